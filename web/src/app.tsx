@@ -9,6 +9,7 @@ import { pressKey } from "./explore/keys";
 import { readRoute, writeRoute, type Route } from "./lib/address";
 import type { ThemeChoice } from "./lib/theme";
 import { Explore } from "./pages/Explore";
+import { Fleet } from "./pages/Fleet";
 import { Sql } from "./pages/Sql";
 import { Storage } from "./pages/Storage";
 
@@ -102,6 +103,9 @@ export function App(): JSX.Element {
           <a href="#/sql" aria-current={page === "sql" ? "page" : undefined}>
             SQL
           </a>
+          <a href="#/fleet" aria-current={page === "fleet" ? "page" : undefined}>
+            Fleet
+          </a>
         </nav>
         <span class="spring" />
         <button
@@ -127,6 +131,8 @@ export function App(): JSX.Element {
         <Storage />
       ) : page === "sql" ? (
         <Sql say={setNotice} />
+      ) : page === "fleet" ? (
+        <Fleet say={setNotice} />
       ) : (
         <Explore
           searchField={searchField}

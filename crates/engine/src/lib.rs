@@ -83,10 +83,10 @@ pub use ledger::{Proof, SegmentLedger};
 pub use needed::{NeededFor, NeededRange, Reason, Why};
 pub use options::{Durability, Options};
 pub use read::{
-    Across, AggregateSpec, Bin, Bins, ColumnSlice, Comparison, Conflict, DataVersion, Filter,
-    HandlePage, LastValue, OutermostSpec, Owned, Owners, PageStart, PartitionInfo, RowBlock, Scan,
-    ScanChunk, ScanSpec, Snapshot, SnapshotPart, StreamHandle, StreamInfo, StreamPage, SummaryBin,
-    SummarySpec,
+    Across, AggregateSpec, Bin, Bins, ColumnSlice, Comparison, Conflict, Coverage, DataVersion,
+    Filter, HandlePage, LastValue, OutermostSpec, Owned, Owners, PageStart, PartitionInfo, Replay,
+    ReplayChunk, ReplayCursor, ReplaySpec, RowBlock, Scan, ScanChunk, ScanSpec, Snapshot,
+    SnapshotPart, StreamHandle, StreamInfo, StreamPage, SummaryBin, SummarySpec,
 };
 pub use reader::Reader;
 pub use recover::Recovery;
@@ -96,6 +96,7 @@ pub use refused::{
 };
 pub use relocate::{adopt_fast_tier, use_fast_tier};
 pub use repair::{RepairFinding, RepairMode, RepairReport, repair, repair_without_fast_tier};
+pub use segment::MissedRange;
 pub use state::{State, StateName, StateSegment};
 pub use stats::Stats;
 pub use tiers::{FastTier, TierParts, fast_tier};

@@ -7,7 +7,7 @@
 //! Failure: a change that failed may be on the medium all the same, so the database takes no more
 //! writes then.
 
-use crate::{Database, Error, Result};
+use crate::{Database, Error, Reader, Result};
 
 /// Most notes of a database.
 const NOTES_MAX: u64 = 64;
@@ -64,5 +64,15 @@ impl Database {
         Err(Error::invalid(format!(
             "note `{name}` would be one more than {NOTES_MAX}: take another away first"
         )))
+    }
+}
+
+impl Reader {
+    /// The note of this name, as [`Database::note`] gives it, in the state that was looked at last.
+    ///
+    /// # Errors
+    /// `io` and `corrupt` when the metadata cannot be read.
+    pub fn note(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        self.core().meta.note(name)
     }
 }

@@ -98,7 +98,7 @@ impl Reader {
         })
     }
 
-    fn core(&self) -> Arc<Core> {
+    pub(crate) fn core(&self) -> Arc<Core> {
         Arc::clone(&self.inner.core.read())
     }
 

@@ -153,7 +153,9 @@ pub(crate) fn load(
     )
     .with_paging(Paging {
         entries: options.index_page_entries,
-    });
+    })
+    .with_holes(copy.as_ref().and_then(|parts| parts.here.clone()));
+    let hashers = copy.as_ref().and_then(|parts| parts.hashers.clone());
     let mut recovery = Recovery::default();
     let partitions = meta.partitions()?;
     if !is_owner {
@@ -182,7 +184,7 @@ pub(crate) fn load(
             unreadable.remove(id),
         )));
     }
-    let catalog = Catalog::new();
+    let catalog = Catalog::hashing(hashers);
     catalog.load(meta.definitions()?);
     let counters = Counters::default();
     let saved = meta.counters()?;

@@ -6,19 +6,21 @@
 //! while a copy's is held.
 //! Failure: what a medium refuses is told in the status of that edge; the others go on.
 
-use crate::edges::{Edge, Edges, Shown, Want};
+use crate::edges::{Edge, Edges, Secret};
 use crate::error::{FleetError, FleetErrorKind};
 use crate::frame::About;
 use crate::invite::{Invite, check_url};
 use crate::status::{CopyStatus, EdgeState, EdgeStatus, VerifiedStatus};
+use crate::wants::{PinSpec, Want, WantRule, rules};
 use headwater_engine::{
-    CopyProgress, ErrorKind, Options, Reader, RemoteCopy, Snapshot, State, StateName,
+    Across, CopyProgress, ErrorKind, Options, Reader, RemoteCopy, Rules, Snapshot, SnapshotPart,
+    State, StateName,
 };
 use headwater_io::Env;
 use headwater_sync::Verified;
-use headwater_types::{Level, Timestamp};
+use headwater_types::Timestamp;
 use parking_lot::Mutex;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,7 +35,7 @@ const ASIDE_MAX: usize = 8;
 pub(crate) struct Place {
     env: Env,
     dir: PathBuf,
-    level: Level,
+    rules: Rules,
 }
 
 /// What a fleet may take.
@@ -54,7 +56,6 @@ pub(crate) struct Live {
     pub(crate) progress: Option<CopyProgress>,
     pub(crate) refused: Option<String>,
     pub(crate) failed: Option<String>,
-    pub(crate) is_to_be_opened_again: bool,
     pub(crate) wants_verifying: bool,
     pub(crate) wants_fetching_again: bool,
     pub(crate) is_verifying: bool,
@@ -77,12 +78,13 @@ pub(crate) struct Held {
     pub(crate) wake: Notify,
     copy: Mutex<Option<RemoteCopy>>,
     reading: Mutex<Option<Reading>>,
-    /// Goes up when what is shown may have changed.
+    /// Goes up when what is shown may have changed, and that of all copies with it.
     changes: AtomicU64,
+    all_changes: Arc<AtomicU64>,
 }
 
 impl Held {
-    fn new(name: &str) -> Held {
+    fn new(name: &str, all_changes: &Arc<AtomicU64>) -> Held {
         Held {
             name: name.to_owned(),
             live: Mutex::default(),
@@ -90,19 +92,21 @@ impl Held {
             copy: Mutex::new(None),
             reading: Mutex::new(None),
             changes: AtomicU64::new(0),
+            all_changes: Arc::clone(all_changes),
         }
     }
 
     /// What is shown may have changed.
     pub(crate) fn has_changed(&self) {
         self.changes.fetch_add(1, Ordering::Release);
+        self.all_changes.fetch_add(1, Ordering::Release);
     }
 
     /// The copy, opened if it is there; `None` when there is none yet.
     pub(crate) fn copy(&self, place: &Place) -> headwater_engine::Result<Option<RemoteCopy>> {
         let mut held = self.copy.lock();
         if held.is_none() {
-            match RemoteCopy::open(place.env.clone(), &place.dir, place.level) {
+            match RemoteCopy::open(place.env.clone(), &place.dir, place.rules.clone()) {
                 Ok(copy) => *held = Some(copy),
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
@@ -121,7 +125,7 @@ impl Held {
         if let Some(copy) = &*held {
             return Ok(copy.clone());
         }
-        let copy = RemoteCopy::begin(place.env.clone(), &place.dir, state, place.level)?;
+        let copy = RemoteCopy::begin(place.env.clone(), &place.dir, state, place.rules.clone())?;
         *held = Some(copy.clone());
         Ok(copy)
     }
@@ -143,7 +147,23 @@ pub struct Fleet {
     edges: Mutex<Edges>,
     held: Mutex<HashMap<String, Arc<Held>>>,
     sessions: AtomicU64,
+    /// Goes up when some copy may show something else.
+    changes: Arc<AtomicU64>,
+    shown: Mutex<Shown>,
 }
+
+/// The own database and what copies show, as one.
+#[derive(Debug, Default)]
+struct Shown {
+    all: Across,
+    /// The edges that are among them.
+    names: BTreeSet<String>,
+    /// Which changes they show.
+    changes: u64,
+}
+
+/// What the part is called that is the node's own database: no edge may be called so.
+const OWN: &str = "this node";
 
 impl Fleet {
     /// That of the node whose database is in a directory.
@@ -158,6 +178,9 @@ impl Fleet {
             edges: Mutex::new(Edges::open(dir)?),
             held: Mutex::default(),
             sessions: AtomicU64::new(1),
+            // More than what was shown last, so that the first reader looks.
+            changes: Arc::new(AtomicU64::new(1)),
+            shown: Mutex::default(),
         })
     }
 
@@ -221,23 +244,80 @@ impl Fleet {
         Ok(())
     }
 
-    /// Wants something else of an edge, from its next connection on.
+    /// Wants something else of an edge, from now on. What is here and not wanted any more stays.
+    ///
+    /// # Errors
+    /// `not_found`, `invalid` for rules that keep back a part of a table, `io`.
+    pub fn want(
+        &self,
+        name: &str,
+        want: Want,
+        want_rules: Vec<WantRule>,
+    ) -> Result<(), FleetError> {
+        let wanted = rules(&want_rules, want)?;
+        let edge = {
+            let mut edges = self.edges.lock();
+            edges.update(name, |edge| (edge.want, edge.rules) = (want, want_rules))?;
+            edges.get(name)?.clone()
+        };
+        let held = self.held(name);
+        if let Some(copy) = held.copy(&self.place(&edge)?).map_err(medium)? {
+            copy.set_rules(wanted).map_err(medium)?;
+        }
+        held.has_changed();
+        held.wake.notify_one();
+        Ok(())
+    }
+
+    fn copy_of(&self, name: &str) -> Result<(Arc<Held>, RemoteCopy), FleetError> {
+        let edge = self.edges.lock().get(name)?.clone();
+        let held = self.held(name);
+        let copy = held.copy(&self.place(&edge)?).map_err(medium)?;
+        let copy = copy.ok_or_else(|| {
+            FleetError::new(
+                FleetErrorKind::NotFound,
+                format!("there is nothing here of the edge `{name}` yet"),
+            )
+        })?;
+        Ok((held, copy))
+    }
+
+    /// Wants all rows of a stretch of time, whatever the rules say. Returns the number of the pin.
+    ///
+    /// # Errors
+    /// `not_found` when there is no such edge or nothing of it yet, `invalid`, `io`.
+    pub fn pin(&self, name: &str, pin: &PinSpec) -> Result<u64, FleetError> {
+        let (held, copy) = self.copy_of(name)?;
+        let number = copy.pin(pin.pin()).map_err(medium)?;
+        held.wake.notify_one();
+        Ok(number)
+    }
+
+    /// Takes a pin away; what is here stays.
     ///
     /// # Errors
     /// `not_found`, `io`.
-    pub fn want(&self, name: &str, want: Want) -> Result<(), FleetError> {
-        self.edges.lock().update(name, |edge| edge.want = want)?;
-        let held = self.held(name);
-        let mut live = held.live.lock();
-        // The connection that there is ends, and with it the copy is let go of; the edge makes
-        // another, and the copy is opened with what is wanted now.
-        match std::mem::take(&mut live.session) {
-            0 => held.close(),
-            _ => live.is_to_be_opened_again = true,
+    pub fn unpin(&self, name: &str, number: u64) -> Result<(), FleetError> {
+        let (_, copy) = self.copy_of(name)?;
+        match copy.unpin(number).map_err(medium)? {
+            true => Ok(()),
+            false => Err(FleetError::new(
+                FleetErrorKind::NotFound,
+                format!(
+                    "there is no pin {number} of the edge `{name}`; `headwater sync pins {name}` lists those there are"
+                ),
+            )),
         }
-        drop(live);
-        held.wake.notify_one();
-        Ok(())
+    }
+
+    /// The pins of an edge, by their numbers.
+    ///
+    /// # Errors
+    /// `not_found`, `io`.
+    pub fn pins(&self, name: &str) -> Result<Vec<(u64, PinSpec)>, FleetError> {
+        let (_, copy) = self.copy_of(name)?;
+        let pins = copy.pins();
+        Ok(pins.iter().map(|(n, pin)| (*n, PinSpec::of(pin))).collect())
     }
 
     /// Begins to compare what is here of an edge with what it has, both read from their media.
@@ -277,7 +357,7 @@ impl Fleet {
     }
 
     /// Who shows this secret, if it holds.
-    pub(crate) fn find(&self, secret: &str) -> Option<Shown> {
+    pub(crate) fn find(&self, secret: &str) -> Option<Secret> {
         self.edges.lock().find(secret, self.env.clock.now())
     }
 
@@ -310,19 +390,16 @@ impl Fleet {
         let mut all = self.held.lock();
         let held = all
             .entry(name.to_owned())
-            .or_insert_with(|| Arc::new(Held::new(name)));
+            .or_insert_with(|| Arc::new(Held::new(name, &self.changes)));
         Arc::clone(held)
     }
 
-    pub(crate) fn place(&self, edge: &Edge) -> Place {
-        Place {
+    pub(crate) fn place(&self, edge: &Edge) -> Result<Place, FleetError> {
+        Ok(Place {
             env: self.env.clone(),
             dir: self.copies().join(&edge.name),
-            level: match edge.want {
-                Want::Full => Level::MIN,
-                Want::Summaries(level) => Level::clamped(level),
-            },
-        }
+            rules: rules(&edge.rules, edge.want)?,
+        })
     }
 
     fn copies(&self) -> PathBuf {
@@ -392,6 +469,7 @@ impl Fleet {
             name: edge.name.clone(),
             state,
             want: edge.want,
+            rules: edge.rules.clone(),
             heard_ns: live.heard.map(Timestamp::as_nanos),
             current_ns: live.current.map(Timestamp::as_nanos),
             copy: live.progress.as_ref().map(copy_status),
@@ -409,49 +487,95 @@ impl Fleet {
 
     /// Looks at a copy that nothing is known of since the start, and lets go of it.
     fn look_once(&self, edge: &Edge, held: &Held) {
-        match held.copy(&self.place(edge)) {
+        let looked = self.place(edge);
+        match looked.and_then(|place| held.copy(&place).map_err(medium)) {
             Ok(None) => {}
             Ok(Some(copy)) => held.live.lock().progress = Some(copy.progress()),
             Err(error) => held.live.lock().failed = Some(error.to_string()),
         }
     }
 
-    /// What each copy shows, by the names of the edges. Those that cannot be read are left out, and
-    /// their status says why.
-    #[must_use]
-    pub fn snapshots(&self) -> Vec<(String, Snapshot)> {
-        let mut edges = self.edges.lock().all().to_vec();
-        edges.sort_by(|a, b| a.created_ns.cmp(&b.created_ns).then(a.name.cmp(&b.name)));
-        let shown = edges.iter().filter_map(|edge| {
-            let held = self.held(&edge.name);
-            match self.shown(edge, &held) {
-                Ok(found) => found.map(|snapshot| (edge.name.clone(), snapshot)),
-                Err(error) => {
-                    held.live.lock().failed = Some(error.to_string());
-                    None
-                }
-            }
-        });
-        shown.collect()
+    /// The node's own database and all copies as one: its own part goes before those of edges,
+    /// which go by when they were added. A copy that cannot be read is left out, and its status
+    /// says why.
+    ///
+    /// # Errors
+    /// The database's own.
+    pub fn across(&self, own: Snapshot) -> headwater_engine::Result<Snapshot> {
+        let mut shown = self.shown.lock();
+        shown.all.replace(SnapshotPart {
+            name: OWN.into(),
+            snapshot: own,
+        })?;
+        let changes = self.changes.load(Ordering::Acquire);
+        if shown.changes != changes {
+            self.show(&mut shown)?;
+            shown.changes = changes;
+        }
+        shown.all.snapshot()
     }
 
-    fn shown(&self, edge: &Edge, held: &Held) -> headwater_engine::Result<Option<Snapshot>> {
+    /// Lets go of the node's own database, which is to be closed.
+    ///
+    /// # Errors
+    /// The engine's own.
+    pub fn let_go(&self) -> headwater_engine::Result<()> {
+        self.shown.lock().all.remove(OWN)
+    }
+
+    fn show(&self, shown: &mut Shown) -> headwater_engine::Result<()> {
+        let mut edges = self.edges.lock().all().to_vec();
+        edges.sort_by(|a, b| a.created_ns.cmp(&b.created_ns).then(a.name.cmp(&b.name)));
+        let mut names = BTreeSet::new();
+        for edge in &edges {
+            let held = self.held(&edge.name);
+            match self.shown_of(edge, &held) {
+                Ok(None) => {}
+                Ok(Some(snapshot)) => {
+                    shown.all.replace(SnapshotPart {
+                        name: edge.name.as_str().into(),
+                        snapshot,
+                    })?;
+                    names.insert(edge.name.clone());
+                }
+                Err(error) => {
+                    tracing::error!(edge = edge.name, %error, "the copy of an edge cannot be read");
+                    held.live.lock().failed = Some(error.to_string());
+                }
+            }
+        }
+        for gone in shown.names.difference(&names) {
+            shown.all.remove(gone)?;
+        }
+        shown.names = names;
+        Ok(())
+    }
+
+    fn shown_of(&self, edge: &Edge, held: &Held) -> Result<Option<Snapshot>, FleetError> {
         let changes = held.changes.load(Ordering::Acquire);
         let mut reading = held.reading.lock();
         if let Some(reading) = &mut *reading {
             if reading.changes != changes {
-                reading.reader.refresh()?;
+                reading.reader.refresh().map_err(medium)?;
                 reading.changes = changes;
             }
             return Ok(Some(reading.reader.snapshot()));
         }
-        let Some(copy) = held.copy(&self.place(edge))? else {
+        let Some(copy) = held.copy(&self.place(edge)?).map_err(medium)? else {
             return Ok(None);
         };
-        let reader = copy.reader(self.limits.reader.clone())?;
+        let reader = copy.reader(self.limits.reader.clone()).map_err(medium)?;
         let snapshot = reader.snapshot();
         *reading = Some(Reading { reader, changes });
         Ok(Some(snapshot))
+    }
+}
+
+/// What a medium of this node refuses.
+pub(crate) fn medium(error: headwater_engine::Error) -> FleetError {
+    match error.kind() {
+        ErrorKind::Invalid => FleetError::invalid(error.to_string()),
+        _ => FleetError::new(FleetErrorKind::Io, error.to_string()),
     }
 }
 

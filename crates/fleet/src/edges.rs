@@ -9,6 +9,7 @@
 use crate::error::{FleetError, FleetErrorKind};
 use crate::invite::SECRET_PREFIX;
 use crate::private::{self, VERSION, damaged};
+use crate::wants::{Want, WantRule, rules};
 use headwater_shell::access::token::{Hash, from_hex, hash, hex, random_hex};
 use headwater_types::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -23,17 +24,6 @@ const KEY_PREFIX: &str = "hwe_";
 /// Longest name of an edge in bytes.
 const NAME_MAX: usize = 64;
 
-/// What a cloud wants of an edge.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Want {
-    /// All rows.
-    #[default]
-    Full,
-    /// What tiles of this level and above need, and no rows but those that they need.
-    Summaries(i32),
-}
-
 /// What a cloud knows of one edge.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -42,8 +32,11 @@ pub struct Edge {
     pub name: String,
     /// When it was added, in nanoseconds since 1970.
     pub created_ns: i64,
-    /// What is wanted of it.
+    /// What is wanted of it where no rule fits.
     pub want: Want,
+    /// What is wanted of some of its streams.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<WantRule>,
     /// Nothing is asked of it for now.
     #[serde(default)]
     pub is_paused: bool,
@@ -85,7 +78,7 @@ pub(crate) struct Edges {
 
 /// Who shows a secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Shown {
+pub(crate) enum Secret {
     /// The edge with its key.
     Key(String),
     /// Somebody with an invitation for it.
@@ -146,6 +139,10 @@ impl Edges {
         }
         for name in names {
             check_name(name).map_err(|error| damaged(&path, &error))?;
+        }
+        for edge in &stored.edges {
+            let checked = rules(&edge.rules, edge.want);
+            checked.map_err(|e| damaged(&path, &format!("`{}`: {e}", edge.name)))?;
         }
         Ok(Edges {
             path,
@@ -233,6 +230,7 @@ impl Edges {
                     name: name.to_owned(),
                     created_ns: now.as_nanos(),
                     want: want.unwrap_or_default(),
+                    rules: Vec::new(),
                     is_paused: false,
                     identity: None,
                     key: None,
@@ -255,16 +253,16 @@ impl Edges {
     }
 
     /// Who shows this secret. Takes the same time for all.
-    pub(crate) fn find(&self, secret: &str, now: Timestamp) -> Option<Shown> {
+    pub(crate) fn find(&self, secret: &str, now: Timestamp) -> Option<Secret> {
         let shown = hash(secret);
         let mut found = None;
         for edge in &self.edges {
             if is_hash_of(edge.key.as_ref(), &shown) {
-                found = Some(Shown::Key(edge.name.clone()));
+                found = Some(Secret::Key(edge.name.clone()));
             }
             let holds = edge.invite_ends_ns.is_some_and(|end| now.as_nanos() < end);
             if is_hash_of(edge.invite.as_ref(), &shown) && holds {
-                found = Some(Shown::Invite(edge.name.clone()));
+                found = Some(Secret::Invite(edge.name.clone()));
             }
         }
         found
@@ -311,17 +309,17 @@ mod tests {
         let invite = edges.invite("pump-7", None, NOW, HOUR, false).unwrap();
         assert_eq!(
             edges.find(&invite, NOW),
-            Some(Shown::Invite("pump-7".into()))
+            Some(Secret::Invite("pump-7".into()))
         );
         let lost = edges.redeem("pump-7").unwrap();
         // The answer was lost: it is asked again, and the first key is worth nothing.
         let key = edges.redeem("pump-7").unwrap();
         assert_eq!(edges.find(&lost, NOW), None);
-        assert_eq!(edges.find(&key, NOW), Some(Shown::Key("pump-7".into())));
+        assert_eq!(edges.find(&key, NOW), Some(Secret::Key("pump-7".into())));
         edges.has_come("pump-7").unwrap();
         assert_eq!(edges.find(&invite, NOW), None);
         let edges = Edges::open(dir.path()).unwrap();
-        assert_eq!(edges.find(&key, NOW), Some(Shown::Key("pump-7".into())));
+        assert_eq!(edges.find(&key, NOW), Some(Secret::Key("pump-7".into())));
         let text = std::fs::read_to_string(dir.path().join("edges.json")).unwrap();
         assert!(!text.contains(&key) && !text.contains(&invite));
     }

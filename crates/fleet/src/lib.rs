@@ -7,8 +7,8 @@
 //! threads; this crate gives it all three.
 //!
 //! From bottom to top: `error`; `private` files that only their owner may read; [`invite`] the text
-//! that lets an edge join; `uplink_file` what an edge knows of its cloud; `edges` what a cloud knows
-//! of its edges; `frame` what goes over a connection; `dial` making one; `status` how it stands,
+//! that lets an edge join; `uplink_file` what an edge knows of its cloud; `wants`
+//! what is wanted of an edge; `edges` what a cloud knows of its edges; `frame` what goes over a connection; `dial` making one; `status` how it stands,
 //! as it is told; `follow` a copy from its first state on; `copies` all of them; `session` one connection at the cloud; `uplink` the one at
 //! the edge.
 //!
@@ -36,11 +36,13 @@ mod session;
 mod status;
 mod uplink;
 mod uplink_file;
+mod wants;
 
 pub use copies::{Fleet, FleetLimits};
-pub use edges::{EDGES_MAX, Edge, Want};
+pub use edges::{EDGES_MAX, Edge};
 pub use error::{FleetError, FleetErrorKind};
 pub use frame::{About, MESSAGE_MAX};
+pub use headwater_engine::Rules;
 pub use headwater_sync::{BudgetLimits, QuietHours};
 pub use session::accept_key;
 pub use status::{
@@ -48,3 +50,4 @@ pub use status::{
 };
 pub use uplink::{Uplink, UplinkSettings, join};
 pub use uplink_file::{UPLINK_FILE, UplinkFile};
+pub use wants::{PinSpec, Want, WantRule, withholding};

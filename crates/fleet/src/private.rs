@@ -37,18 +37,28 @@ pub(crate) fn damaged(path: &Path, reason: &dyn std::fmt::Display) -> FleetError
 
 /// Puts a file of JSON in the place of the one before.
 pub(crate) fn replace<T: Serialize>(path: &Path, content: &T) -> Result<(), FleetError> {
-    let write = || -> io::Result<()> {
-        let mut text = serde_json::to_vec_pretty(content)?;
+    let text = serde_json::to_vec_pretty(content).map(|mut text| {
         text.push(b'\n');
+        text
+    });
+    let text = text.map_err(|error| FleetError::io(path, &error.into()))?;
+    replace_bytes(path, &text)
+}
+
+/// Puts a file in the place of the one before.
+pub(crate) fn replace_bytes(path: &Path, content: &[u8]) -> Result<(), FleetError> {
+    let write = || -> io::Result<()> {
         let dir = path.parent().unwrap_or(Path::new("."));
         std::fs::create_dir_all(dir)?;
-        let new = path.with_extension("json.new");
+        let mut new = path.as_os_str().to_owned();
+        new.push(".new");
+        let new = Path::new(&new);
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true).mode(0o600);
-        let mut file = options.open(&new)?;
-        file.write_all(&text)?;
+        let mut file = options.open(new)?;
+        file.write_all(content)?;
         file.sync_all()?;
-        std::fs::rename(&new, path)?;
+        std::fs::rename(new, path)?;
         File::open(dir)?.sync_all()
     };
     write().map_err(|error| FleetError::io(path, &error))

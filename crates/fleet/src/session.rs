@@ -7,13 +7,14 @@
 //! Failure: a connection that is silent for [`SILENT_MAX`] ends. An error of this node's medium
 //! ends it too, and is told in the status.
 
-use crate::copies::{Fleet, Held, is_current};
+use crate::copies::{Fleet, Held, is_current, medium};
 use crate::dial::limits;
-use crate::edges::Shown;
+use crate::edges::Secret;
 use crate::error::{FleetError, FleetErrorKind};
 use crate::follow::{Follower, says_to_be};
 use crate::frame::{Came, Note, came, message, note};
 use futures_util::{FutureExt, SinkExt, StreamExt};
+use headwater_engine::CopyProgress;
 use headwater_sync::{Message, Now};
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,7 +58,7 @@ impl Fleet {
     /// `denied` when it is none, or holds no longer.
     pub fn known(&self, secret: &str) -> Result<String, FleetError> {
         match self.find(secret) {
-            Some(Shown::Key(name) | Shown::Invite(name)) => Ok(name),
+            Some(Secret::Key(name) | Secret::Invite(name)) => Ok(name),
             None => Err(FleetError::new(
                 FleetErrorKind::Denied,
                 "this key or invitation is not known here, or not any more; join again with what `headwater edges add --again` prints",
@@ -75,7 +76,7 @@ impl Fleet {
         let mut socket =
             WebSocketStream::from_raw_socket(stream, Role::Server, Some(limits())).await;
         match self.find(secret) {
-            Some(Shown::Invite(name)) => {
+            Some(Secret::Invite(name)) => {
                 let fleet = Arc::clone(&self);
                 let redeemed = blocking(move || fleet.redeem(&name)).await;
                 let told = match redeemed {
@@ -86,7 +87,7 @@ impl Fleet {
                 // The other side closes when it has stored the key.
                 let _ = timeout(SEND_MAX, socket.next()).await;
             }
-            Some(Shown::Key(name)) => {
+            Some(Secret::Key(name)) => {
                 self.follow(&name, &mut socket, &mut stopping).await;
             }
             None => {}
@@ -118,9 +119,6 @@ impl Fleet {
         if live.session == session {
             live.session = 0;
             live.is_verifying = false;
-        }
-        if live.session == 0 && std::mem::take(&mut live.is_to_be_opened_again) {
-            held.close();
         }
         drop(live);
         tracing::info!(edge = name, why = %ended, "an edge is not connected any more");
@@ -297,6 +295,12 @@ impl Session {
                 outcome.frames.push(message(&said));
             }
         }
+        if let Some(planner) = self.follower.planner()
+            && let Some(failed) = planner.failed()
+        {
+            let error = FleetError::new(FleetErrorKind::Io, failed.to_string());
+            return self.failed(&error);
+        }
         self.tell(&mut outcome);
         outcome
     }
@@ -321,10 +325,6 @@ impl Session {
             }
             return Ok(());
         }
-        let is_done = matches!(
-            message,
-            Message::Done { .. } | Message::State { .. } | Message::Wait { .. }
-        );
         let now = self.now();
         let first = self.follower.take(now, message).map_err(medium)?;
         if let Some(state) = first {
@@ -332,12 +332,9 @@ impl Session {
                 .fleet
                 .edge(&self.held.name)
                 .ok_or_else(|| gone(&self.held))?;
-            let place = self.fleet.place(&edge);
+            let place = self.fleet.place(&edge)?;
             self.follower
                 .plan(self.held.begin(&place, &state).map_err(medium)?);
-        }
-        if is_done {
-            self.held.has_changed();
         }
         Ok(())
     }
@@ -411,7 +408,12 @@ impl Session {
             if is_current(&progress) {
                 live.current = Some(wall);
             }
+            let shows = |p: &CopyProgress| (p.state, p.shown, p.shown_older);
+            let is_other = live.progress.as_ref().map(shows) != Some(shows(&progress));
             live.progress = Some(progress);
+            if is_other {
+                self.held.has_changed();
+            }
         }
         if live.is_verifying
             && !live.wants_verifying
@@ -430,10 +432,6 @@ impl Session {
     }
 }
 
-fn medium(error: headwater_engine::Error) -> FleetError {
-    FleetError::new(FleetErrorKind::Io, error.to_string())
-}
-
 fn gone(held: &Held) -> FleetError {
     FleetError::new(
         FleetErrorKind::NotFound,
@@ -443,6 +441,6 @@ fn gone(held: &Held) -> FleetError {
 
 fn follower(fleet: &Fleet, held: &Held) -> Result<Follower, FleetError> {
     let edge = fleet.edge(&held.name).ok_or_else(|| gone(held))?;
-    let copy = held.copy(&fleet.place(&edge)).map_err(medium)?;
+    let copy = held.copy(&fleet.place(&edge)?).map_err(medium)?;
     Ok(Follower::new(copy, fleet.env().chance.next_u64()))
 }

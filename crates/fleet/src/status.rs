@@ -1,7 +1,7 @@
 //! How it stands between nodes, as it is told over HTTP and on the command line. Names are a promise.
 
-use crate::edges::Want;
 use crate::frame::About;
+use crate::wants::{Want, WantRule};
 use serde::{Deserialize, Serialize};
 
 /// How it stands with an edge.
@@ -63,6 +63,7 @@ pub struct CopyStatus {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VerifiedStatus {
     /// When it was through, in nanoseconds since 1970.
+    #[serde(with = "as_text")]
     pub at_ns: i64,
     /// Bytes that are the same on both media.
     pub equal: u64,
@@ -79,12 +80,16 @@ pub struct EdgeStatus {
     pub name: String,
     /// How it stands.
     pub state: EdgeState,
-    /// What is wanted of it.
+    /// What is wanted of it where no rule fits.
     pub want: Want,
+    /// What is wanted of some of its streams.
+    pub rules: Vec<WantRule>,
     /// When something was heard of it last, in nanoseconds since 1970; nothing since this node was
     /// started if there is none.
+    #[serde(with = "as_text_if_any")]
     pub heard_ns: Option<i64>,
     /// Since when everything it had by then is here, in nanoseconds since 1970.
+    #[serde(with = "as_text_if_any")]
     pub current_ns: Option<i64>,
     /// What is here.
     pub copy: Option<CopyStatus>,
@@ -124,6 +129,7 @@ pub struct UplinkStatus {
     /// What the cloud calls this edge.
     pub edge: Option<String>,
     /// Since when it stands so, in nanoseconds since 1970.
+    #[serde(with = "as_text")]
     pub since_ns: i64,
     /// The number of the state of this database.
     pub state_number: u64,
@@ -154,4 +160,33 @@ pub struct NodeStatus {
     pub cloud: Option<UplinkStatus>,
     /// Of a cloud: how it stands with each edge.
     pub edges: Option<Vec<EdgeStatus>>,
+}
+
+/// Nanoseconds as decimal text, since programs that read JSON may not have 64 bits for a number.
+mod as_text {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(ns: &i64, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(ns)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<i64, D::Error> {
+        let text = String::deserialize(from)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// The same, where there may be none.
+mod as_text_if_any {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(ns: &Option<i64>, to: S) -> Result<S::Ok, S::Error> {
+        ns.map(|ns| ns.to_string()).serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<i64>, D::Error> {
+        let text = Option::<String>::deserialize(from)?;
+        let read = text.map(|text| text.parse().map_err(serde::de::Error::custom));
+        read.transpose()
+    }
 }

@@ -11,11 +11,12 @@ use crate::dial::{Dialled, dial};
 use crate::error::{FleetError, FleetErrorKind};
 use crate::frame::{About, Came, Note, came, message, note};
 use crate::invite::Invite;
+use crate::private;
 use crate::session::{SILENT_MAX, blocking, stopped};
 use crate::status::{UplinkState, UplinkStatus, VerifiedStatus};
 use crate::uplink_file::UplinkFile;
 use futures_util::{SinkExt, StreamExt};
-use headwater_engine::{Database, StateName};
+use headwater_engine::{Database, Rules, StateName};
 use headwater_io::Env;
 use headwater_sync::{Agent, Budget, BudgetLimits, Confirmed, Message, Now, Spent, Verified};
 use headwater_types::Timestamp;
@@ -46,6 +47,8 @@ pub struct UplinkSettings {
     /// How long events may stay where a copy cannot see them, while there is a connection; `None` =
     /// as long as the database likes.
     pub flush_every: Option<Duration>,
+    /// What may leave: tables of which these rules want nothing stay here, names and all.
+    pub rules: Rules,
     /// Version of the program.
     pub version: String,
 }
@@ -116,6 +119,30 @@ pub async fn join(
     Ok(file)
 }
 
+/// Where it is kept what was sent.
+fn spent_path(dir: &Path) -> PathBuf {
+    dir.join("uplink.spent")
+}
+
+/// What was sent before; nothing where no file says so. One that is damaged stops the start: to
+/// take it for nothing would give a cap back.
+fn read_spent(path: &Path) -> Result<Spent, FleetError> {
+    let bytes = match std::fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Spent::default()),
+        Err(error) => return Err(FleetError::io(path, &error)),
+    };
+    Spent::decode(&bytes).map_err(|error| {
+        FleetError::new(
+            FleetErrorKind::Io,
+            format!(
+                "{}: {error}; it says what was sent of the caps of this day and month: remove it to begin both anew",
+                path.display()
+            ),
+        )
+    })
+}
+
 impl Uplink {
     /// That of the database in a directory.
     ///
@@ -128,11 +155,13 @@ impl Uplink {
         settings: UplinkSettings,
     ) -> Result<Uplink, FleetError> {
         let file = UplinkFile::read(dir)?;
-        let budget = Budget::new(settings.budget.clone(), Spent::default());
+        let budget = Budget::new(settings.budget.clone(), read_spent(&spent_path(dir))?);
+        let mut agent = Agent::new(settings.hold_bytes, budget);
+        agent.set_rules(settings.rules.clone());
         Ok(Uplink {
             db,
             dir: dir.to_owned(),
-            agent: Mutex::new(Agent::new(settings.hold_bytes, budget)),
+            agent: Mutex::new(agent),
             known: Mutex::new(Known {
                 state: match file {
                     None => UplinkState::NotJoined,
@@ -325,6 +354,19 @@ impl Uplink {
             monotonic: self.env.clock.monotonic(),
             wall: self.env.clock.now(),
         }
+    }
+
+    /// Answers, once what that costs is on the medium: no restart gives a cap back.
+    fn answer(&self, asked: Message) -> Result<Vec<Message>, String> {
+        let mut agent = self.agent.lock();
+        let answers = agent.answer(&self.db, self.now(), asked);
+        let answers = answers.map_err(|e| e.to_string())?;
+        if let Some(spent) = agent.to_keep() {
+            let kept = private::replace_bytes(&spent_path(&self.dir), &spent.encode());
+            kept.map_err(|e| e.to_string())?;
+            agent.has_kept(spent);
+        }
+        Ok(answers)
     }
 
     /// What is to be said of the database if the cloud was told of this state last. Definitions
@@ -528,11 +570,9 @@ impl Talk {
             self.uplink.known.lock().file = Some(self.file.clone());
             self.uplink.stands(UplinkState::Connected, None);
         }
-        let answers = self.ask(move |uplink| {
-            let now = uplink.now();
-            uplink.agent.lock().answer(&uplink.db, now, asked)
-        });
-        for answer in answers.await? {
+        let uplink = Arc::clone(&self.uplink);
+        let answers = blocking(move || uplink.answer(asked)).await;
+        for answer in answers.map_err(|e| e.to_string())?? {
             self.send(message(&answer)).await?;
         }
         Ok(())

@@ -20,30 +20,36 @@
 )]
 
 mod answer;
+mod asof;
 mod catalog;
 mod columns;
 mod door;
 mod error;
 mod fences;
 mod functions;
+mod gapfill;
 mod gate;
 mod gone;
 mod leaf_plan;
 mod limits;
 mod names;
+mod nodes;
 mod parameters;
 mod parsed;
+mod pattern;
 mod places;
 mod planner;
 mod plans;
 mod prepared;
 mod pyramid;
 mod rules;
+mod runs;
 mod session;
 mod settings;
 mod statement;
 mod statement_texts;
 mod stop;
+mod syntax;
 mod table;
 mod text;
 mod threads;
@@ -63,7 +69,9 @@ pub use limits::Limits;
 pub use parameters::Parameters;
 pub use places::{Holder, Owner, Place, Places, Taken};
 pub use prepared::Prepared;
-pub use session::{ColumnDescription, ColumnKind, Extension, Query, Session, TableDescription};
+pub use session::{
+    ColumnDescription, ColumnKind, Extension, Query, Session, Snapshots, TableDescription,
+};
 pub use statement::CopyIn;
 pub use statement_texts::{Placed, is_obvious, statements};
 pub use threads::Threads;

@@ -167,7 +167,10 @@ fn by_place(plan: &LogicalPlan, out: &mut [Option<DataType>]) -> Result<()> {
                         told(&cast.expr, cast.field.data_type().clone())?;
                     }
                     Expr::ScalarFunction(function)
-                        if matches!(function.func.name(), "date_bin" | "time_bucket") =>
+                        if matches!(
+                            function.func.name(),
+                            "date_bin" | "time_bucket" | "time_bucket_gapfill"
+                        ) =>
                     {
                         for (at, arg) in function.args.iter().enumerate() {
                             let of = match at {

@@ -80,6 +80,12 @@ pub(crate) enum Kind {
     Delete(Box<ast::Delete>),
     Create(Box<ast::CreateTable>),
     Alter(Box<ast::AlterTable>),
+    CreateView(Box<ast::CreateView>),
+    DropView {
+        names: Vec<ast::ObjectName>,
+        if_exists: bool,
+    },
+    ShowViews,
     Drop {
         names: Vec<ast::ObjectName>,
         if_exists: bool,

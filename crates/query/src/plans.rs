@@ -264,6 +264,8 @@ fn reads_tables(plan: &LogicalPlan) -> bool {
             let any: &dyn std::any::Any = provider.as_ref();
             any.is::<Table>()
         }),
+        // What it computes is not among the expressions of the plan.
+        LogicalPlan::Extension(_) => false,
         _ => true,
     })
 }

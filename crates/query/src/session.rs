@@ -6,12 +6,16 @@
 //! cancellation.
 
 use crate::answer::{self, Answer, Done, Limited, too_slow};
+use crate::asof::{self, PlanAsOf};
 use crate::catalog::{CATALOG, Catalog, Catalogs, SCHEMA};
 use crate::error::{Code, Error, Result, nearest};
 use crate::fences::{self, Fences, MayGoOn};
+use crate::gapfill::{self, FillGaps};
 use crate::gate;
 use crate::limits::{AllMemory, Limits, StatementMemory};
+use crate::nodes;
 use crate::parameters::{self, Parameters};
+use crate::pattern;
 use crate::planner::{self, Planners, Simple};
 use crate::plans::{PlanKey, Plans};
 use crate::pyramid::UsePyramid;
@@ -43,7 +47,7 @@ use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionConfig;
 use datafusion::sql::parser::Statement;
-use headwater::{Database, Reader};
+use headwater::{Database, Reader, Snapshot};
 use headwater_ask::Access;
 use headwater_wire::zone::Zone;
 use parking_lot::RwLock;
@@ -63,6 +67,17 @@ pub struct Query {
 enum Source {
     Database(Database),
     Reader(Reader),
+    /// A database of its own, which statements may change, and what is read: others with it.
+    Across(Database, Arc<dyn Snapshots>),
+}
+
+/// Takes snapshots of all that is to be read.
+pub trait Snapshots: Send + Sync {
+    /// What there is now.
+    ///
+    /// # Errors
+    /// When the database is closed, or what belongs to it cannot be read.
+    fn snapshot(&self) -> headwater::Result<Snapshot>;
 }
 
 pub(crate) struct Shared {
@@ -160,6 +175,12 @@ impl Query {
         Query::over(Source::Reader(reader), limits)
     }
 
+    /// Statements that read what `snapshots` takes, and may change a database that is part of it.
+    #[must_use]
+    pub fn across(db: Database, snapshots: Arc<dyn Snapshots>, limits: Limits) -> Query {
+        Query::over(Source::Across(db, snapshots), limits)
+    }
+
     fn over(source: Source, limits: Limits) -> Query {
         let state = base_state(&limits);
         Query {
@@ -249,14 +270,23 @@ impl Query {
         let snapshot = match &self.shared.source {
             Source::Database(db) => db.snapshot()?,
             Source::Reader(reader) => reader.snapshot(),
+            Source::Across(_, snapshots) => snapshots.snapshot()?,
         };
         Ok(View::new(snapshot, access, Arc::clone(&self.shared.tables)))
+    }
+
+    /// A note of the database.
+    fn note(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        Ok(match &self.shared.source {
+            Source::Database(db) | Source::Across(db, _) => db.note(name)?,
+            Source::Reader(reader) => reader.note(name)?,
+        })
     }
 
     /// The database, for statements that change it.
     pub(crate) fn database(&self) -> Result<&Database> {
         match &self.shared.source {
-            Source::Database(db) => Ok(db),
+            Source::Database(db) | Source::Across(db, _) => Ok(db),
             Source::Reader(_) => Err(Error::read_only("the database is open for reading only")
                 .with_hint("on the command line, --write opens it as its owner; while a server owns it, send the statement there")),
         }
@@ -287,6 +317,10 @@ fn base_state(limits: &Limits) -> SessionState {
         Arc::new(CompareInZone),
     ];
     rules.extend(Analyzer::new().rules);
+    rules.push(Arc::new(FillGaps {
+        time_bucket: crate::functions::time_bucket(zones::timezone),
+    }));
+    rules.push(Arc::new(PlanAsOf));
     rules.push(Arc::new(DistinctOrder));
     rules.push(Arc::new(HexTexts));
     rules.push(Arc::new(TimeTexts));
@@ -302,6 +336,8 @@ fn base_state(limits: &Limits) -> SessionState {
     let mut builder = SessionStateBuilder::new_with_default_features()
         .with_config(config)
         .with_runtime_env(runtime)
+        .with_query_planner(Arc::new(nodes::Planner))
+        .with_relation_planners(vec![Arc::new(pattern::Clauses)])
         .with_analyzer_rules(planner::analyzer_rules(rules))
         .with_optimizer_rules(planner::optimizer_rules(optimizer))
         .with_physical_optimizer_rules(planner::physical_rules(physical));
@@ -309,10 +345,11 @@ fn base_state(limits: &Limits) -> SessionState {
     builder.file_formats().take();
     builder.table_factories().take();
     crate::functions::register(&mut builder);
-    builder
-        .scalar_functions()
-        .get_or_insert_default()
-        .push(zones::timezone());
+    let functions = builder.scalar_functions().get_or_insert_default();
+    functions.push(zones::timezone());
+    functions.push(crate::functions::time_bucket(zones::timezone));
+    functions.extend(gapfill::functions());
+    functions.push(asof::nearest());
     fences::register(&mut builder);
     builder.build()
 }
@@ -407,6 +444,11 @@ impl Session {
         let work: Pin<Box<dyn Future<Output = Result<T>> + Send>> = Box::pin(work);
         let shared = &self.query.shared;
         shared.planners.run(shared.limits.time, large, work)
+    }
+
+    /// A note of the database.
+    pub(crate) fn note(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        self.query.note(name)
     }
 
     /// What of the database the session sees now.

@@ -9,7 +9,7 @@ use crate::settings::Settings;
 use crate::tile_cache::TileCache;
 use crate::tile_costs::TileCosts;
 use headwater::{Database, Snapshot};
-use headwater_fleet::{Fleet, Uplink};
+use headwater_fleet::{Fleet, NodeStatus, Uplink};
 use headwater_shell::Shell;
 use std::sync::Arc;
 
@@ -53,7 +53,20 @@ pub(crate) struct App {
 impl App {
     /// What there is to be read: the database, and what a cloud node has of its edges.
     pub(crate) fn snapshot(&self) -> headwater::Result<Snapshot> {
-        self.db.snapshot()
+        let own = self.db.snapshot()?;
+        match &self.fleet {
+            None => Ok(own),
+            Some(fleet) => fleet.across(own),
+        }
+    }
+
+    /// How it stands with other nodes.
+    pub(crate) fn node_status(&self) -> headwater::Result<NodeStatus> {
+        Ok(NodeStatus {
+            role: self.settings.sync.role.name().to_owned(),
+            cloud: self.uplink.as_ref().map(|u| u.status()).transpose()?,
+            edges: self.fleet.as_ref().map(|fleet| fleet.status()),
+        })
     }
 
     /// Runs a blocking call of the engine away from the runtime's threads.

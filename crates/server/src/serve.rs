@@ -86,6 +86,7 @@ impl Server {
         let source = crate::mqtt::Source::new(&settings)?;
         let limits = Limits::of(&settings);
         let ingest = Ingest::start(db.clone(), Arc::clone(&live), limits, &env)?;
+        let others = Others::open(&settings, &db, &env)?;
         #[cfg(feature = "sql")]
         let limits = settings.sql_limits();
         #[cfg(feature = "sql")]
@@ -95,9 +96,14 @@ impl Server {
             limits.parallel.max(settings.sql_statements_max.min(64)),
         )?);
         #[cfg(feature = "sql")]
-        let query = headwater_query::Query::new(db.clone(), limits);
+        let query = match &others.fleet {
+            None => headwater_query::Query::new(db.clone(), limits),
+            Some(fleet) => {
+                let all = Arc::new(All(db.clone(), Arc::clone(fleet)));
+                headwater_query::Query::across(db.clone(), all, limits)
+            }
+        };
         let metrics = Metrics::default();
-        let others = Others::open(&settings, &db, &env)?;
         #[cfg(feature = "sql")]
         let mut of_postgres = None;
         let bound = listener.shell(|registry| {
@@ -199,6 +205,17 @@ pub fn serve(settings: Settings, ready: impl FnOnce(&str)) -> Result<(), StartEr
     )
 }
 
+/// A cloud's own database with its copies, for statements.
+#[cfg(feature = "sql")]
+struct All(Database, Arc<Fleet>);
+
+#[cfg(feature = "sql")]
+impl headwater_query::Snapshots for All {
+    fn snapshot(&self) -> headwater::Result<headwater::Snapshot> {
+        self.1.across(self.0.snapshot()?)
+    }
+}
+
 /// What there is besides the node's own database.
 struct Others {
     fleet: Option<Arc<Fleet>>,
@@ -221,7 +238,7 @@ impl Others {
                 others.fleet = Some(Arc::new(Fleet::open(env.clone(), dir, limits)?));
             }
             NodeRole::Edge => {
-                let uplink = Uplink::new(db.clone(), env.clone(), dir, settings.sync.uplink())?;
+                let uplink = Uplink::new(db.clone(), env.clone(), dir, settings.sync.uplink()?)?;
                 others.uplink = Some(Arc::new(uplink));
             }
             NodeRole::Single if UplinkFile::read(dir)?.is_some() => tracing::warn!(

@@ -85,6 +85,10 @@ impl Role for Single {
                 if let Err(error) = &stats {
                     tracing::warn!(%error, "no figures of the engine");
                 }
+                match self.app.node_status() {
+                    Ok(status) => self.app.metrics.nodes.fetched(status),
+                    Err(error) => tracing::warn!(%error, "no figures of other nodes"),
+                }
                 self.app.metrics.engine.fetched(stats.ok());
             });
             if let Err(error) = fetching.await {
@@ -95,6 +99,11 @@ impl Role for Single {
 
     fn close(&self) -> Result<(), StartError> {
         self.app.ingest.close();
+        if let Some(fleet) = &self.app.fleet
+            && let Err(error) = fleet.let_go()
+        {
+            tracing::warn!(%error, "copies still show the database that is closed");
+        }
         let closed = self.app.db.close();
         closed.map_err(|source| StartError::Database {
             dir: self.app.settings.db().display().to_string(),

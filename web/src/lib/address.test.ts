@@ -50,7 +50,7 @@ test("what cannot be read is left out", () => {
   ]) {
     expect(readRoute(bad)).toEqual(empty);
   }
-  for (const page of ["storage", "sql"] as const) {
+  for (const page of ["storage", "sql", "fleet"] as const) {
     expect(readRoute(writeRoute({ page }))).toEqual({ page });
   }
 });

@@ -33,7 +33,7 @@ export interface ViewState {
 }
 
 export type Route =
-  { readonly page: "view"; readonly state: ViewState } | { readonly page: "storage" } | { readonly page: "sql" };
+  { readonly page: "view"; readonly state: ViewState } | { readonly page: "storage" } | { readonly page: "sql" } | { readonly page: "fleet" };
 
 export const CHANNELS_MAX = 16;
 
@@ -46,7 +46,7 @@ export function readRoute(fragment: string, now: Instant = nowInstant()): Route 
   const text = fragment.replace(/^#?\/?/, "");
   const mark = text.indexOf("?");
   const path = mark < 0 ? text : text.slice(0, mark);
-  if (path === "storage" || path === "sql") return { page: path };
+  if (path === "storage" || path === "sql" || path === "fleet") return { page: path };
   const query = new URLSearchParams(mark < 0 ? "" : text.slice(mark + 1));
   const channels = [...new Set(query.getAll("c"))].filter((c) => c !== "").slice(0, CHANNELS_MAX);
   const layout = query.get("layout");

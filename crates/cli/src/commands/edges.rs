@@ -6,7 +6,8 @@ use crate::failure::Failure;
 use crate::grid::{Heading, bytes, render};
 use crate::output::{print, print_json};
 use clap::{Args, Subcommand};
-use headwater_fleet::{EdgeStatus, Want};
+use headwater::StreamName;
+use headwater_fleet::{EdgeStatus, Want, WantRule};
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -67,21 +68,44 @@ enum What {
     Want {
         #[arg(value_name = "NAME")]
         name: String,
-        /// full (all rows), or summaries:LEVEL
+        /// full (all rows), summaries:LEVEL, or nothing
         #[arg(value_name = "WANT", value_parser = parse_want)]
         want: Want,
+        /// What is wanted of some streams, such as 'pumps,site=4 full' or '* summaries:8 5' (the
+        /// number is a priority); the first that fits decides, and what is said before where none does
+        #[arg(long, value_name = "RULE", value_parser = parse_rule)]
+        rule: Vec<WantRule>,
     },
 }
 
 fn parse_want(text: &str) -> Result<Want, String> {
-    if text == "full" {
-        return Ok(Want::Full);
+    match text {
+        "full" => return Ok(Want::Full),
+        "nothing" => return Ok(Want::Nothing),
+        _ => {}
     }
     let level = text.strip_prefix("summaries:");
     level
         .and_then(|level| level.parse().ok())
         .map(Want::Summaries)
-        .ok_or_else(|| "expected full, or summaries:LEVEL such as summaries:12".to_owned())
+        .ok_or_else(|| "expected full, nothing, or summaries:LEVEL such as summaries:12".to_owned())
+}
+
+/// Reads `TABLE[,tag=value…] WANT [PRIORITY]`.
+fn parse_rule(text: &str) -> Result<WantRule, String> {
+    let expected = || "expected a rule such as 'pumps,site=4 full' or '* summaries:8 5'".to_owned();
+    let (rest, priority) = match text.rsplit_once(' ') {
+        Some((rest, last)) if last.parse::<u8>().is_ok() => (rest, last.parse().unwrap_or(0)),
+        _ => (text, 0),
+    };
+    let (pattern, want) = rest.rsplit_once(' ').ok_or_else(expected)?;
+    let name = StreamName::parse(pattern).ok_or_else(expected)?;
+    Ok(WantRule {
+        table: (name.table() != "*").then(|| name.table().to_owned()),
+        tags: name.tags().iter().cloned().collect(),
+        want: parse_want(want)?,
+        priority,
+    })
 }
 
 impl Edges {
@@ -121,9 +145,9 @@ impl Edges {
                 server.sync(&json!({ "op": "remove_edge", "edge": name }))?;
                 print(&format!("removed {name}: its copy is put aside\n"))
             }
-            Some(What::Want { name, want }) => {
-                server.sync(&json!({ "op": "want", "edge": name, "want": want }))?;
-                print(&format!("{name}: wanted from its next connection on\n"))
+            Some(What::Want { name, want, rule }) => {
+                server.sync(&json!({ "op": "want", "edge": name, "want": want, "rules": rule }))?;
+                print(&format!("{name}: wanted from now on\n"))
             }
         }
     }
@@ -134,6 +158,7 @@ fn said(want: Want) -> String {
     match want {
         Want::Full => "full".to_owned(),
         Want::Summaries(level) => format!("summaries:{level}"),
+        Want::Nothing => "nothing".to_owned(),
     }
 }
 

@@ -1,13 +1,16 @@
 //! `headwater sync`: how it stands between an edge and its cloud, at either side.
 
+use crate::arguments::{parse_duration, parse_time};
 use crate::failure::Failure;
 use crate::grid::{Heading, bytes, render};
 use crate::http::agent;
 use crate::output::{print, print_json};
 use crate::server::{Server, TIMEOUT};
 use clap::{Args, Subcommand, ValueEnum};
+use headwater::{StreamName, Timestamp};
 use headwater_fleet::{EdgeStatus, NodeStatus, UplinkStatus, VerifiedStatus};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -101,6 +104,35 @@ enum What {
         #[arg(value_name = "EDGE")]
         edge: String,
     },
+    /// Want all rows of a stretch of time, whatever the rules say
+    Pin {
+        #[arg(value_name = "EDGE")]
+        edge: String,
+        /// Table, and tags that streams must have: pumps,site=4
+        #[arg(value_name = "STREAMS")]
+        streams: String,
+        /// First instant
+        #[arg(long, value_name = "TIME", value_parser = parse_time)]
+        from: Timestamp,
+        /// Last instant
+        #[arg(long, value_name = "TIME", value_parser = parse_time)]
+        to: Timestamp,
+        /// How long the pin counts; until it is taken away unless given
+        #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+        r#for: Option<i64>,
+    },
+    /// Take a pin away; what has come stays
+    Unpin {
+        #[arg(value_name = "EDGE")]
+        edge: String,
+        #[arg(value_name = "NUMBER")]
+        pin: u64,
+    },
+    /// List the pins of an edge
+    Pins {
+        #[arg(value_name = "EDGE")]
+        edge: String,
+    },
     /// Send nothing any more, or ask an edge for nothing any more
     Pause {
         /// The edge, where a cloud is asked
@@ -124,6 +156,34 @@ impl Sync {
             What::FetchAgain { edge } => {
                 server.sync(&json!({ "op": "fetch_again", "edge": edge }))?;
                 print(&format!("{edge}: what differs is fetched again\n"))
+            }
+            What::Pin {
+                edge,
+                streams,
+                from,
+                to,
+                r#for,
+            } => {
+                let name = StreamName::parse(&streams).ok_or_else(|| {
+                    Failure::usage(format!("`{streams}`: expected table,tag=value"))
+                })?;
+                let now = jiff::Timestamp::now().as_nanosecond();
+                let until = r#for.map(|ns| i64::try_from(now + i128::from(ns)));
+                let until = until.transpose().map_err(Failure::failed)?;
+                let tags: BTreeMap<_, _> = name.tags().iter().cloned().collect();
+                let answer = server.sync(&json!({
+                    "op": "pin", "edge": edge, "table": name.table(), "tags": tags,
+                    "from_ns": from.as_nanos(), "to_ns": to.as_nanos(), "until_ns": until,
+                }))?;
+                let number = answer.number("pin").unwrap_or(0);
+                print(&format!("{edge}: pin {number}\n"))
+            }
+            What::Unpin { edge, pin } => {
+                server.sync(&json!({ "op": "unpin", "edge": edge, "pin": pin }))?;
+                print(&format!("{edge}: pin {pin} is taken away\n"))
+            }
+            What::Pins { edge } => {
+                print_json(&server.sync(&json!({ "op": "pins", "edge": edge }))?.body)
             }
             What::Pause { edge } => paused(&server, "pause", edge),
             What::Resume { edge } => paused(&server, "resume", edge),
@@ -258,7 +318,7 @@ fn push_lines(lines: &mut Vec<Vec<String>>, before: &str, told: &Value) {
                 push_lines(lines, &name, value);
                 continue;
             }
-            _ if key.ends_with("_ns") => ago(value.as_i64()),
+            _ if key.ends_with("_ns") => ago(value.as_str().and_then(|ns| ns.parse().ok())),
             Value::Number(number) => match number.as_u64() {
                 Some(n) if is_size(key) => bytes(n),
                 _ => number.to_string(),

@@ -131,8 +131,13 @@ impl Hash for KeyHash {
 
 impl Catalog {
     pub(crate) fn new() -> Catalog {
+        Catalog::hashing(None)
+    }
+
+    /// With keys that were given by chance before.
+    pub(crate) fn hashing(hashers: Option<(RandomState, RandomState)>) -> Catalog {
         Catalog {
-            hashers: (RandomState::new(), RandomState::new()),
+            hashers: hashers.unwrap_or_else(|| (RandomState::new(), RandomState::new())),
             state: RwLock::new(State::default()),
             changes: AtomicU64::new(0),
             has_dropped: AtomicBool::new(false),

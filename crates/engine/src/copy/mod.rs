@@ -26,15 +26,17 @@ pub use score::LeafFacts;
 
 use crate::ids::SegmentId;
 use crate::needed::{NeededRange, Reason, Why};
+use crate::segment::MissedRange;
 use crate::state::{State, StateName};
 use crate::wanted::Rules;
 use crate::{Error, ErrorKind, Options, Reader, Result};
 use headwater_io::{Env, OpenMode};
 use headwater_types::StreamName;
 use index::{Index, index_path};
-use pack::{PackFiles, pack_dir};
+use pack::{MissedRanges, PackFiles, pack_dir};
 use parking_lot::Mutex;
 use receive::{ROOT, Receiving};
+use std::hash::RandomState;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -49,6 +51,9 @@ struct Inner {
     env: Env,
     dir: PathBuf,
     receiving: Mutex<Receiving>,
+    missed: Arc<MissedRanges>,
+    /// Of the versions of its data, as long as it is open.
+    hashers: (RandomState, RandomState),
 }
 
 /// A range that a copy wants and does not have.
@@ -161,6 +166,8 @@ impl RemoteCopy {
                 env,
                 dir: dir.to_owned(),
                 receiving: Mutex::new(receiving),
+                missed: Arc::default(),
+                hashers: (RandomState::new(), RandomState::new()),
             }),
         })
     }
@@ -257,6 +264,15 @@ impl RemoteCopy {
             .and_then(|file| file.read_exact_at(offset, &mut out))
             .map_err(|e| Error::io("read", &path, e))?;
         Ok(out)
+    }
+
+    /// Ranges that readers of the copy asked for and that are not here, in the order in which they
+    /// did, and forgets them: so that they can be fetched and asked for again. A read ends at the
+    /// first that it misses; all that it would need says [`crate::Snapshot::coverage`]. Of very many
+    /// those that come later are not kept.
+    #[must_use]
+    pub fn take_missed(&self) -> Vec<MissedRange> {
+        self.inner.missed.take()
     }
 
     /// Reads the copy as a database. A read that needs what is not here fails with

@@ -1,6 +1,6 @@
 //! A copy as a database to read: its metadata are made of the state, in memory.
 
-use super::pack::PackFiles;
+use super::pack::{MissedRanges, PackFiles};
 use super::receive::ROOT;
 use super::{Inner, elsewhere};
 use crate::catalog::Definition;
@@ -9,9 +9,11 @@ use crate::ids::{SegmentId, Sequence};
 use crate::layout::meta_path;
 use crate::meta::{Meta, MetaChange};
 use crate::recover::{CopyParts, OpenedBy, load};
+use crate::segment::{Here, MissedRange};
 use crate::state::{State, StatePartition};
 use crate::{Error, Options, Result};
 use headwater_io::{Env, Files, Media, MemoryFiles, OpenMode};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -35,11 +37,16 @@ pub(super) fn open(copy: &Inner, options: &Options) -> Result<Core> {
                 parts.elsewhere.insert(partition.id, why);
             }
         }
-        let files = PackFiles::new(root, segments);
-        (Arc::clone(&receiving.state), shown, files, parts)
+        let files = PackFiles::new(root, segments).telling(&copy.missed);
+        (Arc::clone(&receiving.state), shown, Arc::new(files), parts)
+    };
+    let parts = CopyParts {
+        here: Some(Arc::new(CopyHere::new(copy, &state, &shown, &files))),
+        hashers: Some(copy.hashers.clone()),
+        ..parts
     };
     let env = Env {
-        files: Arc::new(files),
+        files,
         media: Media::default(),
         ..copy.env.clone()
     };
@@ -49,6 +56,68 @@ pub(super) fn open(copy: &Inner, options: &Options) -> Result<Core> {
     };
     let meta = metadata(&state, shown)?;
     Ok(load(env, options, meta, OpenedBy::Copy(parts))?.0)
+}
+
+/// What is here of what a copy shows.
+#[derive(Debug)]
+struct CopyHere {
+    files: Arc<PackFiles>,
+    missed: Arc<MissedRanges>,
+    /// Header, footers and checkpoints of what is shown, and whether it is an older version.
+    shown: BTreeMap<SegmentId, (StatePartition, bool)>,
+}
+
+impl CopyHere {
+    fn new(
+        copy: &Inner,
+        state: &State,
+        shown: &[StatePartition],
+        files: &Arc<PackFiles>,
+    ) -> CopyHere {
+        let shown = shown.iter().map(|partition| {
+            let now = state.partition(partition.id);
+            let is_older = !now.is_some_and(|now| now.is_same(partition));
+            (partition.id, (partition.clone(), is_older))
+        });
+        CopyHere {
+            files: Arc::clone(files),
+            missed: Arc::clone(&copy.missed),
+            shown: shown.collect(),
+        }
+    }
+}
+
+impl Here for CopyHere {
+    fn missing(&self, segment: SegmentId, offset: u64, bytes: u64) -> Vec<(u64, u64)> {
+        match self.files.pack(segment) {
+            Some(pack) => pack.missing(offset, bytes),
+            None => vec![(offset, bytes)],
+        }
+    }
+
+    fn missing_frame(&self, segment: SegmentId) -> Vec<(u64, u64)> {
+        let frame = self.shown.get(&segment).map(|(shown, _)| shown.frame());
+        let parts = frame.into_iter().flatten();
+        let missing = parts.flat_map(|(at, bytes)| self.missing(segment, at, bytes));
+        missing.collect()
+    }
+
+    fn is_older(&self, segment: SegmentId) -> bool {
+        self.shown
+            .get(&segment)
+            .is_some_and(|(_, is_older)| *is_older)
+    }
+
+    fn missed_frame(&self, segment: SegmentId) {
+        for (offset, bytes) in self.missing_frame(segment) {
+            let segment = segment.0;
+            self.missed.put(MissedRange {
+                segment,
+                offset,
+                bytes,
+            });
+        }
+    }
 }
 
 /// The metadata of a database that has nothing but what a copy shows.

@@ -14,8 +14,9 @@ use crate::assured::wide;
 use crate::error::Hole;
 use crate::ids::SegmentId;
 use crate::layout::segment_dir;
+use crate::segment::MissedRange;
 use headwater_io::{File, Files, Lock, LockError, OpenMode};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -160,12 +161,33 @@ pub(super) fn pack_path(dir: &Path, id: SegmentId) -> PathBuf {
     pack_dir(dir).join(format!("{}.pack", id.0))
 }
 
+/// Ranges kept at most until somebody takes them; what is missed beyond is missed again.
+const MISSED_MAX: usize = 1_024;
+
+/// What readers missed, in the order in which they did.
+#[derive(Debug, Default)]
+pub(super) struct MissedRanges(Mutex<Vec<MissedRange>>);
+
+impl MissedRanges {
+    pub(super) fn put(&self, missed: MissedRange) {
+        let mut all = self.0.lock();
+        if all.len() < MISSED_MAX && !all.contains(&missed) {
+            all.push(missed);
+        }
+    }
+
+    pub(super) fn take(&self) -> Vec<MissedRange> {
+        std::mem::take(&mut *self.0.lock())
+    }
+}
+
 /// Segments of a state, read through packs, as if they were those of a database in `root`.
 #[derive(Debug)]
 pub(super) struct PackFiles {
     root: PathBuf,
     /// Each with the length that counts.
     segments: BTreeMap<SegmentId, (Arc<Pack>, u64)>,
+    missed: Arc<MissedRanges>,
 }
 
 impl PackFiles {
@@ -175,14 +197,29 @@ impl PackFiles {
     ) -> PackFiles {
         PackFiles {
             root: root.to_owned(),
+            missed: Arc::default(),
             segments: segments.map(|(id, pack, len)| (id, (pack, len))).collect(),
         }
     }
 
-    fn segment(&self, path: &Path) -> Option<&(Arc<Pack>, u64)> {
+    /// Remembers what readers miss.
+    pub(super) fn telling(mut self, missed: &Arc<MissedRanges>) -> PackFiles {
+        self.missed = Arc::clone(missed);
+        self
+    }
+
+    fn id(&self, path: &Path) -> Option<SegmentId> {
         let name = path.strip_prefix(segment_dir(&self.root)).ok()?.to_str()?;
-        let id = name.strip_suffix(".seg")?.parse().ok()?;
-        self.segments.get(&SegmentId(id))
+        name.strip_suffix(".seg")?.parse().ok().map(SegmentId)
+    }
+
+    fn segment(&self, path: &Path) -> Option<&(Arc<Pack>, u64)> {
+        self.segments.get(&self.id(path)?)
+    }
+
+    /// What is here of a segment.
+    pub(super) fn pack(&self, id: SegmentId) -> Option<&Arc<Pack>> {
+        self.segments.get(&id).map(|(pack, _)| pack)
     }
 }
 
@@ -192,7 +229,8 @@ fn read_only<T>() -> io::Result<T> {
 
 impl Files for PackFiles {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
-        let (pack, len) = self.segment(path).ok_or(io::ErrorKind::NotFound)?;
+        let id = self.id(path).ok_or(io::ErrorKind::NotFound)?;
+        let (pack, len) = self.segments.get(&id).ok_or(io::ErrorKind::NotFound)?;
         if mode != OpenMode::Read {
             return read_only();
         }
@@ -200,6 +238,7 @@ impl Files for PackFiles {
             pack: Arc::clone(pack),
             len: *len,
             file: OnceLock::new(),
+            missed: (id, Arc::clone(&self.missed)),
         }))
     }
 
@@ -243,6 +282,8 @@ struct HoleFile {
     len: u64,
     /// The pack, from the first read on that finds something.
     file: OnceLock<Arc<dyn File>>,
+    /// Where what is missed of this segment is told.
+    missed: (SegmentId, Arc<MissedRanges>),
 }
 
 impl HoleFile {
@@ -262,6 +303,15 @@ impl File for HoleFile {
             return Ok(0);
         }
         let Some(range) = self.pack.find(offset) else {
+            let (id, missed) = &self.missed;
+            for (offset, bytes) in self.pack.missing(offset, wanted) {
+                let segment = id.0;
+                missed.put(MissedRange {
+                    segment,
+                    offset,
+                    bytes,
+                });
+            }
             return Err(io::Error::other(Hole {
                 offset,
                 bytes: wanted,

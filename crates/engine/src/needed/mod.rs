@@ -242,6 +242,65 @@ pub(crate) fn needed(
     Ok(found.finish())
 }
 
+/// What a reader of one stream touches of a partition's segment besides its frame, and the first
+/// instant that each range is about.
+pub(crate) struct NeededOfStream {
+    pub(crate) ranges: Vec<(NeededRange, Timestamp)>,
+    /// False where late rows have to be there first, to tell the rest.
+    pub(crate) is_whole: bool,
+}
+
+/// As [`needed`], for one stream in a range, of which `hidden` is hidden: for tiles at a level and
+/// above, or with none for rows.
+pub(crate) fn needed_of_stream(
+    store: &Store,
+    opened: &Partition,
+    (stream, held): (StreamId, &StreamState),
+    (range, hidden): (ClosedRange, Vec<ClosedRange>),
+    level: Option<Level>,
+) -> Result<NeededOfStream> {
+    let mut found = Found::default();
+    let mut partly = PartOfStream {
+        store,
+        opened,
+        held,
+        span: opened.record.span().intersect(&range),
+        hidden,
+        stream,
+        outcome: Outcome {
+            want: level.map_or(Want::Full, Want::Summaries),
+            priority: 0,
+        },
+        found: &mut found,
+    };
+    match level {
+        Some(_) => partly.find()?,
+        None => {
+            let span = partly.span;
+            for leaf in held.late.iter().flatten() {
+                if leaf.range().overlaps(&span) {
+                    partly.leaf(leaf, NeededFor::LateRows, Reason::Rows, None);
+                }
+            }
+            partly.rows(&span, Reason::Rows);
+        }
+    }
+    let blocks = held.blocks.iter();
+    let blocks: BTreeMap<u64, Timestamp> = blocks
+        .map(|b| (b.offset, b.level.bucket_span(b.first_bucket).first))
+        .collect();
+    let found = found.finish();
+    let ranges = found.ranges.iter().map(|part| {
+        let of_rows = part.rows.map(|(_, rows)| rows.first);
+        let first = of_rows.or_else(|| blocks.get(&part.range.offset).copied());
+        (part.range, first.unwrap_or(Timestamp::MIN))
+    });
+    Ok(NeededOfStream {
+        ranges: ranges.collect(),
+        is_whole: found.is_whole,
+    })
+}
+
 /// Where stored rows of a stream do not count any more.
 fn hidden(
     tombstones: &[Tombstone],
@@ -271,8 +330,9 @@ impl<'b> PartOfStream<'_, 'b> {
         for leaf in self.held.late.iter().flatten() {
             self.leaf(leaf, NeededFor::LateRows, Reason::Summaries, None);
         }
+        let span = self.span;
         let Some(base) = self.held.base.filter(|b| *b != Level::MAX) else {
-            self.rows(&ClosedRange::ALL, Reason::Summaries);
+            self.rows(&span, Reason::Summaries);
             return Ok(());
         };
         let level = match self.outcome.want {
@@ -283,16 +343,16 @@ impl<'b> PartOfStream<'_, 'b> {
         };
         match self.outcome.want {
             _ if self.held.is_aged() => {}
-            Want::Full => self.rows(&ClosedRange::ALL, Reason::Rows),
+            Want::Full => self.rows(&span, Reason::Rows),
             // Tiles finer than the base are made of rows.
-            _ if level < base => self.rows(&ClosedRange::ALL, Reason::Summaries),
+            _ if level < base => self.rows(&span, Reason::Summaries),
             _ => {}
         }
         let top = self.held.blocks.last().map_or(base, |b| b.level);
         let first = no_wider(top, base, level.bucket_start_wide(1));
         let mut from = top;
         loop {
-            self.level(from, base, self.span);
+            self.level(from, base, span);
             if from <= first {
                 break;
             }

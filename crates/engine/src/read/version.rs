@@ -4,7 +4,8 @@
 //! Invariants: two versions of one open database, stream and range are equal only if every read of
 //! the range gives the same in both; the reverse does not hold (a flush changes the version and not
 //! the data). The number means nothing after the database was closed: it is keyed by chance, so
-//! that versions of another process are not taken for equal.
+//! that versions of another process are not taken for equal. Of a copy it means the same as long as
+//! the copy is open, however often it is looked at anew.
 //! Concurrency: [`quick`] takes no lock that is ever held over I/O, and gives up where the catalog
 //! is busy.
 
@@ -78,7 +79,8 @@ impl VersionInputs<'_> {
         }
         Some(DataVersion {
             number: hasher.finish(),
-            is_closed: life.floor().ends(range.last),
+            // Of a copy a newer version may be on its way.
+            is_closed: self.core.store.here().is_none() && life.floor().ends(range.last),
         })
     }
 }

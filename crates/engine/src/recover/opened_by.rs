@@ -7,11 +7,13 @@ use crate::log::Access;
 use crate::owner::Owner;
 use crate::pins::PinFiles;
 use crate::reserve::Reserve;
+use crate::segment::Here;
 use crate::stall::Watch;
 use crate::tiers::OwnedTier;
 use crate::tombstone::DeleteRecord;
 use headwater_io::Env;
 use std::collections::HashMap;
+use std::hash::RandomState;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -39,6 +41,10 @@ pub(crate) struct Ownership {
 pub(crate) struct CopyParts {
     /// Partitions of which nothing can be read here.
     pub(crate) elsewhere: HashMap<SegmentId, Error>,
+    /// Which bytes are here.
+    pub(crate) here: Option<Arc<dyn Here>>,
+    /// Makes versions of its data, which are those of all openings of the copy.
+    pub(crate) hashers: Option<(RandomState, RandomState)>,
     /// Deletes that are not carried out in every partition, by sequence.
     pub(crate) deletes: Vec<(Sequence, DeleteRecord)>,
 }

@@ -14,6 +14,7 @@ mod covers;
 mod format;
 mod group;
 mod held;
+mod here;
 mod index;
 mod layout;
 mod page;
@@ -36,6 +37,8 @@ pub(crate) use format::{
 };
 pub(crate) use group::{FinishedGroup, GroupWriter};
 pub(crate) use held::Held;
+pub(crate) use here::Here;
+pub use here::MissedRange;
 #[cfg(any(test, fuzzing))]
 pub(crate) use index::index_agrees;
 pub(crate) use index::{ChangedPages, SegmentState};

@@ -22,6 +22,7 @@ use super::format::{
     CheckpointNote, CheckpointPlace, Cover, Footer, HEADER_BYTES, HEADER_MAGIC, SegmentHeader,
 };
 use super::held::PagedStream;
+use super::here::Here;
 use super::index::{ChangedPages, GroupIndex, SegmentState};
 use super::page::Page;
 use super::paging::Paging;
@@ -30,7 +31,7 @@ use super::state::Sums;
 use crate::ids::{SegmentId, Sequence, StreamId};
 use crate::meta::PartitionRecord;
 use crate::touched;
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 use headwater_codec::block::BucketBlock;
 use headwater_codec::leaf::Leaf;
 use headwater_io::{File, Files, OpenMode};
@@ -212,6 +213,8 @@ pub(crate) struct Store {
     fresh: FreshPages,
     pages: Recent<Page>,
     paging: Paging,
+    /// Which bytes are here, where files have holes.
+    here: Option<Arc<dyn Here>>,
     /// Streams of which a checkpoint has pages, and pages of checkpoints.
     held: Cache<HeldKey, Arc<PagedStream>, CacheWeight>,
     index_pages: Cache<FileOffset, Arc<PageEntries>, CacheWeight>,
@@ -259,6 +262,7 @@ impl Store {
             fresh: FreshPages::new(2 * shards.max(1)),
             pages: Recent::new(cache_bytes / 16 * 3, 2 * shards.max(1)),
             paging: Paging::default(),
+            here: None,
             held: Cache::with_weighter(LARGE_ITEMS, bytes / 32, CacheWeight),
             index_pages: Cache::with_weighter(LARGE_ITEMS, bytes / 32, CacheWeight),
             distrusted: Mutex::new(HashSet::new()),
@@ -275,6 +279,17 @@ impl Store {
     pub(crate) fn with_paging(mut self, paging: Paging) -> Store {
         self.paging = paging;
         self
+    }
+
+    /// Reads files with holes.
+    pub(crate) fn with_holes(mut self, here: Option<Arc<dyn Here>>) -> Store {
+        self.here = here;
+        self
+    }
+
+    /// Which bytes are here; `None` = all, the database is no copy.
+    pub(crate) fn here(&self) -> Option<&Arc<dyn Here>> {
+        self.here.as_ref()
     }
 
     pub(super) fn paging(&self) -> Paging {
@@ -325,7 +340,7 @@ impl Store {
             .open(&path, OpenMode::Read)
             .map_err(|error| match error.kind() {
                 std::io::ErrorKind::NotFound if self.pinned.is_some() => Error::new(
-                    crate::ErrorKind::Busy,
+                    ErrorKind::Busy,
                     format!(
                         "{} was replaced by the owner of the database meanwhile: refresh and read again, or raise open_files_max",
                         path.display()
@@ -460,6 +475,9 @@ impl Store {
     pub(crate) fn state(&self, partition: &Partition) -> Result<Arc<SegmentState>> {
         let (id, record) = (partition.id(), &partition.record);
         if let Some(error) = &partition.unreadable {
+            if let (Some(here), ErrorKind::Elsewhere) = (&self.here, error.kind()) {
+                here.missed_frame(id);
+            }
             return Err(error.clone());
         }
         if let Some(state) = self.states.get((id, 0), record.footer_offset) {

@@ -4,4 +4,5 @@
 mod compare;
 mod copies;
 mod keeping;
+mod replays;
 mod world;

@@ -180,6 +180,7 @@ fn repeats_rows(node: &Arc<dyn ExecutionPlan>) -> bool {
         || node.is::<SortMergeJoinExec>()
         || node.is::<SymmetricHashJoinExec>()
         || node.is::<UnnestExec>()
+        || node.name() == "AsOfJoinExec"
 }
 
 fn repeats_long_values(node: &Arc<dyn ExecutionPlan>) -> bool {

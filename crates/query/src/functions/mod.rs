@@ -4,11 +4,14 @@
 mod approx_distinct;
 mod date_bin;
 mod date_part;
+mod derivative;
 mod ends;
 mod exact;
+mod histogram;
 pub(crate) mod numbers;
 mod planner;
 mod ranks;
+mod series;
 mod texts;
 mod time_bucket;
 mod version;
@@ -16,24 +19,27 @@ mod window_sum;
 
 pub(crate) use date_bin::date_bin;
 pub(crate) use date_part::date_part;
+pub(crate) use series::seconds;
+pub(crate) use time_bucket::{time_bucket, width as bucket_width};
 pub(crate) use window_sum::too_large as sum_too_large;
 
 use crate::wording::patterns::SimilarToEscape;
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::functions_aggregate::{min_max, sum};
-use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
+use datafusion::logical_expr::{AggregateUDF, ScalarUDF, WindowUDF};
 use std::sync::Arc;
 
 /// Adds the functions to a state.
 pub(crate) fn register(builder: &mut SessionStateBuilder) {
     let own = [
-        ScalarUDF::new_from_impl(time_bucket::TimeBucket::new()),
         ScalarUDF::new_from_impl(version::Version::new()),
         ScalarUDF::new_from_impl(SimilarToEscape::new()),
     ];
     let functions = builder.scalar_functions().get_or_insert_default();
     functions.extend(own.into_iter().map(Arc::new));
     functions.extend([date_bin(), date_part()]);
+    let accessors = series::Accessor::all().map(ScalarUDF::new_from_impl);
+    functions.extend(accessors.map(Arc::new));
     let aggregates = builder.aggregate_functions().get_or_insert_default();
     for end in [ends::End::first(), ends::End::last()] {
         aggregates.push(Arc::new(AggregateUDF::new_from_impl(end)));
@@ -50,8 +56,16 @@ pub(crate) fn register(builder: &mut SessionStateBuilder) {
     aggregates.push(Arc::new(AggregateUDF::new_from_impl(
         texts::StringAgg::new(),
     )));
+    let of_points = series::ALL.into_iter().map(series::Series::new);
+    aggregates.extend(of_points.map(AggregateUDF::new_from_impl).map(Arc::new));
+    let states = series::StateAgg::new();
+    aggregates.push(Arc::new(AggregateUDF::new_from_impl(states)));
+    let histogram = histogram::Histogram::new();
+    aggregates.push(Arc::new(AggregateUDF::new_from_impl(histogram)));
     let windows = builder.window_functions().get_or_insert_default();
     windows.extend(ranks::all());
+    let derivative = derivative::Derivative::new();
+    windows.push(Arc::new(WindowUDF::new_from_impl(derivative)));
     builder
         .expr_planners()
         .get_or_insert_default()

@@ -1,6 +1,10 @@
-//! `time_bucket(width, time [, origin])`: the beginning of the bucket that an instant lies in. It
-//! is another name of `date_bin`, with widths also written as `'5m'` or `'1h30m'`; it becomes that
-//! function when a statement is planned.
+//! `time_bucket(width, time [, zone] [, origin] [, offset])`: the beginning of the bucket that an
+//! instant lies in. It is another name of `date_bin`, with widths also written as `'5m'` or
+//! `'1h30m'`; it becomes that function when a statement is planned.
+//!
+//! With a zone, buckets are cut by its clocks: days have 23 or 25 hours where those change. An
+//! offset moves all buckets. What three or four arguments mean is told by their types; of five, and
+//! where they are named, each has its place, and those that are left out are `NULL`.
 
 use super::date_bin;
 use crate::columns::time_type;
@@ -11,24 +15,50 @@ use arrow::datatypes::{DataType, IntervalMonthDayNano, TimeUnit};
 use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::{
-    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDFImpl, Signature, TypeSignature, Volatility,
+    BinaryExpr, ColumnarValue, Expr, Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
+    Signature, TypeSignature, Volatility,
 };
+use headwater_wire::zone::Zone;
+use std::sync::{Arc, LazyLock};
+
+/// What clocks show.
+const WALL: DataType = DataType::Timestamp(TimeUnit::Nanosecond, None);
+const DAY_NS: i64 = 86_400_000_000_000;
+
+/// The function between instants and what the clocks of a zone show.
+pub(crate) type Timezone = fn() -> Arc<ScalarUDF>;
 
 /// The function.
-#[derive(Debug, PartialEq, Eq, Hash)]
+#[derive(Debug)]
 pub(super) struct TimeBucket {
     signature: Signature,
+    timezone: Timezone,
 }
 
-impl TimeBucket {
-    pub(super) fn new() -> TimeBucket {
-        TimeBucket {
-            signature: Signature::one_of(
-                vec![TypeSignature::Any(2), TypeSignature::Any(3)],
-                Volatility::Immutable,
-            ),
-        }
+impl PartialEq for TimeBucket {
+    fn eq(&self, other: &TimeBucket) -> bool {
+        self.signature == other.signature
     }
+}
+
+impl Eq for TimeBucket {}
+
+impl std::hash::Hash for TimeBucket {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.signature.hash(state);
+    }
+}
+
+/// The function, with the one that knows of zones.
+pub(crate) fn time_bucket(timezone: Timezone) -> Arc<ScalarUDF> {
+    static FUNCTION: LazyLock<Signature> = LazyLock::new(|| {
+        let counts = (2..=5).map(TypeSignature::Any);
+        Signature::one_of(counts.collect(), Volatility::Immutable)
+    });
+    Arc::new(ScalarUDF::new_from_impl(TimeBucket {
+        signature: FUNCTION.clone(),
+        timezone,
+    }))
 }
 
 fn wrong(message: &str) -> datafusion::common::DataFusionError {
@@ -37,12 +67,17 @@ fn wrong(message: &str) -> datafusion::common::DataFusionError {
         .into()
 }
 
+/// A length of time as an interval.
+fn length(of: &str) -> Option<IntervalMonthDayNano> {
+    let length = text::duration_ns(of).map(|ns| IntervalMonthDayNano::new(0, 0, ns));
+    length.or_else(|| lengths::read(of))
+}
+
 /// The width as an interval.
-fn width(value: &ScalarValue) -> Result<ScalarValue> {
+pub(crate) fn width(value: &ScalarValue) -> Result<ScalarValue> {
     let interval = match value.try_as_str() {
         Some(Some(text)) => {
-            let width = text::duration_ns(text).map(|ns| IntervalMonthDayNano::new(0, 0, ns));
-            let width = width.or_else(|| lengths::read(text)).ok_or_else(|| {
+            let width = length(text).ok_or_else(|| {
                 wrong(&format!(
                     "expected a width such as '5m', '1h30m' or '1 day', found `{text}`"
                 ))
@@ -55,6 +90,142 @@ fn width(value: &ScalarValue) -> Result<ScalarValue> {
         ))?,
     };
     Ok(interval)
+}
+
+/// What stands behind the width and the instant.
+#[derive(Debug, Default)]
+struct More {
+    zone: Option<Zone>,
+    origin: Option<ScalarValue>,
+    offset: Option<IntervalMonthDayNano>,
+}
+
+impl More {
+    fn of(rest: &[Expr]) -> Result<More> {
+        let mut more = More::default();
+        for (place, expr) in rest.iter().enumerate() {
+            let Expr::Literal(value, _) = expr else {
+                return Err(wrong("the zone, the origin and the offset are constants"));
+            };
+            if !value.is_null() {
+                more.add(value, (rest.len() == 3).then_some(place))?;
+            }
+        }
+        Ok(more)
+    }
+
+    /// Takes an argument, which stands in its place or is known by its type.
+    fn add(&mut self, value: &ScalarValue, place: Option<usize>) -> Result<()> {
+        let text = value.try_as_str().flatten();
+        let zone = text.map(Zone::read);
+        match (place, text, value) {
+            (Some(0), Some(_), _) => {
+                let zone = zone.transpose().map_err(|why| Error::unknown_zone(&why))?;
+                self.zone = zone;
+            }
+            (None, Some(_), _) if matches!(zone, Some(Ok(_))) => {
+                self.zone = zone.and_then(std::result::Result::ok);
+            }
+            (None | Some(2), Some(text), _) if length(text).is_some() => {
+                self.offset = length(text);
+            }
+            (None | Some(2), _, ScalarValue::IntervalMonthDayNano(Some(offset))) => {
+                self.offset = Some(*offset);
+            }
+            (None | Some(2), _, ScalarValue::DurationNanosecond(Some(ns))) => {
+                self.offset = Some(IntervalMonthDayNano::new(0, 0, *ns));
+            }
+            (None | Some(1), _, origin) => self.origin = Some(origin.clone()),
+            (_, _, value) => {
+                return Err(wrong(&format!(
+                    "expected a zone, an origin and an offset, found {value}"
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The length of an interval without months.
+fn fixed_ns(of: IntervalMonthDayNano) -> Option<i64> {
+    let days = i64::from(of.days).checked_mul(DAY_NS)?;
+    (of.months == 0).then(|| days.checked_add(of.nanoseconds))?
+}
+
+fn interval(of: IntervalMonthDayNano) -> Expr {
+    Expr::Literal(ScalarValue::IntervalMonthDayNano(Some(of)), None)
+}
+
+fn operate(left: Expr, operator: Operator, right: Expr) -> Expr {
+    Expr::BinaryExpr(BinaryExpr::new(Box::new(left), operator, Box::new(right)))
+}
+
+impl TimeBucket {
+    fn bin(&self, width: ScalarValue, time: Expr, more: More) -> Result<Expr> {
+        let fixed = match &width {
+            ScalarValue::IntervalMonthDayNano(Some(width)) => width.months == 0,
+            _ => true,
+        };
+        let width = Expr::Literal(width, None);
+        let Some(zone) = more.zone.filter(|zone| !zone.is_utc()) else {
+            let origin = more.origin.map(|origin| origin.cast_to(&time_type()));
+            return self.moved(width, time, origin.transpose()?, more.offset, fixed);
+        };
+        let named = Expr::Literal(ScalarValue::from(zone.name()), None);
+        let in_zone = |expr: Expr| (self.timezone)().call(vec![named.clone(), expr]);
+        let origin = match more.origin {
+            None => None,
+            Some(ScalarValue::TimestampNanosecond(Some(ns), Some(_))) => {
+                let shown = zone
+                    .wall_ns(ns)
+                    .ok_or_else(|| wrong("the origin is out of range"))?;
+                Some(ScalarValue::TimestampNanosecond(Some(shown), None))
+            }
+            Some(origin) => Some(origin.cast_to(&WALL)?),
+        };
+        let shown = in_zone(time);
+        Ok(in_zone(self.moved(
+            width,
+            shown,
+            origin,
+            more.offset,
+            fixed,
+        )?))
+    }
+
+    /// Bins that are moved by an offset. Where it has a fixed length it moves the origin, so that
+    /// the bins stay those that the pyramid knows.
+    fn moved(
+        &self,
+        width: Expr,
+        time: Expr,
+        origin: Option<ScalarValue>,
+        offset: Option<IntervalMonthDayNano>,
+        fixed: bool,
+    ) -> Result<Expr> {
+        let literal = |origin: ScalarValue| Expr::Literal(origin, None);
+        let Some(offset) = offset else {
+            let mut args = vec![width, time];
+            args.extend(origin.map(literal));
+            return Ok(date_bin().call(args));
+        };
+        let ns = fixed_ns(offset).filter(|_| fixed);
+        let known = match &origin {
+            None => Some((0, Some(Arc::from("UTC")))),
+            Some(ScalarValue::TimestampNanosecond(ns, zone)) => ns.map(|ns| (ns, zone.clone())),
+            Some(_) => None,
+        };
+        if let (Some(ns), Some((origin_ns, zone))) = (ns, known) {
+            let moved = origin_ns.checked_add(ns);
+            let moved = moved.ok_or_else(|| wrong("the offset is out of range"))?;
+            let moved = ScalarValue::TimestampNanosecond(Some(moved), zone);
+            return Ok(date_bin().call(vec![width, time, literal(moved)]));
+        }
+        let mut args = vec![width, operate(time, Operator::Minus, interval(offset))];
+        args.extend(origin.map(literal));
+        let bin = date_bin().call(args);
+        Ok(operate(bin, Operator::Plus, interval(offset)))
+    }
 }
 
 impl ScalarUDFImpl for TimeBucket {
@@ -78,14 +249,9 @@ impl ScalarUDFImpl for TimeBucket {
         let (Some(Expr::Literal(first, _)), Some(time)) = (own.next(), own.next()) else {
             return Err(wrong("the width is a constant"));
         };
-        let mut arguments = vec![Expr::Literal(width(&first)?, None), time];
-        if let Some(origin) = own.next() {
-            let Expr::Literal(origin, _) = origin else {
-                return Err(wrong("the origin is a constant"));
-            };
-            arguments.push(Expr::Literal(origin.cast_to(&time_type())?, None));
-        }
-        Ok(ExprSimplifyResult::Simplified(date_bin().call(arguments)))
+        let rest: Vec<Expr> = own.collect();
+        let bin = self.bin(width(&first)?, time, More::of(&rest)?)?;
+        Ok(ExprSimplifyResult::Simplified(bin))
     }
 
     fn invoke_with_args(&self, _: ScalarFunctionArgs) -> Result<ColumnarValue> {

@@ -60,6 +60,11 @@ impl Dialect for Counted {
         POSTGRES.is_reserved_for_identifier(keyword)
     }
 
+    /// Otherwise than PostgreSQL, which has none.
+    fn supports_match_recognize(&self) -> bool {
+        true
+    }
+
     fn parse_prefix(&self, parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
         step();
         POSTGRES.parse_prefix(parser)

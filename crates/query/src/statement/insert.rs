@@ -69,6 +69,14 @@ pub(super) fn target(dml: &DmlStatement) -> Result<Arc<TableView>> {
     }
 }
 
+/// Puts the queries of views in the places of their names.
+async fn expand(session: &Session, running: &Running, insert: &mut ast::Insert) -> Result<()> {
+    if let Some(source) = &mut insert.source {
+        super::views::expand(session, running, &mut **source).await?;
+    }
+    Ok(())
+}
+
 async fn plan(running: &Running, insert: &ast::Insert) -> Result<DmlStatement> {
     refuse(insert)?;
     let statement = ast::Statement::Insert(insert.clone());
@@ -90,7 +98,9 @@ pub(super) async fn describe(
     types: &[Option<DataType>],
 ) -> Result<Shape> {
     let running = session.begin()?;
-    let dml = plan(&running, insert).await?;
+    let mut insert = insert.clone();
+    expand(session, &running, &mut insert).await?;
+    let dml = plan(&running, &insert).await?;
     let types = parameter_types(&dml.input, types)?;
     nulls(&types)?.apply(Arc::unwrap_or_clone(dml.input))?;
     Ok(Shape::new(types, no_columns(), Done::Inserted(0)))
@@ -105,11 +115,12 @@ pub(super) struct Planned {
 /// Plans the rows.
 pub(super) async fn begin(
     session: &Session,
-    insert: ast::Insert,
+    mut insert: ast::Insert,
     parameters: Parameters,
 ) -> Result<Planned> {
     let db = session.query.database()?.clone();
     let running = session.begin()?;
+    expand(session, &running, &mut insert).await?;
     let dml = plan(&running, &insert).await?;
     let table = target(&dml)?;
     let source = parameters.apply(Arc::unwrap_or_clone(dml.input))?;

@@ -14,6 +14,7 @@ mod select;
 mod setting;
 mod show;
 mod types;
+mod views;
 mod zone;
 
 pub use copy::CopyIn;
@@ -25,10 +26,11 @@ use crate::parameters::Parameters;
 use crate::parsed::{Kind, Parsed};
 use crate::plans::{Described, PlanKey};
 use crate::session::{Extension, Session, no_columns};
+use crate::syntax;
 use crate::wording::{self, names::Labels};
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::sql::parser::{DFParserBuilder, Statement as Parse};
+use datafusion::sql::parser::{DFParserBuilder, ParserInput, Statement as Parse};
 use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::tokenizer::Token;
 use std::sync::Arc;
@@ -107,8 +109,9 @@ pub(crate) async fn read_and_run(
 /// Reads one statement.
 pub(crate) fn parse(sql: &str, extension: Option<&dyn Extension>) -> Result<Parsed> {
     let weight = gate::weigh(sql)?;
+    let tokens = syntax::rewrite(gate::tokens(sql)?)?;
     let mut statements = weight.reading(|| {
-        DFParserBuilder::new(sql)
+        DFParserBuilder::new(ParserInput::Tokens(tokens))
             .with_dialect(&Counted)
             .with_recursion_limit(gate::DEPTH_MAX)
             .build()?
@@ -199,6 +202,14 @@ fn kind(statement: Parse) -> Result<Kind> {
         ast::Statement::Delete(delete) => Kind::Delete(Box::new(delete)),
         ast::Statement::CreateTable(create) => Kind::Create(Box::new(create)),
         ast::Statement::AlterTable(alter) => Kind::Alter(Box::new(alter)),
+        ast::Statement::CreateView(view) => Kind::CreateView(Box::new(view)),
+        ast::Statement::ShowViews { .. } => Kind::ShowViews,
+        ast::Statement::Drop {
+            object_type: ast::ObjectType::View,
+            names,
+            if_exists,
+            ..
+        } => Kind::DropView { names, if_exists },
         ast::Statement::Drop {
             object_type: ast::ObjectType::Table,
             names,
@@ -251,6 +262,7 @@ fn check_asking(session: &Session, statement: &Parsed) -> Result<()> {
         | Kind::Create(_)
         | Kind::Alter(_)
         | Kind::Drop { .. }
+        | Kind::DropView { .. }
         | Kind::Set(..)
         | Kind::Reset(_) => Ok(()),
         _ => Err(asks_nothing()),
@@ -316,6 +328,18 @@ pub(crate) async fn run(
                 Kind::Create(create) => create::run(session, *create).await,
                 Kind::Alter(alter) => alter::run(session, *alter).await,
                 Kind::Drop { names, if_exists } => create::drop(session, &names, if_exists).await,
+                Kind::CreateView(view) => {
+                    let text = statement.text;
+                    let create = async move { views::create(&own, &view, text).await };
+                    session.planned(large, create).await
+                }
+                Kind::DropView { names, if_exists } => {
+                    views::drop(session, &names, if_exists).await
+                }
+                Kind::ShowViews => {
+                    let show = async move { views::show(&own).await };
+                    session.planned(true, show).await
+                }
                 _ => Err(Error::internal("a kind of statement without its work")),
             }
         }
@@ -382,9 +406,10 @@ pub(crate) async fn describe(
         Kind::ShowTables(_) => shown(show::tables_schema()),
         Kind::ShowSetting(name) => shown(setting::schema(name)),
         Kind::Set(..) | Kind::Reset(_) => nothing(Done::Set),
-        Kind::Create(_) => nothing(Done::Created),
+        Kind::Create(_) | Kind::CreateView(_) => nothing(Done::Created),
         Kind::Alter(_) => nothing(Done::Altered),
-        Kind::Drop { .. } => nothing(Done::Dropped),
+        Kind::Drop { .. } | Kind::DropView { .. } => nothing(Done::Dropped),
+        Kind::ShowViews => shown(views::schema()),
         Kind::Text => Err(Error::internal("a statement was described by its text")),
     }
 }
@@ -461,7 +486,7 @@ mod tests {
     fn other_statements_are_refused_by_name() {
         for (sql, name) in [
             ("UPDATE t SET a = 1", "UPDATE"),
-            ("CREATE VIEW v AS SELECT 1", "CREATE VIEW"),
+            ("CREATE INDEX i ON t (a)", "CREATE INDEX"),
             ("COPY (SELECT 1) TO '/tmp/x.csv'", "COPY"),
             (
                 "CREATE EXTERNAL TABLE t STORED AS CSV LOCATION '/etc/passwd'",

@@ -1,6 +1,6 @@
 //! Statements that read.
 
-use super::Shape;
+use super::{Shape, views};
 use crate::answer::{Answer, Done};
 use crate::error::Result;
 use crate::parameters::Parameters;
@@ -26,13 +26,15 @@ fn check(plan: &LogicalPlan) -> Result<()> {
 /// Runs a statement; the plan of one whose text is given may be kept for it.
 pub(super) async fn run(
     session: &Session,
-    statement: Parse,
+    mut statement: Parse,
     labels: &Labels,
     text: Option<&str>,
     parameters: Parameters,
     done: Done,
 ) -> Result<Answer> {
     let running = session.begin()?;
+    let viewed = views::expand_statement(session, &running, &mut statement).await?;
+    let text = text.filter(|_| !viewed);
     let logical = labels.put_on(running.resolve(statement).await?)?;
     check(&logical)?;
     go_on(session, &running, logical, text, parameters, done).await
@@ -47,13 +49,16 @@ pub(super) async fn run_described(
     let text = described.statement.text();
     let running = session.begin()?;
     let key = session.plan_key(text, &running.view);
+    let mut viewed = false;
     let logical = match (key, &described.meaning) {
         (Some(now), Some((then, logical))) if now == *then => {
             planner::limit_expressions(logical)?;
             logical.clone()
         }
         _ => {
-            let logical = running.resolve(described.statement.query()?).await?;
+            let mut query = described.statement.query()?;
+            viewed = views::expand_statement(session, &running, &mut query).await?;
+            let logical = running.resolve(query).await?;
             let logical = described.statement.labels.put_on(logical)?;
             check(&logical)?;
             logical
@@ -63,7 +68,7 @@ pub(super) async fn run_described(
         session,
         &running,
         logical,
-        Some(text),
+        Some(text).filter(|_| !viewed),
         parameters,
         Done::Select,
     )
@@ -91,13 +96,15 @@ async fn go_on(
 /// The shape of a statement; with `text`, its meaning too, where that lasts.
 pub(super) async fn describe(
     session: &Session,
-    statement: Parse,
+    mut statement: Parse,
     labels: &Labels,
     text: Option<&str>,
     types: &[Option<DataType>],
     done: Done,
 ) -> Result<Shape> {
     let running = session.begin()?;
+    let viewed = views::expand_statement(session, &running, &mut statement).await?;
+    let text = text.filter(|_| !viewed);
     let read = labels.put_on(running.resolve(statement).await?)?;
     check(&read)?;
     let key = text.and_then(|text| session.plan_key(text, &running.view));

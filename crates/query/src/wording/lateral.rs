@@ -41,7 +41,7 @@ fn small(ident: &Ident) -> String {
 }
 
 /// The parts of a condition that must all hold.
-fn conjuncts(condition: &Expr, out: &mut Vec<Expr>) {
+pub(super) fn conjuncts(condition: &Expr, out: &mut Vec<Expr>) {
     match condition {
         Expr::BinaryOp {
             left,

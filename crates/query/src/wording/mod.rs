@@ -8,12 +8,14 @@
 //! Invariants: a statement without any of these stays as it is; what is put into it stands where
 //! the original stood.
 
+pub(crate) mod asof;
 mod lateral;
 pub(crate) mod lengths;
 mod lookups;
 pub(crate) mod names;
 pub(crate) mod patterns;
 pub(crate) mod times;
+pub(crate) mod toolkit;
 
 use crate::error::{Error, Result};
 use datafusion::sql::parser::Statement as Parse;
@@ -45,6 +47,11 @@ impl VisitorMut for Reword {
     type Break = Error;
 
     fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
+        for from in &mut select.from {
+            if let Err(error) = asof::joins(from) {
+                return ControlFlow::Break(error);
+            }
+        }
         for item in &mut select.projection {
             if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item {
                 let _ = VisitMut::visit(expr, &mut Lookups::new());
@@ -62,6 +69,13 @@ impl VisitorMut for Reword {
             && let Some(made) = lateral::limited(subquery)
         {
             **subquery = made;
+        }
+        if let TableFactor::NestedJoin {
+            table_with_joins, ..
+        } = factor
+            && let Err(error) = asof::joins(table_with_joins)
+        {
+            return ControlFlow::Break(error);
         }
         ControlFlow::Continue(())
     }
@@ -150,6 +164,7 @@ fn changed(expr: &Expr) -> Result<Option<Expr>> {
             array: false,
             format: None,
         }),
+        Expr::Function(function) => toolkit::changed(function)?,
         _ => None,
     })
 }

@@ -6,6 +6,7 @@ use super::of_session;
 use super::read::{As, WALL, is_text, is_wall};
 use crate::columns::time_type;
 use crate::rules::keep_names::{map_expressions, named_columns};
+use crate::wording::times;
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result};
@@ -112,6 +113,17 @@ fn rewrite(
     })
 }
 
+/// Whether an argument of `time_bucket` is an instant: a text may also name a zone or a length.
+fn is_origin(expr: &Expr) -> bool {
+    match expr {
+        Expr::Literal(value, _) => value
+            .try_as_str()
+            .flatten()
+            .is_none_or(|written| Zone::read(written).is_err() && times::read(written).is_some()),
+        _ => true,
+    }
+}
+
 /// A call in which the zone counts.
 fn call(
     function: &ScalarFunction,
@@ -157,10 +169,27 @@ fn call(
             }
         }
         // The SQL library gives the origin of `date_bin` its type; this function takes any.
-        ("time_bucket", [width, time, origin]) if instant(time) => {
+        ("time_bucket", [width, time, origin]) if instant(time) && is_origin(origin) => {
             let from = origin.get_type(schema)?;
             let origin = cast(origin, &from, &time_type(), zone, false);
             origin.map(|origin| again(vec![width.clone(), time.clone(), origin]))
+        }
+        // With a zone of its own the session's counts for nothing.
+        ("time_bucket", [width, time, Expr::Literal(own, _), origin, offset])
+            if instant(time) && own.is_null() && is_origin(origin) =>
+        {
+            let from = origin.get_type(schema)?;
+            let origin = cast(origin, &from, &time_type(), zone, false);
+            origin.map(|origin| {
+                let own = Expr::Literal(own.clone(), None);
+                again(vec![
+                    width.clone(),
+                    time.clone(),
+                    own,
+                    origin,
+                    offset.clone(),
+                ])
+            })
         }
         ("current_date" | "current_time", []) => {
             let field = Expr::ScalarFunction(function.clone()).get_type(schema)?;

@@ -160,3 +160,50 @@ fn a_session_changes_what_it_may_and_is_told_what_it_may_not() {
         assert_eq!(lake.rows("SELECT count(*) FROM pump").await, ["202"]);
     });
 }
+
+#[test]
+fn joins_and_filled_buckets_have_nothing_of_streams_that_may_not_be_read() {
+    block_on(async {
+        let lake = Lake::pumps();
+        let session = lake.as_(Some_ {
+            reads: &["c"],
+            writes: &[],
+            key: Some("c"),
+        });
+        let range = "WHERE time >= '1970-01-01' AND time < '1970-01-01T00:03:00Z'";
+        for (sql, expected) in [
+            (
+                format!(
+                    "SELECT time_bucket_gapfill('1m', time) AS t, id, count(*) FROM pump {range} GROUP BY t, id ORDER BY t"
+                ),
+                vec![
+                    "1970-01-01T00:00:00Z|c|60",
+                    "1970-01-01T00:01:00Z|c|40",
+                    "1970-01-01T00:02:00Z|c|-",
+                ],
+            ),
+            (
+                "SELECT DISTINCT b.id FROM pump a ASOF JOIN pump b ON a.time > b.time".to_owned(),
+                vec!["c"],
+            ),
+            (
+                "SELECT id, temp FROM pump LATEST ON time PARTITION BY id".to_owned(),
+                vec!["c|49.5"],
+            ),
+            (
+                "SELECT num_elements(counter_agg(time, rpm)), histogram(rpm, 0, 1000, 1) FROM pump"
+                    .to_owned(),
+                vec!["100|[0, 100, 0]"],
+            ),
+        ] {
+            assert_eq!(rows(&session, &sql).await, expected, "{sql}");
+        }
+        // A tag that only other streams have is no column.
+        for sql in [
+            "SELECT count(*) FROM pump LATEST ON time PARTITION BY site",
+            "SELECT 1 FROM pump a ASOF JOIN pump b ON a.site = b.site AND a.time >= b.time",
+        ] {
+            assert_eq!(error(&session, sql).await.code, "unknown_column", "{sql}");
+        }
+    });
+}

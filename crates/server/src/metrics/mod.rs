@@ -8,8 +8,10 @@
 //! get told: `/metrics` never waits for the engine for long.
 
 mod engine;
+mod nodes;
 
 pub(crate) use engine::EngineFigures;
+pub(crate) use nodes::NodeFigures;
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -35,6 +37,7 @@ pub(crate) struct Metrics {
     refused: Family<CodeLabel, Counter>,
     live_clients: Gauge,
     pub(crate) engine: Arc<EngineFigures>,
+    pub(crate) nodes: Arc<NodeFigures>,
 }
 
 impl Metrics {
@@ -56,6 +59,7 @@ impl Metrics {
             self.refused.clone(),
         );
         registry.register_collector(Box::new(Arc::clone(&self.engine)));
+        registry.register_collector(Box::new(Arc::clone(&self.nodes)));
     }
 
     /// Counts values (events times fields) that were stored.

@@ -16,7 +16,7 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
-use headwater_fleet::{Fleet, FleetError, FleetErrorKind, NodeStatus, Uplink, Want};
+use headwater_fleet::{Fleet, FleetError, FleetErrorKind, PinSpec, Uplink, Want, WantRule};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use serde::Deserialize;
@@ -56,7 +56,7 @@ impl From<FleetError> for ApiError {
 
 /// What is to be done. The names are a promise.
 #[derive(Debug, Deserialize)]
-#[serde(tag = "op", rename_all = "snake_case", deny_unknown_fields)]
+#[serde(tag = "op", rename_all = "snake_case")]
 enum Asked {
     AddEdge {
         edge: String,
@@ -74,6 +74,20 @@ enum Asked {
     Want {
         edge: String,
         want: Want,
+        #[serde(default)]
+        rules: Vec<WantRule>,
+    },
+    Pin {
+        edge: String,
+        #[serde(flatten)]
+        pin: PinSpec,
+    },
+    Unpin {
+        edge: String,
+        pin: u64,
+    },
+    Pins {
+        edge: String,
     },
     Pause {
         edge: Option<String>,
@@ -121,14 +135,7 @@ fn may(access: &Access) -> Result<(), ApiError> {
 async fn status(State(app): State<Arc<App>>, access: Access) -> Result<Response, ApiError> {
     may(&access)?;
     let body = app
-        .blocking(|app| {
-            let status = NodeStatus {
-                role: app.settings.sync.role.name().to_owned(),
-                cloud: app.uplink.as_ref().map(|u| u.status()).transpose()?,
-                edges: app.fleet.as_ref().map(|fleet| fleet.status()),
-            };
-            serde_json::to_vec(&status).map_err(|_| ApiError::internal())
-        })
+        .blocking(|app| serde_json::to_vec(&app.node_status()?).map_err(|_| ApiError::internal()))
         .await?;
     Ok(answer(request::JSON, body))
 }
@@ -172,7 +179,18 @@ fn done(app: &App, asked: Asked) -> Result<serde_json::Value, ApiError> {
             return Ok(json!({ "edge": edge, "invitation": invitation }));
         }
         Asked::RemoveEdge { edge } => fleet(app)?.remove(&edge)?,
-        Asked::Want { edge, want } => fleet(app)?.want(&edge, want)?,
+        Asked::Want { edge, want, rules } => fleet(app)?.want(&edge, want, rules)?,
+        Asked::Pin { edge, pin } => {
+            return Ok(json!({ "pin": fleet(app)?.pin(&edge, &pin)? }));
+        }
+        Asked::Unpin { edge, pin } => fleet(app)?.unpin(&edge, pin)?,
+        Asked::Pins { edge } => {
+            let pins = fleet(app)?.pins(&edge)?;
+            let pins = pins
+                .into_iter()
+                .map(|(number, pin)| json!({ "pin": number, "of": pin }));
+            return Ok(json!({ "pins": pins.collect::<Vec<_>>() }));
+        }
         Asked::Pause { edge: Some(edge) } => fleet(app)?.pause(&edge, true)?,
         Asked::Resume { edge: Some(edge) } => fleet(app)?.pause(&edge, false)?,
         Asked::Pause { edge: None } => uplink(app)?.pause(true)?,

@@ -74,7 +74,8 @@ async fn tiles(
     uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let key = TileCache::key(&access, &uri);
+    // Versions of what copies show are not looked at without waiting.
+    let key = TileCache::key(&access, &uri).filter(|_| app.fleet.is_none());
     if let Some(kept) = key
         .as_deref()
         .and_then(|key| app.tiles.get(&app.db, &access, key))
@@ -83,7 +84,7 @@ async fn tiles(
     }
     let asked = Asked::of(&uri)?;
     let known = headers.clone();
-    let is_quick = asked.cost(&app).is_quick();
+    let is_quick = app.fleet.is_none() && asked.cost(&app).is_quick();
     let read = move |app: &App| {
         let begun = Instant::now();
         let read = asked.read(app, &access, &known, key.as_deref());

@@ -2,7 +2,7 @@
 
 use super::setting::{How, Setting, duration_within};
 use super::values::{parse_size, show_duration, show_size};
-use headwater_fleet::{QuietHours, UplinkSettings};
+use headwater_fleet::{FleetError, QuietHours, UplinkSettings, withholding};
 use std::time::Duration;
 
 /// What a node is to others.
@@ -50,6 +50,8 @@ pub struct Sync {
     /// How long events may stay in an edge's memory, where no copy sees them; `None` = as long as
     /// there is room.
     pub flush_every: Option<Duration>,
+    /// Tables of an edge that never leave it.
+    pub withhold: Vec<String>,
 }
 
 impl Default for Sync {
@@ -62,14 +64,19 @@ impl Default for Sync {
             quiet_hours: Vec::new(),
             hold_bytes: 1 << 30,
             flush_every: Some(Duration::from_secs(600)),
+            withhold: Vec::new(),
         }
     }
 }
 
 impl Sync {
     /// What an edge may do for its cloud.
-    pub(crate) fn uplink(&self) -> UplinkSettings {
-        UplinkSettings {
+    ///
+    /// # Errors
+    /// `invalid`, which names of whole tables never are.
+    pub(crate) fn uplink(&self) -> Result<UplinkSettings, FleetError> {
+        Ok(UplinkSettings {
+            rules: withholding(&self.withhold)?,
             hold_bytes: self.hold_bytes,
             budget: headwater_fleet::BudgetLimits {
                 bytes_per_second: self.rate,
@@ -79,7 +86,7 @@ impl Sync {
             },
             flush_every: self.flush_every,
             version: env!("CARGO_PKG_VERSION").to_owned(),
-        }
+        })
     }
 }
 
@@ -222,6 +229,23 @@ pub(super) static TABLE: &[Setting] = &[
                     .flush_every
                     .map_or_else(|| "never".to_owned(), show_duration)
             },
+        },
+    },
+    Setting {
+        key: "sync.withhold",
+        kind: "TABLES",
+        allowed: "names of tables, apart by commas, or nothing",
+        about: "Tables that never leave an edge: no cloud gets their rows, nor the names of their streams.",
+        how: How::Own {
+            set: |s, text| {
+                let tables = text
+                    .split(',')
+                    .map(str::trim)
+                    .filter(|name| !name.is_empty());
+                s.sync.withhold = tables.map(str::to_owned).collect();
+                Ok(())
+            },
+            show: |s| s.sync.withhold.join(","),
         },
     },
 ];

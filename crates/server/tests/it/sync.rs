@@ -139,6 +139,119 @@ fn an_edge_joins_and_the_cloud_has_what_it_has_and_proves_it() {
     assert!(told["confirmed_bytes"].as_u64() > Some(0), "{told}");
 }
 
+fn get(server: &Running, path: &str) -> (u16, String) {
+    let mut answer = client().get(server.url(path)).call().unwrap();
+    let text = answer.body_mut().read_to_string().unwrap();
+    (answer.status().as_u16(), text)
+}
+
+/// Questions of every door that reads, whose answers do not depend on the node.
+#[cfg(feature = "sql")]
+fn questions() -> Vec<String> {
+    let hour = "from=1700000000000000000&to=1700003600000000000";
+    let mut all = vec![
+        format!("/api/v1/scan?stream=pump,id%3Da&{hour}"),
+        format!("/api/v1/aggregate?channel=pump,id%3Da.flow&{hour}&bins=7"),
+        "/api/v1/last?table=pump".to_owned(),
+        "/api/v1/count?table=pump".to_owned(),
+        "/api/v1/export?table=pump".to_owned(),
+        "/tiles/pump,id%3Da.flow/0.3320312.json".to_owned(),
+    ];
+    for query in [
+        "SELECT mean(flow), count(state) FROM pump WHERE time < now() GROUP BY time(10m), id",
+        "SELECT last(flow) FROM pump GROUP BY id",
+        "SHOW SERIES",
+    ] {
+        all.push(format!("/query?db=x&q={}", query.replace(' ', "%20")));
+    }
+    for sql in [
+        "SELECT count(*), sum(flow) FROM pump",
+        "SELECT id, max(flow), min(time) FROM pump GROUP BY id ORDER BY id",
+        "SELECT time, id, flow, state FROM pump WHERE flow > 58 ORDER BY time, id",
+    ] {
+        let escaped = sql.replace(' ', "%20").replace('>', "%3E");
+        all.push(format!("/api/v1/sql?q={escaped}"));
+    }
+    all
+}
+
+#[cfg(feature = "sql")]
+#[test]
+fn a_cloud_answers_for_its_edges_as_one_name_space() {
+    let cloud = cloud();
+    let (north, south) = (edge(&cloud, "north"), edge(&cloud, "south"));
+    let alone = Running::start();
+    for (edge, tag) in [(&north, "a"), (&south, "b")] {
+        write(edge, &an_hour(tag));
+        write(&alone, &an_hour(tag));
+        flushed(edge);
+    }
+    // The cloud may have streams of its own.
+    write(&cloud, "pump,id=own flow=1 1700000000000000000");
+    write(&alone, "pump,id=own flow=1 1700000000000000000");
+    until_current(&cloud, &north, "north");
+    until_current(&cloud, &south, "south");
+    for question in questions() {
+        let (status, wanted) = get(&alone, &question);
+        assert!(status == 200, "{question}: {wanted}");
+        assert_eq!(get(&cloud, &question), (status, wanted), "{question}");
+    }
+    let streams = get(&cloud, "/api/v1/streams?table=pump").1;
+    for tag in ["a", "b", "own"] {
+        assert!(streams.contains(&format!("pump,id={tag}")), "{streams}");
+    }
+    // What comes later is shown, and an edge that is taken out is not.
+    write(&north, "pump,id=a flow=77 1700009000000000000");
+    flushed(&north);
+    until("the newest is there", || {
+        get(&cloud, "/api/v1/last?stream=pump,id%3Da")
+            .1
+            .contains("77")
+    });
+    assert_eq!(
+        ask(&cloud, &json!({"op": "remove_edge", "edge": "south"})).0,
+        200
+    );
+    let counted = get(
+        &cloud,
+        "/api/v1/sql?q=SELECT%20count(*)%20FROM%20pump%20WHERE%20id%3D'b'",
+    );
+    assert!(
+        counted.1.contains("[0]") || counted.1.contains("[\"0\"]"),
+        "{counted:?}"
+    );
+}
+
+#[cfg(feature = "sql")]
+#[test]
+fn a_cloud_that_wants_summaries_says_what_is_elsewhere() {
+    let cloud = cloud();
+    let dir = tempfile::tempdir().unwrap();
+    let invitation = invite(&cloud, "e", &json!({"want": {"summaries": 8}}));
+    joined(&dir.path().join("db"), &invitation, false).unwrap();
+    let edge = edge_in(dir);
+    write(&edge, &an_hour("a"));
+    flushed(&edge);
+    until_current(&cloud, &edge, "e");
+    let tile = "/tiles/pump,id%3Da.flow/8.12969.json";
+    assert_eq!(get(&edge, tile).0, 200);
+    assert_eq!(get(&cloud, tile), get(&edge, tile));
+    let rows = "/api/v1/scan?stream=pump,id%3Da&from=1700000000000000000&to=1700000100000000000";
+    let (status, text) = get(&cloud, rows);
+    assert_eq!(status, 503, "{text}");
+    assert!(text.contains("E_ELSEWHERE"), "{text}");
+    let (status, text) = get(
+        &cloud,
+        "/api/v1/sql?q=SELECT%20flow%20FROM%20pump%20WHERE%20flow%20%3D%203.5",
+    );
+    assert_eq!(status, 503, "{text}");
+    assert!(text.contains("elsewhere"), "{text}");
+    // Wanted in full, it comes.
+    let want = json!({"op": "want", "edge": "e", "want": "full"});
+    assert_eq!(ask(&cloud, &want).0, 200);
+    until("rows are there", || get(&cloud, rows) == get(&edge, rows));
+}
+
 #[test]
 fn both_go_on_after_either_was_started_anew() {
     let cloud = cloud();
@@ -296,4 +409,104 @@ fn what_cannot_be_has_a_code_and_advice() {
     assert_eq!(get(&single, None), (409, json!("E_ROLE")));
     assert_eq!(get(&cloud, None), (401, json!("E_EDGE_KEY")));
     assert_eq!(get(&cloud, Some("hwe_00")), (401, json!("E_EDGE_KEY")));
+}
+
+#[cfg(feature = "sql")]
+#[test]
+fn rules_say_what_is_copied_and_an_edge_what_never_leaves_it() {
+    let cloud = cloud();
+    let dir = tempfile::tempdir().unwrap();
+    let invitation = invite(&cloud, "e", &json!({"want": {"summaries": 8}}));
+    joined(&dir.path().join("db"), &invitation, false).unwrap();
+    let edge = Running::start_in(dir, |s| {
+        s.sync.role = NodeRole::Edge;
+        s.sync.flush_every = Some(Duration::from_secs(1));
+        s.sync.withhold = vec!["payroll".to_owned()];
+    });
+    write(&edge, &an_hour("a"));
+    write(&edge, &an_hour("b"));
+    write(&edge, "payroll,who=someone pay=7 1700000000000000000");
+    flushed(&edge);
+    until_current(&cloud, &edge, "e");
+    let streams = get(&cloud, "/api/v1/streams").1;
+    assert!(
+        streams.contains("pump") && !streams.contains("payroll"),
+        "{streams}"
+    );
+    for file in std::fs::read_dir(cloud.db().join("copies/e/pack")).unwrap() {
+        let bytes = std::fs::read(file.unwrap().path()).unwrap();
+        assert!(
+            !bytes.windows(7).any(|w| w == b"someone"),
+            "a name has left"
+        );
+    }
+    let rows = |tag: &str| {
+        let from_to = "from=1700000000000000000&to=1700000100000000000";
+        format!("/api/v1/scan?stream=pump,id%3D{tag}&{from_to}")
+    };
+    assert_eq!(get(&cloud, &rows("a")).0, 503);
+    // A rule wants all rows of one stream, a pin those of another for a while.
+    let rule = json!({"table": "pump", "tags": {"id": "a"}, "want": "full"});
+    let want = json!({"op": "want", "edge": "e", "want": {"summaries": 8}, "rules": [rule]});
+    assert_eq!(ask(&cloud, &want).0, 200);
+    until("rows of the rule are there", || {
+        get(&cloud, &rows("a")) == get(&edge, &rows("a"))
+    });
+    let pin = json!({
+        "op": "pin", "edge": "e", "table": "pump", "tags": {"id": "b"},
+        "from_ns": 1_700_000_000_000_000_000_i64, "to_ns": 1_700_000_200_000_000_000_i64,
+    });
+    let (code, answer) = ask(&cloud, &pin);
+    assert_eq!(code, 200, "{answer}");
+    until("rows of the pin are there", || {
+        get(&cloud, &rows("b")) == get(&edge, &rows("b"))
+    });
+    let (_, pins) = ask(&cloud, &json!({"op": "pins", "edge": "e"}));
+    assert_eq!(pins["pins"][0]["pin"], answer["pin"], "{pins}");
+    let unpin = json!({"op": "unpin", "edge": "e", "pin": answer["pin"]});
+    assert_eq!((ask(&cloud, &unpin).0, ask(&cloud, &unpin).0), (200, 404));
+    let divided = json!({
+        "op": "want", "edge": "e", "want": "full",
+        "rules": [{"table": "pump", "tags": {"id": "a"}, "want": "nothing"}],
+    });
+    assert_eq!(ask(&cloud, &divided).0, 400);
+}
+
+#[test]
+fn a_cap_holds_over_a_restart_of_the_edge() {
+    let cloud = cloud();
+    let edge = edge(&cloud, "e");
+    let capped = |s: &mut headwater_server::Settings| {
+        s.sync.role = NodeRole::Edge;
+        s.sync.flush_every = Some(Duration::from_secs(1));
+        s.sync.day_max = Some(100 << 10);
+    };
+    let mut edge = edge.restarted(capped);
+    let noise = |round: u64| -> String {
+        let line = |n: u64| {
+            let at = (1_700_000_000 + round * 10_000 + n) * 1_000_000_000;
+            let value = (n + round * 7919).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 11;
+            format!("noise,id=a v={value}i {at}\n")
+        };
+        (0..10_000).map(line).collect()
+    };
+    for round in 0..3 {
+        write(&edge, &noise(round));
+        flushed(&edge);
+        until("something is sent, or the cap is reached", || {
+            status(&edge)["cloud"]["sent_today"].as_u64() > Some(50 << 10)
+        });
+        edge = edge.restarted(capped);
+    }
+    until("it is connected again", || {
+        status(&edge)["cloud"]["state"] == "connected"
+    });
+    let sent = status(&edge)["cloud"]["sent_today"].as_u64().unwrap();
+    assert!(sent <= 100 << 10, "{sent}");
+    let there = of_edge(&cloud, "e");
+    assert!(
+        there["copy"]["bytes"].as_u64().unwrap() <= 100 << 10,
+        "{there}"
+    );
+    assert_ne!(there["state"], "current");
 }

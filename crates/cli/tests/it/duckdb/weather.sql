@@ -135,3 +135,14 @@ SELECT m.month, m.mean - y.mean FROM (SELECT month, avg(temp) AS mean FROM weath
 SELECT temp, count(*) AS n FROM weather WHERE temp IS NOT NULL GROUP BY temp ORDER BY n DESC, temp LIMIT 5 OFFSET 3;
 SELECT * FROM weather WHERE time = TIMESTAMP '2013-07-04 12:00:00' ORDER BY origin;
 SELECT v.n * 10, count(*) FROM weather JOIN (VALUES (1), (2), (3)) AS v(n) ON month = v.n GROUP BY v.n ORDER BY v.n;
+
+-- The nearest row of another query, and buckets by the calendar and with an offset.
+SELECT w.origin, w.month, count(*), sum(g.wind_gust), min(g.time) FROM weather w ASOF JOIN (SELECT origin, time, wind_gust FROM weather WHERE wind_gust IS NOT NULL) g ON w.origin = g.origin AND w.time >= g.time GROUP BY w.origin, w.month ORDER BY w.origin, w.month;
+SELECT w.origin, w.month, count(*), count(g.time), sum(g.wind_gust) FROM weather w ASOF LEFT JOIN (SELECT origin, time, wind_gust FROM weather WHERE wind_gust IS NOT NULL) g ON w.origin = g.origin AND w.time > g.time GROUP BY w.origin, w.month ORDER BY w.origin, w.month;
+SELECT w.origin, w.month, count(*), count(g.time), sum(g.wind_gust) FROM weather w ASOF LEFT JOIN (SELECT origin, time, wind_gust FROM weather WHERE wind_gust IS NOT NULL) g ON w.origin = g.origin AND w.time <= g.time GROUP BY w.origin, w.month ORDER BY w.origin, w.month;
+SELECT w.origin, count(*), sum(g.temp - w.temp) FROM weather w ASOF JOIN weather g ON w.origin = g.origin AND w.time < g.time GROUP BY w.origin ORDER BY w.origin;
+SELECT count(*), max(g.time) FROM weather w ASOF JOIN (SELECT time FROM weather WHERE precip > 1) g ON w.time >= g.time;
+SELECT time_bucket(INTERVAL '1 month', time) AS t, count(*), avg(temp) FROM weather GROUP BY t ORDER BY t;
+SELECT time_bucket(INTERVAL '3 months', time) AS t, count(*), max(temp) FROM weather GROUP BY t ORDER BY t;
+SELECT time_bucket(INTERVAL '1 day', time, INTERVAL '6 hours') AS t, count(*), min(temp) FROM weather GROUP BY t ORDER BY t;
+SELECT origin, percentile_cont(0.9) WITHIN GROUP (ORDER BY temp) FROM weather GROUP BY origin ORDER BY origin;

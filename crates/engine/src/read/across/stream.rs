@@ -14,6 +14,7 @@ use super::{AcrossSnapshot, owner_elsewhere};
 use crate::catalog::stream_key;
 use crate::ids::TableId;
 use crate::read::aggregate::{AggregateSpec, Bin};
+use crate::read::coverage::{Coverage, whole_buckets};
 use crate::read::describe::StreamInfo;
 use crate::read::ends::Side;
 use crate::read::filter::{Condition, Filter};
@@ -31,6 +32,7 @@ use headwater_types::{
 use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 
 /// A stream over all parts.
 pub(in crate::read) struct StreamAcross<'a> {
@@ -428,6 +430,40 @@ impl<'a> StreamAcross<'a> {
             number: hasher.finish(),
             is_closed,
         }))
+    }
+
+    pub(in crate::read) fn coverage(
+        &self,
+        range: ClosedRange,
+        level: Option<Level>,
+    ) -> Result<Vec<Coverage>> {
+        let of_part = |reading: Reading<'_>| {
+            let one = &reading.part.snapshot;
+            let coverage = one.coverage_found(reading.found, reading.range, level)?;
+            Ok(Coverage {
+                part: Some(Arc::clone(&reading.part.name)),
+                ..coverage
+            })
+        };
+        let range = whole_buckets(range, level);
+        let Shown::Pieces(pieces) = &self.entry.shown else {
+            return self.readings(&range)?.into_iter().map(of_part).collect();
+        };
+        let mut out = Vec::new();
+        for piece in pieces.iter() {
+            let inside = piece.range.intersect(&range);
+            if inside.is_empty() {
+                continue;
+            }
+            match piece.part {
+                None => out.push(Coverage::elsewhere(inside)),
+                Some(part) => {
+                    let reading = self.reading(part, inside)?;
+                    out.extend(reading.map(of_part).transpose()?);
+                }
+            }
+        }
+        Ok(out)
     }
 
     pub(in crate::read) fn stream_info(&self) -> Result<StreamInfo> {

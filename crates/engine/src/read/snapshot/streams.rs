@@ -2,12 +2,13 @@
 
 use super::{Seen, Snapshot};
 use crate::read::across::Conflict;
+use crate::read::coverage::{Coverage, whole_buckets};
 use crate::read::describe::{StreamInfo, StreamPage};
 use crate::read::handle::StreamHandle;
 use crate::read::listing::{HandlePage, PageStart};
 use crate::read::whole::{Accepts, GoesOn, OutermostSpec};
 use crate::{Result, TableInfo};
-use headwater_types::{ClosedRange, FieldType, StreamName};
+use headwater_types::{ClosedRange, FieldType, Level, StreamName};
 
 impl Snapshot {
     /// The streams of a table whose tags have these values, by tags. An empty filter gives all.
@@ -310,6 +311,28 @@ impl Snapshot {
         match &self.seen {
             Seen::Single(one) => one.outermost_streams(table, spec, accepts, goes_on),
             Seen::Across(all) => all.outermost_streams(table, spec, accepts, goes_on),
+        }
+    }
+
+    /// What is here of a stream in a range: by time, of several databases a stretch for each part
+    /// that it is read from. Asked for is what tiles at a level and above need whose buckets meet
+    /// the range, or rows with none. No leaf of a main run is read.
+    ///
+    /// # Errors
+    /// `not_found` for an unknown stream, `corrupt`, `io`.
+    pub fn coverage(
+        &self,
+        stream: &StreamName,
+        range: ClosedRange,
+        level: Option<Level>,
+    ) -> Result<Vec<Coverage>> {
+        match &self.seen {
+            Seen::Single(one) => {
+                let coverage =
+                    one.coverage_found(one.find(stream)?, whole_buckets(range, level), level)?;
+                Ok(vec![coverage])
+            }
+            Seen::Across(all) => all.stream(stream)?.coverage(range, level),
         }
     }
 

@@ -3,8 +3,8 @@
 use super::world::{PARTS, World};
 use crate::support::{Dice, collect, small_options};
 use headwater_engine::{
-    Across, AggregateSpec, Bins, Error, ErrorKind, HeldState, RemoteCopy, Result, ScanSpec,
-    Snapshot, SnapshotPart, SummarySpec,
+    Across, AggregateSpec, Bins, Coverage, Error, ErrorKind, HeldState, RemoteCopy, Result,
+    ScanSpec, Snapshot, SnapshotPart, SummarySpec,
 };
 use headwater_io::Env;
 use headwater_types::{ClosedRange, Level, StreamName};
@@ -33,14 +33,17 @@ impl Far {
     fn fetch(&self, bytes: u64) -> bool {
         let missing = self.copy.missing(bytes);
         for one in &missing {
-            let (offset, bytes) = (one.range.offset, one.range.bytes);
-            let found = self
-                .held
-                .read(one.segment, offset, u32::try_from(bytes).unwrap());
-            self.copy.put(one.segment, offset, &found.unwrap()).unwrap();
+            self.bring(one.segment, one.range.offset, one.range.bytes);
         }
         self.copy.commit().unwrap();
         !missing.is_empty()
+    }
+
+    fn bring(&self, segment: u64, offset: u64, bytes: u64) {
+        let found = self
+            .held
+            .read(segment, offset, u32::try_from(bytes).unwrap());
+        self.copy.put(segment, offset, &found.unwrap()).unwrap();
     }
 
     fn snapshot(&self) -> Snapshot {
@@ -175,4 +178,184 @@ fn copies_with_holes_answer_as_the_databases_or_say_that_it_is_elsewhere() {
         }
         assert!(elsewhere > 0);
     }
+}
+
+/// Rows of a range, or tiles that meet it, of all fields.
+fn read(
+    snapshot: &Snapshot,
+    name: &StreamName,
+    range: ClosedRange,
+    level: Option<Level>,
+) -> Result<()> {
+    let Some(level) = level else {
+        let spec = ScanSpec {
+            range,
+            ..ScanSpec::default()
+        };
+        let (_, mut errors) = collect(snapshot.scan(name, &spec)?);
+        return errors.pop().map_or(Ok(()), Err);
+    };
+    for (field, _) in snapshot.fields(name.table())? {
+        let spec = AggregateSpec {
+            range,
+            bins: Bins::Level(level),
+            first_last: false,
+        };
+        snapshot.aggregate(name, &field, &spec)?;
+    }
+    Ok(())
+}
+
+/// What is said to be here of a stretch is read: how much of it that was.
+fn check_told(copies: &Snapshot, name: &StreamName, told: &Coverage, level: Option<Level>) -> bool {
+    assert_eq!(
+        told.is_here,
+        told.until == Some(told.range.last) && told.missing.is_empty()
+    );
+    // Whole buckets alone: the one that the instant lies in may end behind it.
+    let to = told.until.and_then(|until| match level {
+        Some(level) if !told.is_here => level.bucket_span(level.bucket_of(until)).first.previous(),
+        _ => Some(until),
+    });
+    let to = to.filter(|to| *to >= told.range.first);
+    if let Some(to) = to {
+        let range = ClosedRange::new(told.range.first, to);
+        let found = read(copies, name, range, level);
+        found.unwrap_or_else(|error| panic!("{name} {level:?}: {error}, and told was {told:?}"));
+    }
+    to.is_some()
+}
+
+#[test]
+fn what_coverage_says_is_here_can_be_read() {
+    let (mut whole, mut cut) = (0, 0);
+    for seed in 21..=26 {
+        let mut world = World::new(seed);
+        let mut dice = Dice::new(seed);
+        for _ in 0..120 {
+            world.step(&mut None);
+        }
+        let far = [1, 2].map(|n| Far::of(&world, n, Level::MIN));
+        loop {
+            let own = world.part(0).snapshot().unwrap();
+            let copies = [own, far[0].snapshot(), far[1].snapshot()].into_iter();
+            let copies = across(&world, copies);
+            for table in ["plain", "moves", "ages"] {
+                for name in copies.streams(table, &[]).unwrap() {
+                    let span = world.span();
+                    let width = (span.last.as_nanos() - span.first.as_nanos()) as u64;
+                    let from = span.first.as_nanos() + dice.below(width) as i64;
+                    let range = ClosedRange::nanos(from, from + dice.below(width) as i64);
+                    let level = [None, Some(4), Some(6), Some(9)][dice.below(4) as usize];
+                    let level = level.map(Level::clamped);
+                    for one in copies.coverage(&name, range, level).unwrap() {
+                        if check_told(&copies, &name, &one, level) {
+                            whole += u64::from(one.is_here);
+                            cut += u64::from(!one.is_here);
+                        }
+                    }
+                }
+            }
+            let mut more = false;
+            for far in &far {
+                more |= far.fetch(1 + dice.below(9_000));
+            }
+            if !more {
+                break;
+            }
+        }
+    }
+    assert!(whole > 100 && cut > 20, "{whole} {cut}");
+}
+
+#[test]
+fn what_coverage_misses_suffices_once_it_is_fetched() {
+    for seed in 31..=33 {
+        let mut world = World::new(seed);
+        for _ in 0..120 {
+            world.step(&mut None);
+        }
+        for level in [None, Some(Level::clamped(5))] {
+            let far = Far::of(&world, 1, Level::MIN);
+            let name = first_stream(&world);
+            let mut rounds = 0;
+            loop {
+                let copy = far.snapshot();
+                let told = copy.coverage(&name, world.span(), level).unwrap();
+                let told = told.into_iter().next().unwrap();
+                if told.is_here {
+                    read(&copy, &name, told.range, level).unwrap();
+                    break;
+                }
+                assert!(!told.missing.is_empty());
+                for one in told.missing {
+                    far.bring(one.segment, one.offset, one.bytes);
+                }
+                far.copy.commit().unwrap();
+                rounds += 1;
+                assert!(rounds < 20, "what is missing never comes to an end");
+            }
+            assert!(rounds > 0);
+            assert!(far.fetch(u64::MAX), "nothing but that was fetched");
+        }
+    }
+}
+
+fn first_stream(world: &World) -> StreamName {
+    let streams = world.part(1).snapshot().unwrap().streams("plain", &[]);
+    streams.unwrap().remove(0)
+}
+
+#[test]
+fn what_readers_missed_is_told_and_once_it_is_fetched_they_find_it() {
+    let mut world = World::new(41);
+    for _ in 0..120 {
+        world.step(&mut None);
+    }
+    let far = Far::of(&world, 1, Level::MIN);
+    let name = first_stream(&world);
+    assert_eq!(far.copy.take_missed(), []);
+    let mut rounds = 0;
+    loop {
+        let found = read(&far.snapshot(), &name, ClosedRange::ALL, None);
+        let missed = far.copy.take_missed();
+        assert_eq!(far.copy.take_missed(), []);
+        match found {
+            Ok(()) => break,
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Elsewhere, "{error}"),
+        }
+        assert!(!missed.is_empty());
+        for one in missed {
+            far.bring(one.segment, one.offset, one.bytes);
+        }
+        far.copy.commit().unwrap();
+        rounds += 1;
+        assert!(rounds < 10_000);
+    }
+    assert!(rounds > 1, "{rounds}");
+    let source = world.part(1).snapshot().unwrap();
+    let rows = |s: &Snapshot| format!("{:?}", all_rows(s, &name).unwrap());
+    assert_eq!(rows(&far.snapshot()), rows(&source));
+}
+
+#[test]
+fn versions_of_a_copy_stay_when_it_is_looked_at_anew_and_are_never_closed() {
+    let mut world = World::new(51);
+    for _ in 0..150 {
+        world.step(&mut None);
+    }
+    let far = Far::of(&world, 1, Level::MIN);
+    while far.fetch(u64::MAX) {}
+    let (a, b) = (far.snapshot(), far.snapshot());
+    let range = ClosedRange::new(ClosedRange::ALL.first, world.span().first);
+    let mut seen = 0;
+    for table in ["plain", "ages", "forgets"] {
+        for name in a.streams(table, &[]).unwrap() {
+            let version = |s: &Snapshot| s.version(&name, &range).unwrap();
+            assert_eq!(version(&a), version(&b));
+            assert!(!version(&a).unwrap().is_closed);
+            seen += 1;
+        }
+    }
+    assert!(seen > 3);
 }

@@ -1,0 +1,192 @@
+//! What is here of a stream, where a copy has holes, without reading a leaf of its main runs.
+//!
+//! Invariants: where everything is said to be here, no read of the range is elsewhere. Of a database
+//! that is no copy everything is.
+//! Concurrency, failure: as in [`super`]; what says what there is may itself be elsewhere, and then
+//! it is among what is missing.
+
+use super::single::{ResolvedStream, SingleSnapshot};
+use super::view::StreamView;
+use crate::needed::needed_of_stream;
+use crate::segment::{Here, MissedRange, Partition};
+use crate::{ErrorKind, Result};
+use headwater_types::{ClosedRange, Level, Timestamp};
+use std::sync::Arc;
+
+/// What is here of a stretch of a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Coverage {
+    /// Of several databases, the part that the stretch is read from. `None` for one database, and
+    /// where the owner of the stretch is not among the parts.
+    pub part: Option<Arc<str>>,
+    /// The stretch; whole buckets, where they were asked for.
+    pub range: ClosedRange,
+    /// Everything that was asked for can be read.
+    pub is_here: bool,
+    /// Up to which instant everything can be; `None` = from the beginning of the stretch on
+    /// something is missing.
+    pub until: Option<Timestamp>,
+    /// Some of it is shown as it was before: of what came since nothing is seen yet.
+    pub is_older: bool,
+    /// What has to be fetched, by segment and offset, as far as is known: footers and late rows
+    /// tell of more.
+    pub missing: Vec<MissedRange>,
+}
+
+impl Coverage {
+    /// Everything of a stretch.
+    pub(super) fn whole(range: ClosedRange) -> Coverage {
+        Coverage {
+            part: None,
+            range,
+            is_here: true,
+            until: Some(range.last),
+            is_older: false,
+            missing: Vec::new(),
+        }
+    }
+
+    /// Nothing of a stretch, whose owner is not here.
+    pub(super) fn elsewhere(range: ClosedRange) -> Coverage {
+        Coverage {
+            is_here: false,
+            until: None,
+            ..Coverage::whole(range)
+        }
+    }
+
+    /// From this instant on something is missing.
+    fn ends_before(&mut self, at: Timestamp) {
+        let before = at.previous().filter(|last| *last >= self.range.first);
+        self.until = self.until.min(before);
+    }
+}
+
+/// A range of a partition that is looked at.
+struct Look<'a> {
+    view: &'a StreamView,
+    here: &'a dyn Here,
+    level: Option<Level>,
+    range: ClosedRange,
+}
+
+impl Look<'_> {
+    fn partition(&self, partition: &Partition, coverage: &mut Coverage) -> Result<()> {
+        let span = partition.record.span().intersect(&self.range);
+        if self.here.is_older(partition.id()) {
+            coverage.is_older = true;
+        }
+        match self.stream(partition, coverage) {
+            Err(error) if error.kind() == ErrorKind::Elsewhere => {
+                coverage.is_here = false;
+                coverage.ends_before(span.first);
+                let segment = partition.id();
+                let missing = self.here.missing_frame(segment).into_iter();
+                coverage
+                    .missing
+                    .extend(missing.map(|(offset, bytes)| MissedRange {
+                        segment: segment.0,
+                        offset,
+                        bytes,
+                    }));
+                Ok(())
+            }
+            other => other,
+        }
+    }
+
+    fn stream(&self, partition: &Partition, coverage: &mut Coverage) -> Result<()> {
+        let store = &self.view.core.store;
+        let span = partition.record.span().intersect(&self.range);
+        let state = store.state(partition)?;
+        let held = store.stream(&state, self.view.stream)?;
+        let is_older = self.here.is_older(partition.id());
+        let Some(held) = held else {
+            if is_older {
+                coverage.ends_before(span.first);
+            }
+            return Ok(());
+        };
+        if is_older {
+            // What came since lies behind the newest row that is seen, but for what came late.
+            let ends = held.watermark().and_then(Timestamp::next);
+            coverage.ends_before(ends.unwrap_or(span.first).max(span.first));
+        }
+        let hidden = self.view.hidden(partition).0.to_vec();
+        let needed = needed_of_stream(
+            store,
+            partition,
+            (self.view.stream, &held),
+            (self.range, hidden),
+            self.level,
+        )?;
+        let segment = partition.id();
+        for (range, first) in needed.ranges {
+            for (offset, bytes) in self.here.missing(segment, range.offset, range.bytes) {
+                coverage.is_here = false;
+                coverage.ends_before(first.max(span.first));
+                coverage.missing.push(MissedRange {
+                    segment: segment.0,
+                    offset,
+                    bytes,
+                });
+            }
+        }
+        if !needed.is_whole {
+            coverage.is_here = false;
+            coverage.ends_before(span.first);
+        }
+        Ok(())
+    }
+}
+
+/// The buckets of a level that meet a range, or the range.
+pub(super) fn whole_buckets(range: ClosedRange, level: Option<Level>) -> ClosedRange {
+    match level.filter(|_| !range.is_empty()) {
+        Some(level) => level.span(level.bucket_of(range.first), level.bucket_of(range.last)),
+        None => range,
+    }
+}
+
+/// The parts of buckets of a level that a range cuts off at its ends: they are read as rows.
+fn cut_buckets(range: ClosedRange, level: Level) -> impl Iterator<Item = ClosedRange> {
+    let ends = [range.first, range.last].into_iter();
+    let buckets = ends.map(move |at| level.bucket_span(level.bucket_of(at)));
+    let cut = buckets.filter(move |bucket| bucket.intersect(&range) != *bucket);
+    cut.map(move |bucket| bucket.intersect(&range))
+}
+
+impl SingleSnapshot {
+    /// What is here of a stream in a range.
+    pub(super) fn coverage_found(
+        &self,
+        found: ResolvedStream<'_>,
+        range: ClosedRange,
+        level: Option<Level>,
+    ) -> Result<Coverage> {
+        let mut coverage = Coverage::whole(range);
+        let Some(here) = self.core().store.here().filter(|_| !range.is_empty()) else {
+            return Ok(coverage);
+        };
+        let view = self.view(found, &range)?;
+        let cut = level
+            .into_iter()
+            .flat_map(|level| cut_buckets(range, level));
+        let rows = cut.map(|range| (range, None));
+        for (range, level) in rows.chain([(range, level)]) {
+            let look = Look {
+                view: &view,
+                here: &**here,
+                level,
+                range,
+            };
+            for partition in view.partitions_in(&range) {
+                look.partition(&partition, &mut coverage)?;
+            }
+        }
+        let missing = &mut coverage.missing;
+        missing.sort_by_key(|m| (m.segment, m.offset, m.bytes));
+        missing.dedup();
+        Ok(coverage)
+    }
+}

@@ -1,0 +1,526 @@
+//! Rows of many streams as one sequence in the order of time.
+//!
+//! The range is read in slabs of time, each small enough that its rows of all streams fit into the
+//! memory allowed: a slab that turns out to hold more ends earlier, and what was read behind its end
+//! is read again with the next one. How wide a slab is to be says the one before.
+//!
+//! Invariants: a row comes once, at its time; of rows of one time those of a stream stand together
+//! and as a scan of the stream gives them, and streams stand as [`Snapshot::streams`] lists them. A
+//! chunk ends between two rows of different time or stream. What is held at once is bounded, but for
+//! the rows of one instant and what one chunk of a scan brings.
+//! Concurrency: one reader; nothing is held between two slabs but the snapshot.
+//! Failure: the first error ends it; nothing behind it is given.
+
+use super::filter::Filter;
+use super::handle::StreamHandle;
+use super::scan::{ScanChunk, ScanSpec};
+use super::snapshot::Snapshot;
+use crate::assured::part_of;
+use crate::catalog::stream_key;
+use crate::ids::TableId;
+use crate::{Error, Result};
+use headwater_types::{ClosedRange, Column, FieldType, StreamName, Timestamp};
+
+/// Rows of a chunk, about.
+const CHUNK_ROWS: usize = 8_192;
+/// What is held where nothing else is said.
+const MEMORY_BYTES: usize = 64 << 20;
+/// Names asked for together.
+const PAGE: usize = 4_096;
+/// How much wider the slab behind an empty one is: few steps lead over a gap.
+const EMPTY_GROWTH: u64 = 64;
+/// A row besides its values: time, stream, and its place in the order.
+const ROW_BYTES: usize = 24;
+
+/// What to replay.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReplaySpec {
+    /// The table.
+    pub table: String,
+    /// Tags of the streams, each with the values that it may have; none = all streams.
+    pub tags: Vec<(String, Vec<String>)>,
+    /// The fields, in this order; `None` = all.
+    pub fields: Option<Vec<String>>,
+    /// Conditions that must all hold.
+    pub filters: Vec<Filter>,
+    /// The instants, both ends included.
+    pub range: ClosedRange,
+    /// To go on behind the row that this names.
+    pub after: Option<ReplayCursor>,
+    /// Bytes of rows that are held at once, about.
+    pub memory_bytes: usize,
+}
+
+impl ReplaySpec {
+    /// All rows of a table.
+    pub fn new(table: impl Into<String>) -> ReplaySpec {
+        ReplaySpec {
+            table: table.into(),
+            tags: Vec::new(),
+            fields: None,
+            filters: Vec::new(),
+            range: ClosedRange::ALL,
+            after: None,
+            memory_bytes: MEMORY_BYTES,
+        }
+    }
+}
+
+/// A row of a replay, to go on behind it: in the same snapshot or in a later one, which does not
+/// show what has come before it since.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplayCursor {
+    /// Its time.
+    pub time: Timestamp,
+    /// Its stream.
+    pub stream: StreamName,
+    /// Which of the rows of this stream and time it is, from 1 on.
+    pub row: u64,
+}
+
+/// Rows of a replay, in order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReplayChunk {
+    /// Nanoseconds since 1970 UTC.
+    pub times: Vec<i64>,
+    /// For each row its stream, by its place in [`Replay::stream`].
+    pub streams: Vec<u32>,
+    /// One column per field of [`Replay::fields`].
+    pub columns: Vec<Column>,
+    /// Rows of the first row's stream and time that came before.
+    before: u64,
+}
+
+/// The rows of a slab, stream by stream, and their order.
+struct Slab {
+    times: Vec<i64>,
+    streams: Vec<u32>,
+    columns: Vec<Column>,
+    order: Vec<u32>,
+    /// How many of the order were given.
+    given: usize,
+    /// Rows of the first row's stream and time that a cursor passed over.
+    before: u64,
+}
+
+/// What was read of a stream for a slab.
+struct Piece {
+    stream: u32,
+    chunk: ScanChunk,
+}
+
+impl Piece {
+    fn bytes(&self) -> usize {
+        let columns: usize = self.chunk.columns.iter().map(Column::heap_bytes).sum();
+        columns + self.chunk.times.len() * ROW_BYTES
+    }
+
+    /// Takes off what lies behind an instant.
+    fn cut(&mut self, last: i64) {
+        let keep = self.chunk.times.partition_point(|time| *time <= last);
+        if keep < self.chunk.times.len() {
+            self.chunk.times.truncate(keep);
+            for column in &mut self.chunk.columns {
+                column.truncate(keep);
+            }
+        }
+    }
+}
+
+/// See [`Snapshot::replay`].
+pub struct Replay<'a> {
+    snapshot: &'a Snapshot,
+    streams: Vec<StreamHandle>,
+    fields: Vec<(String, FieldType)>,
+    scan: ScanSpec,
+    memory_bytes: usize,
+    /// Where the next slab begins; `None` = everything was read.
+    next: Option<Timestamp>,
+    /// How wide the next slab is to be, in nanoseconds.
+    width: u64,
+    slab: Option<Slab>,
+    after: Option<ReplayCursor>,
+}
+
+impl std::fmt::Debug for Replay<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Replay")
+            .field("streams", &self.streams.len())
+            .field("next", &self.next)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Snapshot {
+    /// The rows of many streams of a table as one sequence in the order of time. Of rows of one
+    /// time those of a stream stand together, as a scan gives them, and streams stand in the order
+    /// of [`Snapshot::streams`]. Of the streams with the tags asked for those come of which
+    /// `accepts` says yes; `None` asks nothing.
+    ///
+    /// ```
+    /// use headwater_engine::{Database, Options, ReplaySpec};
+    /// use headwater_types::{Batch, StreamName};
+    /// let dir = tempfile::tempdir().unwrap();
+    /// let db = Database::open(Options::new(dir.path().join("db")))?;
+    /// let mut batch = Batch::new();
+    /// for (id, times) in [("1", [5, 8]), ("2", [7, 8])] {
+    ///     let pump = StreamName::new("pump", [("id", id)]);
+    ///     for time in times {
+    ///         batch.stream(&pump).row(time, [("rpm", 2150.0.into())]).unwrap();
+    ///     }
+    /// }
+    /// db.commit(batch)?;
+    /// let snapshot = db.snapshot()?;
+    /// let mut replay = snapshot.replay(&ReplaySpec::new("pump"), None)?;
+    /// let chunk = replay.next().unwrap()?;
+    /// assert_eq!((chunk.times.as_slice(), chunk.streams.as_slice()), (&[5, 7, 8, 8][..], &[0, 1, 0, 1][..]));
+    /// // To go on behind the second row.
+    /// let after = replay.cursor(&chunk, 1);
+    /// let rest = ReplaySpec { after, ..ReplaySpec::new("pump") };
+    /// assert_eq!(snapshot.replay(&rest, None)?.next().unwrap()?.times, [8, 8]);
+    /// # Ok::<(), headwater_engine::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `not_found` without such a table or field, `invalid` for a filter of another type than its
+    /// field or a cursor of another table. The iterator gives what a scan gives, and ends with it.
+    pub fn replay(
+        &self,
+        spec: &ReplaySpec,
+        accepts: Option<&mut dyn FnMut(&StreamName) -> bool>,
+    ) -> Result<Replay<'_>> {
+        let known = self.fields(&spec.table)?;
+        let names: Vec<String> = match &spec.fields {
+            Some(names) => names.clone(),
+            None => known.iter().map(|(name, _)| name.clone()).collect(),
+        };
+        let of = |name: &String| {
+            let found = known.iter().find(|(known, _)| known == name).cloned();
+            found.ok_or_else(|| {
+                Error::not_found(format!("table `{}` has no field `{name}`", spec.table))
+            })
+        };
+        let fields: Vec<_> = names.iter().map(of).collect::<Result<_>>()?;
+        if let Some(after) = &spec.after
+            && after.stream.table() != spec.table
+        {
+            return Err(Error::invalid(format!(
+                "the cursor is in table `{}`, and table `{}` is replayed",
+                after.stream.table(),
+                spec.table
+            )));
+        }
+        let mut range = spec.range;
+        if let Some(after) = &spec.after {
+            range.first = range.first.max(after.time);
+        }
+        let replay = Replay {
+            snapshot: self,
+            streams: self.replayed(spec, accepts)?,
+            fields,
+            scan: ScanSpec {
+                range,
+                fields: Some(names),
+                filters: spec.filters.clone(),
+            },
+            memory_bytes: spec.memory_bytes,
+            next: Some(range.first).filter(|_| !range.is_empty()),
+            width: u64::MAX,
+            slab: None,
+            after: spec.after.clone(),
+        };
+        if let Some(stream) = replay.streams.first() {
+            // Filters are looked at before anything is read.
+            let nothing = ClosedRange::EMPTY;
+            let spec = ScanSpec {
+                range: nothing,
+                ..replay.scan.clone()
+            };
+            stream.scan(self, &spec)?;
+        }
+        Ok(replay)
+    }
+
+    /// The streams of a replay, by name.
+    fn replayed(
+        &self,
+        spec: &ReplaySpec,
+        mut accepts: Option<&mut dyn FnMut(&StreamName) -> bool>,
+    ) -> Result<Vec<StreamHandle>> {
+        let mut streams = Vec::new();
+        let mut last: Option<StreamName> = None;
+        loop {
+            let page = self.streams_having(&spec.table, &spec.tags, last.as_ref(), PAGE)?;
+            let is_last = page.len() < PAGE;
+            last = page.last().cloned();
+            for name in &page {
+                if accepts.as_mut().is_none_or(|accepts| accepts(name)) {
+                    streams.push(self.handle(name)?);
+                }
+            }
+            if is_last {
+                return Ok(streams);
+            }
+        }
+    }
+}
+
+impl Replay<'_> {
+    /// Names and types of the columns of every chunk.
+    #[must_use]
+    pub fn fields(&self) -> &[(String, FieldType)] {
+        &self.fields
+    }
+
+    /// A stream by its place, which is its place in the order of streams.
+    #[must_use]
+    pub fn stream(&self, place: u32) -> Option<&StreamName> {
+        let place = usize::try_from(place).ok()?;
+        self.streams.get(place).map(StreamHandle::name)
+    }
+
+    /// How many streams there are.
+    #[must_use]
+    pub fn stream_count(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// Names a row of a chunk, to go on behind it. `None` where there is no such row.
+    #[must_use]
+    pub fn cursor(&self, chunk: &ReplayChunk, row: usize) -> Option<ReplayCursor> {
+        let (time, stream) = chunk.group(row)?;
+        let first = (0..row)
+            .rev()
+            .take_while(|r| chunk.group(*r) == Some((time, stream)));
+        let ahead = first.count();
+        let before = if ahead == row { chunk.before } else { 0 };
+        Some(ReplayCursor {
+            time: Timestamp::from_nanos(time),
+            stream: self.stream(stream)?.clone(),
+            row: u64::try_from(ahead)
+                .ok()?
+                .checked_add(before)?
+                .checked_add(1)?,
+        })
+    }
+
+    /// Reads the next slab that holds a row; `None` at the end.
+    fn read(&mut self) -> Result<Option<Slab>> {
+        while let Some(first) = self.next {
+            let range = self.scan.range;
+            let left = range.last.as_nanos().abs_diff(first.as_nanos());
+            let width = self.width.min(left);
+            let last = first.as_nanos().checked_add_unsigned(width);
+            let last = last.map_or(range.last, Timestamp::from_nanos);
+            let (pieces, last) = self.pieces(ClosedRange::new(first, last))?;
+            let held: usize = pieces.iter().map(Piece::bytes).sum();
+            self.width = next_width(first, last, held, self.memory_bytes);
+            self.next = last.next().filter(|next| *next <= range.last);
+            let mut slab = self.slab_of(pieces)?;
+            if let Some(after) = self.after.take() {
+                self.pass_over(&mut slab, &after);
+            }
+            if slab.given < slab.order.len() {
+                return Ok(Some(slab));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What all streams hold from the beginning of a range on, as far as it fits into memory, and
+    /// up to which instant that is.
+    fn pieces(&self, range: ClosedRange) -> Result<(Vec<Piece>, Timestamp)> {
+        let mut last = range.last;
+        let mut pieces: Vec<Piece> = Vec::new();
+        let mut held = 0;
+        for (stream, handle) in (0u32..).zip(&self.streams) {
+            let range = ClosedRange::new(range.first, last);
+            let spec = ScanSpec {
+                range,
+                ..self.scan.clone()
+            };
+            for chunk in handle.scan(self.snapshot, &spec)? {
+                let mut piece = Piece {
+                    stream,
+                    chunk: chunk?,
+                };
+                piece.cut(last.as_nanos());
+                if piece.chunk.times.is_empty() {
+                    // The slab has come to end before.
+                    break;
+                }
+                held += piece.bytes();
+                pieces.push(piece);
+                while held > self.memory_bytes && last > range.first {
+                    last = middle(&pieces, range.first, last);
+                    for piece in &mut pieces {
+                        piece.cut(last.as_nanos());
+                    }
+                    pieces.retain(|piece| !piece.chunk.times.is_empty());
+                    held = pieces.iter().map(Piece::bytes).sum();
+                }
+            }
+        }
+        Ok((pieces, last))
+    }
+
+    /// Puts pieces one behind the other and in order.
+    fn slab_of(&self, pieces: Vec<Piece>) -> Result<Slab> {
+        let rows: usize = pieces.iter().map(|piece| piece.chunk.times.len()).sum();
+        let count = u32::try_from(rows).map_err(|_| {
+            Error::invalid("memory for a replay holds more than 2^32 rows: allow it less")
+        })?;
+        let (mut times, mut streams) = (Vec::with_capacity(rows), Vec::with_capacity(rows));
+        let of = |(_, field_type): &(String, FieldType)| Column::with_capacity(*field_type, rows);
+        let mut columns: Vec<Column> = self.fields.iter().map(of).collect();
+        for piece in pieces {
+            let len = piece.chunk.times.len();
+            times.extend_from_slice(&piece.chunk.times);
+            streams.resize(streams.len() + len, piece.stream);
+            for (into, column) in columns.iter_mut().zip(&piece.chunk.columns) {
+                into.extend_from(column, 0..len);
+            }
+        }
+        let mut order: Vec<u32> = (0..count).collect();
+        // Rows stand stream by stream, each by time: what is equal stays in this order.
+        order.sort_by_key(|row| time_of(&times, *row));
+        Ok(Slab {
+            times,
+            streams,
+            columns,
+            order,
+            given: 0,
+            before: 0,
+        })
+    }
+
+    /// Passes over the rows up to the one that a cursor names.
+    fn pass_over(&self, slab: &mut Slab, after: &ReplayCursor) {
+        let key = |name: &StreamName| {
+            let mut key = Vec::with_capacity(64);
+            stream_key(TableId(0), name.tags(), &mut key);
+            key
+        };
+        let wanted = key(&after.stream);
+        let behind = self.streams.partition_point(|s| key(s.name()) < wanted);
+        let is_there = self
+            .streams
+            .get(behind)
+            .is_some_and(|s| *s.name() == after.stream);
+        let time = after.time.as_nanos();
+        let mut passed: u64 = 0;
+        for row in &slab.order {
+            let (at, stream) = (time_of(&slab.times, *row), stream_of(&slab.streams, *row));
+            let is_before = at < time || (at == time && stream < behind);
+            let is_of_group = is_there && at == time && stream == behind;
+            if is_of_group && passed < after.row {
+                passed += 1;
+            } else if !is_before {
+                slab.before = if is_of_group { passed } else { 0 };
+                break;
+            }
+            slab.given += 1;
+        }
+    }
+}
+
+impl Iterator for Replay<'_> {
+    type Item = Result<ReplayChunk>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.slab.is_none() {
+            match self.read() {
+                Ok(slab) => self.slab = slab,
+                Err(error) => {
+                    self.next = None;
+                    return Some(Err(error));
+                }
+            }
+        }
+        let slab = self.slab.as_mut()?;
+        let chunk = slab.chunk();
+        if slab.given == slab.order.len() {
+            self.slab = None;
+        }
+        Some(Ok(chunk))
+    }
+}
+
+impl Slab {
+    fn group(&self, row: u32) -> (i64, usize) {
+        (time_of(&self.times, row), stream_of(&self.streams, row))
+    }
+
+    /// The next rows.
+    fn chunk(&mut self) -> ReplayChunk {
+        let left = part_of(&self.order, self.given.., "rows that are left of a slab");
+        let mut count = left.len().min(CHUNK_ROWS);
+        // Rows of one stream and time are not divided.
+        while let (Some(last), Some(next)) = (left.get(count.wrapping_sub(1)), left.get(count))
+            && self.group(*last) == self.group(*next)
+        {
+            count += 1;
+        }
+        let rows = part_of(left, ..count, "rows of a chunk");
+        let chunk = ReplayChunk {
+            times: rows.iter().map(|row| time_of(&self.times, *row)).collect(),
+            streams: rows
+                .iter()
+                .filter_map(|row| u32::try_from(stream_of(&self.streams, *row)).ok())
+                .collect(),
+            columns: self.columns.iter().map(|c| c.gather(rows)).collect(),
+            before: std::mem::take(&mut self.before),
+        };
+        self.given += count;
+        chunk
+    }
+}
+
+impl ReplayChunk {
+    fn group(&self, row: usize) -> Option<(i64, u32)> {
+        Some((*self.times.get(row)?, *self.streams.get(row)?))
+    }
+}
+
+fn time_of(times: &[i64], row: u32) -> i64 {
+    let row = usize::try_from(row).ok();
+    row.and_then(|row| times.get(row))
+        .copied()
+        .unwrap_or(i64::MAX)
+}
+
+fn stream_of(streams: &[u32], row: u32) -> usize {
+    let row = usize::try_from(row).ok();
+    let stream = row.and_then(|row| streams.get(row));
+    stream
+        .and_then(|s| usize::try_from(*s).ok())
+        .unwrap_or(usize::MAX)
+}
+
+/// An instant before `last`, and not before `first`, up to which lies about half of what was read.
+fn middle(pieces: &[Piece], first: Timestamp, last: Timestamp) -> Timestamp {
+    let mut times: Vec<i64> = Vec::new();
+    for piece in pieces {
+        times.extend_from_slice(&piece.chunk.times);
+    }
+    let half = times.len() / 2;
+    let middle = match half < times.len() {
+        true => *times.select_nth_unstable(half).1,
+        false => last.as_nanos(),
+    };
+    let before = last.as_nanos().saturating_sub(1);
+    Timestamp::from_nanos(middle.min(before).max(first.as_nanos()))
+}
+
+/// How wide the next slab is to be, after one from `first` to `last` of so many bytes.
+fn next_width(first: Timestamp, last: Timestamp, held: usize, memory: usize) -> u64 {
+    let width = last.as_nanos().abs_diff(first.as_nanos()).saturating_add(1);
+    if held == 0 {
+        return width.saturating_mul(EMPTY_GROWTH);
+    }
+    // A little more than fits: what is too much is cut off, and what is too little costs a look at
+    // every stream.
+    let by = memory.saturating_add(memory / 4) / held;
+    let by = u64::try_from(by).unwrap_or(u64::MAX).clamp(1, 16);
+    width.saturating_mul(by)
+}

@@ -1,0 +1,22 @@
+//! What the functions over points say when they are given something else.
+
+use crate::error::Error;
+use arrow::datatypes::DataType;
+use datafusion::common::DataFusionError;
+
+/// Whether a type is one of instants, or of nothing.
+pub(in crate::functions) fn is_instant(of: &DataType) -> bool {
+    matches!(of, DataType::Timestamp(..) | DataType::Null)
+}
+
+/// Whether a type is one of numbers, or of nothing.
+pub(in crate::functions) fn is_number(of: &DataType) -> bool {
+    of.is_numeric() || of.is_null()
+}
+
+/// A function was given other arguments than it takes.
+pub(in crate::functions) fn expected(name: &str, what: &str, example: &str) -> DataFusionError {
+    Error::type_mismatch(format!("{name}: expected {what}"))
+        .with_hint(format!("for example: {example}"))
+        .into()
+}

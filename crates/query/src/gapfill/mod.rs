@@ -1,0 +1,50 @@
+//! Buckets of time without rows: `time_bucket_gapfill`, `locf` and `interpolate`, as TimescaleDB
+//! has them.
+//!
+//! `time_bucket_gapfill` in `GROUP BY` is `time_bucket`, and above the groups stands a [`node`]
+//! that puts in the buckets that are missing, from the bounds of time that the statement gives;
+//! [`rule`] rewrites plans so, and [`exec`] computes it.
+//!
+//! Invariants: no row of the groups is left out or changed; those outside the bounds stay too. The
+//! groups themselves are computed as with `time_bucket`, by the pyramid where it can.
+
+mod exec;
+mod functions;
+mod node;
+mod rule;
+mod steps;
+
+pub(crate) use functions::all as functions;
+pub(crate) use node::GapFill;
+pub(crate) use rule::FillGaps;
+
+use datafusion::common::{DFSchema, Result, internal_datafusion_err};
+use datafusion::logical_expr::Expr;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_plan::ExecutionPlan;
+use std::sync::Arc;
+
+/// The operator of a node.
+pub(crate) fn plan(
+    node: &GapFill,
+    input: &Arc<dyn ExecutionPlan>,
+    constant: &dyn Fn(&Expr, &DFSchema) -> Result<Arc<dyn PhysicalExpr>>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let nothing = DFSchema::empty();
+    let constants = |exprs: &[Expr]| -> Result<Vec<Arc<dyn PhysicalExpr>>> {
+        exprs.iter().map(|expr| constant(expr, &nothing)).collect()
+    };
+    let bounds = exec::Bounds {
+        begins: constants(&node.begins)?,
+        ends: constants(&node.ends)?,
+    };
+    let zone = match &node.zone {
+        None => None,
+        Some(name) => Some(
+            headwater_wire::zone::Zone::read(name)
+                .map_err(|why| internal_datafusion_err!("{why}"))?,
+        ),
+    };
+    let exec = exec::GapFillExec::new(node, Arc::clone(input), bounds, zone)?;
+    Ok(Arc::new(exec))
+}

@@ -1,0 +1,120 @@
+//! The buckets that are missing, as part of a plan.
+
+use arrow::datatypes::{Field, IntervalMonthDayNano};
+use datafusion::common::{DFSchema, DFSchemaRef, Result, internal_err};
+use datafusion::logical_expr::{Expr, LogicalPlan, UserDefinedLogicalNodeCore};
+use std::cmp::Ordering;
+use std::fmt;
+use std::sync::Arc;
+
+/// What a bucket that is missing has in a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Fill {
+    /// Nothing.
+    Absent,
+    /// What its group has.
+    Key,
+    /// Its beginning.
+    Bucket,
+    /// The value before it; absent ones are passed over, and replaced, if `over`.
+    Last { over: bool },
+    /// What lies on the line between the values before and behind it.
+    Line,
+}
+
+/// The node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct GapFill {
+    pub(super) input: Arc<LogicalPlan>,
+    pub(super) schema: DFSchemaRef,
+    /// Of each column of the input.
+    pub(super) fills: Vec<Fill>,
+    pub(super) width: IntervalMonthDayNano,
+    pub(super) zone: Option<String>,
+    /// The beginnings of the buckets that the lower bounds lie in; the latest counts.
+    pub(super) begins: Vec<Expr>,
+    /// The upper bounds, which do not belong to the range; the earliest counts.
+    pub(super) ends: Vec<Expr>,
+}
+
+impl PartialOrd for GapFill {
+    fn partial_cmp(&self, _: &GapFill) -> Option<Ordering> {
+        None
+    }
+}
+
+impl GapFill {
+    /// The node over another input, whose columns are filled so.
+    pub(super) fn over(&self, input: LogicalPlan, fills: Vec<Fill>) -> Result<GapFill> {
+        let columns = input.schema().iter().zip(&fills);
+        let columns = columns.map(|((qualifier, field), fill)| {
+            let may_miss = !matches!(fill, Fill::Key | Fill::Bucket);
+            let field = Field::clone(field).with_nullable(field.is_nullable() || may_miss);
+            (qualifier.cloned(), Arc::new(field))
+        });
+        let metadata = input.schema().metadata().clone();
+        let schema = DFSchema::new_with_metadata(columns.collect(), metadata)?;
+        Ok(GapFill {
+            input: Arc::new(input),
+            schema: Arc::new(schema),
+            fills,
+            ..self.clone()
+        })
+    }
+
+    /// The place of the buckets' column.
+    pub(super) fn bucket(&self) -> Option<usize> {
+        self.fills.iter().position(|fill| *fill == Fill::Bucket)
+    }
+
+    /// The places of the columns that tell groups apart.
+    pub(super) fn keys(&self) -> Vec<usize> {
+        let places = self.fills.iter().enumerate();
+        let keys = places.filter(|(_, fill)| **fill == Fill::Key);
+        keys.map(|(place, _)| place).collect()
+    }
+}
+
+impl UserDefinedLogicalNodeCore for GapFill {
+    fn name(&self) -> &str {
+        "GapFill"
+    }
+
+    fn inputs(&self) -> Vec<&LogicalPlan> {
+        vec![&self.input]
+    }
+
+    fn schema(&self) -> &DFSchemaRef {
+        &self.schema
+    }
+
+    fn expressions(&self) -> Vec<Expr> {
+        self.begins.iter().chain(&self.ends).cloned().collect()
+    }
+
+    fn fmt_for_explain(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bounds = |exprs: &[Expr]| {
+            let texts: Vec<String> = exprs.iter().map(ToString::to_string).collect();
+            texts.join(", ")
+        };
+        let (begins, ends) = (bounds(&self.begins), bounds(&self.ends));
+        write!(f, "GapFill: from=[{begins}], to=[{ends}]")
+    }
+
+    fn with_exprs_and_inputs(
+        &self,
+        mut exprs: Vec<Expr>,
+        mut inputs: Vec<LogicalPlan>,
+    ) -> Result<GapFill> {
+        let (Some(input), true) = (inputs.pop(), exprs.len() >= self.begins.len()) else {
+            return internal_err!("a node that fills gaps without its parts");
+        };
+        let ends = exprs.split_off(self.begins.len());
+        let made = self.over(input, self.fills.clone())?;
+        Ok(GapFill {
+            begins: exprs,
+            ends,
+            ..made
+        })
+    }
+}

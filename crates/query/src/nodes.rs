@@ -1,0 +1,67 @@
+//! Plans the nodes that a plan has here beside those of the SQL library.
+
+use crate::asof::{self, AsOf};
+use crate::error::Error;
+use crate::gapfill::{self, GapFill};
+use crate::pattern::{self, Pattern};
+use async_trait::async_trait;
+use datafusion::catalog::Session;
+use datafusion::common::{DFSchema, Result};
+use datafusion::execution::SessionState;
+use datafusion::execution::context::QueryPlanner;
+use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
+use datafusion::logical_expr::{Expr, LogicalPlan, UserDefinedLogicalNode};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, PhysicalPlanner};
+use std::sync::Arc;
+
+/// The planner of a state.
+#[derive(Debug)]
+pub(crate) struct Planner;
+
+#[async_trait]
+impl QueryPlanner for Planner {
+    async fn create_physical_plan(
+        &self,
+        plan: &LogicalPlan,
+        session: &dyn Session,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let planner = DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(Nodes)]);
+        planner.create_physical_plan(plan, session).await
+    }
+}
+
+/// The planner of our own nodes.
+struct Nodes;
+
+#[async_trait]
+impl ExtensionPlanner for Nodes {
+    async fn plan_extension(
+        &self,
+        planner: &dyn PhysicalPlanner,
+        node: &dyn UserDefinedLogicalNode,
+        _: &[&LogicalPlan],
+        inputs: &[Arc<dyn ExecutionPlan>],
+        session: &dyn Session,
+        context: &PhysicalPlanningContext,
+    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let expression = |expr: &Expr, schema: &DFSchema| -> Result<Arc<dyn PhysicalExpr>> {
+            planner.create_physical_expr(expr, schema, session, context)
+        };
+        let any = node.as_any();
+        if let (Some(gaps), [input]) = (any.downcast_ref::<GapFill>(), inputs) {
+            return gapfill::plan(gaps, input, &expression).map(Some);
+        }
+        if let (Some(join), [left, right]) = (any.downcast_ref::<AsOf>(), inputs) {
+            return asof::plan(join, left, right, &expression).map(Some);
+        }
+        if let (Some(pattern), [input]) = (any.downcast_ref::<Pattern>(), inputs) {
+            let Some(state) = session.as_any().downcast_ref::<SessionState>() else {
+                return Err(Error::internal("a plan without a state").into());
+            };
+            return pattern::plan(pattern, input, state, &expression).map(Some);
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,216 @@
+//! The automaton: all ways through a pattern at once, row by row, the preferred ones first.
+//!
+//! A thread is a place in the program and the symbols of the rows before it. Of two threads at one
+//! place that will be told the same from there on, the preferred one goes on alone, so that there
+//! are never more of them than places, unless conditions look back at what was matched: then there
+//! are as many as there are pasts that conditions can tell apart.
+//!
+//! Invariants: the match found is the one that trying all ways one after the other would find
+//! first. What threads hold is told to [`Rows::holds_nodes`] before it grows far.
+//! Failure: `memory_limit`, from there; what a condition says.
+
+use super::program::{Program, Step};
+use datafusion::common::Result;
+use std::collections::HashSet;
+
+/// The rows of a partition, and what is true of them.
+pub(super) trait Rows {
+    /// How many there are.
+    fn count(&self) -> usize;
+
+    /// Whether a row may be a symbol, after what was matched before it: the symbols of the rows
+    /// from `start` on.
+    fn may_be(&mut self, symbol: usize, row: usize, start: usize, past: &Past<'_>) -> Result<bool>;
+
+    /// Whether a match from `start` on may have this row.
+    fn reaches(&self, start: usize, row: usize) -> bool;
+
+    /// Whether conditions look back at what was matched.
+    fn looks_back(&self) -> bool;
+
+    /// What conditions can tell of a past.
+    fn key(&self, past: &[usize]) -> Vec<usize>;
+
+    /// So many nodes of pasts are held.
+    fn holds_nodes(&mut self, nodes: usize) -> Result<()>;
+}
+
+/// A row of a match.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Label {
+    pub(super) symbol: usize,
+    pub(super) excluded: bool,
+}
+
+/// The rows that were matched before, from the newest backwards.
+struct Node {
+    label: Label,
+    before: Option<usize>,
+}
+
+/// Nodes between two questions whether there is room for them.
+const STRIDE: usize = 1 << 10;
+
+/// What was matched before a row.
+pub(super) struct Past<'a> {
+    nodes: &'a [Node],
+    newest: Option<usize>,
+}
+
+impl Past<'_> {
+    /// The symbols, from the first row on.
+    pub(super) fn symbols(&self) -> Vec<usize> {
+        self.labels().iter().map(|label| label.symbol).collect()
+    }
+
+    fn labels(&self) -> Vec<Label> {
+        let mut labels = Vec::new();
+        let mut next = self.newest;
+        while let Some(node) = next.and_then(|at| self.nodes.get(at)) {
+            labels.push(node.label);
+            next = node.before;
+        }
+        labels.reverse();
+        labels
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Thread {
+    place: usize,
+    past: Option<usize>,
+}
+
+/// Finds matches of a program.
+pub(super) struct Machine<'a> {
+    program: &'a Program,
+    nodes: Vec<Node>,
+    told: usize,
+    /// Places with the rounds that began at this row, and what conditions can tell of the past.
+    seen: HashSet<(usize, u64, Vec<usize>)>,
+}
+
+impl<'a> Machine<'a> {
+    pub(super) fn new(program: &'a Program) -> Machine<'a> {
+        Machine {
+            program,
+            nodes: Vec::new(),
+            told: 0,
+            seen: HashSet::new(),
+        }
+    }
+
+    /// The preferred match that begins at a row; it may have no rows.
+    pub(super) fn find(
+        &mut self,
+        rows: &mut impl Rows,
+        start: usize,
+    ) -> Result<Option<Vec<Label>>> {
+        self.nodes.clear();
+        let mut found: Option<Option<usize>> = None;
+        let mut threads = Vec::new();
+        self.seen.clear();
+        self.follow(
+            rows,
+            Thread {
+                place: 0,
+                past: None,
+            },
+            start,
+            &mut threads,
+        );
+        let mut row = start;
+        while !threads.is_empty() {
+            let mut next = Vec::new();
+            self.seen.clear();
+            for thread in threads {
+                match self.program.step(thread.place) {
+                    Some(Step::Found) => {
+                        found = Some(thread.past);
+                        // The others are not preferred to this one.
+                        break;
+                    }
+                    Some(Step::Row { symbol, excluded }) => {
+                        if row >= rows.count() || !rows.reaches(start, row) {
+                            continue;
+                        }
+                        let past = Past {
+                            nodes: &self.nodes,
+                            newest: thread.past,
+                        };
+                        if rows.may_be(symbol, row, start, &past)? {
+                            let past = self.hold(rows, Label { symbol, excluded }, thread.past)?;
+                            let place = thread.place + 1;
+                            let thread = Thread {
+                                place,
+                                past: Some(past),
+                            };
+                            self.follow(rows, thread, row + 1, &mut next);
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            threads = next;
+            row += 1;
+        }
+        Ok(found.map(|newest| {
+            let nodes = &self.nodes;
+            Past { nodes, newest }.labels()
+        }))
+    }
+
+    fn hold(&mut self, rows: &mut impl Rows, label: Label, before: Option<usize>) -> Result<usize> {
+        self.nodes.push(Node { label, before });
+        if self.nodes.len() >= self.told + STRIDE {
+            self.told = self.nodes.len();
+            rows.holds_nodes(self.told + STRIDE)?;
+        }
+        Ok(self.nodes.len() - 1)
+    }
+
+    /// Adds the places that a thread can come to before the next row, the preferred ones first.
+    fn follow(&mut self, rows: &impl Rows, thread: Thread, row: usize, out: &mut Vec<Thread>) {
+        let key = match rows.looks_back() {
+            false => Vec::new(),
+            true => {
+                let past = Past {
+                    nodes: &self.nodes,
+                    newest: thread.past,
+                };
+                rows.key(&past.symbols())
+            }
+        };
+        let mut open = vec![(thread.place, 0u64)];
+        while let Some((place, rounds)) = open.pop() {
+            let step = self.program.step(place);
+            // Behind a row no round has begun at it.
+            let told = match step {
+                Some(Step::Row { .. } | Step::Found) => 0,
+                _ => rounds,
+            };
+            if !self.seen.insert((place, told, key.clone())) {
+                continue;
+            }
+            match step {
+                Some(Step::Jump(to)) => open.push((to, rounds)),
+                Some(Step::Split { first, second }) => {
+                    open.push((second, rounds));
+                    open.push((first, rounds));
+                }
+                Some(Step::Round(number)) => open.push((place + 1, rounds | (1 << number))),
+                Some(Step::Again(number)) if rounds & (1 << number) == 0 => {
+                    open.push((place + 1, rounds));
+                }
+                Some(Step::Start) if row == 0 => open.push((place + 1, rounds)),
+                Some(Step::End) if row == rows.count() => open.push((place + 1, rounds)),
+                Some(Step::Row { .. } | Step::Found) => out.push(Thread { place, ..thread }),
+                _ => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "machine/tests.rs"]
+mod tests;

@@ -1,0 +1,171 @@
+//! `MATCH_RECOGNIZE` as part of a plan.
+
+use super::program::Program;
+use super::slots::{Of, Tally};
+use arrow::datatypes::DataType;
+use datafusion::common::{DFSchemaRef, Result, internal_err};
+use datafusion::logical_expr::{Expr, LogicalPlan, SortExpr, UserDefinedLogicalNodeCore};
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+/// A slot, its column or value by its place among what is computed of the rows.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Slot {
+    Value {
+        column: usize,
+        of: Of,
+        first: bool,
+        steps: usize,
+        shift: i64,
+        whole: bool,
+    },
+    Tally {
+        what: Tally,
+        of: Of,
+        value: Option<usize>,
+        whole: bool,
+    },
+    Classifier,
+    Number,
+}
+
+/// Where the search goes on behind a match.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Skip {
+    PastLastRow,
+    ToNextRow,
+    ToFirst(Vec<usize>, String),
+    ToLast(Vec<usize>, String),
+}
+
+/// Which rows are answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Answers {
+    /// Every row of a match, not one.
+    pub(super) rows: bool,
+    /// Matches without rows too.
+    pub(super) empty: bool,
+    /// Rows without a match too.
+    pub(super) unmatched: bool,
+}
+
+/// Something computed over slots, of a type.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Computed {
+    pub(super) expr: Expr,
+    pub(super) of: DataType,
+}
+
+/// What is looked for, whatever it is looked for in.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Asked {
+    pub(super) program: Program,
+    pub(super) symbols: Vec<String>,
+    /// Of each symbol; every row may be one that has none.
+    pub(super) conditions: Vec<Option<Computed>>,
+    pub(super) measures: Vec<Computed>,
+    pub(super) slots: Vec<Slot>,
+    pub(super) slot_schema: DFSchemaRef,
+    pub(super) skip: Skip,
+    pub(super) answers: Answers,
+    /// How long a match may be, in nanoseconds of the first column that rows are ordered by.
+    pub(super) within: Option<i64>,
+    /// How many of the columns that are kept stand before the measures.
+    pub(super) before: usize,
+}
+
+/// The node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Pattern {
+    pub(super) input: Arc<LogicalPlan>,
+    pub(super) schema: DFSchemaRef,
+    pub(super) partition: Vec<Expr>,
+    pub(super) order: Vec<SortExpr>,
+    /// What is computed of each row.
+    pub(super) rows: Vec<Expr>,
+    /// The columns that are answered.
+    pub(super) kept: Vec<Expr>,
+    pub(super) asked: Arc<Asked>,
+}
+
+impl PartialOrd for Pattern {
+    fn partial_cmp(&self, _: &Pattern) -> Option<Ordering> {
+        None
+    }
+}
+
+impl UserDefinedLogicalNodeCore for Pattern {
+    fn name(&self) -> &str {
+        "MatchRecognize"
+    }
+
+    fn inputs(&self) -> Vec<&LogicalPlan> {
+        vec![&self.input]
+    }
+
+    fn schema(&self) -> &DFSchemaRef {
+        &self.schema
+    }
+
+    fn expressions(&self) -> Vec<Expr> {
+        let order = self.order.iter().map(|sort| &sort.expr);
+        let all = self
+            .partition
+            .iter()
+            .chain(order)
+            .chain(&self.rows)
+            .chain(&self.kept);
+        all.cloned().collect()
+    }
+
+    fn fmt_for_explain(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let symbols = self.asked.symbols.join(", ");
+        write!(f, "MatchRecognize: symbols=[{symbols}]")
+    }
+
+    fn with_exprs_and_inputs(
+        &self,
+        exprs: Vec<Expr>,
+        mut inputs: Vec<LogicalPlan>,
+    ) -> Result<Pattern> {
+        let counts = [
+            self.partition.len(),
+            self.order.len(),
+            self.rows.len(),
+            self.kept.len(),
+        ];
+        let (Some(input), true) = (inputs.pop(), exprs.len() == counts.iter().sum::<usize>())
+        else {
+            return internal_err!("MATCH_RECOGNIZE without its parts");
+        };
+        let mut exprs = exprs.into_iter();
+        let mut next = |count: usize| exprs.by_ref().take(count).collect::<Vec<Expr>>();
+        let partition = next(self.partition.len());
+        let order = next(self.order.len()).into_iter().zip(&self.order);
+        let order = order.map(|(expr, sort)| SortExpr {
+            expr,
+            ..sort.clone()
+        });
+        Ok(Pattern {
+            input: Arc::new(input),
+            schema: Arc::clone(&self.schema),
+            partition,
+            order: order.collect(),
+            rows: next(self.rows.len()),
+            kept: next(self.kept.len()),
+            asked: Arc::clone(&self.asked),
+        })
+    }
+
+    fn necessary_children_exprs(&self, _: &[usize]) -> Option<Vec<Vec<usize>>> {
+        let mut needed = BTreeSet::new();
+        for expr in self.expressions() {
+            for column in expr.column_refs() {
+                needed.insert(self.input.schema().maybe_index_of_column(column)?);
+            }
+        }
+        Some(vec![needed.into_iter().collect()])
+    }
+}

@@ -1,0 +1,171 @@
+//! A pattern as a program for an automaton.
+
+use super::regex::Regex;
+use crate::error::{Error, Result};
+
+/// Most steps of a program.
+const STEPS_MAX: usize = 20_000;
+
+/// A step of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Step {
+    /// A row that is a symbol; left out of the answer if it is excluded.
+    Row {
+        symbol: usize,
+        excluded: bool,
+    },
+    /// Both ways, the first one preferred.
+    Split {
+        first: usize,
+        second: usize,
+    },
+    Jump(usize),
+    /// A round of a loop begins; the number tells loops within each other apart.
+    Round(u32),
+    /// A round is over; one that had no row leads nowhere, as it would go on for ever.
+    Again(u32),
+    Start,
+    End,
+    Found,
+}
+
+/// The program of a pattern.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Program {
+    steps: Vec<Step>,
+    /// Loops around what is being added whose rounds may have no row.
+    loops: u32,
+}
+
+impl Program {
+    pub(super) fn of(regex: &Regex) -> Result<Program> {
+        let mut program = Program {
+            steps: Vec::new(),
+            loops: 0,
+        };
+        program.add(regex, false)?;
+        program.push(Step::Found)?;
+        Ok(program)
+    }
+
+    pub(super) fn step(&self, at: usize) -> Option<Step> {
+        self.steps.get(at).copied()
+    }
+
+    fn push(&mut self, step: Step) -> Result<usize> {
+        if self.steps.len() >= STEPS_MAX {
+            return Err(Error::too_large(format!(
+                "PATTERN becomes more than {STEPS_MAX} steps, its counts written out"
+            ))
+            .with_hint("take smaller counts, or * and +"));
+        }
+        self.steps.push(step);
+        Ok(self.steps.len() - 1)
+    }
+
+    fn set(&mut self, at: usize, step: Step) {
+        if let Some(known) = self.steps.get_mut(at) {
+            *known = step;
+        }
+    }
+
+    /// A split whose ways are put in later.
+    fn split(&mut self) -> Result<usize> {
+        self.push(Step::Jump(0))
+    }
+
+    fn ways(&mut self, at: usize, on: usize, out: usize, greedy: bool) {
+        let (first, second) = if greedy { (on, out) } else { (out, on) };
+        self.set(at, Step::Split { first, second });
+    }
+
+    fn add(&mut self, regex: &Regex, excluded: bool) -> Result<()> {
+        match regex {
+            Regex::Symbol(symbol) => {
+                self.push(Step::Row {
+                    symbol: *symbol,
+                    excluded,
+                })?;
+            }
+            Regex::Start => {
+                self.push(Step::Start)?;
+            }
+            Regex::End => {
+                self.push(Step::End)?;
+            }
+            Regex::Excluded(of) => self.add(of, true)?,
+            Regex::Sequence(parts) => {
+                for part in parts {
+                    self.add(part, excluded)?;
+                }
+            }
+            Regex::Either(ways) => self.either(ways, excluded)?,
+            Regex::Repeat {
+                of,
+                least,
+                most,
+                greedy,
+            } => {
+                for _ in 0..*least {
+                    self.add(of, excluded)?;
+                }
+                match most {
+                    None => {
+                        let split = self.split()?;
+                        self.round(of, excluded)?;
+                        self.push(Step::Jump(split))?;
+                        self.ways(split, split + 1, self.steps.len(), *greedy);
+                    }
+                    Some(most) => {
+                        let mut splits = Vec::new();
+                        for _ in *least..*most {
+                            splits.push(self.split()?);
+                            self.add(of, excluded)?;
+                        }
+                        for split in splits {
+                            self.ways(split, split + 1, self.steps.len(), *greedy);
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// One round of a loop without a bound.
+    fn round(&mut self, of: &Regex, excluded: bool) -> Result<()> {
+        if !of.may_be_empty() {
+            return self.add(of, excluded);
+        }
+        let number = self.loops;
+        if number >= u64::BITS {
+            return Err(Error::too_large(format!(
+                "PATTERN has more than {} loops within each other",
+                u64::BITS
+            )));
+        }
+        self.push(Step::Round(number))?;
+        self.loops += 1;
+        self.add(of, excluded)?;
+        self.loops -= 1;
+        self.push(Step::Again(number))?;
+        Ok(())
+    }
+
+    fn either(&mut self, ways: &[Regex], excluded: bool) -> Result<()> {
+        let mut jumps = Vec::new();
+        for (number, way) in ways.iter().enumerate() {
+            let is_last = number + 1 == ways.len();
+            let split = if is_last { None } else { Some(self.split()?) };
+            self.add(way, excluded)?;
+            if let Some(split) = split {
+                jumps.push(self.push(Step::Jump(0))?);
+                self.ways(split, split + 1, self.steps.len(), true);
+            }
+        }
+        for jump in jumps {
+            self.set(jump, Step::Jump(self.steps.len()));
+        }
+        Ok(())
+    }
+}

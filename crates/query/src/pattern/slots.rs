@@ -1,0 +1,416 @@
+//! What conditions and measures ask of a match, taken out of their expressions: each such part
+//! becomes a column, a slot, and the rest of the expression is computed over those.
+
+use super::regex::Pattern;
+use crate::error::{Error, Result};
+use datafusion::sql::sqlparser::ast::{
+    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Query, Value, VisitMut,
+    VisitorMut,
+};
+use std::ops::ControlFlow;
+
+/// Stands in names of slots, and of functions that were said to be `FINAL`; no name that is typed
+/// has it.
+pub(super) const MARK: char = '\u{1}';
+
+/// What is computed of the rows of a match.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Tally {
+    Count,
+    Sum,
+    Mean,
+    Least,
+    Greatest,
+}
+
+/// The rows of a match that are meant: those of these symbols, or all.
+pub(super) type Of = Option<Vec<usize>>;
+
+/// A part that a match answers.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Slot {
+    /// A column of a row.
+    Value {
+        column: Expr,
+        of: Of,
+        /// The first of those rows, not the last one.
+        first: bool,
+        /// So many of those rows behind the first, or before the last.
+        steps: usize,
+        /// So many rows of the partition further.
+        shift: i64,
+        whole: bool,
+    },
+    /// Something computed of all of those rows.
+    Tally {
+        what: Tally,
+        of: Of,
+        /// `None` = the rows themselves.
+        value: Option<Expr>,
+        whole: bool,
+    },
+    /// The symbol of the row.
+    Classifier,
+    /// The number of the match.
+    Number,
+}
+
+/// The symbols of a pattern, and sets of them.
+pub(super) struct Names<'a> {
+    pub(super) pattern: &'a Pattern,
+    pub(super) subsets: &'a [(String, Vec<usize>)],
+}
+
+impl Names<'_> {
+    /// The rows that a qualifier means.
+    pub(super) fn of(&self, name: &str) -> Option<Vec<usize>> {
+        let symbols = &self.pattern.symbols;
+        if let Some(symbol) = symbols.iter().position(|symbol| symbol == name) {
+            return Some(vec![symbol]);
+        }
+        let subset = self.subsets.iter().find(|(subset, _)| subset == name);
+        subset.map(|(_, symbols)| symbols.clone())
+    }
+}
+
+/// The name that an identifier means.
+pub(super) fn small(ident: &Ident) -> String {
+    match ident.quote_style {
+        Some(_) => ident.value.clone(),
+        None => ident.value.to_lowercase(),
+    }
+}
+
+/// Takes the slots out of expressions.
+pub(super) struct Slots<'a> {
+    names: Names<'a>,
+    pub(super) all: Vec<Slot>,
+    /// Whether it is a condition, which knows no symbols and no end of the match.
+    pub(super) condition: bool,
+}
+
+fn wrong(message: String) -> Error {
+    Error::unsupported(message)
+}
+
+impl<'a> Slots<'a> {
+    pub(super) fn new(names: Names<'a>) -> Slots<'a> {
+        Slots {
+            names,
+            all: Vec::new(),
+            condition: true,
+        }
+    }
+
+    /// The expression with slots in their places.
+    pub(super) fn take_out(&mut self, mut expr: Expr) -> Result<Expr> {
+        match expr.visit(self) {
+            ControlFlow::Continue(()) => Ok(expr),
+            ControlFlow::Break(error) => Err(error),
+        }
+    }
+
+    fn slot(&mut self, slot: Slot) -> Expr {
+        let known = self.all.iter().position(|known| *known == slot);
+        let at = known.unwrap_or_else(|| {
+            self.all.push(slot);
+            self.all.len() - 1
+        });
+        Expr::Identifier(Ident::with_quote('"', slot_name(at)))
+    }
+
+    /// The slot that an expression is.
+    fn slot_of(&self, expr: &Expr) -> Option<&Slot> {
+        let Expr::Identifier(ident) = expr else {
+            return None;
+        };
+        let number = ident.value.strip_prefix("slot")?.strip_prefix(MARK)?;
+        self.all.get(number.parse::<usize>().ok()?)
+    }
+
+    fn changed(&mut self, expr: &Expr) -> Result<Option<Expr>> {
+        let column = |column: &Ident, of: Of| Slot::Value {
+            column: Expr::Identifier(column.clone()),
+            of,
+            first: false,
+            steps: 0,
+            shift: 0,
+            whole: false,
+        };
+        Ok(match expr {
+            Expr::Identifier(ident) if self.slot_of(expr).is_none() => {
+                Some(self.slot(column(ident, None)))
+            }
+            Expr::CompoundIdentifier(parts) => {
+                let [of, name] = parts.as_slice() else {
+                    return Err(wrong(format!(
+                        "`{expr}` in MATCH_RECOGNIZE: write symbol.column"
+                    )));
+                };
+                let Some(rows) = self.names.of(&small(of)) else {
+                    return Err(Error::unknown_column(format!(
+                        "`{of}` is no symbol of the pattern"
+                    ))
+                    .with_hint("write the column alone, or a symbol before it"));
+                };
+                Some(self.slot(column(name, Some(rows))))
+            }
+            Expr::Function(function) => self.call(function)?,
+            _ => None,
+        })
+    }
+
+    /// A call that is about the match.
+    fn call(&mut self, function: &Function) -> Result<Option<Expr>> {
+        let [name] = function.name.0.as_slice() else {
+            return Ok(None);
+        };
+        let Some(name) = name.as_ident().map(small) else {
+            return Ok(None);
+        };
+        let (whole, name) = match name.split_once(MARK) {
+            Some((_, name)) => (true, name.to_lowercase()),
+            None => (false, name),
+        };
+        if whole && self.condition {
+            return Err(wrong("FINAL stands in MEASURES, not in DEFINE".to_owned()));
+        }
+        let args = match &function.args {
+            FunctionArguments::List(list) if list.duplicate_treatment.is_none() => {
+                list.args.as_slice()
+            }
+            FunctionArguments::List(_) => {
+                return Err(wrong(format!(
+                    "{name} of DISTINCT values in MATCH_RECOGNIZE"
+                )));
+            }
+            _ => &[],
+        };
+        let tally = match name.as_str() {
+            "count" => Tally::Count,
+            "sum" => Tally::Sum,
+            "avg" => Tally::Mean,
+            "min" => Tally::Least,
+            "max" => Tally::Greatest,
+            "prev" | "next" | "first" | "last" => {
+                return self.navigate(&name, args, whole).map(Some);
+            }
+            "classifier" if !self.condition && args.is_empty() => {
+                return Ok(Some(self.slot(Slot::Classifier)));
+            }
+            "match_number" if args.is_empty() => return Ok(Some(self.slot(Slot::Number))),
+            "classifier" => {
+                return Err(wrong(
+                    "CLASSIFIER() stands in MEASURES, without arguments".to_owned(),
+                ));
+            }
+            _ if whole => return Err(wrong(format!("FINAL {name} is not supported"))),
+            _ => return Ok(None),
+        };
+        if function.filter.is_some() || function.over.is_some() {
+            return Err(wrong(format!(
+                "{name} with FILTER or OVER in MATCH_RECOGNIZE"
+            )));
+        }
+        self.tally(tally, &name, args, whole).map(Some)
+    }
+
+    /// `PREV`, `NEXT`, `FIRST` and `LAST` of an expression: of each column in it.
+    fn navigate(&mut self, name: &str, args: &[FunctionArg], whole: bool) -> Result<Expr> {
+        let (of, by) = match args {
+            [FunctionArg::Unnamed(FunctionArgExpr::Expr(of))] => (of, None),
+            [
+                FunctionArg::Unnamed(FunctionArgExpr::Expr(of)),
+                FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(by))),
+            ] => (of, Some(&by.value)),
+            _ => return Err(wrong(format!("{name} takes a column and a number of rows"))),
+        };
+        let by = match by {
+            None => None,
+            Some(Value::Number(by, _)) => Some(by.parse::<u32>().map_err(|_| {
+                Error::invalid_value(format!("{name}: a number of rows is whole, found {by}"))
+            })?),
+            Some(other) => {
+                return Err(Error::invalid_value(format!(
+                    "{name}: expected a number of rows, found {other}"
+                )));
+            }
+        };
+        let physical = matches!(name, "prev" | "next");
+        let mut moved = of.clone();
+        let mut mover = Mover {
+            slots: self,
+            change: &|slot| match slot {
+                Slot::Value {
+                    column,
+                    of,
+                    first,
+                    steps,
+                    shift,
+                    whole: was_whole,
+                } => {
+                    let rows = i64::from(by.unwrap_or(1));
+                    let rows = if name == "prev" { -rows } else { rows };
+                    if (!physical && (first || steps > 0 || shift != 0 || was_whole))
+                        || (physical && shift != 0)
+                    {
+                        return None;
+                    }
+                    Some(Slot::Value {
+                        column,
+                        of,
+                        first: if physical { first } else { name == "first" },
+                        steps: match physical {
+                            true => steps,
+                            false => usize::try_from(by.unwrap_or(0)).ok()?,
+                        },
+                        shift: if physical { rows } else { 0 },
+                        whole: was_whole || whole,
+                    })
+                }
+                _ => None,
+            },
+            any: false,
+        };
+        if moved.visit(&mut mover).is_break() {
+            return Err(wrong(format!(
+                "{name} is of a column, of FIRST or of LAST: {name}({of})"
+            )));
+        }
+        if !mover.any {
+            return Err(wrong(format!("{name} names no column")));
+        }
+        Ok(Expr::Nested(Box::new(moved)))
+    }
+
+    fn tally(
+        &mut self,
+        what: Tally,
+        name: &str,
+        args: &[FunctionArg],
+        whole: bool,
+    ) -> Result<Expr> {
+        let mut of: Option<Of> = None;
+        let value = match args {
+            [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)] if what == Tally::Count => {
+                of = Some(None);
+                None
+            }
+            [FunctionArg::Unnamed(FunctionArgExpr::QualifiedWildcard(symbol))]
+                if what == Tally::Count =>
+            {
+                let symbol = symbol.0.first().and_then(|part| part.as_ident()).map(small);
+                let rows = symbol.and_then(|symbol| self.names.of(&symbol));
+                of = Some(Some(rows.ok_or_else(|| {
+                    Error::unknown_column("count of rows of what is no symbol of the pattern")
+                })?));
+                None
+            }
+            [FunctionArg::Unnamed(FunctionArgExpr::Expr(value))] => Some(value),
+            _ => return Err(wrong(format!("{name} takes one value in MATCH_RECOGNIZE"))),
+        };
+        let value = match value {
+            None => None,
+            Some(value) => {
+                let mut plain = value.clone();
+                let mut back = Back {
+                    slots: self,
+                    of: None,
+                };
+                if plain.visit(&mut back).is_break() {
+                    return Err(wrong(format!(
+                        "{name} is of columns of one symbol, or of all rows"
+                    )));
+                }
+                of = back.of;
+                Some(plain)
+            }
+        };
+        Ok(self.slot(Slot::Tally {
+            what,
+            of: of.flatten(),
+            value,
+            whole,
+        }))
+    }
+}
+
+/// What a slot is called.
+pub(super) fn slot_name(at: usize) -> String {
+    format!("slot{MARK}{at}")
+}
+
+impl VisitorMut for Slots<'_> {
+    type Break = Error;
+
+    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<Error> {
+        ControlFlow::Break(wrong(
+            "a sub-query within MATCH_RECOGNIZE is not supported".to_owned(),
+        ))
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+        match self.changed(expr) {
+            Err(error) => return ControlFlow::Break(error),
+            Ok(Some(made)) => *expr = made,
+            Ok(None) => {}
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Puts other slots in the places of those of an expression.
+struct Mover<'a, 'b> {
+    slots: &'a mut Slots<'b>,
+    change: &'a dyn Fn(Slot) -> Option<Slot>,
+    any: bool,
+}
+
+impl VisitorMut for Mover<'_, '_> {
+    type Break = ();
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        let Some(slot) = self.slots.slot_of(expr).cloned() else {
+            return ControlFlow::Continue(());
+        };
+        match (self.change)(slot) {
+            Some(slot) => {
+                *expr = self.slots.slot(slot);
+                self.any = true;
+                ControlFlow::Continue(())
+            }
+            None => ControlFlow::Break(()),
+        }
+    }
+}
+
+/// Puts columns back in the places of their slots, all of the same rows.
+struct Back<'a, 'b> {
+    slots: &'a Slots<'b>,
+    of: Option<Of>,
+}
+
+impl VisitorMut for Back<'_, '_> {
+    type Break = ();
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        let Some(slot) = self.slots.slot_of(expr) else {
+            return ControlFlow::Continue(());
+        };
+        match slot {
+            Slot::Value {
+                column,
+                of,
+                first: false,
+                steps: 0,
+                shift: 0,
+                whole: false,
+            } if self.of.as_ref().is_none_or(|known| known == of) => {
+                self.of = Some(of.clone());
+                *expr = column.clone();
+                ControlFlow::Continue(())
+            }
+            _ => ControlFlow::Break(()),
+        }
+    }
+}

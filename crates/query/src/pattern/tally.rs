@@ -1,0 +1,129 @@
+//! Counts, sums and extremes of rows of a match, one row after the other.
+
+use super::slots::Tally;
+use crate::error::Error;
+use arrow::array::{
+    Array, ArrayRef, AsArray, DynComparator, Float64Array, Int64Array, make_comparator,
+};
+use arrow::compute::{CastOptions, SortOptions, cast, cast_with_options};
+use arrow::datatypes::{DataType, Float64Type, Int64Type};
+use arrow::util::display::FormatOptions;
+use datafusion::common::Result;
+
+/// A value that a slot has.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Cell {
+    Absent,
+    /// What a column has in a row of the partition.
+    Row(usize),
+    Whole(i64),
+    Float(f64),
+    Symbol(usize),
+}
+
+/// What is tallied.
+pub(super) enum Column {
+    /// The rows themselves.
+    Rows,
+    /// Rows that have a value.
+    Present(ArrayRef),
+    Wholes(Int64Array),
+    Floats(Float64Array),
+    Ordered(ArrayRef, DynComparator),
+}
+
+impl Column {
+    pub(super) fn new(what: Tally, value: Option<&ArrayRef>) -> Result<Column> {
+        const STRICT: CastOptions<'static> = CastOptions {
+            safe: false,
+            format_options: FormatOptions::new(),
+        };
+        let Some(value) = value else {
+            return Ok(Column::Rows);
+        };
+        Ok(match what {
+            Tally::Count => Column::Present(ArrayRef::clone(value)),
+            Tally::Sum if value.data_type().is_integer() => {
+                let wholes = cast_with_options(value, &DataType::Int64, &STRICT)
+                    .map_err(|_| crate::functions::sum_too_large())?;
+                Column::Wholes(wholes.as_primitive::<Int64Type>().clone())
+            }
+            Tally::Sum | Tally::Mean => {
+                let floats = cast(value, &DataType::Float64)?;
+                Column::Floats(floats.as_primitive::<Float64Type>().clone())
+            }
+            Tally::Least | Tally::Greatest => {
+                let order = make_comparator(value, value, SortOptions::default())?;
+                Column::Ordered(ArrayRef::clone(value), order)
+            }
+        })
+    }
+}
+
+/// What has been tallied.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sum {
+    count: u32,
+    whole: i128,
+    float: f64,
+    best: Option<usize>,
+}
+
+impl Sum {
+    pub(super) fn add(&mut self, what: Tally, column: &Column, row: usize) -> Result<()> {
+        let present = match column {
+            Column::Rows => true,
+            Column::Present(values) => values.is_valid(row),
+            Column::Wholes(values) => {
+                if values.is_valid(row) {
+                    self.whole += i128::from(values.value(row));
+                }
+                values.is_valid(row)
+            }
+            Column::Floats(values) => {
+                if values.is_valid(row) {
+                    self.float += values.value(row);
+                }
+                values.is_valid(row)
+            }
+            Column::Ordered(values, order) => {
+                let better = self.best.is_none_or(|best| {
+                    let found = order(row, best);
+                    if what == Tally::Least {
+                        found.is_lt()
+                    } else {
+                        found.is_gt()
+                    }
+                });
+                if values.is_valid(row) && better {
+                    self.best = Some(row);
+                }
+                values.is_valid(row)
+            }
+        };
+        if present {
+            self.count = self.count.checked_add(1).ok_or_else(|| {
+                Error::too_large("MATCH_RECOGNIZE: a match has more than 4 billion rows")
+            })?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn cell(&self, what: Tally, column: &Column) -> Result<Cell> {
+        if what == Tally::Count {
+            return Ok(Cell::Whole(i64::from(self.count)));
+        }
+        if self.count == 0 {
+            return Ok(Cell::Absent);
+        }
+        Ok(match (what, column) {
+            (Tally::Sum, Column::Wholes(_)) => {
+                let sum = i64::try_from(self.whole);
+                Cell::Whole(sum.map_err(|_| crate::functions::sum_too_large())?)
+            }
+            (Tally::Sum, _) => Cell::Float(self.float),
+            (Tally::Mean, _) => Cell::Float(self.float / f64::from(self.count)),
+            _ => self.best.map_or(Cell::Absent, Cell::Row),
+        })
+    }
+}

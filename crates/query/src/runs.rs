@@ -1,0 +1,118 @@
+//! Rows of a sorted input, run by run: those that are equal in the columns that come first in its
+//! order, which are a device's rows in the order of time.
+//!
+//! Invariants: a run is given once, whole, its rows in their order; what is held of it is reserved
+//! from the statement's memory before it is held.
+//! Failure: `memory_limit` when a run is larger than the statement may hold.
+
+use arrow::array::{Array, RecordBatch};
+use arrow::compute::{concat_batches, partition};
+use arrow::datatypes::SchemaRef;
+use arrow::row::{OwnedRow, RowConverter, SortField};
+use datafusion::common::Result;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use futures_util::StreamExt;
+
+/// The runs of an input.
+pub(crate) struct Runs {
+    input: SendableRecordBatchStream,
+    schema: SchemaRef,
+    keys: Vec<usize>,
+    converter: RowConverter,
+    /// What was read and is not in a run yet.
+    rest: Option<RecordBatch>,
+    held: Vec<RecordBatch>,
+    key: Option<OwnedRow>,
+    reserved: MemoryReservation,
+}
+
+/// Bytes of a batch's own rows.
+fn bytes(batch: &RecordBatch) -> usize {
+    let columns = batch.columns().iter();
+    let sizes = columns.map(|column| column.to_data().get_slice_memory_size().unwrap_or(0));
+    sizes.sum()
+}
+
+impl Runs {
+    pub(crate) fn new(
+        name: &str,
+        input: SendableRecordBatchStream,
+        keys: Vec<usize>,
+        context: &TaskContext,
+    ) -> Result<Runs> {
+        let schema = input.schema();
+        let fields = keys.iter().filter_map(|key| schema.fields().get(*key));
+        let fields = fields.map(|field| SortField::new(field.data_type().clone()));
+        Ok(Runs {
+            converter: RowConverter::new(fields.collect())?,
+            reserved: MemoryConsumer::new(name).register(context.memory_pool()),
+            input,
+            schema,
+            keys,
+            rest: None,
+            held: Vec::new(),
+            key: None,
+        })
+    }
+
+    /// The next run; `None` when there is no more.
+    pub(crate) async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        self.reserved.free();
+        loop {
+            let batch = match self.rest.take() {
+                Some(rest) => rest,
+                None => match self.input.next().await {
+                    Some(batch) => batch?,
+                    None => return self.whole(),
+                },
+            };
+            if batch.num_rows() > 0 && self.take(batch)? {
+                return self.whole();
+            }
+        }
+    }
+
+    /// Takes the rows that go on with the run; true when others follow, which are kept.
+    fn take(&mut self, batch: RecordBatch) -> Result<bool> {
+        let rows = batch.num_rows();
+        let (own, next) = if self.keys.is_empty() {
+            (rows, None)
+        } else {
+            let keys = self
+                .keys
+                .iter()
+                .filter_map(|key| batch.columns().get(*key))
+                .cloned();
+            let keys: Vec<_> = keys.collect();
+            let ranges = partition(&keys)?.ranges();
+            let first: Vec<_> = keys.iter().map(|key| key.slice(0, 1)).collect();
+            let key = self.converter.convert_columns(&first)?.row(0).owned();
+            let known = self.key.as_ref().is_none_or(|known| *known == key);
+            let own = match known {
+                true => ranges.first().map_or(rows, |range| range.end),
+                false => 0,
+            };
+            self.key = known.then_some(key);
+            (own, (own < rows).then(|| batch.slice(own, rows - own)))
+        };
+        if own > 0 {
+            let own = batch.slice(0, own);
+            // What is put together is there twice for a moment.
+            self.reserved.try_grow(bytes(&own).saturating_mul(2))?;
+            self.held.push(own);
+        }
+        self.rest = next;
+        Ok(self.rest.is_some())
+    }
+
+    fn whole(&mut self) -> Result<Option<RecordBatch>> {
+        self.key = None;
+        if self.held.is_empty() {
+            return Ok(None);
+        }
+        let whole = concat_batches(&self.schema, &self.held)?;
+        self.held.clear();
+        Ok(Some(whole))
+    }
+}

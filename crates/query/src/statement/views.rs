@@ -1,0 +1,403 @@
+//! Views: queries with a name, which stand in a statement where a table can.
+//!
+//! The database keeps the statements that made them, one after the other with semicolons between
+//! them, in its note `views`. Where a statement names one, its query is read again and takes the
+//! place of the name, so that whoever asks sees through it what it may see, and nothing else.
+//!
+//! Invariants: a view whose query cannot be planned with what a session sees does not exist for it.
+//! A table hides a view of its name. What is planned with a view is not kept, since the view may
+//! change.
+//! Concurrency: changes take turns in a process, and only the owner of a database makes them.
+
+use super::create::forbidden;
+use super::{blocking, parse, show as shown, split, unsupported};
+use crate::answer::{Answer, Done};
+use crate::error::{Code, Error, Result};
+use crate::gate;
+use crate::names::{table_name, unknown_table};
+use crate::parsed::Kind;
+use crate::session::{Running, Session};
+use arrow::array::{ArrayRef, RecordBatch, StringArray};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::sql::parser::Statement as Parse;
+use datafusion::sql::sqlparser::ast::{
+    self, CreateView, Ident, ObjectName, ObjectNamePart, Query, TableAlias, TableAliasColumnDef,
+    TableFactor, Visit, VisitMut, Visitor, VisitorMut,
+};
+use datafusion::sql::sqlparser::tokenizer::Token;
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+use std::pin::Pin;
+use std::sync::Arc;
+
+/// The note that holds the statements.
+pub(super) const NOTE: &str = "views";
+/// Views within each other.
+const DEPTH_MAX: usize = 16;
+
+/// The statements that made the views, by the views' names.
+type Texts = BTreeMap<String, String>;
+
+fn kept(note: Option<Vec<u8>>) -> Result<Texts> {
+    let Some(note) = note else {
+        return Ok(Texts::new());
+    };
+    let wrong =
+        |why: String| Error::corrupt(format!("the note `{NOTE}` is not as it was written: {why}"));
+    let text = String::from_utf8(note).map_err(|why| wrong(why.to_string()))?;
+    let statements = split(&text).map_err(|why| wrong(why.message))?;
+    let named = statements
+        .into_iter()
+        .map(|text| Ok((name_of(&text)?, text)));
+    named.collect()
+}
+
+/// The name of the view that a statement makes.
+fn name_of(text: &str) -> Result<String> {
+    let tokens = gate::tokens(text)?;
+    let words = tokens
+        .iter()
+        .filter(|token| !matches!(token.token, Token::Whitespace(_)));
+    let mut behind = words
+        .skip_while(|token| !crate::syntax::words::is(token, "VIEW"))
+        .skip(1)
+        .skip_while(|token| {
+            ["IF", "NOT", "EXISTS"]
+                .iter()
+                .any(|w| crate::syntax::words::is(token, w))
+        });
+    let mut name = None;
+    while let Some(token) = behind.next() {
+        if let Token::Word(word) = &token.token {
+            name = Some(match word.quote_style {
+                Some(_) => word.value.clone(),
+                None => word.value.to_lowercase(),
+            });
+        }
+        // A schema before the name.
+        if !behind
+            .next()
+            .is_some_and(|token| token.token == Token::Period)
+        {
+            break;
+        }
+    }
+    name.ok_or_else(|| Error::internal("a view without a name"))
+}
+
+/// The names of tables that something reads, and those that it gives to queries by `WITH`.
+#[derive(Default)]
+struct Named {
+    tables: BTreeSet<String>,
+    common: BTreeSet<String>,
+}
+
+impl Visitor for Named {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+        let common = query.with.iter().flat_map(|with| &with.cte_tables);
+        let names = common
+            .map(|common| ObjectName(vec![ObjectNamePart::Identifier(common.alias.name.clone())]));
+        self.common
+            .extend(names.filter_map(|name| table_name(&name).ok()));
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
+        if let TableFactor::Table {
+            name, args: None, ..
+        } = factor
+            && let Ok(name) = table_name(name)
+        {
+            self.tables.insert(name);
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+impl Named {
+    fn of(what: &impl Visit) -> Named {
+        let mut named = Named::default();
+        // It never breaks off.
+        let _ = Visit::visit(what, &mut named);
+        named
+    }
+
+    /// Those that are neither tables nor queries of the statement.
+    fn unknown(&self, running: &Running) -> Result<Vec<String>> {
+        let mut unknown = Vec::new();
+        for name in self.tables.difference(&self.common) {
+            if running.view.table(name)?.is_none() {
+                unknown.push(name.clone());
+            }
+        }
+        Ok(unknown)
+    }
+}
+
+/// A view as it is put into a statement.
+#[derive(Clone)]
+struct Expanded {
+    query: Box<Query>,
+    columns: Vec<Ident>,
+}
+
+/// Puts views in the places of their names.
+struct Putting<'a>(&'a BTreeMap<String, Expanded>);
+
+impl VisitorMut for Putting<'_> {
+    type Break = ();
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        let TableFactor::Table {
+            name,
+            alias,
+            args: None,
+            ..
+        } = factor
+        else {
+            return ControlFlow::Continue(());
+        };
+        let found = table_name(name)
+            .ok()
+            .and_then(|name| Some((self.0.get(&name)?, name)));
+        if let Some((view, name)) = found {
+            let columns = view.columns.iter().map(|name| TableAliasColumnDef {
+                name: name.clone(),
+                data_type: None,
+            });
+            let given = alias.take();
+            let alias = given.unwrap_or_else(|| TableAlias {
+                explicit: true,
+                name: Ident::with_quote('"', name),
+                columns: Vec::new(),
+                at: None,
+            });
+            let alias = match alias.columns.is_empty() {
+                true => TableAlias {
+                    columns: columns.collect(),
+                    ..alias
+                },
+                false => alias,
+            };
+            *factor = TableFactor::Derived {
+                lateral: false,
+                subquery: view.query.clone(),
+                alias: Some(alias),
+                sample: None,
+            };
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+type Expanding<'a> = Pin<Box<dyn Future<Output = Result<BTreeMap<String, Expanded>>> + Send + 'a>>;
+
+/// The views that are named, as far as they exist for the session.
+fn views<'a>(
+    running: &'a Running,
+    texts: &'a Texts,
+    names: Vec<String>,
+    depth: usize,
+) -> Expanding<'a> {
+    Box::pin(async move {
+        let mut found = BTreeMap::new();
+        for name in names {
+            let Some(text) = texts.get(&name) else {
+                continue;
+            };
+            if depth >= DEPTH_MAX {
+                return Err(Error::too_large(format!(
+                    "view `{name}` stands within itself, or within more than {DEPTH_MAX} others"
+                )));
+            }
+            let mut view = read(text)?;
+            let inner = Named::of(&view.query).unknown(running)?;
+            let inner = views(running, texts, inner, depth + 1).await?;
+            let _ = VisitMut::visit(&mut view.query, &mut Putting(&inner));
+            let query = ast::Statement::Query(Box::new(view.query.as_ref().clone()));
+            match running.resolve(Parse::Statement(Box::new(query))).await {
+                Ok(_) => {
+                    found.insert(name, view);
+                }
+                Err(why) if matches!(why.kind(), Code::UnknownTable | Code::UnknownColumn) => {}
+                Err(why) => return Err(why),
+            }
+        }
+        Ok(found)
+    })
+}
+
+/// The view that a kept statement makes.
+fn read(text: &str) -> Result<Expanded> {
+    match parse(text, None)?.kind {
+        Kind::CreateView(view) => Ok(Expanded {
+            columns: view.columns.into_iter().map(|column| column.name).collect(),
+            query: view.query,
+        }),
+        _ => Err(Error::corrupt(format!(
+            "the note `{NOTE}` has a statement that makes no view"
+        ))),
+    }
+}
+
+/// Puts the queries of views in the places of their names; true when there were some.
+pub(super) async fn expand<T: Visit + VisitMut>(
+    session: &Session,
+    running: &Running,
+    what: &mut T,
+) -> Result<bool> {
+    let names = Named::of(what).unknown(running)?;
+    if names.is_empty() {
+        return Ok(false);
+    }
+    let texts = kept(session.note(NOTE)?)?;
+    let found = views(running, &texts, names, 0).await?;
+    if found.is_empty() {
+        return Ok(false);
+    }
+    let _ = VisitMut::visit(what, &mut Putting(&found));
+    Ok(true)
+}
+
+/// [`expand`] of a statement that the planner is given.
+pub(super) async fn expand_statement(
+    session: &Session,
+    running: &Running,
+    statement: &mut Parse,
+) -> Result<bool> {
+    match statement {
+        Parse::Statement(statement) => expand(session, running, &mut **statement).await,
+        Parse::Explain(explain) => match &mut *explain.statement {
+            Parse::Statement(statement) => expand(session, running, &mut **statement).await,
+            _ => Ok(false),
+        },
+        _ => Ok(false),
+    }
+}
+
+static CHANGING: Mutex<()> = Mutex::new(());
+
+/// Changes the views that are kept.
+async fn change(
+    session: &Session,
+    work: impl FnOnce(&mut Texts, &headwater::Database) -> Result<()> + Send + 'static,
+) -> Result<()> {
+    let db = session.query.database()?.clone();
+    blocking(move || {
+        let _one_at_a_time = CHANGING.lock();
+        let mut texts = kept(db.note(NOTE)?)?;
+        work(&mut texts, &db)?;
+        let all: Vec<String> = texts.into_values().collect();
+        let text = all.join(";\n");
+        db.set_note(NOTE, Some(text.as_bytes()).filter(|text| !text.is_empty()))?;
+        Ok(())
+    })
+    .await
+}
+
+fn check(view: &CreateView) -> Result<()> {
+    let plain = !(view.materialized || view.temporary || view.secure || view.or_alter)
+        && view.cluster_by.is_empty()
+        && view.comment.is_none()
+        && view.to.is_none()
+        && view.params.is_none()
+        && matches!(view.options, ast::CreateTableOptions::None)
+        && view.columns.iter().all(|column| column.data_type.is_none());
+    match plain {
+        true => Ok(()),
+        false => Err(
+            unsupported("CREATE VIEW with more than a name, columns and a query")
+                .with_hint("CREATE [OR REPLACE] VIEW [IF NOT EXISTS] name [(columns)] AS SELECT …"),
+        ),
+    }
+}
+
+/// `CREATE VIEW`, as it was written.
+pub(super) async fn create(session: &Session, view: &CreateView, text: String) -> Result<Answer> {
+    check(view)?;
+    let name = table_name(&view.name)?;
+    session.query.database()?;
+    if !session.access.manages(&name) && !session.access.all() {
+        return Err(forbidden("create", &name));
+    }
+    let mut texts = kept(session.note(NOTE)?)?;
+    texts.insert(name.clone(), text.clone());
+    let running = session.begin()?;
+    // As it will be read: within itself it would have no end.
+    let made = views(&running, &texts, vec![name.clone()], 0).await?;
+    if !made.contains_key(&name) {
+        let mut query = view.query.clone();
+        expand(session, &running, &mut query).await?;
+        let query = ast::Statement::Query(query);
+        running.resolve(Parse::Statement(Box::new(query))).await?;
+        return Err(Error::internal("a view that can and cannot be planned"));
+    }
+    let (replaces, tolerates) = (view.or_replace, view.if_not_exists);
+    change(session, move |texts, db| {
+        let exists = |what: &str| Error::table_exists(format!("{what} `{name}` exists already"));
+        if db.tables().iter().any(|table| table.name == name) {
+            return Err(exists("table"));
+        }
+        match texts.contains_key(&name) {
+            true if tolerates => return Ok(()),
+            true if !replaces => return Err(exists("view")),
+            _ => {}
+        }
+        texts.insert(name, text);
+        Ok(())
+    })
+    .await?;
+    Ok(Answer::done(Done::Created))
+}
+
+/// `DROP VIEW`.
+pub(super) async fn drop(
+    session: &Session,
+    names: &[ObjectName],
+    if_exists: bool,
+) -> Result<Answer> {
+    let names: Vec<String> = names.iter().map(table_name).collect::<Result<_>>()?;
+    for name in &names {
+        if !session.access.manages(name) && !session.access.all() {
+            return Err(forbidden("drop", name));
+        }
+    }
+    change(session, move |texts, _| {
+        for name in names {
+            if texts.remove(&name).is_none() && !if_exists {
+                return Err(unknown_table(&name));
+            }
+        }
+        Ok(())
+    })
+    .await?;
+    Ok(Answer::done(Done::Dropped))
+}
+
+pub(super) fn schema() -> SchemaRef {
+    Arc::new(Schema::new(vec![
+        Field::new("view_name", DataType::Utf8, false),
+        Field::new("definition", DataType::Utf8, false),
+    ]))
+}
+
+/// `SHOW VIEWS`: those that exist for the session.
+pub(super) async fn show(session: &Session) -> Result<Answer> {
+    let running = session.begin()?;
+    let texts = kept(session.note(NOTE)?)?;
+    let names = texts.keys().cloned().collect();
+    let found = views(&running, &texts, names, 0).await?;
+    let shown = texts.iter().filter(|(name, _)| found.contains_key(*name));
+    let (names, texts): (Vec<&str>, Vec<&str>) = shown
+        .map(|(name, text)| (name.as_str(), text.as_str()))
+        .unzip();
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(StringArray::from(names)),
+        Arc::new(StringArray::from(texts)),
+    ];
+    let rows = RecordBatch::try_new(schema(), columns);
+    shown::answer(rows.map_err(|why| Error::internal(why.to_string()))?)
+}

@@ -1,0 +1,86 @@
+//! `ASOF [LEFT] JOIN t ON …` as DuckDB has it: the parser reads Snowflake's form only, with a
+//! `MATCH_CONDITION`, so that one is put in whose name says which join is meant.
+
+use super::words::{depth, follow, is, name, next, sign, word, wrong};
+use crate::error::Result;
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+
+/// What stands for the condition that is one of those behind `ON`, where rows without a match are
+/// left out.
+pub(crate) const INNER: &str = "asof\u{1}inner";
+/// The same where they stay.
+pub(crate) const LEFT: &str = "asof\u{1}left";
+
+pub(super) fn rewrite(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
+    let mut out: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len() + 8);
+    // Where the condition of a join begins, and what is to stand before it.
+    let mut conditions: Vec<(usize, &str)> = Vec::new();
+    let mut skipped_until = 0;
+    for (at, token) in tokens.iter().enumerate() {
+        if let Some(place) = conditions
+            .iter()
+            .position(|(condition, _)| *condition == at)
+        {
+            let (_, kind) = conditions.swap_remove(place);
+            let span = token.span;
+            out.push(word("MATCH_CONDITION", span));
+            out.push(sign(Token::LParen, span));
+            out.push(name(kind, span));
+            out.push(sign(Token::RParen, span));
+        }
+        if at < skipped_until {
+            continue;
+        }
+        out.push(token.clone());
+        if is(token, "ASOF")
+            && let Some((kind, join)) = join(&tokens, at + 1)
+        {
+            skipped_until = join;
+            if let Some(condition) = condition(&tokens, join + 1)? {
+                conditions.push((condition, kind));
+            }
+        }
+    }
+    Ok(out)
+}
+
+/// The join that begins behind `ASOF`, and the place of its `JOIN`.
+fn join(tokens: &[TokenWithSpan], from: usize) -> Option<(&'static str, usize)> {
+    let forms: [(&[&str], &'static str); 4] = [
+        (&["LEFT", "OUTER", "JOIN"], LEFT),
+        (&["LEFT", "JOIN"], LEFT),
+        (&["INNER", "JOIN"], INNER),
+        (&["JOIN"], INNER),
+    ];
+    forms.into_iter().find_map(|(words, kind)| {
+        let behind = follow(tokens, from, words)?;
+        Some((kind, behind - 1))
+    })
+}
+
+/// The place of the `ON` of a join; none where it has a condition of Snowflake's form.
+fn condition(tokens: &[TokenWithSpan], from: usize) -> Result<Option<usize>> {
+    let mut deep = 0;
+    for (at, token) in tokens.iter().enumerate().skip(from) {
+        deep += depth(token);
+        if deep < 0 || (deep == 0 && is(token, "JOIN")) {
+            break;
+        }
+        if deep == 0 && is(token, "MATCH_CONDITION") {
+            return Ok(None);
+        }
+        if deep == 0 && is(token, "ON") {
+            return Ok(Some(at));
+        }
+        if deep == 0 && is(token, "USING") {
+            return Err(wrong("ASOF JOIN … USING is not supported", Some(token))
+                .with_hint("write the columns out: ON a.id = b.id AND a.time >= b.time"));
+        }
+    }
+    let found = next(tokens, from).and_then(|at| tokens.get(at));
+    Err(wrong(
+        "ASOF JOIN: expected ON or MATCH_CONDITION behind the table",
+        found,
+    )
+    .with_hint("ASOF JOIN b ON a.id = b.id AND a.time >= b.time"))
+}

@@ -1,0 +1,32 @@
+//! Syntax that the SQL library's parser does not know, written anew in words that it does know,
+//! before it reads a statement.
+//!
+//! Invariants: a statement without such syntax is read as it is; what is put in has the place of
+//! what it stands for, so that errors are found there.
+
+mod asof;
+mod latest;
+mod pattern;
+pub(crate) mod words;
+
+pub(crate) use asof::{INNER, LEFT};
+pub(crate) use pattern::{APART, SOURCE};
+
+use crate::error::Result;
+use datafusion::sql::sqlparser::tokenizer::TokenWithSpan;
+
+/// The words and signs of a statement as the parser is to read them.
+pub(crate) fn rewrite(mut tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
+    let has = |wanted: &str| tokens.iter().any(|token| words::is(token, wanted));
+    let (asof, latest) = (has("ASOF"), has("LATEST"));
+    if has("MATCH_RECOGNIZE") {
+        tokens = pattern::rewrite(tokens)?;
+    }
+    if asof {
+        tokens = asof::rewrite(tokens)?;
+    }
+    if latest {
+        tokens = latest::rewrite(tokens)?;
+    }
+    Ok(tokens)
+}

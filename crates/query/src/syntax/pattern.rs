@@ -1,0 +1,226 @@
+//! `MATCH_RECOGNIZE`: the parser reads the clause, but not every pattern, nor `WITHIN`, `SUBSET`,
+//! `FINAL` and `SKIP TO symbol`. The pattern and what stands behind it become one name in quotes,
+//! which is read where the clause is planned.
+//!
+//! Invariant: what a user writes in quotes is never taken for such a name, since it has a mark.
+
+use super::words::{closing, depth, follow, is, is_space, name, next, sign, word, wrong};
+use crate::error::Result;
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+
+/// Stands between the pattern, the length and the sets of symbols.
+pub(crate) const APART: char = '\u{1}';
+/// Stands for a sub-query that is read.
+pub(crate) const SOURCE: &str = "pattern\u{1}source";
+
+pub(super) fn rewrite(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
+    let mut out = Vec::with_capacity(tokens.len());
+    let mut at = 0;
+    while let Some(token) = tokens.get(at) {
+        out.push(token.clone());
+        at += 1;
+        let open = next(&tokens, at).filter(|open| {
+            is(token, "MATCH_RECOGNIZE")
+                && tokens
+                    .get(*open)
+                    .is_some_and(|token| token.token == Token::LParen)
+        });
+        if let Some(open) = open {
+            let Some(close) = closing(&tokens, open) else {
+                return Err(wrong("MATCH_RECOGNIZE (…) is not closed", Some(token)));
+            };
+            let source = source(&mut out, token);
+            out.push(sign(Token::LParen, token.span));
+            let inner = clause(tokens.get(open + 1..close).unwrap_or(&[]))?;
+            out.extend(match source {
+                Some(source) => read_from(source, inner, token),
+                None => inner,
+            });
+            at = close;
+        }
+    }
+    Ok(out)
+}
+
+/// Takes the sub-query before the clause out of the statement, where that is what it reads: the
+/// parser reads tables only. A name stands in its place.
+fn source(out: &mut Vec<TokenWithSpan>, clause: &TokenWithSpan) -> Option<Vec<TokenWithSpan>> {
+    let before = |out: &[TokenWithSpan], at: usize| {
+        out.get(..at)?.iter().rposition(|token| !is_space(token))
+    };
+    let own = before(out, out.len() - 1)?;
+    let mut close = own;
+    let mut alias = None;
+    if matches!(out.get(own)?.token, Token::Word(_)) {
+        alias = out.get(own).cloned();
+        close = before(out, own)?;
+        if is(out.get(close)?, "AS") {
+            close = before(out, close)?;
+        }
+    }
+    if out.get(close)?.token != Token::RParen {
+        return None;
+    }
+    let mut deep = 0;
+    let open = out.get(..=close)?.iter().rposition(|token| {
+        deep += depth(token);
+        deep == 0
+    })?;
+    let begins = out.get(next(out, open + 1)?)?;
+    let is_query = ["SELECT", "WITH", "VALUES"]
+        .iter()
+        .any(|known| is(begins, known))
+        || begins.token == Token::LParen;
+    if !is_query {
+        return None;
+    }
+    let query = out.get(open + 1..close)?.to_vec();
+    out.truncate(open);
+    out.push(name(SOURCE, clause.span));
+    if let Some(alias) = alias {
+        out.push(word("AS", clause.span));
+        out.push(alias);
+    }
+    out.push(clause.clone());
+    Some(query)
+}
+
+/// The clause with the query that it reads as the first of its columns.
+fn read_from(
+    query: Vec<TokenWithSpan>,
+    clause: Vec<TokenWithSpan>,
+    token: &TokenWithSpan,
+) -> Vec<TokenWithSpan> {
+    let span = token.span;
+    let mut out: Vec<TokenWithSpan> = ["PARTITION", "BY", "EXISTS"]
+        .iter()
+        .map(|text| word(text, span))
+        .collect();
+    out.push(sign(Token::LParen, span));
+    out.extend(query);
+    out.push(sign(Token::RParen, span));
+    match follow(&clause, 0, &["PARTITION", "BY"]) {
+        Some(behind) => {
+            out.push(sign(Token::Comma, span));
+            out.extend(clause.into_iter().skip(behind));
+        }
+        None => out.extend(clause),
+    }
+    out
+}
+
+/// What stands between the brackets of the clause.
+fn clause(tokens: &[TokenWithSpan]) -> Result<Vec<TokenWithSpan>> {
+    let mut out = Vec::with_capacity(tokens.len());
+    let mut deep = 0;
+    let mut at = 0;
+    while let Some(token) = tokens.get(at) {
+        deep += depth(token);
+        at += 1;
+        if let Some(called) = prefixed(tokens, at - 1) {
+            // FINAL is told by the name of the function, RUNNING is what it is anyway.
+            let function = tokens
+                .get(called)
+                .map_or_else(String::new, |t| t.token.to_string());
+            out.push(match is(token, "FINAL") {
+                true => name(&format!("final{APART}{function}"), token.span),
+                false => word(&function, token.span),
+            });
+            at = called + 1;
+            continue;
+        }
+        if deep == 0 && is(token, "PATTERN") {
+            let (text, behind) = pattern(tokens, at)?;
+            out.push(token.clone());
+            out.push(sign(Token::LParen, token.span));
+            out.push(name(&text, token.span));
+            out.push(sign(Token::RParen, token.span));
+            at = behind;
+            continue;
+        }
+        out.push(token.clone());
+        // SKIP TO symbol is to the last row of it.
+        if deep == 0
+            && is(token, "TO")
+            && let Some(symbol) = next(tokens, at).and_then(|at| tokens.get(at))
+            && !["NEXT", "FIRST", "LAST"]
+                .iter()
+                .any(|known| is(symbol, known))
+        {
+            out.push(word("LAST", token.span));
+        }
+    }
+    Ok(out)
+}
+
+/// The place of the function behind `FINAL` or `RUNNING`.
+fn prefixed(tokens: &[TokenWithSpan], at: usize) -> Option<usize> {
+    let token = tokens.get(at)?;
+    if !is(token, "FINAL") && !is(token, "RUNNING") {
+        return None;
+    }
+    let function = next(tokens, at + 1)?;
+    let open = next(tokens, function + 1)?;
+    let is_call = matches!(tokens.get(function)?.token, Token::Word(_))
+        && tokens.get(open)?.token == Token::LParen;
+    is_call.then_some(function)
+}
+
+/// The pattern from a place on, with its length and its sets of symbols, and the place behind it.
+fn pattern(tokens: &[TokenWithSpan], from: usize) -> Result<(String, usize)> {
+    let open = next(tokens, from);
+    let found = open.and_then(|open| tokens.get(open));
+    let close = open
+        .filter(|_| found.is_some_and(|token| token.token == Token::LParen))
+        .and_then(|open| Some((open, closing(tokens, open)?)));
+    let Some((open, close)) = close else {
+        return Err(wrong("PATTERN: expected a pattern in brackets", found)
+            .with_hint("for example: PATTERN (A B+ C)"));
+    };
+    let end =
+        (close..tokens.len()).find(|at| tokens.get(*at).is_some_and(|token| is(token, "DEFINE")));
+    let end = end.unwrap_or(tokens.len());
+    let place = |wanted: &str| {
+        (close + 1..end).find(|at| tokens.get(*at).is_some_and(|token| is(token, wanted)))
+    };
+    let (within, subset) = (place("WITHIN"), place("SUBSET"));
+    let stop = |from: usize| {
+        let ends = [within, subset]
+            .into_iter()
+            .flatten()
+            .filter(|at| *at > from);
+        ends.min().unwrap_or(end)
+    };
+    let part = |begin: Option<usize>| match begin {
+        Some(begin) => text(tokens.get(begin + 1..stop(begin)).unwrap_or(&[])),
+        None => String::new(),
+    };
+    let between = stop(close);
+    if let Some(stray) = next(tokens, close + 1).filter(|at| *at < between) {
+        return Err(wrong(
+            "PATTERN (…) is followed by WITHIN, SUBSET and DEFINE",
+            tokens.get(stray),
+        ));
+    }
+    let inner = text(tokens.get(open + 1..close).unwrap_or(&[]));
+    let all = format!("{inner}{APART}{}{APART}{}", part(within), part(subset));
+    if follow(tokens, end, &["DEFINE"]).is_none() {
+        return Err(
+            wrong("MATCH_RECOGNIZE: expected DEFINE", tokens.get(close)).with_hint(
+                "DEFINE A AS price > 10, …; symbols without a condition are not named there",
+            ),
+        );
+    }
+    Ok((all, end))
+}
+
+fn text(tokens: &[TokenWithSpan]) -> String {
+    let mut text = String::new();
+    for token in tokens {
+        match is_space(token) {
+            true => text.push(' '),
+            false => text.push_str(&token.token.to_string()),
+        }
+    }
+    text.trim().to_owned()
+}

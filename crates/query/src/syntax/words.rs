@@ -1,0 +1,82 @@
+//! Words and signs of a statement.
+
+use crate::error::Error;
+use datafusion::sql::sqlparser::tokenizer::{Span, Token, TokenWithSpan};
+
+/// Whether it is this word, without quotes.
+pub(crate) fn is(token: &TokenWithSpan, wanted: &str) -> bool {
+    matches!(&token.token, Token::Word(word)
+        if word.quote_style.is_none() && word.value.eq_ignore_ascii_case(wanted))
+}
+
+pub(crate) fn is_space(token: &TokenWithSpan) -> bool {
+    matches!(token.token, Token::Whitespace(_))
+}
+
+/// The place of the next word or sign, from a place on.
+pub(crate) fn next(tokens: &[TokenWithSpan], from: usize) -> Option<usize> {
+    let rest = tokens.get(from..)?;
+    let found = rest.iter().position(|token| !is_space(token))?;
+    Some(from + found)
+}
+
+/// Whether these words follow each other from a place on; the place behind them.
+pub(crate) fn follow(tokens: &[TokenWithSpan], from: usize, words: &[&str]) -> Option<usize> {
+    let mut at = from;
+    for word in words {
+        at = next(tokens, at)?;
+        if !is(tokens.get(at)?, word) {
+            return None;
+        }
+        at += 1;
+    }
+    Some(at)
+}
+
+/// How a word or sign changes how deep brackets are.
+pub(crate) fn depth(token: &TokenWithSpan) -> i32 {
+    match token.token {
+        Token::LParen | Token::LBracket | Token::LBrace => 1,
+        Token::RParen | Token::RBracket | Token::RBrace => -1,
+        _ => 0,
+    }
+}
+
+/// The place of the bracket that closes the one at a place.
+pub(crate) fn closing(tokens: &[TokenWithSpan], open: usize) -> Option<usize> {
+    let mut deep = 0;
+    for (at, token) in tokens.iter().enumerate().skip(open) {
+        deep += depth(token);
+        if deep == 0 {
+            return Some(at);
+        }
+    }
+    None
+}
+
+/// A word at a place of the text.
+pub(crate) fn word(text: &str, span: Span) -> TokenWithSpan {
+    TokenWithSpan::new(Token::make_word(text, None), span)
+}
+
+/// A name in quotes at a place of the text.
+pub(crate) fn name(text: &str, span: Span) -> TokenWithSpan {
+    TokenWithSpan::new(Token::make_word(text, Some('"')), span)
+}
+
+/// A sign at a place of the text.
+pub(crate) fn sign(token: Token, span: Span) -> TokenWithSpan {
+    TokenWithSpan::new(token, span)
+}
+
+/// Line and column of a word or sign.
+pub(crate) fn place(token: Option<&TokenWithSpan>) -> Option<(u32, u32)> {
+    let start = token?.span.start;
+    let number = |n: u64| u32::try_from(n).ok().filter(|n| *n > 0);
+    number(start.line).zip(number(start.column))
+}
+
+/// An error of syntax at a word or sign.
+pub(crate) fn wrong(message: impl Into<String>, token: Option<&TokenWithSpan>) -> Error {
+    Error::syntax(message).located(place(token))
+}

@@ -1,0 +1,122 @@
+//! How it stands between nodes, as it was a moment ago.
+
+use headwater_fleet::{EdgeStatus, NodeStatus, UplinkState, UplinkStatus};
+use parking_lot::Mutex;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::gauge::ConstGauge;
+
+/// The newest that is known.
+#[derive(Debug, Default)]
+pub(crate) struct NodeFigures {
+    newest: Mutex<Option<NodeStatus>>,
+}
+
+impl NodeFigures {
+    /// Takes what was fetched.
+    pub(crate) fn fetched(&self, status: NodeStatus) {
+        *self.newest.lock() = Some(status);
+    }
+}
+
+/// A name, help, and how to read the figure; nothing where it is not known.
+type Figure<T> = (&'static str, &'static str, fn(&T) -> Option<f64>);
+
+/// As a figure: what does not fit exactly is rounded.
+fn count(number: u64) -> f64 {
+    // Figures of Prometheus are of this type.
+    number as f64
+}
+
+const OF_EDGES: [Figure<EdgeStatus>; 5] = [
+    (
+        "sync_edge_connected",
+        "1 while the edge is connected",
+        |edge| {
+            let state = edge.state.name();
+            let is_connected = matches!(state, "current" | "catching" | "paused" | "refused");
+            Some(f64::from(u8::from(is_connected)))
+        },
+    ),
+    (
+        "sync_edge_missing_bytes",
+        "Bytes that are wanted of the edge and not here",
+        |edge| edge.copy.as_ref().map(|copy| count(copy.missing_bytes)),
+    ),
+    (
+        "sync_edge_copy_bytes",
+        "Bytes that are here of the edge",
+        |edge| edge.copy.as_ref().map(|copy| count(copy.bytes)),
+    ),
+    (
+        "sync_edge_current_timestamp_seconds",
+        "When everything that the edge had stored by then was here",
+        |edge| edge.current_ns.map(|ns| (ns / 1_000_000) as f64 / 1e3),
+    ),
+    (
+        "sync_edge_different_bytes",
+        "Bytes that the newest comparison found to differ",
+        |edge| edge.verified.map(|found| count(found.different)),
+    ),
+];
+
+const OF_CLOUD: [Figure<UplinkStatus>; 5] = [
+    (
+        "sync_cloud_connected",
+        "1 while the cloud is connected",
+        |cloud| Some(f64::from(u8::from(cloud.state == UplinkState::Connected))),
+    ),
+    (
+        "sync_sent_today_bytes",
+        "Bytes sent to the cloud on this day (UTC)",
+        |cloud| Some(count(cloud.sent_today)),
+    ),
+    (
+        "sync_sent_month_bytes",
+        "Bytes sent to the cloud in this month (UTC)",
+        |cloud| Some(count(cloud.sent_this_month)),
+    ),
+    (
+        "sync_confirmed_bytes",
+        "Bytes of segments that are at the cloud as far as it wants them, on its medium",
+        |cloud| Some(count(cloud.confirmed_bytes)),
+    ),
+    (
+        "sync_states_behind",
+        "Changes of what is stored that the cloud has not confirmed",
+        |cloud| {
+            let confirmed = cloud.confirmed_number?;
+            Some(count(cloud.state_number.saturating_sub(confirmed)))
+        },
+    ),
+];
+
+impl Collector for NodeFigures {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let Some(status) = self.newest.lock().clone() else {
+            return Ok(());
+        };
+        if let Some(edges) = &status.edges {
+            for (name, help, read) in OF_EDGES {
+                let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+                for edge in edges {
+                    if let Some(value) = read(edge) {
+                        let labels = [("edge", edge.name.as_str())];
+                        ConstGauge::new(value).encode(metric.encode_family(&labels)?)?;
+                    }
+                }
+            }
+        }
+        if let Some(cloud) = &status.cloud {
+            for (name, help, read) in OF_CLOUD {
+                if let Some(value) = read(cloud) {
+                    let metric = ConstGauge::new(value);
+                    let kind = EncodeMetric::metric_type(&metric);
+                    metric.encode(encoder.encode_descriptor(name, help, None, kind)?)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}

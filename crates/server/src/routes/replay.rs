@@ -1,0 +1,316 @@
+//! Rows of many streams in the order of time, as fast as they are read or as they once came.
+//!
+//! Invariants: rows come in one order, which a cursor goes on with; what is held is bounded,
+//! whatever is replayed; what may not be read is not there. When the asker goes, reading ends.
+//! Concurrency: one blocking thread for each replay, of which there are at most [`REPLAYS_MAX`].
+//! Failure: what cannot be read ends the answer in the middle, with a last line that says why.
+
+use crate::access::Access;
+use crate::app::App;
+use crate::error::ApiError;
+use crate::request::{answer, not_found, now, query};
+use crate::routes::{Needs, Route};
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::header::CACHE_CONTROL;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
+use axum::response::Response;
+use headwater::{Replay, ReplayChunk, ReplayCursor, ReplaySpec, Snapshot};
+use headwater_wire::query::QueryError;
+use headwater_wire::replay::{Pace, Position, push_cursor, push_row, quoted};
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::{Semaphore, mpsc};
+use tokio_stream::wrappers::ReceiverStream;
+
+/// Replays at once.
+const REPLAYS_MAX: usize = 32;
+/// Bytes handed on together.
+const PIECE_BYTES: usize = 32 * 1024;
+/// Pieces that wait for the asker.
+const PIECES_WAITING: usize = 4;
+/// Longest sleep before it is looked whether the asker is still there.
+const SLEEP_MAX: Duration = Duration::from_millis(200);
+/// Where a client of server-sent events says how far it has come.
+const LAST_EVENT: &str = "last-event-id";
+
+static REPLAYS: Semaphore = Semaphore::const_new(REPLAYS_MAX);
+
+pub(crate) fn routes() -> Vec<Route> {
+    vec![Route::get("/api/v1/replay", Needs::Read, replay)]
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Lines,
+    Events,
+}
+
+#[derive(Debug)]
+struct Asked {
+    spec: ReplaySpec,
+    pace: Pace,
+    form: Form,
+    limit: u64,
+}
+
+impl Asked {
+    fn of(uri: &Uri, headers: &HeaderMap) -> Result<Asked, ApiError> {
+        let query = query(
+            uri,
+            &[
+                "table", "tag", "from", "to", "fields", "speed", "after", "format", "limit",
+            ],
+        )?;
+        let table = query.required("table", "a table")?;
+        let mut spec = ReplaySpec::new(table);
+        for tag in query.all("tag") {
+            let reason = "expected tag=value";
+            let pair = tag.split_once('=');
+            let (name, value) = pair.ok_or_else(|| QueryError::value("tag", reason, tag))?;
+            let values = spec.tags.iter_mut().find(|(known, _)| known == name);
+            match values {
+                Some((_, values)) => values.push(value.to_owned()),
+                None => spec.tags.push((name.to_owned(), vec![value.to_owned()])),
+            }
+        }
+        spec.range = query.range(now())?;
+        spec.fields = query.list("fields")?;
+        let last_event = headers.get(LAST_EVENT).and_then(|v| v.to_str().ok());
+        if let Some(after) = query.one("after")?.or(last_event) {
+            let reason = "expected a cursor: TIME/ROW/STREAM of the last row that was read";
+            let position = Position::parse(after);
+            let position = position.ok_or_else(|| QueryError::value("after", reason, after))?;
+            spec.after = Some(ReplayCursor {
+                time: position.time,
+                stream: position.stream,
+                row: position.row,
+            });
+        }
+        let pace = match query.one("speed")? {
+            None => Pace::Max,
+            Some(text) => Pace::parse(text).map_err(|e| QueryError::value("speed", e, text))?,
+        };
+        let form = match query.one("format")? {
+            None | Some("ndjson") => Form::Lines,
+            Some("sse") => Form::Events,
+            Some(other) => {
+                return Err(QueryError::value("format", "expected ndjson or sse", other).into());
+            }
+        };
+        Ok(Asked {
+            spec,
+            pace,
+            form,
+            limit: query.number("limit")?.unwrap_or(u64::MAX),
+        })
+    }
+
+    /// Leaves the fields that the asker is told of; those asked for must be among them.
+    fn restrict(&mut self, snapshot: &Snapshot, access: &Access) -> Result<(), ApiError> {
+        let table = &self.spec.table;
+        let told = match access.may_read_some_of(table) {
+            true => access.fields(snapshot, table)?,
+            false => None,
+        };
+        let told = told.ok_or_else(|| not_found("table", table))?;
+        match &self.spec.fields {
+            Some(fields) => {
+                for field in fields {
+                    if !told.iter().any(|(name, _)| name == field) {
+                        return Err(not_found("field", &format!("{table}.{field}")));
+                    }
+                }
+            }
+            None => self.spec.fields = Some(told.into_iter().map(|(name, _)| name).collect()),
+        }
+        Ok(())
+    }
+}
+
+async fn replay(
+    State(app): State<Arc<App>>,
+    access: Access,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    let mut asked = Asked::of(&uri, &headers)?;
+    let form = asked.form;
+    let Ok(permit) = REPLAYS.try_acquire() else {
+        return Err(ApiError::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "E_BUSY",
+            format!("{REPLAYS_MAX} replays are running, as many as may be"),
+        )
+        .retry_after(10));
+    };
+    let (sender, receiver) = mpsc::channel(PIECES_WAITING);
+    let (snapshot, asked, access) = app
+        .blocking(move |app| {
+            let snapshot = app.snapshot()?;
+            asked.restrict(&snapshot, &access)?;
+            // What is wrong with the question is told before the answer begins.
+            let mut accepts = |stream: &headwater::StreamName| access.may_read_stream(stream);
+            drop(snapshot.replay(&asked.spec, Some(&mut accepts))?);
+            Ok((snapshot, asked, access))
+        })
+        .await?;
+    let span = tracing::Span::current();
+    let stopping = app.shell.stopping();
+    tokio::task::spawn_blocking(move || {
+        let _permit = permit;
+        let mut accepts = |stream: &headwater::StreamName| access.may_read_stream(stream);
+        let mut out = Out {
+            sender,
+            bytes: Vec::with_capacity(2 * PIECE_BYTES),
+        };
+        let goes_on = || access.is_current() && !*stopping.borrow();
+        let told = snapshot
+            .replay(&asked.spec, Some(&mut accepts))
+            .map_err(Ended::Failed)
+            .and_then(|replay| write(replay, &asked, &mut out, &goes_on));
+        if let Err(Ended::Failed(error)) = told {
+            let error = ApiError::from(error);
+            span.in_scope(|| tracing::warn!(code = error.code, "a replay broke off"));
+            out.broke_off(form, error);
+        }
+    });
+    let content_type = match form {
+        Form::Lines => HeaderValue::from_static("application/x-ndjson"),
+        Form::Events => HeaderValue::from_static("text/event-stream"),
+    };
+    let mut response = answer(content_type, Bytes::new());
+    *response.body_mut() = Body::from_stream(ReceiverStream::new(receiver));
+    let no_store = HeaderValue::from_static("no-store");
+    response.headers_mut().insert(CACHE_CONTROL, no_store);
+    Ok(response)
+}
+
+/// Why a replay ended early.
+enum Ended {
+    /// Nobody reads it any more, or it may not go on.
+    AskerWent,
+    Failed(headwater::Error),
+}
+
+struct Out {
+    sender: mpsc::Sender<io::Result<Bytes>>,
+    bytes: Vec<u8>,
+}
+
+impl Out {
+    fn send(&mut self) -> Result<(), Ended> {
+        if self.bytes.is_empty() {
+            return match self.sender.is_closed() {
+                true => Err(Ended::AskerWent),
+                false => Ok(()),
+            };
+        }
+        let piece = Bytes::from(std::mem::take(&mut self.bytes));
+        let sent = self.sender.blocking_send(Ok(piece));
+        sent.map_err(|_| Ended::AskerWent)
+    }
+
+    /// Says why there is no more, and breaks the transfer off.
+    fn broke_off(&mut self, form: Form, error: ApiError) {
+        let answer = headwater_shell::ErrorAnswer::from(error);
+        let told = serde_json::json!({ "error": answer.into_body() }).to_string();
+        if form == Form::Events {
+            self.bytes.extend_from_slice(b"event: error\ndata: ");
+        }
+        self.bytes.extend_from_slice(told.as_bytes());
+        self.bytes.extend_from_slice(b"\n\n");
+        // The asker may be gone as well.
+        let _ = self.send();
+        let broken = io::Error::other("the replay broke off; its last line says why");
+        let _ = self.sender.blocking_send(Err(broken));
+    }
+}
+
+fn write(
+    mut replay: Replay<'_>,
+    asked: &Asked,
+    out: &mut Out,
+    goes_on: &dyn Fn() -> bool,
+) -> Result<(), Ended> {
+    let fields: Vec<Vec<u8>> = replay.fields().iter().map(|(n, _)| quoted(n)).collect();
+    let mut left = asked.limit;
+    let mut begun: Option<(Instant, i64)> = None;
+    while let Some(chunk) = replay.next() {
+        let chunk = chunk.map_err(Ended::Failed)?;
+        let mut row = replay.cursor(&chunk, 0).map_or(1, |cursor| cursor.row);
+        let mut before: Option<(i64, u32)> = None;
+        for (index, (time, place)) in chunk.times.iter().zip(&chunk.streams).enumerate() {
+            row = match before {
+                Some(known) if known == (*time, *place) => row + 1,
+                Some(_) => 1,
+                None => row,
+            };
+            before = Some((*time, *place));
+            if left == 0 {
+                return out.send();
+            }
+            left -= 1;
+            let (start, first) = *begun.get_or_insert_with(|| (Instant::now(), *time));
+            wait(start, asked.pace.due(first, *time), out, goes_on)?;
+            push(&replay, &chunk, index, row, &fields, asked.form, &mut out.bytes);
+            if out.bytes.len() >= PIECE_BYTES {
+                out.send()?;
+            }
+        }
+        if !goes_on() {
+            return Err(Ended::AskerWent);
+        }
+    }
+    out.send()
+}
+
+/// Waits until a row is due; what was written before goes out first.
+fn wait(
+    start: Instant,
+    due: Duration,
+    out: &mut Out,
+    goes_on: &dyn Fn() -> bool,
+) -> Result<(), Ended> {
+    loop {
+        let left = due.saturating_sub(start.elapsed());
+        if left.is_zero() {
+            return Ok(());
+        }
+        out.send()?;
+        if !goes_on() {
+            return Err(Ended::AskerWent);
+        }
+        std::thread::sleep(left.min(SLEEP_MAX));
+    }
+}
+
+fn push(
+    replay: &Replay<'_>,
+    chunk: &ReplayChunk,
+    index: usize,
+    row: u64,
+    fields: &[Vec<u8>],
+    form: Form,
+    out: &mut Vec<u8>,
+) {
+    let (Some(time), Some(place)) = (chunk.times.get(index), chunk.streams.get(index)) else {
+        return;
+    };
+    let Some(stream) = replay.stream(*place) else {
+        return;
+    };
+    if form == Form::Events {
+        out.extend_from_slice(b"id: ");
+        push_cursor(out, *time, row, stream);
+        out.extend_from_slice(b"\ndata: ");
+    }
+    let values = chunk.columns.iter().map(|column| column.get(index));
+    let values = fields.iter().map(Vec::as_slice).zip(values);
+    push_row(out, *time, row, &quoted(&stream.to_string()), values);
+    match form {
+        Form::Lines => out.push(b'\n'),
+        Form::Events => out.extend_from_slice(b"\n\n"),
+    }
+}

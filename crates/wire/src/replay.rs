@@ -1,0 +1,163 @@
+//! Rows of many streams in the order of time, as lines of JSON, and where to go on.
+//!
+//! A line is `{"time":"NS","stream":"table,tag=value","fields":{…}}`, with `"row":N` where it is not
+//! the first of its stream and time. A cursor is `NS/N/STREAM`: the time, the row and the stream of
+//! the last line that was read.
+
+use crate::json::{push_i64, push_integer_text, push_str, push_u64, push_value};
+use headwater_types::{StreamName, Timestamp, ValueRef};
+use std::time::Duration;
+
+/// The last row that was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// Its time.
+    pub time: Timestamp,
+    /// Which of the rows of its stream and time it is, from 1 on.
+    pub row: u64,
+    /// Its stream.
+    pub stream: StreamName,
+}
+
+impl Position {
+    /// Reads a cursor.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Position> {
+        let (time, rest) = text.split_once('/')?;
+        let (row, stream) = rest.split_once('/')?;
+        Some(Position {
+            time: Timestamp::from_nanos(time.parse().ok()?),
+            row: row.parse().ok().filter(|row| *row > 0)?,
+            stream: StreamName::parse(stream)?,
+        })
+    }
+}
+
+/// Writes the cursor of a row.
+pub fn push_cursor(out: &mut Vec<u8>, time: i64, row: u64, stream: &StreamName) {
+    push_i64(out, time);
+    out.push(b'/');
+    push_u64(out, row);
+    out.push(b'/');
+    out.extend_from_slice(stream.to_string().as_bytes());
+}
+
+/// Writes a row as an object of JSON, without a line end. `stream` and the names of the fields are
+/// strings of JSON already ([`crate::json::push_str`]). Absent values are left out.
+pub fn push_row<'v, 'n>(
+    out: &mut Vec<u8>,
+    time: i64,
+    row: u64,
+    stream: &[u8],
+    values: impl Iterator<Item = (&'n [u8], Option<ValueRef<'v>>)>,
+) {
+    out.extend_from_slice(b"{\"time\":");
+    push_integer_text(out, time);
+    out.extend_from_slice(b",\"stream\":");
+    out.extend_from_slice(stream);
+    if row > 1 {
+        out.extend_from_slice(b",\"row\":");
+        push_u64(out, row);
+    }
+    out.extend_from_slice(b",\"fields\":{");
+    let mut is_first = true;
+    for (name, value) in values {
+        let Some(value) = value else { continue };
+        if !std::mem::take(&mut is_first) {
+            out.push(b',');
+        }
+        out.extend_from_slice(name);
+        out.push(b':');
+        push_value(out, value);
+    }
+    out.extend_from_slice(b"}}");
+}
+
+/// A text as a string of JSON.
+#[must_use]
+pub fn quoted(text: &str) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len() + 2);
+    push_str(&mut out, text);
+    out
+}
+
+/// How fast rows follow each other.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Pace {
+    /// As fast as they are read.
+    Max,
+    /// So many seconds of the data in one second.
+    Times(f64),
+}
+
+impl Pace {
+    /// Reads `max`, or a number above nothing.
+    ///
+    /// # Errors
+    /// What was expected.
+    pub fn parse(text: &str) -> Result<Pace, &'static str> {
+        match text {
+            "max" => Ok(Pace::Max),
+            _ => match text.parse::<f64>() {
+                Ok(times) if times.is_finite() && times > 0.0 => Ok(Pace::Times(times)),
+                _ => Err("expected max, or how many seconds of the data pass in one: 1, 60, 0.5"),
+            },
+        }
+    }
+
+    /// How long after the first row another is due.
+    #[must_use]
+    pub fn due(self, first: i64, time: i64) -> Duration {
+        let Pace::Times(times) = self else {
+            return Duration::ZERO;
+        };
+        let passed = Duration::from_nanos(time.abs_diff(first)).as_secs_f64() / times;
+        Duration::try_from_secs_f64(passed).unwrap_or(Duration::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn a_row_is_a_line_of_json_and_a_cursor_reads_back() {
+        let stream = StreamName::new("pump", [("id", "a,b")]);
+        let name = quoted(&stream.to_string());
+        let fields = [quoted("flow"), quoted("on \"x\"")];
+        let values = [Some(ValueRef::F64(1.5)), None];
+        let mut out = Vec::new();
+        let row = |out: &mut Vec<u8>, row| {
+            let values = fields.iter().map(Vec::as_slice).zip(values);
+            push_row(out, 1_700, row, &name, values);
+        };
+        row(&mut out, 1);
+        let text = String::from_utf8(std::mem::take(&mut out)).unwrap();
+        assert_eq!(
+            text,
+            "{\"time\":\"1700\",\"stream\":\"pump,id=a\\\\,b\",\"fields\":{\"flow\":1.5}}"
+        );
+        row(&mut out, 2);
+        assert!(String::from_utf8(out).unwrap().contains("\"row\":2,"));
+        let mut cursor = Vec::new();
+        push_cursor(&mut cursor, -5, 3, &stream);
+        let found = Position::parse(std::str::from_utf8(&cursor).unwrap()).unwrap();
+        assert_eq!((found.time.as_nanos(), found.row, found.stream), (-5, 3, stream));
+        for wrong in ["", "1", "1/2", "1/0/pump", "x/1/pump", "1/1/"] {
+            assert_eq!(Position::parse(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn rows_are_due_as_their_times_say() {
+        assert_eq!(Pace::parse("max"), Ok(Pace::Max));
+        assert_eq!(Pace::Max.due(0, i64::MAX), Duration::ZERO);
+        let sixty = Pace::parse("60").unwrap();
+        assert_eq!(sixty.due(1_000_000_000, 61_000_000_000), Duration::from_secs(1));
+        assert_eq!(Pace::Times(1e-300).due(i64::MIN, i64::MAX), Duration::MAX);
+        for wrong in ["", "0", "-1", "inf", "NaN", "fast"] {
+            assert!(Pace::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}
