@@ -40,17 +40,6 @@ pub(crate) fn check(name: &str, bytes: &[u8]) {
     );
 }
 
-/// The bytes of a file under `tests/golden` that an earlier version wrote.
-pub(crate) fn read(name: &str) -> Vec<u8> {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/golden")
-        .join(format!("{name}.hex"));
-    let text: String = std::fs::read_to_string(path).unwrap().split('\n').collect();
-    let digits = text.as_bytes().chunks(2);
-    let byte = |pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
-    digits.map(byte).collect()
-}
-
 fn horizon(ns: i64) -> Horizon {
     Horizon::at(Timestamp::from_nanos(ns))
 }
@@ -82,7 +71,7 @@ fn table() -> Table {
 }
 
 /// Bytes that an earlier version wrote.
-fn old(name: &str) -> Vec<u8> {
+pub(crate) fn old(name: &str) -> Vec<u8> {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/golden")
         .join(format!("{name}.hex"));
@@ -273,6 +262,7 @@ fn a_partition_record() {
         aged: false,
         expires_first: None,
         expires_last: None,
+        chain: None,
     };
     assert_eq!(
         PartitionRecord::decode(&old("partition_v1")),
@@ -286,6 +276,13 @@ fn a_partition_record() {
     };
     let bytes = record.encode();
     check("partition", &bytes);
+    assert_eq!(PartitionRecord::decode(&bytes), Ok(record.clone()));
+    let record = PartitionRecord {
+        chain: Some([7; 32]),
+        ..record
+    };
+    let bytes = record.encode();
+    check("partition_with_chain", &bytes);
     assert_eq!(PartitionRecord::decode(&bytes), Ok(record));
 }
 

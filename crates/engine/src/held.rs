@@ -16,7 +16,7 @@ use crate::catalog::{StreamRecord, Table};
 use crate::core::Core;
 use crate::error::Damage;
 use crate::ids::{SegmentId, Sequence, StreamId, TableId};
-use crate::meta::{Lineage, PartitionRecord};
+use crate::meta::{Lineage, NamedState};
 use crate::needed::{NeededRange, needed};
 use crate::segment::{Partition, SegmentFile};
 use crate::state::{State, StateName, StatePartition, left_out, view_of};
@@ -156,13 +156,8 @@ fn look(core: &Arc<Core>, before: Option<&State>, rules: &Rules) -> Result<Optio
     newest_deletes.retain(|(table, _)| leaves(*table));
     let mut streams = streams(core, &named.streams, pending)?;
     streams.retain(|record| leaves(record.table));
-    let partitions = std::mem::take(&mut named.partitions);
-    let found = held_partitions(
-        core,
-        before,
-        partitions,
-        [&later.partitions, &seen.partitions],
-    )?;
+    let seen = [&later.partitions, &seen.partitions];
+    let found = held_partitions(core, before, &named, seen)?;
     let Some((partitions, files)) = found else {
         return Ok(None);
     };
@@ -196,18 +191,28 @@ type FilesById = BTreeMap<SegmentId, Arc<SegmentFile>>;
 fn held_partitions(
     core: &Core,
     before: Option<&State>,
-    named: Vec<(SegmentId, PartitionRecord)>,
+    named: &NamedState,
     seen: [&BTreeMap<SegmentId, Arc<Partition>>; 2],
 ) -> Result<Option<(Vec<StatePartition>, FilesById)>> {
     let mut files = BTreeMap::new();
-    let mut partitions = Vec::with_capacity(named.len());
-    for (id, record) in named {
+    let mut partitions = Vec::with_capacity(named.partitions.len());
+    for (id, record) in &named.partitions {
+        let id = *id;
         let Some(found) = seen.iter().find_map(|partitions| partitions.get(&id)) else {
             return Ok(None);
         };
         files.insert(id, Arc::clone(&found.file));
         let known = before.and_then(|before| before.partition(id));
-        let footers = match known.filter(|k| k.record.footer_offset == record.footer_offset) {
+        let known = known.filter(|k| k.record.footer_offset == record.footer_offset);
+        let uppers = match known.filter(|k| k.record.chain == record.chain) {
+            Some(known) => Arc::clone(&known.uppers),
+            None if record.chain.is_none() => Arc::default(),
+            None => {
+                let hashes = core.meta.named_hashes(named, id)?;
+                hashes.iter().map(|group| group.upper_at).collect()
+            }
+        };
+        let footers = match known {
             Some(known) => Arc::clone(&known.footers),
             None => {
                 let unreadable = found.unreadable.clone();
@@ -215,10 +220,19 @@ fn held_partitions(
                 core.store.indexes(&named)?
             }
         };
+        if record.chain.is_some() && uppers.len() != footers.len() {
+            return Err(Error::internal(format!(
+                "segment {} with {} groups, and hashes of {}",
+                id.0,
+                footers.len(),
+                uppers.len()
+            )));
+        }
         partitions.push(StatePartition {
             id,
-            record,
+            record: record.clone(),
             footers,
+            uppers,
         });
     }
     Ok(Some((partitions, files)))

@@ -32,6 +32,8 @@ const READ_LEAST: u64 = 4 << 10;
 /// What looking for a state takes, at least, and for each byte of it.
 const STATE_LEAST: u64 = 64 << 10;
 const STATE_READS: u64 = 4;
+/// What is hashed at once of what was written before there were hashes.
+const LEDGER_BYTES: u64 = 4 << 20;
 /// The code of a refusal: what was asked for is not committed, or too much.
 const REFUSED_PIECE: &str = "piece";
 
@@ -42,6 +44,11 @@ pub struct Confirmed {
     pub state: StateName,
     /// Segments of which everything that the copy wants is there: id, and bytes that count.
     pub segments: Vec<(u64, u64)>,
+    /// Those of them that the copy has proven to have whole, byte by byte as they were written
+    /// here: by the chain of their hashes, which it computed of what its medium holds.
+    pub proven: Vec<u64>,
+    /// Those of which it says another chain than the one that was written here.
+    pub differ: Vec<u64>,
 }
 
 /// Answers for a database.
@@ -179,15 +186,58 @@ impl Agent {
                 state,
                 pieces,
             } => self.compare(now, request, &state, &pieces),
-            Message::Confirm { state, segments } => {
+            Message::Confirm {
+                state,
+                segments,
+                proofs,
+            } => {
                 // One that is not looked at is as one that was lost.
                 if self.reads.take(now, STATE_LEAST).is_ok() && db.was_in(&state)? {
-                    self.confirmed = Some(Confirmed { state, segments });
+                    self.confirmed = Some(self.confirm(state, segments, &proofs));
                 }
                 Ok(Vec::new())
             }
             // What a source says is said to nobody else.
             _ => Ok(Vec::new()),
+        }
+    }
+
+    /// What is confirmed, with what the chains say: those of the state that is named, or of the
+    /// newest, which has the same for a segment of the same length.
+    fn confirm(
+        &self,
+        state: StateName,
+        segments: Vec<(u64, u64)>,
+        proofs: &[(u64, Digest)],
+    ) -> Confirmed {
+        let held = self.holds.named(&state).or_else(|| self.holds.newest());
+        let ledger = |id: u64| held.as_ref().and_then(|held| held.state().ledger(id));
+        let (mut proven, mut differ) = (Vec::new(), Vec::new());
+        for (id, head) in proofs {
+            let bytes = segments.iter().find(|(of, _)| of == id).map(|(_, b)| *b);
+            match ledger(*id).filter(|ledger| Some(ledger.bytes) == bytes) {
+                Some(ledger) if ledger.head == *head => proven.push(*id),
+                Some(_) => differ.push(*id),
+                None => {}
+            }
+        }
+        Confirmed {
+            state,
+            segments,
+            proven,
+            differ,
+        }
+    }
+
+    /// Hashes a part of what this database holds from before there were hashes; true when there is
+    /// nothing left to hash. To be called now and then, until it says so.
+    ///
+    /// # Errors
+    /// The database's own.
+    pub fn complete_ledger(&mut self, db: &Database, now: Now) -> Result<bool> {
+        match self.reads.take(now, LEDGER_BYTES) {
+            Ok(()) => db.complete_ledger(LEDGER_BYTES),
+            Err(_) => Ok(false),
         }
     }
 

@@ -11,7 +11,7 @@ use headwater_engine::StateName;
 
 const MAGIC: [u8; 6] = *b"HWSYNC";
 const VERSION: u8 = 2;
-/// Names of states had no view.
+/// Names of states had no view, and confirmations no proofs.
 const VERSION_WITHOUT_VIEWS: u8 = 1;
 const CRC_BYTES: usize = 4;
 const DIGEST_BYTES: usize = 32;
@@ -96,6 +96,9 @@ pub enum Message {
         state: StateName,
         /// Segments of which everything that is wanted is there: id, and bytes that count.
         segments: Vec<(u64, u64)>,
+        /// Of those of them of which everything is there, as proven on the medium of the copy: id,
+        /// and the head of the chain of hashes.
+        proofs: Vec<(u64, Digest)>,
     },
     /// To the source: digests of pieces of segments that a state names.
     Compare {
@@ -180,13 +183,22 @@ fn put_message(message: &Message, out: &mut Vec<u8>) {
             put_name(state, out);
             put_pieces(pieces, out);
         }
-        Message::Confirm { state, segments } => {
+        Message::Confirm {
+            state,
+            segments,
+            proofs,
+        } => {
             out.put_u8(9);
             put_name(state, out);
             out.put_varint(wide(segments.len()));
             for (segment, bytes) in segments {
                 out.put_varint(*segment);
                 out.put_varint(*bytes);
+            }
+            out.put_varint(wide(proofs.len()));
+            for (segment, head) in proofs {
+                out.put_varint(*segment);
+                out.extend_from_slice(head);
             }
         }
         Message::Compare {
@@ -283,6 +295,10 @@ pub fn decode(bytes: &[u8]) -> Result<Message, DecodeError> {
         9 => Message::Confirm {
             state: name(version, &mut cursor)?,
             segments: segments(&mut cursor)?,
+            proofs: match version {
+                VERSION_WITHOUT_VIEWS => Vec::new(),
+                _ => proofs(&mut cursor)?,
+            },
         },
         _ => {
             let request = cursor.u64("number of a request")?;
@@ -394,13 +410,26 @@ fn segments(cursor: &mut Cursor<'_>) -> Result<Vec<(u64, u64)>, DecodeError> {
     Ok(out)
 }
 
+fn digest(cursor: &mut Cursor<'_>) -> Result<Digest, DecodeError> {
+    let mut digest = [0; DIGEST_BYTES];
+    digest.copy_from_slice(cursor.take(DIGEST_BYTES, "a digest")?);
+    Ok(digest)
+}
+
+fn proofs(cursor: &mut Cursor<'_>) -> Result<Vec<(u64, Digest)>, DecodeError> {
+    let count = count(cursor, "number of proofs")?;
+    let mut out = Vec::new();
+    for _ in 0..count {
+        out.push((cursor.varint("segment")?, digest(cursor)?));
+    }
+    Ok(out)
+}
+
 fn digests(cursor: &mut Cursor<'_>) -> Result<Vec<Digest>, DecodeError> {
     let count = count(cursor, "number of digests")?;
     let mut out = Vec::new();
     for _ in 0..count {
-        let mut digest = [0; DIGEST_BYTES];
-        digest.copy_from_slice(cursor.take(DIGEST_BYTES, "a digest")?);
-        out.push(digest);
+        out.push(digest(cursor)?);
     }
     Ok(out)
 }
@@ -466,6 +495,7 @@ mod tests {
             Message::Confirm {
                 state,
                 segments: vec![(4, 900), (6, 1 << 33)],
+                proofs: vec![(6, [5; 32])],
             },
             Message::Compare {
                 request,

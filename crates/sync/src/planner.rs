@@ -8,13 +8,14 @@
 //! Failure: an error is one of the copy's own medium; then the planner is made anew with the copy
 //! opened again.
 
-use crate::agent::digest;
 use crate::figures::{Asking, Counted, PlannerFigures};
-use crate::fill::{Filling, Plan, pieces};
+use crate::fill::{Filling, Plan};
 use crate::message::{Digest, Message, Piece, REFUSED_HISTORY};
 use crate::now::Now;
+use crate::proof::Found;
 use crate::score::{ScoreBy, score};
 use crate::shares::{Share, Turns, Weights};
+use crate::verify::{ProvenFigures, Verified, Verifier};
 use crate::wide::wide;
 use headwater_engine::{
     Error, ErrorKind, Explained, Missing, Reason, RemoteCopy, Result, State, StateName,
@@ -46,24 +47,12 @@ impl Default for PlannerLimits {
     }
 }
 
-/// What a comparison with the source found.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Verified {
-    /// Bytes that are the same on both media.
-    pub equal: u64,
-    /// Bytes of pieces that are not, or cannot be read on one side.
-    pub different: u64,
-    /// Bytes that are wanted and not here.
-    pub missing: u64,
-}
-
-/// A comparison on its way.
-#[derive(Debug)]
-struct Verifying {
+/// What is confirmed: a state, segments with bytes that count, and chains of those that are proven.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Confirmation {
     state: StateName,
-    /// Pieces that are not compared yet, the last ones first.
-    left: Vec<Piece>,
-    found: Verified,
+    segments: Vec<(u64, u64)>,
+    proofs: Vec<(u64, Digest)>,
 }
 
 #[derive(Debug)]
@@ -110,14 +99,11 @@ pub struct Planner {
     in_vain: BTreeMap<(u64, u64), u32>,
     /// What the copy's medium refused.
     failed: Option<Error>,
-    confirmed: Option<(StateName, Vec<u64>)>,
+    confirmed: Option<Confirmation>,
+    verifier: Verifier,
     refused: Option<String>,
-    verifying: Option<Verifying>,
     /// It is the turn of a comparison, if there is one.
     compares: bool,
-    verified: Option<Verified>,
-    /// Pieces that the newest comparison found to differ.
-    different: Vec<Piece>,
 }
 
 /// What readers asked for, and did not come with so many answers, cannot be had.
@@ -150,11 +136,9 @@ impl Planner {
             in_vain: BTreeMap::new(),
             failed: None,
             confirmed: None,
+            verifier: Verifier::default(),
             refused: None,
-            verifying: None,
             compares: true,
-            verified: None,
-            different: Vec::new(),
         }
     }
 
@@ -228,43 +212,40 @@ impl Planner {
         self.refused.as_deref()
     }
 
-    /// Begins to compare what is here with the source, both read from their media.
+    /// Begins to compare what is here with the source, both read from their media; and to prove
+    /// anew, by what is on the medium here, what can be proven.
     pub fn verify(&mut self) {
-        let present = self.copy.present();
-        let left = present
-            .iter()
-            .flat_map(|(id, at, len)| pieces(*id, *at, *len));
-        self.verified = None;
-        self.different.clear();
-        self.verifying = Some(Verifying {
-            state: self.copy.state().name(),
-            left: left.collect(),
-            found: Verified::default(),
-        });
+        self.verifier.begin(&self.copy);
     }
 
     /// What the comparison that was begun last found, when it is through.
     #[must_use]
     pub fn verified(&self) -> Option<Verified> {
-        self.verified
+        self.verifier.verified()
     }
 
-    /// Pieces that the comparison found to differ. Which side is right it does not say.
+    /// Pieces that the comparison found to differ. Which side is right says
+    /// [`Planner::proven`], of segments that can be proven.
     #[must_use]
     pub fn different(&self) -> &[Piece] {
-        &self.different
+        self.verifier.different()
+    }
+
+    /// What the ledger says of the segments that are here, as far as they were looked at: the
+    /// source reads nothing for that. A piece that differs, of a segment that is proven, is wrong
+    /// at the source.
+    #[must_use]
+    pub fn proven(&self) -> ProvenFigures {
+        self.verifier.proven(&self.copy.state())
     }
 
     /// Forgets what differs, so that it is fetched again: for when the source is known to be right.
+    /// What is proven to be right here stays.
     ///
     /// # Errors
     /// The copy's own.
     pub fn fetch_again(&mut self) -> Result<()> {
-        for piece in std::mem::take(&mut self.different) {
-            let bytes = u64::from(piece.bytes);
-            self.copy.forget(piece.segment, piece.offset, bytes)?;
-        }
-        Ok(())
+        self.verifier.fetch_again(&self.copy)
     }
 
     /// True when nothing is to be asked, until the source says that it has changed.
@@ -272,7 +253,7 @@ impl Planner {
     pub fn is_idle(&self) -> bool {
         self.on_its_way.is_none()
             && !self.wants_state
-            && self.verifying.is_none()
+            && !self.verifier.is_busy()
             && self.copy.progress().missing_bytes == 0
             && self.copy.missing_for(Reason::Asked, 1).is_empty()
             && self.by_score(1).is_ok_and(|rows| rows.is_empty())
@@ -333,6 +314,7 @@ impl Planner {
 
     fn say(&mut self, now: Now) -> Result<Option<Message>> {
         self.copy.end_pins(now.wall)?;
+        self.verifier.work(&self.copy)?;
         if let Some(confirmation) = self.confirmation() {
             return Ok(Some(confirmation));
         }
@@ -340,7 +322,7 @@ impl Planner {
         // Comparisons and the rest take turns.
         if std::mem::take(&mut self.compares)
             && !self.needs_state
-            && let Some(comparison) = self.comparison(now, &state)
+            && let Some(comparison) = self.comparison(now)
         {
             return Ok(Some(comparison));
         }
@@ -348,7 +330,7 @@ impl Planner {
         self.compares = true;
         Ok(match plan {
             Plan::Nothing if self.needs_state => None,
-            Plan::Nothing => self.comparison(now, &state),
+            Plan::Nothing => self.comparison(now),
             Plan::State => {
                 let request = self.ask(now, Asked::State);
                 self.heard.clear();
@@ -391,58 +373,44 @@ impl Planner {
     /// What is on the medium and was not confirmed yet.
     fn confirmation(&mut self) -> Option<Message> {
         let progress = self.copy.progress();
-        let is_told = |(state, complete): &(StateName, Vec<u64>)| {
-            *state == progress.state && *complete == progress.complete
-        };
-        if self.confirmed.as_ref().is_some_and(is_told) {
-            return None;
-        }
-        self.confirmed = Some((progress.state, progress.complete.clone()));
         let state = self.copy.state();
         let mut segments = state.segments();
         let complete = progress.complete.iter().filter_map(|id| {
             let found = segments.find(|s| s.id == *id)?;
             Some((found.id, found.bytes))
         });
-        Some(Message::Confirm {
+        let segments: Vec<(u64, u64)> = complete.collect();
+        let proofs = segments.iter().filter_map(|(id, _)| {
+            let found = self.verifier.found(&state, *id);
+            match found {
+                Some(Found::Proven(_, head)) => Some((*id, head)),
+                Some(Found::Disproved(..)) | None => None,
+            }
+        });
+        let now = Confirmation {
             state: progress.state,
-            segments: complete.collect(),
+            proofs: proofs.collect(),
+            segments,
+        };
+        if self.confirmed.as_ref() == Some(&now) {
+            return None;
+        }
+        self.confirmed = Some(now.clone());
+        Some(Message::Confirm {
+            state: now.state,
+            segments: now.segments,
+            proofs: now.proofs,
         })
     }
 
     /// What to compare next.
-    fn comparison(&mut self, now: Now, state: &StateName) -> Option<Message> {
-        let verifying = self.verifying.as_mut()?;
-        if verifying.state != *state {
-            // Segments that are gone are not compared; the others are, from the beginning.
-            self.verify();
-            return self.comparison_of(now);
-        }
-        self.comparison_of(now)
-    }
-
-    fn comparison_of(&mut self, now: Now) -> Option<Message> {
-        let most = usize::try_from(self.limits.request_bytes >> 12)
-            .unwrap_or(1)
-            .clamp(1, 256);
-        let verifying = self.verifying.as_mut()?;
-        if verifying.left.is_empty() {
-            let missing = self.copy.progress().missing_bytes;
-            self.verified = Some(Verified {
-                missing,
-                ..verifying.found
-            });
-            self.verifying = None;
-            return None;
-        }
-        let from = verifying.left.len().saturating_sub(most);
-        let these = verifying.left.split_off(from);
-        let state = verifying.state;
-        let request = self.ask(now, Asked::Digests(these.clone()));
+    fn comparison(&mut self, now: Now) -> Option<Message> {
+        let (state, pieces) = self.verifier.next(&self.copy, self.limits.request_bytes)?;
+        let request = self.ask(now, Asked::Digests(pieces.clone()));
         Some(Message::Compare {
             request,
             state,
-            pieces: these,
+            pieces,
         })
     }
 
@@ -526,6 +494,7 @@ impl Planner {
     fn take_done(&mut self, now: Now) -> Result<()> {
         let answered = self.on_its_way.take();
         self.copy.commit()?;
+        self.verifier.look_again();
         if let Some(answered) = &answered {
             self.look_for_asked(&answered.asked);
         }
@@ -612,9 +581,8 @@ impl Planner {
             asked: Asked::Digests(these),
             ..
         }) = ended
-            && let Some(verifying) = &mut self.verifying
         {
-            verifying.left.extend(these);
+            self.verifier.put_back(these);
         }
     }
 
@@ -640,6 +608,7 @@ impl Planner {
         self.wants_state = self.heard.len() >= HEARD_MAX || self.heard.iter().any(is_older);
         self.wants_whole = false;
         self.needs_state = false;
+        self.verifier.look_again();
         match self.copy.take_state(state) {
             Err(error) if error.kind() == ErrorKind::Invalid => {
                 self.refused = Some(error.to_string());
@@ -659,32 +628,7 @@ impl Planner {
             return;
         };
         let these = std::mem::take(these);
-        for (at, piece) in these.iter().enumerate() {
-            let Some(theirs) = digests.get(at) else {
-                // An answer is no larger than the source likes.
-                if let Some(verifying) = &mut self.verifying {
-                    verifying.left.push(*piece);
-                }
-                continue;
-            };
-            let bytes = u64::from(piece.bytes);
-            let ours = match self.copy.read(piece.segment, piece.offset, piece.bytes) {
-                Ok(bytes) => Some(digest(&bytes)),
-                // It was replaced meanwhile.
-                Err(error) if error.kind() == ErrorKind::Elsewhere => continue,
-                Err(_) => None,
-            };
-            let is_equal = ours.is_some_and(|ours| ours == *theirs);
-            if !is_equal {
-                self.different.push(*piece);
-            }
-            if let Some(verifying) = &mut self.verifying {
-                match is_equal {
-                    true => verifying.found.equal += bytes,
-                    false => verifying.found.different += bytes,
-                }
-            }
-        }
+        self.verifier.take_digests(&self.copy, these, digests);
         if !digests.is_empty() {
             self.has_brought(now);
         }

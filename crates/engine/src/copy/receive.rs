@@ -435,7 +435,9 @@ impl Receiving {
         };
         let packs = self.packs.keys().filter(|id| !is_named(id)).copied();
         let gone: Vec<SegmentId> = packs.collect();
-        if state.is_none() && shown == self.shown && gone.is_empty() {
+        let is_same = shown.len() == self.shown.len()
+            && shown.iter().zip(&self.shown).all(|(a, b)| a.is_same(b));
+        if state.is_none() && is_same && gone.is_empty() {
             return Ok(());
         }
         self.index.put_shown(state.as_deref(), &shown, &gone)?;

@@ -107,6 +107,7 @@ mod tests {
                 ..PartitionRecord::of_nothing()
             },
             footers: [(end - 20, 20)].into(),
+            uppers: std::sync::Arc::default(),
         }
     }
 

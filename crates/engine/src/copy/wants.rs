@@ -116,6 +116,19 @@ impl RemoteCopy {
         Ok(receiving.lacks.missing_by_score(score, ahead, bytes_max))
     }
 
+    /// True when every byte of a segment of the state is here, wanted or not: then it can be proven
+    /// ([`State::proof`]).
+    #[must_use]
+    pub fn is_whole(&self, segment: u64) -> bool {
+        let receiving = self.inner.receiving.lock();
+        let id = SegmentId(segment);
+        let partition = receiving.state.partition(id);
+        partition.is_some_and(|p| {
+            let missing = receiving.pack(id).missing(0, p.record.committed_bytes);
+            missing.is_empty()
+        })
+    }
+
     /// How much is wanted and missing, for each reason.
     #[must_use]
     pub fn tallies(&self) -> Vec<Tally> {

@@ -8,8 +8,10 @@
 //! made of a backup, or repaired, is another incarnation from its next transaction on.
 //! Concurrency: redb's own.
 
+use super::hashes::hashes_at;
 use super::{Meta, PARTITIONS, STATE, STREAMS};
 use crate::ids::{SegmentId, Sequence, TableId};
+use crate::ledger::GroupHashes;
 use crate::meta::PartitionRecord;
 use crate::{Error, Result};
 use headwater_io::Chance;
@@ -81,8 +83,8 @@ impl Lineage {
 }
 
 /// What the metadata name at one instant.
-#[derive(Debug)]
 pub(crate) struct NamedState {
+    transaction: redb::ReadTransaction,
     pub(crate) lineage: Lineage,
     pub(crate) shards: u16,
     /// Records of streams as they are stored, rising by number.
@@ -191,13 +193,24 @@ impl Meta {
             streams.push(record.value().into());
         }
         let table = transaction.open_table(PARTITIONS).map_err(Error::meta)?;
+        let partitions = self.partitions_of(&table)?;
         Ok(NamedState {
             lineage,
             shards: u16::try_from(shards)
                 .map_err(|_| self.damaged("a shard count below 65536", shards))?,
             streams,
-            partitions: self.partitions_of(&table)?,
+            partitions,
+            transaction,
         })
+    }
+
+    /// Hashes of the groups of a segment that were known then.
+    pub(crate) fn named_hashes(
+        &self,
+        named: &NamedState,
+        id: SegmentId,
+    ) -> Result<Vec<GroupHashes>> {
+        hashes_at(self, &named.transaction, id)
     }
 
     /// The newest delete of each table that had one.

@@ -9,6 +9,7 @@
 
 mod backend;
 pub(crate) mod copy;
+mod hashes;
 mod lineage;
 mod log;
 mod notes;
@@ -16,12 +17,13 @@ mod opening;
 mod records;
 mod streams;
 
-pub(crate) use lineage::Lineage;
+pub(crate) use lineage::{Lineage, NamedState};
 pub(crate) use opening::{new_database, open_database};
 pub(crate) use records::PartitionRecord;
 
 use crate::catalog::{Definition, StreamIndex, Table};
 use crate::ids::{SegmentId, Sequence, StreamId, TableId};
+use crate::ledger::GroupHashes;
 use crate::{Error, ErrorKind, Result};
 use backend::FileFigures;
 use headwater_codec::{Cursor, PutBytes};
@@ -71,6 +73,8 @@ pub(crate) struct MetaChange {
     pub(crate) definitions: Vec<(Sequence, Definition)>,
     pub(crate) next_stream: u32,
     pub(crate) partitions: Vec<(SegmentId, PartitionRecord)>,
+    /// Hashes of the groups that partitions got.
+    pub(crate) hashes: Vec<(SegmentId, Vec<GroupHashes>)>,
     pub(crate) removed: Vec<SegmentId>,
     pub(crate) next_segment: u64,
     pub(crate) log_first_generation: u64,
@@ -412,6 +416,7 @@ impl Meta {
         }
         self.commit_definitions(&transaction, &change.definitions)?;
         self.commit_deletes(&transaction, &change.deletes)?;
+        self.commit_hashes(&transaction, change)?;
         {
             let mut partitions = transaction.open_table(PARTITIONS).map_err(Error::meta)?;
             for id in &change.removed {

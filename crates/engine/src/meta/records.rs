@@ -1,6 +1,7 @@
 //! The bytes of a partition's record.
 
 use crate::ids::{Sequence, ShardIndex, TableId};
+use crate::ledger::{self, Hash};
 use headwater_codec::{Cursor, DecodeError, PutBytes};
 use headwater_types::{ClosedRange, Level, Timestamp};
 
@@ -29,9 +30,13 @@ pub(crate) struct PartitionRecord {
     pub(crate) expires_first: Option<Timestamp>,
     /// From this instant on every value has expired; `None` = some never do.
     pub(crate) expires_last: Option<Timestamp>,
+    /// The head of the chain of the segment's hashes; `None` = not known yet.
+    pub(crate) chain: Option<Hash>,
 }
 
 const VERSION: u8 = 2;
+/// With the head of a chain.
+const VERSION_WITH_CHAIN: u8 = 3;
 const AGED: u64 = 1;
 const EXPIRES_FIRST: u64 = 2;
 const EXPIRES_LAST: u64 = 4;
@@ -66,11 +71,12 @@ impl PartitionRecord {
             aged: false,
             expires_first: None,
             expires_last: None,
+            chain: None,
         }
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = vec![VERSION];
+        let mut out = vec![self.chain.map_or(VERSION, |_| VERSION_WITH_CHAIN)];
         out.put_varint(u64::from(self.table.0));
         out.put_varint(u64::from(self.shard.0));
         out.put_signed(i64::from(self.level.get()));
@@ -98,14 +104,17 @@ impl PartitionRecord {
         {
             out.put_i64(instant.as_nanos());
         }
+        if let Some(chain) = &self.chain {
+            out.extend_from_slice(chain);
+        }
         out
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<PartitionRecord, DecodeError> {
         let mut cursor = Cursor::new(bytes);
         let version = cursor.u8("partition record version")?;
-        if !(1..=VERSION).contains(&version) {
-            return Err(cursor.fail("partition record version 1 or 2"));
+        if !(1..=VERSION_WITH_CHAIN).contains(&version) {
+            return Err(cursor.fail("partition record version 1 to 3"));
         }
         let table = cursor.varint_up_to(u64::from(u32::MAX), "table id")? as u32;
         let shard = cursor.varint_up_to(u64::from(u16::MAX), "shard")? as u16;
@@ -131,6 +140,7 @@ impl PartitionRecord {
             aged: false,
             expires_first: None,
             expires_last: None,
+            chain: None,
         };
         if version > 1 {
             let flags = cursor.varint("partition flags")?;
@@ -144,6 +154,9 @@ impl PartitionRecord {
             if flags & EXPIRES_LAST != 0 {
                 record.expires_last = Some(Timestamp::from_nanos(cursor.i64("last expiry")?));
             }
+        }
+        if version == VERSION_WITH_CHAIN {
+            record.chain = Some(ledger::hash(&mut cursor)?);
         }
         cursor.finish()?;
         Ok(record)

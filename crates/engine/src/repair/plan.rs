@@ -24,7 +24,7 @@ use std::sync::Arc;
 /// What becomes of the metadata.
 pub(super) enum PlannedMeta {
     /// One commit changes them.
-    Changed(MetaChange),
+    Changed(Box<MetaChange>),
     /// They are made anew.
     New(Arc<dyn File>),
 }
@@ -129,7 +129,7 @@ impl RepairPlan {
         let meta = if is_new {
             PlannedMeta::New(planning.file)
         } else {
-            PlannedMeta::Changed(planning.change)
+            PlannedMeta::Changed(Box::new(planning.change))
         };
         Ok(RepairPlan {
             meta,

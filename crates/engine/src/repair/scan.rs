@@ -147,6 +147,7 @@ impl Whole {
             footer_offset: self.offset,
             footer_bytes: self.bytes,
             end: self.end(),
+            chain: None,
         };
         PartitionRecord {
             groups: u32::try_from(self.footers.len()).unwrap_or(u32::MAX),

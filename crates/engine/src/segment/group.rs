@@ -8,6 +8,7 @@ use super::format::{BlockEntry, Footer, HEADER_BYTES, LeafEntry, SegmentHeader, 
 use super::index::GroupIndex;
 use super::layout::{BlockKind, HeldBlocks, in_order};
 use crate::expiry::ExpirySpan;
+use crate::ledger::{self, GroupHasher, GroupHashes, Hash};
 use crate::{Error, Result};
 use headwater_codec::block::BucketBlock;
 use headwater_codec::leaf::{EncodeHints, encode_leaf};
@@ -35,6 +36,11 @@ pub(crate) struct GroupWriter {
     blocks: HeldBlocks,
     /// Some blocks went out before the leaves were over.
     is_divided: bool,
+    hasher: GroupHasher,
+    /// Hashes of the groups that are finished.
+    hashes: Vec<GroupHashes>,
+    /// The head of the segment's chain; `None` = that of the groups before is not known.
+    chain: Option<Hash>,
     pub(crate) bytes: GroupBytes,
     /// When what it wrote expires; `None` = it wrote no row.
     pub(crate) expiry: Option<ExpirySpan>,
@@ -46,20 +52,27 @@ pub(crate) struct FinishedGroup {
     pub(crate) footer_offset: u64,
     pub(crate) footer_bytes: u32,
     pub(crate) end: u64,
+    /// The head of the segment's chain, as far as it is known.
+    pub(crate) chain: Option<Hash>,
 }
 
 impl GroupWriter {
-    /// A group behind `committed` bytes; a new file begins with its header.
+    /// A group behind `committed` bytes, of which the head of the chain is perhaps known; a new
+    /// file begins with its header.
     pub(crate) fn new(
         file: Arc<dyn File>,
         path: PathBuf,
-        committed: u64,
+        (committed, chain): (u64, Option<Hash>),
         header: &SegmentHeader,
     ) -> GroupWriter {
         let (start, buffer) = if committed == 0 {
             (0, header.encode())
         } else {
             (committed, Vec::new())
+        };
+        let chain = match committed {
+            0 => Some(ledger::begin(&buffer)),
+            _ => chain,
         };
         GroupWriter {
             file,
@@ -69,6 +82,9 @@ impl GroupWriter {
             buffer,
             blocks: HeldBlocks::default(),
             is_divided: false,
+            hasher: GroupHasher::default(),
+            hashes: Vec::new(),
+            chain,
             bytes: GroupBytes::default(),
             expiry: None,
         }
@@ -80,6 +96,7 @@ impl GroupWriter {
 
     fn put(&mut self, bytes: &[u8]) -> Result<u64> {
         let at = self.offset();
+        self.hasher.put(bytes);
         self.buffer.extend_from_slice(bytes);
         if self.buffer.len() >= BUFFER_BYTES {
             self.write_out()?;
@@ -154,6 +171,9 @@ impl GroupWriter {
     /// The leaves are over: the blocks get their places, behind them, and the changes name these.
     pub(super) fn settle(&mut self, streams: &mut [StreamDelta]) -> Result<()> {
         for kind in BlockKind::ALL {
+            if kind == BlockKind::Above {
+                self.hasher.upper_from(self.offset());
+            }
             self.place_blocks(kind)?;
         }
         std::mem::take(&mut self.blocks).resolve(streams)?;
@@ -187,14 +207,23 @@ impl GroupWriter {
         let footer_bytes =
             u32::try_from(bytes.len()).map_err(|_| Error::internal("a footer of 4 GiB"))?;
         self.group_offset = footer_offset + u64::from(footer_bytes);
+        let hashes = std::mem::take(&mut self.hasher).finish(self.group_offset);
+        self.chain = self.chain.map(|chain| ledger::next(&chain, &hashes));
+        self.hashes.push(hashes);
         Ok((
             index,
             FinishedGroup {
                 footer_offset,
                 footer_bytes,
                 end: self.group_offset,
+                chain: self.chain,
             },
         ))
+    }
+
+    /// Hashes of the groups that are finished.
+    pub(crate) fn hashes(&self) -> &[GroupHashes] {
+        &self.hashes
     }
 
     /// Makes the group durable.

@@ -48,7 +48,20 @@ struct NewPartition {
     /// So many footers are as they are known.
     known: usize,
     footers: Vec<(u64, u32)>,
+    uppers: Uppers,
 }
+
+/// What is said of where upper blocks begin: how far before the footers.
+enum Uppers {
+    None,
+    /// Of the footers that are not known.
+    OfNew(Vec<u64>),
+    OfAll(Vec<u64>),
+}
+
+const NO_UPPERS: u8 = 0;
+const UPPERS_OF_NEW: u8 = 1;
+const UPPERS_OF_ALL: u8 = 2;
 
 pub(super) fn encode(state: &State, known: Option<&State>) -> Vec<u8> {
     let mut out = MAGIC.to_vec();
@@ -192,6 +205,29 @@ fn put_partitions(state: &State, known: Option<&State>, out: &mut Vec<u8>) {
             out.put_varint(u64::from(*bytes));
             end = offset.wrapping_add(u64::from(*bytes));
         }
+        put_uppers(partition, before(partition.id), same, out);
+    }
+}
+
+fn put_uppers(
+    partition: &StatePartition,
+    known: Option<&StatePartition>,
+    same: usize,
+    out: &mut Vec<u8>,
+) {
+    if partition.uppers.is_empty() {
+        return out.put_u8(NO_UPPERS);
+    }
+    let of_known = known.and_then(|known| known.uppers.get(..same));
+    let goes_on = of_known.is_some_and(|of_known| partition.uppers.get(..same) == Some(of_known));
+    out.put_u8(if goes_on {
+        UPPERS_OF_NEW
+    } else {
+        UPPERS_OF_ALL
+    });
+    let all = partition.uppers.iter().zip(&*partition.footers);
+    for (upper, (footer, _)) in all.skip(if goes_on { same } else { 0 }) {
+        out.put_varint(footer.wrapping_sub(*upper));
     }
 }
 
@@ -248,7 +284,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Parts, DecodeError> {
             .into_iter()
             .map(SegmentId)
             .collect(),
-        partitions: partitions(&mut cursor)?,
+        partitions: partitions(version, &mut cursor)?,
     };
     cursor.finish()?;
     Ok(parts)
@@ -374,7 +410,7 @@ fn newest_deletes(cursor: &mut Cursor<'_>) -> Result<Vec<(TableId, Sequence)>, D
     Ok(out)
 }
 
-fn partitions(cursor: &mut Cursor<'_>) -> Result<Vec<NewPartition>, DecodeError> {
+fn partitions(version: u8, cursor: &mut Cursor<'_>) -> Result<Vec<NewPartition>, DecodeError> {
     let count = count(cursor, "number of new partitions")?;
     let mut out: Vec<NewPartition> = Vec::new();
     let mut before = 0u64;
@@ -396,19 +432,43 @@ fn partitions(cursor: &mut Cursor<'_>) -> Result<Vec<NewPartition>, DecodeError>
             let gap = cursor.varint("offset of a footer")?;
             footers.push((gap, number(cursor, "length of a footer")?));
         }
+        let uppers = match version {
+            VERSION_WITHOUT_VIEWS => Uppers::None,
+            _ => uppers(known, more, cursor)?,
+        };
         out.push(NewPartition {
             id: SegmentId(id),
             record,
             known,
             footers,
+            uppers,
         });
     }
     Ok(out)
 }
 
+fn distances(count: usize, cursor: &mut Cursor<'_>) -> Result<Vec<u64>, DecodeError> {
+    let each = (0..count).map(|_| cursor.varint("bytes of upper blocks"));
+    each.collect()
+}
+
+fn uppers(known: usize, new: usize, cursor: &mut Cursor<'_>) -> Result<Uppers, DecodeError> {
+    let all = known.saturating_add(new);
+    match cursor.u8("what is said of upper blocks")? {
+        NO_UPPERS => Ok(Uppers::None),
+        UPPERS_OF_NEW => Ok(Uppers::OfNew(distances(new, cursor)?)),
+        UPPERS_OF_ALL => Ok(Uppers::OfAll(distances(all, cursor)?)),
+        _ => Err(cursor.fail("0, 1 or 2")),
+    }
+}
+
 impl NewPartition {
-    fn complete(self, known: &[(u64, u32)]) -> Result<StatePartition, String> {
+    fn complete(self, before: Option<&StatePartition>) -> Result<StatePartition, String> {
         let unfit = |what: &str| format!("segment {}: {what}", self.id.0);
+        let known: &[(u64, u32)] = match before {
+            Some(before) => &before.footers,
+            None => &[],
+        };
         let Some(same) = known.get(..self.known) else {
             return Err(unfit("footers that are not known"));
         };
@@ -441,11 +501,46 @@ impl NewPartition {
         if end != record.committed_bytes {
             return Err(unfit("a newest footer that does not end what is committed"));
         }
+        let uppers = self.complete_uppers(before, &footers);
+        let uppers = uppers.ok_or_else(|| unfit("upper blocks that lie in no group"))?;
+        if uppers.is_empty() == self.record.chain.is_some() {
+            return Err(unfit(
+                "a chain of hashes without its groups, or these without it",
+            ));
+        }
         Ok(StatePartition {
             id: self.id,
             record: self.record,
             footers: footers.into(),
+            uppers: uppers.into(),
         })
+    }
+
+    /// Where upper blocks begin in each group, which is in it.
+    fn complete_uppers(
+        &self,
+        before: Option<&StatePartition>,
+        footers: &[(u64, u32)],
+    ) -> Option<Vec<u64>> {
+        let (mut all, distances) = match &self.uppers {
+            Uppers::None => return Some(Vec::new()),
+            Uppers::OfAll(distances) => (Vec::new(), distances),
+            Uppers::OfNew(distances) => {
+                let known: &[u64] = match before {
+                    Some(before) => &before.uppers,
+                    None => &[],
+                };
+                (known.get(..self.known)?.to_vec(), distances)
+            }
+        };
+        let behind = footers.iter().skip(all.len());
+        for ((footer, _), distance) in behind.zip(distances) {
+            all.push(footer.checked_sub(*distance)?);
+        }
+        let ends = footers.iter().map(|(at, len)| at + u64::from(*len));
+        let starts = std::iter::once(HEADER_BYTES).chain(ends);
+        let fit = all.iter().zip(starts).all(|(upper, start)| *upper >= start);
+        (fit && all.len() == footers.len()).then_some(all)
     }
 }
 
@@ -495,8 +590,7 @@ impl Parts {
         }
         for partition in self.partitions {
             let id = partition.id;
-            let before = partitions.get(&id).map(|p| Arc::clone(&p.footers));
-            let complete = partition.complete(before.as_deref().unwrap_or_default())?;
+            let complete = partition.complete(partitions.get(&id))?;
             partitions.insert(id, complete);
         }
         let state = State {

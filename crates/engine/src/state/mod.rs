@@ -20,6 +20,7 @@ pub(crate) use view::{left_out, view_of};
 use crate::assured::wide;
 use crate::catalog::{StreamRecord, Table};
 use crate::ids::{SegmentId, Sequence, TableId};
+use crate::ledger::{Proof, SegmentLedger};
 use crate::meta::{Lineage, PartitionRecord};
 use crate::segment::HEADER_BYTES;
 use crate::tombstone::{DeleteRecord, Tombstone};
@@ -68,6 +69,9 @@ pub(crate) struct StatePartition {
     pub(crate) record: PartitionRecord,
     /// Offset and length of each footer, with the checkpoint that stands before it, oldest first.
     pub(crate) footers: Arc<[(u64, u32)]>,
+    /// Where upper blocks begin in each group, as far as its hashes count; there for all of them
+    /// where the record has the head of a chain, else for none.
+    pub(crate) uppers: Arc<[u64]>,
 }
 
 /// A segment that a state names.
@@ -83,6 +87,17 @@ impl StatePartition {
     /// True when it is the same version of the same segment.
     pub(crate) fn is_same(&self, other: &StatePartition) -> bool {
         self.id == other.id && self.record.footer_offset == other.record.footer_offset
+    }
+
+    /// What the ledger says of the segment, if it is known.
+    pub(crate) fn ledger(&self) -> Option<SegmentLedger> {
+        let ends = self.footers.iter().map(|(at, len)| at + u64::from(*len));
+        Some(SegmentLedger {
+            segment: self.id.0,
+            bytes: self.record.committed_bytes,
+            head: self.record.chain?,
+            groups: self.uppers.iter().copied().zip(ends).collect(),
+        })
     }
 
     /// The bytes without which nothing of the segment can be told: header, footers and checkpoints.
@@ -141,6 +156,19 @@ impl State {
             id: p.id.0,
             bytes: p.record.committed_bytes,
         })
+    }
+
+    /// What the ledger says of a segment; `None` = the state does not name it, or its hashes are
+    /// not known yet.
+    #[must_use]
+    pub fn ledger(&self, segment: u64) -> Option<SegmentLedger> {
+        self.partition(SegmentId(segment))?.ledger()
+    }
+
+    /// What proves that bytes are those of a segment, without its source reading them.
+    #[must_use]
+    pub fn proof(&self, segment: u64) -> Option<Proof> {
+        Some(Proof::new(self.ledger(segment)?, HEADER_BYTES))
     }
 
     pub(crate) fn partition(&self, id: SegmentId) -> Option<&StatePartition> {
@@ -273,6 +301,19 @@ pub(crate) mod tests {
                 ..PartitionRecord::of_nothing()
             },
             footers: footers.into(),
+            uppers: Arc::default(),
+        }
+    }
+
+    /// The same with a ledger.
+    fn hashed(partition: StatePartition, uppers: &[u64]) -> StatePartition {
+        StatePartition {
+            record: PartitionRecord {
+                chain: Some([9; 32]),
+                ..partition.record
+            },
+            uppers: uppers.into(),
+            ..partition
         }
     }
 
@@ -322,7 +363,7 @@ pub(crate) mod tests {
             partitions: vec![
                 partition(4, -2, &[(500, 60), (900, 70), (2_000, 33), (2_100, 41)]),
                 partition(7, 1, &[(80, 40)]),
-                partition(8, 0, &[(700, 90)]),
+                hashed(partition(8, 0, &[(700, 90)]), &[650]),
             ],
             ..before.clone()
         };
@@ -338,6 +379,13 @@ pub(crate) mod tests {
         let differs = after.encode_after(&before);
         assert!(differs.len() < after.encode().len());
         assert_eq!(State::decode(&differs, Some(&before)).unwrap(), after);
+        // What is known of a segment's hashes goes on as well.
+        let mut later = after.clone();
+        later.name.number += 1;
+        later.partitions[2] = hashed(partition(8, 0, &[(700, 90), (800, 20)]), &[650, 795]);
+        later.partitions[1] = hashed(later.partitions[1].clone(), &[70]);
+        let differs_later = later.encode_after(&after);
+        assert_eq!(State::decode(&differs_later, Some(&after)).unwrap(), later);
         assert!(after.goes_on_from(&before.name) && after.goes_on_from(&after.name));
         assert!(!before.goes_on_from(&after.name));
         for known in [None, Some(&after)] {
@@ -356,16 +404,18 @@ pub(crate) mod tests {
     #[test]
     fn states_of_version_1_are_read_and_nothing_was_left_out_of_them() {
         let (before, after) = two();
-        let after = State {
+        let mut after = State {
             name: StateName {
                 view: 0,
                 ..after.name
             },
             ..after
         };
-        let whole = crate::golden::read("state_whole_v1");
+        after.partitions[2].record.chain = None;
+        after.partitions[2].uppers = Arc::default();
+        let whole = crate::golden::old("state_whole_v1");
         assert_eq!(State::decode(&whole, None).unwrap(), before);
-        let differs = crate::golden::read("state_after_v1");
+        let differs = crate::golden::old("state_after_v1");
         assert_eq!(State::decode(&differs, Some(&before)).unwrap(), after);
     }
 
@@ -385,7 +435,7 @@ pub(crate) mod tests {
 
     #[test]
     fn what_does_not_fit_together_is_no_state() {
-        let (good, _) = two();
+        let (good, after) = two();
         let twice = State {
             partitions: vec![good.partitions[0].clone(), good.partitions[0].clone()],
             ..good.clone()
@@ -412,8 +462,13 @@ pub(crate) mod tests {
         ahead.openings[1].0 = 10;
         let mut other = good.clone();
         other.name.opening = 9;
+        let mut below = after.clone();
+        below.partitions[2].uppers = [63].into();
+        let mut above = after.clone();
+        above.partitions[2].uppers = [701].into();
         for bad in [
-            twice, longer, behind, front, elsewhere, unknown, sparse, meeting, ahead, other,
+            below, above, twice, longer, behind, front, elsewhere, unknown, sparse, meeting, ahead,
+            other,
         ] {
             let found = State::decode(&bad.encode(), None);
             assert_eq!(found.unwrap_err().code(), "corrupt");

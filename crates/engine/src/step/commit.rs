@@ -104,6 +104,10 @@ pub(super) fn commit(
             .iter()
             .map(|w| (w.partition.id(), w.partition.record.clone()))
             .collect(),
+        hashes: written
+            .iter()
+            .map(|w| (w.partition.id(), w.group.hashes().to_vec()))
+            .collect(),
         removed: removed.to_vec(),
         next_segment: core.segment_ids.next().0,
         log_first_generation: core.commits.log_cut(),

@@ -224,7 +224,7 @@ pub(super) fn open_group(
         .files()
         .open(&path, mode)
         .map_err(|e| Error::io("open", &path, e))?;
-    let committed = old.map_or(0, |p| p.record.committed_bytes);
+    let committed = old.map_or((0, None), |p| (p.record.committed_bytes, p.record.chain));
     let segment_file = old.map_or_else(|| core.store.segment_file(id), |p| Arc::clone(&p.file));
     Ok((
         GroupWriter::new(file, path, committed, header),
@@ -275,6 +275,7 @@ pub(crate) fn record(
         aged: sums.is_aged(),
         expires_first: expiry.0,
         expires_last: expiry.1,
+        chain: finished.chain,
     }
 }
 

@@ -91,9 +91,19 @@ fn live(seed: u64) -> (u64, u64) {
     let found = world.planner().verified().unwrap();
     assert_eq!((found.different, found.missing), (0, 0));
     assert!(found.equal > 0);
-    let confirmed = world.source.agent().confirmed();
+    let confirmed = world.source.agent().confirmed().unwrap();
     let state = world.planner().copy().state();
-    assert_eq!(confirmed.unwrap().segments.len(), state.segments().count());
+    assert_eq!(confirmed.segments.len(), state.segments().count());
+    // What is whole is proven, and the source knows it.
+    let proven = world.planner().proven();
+    let copy = world.planner().copy();
+    let whole: Vec<u64> = state
+        .segments()
+        .map(|s| s.id)
+        .filter(|id| copy.is_whole(*id))
+        .collect();
+    assert_eq!((&proven.proven, proven.disproved.len()), (&whole, 0));
+    assert_eq!((&confirmed.proven, confirmed.differ.len()), (&whole, 0));
     (elsewhere, by_score)
 }
 
@@ -349,6 +359,46 @@ fn a_greedy_copy_costs_a_source_no_more_reads_than_it_allows() {
     while world.planner().verified().is_none() {
         world.step();
     }
+}
+
+#[test]
+fn a_copy_proves_what_it_has_whole_and_tells_which_side_has_decayed() {
+    let mut world = World::new(33, BudgetLimits::default(), Level::MIN);
+    world.source.db().compact().unwrap();
+    settle(&mut world);
+    let proven = world.planner().proven();
+    assert!(
+        !proven.proven.is_empty() && proven.disproved.is_empty(),
+        "{proven:?}"
+    );
+    let segment = proven.proven[0];
+    let verify = |world: &mut World| {
+        world.verify();
+        while world.planner().verified().is_none() {
+            world.step();
+        }
+    };
+    // A bit decays at the source: the copy is right, and stays as it is.
+    let at_source = format!("/db/segment/{segment}.seg");
+    world.source.disk.flip_bit(&at_source, 90, 2).unwrap();
+    verify(&mut world);
+    assert!(world.planner().verified().unwrap().different > 0);
+    assert_eq!(world.planner().proven().proven, proven.proven);
+    world.planner.as_mut().unwrap().fetch_again().unwrap();
+    assert!(!world.planner().different().is_empty());
+    assert!(world.planner().is_idle());
+    world.source.disk.flip_bit(&at_source, 90, 2).unwrap();
+    // One decays at the copy: that is found without the source.
+    let here = format!("/copies/1/pack/{segment}.pack");
+    world.disk.flip_bit(&here, 90, 2).unwrap();
+    verify(&mut world);
+    let found = world.planner().proven();
+    assert_eq!(found.disproved, [segment]);
+    let different = world.planner().different().iter();
+    assert_eq!(different.map(|p| p.segment).collect::<Vec<_>>(), [segment]);
+    world.planner.as_mut().unwrap().fetch_again().unwrap();
+    settle(&mut world);
+    assert_eq!(world.planner().proven(), proven);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::edge::Edge;
 use headwater_engine::{
-    Database, ErrorKind, Holds, Options, RepairMode, State, backup, repair, restore,
+    Database, ErrorKind, HeldState, Holds, Options, RepairMode, State, backup, repair, restore,
 };
 use headwater_io::FaultyFiles;
 use std::path::Path;
@@ -169,4 +169,90 @@ fn what_a_held_state_names_stays_readable_until_too_much_is_held() {
     let kept = found.iter().zip(&before).filter(|(now, _)| now.is_ok());
     assert!(kept.clone().all(|(now, before)| now == before));
     assert!(read_all(&holds, newest.state()).iter().all(Result::is_ok));
+}
+
+/// Segments whose bytes are those that the ledger names, and those of which it knows nothing.
+fn proven(held: &HeldState) -> (usize, usize) {
+    let (mut proven, mut unknown) = (0, 0);
+    for segment in held.state().segments() {
+        let Some(mut proof) = held.state().proof(segment.id) else {
+            unknown += 1;
+            continue;
+        };
+        while let Some((offset, bytes)) = proof.wants() {
+            proof.take(&held.read(segment.id, offset, bytes).unwrap());
+        }
+        assert!(proof.is_equal(), "segment {}", segment.id);
+        proven += 1;
+    }
+    (proven, unknown)
+}
+
+#[test]
+fn the_ledger_names_what_segments_hold_whatever_becomes_of_them() {
+    for seed in 1..=6 {
+        let mut edge = Edge::new(seed);
+        let mut before: Option<State> = None;
+        let mut sum = 0;
+        for round in 0..12 {
+            for _ in 0..25 {
+                edge.step();
+            }
+            edge.db().flush().unwrap();
+            if round % 4 == 3 {
+                before = None;
+                edge.close();
+                edge.open();
+            }
+            let held = edge.db().hold_state(before.as_ref()).unwrap();
+            let (proven, unknown) = proven(&held);
+            assert_eq!(unknown, 0, "nothing was there before there was a ledger");
+            sum += proven;
+            // It comes over the wire, whole and as what differs.
+            let state = held.state();
+            assert_eq!(State::decode(&state.encode(), None).unwrap(), *state);
+            if let Some(before) = &before {
+                let bytes = state.encode_after(before);
+                assert_eq!(State::decode(&bytes, Some(before)).unwrap(), *state);
+            }
+            before = Some(state.clone());
+        }
+        assert!(sum > 20, "{sum}");
+    }
+}
+
+#[test]
+fn what_an_earlier_version_wrote_is_hashed_a_part_at_a_time_and_goes_on() {
+    let archive = std::fs::read(crate::compat::folder().join("life_1.zst")).unwrap();
+    let archive = zstd::bulk::decompress(&archive, 64 << 20).unwrap();
+    let options = crate::support::small_options();
+    let run = crate::support::Run::new(crate::compat::unpack(&archive), &options);
+    let db = run.open().unwrap();
+    let first = db.hold_state(None).unwrap();
+    let (known, unknown) = proven(&first);
+    assert!(unknown > 2, "{known} are known of an earlier version's");
+    let mut calls = 1;
+    while !db.complete_ledger(1).unwrap() {
+        calls += 1;
+    }
+    assert!(calls >= unknown, "{calls} calls for {unknown} segments");
+    let done = db.hold_state(Some(first.state())).unwrap();
+    assert_eq!(proven(&done), (known + unknown, 0));
+    // What it says is another state: whoever has the one before is told.
+    let (before, after) = (first.state().name(), done.state().name());
+    assert!(after.number > before.number && done.state().goes_on_from(&before));
+    // With nothing left to hash nothing is written.
+    assert!(db.complete_ledger(u64::MAX).unwrap());
+    assert_eq!(db.state_number().unwrap(), after.number);
+    drop((first, done));
+    db.close().unwrap();
+    drop(db);
+    let db = run.open().unwrap();
+    let stream = headwater_types::StreamName::new("later", [("id", "1")]);
+    let mut batch = headwater_types::Batch::new();
+    batch.stream(&stream).row(1, [("v", 1.5.into())]).unwrap();
+    db.commit(batch).unwrap();
+    db.compact().unwrap();
+    let held = db.hold_state(None).unwrap();
+    assert_eq!(proven(&held).1, 0);
 }
