@@ -58,6 +58,7 @@ pub(crate) struct Live {
     pub(crate) current: Option<Timestamp>,
     pub(crate) about: Option<About>,
     pub(crate) progress: Option<CopyProgress>,
+    pub(crate) proven_bytes: u64,
     pub(crate) refused: Option<String>,
     pub(crate) failed: Option<String>,
     pub(crate) wants_verifying: bool,
@@ -476,7 +477,10 @@ impl Fleet {
             rules: edge.rules.clone(),
             heard_ns: live.heard.map(Timestamp::as_nanos),
             current_ns: live.current.map(Timestamp::as_nanos),
-            copy: live.progress.as_ref().map(copy_status),
+            copy: live
+                .progress
+                .as_ref()
+                .map(|p| copy_status(p, live.proven_bytes)),
             about: live.about.clone(),
             is_verifying: live.is_verifying,
             verified: live.verified.map(|(at, found)| VerifiedStatus {
@@ -640,13 +644,14 @@ pub(crate) fn is_current(progress: &CopyProgress) -> bool {
     progress.missing_bytes == 0 && progress.shown_older == 0
 }
 
-fn copy_status(progress: &CopyProgress) -> CopyStatus {
+fn copy_status(progress: &CopyProgress, proven_bytes: u64) -> CopyStatus {
     CopyStatus {
         identity: format!("{:016x}", progress.state.identity),
         incarnation: format!("{:016x}", progress.state.incarnation),
         state: progress.state.number,
         bytes: progress.bytes,
         missing_bytes: progress.missing_bytes,
+        proven_bytes,
         shown: progress.shown,
         shown_older: progress.shown_older,
     }

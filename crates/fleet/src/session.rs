@@ -382,9 +382,11 @@ impl Session {
         }
         let wall = self.now().wall;
         let verified = self.follower.verified();
-        let progress = self.follower.planner().map(|p| p.copy().progress());
+        let planner = self.follower.planner();
+        let progress = planner.map(|p| (p.copy().progress(), p.proven().proven_bytes));
         let mut live = self.held.live.lock();
-        if let Some(progress) = progress {
+        if let Some((progress, proven)) = progress {
+            live.proven_bytes = proven;
             if is_current(&progress) {
                 live.current = Some(wall);
             }

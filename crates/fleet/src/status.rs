@@ -53,6 +53,9 @@ pub struct CopyStatus {
     pub bytes: u64,
     /// Bytes that are wanted and not here, as far as is known.
     pub missing_bytes: u64,
+    /// Bytes of whole segments whose hash, computed from this node's medium since it was started,
+    /// is that which the edge computed when it wrote them.
+    pub proven_bytes: u64,
     /// Partitions that are shown as the newest state has them.
     pub shown: usize,
     /// Partitions that are shown in a version before.
@@ -139,6 +142,8 @@ pub struct UplinkStatus {
     pub confirmed_segments: usize,
     /// See `confirmed_segments`.
     pub confirmed_bytes: u64,
+    /// Segments of which the cloud has computed another hash from its medium: an alarm.
+    pub differing_segments: usize,
     /// Bytes sent on this day of the clock.
     pub sent_today: u64,
     /// Bytes sent in this month.

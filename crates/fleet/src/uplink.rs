@@ -24,6 +24,7 @@ use headwater_types::Timestamp;
 use parking_lot::Mutex;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
@@ -74,6 +75,8 @@ pub struct Uplink {
     settings: UplinkSettings,
     agent: Mutex<Agent>,
     known: Mutex<Known>,
+    /// What an earlier version stored is hashed too.
+    ledger_is_complete: AtomicBool,
 }
 
 /// Joins a cloud with an invitation: changes it for a key, and stores that in the directory of the
@@ -175,6 +178,7 @@ impl Uplink {
                 is_verifying: false,
                 verified: None,
             }),
+            ledger_is_complete: AtomicBool::new(false),
             settings,
             env,
         })
@@ -201,6 +205,7 @@ impl Uplink {
             confirmed_number: confirmed.as_ref().map(|c: &Confirmed| c.state.number),
             confirmed_segments: segments.clone().count(),
             confirmed_bytes: segments.map(|(_, bytes)| bytes).sum(),
+            differing_segments: confirmed.as_ref().map_or(0, |c| c.differ.len()),
             sent_today: spent.day_bytes,
             sent_this_month: spent.month_bytes,
             is_verifying: known.is_verifying,
@@ -377,8 +382,13 @@ impl Uplink {
         told: Option<StateName>,
         thorough: bool,
     ) -> headwater_engine::Result<Option<StateName>> {
-        let agent = self.agent.lock();
+        let mut agent = self.agent.lock();
         agent.keep_within();
+        if !self.ledger_is_complete.load(Ordering::Relaxed) {
+            let is_complete = agent.complete_ledger(&self.db, self.now())?;
+            self.ledger_is_complete
+                .store(is_complete, Ordering::Relaxed);
+        }
         let number = self.db.state_number()?;
         if !thorough && told.is_some_and(|told| told.number == number) {
             return Ok(None);

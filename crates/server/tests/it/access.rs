@@ -186,7 +186,7 @@ enum Shows {
 }
 
 /// The line of each route that reads.
-const LINES: [(&str, Shows); 19] = [
+const LINES: [(&str, Shows); 21] = [
     (
         "/api/query",
         Shows::List("/api/query?start=2023/11/14&end=2023/11/15&m=none:cars"),
@@ -223,6 +223,11 @@ const LINES: [(&str, Shows); 19] = [
         "/api/v1/export",
         Shows::List("/api/v1/export?table=cars&format=lp"),
     ),
+    (
+        "/api/v1/coverage",
+        Shows::One("/api/v1/coverage?stream=STREAM"),
+    ),
+    ("/api/v1/replay", Shows::List("/api/v1/replay?table=cars")),
     ("/api/v1/live", Shows::One("/api/v1/live?channel=STREAM.v")),
     ("/api/v1/storage", Shows::Sum("/api/v1/storage")),
     ("/api/v1/count", Shows::Count("/api/v1/count")),

@@ -30,6 +30,7 @@ mod page;
 #[cfg(feature = "sql")]
 mod postgres;
 mod prometheus;
+mod replay;
 mod settings_page;
 #[cfg(feature = "sql")]
 mod sql;
