@@ -3,7 +3,7 @@
 use tidy::{assert_none, files, read, root};
 
 /// Every format that leaves the process, to a disk or to a reader.
-const FORMATS: [&str; 16] = [
+const FORMATS: [&str; 17] = [
     "backup",
     "block",
     "copy",
