@@ -268,8 +268,8 @@ impl RemoteCopy {
 
     /// Ranges that readers of the copy asked for and that are not here, in the order in which they
     /// did, and forgets them: so that they can be fetched and asked for again. A read ends at the
-    /// first that it misses; all that it would need says [`crate::Snapshot::coverage`]. Of very many
-    /// those that come later are not kept.
+    /// first that it misses; all that it would need says [`crate::Snapshot::coverage`]. Of very
+    /// many those that come later are not kept.
     #[must_use]
     pub fn take_missed(&self) -> Vec<MissedRange> {
         self.inner.missed.take()

@@ -1,7 +1,7 @@
 //! What is here of a stream, where a copy has holes, without reading a leaf of its main runs.
 //!
-//! Invariants: where everything is said to be here, no read of the range is elsewhere. Of a database
-//! that is no copy everything is.
+//! Invariants: where everything is said to be here, no read of the range is elsewhere. Of a
+//! database that is no copy everything is.
 //! Concurrency, failure: as in [`super`]; what says what there is may itself be elsewhere, and then
 //! it is among what is missing.
 

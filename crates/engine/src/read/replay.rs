@@ -1,13 +1,13 @@
 //! Rows of many streams as one sequence in the order of time.
 //!
 //! The range is read in slabs of time, each small enough that its rows of all streams fit into the
-//! memory allowed: a slab that turns out to hold more ends earlier, and what was read behind its end
-//! is read again with the next one. How wide a slab is to be says the one before.
+//! memory allowed: a slab that turns out to hold more ends earlier, and what was read behind its
+//! end is read again with the next one. How wide a slab is to be says the one before.
 //!
 //! Invariants: a row comes once, at its time; of rows of one time those of a stream stand together
-//! and as a scan of the stream gives them, and streams stand as [`Snapshot::streams`] lists them. A
-//! chunk ends between two rows of different time or stream. What is held at once is bounded, but for
-//! the rows of one instant and what one chunk of a scan brings.
+//! and as a scan of the stream gives them, and streams stand as [`Snapshot::streams`] lists them.
+//! A chunk ends between two rows of different time or stream. What is held at once is bounded, but
+//! for the rows of one instant and what one chunk of a scan brings.
 //! Concurrency: one reader; nothing is held between two slabs but the snapshot.
 //! Failure: the first error ends it; nothing behind it is given.
 
@@ -29,8 +29,8 @@ const MEMORY_BYTES: usize = 64 << 20;
 const PAGE: usize = 4_096;
 /// How much wider the slab behind an empty one is: few steps lead over a gap.
 const EMPTY_GROWTH: u64 = 64;
-/// A row besides its values: time, stream, and its place in the order.
-const ROW_BYTES: usize = 24;
+/// A row besides its values: time and stream, and its place in the order while it is sorted.
+const ROW_BYTES: usize = 32;
 
 /// What to replay.
 #[derive(Clone, Debug, PartialEq)]
@@ -116,7 +116,8 @@ impl Piece {
     }
 
     /// Takes off what lies behind an instant.
-    fn cut(&mut self, last: i64) {
+    fn cut(&mut self, last: Timestamp) {
+        let last = last.as_nanos();
         let keep = self.chunk.times.partition_point(|time| *time <= last);
         if keep < self.chunk.times.len() {
             self.chunk.times.truncate(keep);
@@ -173,7 +174,8 @@ impl Snapshot {
     /// let snapshot = db.snapshot()?;
     /// let mut replay = snapshot.replay(&ReplaySpec::new("pump"), None)?;
     /// let chunk = replay.next().unwrap()?;
-    /// assert_eq!((chunk.times.as_slice(), chunk.streams.as_slice()), (&[5, 7, 8, 8][..], &[0, 1, 0, 1][..]));
+    /// assert_eq!(chunk.times, [5, 7, 8, 8]);
+    /// assert_eq!(chunk.streams, [0, 1, 0, 1]);
     /// // To go on behind the second row.
     /// let after = replay.cursor(&chunk, 1);
     /// let rest = ReplaySpec { after, ..ReplaySpec::new("pump") };
@@ -344,7 +346,7 @@ impl Replay<'_> {
                     stream,
                     chunk: chunk?,
                 };
-                piece.cut(last.as_nanos());
+                piece.cut(last);
                 if piece.chunk.times.is_empty() {
                     // The slab has come to end before.
                     break;
@@ -354,7 +356,7 @@ impl Replay<'_> {
                 while held > self.memory_bytes && last > range.first {
                     last = middle(&pieces, range.first, last);
                     for piece in &mut pieces {
-                        piece.cut(last.as_nanos());
+                        piece.cut(last);
                     }
                     pieces.retain(|piece| !piece.chunk.times.is_empty());
                     held = pieces.iter().map(Piece::bytes).sum();
@@ -381,9 +383,11 @@ impl Replay<'_> {
                 into.extend_from(column, 0..len);
             }
         }
-        let mut order: Vec<u32> = (0..count).collect();
-        // Rows stand stream by stream, each by time: what is equal stays in this order.
-        order.sort_by_key(|row| time_of(&times, *row));
+        // Rows stand stream by stream, each by time: what is equal stays in this order. A sort that
+        // need not look the times up is several times as fast.
+        let mut by_time: Vec<(i64, u32)> = times.iter().copied().zip(0..count).collect();
+        by_time.sort_by_key(|(time, _)| *time);
+        let order: Vec<u32> = by_time.into_iter().map(|(_, row)| row).collect();
         Ok(Slab {
             times,
             streams,
