@@ -35,33 +35,41 @@ impl QueryPlanner for Planner {
 /// The planner of our own nodes.
 struct Nodes;
 
-#[async_trait]
-impl ExtensionPlanner for Nodes {
-    async fn plan_extension(
-        &self,
-        planner: &dyn PhysicalPlanner,
-        node: &dyn UserDefinedLogicalNode,
-        _: &[&LogicalPlan],
-        inputs: &[Arc<dyn ExecutionPlan>],
-        session: &dyn Session,
-        context: &PhysicalPlanningContext,
-    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-        let expression = |expr: &Expr, schema: &DFSchema| -> Result<Arc<dyn PhysicalExpr>> {
-            planner.create_physical_expr(expr, schema, session, context)
-        };
-        let any = node.as_any();
-        if let (Some(gaps), [input]) = (any.downcast_ref::<GapFill>(), inputs) {
-            return gapfill::plan(gaps, input, &expression).map(Some);
+/// What is handed to the planner, as its trait has it.
+macro_rules! planner_of_nodes {
+    () => {
+        #[async_trait]
+        impl ExtensionPlanner for Nodes {
+            async fn plan_extension(
+                &self,
+                planner: &dyn PhysicalPlanner,
+                node: &dyn UserDefinedLogicalNode,
+                _: &[&LogicalPlan],
+                inputs: &[Arc<dyn ExecutionPlan>],
+                session: &dyn Session,
+                context: &PhysicalPlanningContext,
+            ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+                let expression =
+                    |expr: &Expr, schema: &DFSchema| -> Result<Arc<dyn PhysicalExpr>> {
+                        planner.create_physical_expr(expr, schema, session, context)
+                    };
+                let any = node.as_any();
+                if let (Some(gaps), [input]) = (any.downcast_ref::<GapFill>(), inputs) {
+                    return gapfill::plan(gaps, input, &expression).map(Some);
+                }
+                if let (Some(join), [left, right]) = (any.downcast_ref::<AsOf>(), inputs) {
+                    return asof::plan(join, left, right, &expression).map(Some);
+                }
+                if let (Some(pattern), [input]) = (any.downcast_ref::<Pattern>(), inputs) {
+                    let Some(state) = session.as_any().downcast_ref::<SessionState>() else {
+                        return Err(Error::internal("a plan without a state").into());
+                    };
+                    return pattern::plan(pattern, input, state, &expression).map(Some);
+                }
+                Ok(None)
+            }
         }
-        if let (Some(join), [left, right]) = (any.downcast_ref::<AsOf>(), inputs) {
-            return asof::plan(join, left, right, &expression).map(Some);
-        }
-        if let (Some(pattern), [input]) = (any.downcast_ref::<Pattern>(), inputs) {
-            let Some(state) = session.as_any().downcast_ref::<SessionState>() else {
-                return Err(Error::internal("a plan without a state").into());
-            };
-            return pattern::plan(pattern, input, state, &expression).map(Some);
-        }
-        Ok(None)
-    }
+    };
 }
+
+planner_of_nodes!();

@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// What a bucket that is missing has in a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Fill {
-    /// Nothing.
+    /// Nothing at all.
     Absent,
     /// What its group has.
     Key,

@@ -204,10 +204,10 @@ fn views<'a>(
 ) -> Expanding<'a> {
     Box::pin(async move {
         let mut found = BTreeMap::new();
-        for name in names {
-            let Some(text) = texts.get(&name) else {
-                continue;
-            };
+        let kept = names
+            .into_iter()
+            .filter_map(|name| Some((texts.get(&name)?, name)));
+        for (text, name) in kept {
             if depth >= DEPTH_MAX {
                 return Err(Error::too_large(format!(
                     "view `{name}` stands within itself, or within more than {DEPTH_MAX} others"

@@ -263,7 +263,7 @@ fn bounds_and_widths_may_be_parameters_of_a_prepared_statement() {
         let prepared = lake.session.prepare(sql, &[]).await.unwrap();
         assert_eq!(prepared.schema().fields().len(), 2);
         let values = ["2 hours", "2024-05-01T00:00:00Z", "2024-05-01T04:00:00Z"];
-        let values = values.map(|text| datafusion::common::ScalarValue::from(text));
+        let values = values.map(datafusion::common::ScalarValue::from);
         let parameters = headwater_query::Parameters::positional(values.to_vec());
         let rows = prepared
             .run(parameters)

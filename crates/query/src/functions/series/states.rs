@@ -1,4 +1,4 @@
-//! `state_agg(time, state)`: how long each state lasted, from the row that tells it to the next one.
+//! `state_agg(time, state)`: how long each state lasted, from its row to the next one.
 //!
 //! Of several rows of one instant the one with the greatest state counts, so that the order in
 //! which rows came does not.
