@@ -24,12 +24,15 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::ExecutionPlan;
 use std::sync::Arc;
 
+/// Makes an expression of a plan one that is computed.
+type Physical<'a> = &'a dyn Fn(&Expr, &DFSchema) -> Result<Arc<dyn PhysicalExpr>>;
+
 /// The operator of a node.
 pub(crate) fn plan(
     node: &AsOf,
     left: &Arc<dyn ExecutionPlan>,
     right: &Arc<dyn ExecutionPlan>,
-    expression: &dyn Fn(&Expr, &DFSchema) -> Result<Arc<dyn PhysicalExpr>>,
+    expression: Physical<'_>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let side = |input: &Arc<dyn ExecutionPlan>, exprs: &[Expr], schema: &DFSchema| {
         let exprs = exprs.iter().map(|expr| expression(expr, schema));

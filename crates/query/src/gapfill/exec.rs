@@ -108,7 +108,7 @@ impl GapFillExec {
     /// The beginnings of the buckets of the range.
     fn range(&self) -> Result<Steps> {
         let all = |exprs: &[Arc<dyn PhysicalExpr>]| -> Result<Vec<i64>> {
-            exprs.iter().map(|expr| value(expr)).collect()
+            exprs.iter().map(value).collect()
         };
         let begin = all(&self.bounds.begins)?.into_iter().max();
         let end = all(&self.bounds.ends)?.into_iter().min();

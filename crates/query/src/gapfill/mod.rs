@@ -24,11 +24,14 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::ExecutionPlan;
 use std::sync::Arc;
 
+/// Makes an expression of a plan one that is computed.
+type Physical<'a> = &'a dyn Fn(&Expr, &DFSchema) -> Result<Arc<dyn PhysicalExpr>>;
+
 /// The operator of a node.
 pub(crate) fn plan(
     node: &GapFill,
     input: &Arc<dyn ExecutionPlan>,
-    constant: &dyn Fn(&Expr, &DFSchema) -> Result<Arc<dyn PhysicalExpr>>,
+    constant: Physical<'_>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let nothing = DFSchema::empty();
     let constants = |exprs: &[Expr]| -> Result<Vec<Arc<dyn PhysicalExpr>>> {

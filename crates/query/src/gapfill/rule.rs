@@ -430,11 +430,14 @@ impl Inferred {
     fn condition(&mut self, part: &Expr, time: &Expr) -> Result<()> {
         let constant = |expr: &Expr| expr.column_refs().is_empty() && !expr.is_volatile();
         match part {
-            Expr::Between(between) if !between.negated && bare(&between.expr) == time => {
-                if constant(&between.low) && constant(&between.high) {
-                    self.starts.push(instant((*between.low).clone())?);
-                    self.finishes.push(after(instant((*between.high).clone())?));
-                }
+            Expr::Between(between)
+                if !between.negated
+                    && bare(&between.expr) == time
+                    && constant(&between.low)
+                    && constant(&between.high) =>
+            {
+                self.starts.push(instant((*between.low).clone())?);
+                self.finishes.push(after(instant((*between.high).clone())?));
             }
             Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
                 let (op, bound) = if bare(left) == time && constant(right) {

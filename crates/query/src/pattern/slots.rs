@@ -251,9 +251,9 @@ impl<'a> Slots<'a> {
                 } => {
                     let rows = i64::from(by.unwrap_or(1));
                     let rows = if name == "prev" { -rows } else { rows };
-                    if (!physical && (first || steps > 0 || shift != 0 || was_whole))
-                        || (physical && shift != 0)
-                    {
+                    let moved = shift != 0;
+                    let navigated = first || steps > 0 || was_whole;
+                    if moved || (navigated && !physical) {
                         return None;
                     }
                     Some(Slot::Value {

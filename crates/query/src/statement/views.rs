@@ -76,10 +76,8 @@ fn name_of(text: &str) -> Result<String> {
             });
         }
         // A schema before the name.
-        if !behind
-            .next()
-            .is_some_and(|token| token.token == Token::Period)
-        {
+        let next = behind.next();
+        if next.is_none_or(|token| token.token != Token::Period) {
             break;
         }
     }
