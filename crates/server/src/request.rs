@@ -38,7 +38,14 @@ impl From<QueryError> for ApiError {
 /// The query string of a request, which may have these parameters only.
 pub(crate) fn query(uri: &Uri, known: &[&str]) -> Result<Query, ApiError> {
     let query = Query::parse(uri.query().unwrap_or_default())?;
-    query.only(known)?;
+    // What a cloud does with it was done before (`fetching`); elsewhere nothing need be fetched.
+    let known: Vec<&str> = known.iter().copied().chain(["fetch"]).collect();
+    query.only(&known)?;
+    if let Some(fetch) = query.one("fetch")?
+        && !matches!(fetch, "true" | "false")
+    {
+        return Err(QueryError::value("fetch", "expected true or false", fetch).into());
+    }
     Ok(query)
 }
 

@@ -21,6 +21,8 @@ use std::time::Duration;
 pub(crate) const PIECE_MAX: u32 = 1 << 20;
 /// Bytes of an answer, about: behind it the request is answered, and asked again for the rest.
 const ANSWER_MAX: u64 = 8 << 20;
+/// The smallest part of a piece that is worth a message, in bytes.
+const PART_LEAST: u32 = 4096;
 /// What a message takes besides the bytes that it carries, about.
 const MESSAGE_BYTES: u64 = 40;
 /// Pieces that are looked at for an answer, at the most.
@@ -297,6 +299,7 @@ impl Agent {
             if sent >= ANSWER_MAX {
                 break;
             }
+            let piece = &self.within_caps(now, piece);
             let granted = self.reads.take(now, READ_LEAST).and_then(|()| {
                 let bytes = u64::from(piece.bytes) + MESSAGE_BYTES;
                 self.budget.take(now, bytes)
@@ -321,6 +324,20 @@ impl Agent {
         }
         answers.push(Message::Done { request });
         Ok(answers)
+    }
+
+    /// A piece, or as much of its beginning as the caps leave: one that is larger than what is left
+    /// would keep everything waiting, for ever where it is larger than a cap.
+    fn within_caps(&mut self, now: Now, piece: &Piece) -> Piece {
+        let left = self.budget.left(now).saturating_sub(MESSAGE_BYTES);
+        let left = u32::try_from(left).unwrap_or(u32::MAX);
+        match left < piece.bytes && left >= PART_LEAST {
+            true => Piece {
+                bytes: left,
+                ..*piece
+            },
+            false => *piece,
+        }
     }
 
     fn compare(

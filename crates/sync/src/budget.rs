@@ -148,6 +148,14 @@ impl Budget {
         self.spent.begin(day, month_of(day));
     }
 
+    /// What the caps leave of this day and month.
+    pub(crate) fn left(&mut self, now: Now) -> u64 {
+        self.begin_periods(now);
+        let left = |most: Option<u64>, spent| most.map_or(u64::MAX, |n| n.saturating_sub(spent));
+        let day = left(self.limits.bytes_per_day, self.spent.day_bytes);
+        day.min(left(self.limits.bytes_per_month, self.spent.month_bytes))
+    }
+
     /// Grants so many bytes, which are counted as sent; or says how long to wait before asking
     /// again.
     ///

@@ -26,7 +26,14 @@ describe("what is known of edges", () => {
     expect(role).toBe("cloud");
     expect(cloud).toBeUndefined();
     expect(edges?.map((edge) => edge.name)).toEqual(["pump-7", "new"]);
-    expect(edges?.[0]).toMatchObject({ want: 8, bytes: 10, missing: 3, sentToday: 5, written: 7, heard: 1_700_000_000_000n });
+    expect(edges?.[0]).toMatchObject({
+      want: 8,
+      bytes: 10,
+      missing: 3,
+      sentToday: 5,
+      written: 7,
+      heard: 1_700_000_000_000n,
+    });
     expect(edges?.[0]?.verified).toEqual({ at: 1n, equal: 9, different: 0, missing: 3 });
     expect(edges?.[1]).toMatchObject({ want: "full", bytes: undefined, verified: undefined, isVerifying: false });
   });

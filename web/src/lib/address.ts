@@ -33,7 +33,10 @@ export interface ViewState {
 }
 
 export type Route =
-  { readonly page: "view"; readonly state: ViewState } | { readonly page: "storage" } | { readonly page: "sql" } | { readonly page: "fleet" };
+  | { readonly page: "view"; readonly state: ViewState }
+  | { readonly page: "storage" }
+  | { readonly page: "sql" }
+  | { readonly page: "fleet" };
 
 export const CHANNELS_MAX = 16;
 

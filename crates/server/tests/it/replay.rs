@@ -47,7 +47,7 @@ fn started(rules: Option<&[&str]>) -> (Running, String) {
     });
     let bearer = format!("Bearer {token}");
     let answer = client()
-        .post(server.url("/write"))
+        .post(server.url("/write?precision=ns"))
         .header("authorization", &bearer)
         .send(LINES)
         .unwrap();
