@@ -102,6 +102,7 @@ impl Replay {
         let mut lines = LineWriter::new();
         let mut left = self.limit.unwrap_or(u64::MAX);
         let mut begun: Option<(Instant, i64)> = None;
+        let mut started: Option<u32> = None;
         while let Some(chunk) = replay.next() {
             let chunk = chunk?;
             let mut row = replay.cursor(&chunk, 0).map_or(1, |cursor| cursor.row);
@@ -112,8 +113,11 @@ impl Replay {
                     Some(_) => 1,
                     None => row,
                 };
-                let is_other = before.is_none_or(|(_, known)| known != *place);
                 before = Some((*time, *place));
+                // A row that has none of the fields is left out, and counted all the same.
+                if !chunk.columns.iter().any(|column| column.is_present(index)) {
+                    continue;
+                }
                 let Some(stream) = replay.stream(*place).filter(|_| left > 0) else {
                     return out.finish();
                 };
@@ -133,7 +137,7 @@ impl Replay {
                         out.buffer.push(b'\n');
                     }
                     ReplayFormat::Lp => {
-                        if is_other {
+                        if started.replace(*place) != Some(*place) {
                             let names = fields.iter().map(|(name, _)| name.as_str());
                             lines
                                 .start_stream(stream, names)

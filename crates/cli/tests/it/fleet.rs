@@ -122,6 +122,8 @@ fn what_edges_have_comes_to_the_cloud_whoever_is_killed() {
     }
     let list = asked(&addr, &["edges"]).ok().stdout;
     assert_eq!(list.lines().count(), EDGES + 1, "{list}");
+    edges.into_iter().for_each(kill);
+    kill(center.unwrap());
 }
 
 #[test]

@@ -27,6 +27,7 @@ mod query;
 mod reads;
 mod real_data;
 mod remote;
+mod replay;
 mod round_trip;
 mod serve;
 mod support;

@@ -248,6 +248,10 @@ fn write(
                 None => row,
             };
             before = Some((*time, *place));
+            // A row that has none of the fields is left out, and counted all the same.
+            if !chunk.columns.iter().any(|column| column.is_present(index)) {
+                continue;
+            }
             if left == 0 {
                 return out.send();
             }
