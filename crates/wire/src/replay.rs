@@ -1,8 +1,8 @@
 //! Rows of many streams in the order of time, as lines of JSON, and where to go on.
 //!
-//! A line is `{"time":"NS","stream":"table,tag=value","fields":{…}}`, with `"row":N` where it is not
-//! the first of its stream and time. A cursor is `NS/N/STREAM`: the time, the row and the stream of
-//! the last line that was read.
+//! A line is `{"time":"NS","stream":"table,tag=value","fields":{…}}`, with `"row":N` where it is
+//! not the first of its stream and time. A cursor is `NS/N/STREAM`: time, row and stream of the last
+//! line that was read.
 
 use crate::json::{push_i64, push_integer_text, push_str, push_u64, push_value};
 use headwater_types::{StreamName, Timestamp, ValueRef};
@@ -34,8 +34,8 @@ impl Position {
 }
 
 /// Writes the cursor of a row.
-pub fn push_cursor(out: &mut Vec<u8>, time: i64, row: u64, stream: &StreamName) {
-    push_i64(out, time);
+pub fn push_cursor(out: &mut Vec<u8>, time: Timestamp, row: u64, stream: &StreamName) {
+    push_i64(out, time.as_nanos());
     out.push(b'/');
     push_u64(out, row);
     out.push(b'/');
@@ -46,13 +46,13 @@ pub fn push_cursor(out: &mut Vec<u8>, time: i64, row: u64, stream: &StreamName) 
 /// strings of JSON already ([`crate::json::push_str`]). Absent values are left out.
 pub fn push_row<'v, 'n>(
     out: &mut Vec<u8>,
-    time: i64,
+    time: Timestamp,
     row: u64,
     stream: &[u8],
     values: impl Iterator<Item = (&'n [u8], Option<ValueRef<'v>>)>,
 ) {
     out.extend_from_slice(b"{\"time\":");
-    push_integer_text(out, time);
+    push_integer_text(out, time.as_nanos());
     out.extend_from_slice(b",\"stream\":");
     out.extend_from_slice(stream);
     if row > 1 {
@@ -61,8 +61,8 @@ pub fn push_row<'v, 'n>(
     }
     out.extend_from_slice(b",\"fields\":{");
     let mut is_first = true;
-    for (name, value) in values {
-        let Some(value) = value else { continue };
+    let present = values.filter_map(|(name, value)| Some((name, value?)));
+    for (name, value) in present {
         if !std::mem::take(&mut is_first) {
             out.push(b',');
         }
@@ -107,11 +107,12 @@ impl Pace {
 
     /// How long after the first row another is due.
     #[must_use]
-    pub fn due(self, first: i64, time: i64) -> Duration {
+    pub fn due(self, first: Timestamp, time: Timestamp) -> Duration {
         let Pace::Times(times) = self else {
             return Duration::ZERO;
         };
-        let passed = Duration::from_nanos(time.abs_diff(first)).as_secs_f64() / times;
+        let passed =
+            Duration::from_nanos(time.as_nanos().abs_diff(first.as_nanos())).as_secs_f64() / times;
         Duration::try_from_secs_f64(passed).unwrap_or(Duration::MAX)
     }
 }
@@ -130,7 +131,7 @@ mod tests {
         let mut out = Vec::new();
         let row = |out: &mut Vec<u8>, row| {
             let values = fields.iter().map(Vec::as_slice).zip(values);
-            push_row(out, 1_700, row, &name, values);
+            push_row(out, Timestamp::from_nanos(1_700), row, &name, values);
         };
         row(&mut out, 1);
         let text = String::from_utf8(std::mem::take(&mut out)).unwrap();
@@ -141,7 +142,7 @@ mod tests {
         row(&mut out, 2);
         assert!(String::from_utf8(out).unwrap().contains("\"row\":2,"));
         let mut cursor = Vec::new();
-        push_cursor(&mut cursor, -5, 3, &stream);
+        push_cursor(&mut cursor, Timestamp::from_nanos(-5), 3, &stream);
         let found = Position::parse(std::str::from_utf8(&cursor).unwrap()).unwrap();
         assert_eq!(
             (found.time.as_nanos(), found.row, found.stream),
@@ -155,13 +156,17 @@ mod tests {
     #[test]
     fn rows_are_due_as_their_times_say() {
         assert_eq!(Pace::parse("max"), Ok(Pace::Max));
-        assert_eq!(Pace::Max.due(0, i64::MAX), Duration::ZERO);
+        let at = Timestamp::from_nanos;
+        assert_eq!(Pace::Max.due(at(0), at(i64::MAX)), Duration::ZERO);
         let sixty = Pace::parse("60").unwrap();
         assert_eq!(
-            sixty.due(1_000_000_000, 61_000_000_000),
+            sixty.due(at(1_000_000_000), at(61_000_000_000)),
             Duration::from_secs(1)
         );
-        assert_eq!(Pace::Times(1e-300).due(i64::MIN, i64::MAX), Duration::MAX);
+        assert_eq!(
+            Pace::Times(1e-300).due(at(i64::MIN), at(i64::MAX)),
+            Duration::MAX
+        );
         for wrong in ["", "0", "-1", "inf", "NaN", "fast"] {
             assert!(Pace::parse(wrong).is_err(), "{wrong}");
         }

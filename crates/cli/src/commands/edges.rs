@@ -72,7 +72,7 @@ enum What {
         #[arg(value_name = "WANT", value_parser = parse_want)]
         want: Want,
         /// What is wanted of some streams, such as 'pumps,site=4 full' or '* summaries:8 5' (the
-        /// number is a priority); the first that fits decides, and what is said before where none does
+        /// number is a priority); the first that fits decides, what stands before where none does
         #[arg(long, value_name = "RULE", value_parser = parse_rule)]
         rule: Vec<WantRule>,
     },

@@ -101,7 +101,7 @@ impl Replay {
         let mut out = Output::new();
         let mut lines = LineWriter::new();
         let mut left = self.limit.unwrap_or(u64::MAX);
-        let mut begun: Option<(Instant, i64)> = None;
+        let mut begun: Option<(Instant, Timestamp)> = None;
         let mut started: Option<u32> = None;
         while let Some(chunk) = replay.next() {
             let chunk = chunk?;
@@ -122,8 +122,9 @@ impl Replay {
                     return out.finish();
                 };
                 left -= 1;
-                let (start, first) = *begun.get_or_insert_with(|| (Instant::now(), *time));
-                let wait = self.speed.due(first, *time).saturating_sub(start.elapsed());
+                let at = Timestamp::from_nanos(*time);
+                let (start, first) = *begun.get_or_insert_with(|| (Instant::now(), at));
+                let wait = self.speed.due(first, at).saturating_sub(start.elapsed());
                 if !wait.is_zero() {
                     out.flush()?;
                     std::thread::sleep(wait);
@@ -133,7 +134,7 @@ impl Replay {
                     ReplayFormat::Json => {
                         let values = names.iter().map(Vec::as_slice).zip(values);
                         let name = quoted(&stream.to_string());
-                        push_row(&mut out.buffer, *time, row, &name, values);
+                        push_row(&mut out.buffer, at, row, &name, values);
                         out.buffer.push(b'\n');
                     }
                     ReplayFormat::Lp => {
@@ -143,7 +144,6 @@ impl Replay {
                                 .start_stream(stream, names)
                                 .map_err(|e| Failure::failed(format!("{stream}: {e}")))?;
                         }
-                        let at = Timestamp::from_nanos(*time);
                         lines.write_row(&mut out.buffer, at, values);
                     }
                 }

@@ -23,10 +23,11 @@ impl NodeFigures {
 /// A name, help, and how to read the figure; nothing where it is not known.
 type Figure<T> = (&'static str, &'static str, fn(&T) -> Option<f64>);
 
-/// As a figure: what does not fit exactly is rounded.
+/// As a figure, in units of 2^32 and of 1: what does not fit exactly is rounded.
 fn count(number: u64) -> f64 {
-    // Figures of Prometheus are of this type.
-    number as f64
+    let (high, low) = (number >> 32, number & u64::from(u32::MAX));
+    let part = |part: u64| f64::from(u32::try_from(part).unwrap_or(u32::MAX));
+    part(high) * 4_294_967_296.0 + part(low)
 }
 
 const OF_EDGES: [Figure<EdgeStatus>; 5] = [
@@ -52,7 +53,12 @@ const OF_EDGES: [Figure<EdgeStatus>; 5] = [
     (
         "sync_edge_current_timestamp_seconds",
         "When everything that the edge had stored by then was here",
-        |edge| edge.current_ns.map(|ns| (ns / 1_000_000) as f64 / 1e3),
+        |edge| {
+            let millis = edge
+                .current_ns
+                .map(|ns| ns.max(0).unsigned_abs() / 1_000_000);
+            millis.map(|millis| count(millis) / 1e3)
+        },
     ),
     (
         "sync_edge_different_bytes",

@@ -15,7 +15,7 @@ use axum::extract::State;
 use axum::http::header::CACHE_CONTROL;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::response::Response;
-use headwater::{Replay, ReplayChunk, ReplayCursor, ReplaySpec, Snapshot};
+use headwater::{Replay, ReplayCursor, ReplaySpec, Snapshot, Timestamp};
 use headwater_wire::query::QueryError;
 use headwater_wire::replay::{Pace, Position, push_cursor, push_row, quoted};
 use std::io;
@@ -45,6 +45,16 @@ pub(crate) fn routes() -> Vec<Route> {
 enum Form {
     Lines,
     Events,
+}
+
+impl Form {
+    /// What ends a row.
+    fn end(self) -> &'static [u8] {
+        match self {
+            Form::Lines => b"\n",
+            Form::Events => b"\n\n",
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -236,7 +246,7 @@ fn write(
 ) -> Result<(), Ended> {
     let fields: Vec<Vec<u8>> = replay.fields().iter().map(|(n, _)| quoted(n)).collect();
     let mut left = asked.limit;
-    let mut begun: Option<(Instant, i64)> = None;
+    let mut begun: Option<(Instant, Timestamp)> = None;
     while let Some(chunk) = replay.next() {
         let chunk = chunk.map_err(Ended::Failed)?;
         let mut row = replay.cursor(&chunk, 0).map_or(1, |cursor| cursor.row);
@@ -256,17 +266,21 @@ fn write(
                 return out.send();
             }
             left -= 1;
-            let (start, first) = *begun.get_or_insert_with(|| (Instant::now(), *time));
-            wait(start, asked.pace.due(first, *time), out, goes_on)?;
-            push(
-                &replay,
-                &chunk,
-                index,
-                row,
-                &fields,
-                asked.form,
-                &mut out.bytes,
-            );
+            let at = Timestamp::from_nanos(*time);
+            let (start, first) = *begun.get_or_insert_with(|| (Instant::now(), at));
+            wait(start, asked.pace.due(first, at), out, goes_on)?;
+            if let Some(stream) = replay.stream(*place) {
+                if asked.form == Form::Events {
+                    out.bytes.extend_from_slice(b"id: ");
+                    push_cursor(&mut out.bytes, at, row, stream);
+                    out.bytes.extend_from_slice(b"\ndata: ");
+                }
+                let values = chunk.columns.iter().map(|column| column.get(index));
+                let values = fields.iter().map(Vec::as_slice).zip(values);
+                let name = quoted(&stream.to_string());
+                push_row(&mut out.bytes, at, row, &name, values);
+                out.bytes.extend_from_slice(asked.form.end());
+            }
             if out.bytes.len() >= PIECE_BYTES {
                 out.send()?;
             }
@@ -295,34 +309,5 @@ fn wait(
             return Err(Ended::AskerWent);
         }
         std::thread::sleep(left.min(SLEEP_MAX));
-    }
-}
-
-fn push(
-    replay: &Replay<'_>,
-    chunk: &ReplayChunk,
-    index: usize,
-    row: u64,
-    fields: &[Vec<u8>],
-    form: Form,
-    out: &mut Vec<u8>,
-) {
-    let (Some(time), Some(place)) = (chunk.times.get(index), chunk.streams.get(index)) else {
-        return;
-    };
-    let Some(stream) = replay.stream(*place) else {
-        return;
-    };
-    if form == Form::Events {
-        out.extend_from_slice(b"id: ");
-        push_cursor(out, *time, row, stream);
-        out.extend_from_slice(b"\ndata: ");
-    }
-    let values = chunk.columns.iter().map(|column| column.get(index));
-    let values = fields.iter().map(Vec::as_slice).zip(values);
-    push_row(out, *time, row, &quoted(&stream.to_string()), values);
-    match form {
-        Form::Lines => out.push(b'\n'),
-        Form::Events => out.extend_from_slice(b"\n\n"),
     }
 }

@@ -252,6 +252,42 @@ pub(super) const ROWS: &[Row] = &[
     ),
     row(
         "GET",
+        "/api/v1/coverage",
+        Tells::Stored,
+        &[
+            "/api/v1/coverage?stream={S}",
+            "/api/v1/coverage?stream={S}&level=0&fetch=true",
+        ],
+    ),
+    row(
+        "GET",
+        "/api/v1/replay",
+        Tells::Stored,
+        &[
+            "/api/v1/replay?table={T}",
+            "/api/v1/replay?table={T}&fields={F}",
+            "/api/v1/replay?table={T}&format=sse&limit=3",
+            "/api/v1/replay?table={T}&after=0/1/{S}",
+        ],
+    ),
+    row("GET", "/api/v1/sync", Tells::Nothing, &["/api/v1/sync"]),
+    row(
+        "POST",
+        "/api/v1/sync",
+        Tells::Nothing,
+        &[
+            "/api/v1/sync\n{\"op\":\"verify\"}",
+            "/api/v1/sync\n{\"op\":\"pins\",\"edge\":\"{T}\"}",
+        ],
+    ),
+    row(
+        "GET",
+        "/api/v1/sync/connect",
+        Tells::Nothing,
+        &["/api/v1/sync/connect"],
+    ),
+    row(
+        "GET",
         "/api/v1/live",
         Tells::Stored,
         &[

@@ -123,6 +123,9 @@ fn what_a_token_may_not_see_is_as_if_it_had_never_been_there() {
             Tells::Stored => &[200, 401],
             Tells::Fits => &[204, 401, 403],
             Tells::Figures => &[200, 401],
+            Tells::Nothing if row.route == "/api/v1/sync" => &[401, 403],
+            // This node is no cloud.
+            Tells::Nothing if row.route == "/api/v1/sync/connect" => &[409],
             Tells::Nothing if row.route.contains("assets") => &[404],
             Tells::Nothing if row.route == "/api/v1/sql" => &[501],
             Tells::Nothing if row.route == "/ping" => &[204],
