@@ -1,8 +1,8 @@
 //! Rows of many streams in the order of time, as lines of JSON, and where to go on.
 //!
 //! A line is `{"time":"NS","stream":"table,tag=value","fields":{…}}`, with `"row":N` where it is
-//! not the first of its stream and time. A cursor is `NS/N/STREAM`: time, row and stream of the last
-//! line that was read.
+//! not the first of its stream and time. A cursor is `NS/N/STREAM`: time, row and stream of the
+//! last line that was read.
 
 use crate::json::{push_i64, push_integer_text, push_str, push_u64, push_value};
 use headwater_types::{StreamName, Timestamp, ValueRef};
