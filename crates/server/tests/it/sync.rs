@@ -442,7 +442,6 @@ fn what_cannot_be_has_a_code_and_advice() {
     assert_eq!(get(&cloud, Some("hwe_00")), (401, json!("E_EDGE_KEY")));
 }
 
-#[cfg(feature = "sql")]
 #[test]
 fn rules_say_what_is_copied_and_an_edge_what_never_leaves_it() {
     let cloud = cloud();
