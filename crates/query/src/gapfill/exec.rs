@@ -14,7 +14,7 @@ use arrow::array::{
 };
 use arrow::compute::{SortOptions, cast, take};
 use arrow::datatypes::{DataType, Float64Type, SchemaRef, TimestampNanosecondType};
-use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::tree_node::{TreeNodeIterator as _, TreeNodeRecursion};
 use datafusion::common::{Result, ScalarValue, internal_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::ColumnarValue;
@@ -173,12 +173,8 @@ impl ExecutionPlan for GapFillExec {
         &self,
         f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
-        for expr in self.bounds.begins.iter().chain(&self.bounds.ends) {
-            if f(expr)? == TreeNodeRecursion::Stop {
-                return Ok(TreeNodeRecursion::Stop);
-            }
-        }
-        Ok(TreeNodeRecursion::Continue)
+        let all = self.bounds.begins.iter().chain(&self.bounds.ends);
+        all.apply_until_stop(f)
     }
 
     fn replace_children(

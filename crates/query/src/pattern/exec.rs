@@ -12,7 +12,7 @@ use crate::fences::checkpoint;
 use crate::runs::Runs;
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::SchemaRef;
-use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::tree_node::{TreeNodeIterator as _, TreeNodeRecursion};
 use datafusion::common::{Result, internal_err};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
@@ -124,12 +124,8 @@ impl ExecutionPlan for PatternExec {
         &self,
         f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
-        for expr in self.parts.rows.iter().chain(&self.parts.kept) {
-            if f(expr)? == TreeNodeRecursion::Stop {
-                return Ok(TreeNodeRecursion::Stop);
-            }
-        }
-        Ok(TreeNodeRecursion::Continue)
+        let all = self.parts.rows.iter().chain(&self.parts.kept);
+        all.apply_until_stop(f)
     }
 
     fn replace_children(
