@@ -105,46 +105,44 @@ impl Replay {
         let mut started: Option<u32> = None;
         while let Some(chunk) = replay.next() {
             let chunk = chunk?;
-            let mut row = replay.cursor(&chunk, 0).map_or(1, |cursor| cursor.row);
-            let mut before: Option<(i64, u32)> = None;
-            for (index, (time, place)) in chunk.times.iter().zip(&chunk.streams).enumerate() {
-                row = match before {
-                    Some(known) if known == (*time, *place) => row + 1,
-                    Some(_) => 1,
-                    None => row,
-                };
-                before = Some((*time, *place));
+            for row in chunk.rows() {
                 // A row that has none of the fields is left out, and counted all the same.
-                if !chunk.columns.iter().any(|column| column.is_present(index)) {
+                if !chunk
+                    .columns
+                    .iter()
+                    .any(|column| column.is_present(row.index))
+                {
                     continue;
                 }
-                let Some(stream) = replay.stream(*place).filter(|_| left > 0) else {
+                let Some(stream) = replay.stream(row.stream).filter(|_| left > 0) else {
                     return out.finish();
                 };
                 left -= 1;
-                let at = Timestamp::from_nanos(*time);
-                let (start, first) = *begun.get_or_insert_with(|| (Instant::now(), at));
-                let wait = self.speed.due(first, at).saturating_sub(start.elapsed());
+                let (start, first) = *begun.get_or_insert_with(|| (Instant::now(), row.time));
+                let wait = self
+                    .speed
+                    .due(first, row.time)
+                    .saturating_sub(start.elapsed());
                 if !wait.is_zero() {
                     out.flush()?;
                     std::thread::sleep(wait);
                 }
-                let values = chunk.columns.iter().map(|column| column.get(index));
+                let values = chunk.columns.iter().map(|column| column.get(row.index));
                 match self.format {
                     ReplayFormat::Json => {
                         let values = names.iter().map(Vec::as_slice).zip(values);
                         let name = quoted(&stream.to_string());
-                        push_row(&mut out.buffer, at, row, &name, values);
+                        push_row(&mut out.buffer, row.time, row.number, &name, values);
                         out.buffer.push(b'\n');
                     }
                     ReplayFormat::Lp => {
-                        if started.replace(*place) != Some(*place) {
+                        if started.replace(row.stream) != Some(row.stream) {
                             let names = fields.iter().map(|(name, _)| name.as_str());
                             lines
                                 .start_stream(stream, names)
                                 .map_err(|e| Failure::failed(format!("{stream}: {e}")))?;
                         }
-                        lines.write_row(&mut out.buffer, at, values);
+                        lines.write_row(&mut out.buffer, row.time, values);
                     }
                 }
                 out.pass_on()?;

@@ -480,7 +480,39 @@ impl Slab {
     }
 }
 
+/// A row of a [`ReplayChunk`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReplayRow {
+    /// Its place in the columns of the chunk.
+    pub index: usize,
+    /// Its time.
+    pub time: Timestamp,
+    /// Its stream, by its place in [`Replay::stream`].
+    pub stream: u32,
+    /// Which of the rows of this stream and time it is, from 1 on: what a [`ReplayCursor`] says.
+    pub number: u64,
+}
+
 impl ReplayChunk {
+    /// Its rows, in order.
+    pub fn rows(&self) -> impl Iterator<Item = ReplayRow> + '_ {
+        let mut number = self.before;
+        let mut group = self.group(0);
+        let all = self.times.iter().zip(&self.streams).enumerate();
+        all.map(move |(index, (time, stream))| {
+            if group != Some((*time, *stream)) {
+                (group, number) = (Some((*time, *stream)), 0);
+            }
+            number = number.saturating_add(1);
+            ReplayRow {
+                index,
+                time: Timestamp::from_nanos(*time),
+                stream: *stream,
+                number,
+            }
+        })
+    }
+
     fn group(&self, row: usize) -> Option<(i64, u32)> {
         Some((*self.times.get(row)?, *self.streams.get(row)?))
     }

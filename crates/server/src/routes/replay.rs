@@ -249,36 +249,31 @@ fn write(
     let mut begun: Option<(Instant, Timestamp)> = None;
     while let Some(chunk) = replay.next() {
         let chunk = chunk.map_err(Ended::Failed)?;
-        let mut row = replay.cursor(&chunk, 0).map_or(1, |cursor| cursor.row);
-        let mut before: Option<(i64, u32)> = None;
-        for (index, (time, place)) in chunk.times.iter().zip(&chunk.streams).enumerate() {
-            row = match before {
-                Some(known) if known == (*time, *place) => row + 1,
-                Some(_) => 1,
-                None => row,
-            };
-            before = Some((*time, *place));
+        for row in chunk.rows() {
             // A row that has none of the fields is left out, and counted all the same.
-            if !chunk.columns.iter().any(|column| column.is_present(index)) {
+            if !chunk
+                .columns
+                .iter()
+                .any(|column| column.is_present(row.index))
+            {
                 continue;
             }
             if left == 0 {
                 return out.send();
             }
             left -= 1;
-            let at = Timestamp::from_nanos(*time);
-            let (start, first) = *begun.get_or_insert_with(|| (Instant::now(), at));
-            wait(start, asked.pace.due(first, at), out, goes_on)?;
-            if let Some(stream) = replay.stream(*place) {
+            let (start, first) = *begun.get_or_insert_with(|| (Instant::now(), row.time));
+            wait(start, asked.pace.due(first, row.time), out, goes_on)?;
+            if let Some(stream) = replay.stream(row.stream) {
                 if asked.form == Form::Events {
                     out.bytes.extend_from_slice(b"id: ");
-                    push_cursor(&mut out.bytes, at, row, stream);
+                    push_cursor(&mut out.bytes, row.time, row.number, stream);
                     out.bytes.extend_from_slice(b"\ndata: ");
                 }
-                let values = chunk.columns.iter().map(|column| column.get(index));
+                let values = chunk.columns.iter().map(|column| column.get(row.index));
                 let values = fields.iter().map(Vec::as_slice).zip(values);
                 let name = quoted(&stream.to_string());
-                push_row(&mut out.bytes, at, row, &name, values);
+                push_row(&mut out.bytes, row.time, row.number, &name, values);
                 out.bytes.extend_from_slice(asked.form.end());
             }
             if out.bytes.len() >= PIECE_BYTES {
