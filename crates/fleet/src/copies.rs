@@ -42,13 +42,6 @@ pub(crate) struct Place {
 /// How often it is looked whether what was asked for is here.
 const FETCH_LOOK: Duration = Duration::from_millis(20);
 
-/// What a fleet may take.
-#[derive(Clone, Debug)]
-pub struct FleetLimits {
-    /// What counts for readers of copies: memory and open files.
-    pub reader: Options,
-}
-
 /// What is known of a copy while the node runs.
 #[derive(Debug, Default)]
 pub(crate) struct Live {
@@ -148,7 +141,8 @@ impl Held {
 pub struct Fleet {
     env: Env,
     dir: PathBuf,
-    limits: FleetLimits,
+    /// What counts for readers of copies: memory and open files.
+    reader: Options,
     edges: Mutex<Edges>,
     held: Mutex<HashMap<String, Arc<Held>>>,
     sessions: AtomicU64,
@@ -171,15 +165,16 @@ struct Shown {
 pub const OWN: &str = "this node";
 
 impl Fleet {
-    /// That of the node whose database is in a directory.
+    /// That of the node whose database is in a directory. Of the options, those count for readers of
+    /// copies that concern memory and open files.
     ///
     /// # Errors
     /// `io` when the list of edges cannot be read.
-    pub fn open(env: Env, dir: &Path, limits: FleetLimits) -> Result<Fleet, FleetError> {
+    pub fn open(env: Env, dir: &Path, reader: Options) -> Result<Fleet, FleetError> {
         Ok(Fleet {
             env,
             dir: dir.to_owned(),
-            limits,
+            reader,
             edges: Mutex::new(Edges::open(dir)?),
             held: Mutex::default(),
             sessions: AtomicU64::new(1),
@@ -624,7 +619,7 @@ impl Fleet {
         let Some(copy) = held.copy(&self.place(edge)?).map_err(medium)? else {
             return Ok(None);
         };
-        let reader = copy.reader(self.limits.reader.clone()).map_err(medium)?;
+        let reader = copy.reader(self.reader.clone()).map_err(medium)?;
         let snapshot = reader.snapshot();
         *reading = Some(Reading { reader, changes });
         Ok(Some(snapshot))

@@ -8,7 +8,7 @@
 
 use crate::error::{FleetError, FleetErrorKind};
 use crate::invite::SECRET_PREFIX;
-use crate::private::{self, VERSION, damaged};
+use crate::private::{self, VERSION, check_version, damaged};
 use crate::wants::{Want, WantRule, rules};
 use headwater_shell::access::token::{Hash, from_hex, hash, hex, random_hex};
 use headwater_types::Timestamp;
@@ -123,13 +123,7 @@ impl Edges {
                 edges: Vec::new(),
             });
         };
-        if stored.version != VERSION {
-            let reason = format!(
-                "it has version {}, and this is the version that reads {VERSION}",
-                stored.version
-            );
-            return Err(damaged(&path, &reason));
-        }
+        check_version(&path, stored.version)?;
         let mut names: Vec<&str> = stored.edges.iter().map(|e| e.name.as_str()).collect();
         names.sort_unstable();
         for pair in names.windows(2) {

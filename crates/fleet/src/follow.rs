@@ -5,7 +5,7 @@
 //! Concurrency: plain data with one owner; its calls wait for the medium.
 //! Failure: an error of the medium ends it, and it is made anew.
 
-use headwater_engine::{Error, RemoteCopy, State, StateName};
+use headwater_engine::{Error, RemoteCopy, State};
 use headwater_sync::{Message, Now, Planner, PlannerLimits, Verified};
 use std::time::Duration;
 
@@ -127,13 +127,5 @@ impl Follower {
                 })
             }
         }
-    }
-}
-
-/// Which database a message says it is of, if it does.
-pub(crate) fn says_to_be(message: &Message) -> Option<StateName> {
-    match message {
-        Message::Hello(name) => Some(*name),
-        _ => None,
     }
 }

@@ -49,8 +49,8 @@ pub struct About {
 pub(crate) enum Note {
     /// Cloud: the invitation is worth this key from now on.
     Key { key: String },
-    /// Cloud: the key holds; this is what is wanted.
-    Welcome { edge: String, is_paused: bool },
+    /// Cloud: the key holds.
+    Welcome { edge: String },
     /// Cloud: nothing is asked any more, and why.
     Refused { code: String, text: String },
     /// Cloud: what a comparison found.

@@ -40,7 +40,7 @@ mod uplink_file;
 mod waiting;
 mod wants;
 
-pub use copies::{Fleet, FleetLimits, OWN};
+pub use copies::{Fleet, OWN};
 pub use edges::{EDGES_MAX, Edge};
 pub use error::{FleetError, FleetErrorKind};
 pub use frame::{About, MESSAGE_MAX};

@@ -1,13 +1,13 @@
-//! Files that only their owner may read, and that are replaced whole.
+//! Files of this crate, which only their owner may read and which are replaced whole, with errors
+//! that say which file it is.
 //!
 //! Invariant: a reader sees the file of before or that of after, also over a power cut.
 
 use crate::error::{FleetError, FleetErrorKind};
+use headwater_shell::replace_private;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io;
 use std::path::Path;
 
 /// The version of each of these files.
@@ -47,21 +47,20 @@ pub(crate) fn replace<T: Serialize>(path: &Path, content: &T) -> Result<(), Flee
 
 /// Puts a file in the place of the one before.
 pub(crate) fn replace_bytes(path: &Path, content: &[u8]) -> Result<(), FleetError> {
-    let write = || -> io::Result<()> {
-        let dir = path.parent().unwrap_or(Path::new("."));
-        std::fs::create_dir_all(dir)?;
-        let mut new = path.as_os_str().to_owned();
-        new.push(".new");
-        let new = Path::new(&new);
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true).mode(0o600);
-        let mut file = options.open(new)?;
-        file.write_all(content)?;
-        file.sync_all()?;
-        std::fs::rename(new, path)?;
-        File::open(dir)?.sync_all()
-    };
-    write().map_err(|error| FleetError::io(path, &error))
+    let dir = path.parent().unwrap_or(Path::new("."));
+    let written = std::fs::create_dir_all(dir).and_then(|()| replace_private(path, content));
+    written.map_err(|error| FleetError::io(path, &error))
+}
+
+/// Checks the version of a file that was read.
+pub(crate) fn check_version(path: &Path, version: u32) -> Result<(), FleetError> {
+    match version {
+        VERSION => Ok(()),
+        other => Err(damaged(
+            path,
+            &format!("it has version {other}, and this is the version that reads {VERSION}"),
+        )),
+    }
 }
 
 /// Takes a file away, if it is there.

@@ -11,7 +11,7 @@ use crate::copies::{Fleet, Held, is_current, medium};
 use crate::dial::limits;
 use crate::edges::Secret;
 use crate::error::{FleetError, FleetErrorKind};
-use crate::follow::{Follower, says_to_be};
+use crate::follow::Follower;
 use crate::frame::{Came, Note, came, message, note};
 use crate::waiting::{blocking, stopped};
 use futures_util::{FutureExt, SinkExt, StreamExt};
@@ -178,7 +178,6 @@ impl Session {
     ) -> String {
         let welcome = Note::Welcome {
             edge: self.held.name.clone(),
-            is_paused: false,
         };
         let mut frames = vec![note(&welcome)];
         let mut heard = Instant::now();
@@ -296,8 +295,8 @@ impl Session {
     }
 
     fn take(&mut self, message: Message, outcome: &mut Outcome) -> Result<(), FleetError> {
-        if let Some(state) = says_to_be(&message)
-            && !self.fleet.admit(&self.held.name, &state)?
+        if let Message::Hello(state) = &message
+            && !self.fleet.admit(&self.held.name, state)?
         {
             if !self.was_refused {
                 let text = "another database than the one that belongs to this name; if that is meant, run `headwater join --new-incarnation` at the edge, which puts the copy aside";

@@ -4,7 +4,7 @@
 //! Format: docs/format/fleet.md.
 
 use crate::error::FleetError;
-use crate::private::{self, VERSION, damaged};
+use crate::private::{self, VERSION, check_version};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -60,16 +60,10 @@ impl UplinkFile {
     pub fn read(dir: &Path) -> Result<Option<UplinkFile>, FleetError> {
         let path = UplinkFile::path(dir);
         let read: Option<UplinkFile> = private::read(&path)?;
-        match read {
-            Some(file) if file.version != VERSION => {
-                let reason = format!(
-                    "it has version {}, and this is the version that reads {VERSION}",
-                    file.version
-                );
-                Err(damaged(&path, &reason))
-            }
-            other => Ok(other),
+        if let Some(file) = &read {
+            check_version(&path, file.version)?;
         }
+        Ok(read)
     }
 
     /// Writes it.

@@ -15,7 +15,7 @@ use crate::start_error::StartError;
 use crate::tile_cache::TileCache;
 use crate::tile_costs::TileCosts;
 use headwater::Database;
-use headwater_fleet::{Fleet, FleetLimits, Uplink, UplinkFile};
+use headwater_fleet::{Fleet, Uplink, UplinkFile};
 use headwater_io::Env;
 use headwater_shell::{Bound, Listener};
 use std::net::SocketAddr;
@@ -232,10 +232,8 @@ impl Others {
         };
         match settings.sync.role {
             NodeRole::Cloud => {
-                let limits = FleetLimits {
-                    reader: settings.engine.clone(),
-                };
-                others.fleet = Some(Arc::new(Fleet::open(env.clone(), dir, limits)?));
+                let reader = settings.engine.clone();
+                others.fleet = Some(Arc::new(Fleet::open(env.clone(), dir, reader)?));
             }
             NodeRole::Edge => {
                 let uplink = Uplink::new(db.clone(), env.clone(), dir, settings.sync.uplink()?)?;

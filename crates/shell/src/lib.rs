@@ -5,7 +5,8 @@
 //! whether it is ready, and how it ends. The server of one database is one; others are built beside
 //! it from the same parts.
 //!
-//! From bottom to top: `error` the form in which a request is refused; `patient` connections that
+//! From bottom to top: `error` the form in which a request is refused; `private` files that only their owner may
+//! read; `patient` connections that
 //! are given up; `compress` answers in fewer bytes; `cors` pages of other origins; `route` what a
 //! route needs; `settings` of these parts; `tls` certificates;
 //! [`access`] tokens, rules and names; [`logging`]; `metrics`; `shell` what all requests share;
@@ -33,6 +34,7 @@ mod metrics;
 mod middleware;
 mod notify;
 mod patient;
+mod private;
 mod role;
 mod route;
 mod run;
@@ -43,6 +45,7 @@ mod tls;
 
 pub use cors::parse_origin;
 pub use error::{AnsweredCode, ErrorAnswer};
+pub use private::replace_private;
 pub use role::{Door, Role, Work, Worker};
 pub use route::{Endpoint, Needs, Route};
 pub use run::{Bound, Listener, StartError, run_until_signal};

@@ -16,13 +16,13 @@ use super::Access;
 use super::rules::Rule;
 use super::seen::Held;
 use super::token::{Carried, Hash, PREFIX, from_hex, hash, hex, random_hex};
+use crate::private::{private, replace_private};
 use headwater_io::{Clock, SystemClock};
 use jiff::Timestamp;
 use parking_lot::RwLock;
 use serde::{Deserialize, Serialize};
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use subtle::ConstantTimeEq;
@@ -326,15 +326,10 @@ impl TokenFile {
             version: VERSION,
             tokens: tokens.grants.iter().map(|g| StoredToken::of(g)).collect(),
         };
-        let new = self.dir.join("tokens.json.new");
         let write = || -> io::Result<()> {
             let mut text = serde_json::to_vec_pretty(&stored)?;
             text.push(b'\n');
-            let mut file = private().truncate(true).open(&new)?;
-            file.write_all(&text)?;
-            file.sync_all()?;
-            std::fs::rename(&new, &path)?;
-            File::open(&self.dir)?.sync_all()
+            replace_private(&path, &text)
         };
         write().map_err(|source| io_error(&path, source))
     }
@@ -348,13 +343,6 @@ impl TokenFile {
             changed: (found.ctime(), found.ctime_nsec()),
         })
     }
-}
-
-/// Opens files that only their owner may read.
-fn private() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).mode(0o600);
-    options
 }
 
 fn io_error(path: &Path, source: io::Error) -> TokenError {
