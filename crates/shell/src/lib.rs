@@ -5,13 +5,13 @@
 //! whether it is ready, and how it ends. The server of one database is one; others are built beside
 //! it from the same parts.
 //!
-//! From bottom to top: `error` the form in which a request is refused; `private` files that only their owner may
-//! read; `patient` connections that
-//! are given up; `compress` answers in fewer bytes; `cors` pages of other origins; `route` what a
-//! route needs; `settings` of these parts; `tls` certificates;
-//! [`access`] tokens, rules and names; [`logging`]; `metrics`; `shell` what all requests share;
-//! `listen` connections; `middleware` what happens before and after a route; `role` what is served;
-//! `standard` routes of every server; `run` start and stop, which `notify` tells systemd of.
+//! From bottom to top: `error` the form in which a request is refused; `private` files that only
+//! their owner may read; `patient` connections that are given up; `compress` answers in fewer
+//! bytes; `cors` pages of other origins; `route` what a route needs; `settings` of these parts;
+//! `tls` certificates; [`access`] tokens, rules and names; [`logging`]; `metrics`; `shell` what all
+//! requests share; `listen` connections; `middleware` what happens before and after a route; `role`
+//! what is served; `standard` routes of every server; `run` start and stop, which `notify` tells
+//! systemd of.
 //!
 //! Invariants: no handler runs for a request that its [`Needs`] keep out. An address that others
 //! reach is served only with tokens and TLS, or where a setting says that neither is wanted. It
