@@ -1,8 +1,8 @@
 //! The rewriting of a partition stream by stream: rows merged and cut anew, or only their buckets
 //! kept.
 //!
-//! Invariants: the rows written are exactly those that the partition holds in the range and that
-//! have not ended.
+//! Invariants: the rows written are exactly those that the partition holds in the range, but for
+//! what has expired, and for all of them where the range as a whole has ended.
 //! Failure: a damaged leaf or block is an error, and the partition stays as it is.
 
 use super::append::last_row;
@@ -51,12 +51,12 @@ impl Rewriting<'_> {
         Merge::new(&self.core.store, self.table, self.range, None, sources)
     }
 
-    /// Rows without those that have ended.
-    pub(super) fn living(&self, mut rows: Rows) -> Rows {
-        let ended = |time: &i64| self.table.life.cut.ends(Timestamp::from_nanos(*time));
-        let gone = rows.times.partition_point(ended);
-        if gone > 0 {
-            rows = rows.slice(gone..rows.len());
+    /// Rows without those that have ended. The cut ends partitions as a whole: while a part of one
+    /// lies behind it, what lies before stays, so that no rewriting holds less than what it takes
+    /// the place of in a copy.
+    pub(super) fn living(&self, rows: Rows) -> Rows {
+        if self.table.life.cut.ends(self.range.last) {
+            return Rows::default();
         }
         match self.now {
             Some(now) => without_expired(rows, now),
