@@ -491,12 +491,14 @@ impl Receiving {
         let before_cut = life.cut.last_before();
         let before_cut = before_cut.map(|last| ClosedRange::new(Timestamp::MIN, last));
         let before_cut = before_cut.map_or(ClosedRange::EMPTY, |all| all.intersect(&span));
-        let cut: Vec<ClosedRange> = match before_cut.is_empty() {
-            true => Vec::new(),
-            false => without(&[before_cut], &held),
-        };
         let aged = now.iter().filter(|now| now.aged && !record.aged);
         let aged = union(aged.map(|now| now.span().intersect(&span)).collect());
+        // An aging leaves out what lies before the cut.
+        let cut: Vec<ClosedRange> = match before_cut.is_empty() {
+            true => Vec::new(),
+            false => without(&[before_cut], &without(&held, &aged)),
+        };
+        let aged = without(&aged, &cut);
         if cut.is_empty() && aged.is_empty() {
             return Ok(Vec::new());
         }
