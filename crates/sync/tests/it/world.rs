@@ -616,7 +616,7 @@ impl World {
 fn all_rows(snapshot: &Snapshot, newest: i64) -> BTreeSet<(StreamName, i64)> {
     let mut all = BTreeSet::new();
     let first = Env::MEMORY_START.as_nanos() - 900 * SECOND;
-    let wide = 30 * SECOND;
+    let wide = 60 * SECOND;
     for stream in ["m", SECRET]
         .iter()
         .flat_map(|t| snapshot.streams(t, &[]).unwrap())
