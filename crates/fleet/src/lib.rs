@@ -10,7 +10,7 @@
 //! `private` files that only their owner may read; [`invite`] the text
 //! that lets an edge join; `uplink_file` what an edge knows of its cloud; `wants`
 //! what is wanted of an edge; `edges` what a cloud knows of its edges; `frame` what goes over a connection; `dial` making one; `status` how it stands,
-//! as it is told; `follow` a copy from its first state on; `copies` all of them; `session` one connection at the cloud; `uplink` the one at
+//! as it is told; `follow` a copy from its first state on; `held` the copy of one edge; `copies` all of them; `session` one connection at the cloud; `uplink` the one at
 //! the edge.
 //!
 //! Invariants: keys and invitations are kept as hashes by who checks them, and as text, in a file
@@ -31,6 +31,7 @@ mod edges;
 mod error;
 mod follow;
 mod frame;
+mod held;
 pub mod invite;
 mod private;
 mod session;

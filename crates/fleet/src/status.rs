@@ -60,6 +60,8 @@ pub struct CopyStatus {
     pub shown: usize,
     /// Partitions that are shown in a version before.
     pub shown_older: usize,
+    /// Partitions of which something is kept that the edge has cut away because of its age.
+    pub kept: usize,
 }
 
 /// What a comparison found.
@@ -87,6 +89,9 @@ pub struct EdgeStatus {
     pub want: Want,
     /// What is wanted of some of its streams.
     pub rules: Vec<WantRule>,
+    /// For how many seconds what it cuts away because of its age is kept here beyond that; nothing
+    /// = for ever.
+    pub kept_seconds: Option<u64>,
     /// When something was heard of it last, in nanoseconds since 1970; nothing since this node was
     /// started if there is none.
     #[serde(with = "as_text_if_any")]

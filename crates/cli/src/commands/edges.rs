@@ -76,6 +76,26 @@ enum What {
         #[arg(long, value_name = "RULE", value_parser = parse_rule)]
         rule: Vec<WantRule>,
     },
+    /// Keep what an edge cuts away because of its age (retention, raw_for) for so long beyond that
+    Keep {
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// forever (the default of every edge), or a duration such as 90d; 0s = not at all
+        #[arg(value_name = "HOW LONG", value_parser = parse_kept)]
+        kept: Kept,
+    },
+}
+
+/// For how long something is kept: seconds, or for ever.
+#[derive(Clone, Copy, Debug)]
+struct Kept(Option<u64>);
+
+fn parse_kept(text: &str) -> Result<Kept, String> {
+    if text == "forever" {
+        return Ok(Kept(None));
+    }
+    let nanos = parse_duration(text).map_err(|e| format!("{e}; or forever"))?;
+    Ok(Kept(Some(nanos.unsigned_abs() / 1_000_000_000)))
 }
 
 fn parse_want(text: &str) -> Result<Want, String> {
@@ -144,6 +164,13 @@ impl Edges {
             Some(What::Remove { name }) => {
                 server.sync(&json!({ "op": "remove_edge", "edge": name }))?;
                 print(&format!("removed {name}: its copy is put aside\n"))
+            }
+            Some(What::Keep {
+                name,
+                kept: Kept(seconds),
+            }) => {
+                server.sync(&json!({ "op": "keep", "edge": name, "seconds": seconds }))?;
+                print(&format!("{name}: kept so from now on\n"))
             }
             Some(What::Want { name, want, rule }) => {
                 server.sync(&json!({ "op": "want", "edge": name, "want": want, "rules": rule }))?;

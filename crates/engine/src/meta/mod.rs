@@ -9,6 +9,7 @@
 
 mod backend;
 pub(crate) mod copy;
+mod ends;
 mod hashes;
 mod lineage;
 mod log;
@@ -17,6 +18,7 @@ mod opening;
 mod records;
 mod streams;
 
+pub(crate) use ends::{EndsChange, SavedEnds};
 pub(crate) use lineage::{Lineage, NamedState};
 pub(crate) use opening::{new_database, open_database};
 pub(crate) use records::PartitionRecord;
@@ -86,6 +88,8 @@ pub(crate) struct MetaChange {
     pub(crate) analyzers: Vec<(u16, Vec<u8>)>,
     /// The newest delete of tables.
     pub(crate) deletes: Vec<(TableId, Sequence)>,
+    /// What copies have to be told of.
+    pub(crate) ends: EndsChange,
 }
 
 impl MetaChange {
@@ -416,6 +420,7 @@ impl Meta {
         }
         self.commit_definitions(&transaction, &change.definitions)?;
         self.commit_deletes(&transaction, &change.deletes)?;
+        self.commit_ends(&transaction, &change.ends)?;
         self.commit_hashes(&transaction, change)?;
         {
             let mut partitions = transaction.open_table(PARTITIONS).map_err(Error::meta)?;

@@ -77,6 +77,11 @@ enum Asked {
         #[serde(default)]
         rules: Vec<WantRule>,
     },
+    /// What the edge cuts away is kept for so long; nothing = for ever.
+    Keep {
+        edge: String,
+        seconds: Option<u64>,
+    },
     Pin {
         edge: String,
         #[serde(flatten)]
@@ -180,6 +185,7 @@ fn done(app: &App, asked: Asked) -> Result<serde_json::Value, ApiError> {
         }
         Asked::RemoveEdge { edge } => fleet(app)?.remove(&edge)?,
         Asked::Want { edge, want, rules } => fleet(app)?.want(&edge, want, rules)?,
+        Asked::Keep { edge, seconds } => fleet(app)?.keep(&edge, seconds)?,
         Asked::Pin { edge, pin } => {
             return Ok(json!({ "pin": fleet(app)?.pin(&edge, &pin)? }));
         }

@@ -130,7 +130,7 @@ fn respond(kept: &Kept, headers: &HeaderMap) -> Response {
     if let Some(etag) = &kept.etag {
         headers.insert(ETAG, etag.clone());
     }
-    response
+    request::told(response, kept.until)
 }
 
 fn not_modified(etag: HeaderValue) -> Response {
@@ -234,7 +234,9 @@ impl Asked {
         {
             return Ok(Answered::Known(etag.clone()));
         }
+        let seen = shown.iter().filter(|s| s.status != TileStatus::Unknown);
         let kept = Arc::new(Kept {
+            until: app.until(&snapshot, seen.map(|s| (&s.stream, s.range)))?,
             is_closed: shown.iter().all(|s| s.version.is_some_and(|v| v.is_closed)),
             body: self.body(&snapshot, &shown)?.into(),
             content_type: self.content_type(),

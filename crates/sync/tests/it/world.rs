@@ -5,7 +5,7 @@
 use crate::dice::Dice;
 use headwater_engine::{
     Database, DeleteSpec, ErrorKind, Options, Pin, RemoteCopy, Rule, Rules, ScanSpec, Snapshot,
-    StateName, TableSpec, Want,
+    StateName, TableChange, TableSpec, Want,
 };
 use headwater_io::{Env, FaultyFiles, ManualClock, NoThreads, SeededChance};
 use headwater_sync::{
@@ -13,7 +13,7 @@ use headwater_sync::{
     Spent, Weights, decode, encode,
 };
 use headwater_types::{Batch, ClosedRange, Level, StreamName, TILE_BUCKETS, Timestamp, Value};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,6 +21,7 @@ use std::time::Duration;
 const SECOND: i64 = 1_000_000_000;
 pub(crate) const STEP: Duration = Duration::from_millis(200);
 const DIR: &str = "/copies/1";
+const COPY: &str = "far";
 pub(crate) const LEVEL: i32 = 5;
 /// A table, and a field of it, of which nothing may leave the source while it says so.
 const SECRET: &str = "s3cret";
@@ -91,6 +92,8 @@ pub(crate) struct World {
     pub(crate) rules: Rules,
     flying: Vec<Flying>,
     pub(crate) link: Link,
+    /// How patient planners are; `None` = by chance.
+    pub(crate) limits: Option<PlannerLimits>,
 }
 
 fn options() -> Options {
@@ -158,6 +161,8 @@ impl Source {
         let budget = Budget::new(self.limits.clone(), self.kept);
         self.agent = Agent::new(self.hold_bytes, budget);
         self.agent.set_reads(self.reads);
+        self.agent.set_copy(COPY);
+        self.db().add_copy(COPY).unwrap();
         self.withhold(self.withholds);
     }
 
@@ -229,7 +234,38 @@ impl Source {
         }
     }
 
-    fn write(&mut self, dice: &mut Dice) {
+    /// Rows of its tables go after half an hour: of one table as a whole, of the other they leave
+    /// their buckets.
+    pub(crate) fn forgets(&self) {
+        let half_an_hour = Some(Duration::from_secs(1800));
+        let life =
+            |table: &str, change: TableChange| self.db().alter_table(table, &change).unwrap();
+        let change = TableChange::default();
+        life(
+            "m",
+            TableChange {
+                retention: Some(half_an_hour),
+                ..change.clone()
+            },
+        );
+        life(
+            SECRET,
+            TableChange {
+                raw_for: Some(half_an_hour),
+                ..change
+            },
+        );
+    }
+
+    /// Time passes without rows, and what is due is done.
+    pub(crate) fn passes(&mut self, passed: Duration) {
+        self.clock.advance(passed);
+        let now = self.env().clock.now().as_nanos();
+        self.newest = self.newest.max(now);
+        self.db().maintain().unwrap();
+    }
+
+    pub(crate) fn write(&mut self, dice: &mut Dice) {
         let is_secret = dice.chance(15);
         let table = if is_secret { SECRET } else { "m" };
         let field = if is_secret { SECRET_FIELD } else { "v" };
@@ -283,20 +319,24 @@ impl World {
             rules,
             flying: Vec::new(),
             link,
+            limits: None,
         };
         world.open_copy();
         world
     }
 
-    fn open_copy(&mut self) {
+    pub(crate) fn open_copy(&mut self) {
+        self.planner = None;
         let rules = self.rules.clone();
         let copy = RemoteCopy::open(far(&self.disk), Path::new(DIR), rules).unwrap();
         let limits = PlannerLimits {
             request_bytes: 1 + self.dice.below(8 << 10),
+            requests: 1 + self.dice.below(5) as usize,
             answer_within: Duration::from_secs(5),
             wait_first: Duration::from_millis(300),
             wait_most: Duration::from_secs(20),
         };
+        let limits = self.limits.unwrap_or(limits);
         let mut planner = Planner::new(copy, limits, self.dice.next());
         let mut weight = || u32::try_from(self.dice.below(9)).unwrap();
         planner.set_weights(Weights {
@@ -443,6 +483,51 @@ impl World {
         answers
     }
 
+    /// A user deletes some rows at the source; what says which these are.
+    pub(crate) fn delete(&mut self) -> impl Fn(&StreamName, i64) -> bool + use<> {
+        let start = Env::MEMORY_START.as_nanos();
+        let passed = (self.source.newest - start) as u64;
+        let first = start + self.dice.below(passed) as i64;
+        let last = first + self.dice.below(300) as i64 * SECOND;
+        let table = ["m", SECRET][self.dice.below(2) as usize];
+        let spec = DeleteSpec {
+            table: table.into(),
+            tags: vec![("id".into(), self.dice.below(3).to_string())],
+            range: ClosedRange::nanos(first, last),
+        };
+        self.source.db().delete(&spec).unwrap();
+        move |stream, time| {
+            stream.table() == spec.table
+                && stream.tags() == spec.tags
+                && (first..=last).contains(&time)
+        }
+    }
+
+    /// Streams and instants of rows in the copy, without stretches in which something is elsewhere.
+    pub(crate) fn rows_here(&self) -> BTreeSet<(StreamName, i64)> {
+        let reader = self.planner().copy().reader(options()).unwrap();
+        all_rows(&reader.snapshot(), self.source.newest)
+    }
+
+    /// Those of these rows that the copy does not have.
+    pub(crate) fn lost(&self, rows: &BTreeSet<(StreamName, i64)>) -> usize {
+        let reader = self.planner().copy().reader(options()).unwrap();
+        let snapshot = reader.snapshot();
+        let is_here = |(stream, at): &&(StreamName, i64)| {
+            let spec = ScanSpec {
+                range: ClosedRange::nanos(*at, *at),
+                ..ScanSpec::default()
+            };
+            let scan = snapshot.scan(stream, &spec);
+            scan.is_ok_and(|mut scan| scan.any(|chunk| chunk.is_ok_and(|c| c.times == [*at])))
+        };
+        rows.iter().filter(|row| !is_here(row)).count()
+    }
+
+    pub(crate) fn rows_of_the_source(&self) -> BTreeSet<(StreamName, i64)> {
+        all_rows(&self.source.db().snapshot().unwrap(), self.source.newest)
+    }
+
     pub(crate) fn verify(&mut self) {
         self.planner.as_mut().unwrap().verify();
     }
@@ -526,6 +611,34 @@ impl World {
         let reader = self.planner().copy().reader(options()).unwrap();
         compare(&source, &reader.snapshot())
     }
+}
+
+fn all_rows(snapshot: &Snapshot, newest: i64) -> BTreeSet<(StreamName, i64)> {
+    let mut all = BTreeSet::new();
+    let first = Env::MEMORY_START.as_nanos() - 900 * SECOND;
+    let wide = 60 * SECOND;
+    for stream in ["m", SECRET]
+        .iter()
+        .flat_map(|t| snapshot.streams(t, &[]).unwrap())
+    {
+        for n in 0..=(newest - first) / wide {
+            let at = first + n * wide;
+            let spec = ScanSpec {
+                range: ClosedRange::nanos(at, at + wide - 1),
+                ..ScanSpec::default()
+            };
+            let scan = snapshot.scan(&stream, &spec);
+            let chunks = scan.and_then(Iterator::collect::<Result<Vec<_>, _>>);
+            match chunks {
+                Ok(chunks) => {
+                    let times = chunks.into_iter().flat_map(|chunk| chunk.times);
+                    all.extend(times.map(|t| (stream.clone(), t)));
+                }
+                Err(error) => assert_eq!(error.kind(), ErrorKind::Elsewhere, "{error}"),
+            }
+        }
+    }
+    all
 }
 
 fn rule(table: &str, id: Option<u64>, want: Want, priority: u8) -> Rule {
