@@ -6,7 +6,7 @@
 //! while a copy's is held.
 //! Failure: what a medium refuses is told in the status of that edge; the others go on.
 
-use crate::edges::{Edge, Edges, Secret};
+use crate::edges::{Edge, EdgeAddress, Edges, Secret};
 use crate::error::{FleetError, FleetErrorKind};
 use crate::frame::About;
 use crate::invite::{Invite, check_url};
@@ -100,6 +100,11 @@ impl Held {
         self.all_changes.fetch_add(1, Ordering::Release);
     }
 
+    /// Goes up when what is shown may have changed.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
     /// The copy, opened if it is there; `None` when there is none yet.
     pub(crate) fn copy(&self, place: &Place) -> headwater_engine::Result<Option<RemoteCopy>> {
         let mut held = self.copy.lock();
@@ -186,6 +191,24 @@ impl Fleet {
 
     pub(crate) fn env(&self) -> &Env {
         &self.env
+    }
+
+    /// All edges there are.
+    pub(crate) fn all_edges(&self) -> Vec<Edge> {
+        self.edges.lock().all().to_vec()
+    }
+
+    /// Says where clients reach an edge themselves.
+    ///
+    /// # Errors
+    /// `invalid` for a bad address, `not_found`, `io`.
+    pub fn set_address(&self, name: &str, address: Option<EdgeAddress>) -> Result<(), FleetError> {
+        if let Some(address) = &address {
+            check_url(&address.url)?;
+        }
+        self.edges
+            .lock()
+            .update(name, |edge| edge.address = address)
     }
 
     pub(crate) fn next_session(&self) -> u64 {
@@ -470,6 +493,7 @@ impl Fleet {
             state,
             want: edge.want,
             rules: edge.rules.clone(),
+            address: edge.address.clone(),
             heard_ns: live.heard.map(Timestamp::as_nanos),
             current_ns: live.current.map(Timestamp::as_nanos),
             copy: live
@@ -489,7 +513,7 @@ impl Fleet {
     }
 
     /// Looks at a copy that nothing is known of since the start, and lets go of it.
-    fn look_once(&self, edge: &Edge, held: &Held) {
+    pub(crate) fn look_once(&self, edge: &Edge, held: &Held) {
         let looked = self.place(edge);
         match looked.and_then(|place| held.copy(&place).map_err(medium)) {
             Ok(None) => {}
@@ -606,7 +630,11 @@ impl Fleet {
         Ok(())
     }
 
-    fn shown_of(&self, edge: &Edge, held: &Held) -> Result<Option<Snapshot>, FleetError> {
+    pub(crate) fn shown_of(
+        &self,
+        edge: &Edge,
+        held: &Held,
+    ) -> Result<Option<Snapshot>, FleetError> {
         let changes = held.changes.load(Ordering::Acquire);
         let mut reading = held.reading.lock();
         if let Some(reading) = &mut *reading {

@@ -1,5 +1,6 @@
 //! How it stands between nodes, as it is told over HTTP and on the command line. Names are a promise.
 
+use crate::edges::EdgeAddress;
 use crate::frame::About;
 use crate::wants::{Want, WantRule};
 use serde::{Deserialize, Serialize};
@@ -87,6 +88,9 @@ pub struct EdgeStatus {
     pub want: Want,
     /// What is wanted of some of its streams.
     pub rules: Vec<WantRule>,
+    /// Where clients reach it themselves.
+    #[serde(default)]
+    pub address: Option<EdgeAddress>,
     /// When something was heard of it last, in nanoseconds since 1970; nothing since this node was
     /// started if there is none.
     #[serde(with = "as_text_if_any")]
