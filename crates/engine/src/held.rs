@@ -85,6 +85,24 @@ impl Database {
         Ok(self.core().meta.lineage()?.number)
     }
 
+    /// Which database this is, and which of its histories: its identity, and the incarnation that a
+    /// restore or a repair begins anew. Both are begun by the first call, if nothing was stored
+    /// before.
+    ///
+    /// # Errors
+    /// When the metadata cannot be read or written, or another process owns the database.
+    pub fn history(&self) -> Result<(u64, u64)> {
+        let core = self.own_core()?;
+        let mut lineage = core.meta.lineage()?;
+        if lineage.incarnation == 0 {
+            core.log.check()?;
+            let _commit = core.commits.begin();
+            core.meta.begin_lineage()?;
+            lineage = core.meta.lineage()?;
+        }
+        Ok((lineage.identity, lineage.incarnation))
+    }
+
     /// Whether the database was in a state of this name once, or is: else the name is of another
     /// history of it, or of another database. Definitions and deletes are not looked at.
     ///

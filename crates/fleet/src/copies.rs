@@ -6,7 +6,7 @@
 //! while a copy's is held.
 //! Failure: what a medium refuses is told in the status of that edge; the others go on.
 
-use crate::edges::{Edge, Edges, Secret};
+use crate::edges::{Edge, EdgeAddress, Edges, Secret};
 use crate::error::{FleetError, FleetErrorKind, medium};
 use crate::held::{Held, Live, Place, Shows};
 use crate::invite::{Invite, check_url};
@@ -92,6 +92,24 @@ impl Fleet {
 
     pub(crate) fn env(&self) -> &Env {
         &self.env
+    }
+
+    /// All edges there are.
+    pub(crate) fn all_edges(&self) -> Vec<Edge> {
+        self.edges.lock().all().to_vec()
+    }
+
+    /// Says where clients reach an edge themselves.
+    ///
+    /// # Errors
+    /// `invalid` for a bad address, `not_found`, `io`.
+    pub fn set_address(&self, name: &str, address: Option<EdgeAddress>) -> Result<(), FleetError> {
+        if let Some(address) = &address {
+            check_url(&address.url)?;
+        }
+        self.edges
+            .lock()
+            .update(name, |edge| edge.address = address)
     }
 
     pub(crate) fn next_session(&self) -> u64 {
@@ -432,6 +450,7 @@ impl Fleet {
             want: edge.want,
             rules: edge.rules.clone(),
             kept_seconds: edge.kept_seconds,
+            address: edge.address.clone(),
             heard_ns: live.heard.map(Timestamp::as_nanos),
             current_ns: live.current.map(Timestamp::as_nanos),
             copy: live
@@ -451,7 +470,7 @@ impl Fleet {
     }
 
     /// Looks at a copy that nothing is known of since the start, and lets go of it.
-    fn look_once(&self, edge: &Edge, held: &Held) {
+    pub(crate) fn look_once(&self, edge: &Edge, held: &Held) {
         let looked = self.place(edge);
         match looked.and_then(|place| held.glance(&place).map_err(medium)) {
             Ok(None) => {}
@@ -573,6 +592,16 @@ impl Fleet {
     fn shown_of(&self, edge: &Edge, held: &Arc<Held>) -> Result<Shows, FleetError> {
         let options = || self.reader.clone();
         held.shows(|| self.copy(held, edge), &options)
+    }
+
+    /// What is shown of an edge, for a reader of its own; `None` when nothing of it is here.
+    pub(crate) fn snapshot_of(
+        &self,
+        edge: &Edge,
+        held: &Arc<Held>,
+    ) -> Result<Option<Snapshot>, FleetError> {
+        let options = || self.reader.clone();
+        held.snapshot(|| self.copy(held, edge), &options)
     }
 }
 

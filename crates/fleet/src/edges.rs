@@ -25,6 +25,19 @@ const KEY_PREFIX: &str = "hwe_";
 /// Longest name of an edge in bytes.
 const NAME_MAX: usize = 64;
 
+/// Where clients reach an edge themselves, as whoever manages the cloud says: an edge cannot say
+/// so.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EdgeAddress {
+    /// `https://pump-7.example:7373`, without a path.
+    pub url: String,
+    /// Browsers may be sent there: its certificate is valid for all, and it lists the origin of the
+    /// page.
+    #[serde(default)]
+    pub for_browsers: bool,
+}
+
 /// What a cloud knows of one edge.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -45,6 +58,9 @@ pub struct Edge {
     /// Nothing is asked of it for now.
     #[serde(default)]
     pub is_paused: bool,
+    /// Where clients reach it themselves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<EdgeAddress>,
     /// The database that came under the name, once one has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<u64>,
@@ -260,6 +276,7 @@ impl Edges {
                     rules: Vec::new(),
                     kept_seconds: None,
                     is_paused: false,
+                    address: None,
                     identity: None,
                     key: None,
                     invite,

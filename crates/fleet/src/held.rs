@@ -124,6 +124,11 @@ impl Held {
         self.all_changes.fetch_add(1, Ordering::Release);
     }
 
+    /// Goes up when what is shown may have changed.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
     fn set_behind(&self, is_behind: bool) {
         let was_behind = self.is_behind.swap(is_behind, Ordering::Relaxed);
         match (was_behind, is_behind) {
@@ -234,6 +239,27 @@ impl Held {
         };
         reading.changes = Some(changes);
         Ok(Shows::Now(snapshot))
+    }
+
+    /// What the copy shows now, whoever was told of it before; `None` when there is none. `copy`
+    /// opens it.
+    pub(crate) fn snapshot(
+        &self,
+        copy: impl FnOnce() -> std::result::Result<Option<RemoteCopy>, FleetError>,
+        options: &dyn Fn() -> Options,
+    ) -> std::result::Result<Option<Snapshot>, FleetError> {
+        let mut reading = self.reading.lock();
+        if let Some(reader) = &mut reading.reader {
+            reader.refresh().map_err(medium)?;
+            return Ok(Some(reader.snapshot()));
+        }
+        let Some(copy) = copy()? else {
+            return Ok(None);
+        };
+        let reader = copy.reader(options()).map_err(medium)?;
+        let snapshot = reader.snapshot();
+        reading.reader = Some(reader);
+        Ok(Some(snapshot))
     }
 }
 

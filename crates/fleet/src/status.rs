@@ -1,5 +1,6 @@
 //! How it stands between nodes, as it is told over HTTP and on the command line. Names are a promise.
 
+use crate::edges::EdgeAddress;
 use crate::frame::About;
 use crate::wants::{Want, WantRule};
 use serde::{Deserialize, Serialize};
@@ -92,6 +93,9 @@ pub struct EdgeStatus {
     /// For how many seconds what it cuts away because of its age is kept here beyond that; nothing
     /// = for ever.
     pub kept_seconds: Option<u64>,
+    /// Where clients reach it themselves.
+    #[serde(default)]
+    pub address: Option<EdgeAddress>,
     /// When something was heard of it last, in nanoseconds since 1970; nothing since this node was
     /// started if there is none.
     #[serde(with = "as_text_if_any")]

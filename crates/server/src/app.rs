@@ -1,7 +1,9 @@
 //! What all requests to the database share.
 
+use crate::access::ticket::Audience;
 use crate::databases::KeptNames;
 use crate::error::ApiError;
+use crate::holdings::Holdings;
 use crate::ingest::Ingest;
 use crate::live::Hub;
 use crate::metrics::Metrics;
@@ -33,6 +35,8 @@ pub(crate) struct App {
     pub(crate) tiles: TileCache,
     /// How long tiles took to be read.
     pub(crate) tile_costs: TileCosts,
+    /// What this node holds, for dispatchers.
+    pub(crate) holdings: Holdings,
     /// The edges of a cloud node and their copies.
     pub(crate) fleet: Option<Arc<Fleet>>,
     /// What keeps an edge connected to its cloud.
@@ -82,6 +86,19 @@ impl App {
             }
         }
         Ok(until)
+    }
+
+    /// Takes tickets for this database from now on, of the keys that a setting names and of those
+    /// that come with a token.
+    pub(crate) fn take_tickets(&self) -> headwater::Result<()> {
+        let (identity, incarnation) = headwater_fleet::database_of(&self.db)?;
+        let audience = Audience {
+            identity,
+            incarnation,
+        };
+        let keys = self.settings.dispatch.ticket_keys.clone();
+        self.shell.guard().take_tickets(audience, keys);
+        Ok(())
     }
 
     /// How it stands with other nodes.

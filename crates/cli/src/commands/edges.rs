@@ -64,6 +64,18 @@ enum What {
         #[arg(value_name = "NAME")]
         name: String,
     },
+    /// Say where clients reach an edge themselves, so that a dispatcher may send them there
+    Address {
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// Such as https://pump-7.example:7373; without it the address is taken away
+        #[arg(value_name = "URL")]
+        address: Option<String>,
+        /// Browsers may be sent there too: the certificate is valid for all, and the edge lists the
+        /// origin of the dispatcher's page (cors.origins)
+        #[arg(long, requires = "address")]
+        browsers: bool,
+    },
     /// Want something else of an edge
     Want {
         #[arg(value_name = "NAME")]
@@ -171,6 +183,19 @@ impl Edges {
             }) => {
                 server.sync(&json!({ "op": "keep", "edge": name, "seconds": seconds }))?;
                 print(&format!("{name}: kept so from now on\n"))
+            }
+            Some(What::Address {
+                name,
+                address,
+                browsers,
+            }) => {
+                let said = match &address {
+                    Some(address) => format!("{name}: clients reach it at {address}\n"),
+                    None => format!("{name}: clients reach it through this cloud only\n"),
+                };
+                let address = address.map(|url| json!({ "url": url, "for_browsers": browsers }));
+                server.sync(&json!({ "op": "address", "edge": name, "address": address }))?;
+                print(&said)
             }
             Some(What::Want { name, want, rule }) => {
                 server.sync(&json!({ "op": "want", "edge": name, "want": want, "rules": rule }))?;

@@ -89,8 +89,9 @@ async fn tiles(
         let begun = Instant::now();
         let read = asked.read(app, &access, &known, key.as_deref());
         // Neither an error nor what the asker has tells what it takes.
-        if let Ok(Answered::Read(_)) = &read {
+        if let Ok(Answered::Read(kept)) = &read {
             asked.cost(app).learn(begun.elapsed());
+            asked.note(app, kept);
         }
         read
     };
@@ -211,6 +212,18 @@ impl Asked {
             columns: columns(fields, &COLUMNS)?,
             form,
         })
+    }
+
+    /// Takes note of tiles that were answered from copies, so that dispatchers are told of them.
+    fn note(&self, app: &App, kept: &Kept) {
+        if app.fleet.is_none() {
+            return;
+        }
+        let TileName { level, offset } = self.tile;
+        let tiles = kept.shown.iter().filter(|s| s.status == TileStatus::Tile);
+        for tile in tiles {
+            app.holdings.answered(&tile.stream, level, offset);
+        }
     }
 
     /// What is known about the time that reading takes.

@@ -3,13 +3,14 @@
 use tidy::{assert_none, files, read, root};
 
 /// Every format that leaves the process, to a disk or to a reader.
-const FORMATS: [&str; 17] = [
+const FORMATS: [&str; 19] = [
     "backup",
     "block",
     "copy",
     "csv",
     "device",
     "fleet",
+    "held",
     "leaf",
     "light",
     "lineprotocol",
@@ -19,6 +20,7 @@ const FORMATS: [&str; 17] = [
     "spent",
     "state",
     "sync",
+    "ticket",
     "tier",
     "tile",
 ];
