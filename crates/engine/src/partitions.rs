@@ -1,8 +1,8 @@
 //! The partitions of a shard, and where a new one is put.
 //!
 //! Invariants: spans of one table's partitions in a shard are dyadic and disjoint, so any two
-//! either are apart or would contain one another; pieces of them, in a copy, are disjoint; the lists
-//! are sorted by span.
+//! either are apart or would contain one another; pieces of them, in a copy, are disjoint; the
+//! lists are sorted by span.
 
 use crate::assured::part_of;
 use crate::ids::{NumberMap, SegmentId, StreamId, TableId};

@@ -2,8 +2,8 @@
 //!
 //! Invariants: one process has a copy open once: it is closed only when nobody else holds it. What
 //! a copy shows stays readable when it is closed.
-//! Concurrency: what is known of it, the copy, and what reads it have a lock each; of the copy's and
-//! the reader's, the reader's is taken first.
+//! Concurrency: what is known of it, the copy, and what reads it have a lock each; the reader's is
+//! taken before the copy's.
 //! Failure: an error is one of the copy's medium; it is opened again then.
 
 use crate::error::{FleetError, medium};

@@ -1,10 +1,10 @@
 //! The side of the copy: it asks for what the copy lacks, in requests filled from shares by weight
 //! ([`crate::shares`]), and confirms what is on its medium. Some requests are on their way at once,
-//! as many as are answered soon ([`crate::window`]): else each would wait for the way there and back.
+//! as many as are answered soon ([`crate::window`]).
 //!
 //! Invariants: no share starves, states among them; an answer counts only for a request that is on
-//! its way, and nothing is on its way twice; a request that is not answered in time is given up, and
-//! asked again later and later until something comes. What is confirmed was synced by the copy before. A source of another
+//! its way, and nothing is on its way twice; a request that is not answered in time is given up,
+//! and asked again later and later until something comes. What is confirmed was synced by the copy before. A source of another
 //! history is refused for good.
 //! Failure: an error is one of the copy's own medium; then the planner is made anew with the copy
 //! opened again.
@@ -18,7 +18,7 @@ use crate::score::{ScoreBy, score};
 use crate::shares::{Share, Turns, Weights};
 use crate::verify::{ProvenFigures, Verified, Verifier};
 use crate::wide::wide;
-use crate::window::Window;
+use crate::window::{Asked, OnItsWay, Window};
 use headwater_engine::{
     Error, ErrorKind, Explained, Missing, Reason, RemoteCopy, Result, State, StateName,
 };
@@ -58,32 +58,6 @@ struct Confirmation {
     state: StateName,
     segments: Vec<(u64, u64)>,
     proofs: Vec<(u64, Digest)>,
-}
-
-#[derive(Debug)]
-enum Asked {
-    State,
-    Pieces(Vec<Asking>),
-    Digests(Vec<Piece>),
-}
-
-#[derive(Debug)]
-struct OnItsWay {
-    request: u64,
-    since: Duration,
-    until: Duration,
-    asked: Asked,
-    /// Something that was asked for came.
-    has_brought: bool,
-}
-
-impl OnItsWay {
-    fn pieces(&self) -> &[Asking] {
-        match &self.asked {
-            Asked::Pieces(asking) => asking,
-            Asked::State | Asked::Digests(_) => &[],
-        }
-    }
 }
 
 /// Plans what a copy asks for.

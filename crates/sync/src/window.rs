@@ -1,10 +1,12 @@
-//! How many requests are on their way at once: as many as are answered soon.
+//! Requests that are on their way, and how many at once: as many as are answered soon.
 //!
 //! Invariants: at least one, at most as many as are allowed. One more for each that was answered
 //! soon while as many were on their way as may be, half as many after one that took long; one alone
 //! after a failure, or when the source has granted nothing more: then its budget is what holds.
 //! Concurrency: plain data.
 
+use crate::figures::Asking;
+use crate::message::Piece;
 use std::time::Duration;
 
 /// A request that is answered within this was answered soon.
@@ -12,6 +14,35 @@ const SOON: Duration = Duration::from_secs(2);
 /// One that takes longer than this took long.
 const LONG: Duration = Duration::from_secs(10);
 
+/// What a request asks for.
+#[derive(Debug)]
+pub(crate) enum Asked {
+    State,
+    Pieces(Vec<Asking>),
+    Digests(Vec<Piece>),
+}
+
+/// A request that is not answered yet.
+#[derive(Debug)]
+pub(crate) struct OnItsWay {
+    pub(crate) request: u64,
+    pub(crate) since: Duration,
+    pub(crate) until: Duration,
+    pub(crate) asked: Asked,
+    /// Something that was asked for came.
+    pub(crate) has_brought: bool,
+}
+
+impl OnItsWay {
+    pub(crate) fn pieces(&self) -> &[Asking] {
+        match &self.asked {
+            Asked::Pieces(asking) => asking,
+            Asked::State | Asked::Digests(_) => &[],
+        }
+    }
+}
+
+/// How many requests may be on their way.
 #[derive(Debug)]
 pub(crate) struct Window {
     size: usize,

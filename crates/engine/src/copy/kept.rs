@@ -5,8 +5,8 @@
 //! A partition that was shown, and is shown no more, is kept in those stretches in which the source
 //! has nothing any more and its cut lies behind, and in those of which it has only buckets left and
 //! rows are here. It is read beside what the state names: in a kept stretch nothing else is shown.
-//! What users delete at the source is deleted in what is kept, too, and in what is shown in a version
-//! before: where the rows of a bucket are not here, with the bucket as a whole.
+//! What users delete at the source is deleted in what is kept, too, and in what is shown in a
+//! version before: where the rows of a bucket are not here, with the bucket as a whole.
 //!
 //! Invariants: a segment that is kept is named by no state any more. Of what is kept, everything
 //! that tiles need is here. Every delete up to the state's sequence is carried out in it, or it is
@@ -469,7 +469,8 @@ impl Receiving {
         if kept.stretches.is_empty() {
             return Ok(None);
         }
-        kept.take(self.deleted.get(&partition.id).cloned().unwrap_or_default());
+        let deleted = self.deleted.get(&partition.id);
+        kept.take(deleted.map_or_else(Vec::new, Vec::clone));
         kept.take(self.carried_out(partition, deletes)?);
         Ok(Some(kept).filter(|kept| !kept.stretches.is_empty()))
     }
@@ -522,8 +523,8 @@ fn tombstones(deletes: &[Deleted]) -> Vec<Tombstone> {
     tombstones.collect()
 }
 
-/// What is shown of partitions that are not shown as a whole, or of which something was deleted: of those that are kept their
-/// stretches, of the others the rest. What has rows goes before what has none, and older content
+/// What is shown of partitions that are not shown as a whole, or of which something was deleted: of
+/// those that are kept their stretches, of the others the rest. What has rows goes before what has none, and older content
 /// before newer.
 pub(super) fn pieces<'a>(
     kept: impl Iterator<Item = &'a Kept>,

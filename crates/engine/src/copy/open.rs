@@ -114,7 +114,8 @@ pub(super) fn open(copy: &Inner, options: &Options) -> Result<Core> {
 struct CopyHere {
     files: Arc<PackFiles>,
     missed: Arc<MissedRanges>,
-    /// Header, footers and checkpoints of what is shown or kept, and whether it is an older version.
+    /// Header, footers and checkpoints of what is shown or kept, and whether it is an older
+    /// version.
     shown: BTreeMap<SegmentId, (StatePartition, bool)>,
 }
 

@@ -2,8 +2,8 @@
 //! kept.
 //!
 //! Invariants: the rows written are exactly those that the partition holds in the range, but for
-//! what has expired, for all of them where the range as a whole has ended, and, in an aging, for those
-//! before the cut.
+//! what has expired, for all of them where the range as a whole has ended, and, in an aging, for
+//! those before the cut.
 //! Failure: a damaged leaf or block is an error, and the partition stays as it is.
 
 use super::append::last_row;

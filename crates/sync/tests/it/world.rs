@@ -13,18 +13,18 @@ use headwater_sync::{
     Spent, Weights, decode, encode,
 };
 use headwater_types::{Batch, ClosedRange, Level, StreamName, TILE_BUCKETS, Timestamp, Value};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-const SECOND: i64 = 1_000_000_000;
+pub(crate) const SECOND: i64 = 1_000_000_000;
 pub(crate) const STEP: Duration = Duration::from_millis(200);
 const DIR: &str = "/copies/1";
 const COPY: &str = "far";
 pub(crate) const LEVEL: i32 = 5;
 /// A table, and a field of it, of which nothing may leave the source while it says so.
-const SECRET: &str = "s3cret";
+pub(crate) const SECRET: &str = "s3cret";
 const SECRET_FIELD: &str = "h1dden";
 
 /// Where a message goes.
@@ -76,7 +76,7 @@ pub(crate) struct Source {
     pub(crate) kept_bytes: u64,
     /// What it reads for others in a second.
     reads: u64,
-    newest: i64,
+    pub(crate) newest: i64,
     /// Bytes of payload it sent, by day of its clock.
     pub(crate) sent: BTreeMap<i64, u64>,
 }
@@ -96,7 +96,7 @@ pub(crate) struct World {
     pub(crate) limits: Option<PlannerLimits>,
 }
 
-fn options() -> Options {
+pub(crate) fn options() -> Options {
     Options {
         memory_budget_bytes: 1 << 20,
         shards: 2,
@@ -483,51 +483,6 @@ impl World {
         answers
     }
 
-    /// A user deletes some rows at the source; what says which these are.
-    pub(crate) fn delete(&mut self) -> impl Fn(&StreamName, i64) -> bool + use<> {
-        let start = Env::MEMORY_START.as_nanos();
-        let passed = (self.source.newest - start) as u64;
-        let first = start + self.dice.below(passed) as i64;
-        let last = first + self.dice.below(300) as i64 * SECOND;
-        let table = ["m", SECRET][self.dice.below(2) as usize];
-        let spec = DeleteSpec {
-            table: table.into(),
-            tags: vec![("id".into(), self.dice.below(3).to_string())],
-            range: ClosedRange::nanos(first, last),
-        };
-        self.source.db().delete(&spec).unwrap();
-        move |stream, time| {
-            stream.table() == spec.table
-                && stream.tags() == spec.tags
-                && (first..=last).contains(&time)
-        }
-    }
-
-    /// Streams and instants of rows in the copy, without stretches in which something is elsewhere.
-    pub(crate) fn rows_here(&self) -> BTreeSet<(StreamName, i64)> {
-        let reader = self.planner().copy().reader(options()).unwrap();
-        all_rows(&reader.snapshot(), self.source.newest)
-    }
-
-    /// Those of these rows that the copy does not have.
-    pub(crate) fn lost(&self, rows: &BTreeSet<(StreamName, i64)>) -> usize {
-        let reader = self.planner().copy().reader(options()).unwrap();
-        let snapshot = reader.snapshot();
-        let is_here = |(stream, at): &&(StreamName, i64)| {
-            let spec = ScanSpec {
-                range: ClosedRange::nanos(*at, *at),
-                ..ScanSpec::default()
-            };
-            let scan = snapshot.scan(stream, &spec);
-            scan.is_ok_and(|mut scan| scan.any(|chunk| chunk.is_ok_and(|c| c.times == [*at])))
-        };
-        rows.iter().filter(|row| !is_here(row)).count()
-    }
-
-    pub(crate) fn rows_of_the_source(&self) -> BTreeSet<(StreamName, i64)> {
-        all_rows(&self.source.db().snapshot().unwrap(), self.source.newest)
-    }
-
     pub(crate) fn verify(&mut self) {
         self.planner.as_mut().unwrap().verify();
     }
@@ -611,34 +566,6 @@ impl World {
         let reader = self.planner().copy().reader(options()).unwrap();
         compare(&source, &reader.snapshot())
     }
-}
-
-fn all_rows(snapshot: &Snapshot, newest: i64) -> BTreeSet<(StreamName, i64)> {
-    let mut all = BTreeSet::new();
-    let first = Env::MEMORY_START.as_nanos() - 900 * SECOND;
-    let wide = 60 * SECOND;
-    for stream in ["m", SECRET]
-        .iter()
-        .flat_map(|t| snapshot.streams(t, &[]).unwrap())
-    {
-        for n in 0..=(newest - first) / wide {
-            let at = first + n * wide;
-            let spec = ScanSpec {
-                range: ClosedRange::nanos(at, at + wide - 1),
-                ..ScanSpec::default()
-            };
-            let scan = snapshot.scan(&stream, &spec);
-            let chunks = scan.and_then(Iterator::collect::<Result<Vec<_>, _>>);
-            match chunks {
-                Ok(chunks) => {
-                    let times = chunks.into_iter().flat_map(|chunk| chunk.times);
-                    all.extend(times.map(|t| (stream.clone(), t)));
-                }
-                Err(error) => assert_eq!(error.kind(), ErrorKind::Elsewhere, "{error}"),
-            }
-        }
-    }
-    all
 }
 
 fn rule(table: &str, id: Option<u64>, want: Want, priority: u8) -> Rule {
