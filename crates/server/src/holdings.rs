@@ -186,7 +186,8 @@ impl Known {
             }
             self.edges.insert(view.name().to_owned(), view);
         }
-        if answered.is_empty() && !(have_changed && !self.tiles.is_empty()) {
+        let may_be_gone = have_changed && !self.tiles.is_empty();
+        if answered.is_empty() && !may_be_gone {
             return Ok(());
         }
         self.look_at_tiles(&fleet.across(own)?, answered, have_changed);

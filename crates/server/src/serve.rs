@@ -38,7 +38,7 @@ pub struct Server {
 #[derive(Debug)]
 enum Served {
     /// A database.
-    Single(Single),
+    Single(Box<Single>),
     /// Where questions are answered.
     Dispatcher(Dispatcher),
 }
@@ -172,13 +172,13 @@ impl Server {
         Ok(Server {
             #[cfg(feature = "sql")]
             postgres_addr: postgres.as_ref().and_then(|bound| bound.local_addr().ok()),
-            role: Served::Single(Single {
+            role: Served::Single(Box::new(Single {
                 app: Arc::new(app),
                 #[cfg(feature = "sql")]
                 postgres: postgres.zip(of_postgres),
                 #[cfg(feature = "mqtt")]
                 source,
-            }),
+            })),
             bound,
         })
     }
@@ -219,7 +219,7 @@ impl Server {
     /// When the database cannot be closed.
     pub async fn run(self, stop: watch::Receiver<bool>) -> Result<(), StartError> {
         match self.role {
-            Served::Single(single) => self.bound.serve(single, stop).await,
+            Served::Single(single) => self.bound.serve(*single, stop).await,
             Served::Dispatcher(dispatcher) => self.bound.serve(dispatcher, stop).await,
         }
     }

@@ -36,54 +36,48 @@ fn scan(edge: usize) -> String {
     format!("/api/v1/scan?stream=pump,edge%3De{edge}&limit=1000")
 }
 
-/// Status, headers and body of an answer.
-fn parts(answer: &str) -> (u16, &str, &str) {
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((answer, ""));
-    let status = head
-        .split(' ')
-        .nth(1)
-        .and_then(|status| status.parse().ok());
-    (status.unwrap_or(0), head, body)
+/// What is answered to one question, without following where it leads. Who was asked and killed
+/// meanwhile answers with status 0.
+fn ask(addr: &str, path: &str, is_relayed: bool) -> (u16, String, String) {
+    let agent: ureq::Agent = ureq::Agent::config_builder()
+        .http_status_as_error(false)
+        .max_redirects(0)
+        .timeout_global(Some(Duration::from_secs(60)))
+        .build()
+        .into();
+    let mut request = agent.get(format!("http://{addr}{path}"));
+    if is_relayed {
+        request = request.header("x-headwater-relay", "true");
+    }
+    let Ok(mut answer) = request.call() else {
+        return (0, String::new(), String::new());
+    };
+    let location = answer.headers().get("location");
+    let location = location.map_or(String::new(), |to| to.to_str().unwrap().to_owned());
+    match answer.body_mut().read_to_string() {
+        Ok(body) => (answer.status().as_u16(), location, body),
+        Err(_) => (0, String::new(), String::new()),
+    }
 }
 
-/// Asks an address once. What is no answer has status 0: who was asked was killed meanwhile.
-fn ask(addr: &str, path: &str, headers: &str) -> String {
-    use std::io::{Read, Write};
-    let Ok(mut stream) = std::net::TcpStream::connect(addr) else {
-        return String::new();
-    };
-    let request =
-        format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}\r\n");
-    let mut answer = Vec::new();
-    let asked = stream
-        .write_all(request.as_bytes())
-        .and_then(|()| stream.read_to_end(&mut answer));
-    match asked {
-        Ok(_) => String::from_utf8_lossy(&answer).into_owned(),
-        Err(_) => String::new(),
-    }
+/// What a client has in the end that is given the answer itself.
+fn relayed(addr: &str, path: &str) -> (u16, String) {
+    let (status, _, body) = ask(addr, path, true);
+    (status, body)
 }
 
 /// What a client has in the end that follows redirects, of which there may be one.
 fn followed(addr: &str, path: &str) -> (u16, String) {
-    let answer = ask(addr, path, "");
-    let (status, head, body) = parts(&answer);
+    let (status, location, body) = ask(addr, path, false);
     if status != 307 {
-        return (status, body.to_owned());
+        return (status, body);
     }
-    let location = head
-        .lines()
-        .find_map(|line| line.strip_prefix("location: "))
-        .unwrap();
-    let (to, path) = location
-        .strip_prefix("http://")
-        .and_then(|rest| rest.split_once('/'))
-        .unwrap();
+    let to = location.strip_prefix("http://").unwrap();
+    let (to, path) = to.split_once('/').unwrap();
     assert_ne!(to, addr, "a circle");
-    let answer = ask(to, &format!("/{path}"), "");
-    let (status, _, body) = parts(&answer);
+    let (status, _, body) = ask(to, &format!("/{path}"), false);
     assert_ne!(status, 307, "{to} sends on");
-    (status, body.to_owned())
+    (status, body)
 }
 
 #[test]
@@ -103,7 +97,7 @@ fn questions_are_answered_right_or_not_at_all_whoever_is_killed() {
     for (at, edge) in edges.iter().enumerate() {
         let answer = edge.ask("POST", "/write?precision=ms", "", &lines(at));
         assert!(answer.starts_with("HTTP/1.1 204"), "{answer}");
-        wanted.push(parts(&edge.ask("GET", &scan(at), "", "")).2.to_owned());
+        wanted.push(ask(&edge.addr, &scan(at), false).2);
         until(&format!("e{at} is at its cloud"), || {
             is_current(&addrs[at], edge, &format!("e{at}"))
         });
@@ -113,9 +107,8 @@ fn questions_are_answered_right_or_not_at_all_whoever_is_killed() {
     let addr = desk.as_ref().unwrap().addr.clone();
     let all_are_right = || {
         (0..2).all(|at| {
-            let relayed = ask(&addr, &scan(at), "X-Headwater-Relay: true\r\n");
-            followed(&addr, &scan(at)) == (200, wanted[at].clone())
-                && parts(&relayed).2 == wanted[at]
+            let right = (200, wanted[at].clone());
+            followed(&addr, &scan(at)) == right && relayed(&addr, &scan(at)) == right
         })
     };
     until("both edges' rows are answered", all_are_right);
@@ -128,9 +121,7 @@ fn questions_are_answered_right_or_not_at_all_whoever_is_killed() {
         }
         for _ in 0..20 {
             for (at, wanted) in wanted.iter().enumerate() {
-                let relayed = ask(&addr, &scan(at), "X-Headwater-Relay: true\r\n");
-                let (status, _, body) = parts(&relayed);
-                for (status, body) in [followed(&addr, &scan(at)), (status, body.to_owned())] {
+                for (status, body) in [followed(&addr, &scan(at)), relayed(&addr, &scan(at))] {
                     match status {
                         200 => assert_eq!(&body, wanted),
                         // Nobody answers, or says what he would need.

@@ -71,7 +71,7 @@ async fn once(passing: &Passing<'_>, body: Body) -> Result<Response<Body>, Error
         }
     }
     let decided = shares(desk, asked, passing.access)?;
-    match &decided[..] {
+    match decided.as_slice() {
         [one] if asked.is_relayed || one.target.is_relayed => relayed(passing, one, body).await,
         [one] => redirect(passing, one),
         _ => merged(passing, &decided).await,

@@ -185,19 +185,19 @@ impl Asked {
             Kind::Tiles => match tile_of_query(&self.rest) {
                 Some(tile) => self.question = tile_question(tile),
                 // A node says what is wrong.
-                None => self.to_whole(),
+                None => self.leave_whole(),
             },
             Kind::Live => self.question = Question::Live,
             Kind::Streams | Kind::Rows | Kind::Whole => {}
         }
         let is_bad = |part: &String| matches!(name_of(part), "channel" | "stream");
         if self.rest.iter().any(is_bad) {
-            self.to_whole();
+            self.leave_whole();
         }
     }
 
     /// Lets a node answer it as it is.
-    fn to_whole(&mut self) {
+    fn leave_whole(&mut self) {
         let about = std::mem::take(&mut self.about);
         self.rest.extend(about.into_iter().map(|about| about.part));
         self.kind = Kind::Whole;
