@@ -94,7 +94,7 @@ impl KeptChange {
 enum Next {
     AsBefore,
     Nothing,
-    Now(Kept),
+    Now(Box<Kept>),
 }
 
 impl Kept {
@@ -321,7 +321,7 @@ impl Receiving {
             match unless_damaged(self.goes_on(kept, before), Next::Nothing)? {
                 Next::AsBefore => {}
                 Next::Nothing => change.gone.push(*id),
-                Next::Now(next) => change.put.push(next),
+                Next::Now(next) => change.put.push(*next),
             }
         }
         let is_gone = |p: &&StatePartition| shown.iter().all(|now| now.id != p.id);
@@ -448,7 +448,7 @@ impl Receiving {
         kept.take(self.carried_out(&kept.partition, deletes)?);
         Ok(match kept.stretches.is_empty() {
             true => Next::Nothing,
-            false => Next::Now(kept),
+            false => Next::Now(Box::new(kept)),
         })
     }
 
