@@ -34,6 +34,10 @@ SAMPLE_DB := sample.db
 CLUSTER_DIR := cluster.demo
 # Where more recordings may lie; data/import-samples takes those it knows.
 MORE_DATA ?= ../shared/data
+# What the compiler calls the kind of processor that `make edge` builds for.
+EDGE_TARGET ?= aarch64-unknown-linux-musl
+# Runs a program of that kind here; empty where this machine does so itself.
+EDGE_RUNNER ?= $(if $(filter $(HOST),$(EDGE_TARGET)),,$(if $(filter aarch64-%,$(EDGE_TARGET)),qemu-aarch64-static,qemu-arm-static))
 # Where `make run` listens.
 ADDR ?= 127.0.0.1:7373
 
@@ -64,7 +68,7 @@ define show
 endef
 quote = '$(subst ','\'',$(1))'
 
-.PHONY: help run demo cluster quick release build go go-test go-bench test fmt fmt-check lint unit doc tidy soak fuzz bench web web-test browser page-bench http-fuzz clean python python-wheel python-bench deb static sql-compare
+.PHONY: help run demo cluster quick release build go go-test go-bench test fmt fmt-check lint unit doc tidy soak fuzz bench web web-test browser page-bench http-fuzz clean python python-wheel python-bench deb static edge edge-test sql-compare
 
 help: ## This list
 	@printf 'Headwater: an embedded time-series database. Targets:\n\n'
@@ -108,6 +112,15 @@ static: web ## Build the command as one file that needs no library: for other Li
 	$(call section,'The command without libraries')
 	@RUSTFLAGS='-C target-feature=+crt-static' $(CARGO) build --release --locked --package headwater-cli --target $(HOST)
 	@printf 'The command is %s\n' '$(CARGO_TARGET_DIR)/$(HOST)/release/headwater'
+
+edge: ## Build the command for a small gateway, without SQL and page, as one file: EDGE_TARGET=armv7-unknown-linux-gnueabihf for another
+	$(call section,'The command for $(EDGE_TARGET)')
+	@rustup target add $(EDGE_TARGET)
+	@packaging/edge $(EDGE_TARGET)
+
+edge-test: edge ## Try that command, in an emulator where it needs one: it joins, takes a thousand values a second, is killed, and is proven
+	@$(BUILD_TESTED)
+	@packaging/edge-test $(CARGO_TARGET_DIR)/debug/headwater $(CARGO_TARGET_DIR)/$(EDGE_TARGET)/edge/headwater $(EDGE_RUNNER)
 
 demo: quick ## A tour in the terminal: import a year of weather, look at it at several zooms
 	$(call section,'A year of hourly weather at three New York airports')
