@@ -130,7 +130,7 @@ fn duckdb_and_pyiceberg_read_what_the_database_has() {
                 fields.push(("total", Value::U64(u64::MAX - at as u64)));
                 fields.push(("ok", (at % 2 == 0).into()));
                 fields.push(("note", format!("note {at} “{host}”").as_str().into()));
-                fields.push(("raw", Value::Bytes(vec![0, 255, at as u8].into())));
+                fields.push(("raw", Value::Bytes(vec![0, 255, at as u8])));
             }
             bench.row(&stream(host), time, &fields);
         }
