@@ -2,7 +2,7 @@
 //!
 //! Invariants: a file is on the medium, whole, before it is told of; until then nothing names it.
 //! Rows lie as they come; row groups and pages have statistics.
-//! Memory: one row group, about [`ROW_GROUP_BYTES`].
+//! Memory: one row group.
 
 use crate::bounds::Bounds;
 use crate::columns::{Columns, Kind};
@@ -21,8 +21,6 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-/// A row group is closed when it takes about this many bytes.
-const ROW_GROUP_BYTES: usize = 32 << 20;
 /// How hard zstd tries: what is written once and read often may cost a little.
 const ZSTD_LEVEL: i32 = 3;
 
@@ -35,6 +33,7 @@ pub(crate) struct DayWriter<'a> {
     prefix: &'a str,
     sort_order_id: i32,
     file_bytes: u64,
+    row_group_bytes: usize,
     open: Option<Open>,
     files: Vec<DataFile>,
 }
@@ -54,6 +53,8 @@ pub(crate) struct Target<'a> {
     pub(crate) sort_order_id: i32,
     /// A file is closed when it has about this many bytes.
     pub(crate) file_bytes: u64,
+    /// A row group is closed when it takes about this many bytes.
+    pub(crate) row_group_bytes: usize,
 }
 
 impl<'a> DayWriter<'a> {
@@ -65,6 +66,7 @@ impl<'a> DayWriter<'a> {
             prefix: target.prefix,
             sort_order_id: target.sort_order_id,
             file_bytes: target.file_bytes,
+            row_group_bytes: target.row_group_bytes,
             open: None,
             files: Vec::new(),
         }
@@ -84,7 +86,7 @@ impl<'a> DayWriter<'a> {
         }
         open.rows += wide(batch.num_rows());
         let written = open
-            .write(batch)
+            .write(batch, self.row_group_bytes)
             .map_err(|e| LakeError::parquet(&open.path, e))?;
         if written >= self.file_bytes {
             self.end()?;
@@ -188,9 +190,13 @@ impl<'a> DayWriter<'a> {
 
 impl Open {
     /// Writes a batch; how many bytes the file has, those of the open row group included.
-    fn write(&mut self, batch: &RecordBatch) -> std::result::Result<u64, ParquetError> {
+    fn write(
+        &mut self,
+        batch: &RecordBatch,
+        row_group_bytes: usize,
+    ) -> std::result::Result<u64, ParquetError> {
         self.writer.write(batch)?;
-        if self.writer.in_progress_size() >= ROW_GROUP_BYTES {
+        if self.writer.in_progress_size() >= row_group_bytes {
             self.writer.flush()?;
         }
         Ok(wide(

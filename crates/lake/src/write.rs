@@ -50,6 +50,9 @@ pub struct WriteOptions {
     pub orphan_age: Duration,
     /// A file is closed when it has about so many bytes.
     pub file_bytes: u64,
+    /// A group of rows in a file is closed when it takes about so many bytes: it is what a write
+    /// holds in memory.
+    pub row_group_bytes: usize,
     /// Where tests end a write.
     pub steps: Steps,
 }
@@ -62,6 +65,7 @@ impl Default for WriteOptions {
             keep_snapshots: Duration::from_secs(5 * 86_400),
             orphan_age: Duration::from_secs(86_400),
             file_bytes: 256 << 20,
+            row_group_bytes: 32 << 20,
             steps: Steps::default(),
         }
     }
@@ -338,6 +342,7 @@ impl<'a> Job<'a> {
             prefix: &names.prefix,
             sort_order_id: names.sort_order_id,
             file_bytes: self.options.file_bytes,
+            row_group_bytes: self.options.row_group_bytes,
         };
         let mut writer = DayWriter::new(&target, columns, day);
         let mut fingerprint = Fingerprint::default();

@@ -10,6 +10,7 @@
 
 mod crashes;
 mod engines;
+mod memory;
 mod random;
 mod rules;
 mod support;

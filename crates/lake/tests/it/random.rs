@@ -119,10 +119,17 @@ impl Life {
 
 #[test]
 fn after_each_write_the_files_have_what_the_database_has() {
-    for seed in 1..=6 {
+    let number = |name: &str, default: u64| {
+        std::env::var(name)
+            .ok()
+            .and_then(|v| v.parse().ok())
+            .unwrap_or(default)
+    };
+    let first = number("HEADWATER_MODEL_FIRST_SEED", 1);
+    for seed in first..first + number("HEADWATER_MODEL_SEEDS", 3) {
         let mut life = Life::new(seed);
         let mut written = 0;
-        for step in 0..60 {
+        for step in 0..50 {
             life.step(step);
             if life.dice.below(3) == 0 {
                 let told = life.bench.write();
