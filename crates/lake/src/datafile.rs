@@ -169,9 +169,9 @@ impl<'a> DayWriter<'a> {
     pub(crate) fn finish(mut self) -> Result<Vec<DataFile>> {
         self.end()?;
         if !self.files.is_empty() {
-            sync_folder(&self.folder)?;
-            if let Some(above) = self.folder.parent() {
-                sync_folder(above)?;
+            // Up to the folder of the table: each may be new.
+            for folder in self.folder.ancestors().take(3) {
+                sync_folder(folder)?;
             }
         }
         Ok(self.files)

@@ -47,5 +47,5 @@ pub use report::{
 };
 pub use status::status;
 pub use steps::Steps;
-pub use verify::{rows_by_day, verify};
+pub use verify::{data_files, verify};
 pub use write::{Look, WriteOptions, write};

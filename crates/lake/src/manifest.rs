@@ -4,13 +4,12 @@
 //! with which it came. Manifests that name deletes of rows, or files divided otherwise than by day,
 //! are refused: we write none.
 
-use crate::avro::{self, Record, optional, record};
+use crate::avro::{self, Record, Value, optional, record};
 use crate::columns::Columns;
 use crate::day::Day;
 use crate::error::{LakeError, Result};
 use crate::metadata::{DAY_FIELD_ID, day_field};
 use crate::wide::{signed, small};
-use apache_avro::types::Value;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -122,16 +121,16 @@ impl Manifest {
                 ("upper_bound", optional(Some(bound(last)))),
             ])])
         });
-        let [added, existing, deleted] = self.files.map(Value::Int);
-        let [added_rows, existing_rows, deleted_rows] = self.rows.map(Value::Long);
+        let [added, existing, deleted] = self.files.map(|count| Value::Number(i64::from(count)));
+        let [added_rows, existing_rows, deleted_rows] = self.rows.map(Value::Number);
         record(vec![
-            ("manifest_path", Value::String(self.path.clone())),
-            ("manifest_length", Value::Long(signed(self.bytes))),
-            ("partition_spec_id", Value::Int(0)),
-            ("content", Value::Int(0)),
-            ("sequence_number", Value::Long(self.sequence)),
-            ("min_sequence_number", Value::Long(self.least_sequence)),
-            ("added_snapshot_id", Value::Long(self.snapshot_id)),
+            ("manifest_path", Value::Text(self.path.clone())),
+            ("manifest_length", Value::Number(signed(self.bytes))),
+            ("partition_spec_id", Value::Number(0)),
+            ("content", Value::Number(0)),
+            ("sequence_number", Value::Number(self.sequence)),
+            ("min_sequence_number", Value::Number(self.least_sequence)),
+            ("added_snapshot_id", Value::Number(self.snapshot_id)),
             ("added_files_count", added),
             ("existing_files_count", existing),
             ("deleted_files_count", deleted),
@@ -160,7 +159,7 @@ pub(crate) fn list_file(
     avro::file(
         LIST_SCHEMA,
         &head,
-        manifests.iter().map(Manifest::value).collect(),
+        &manifests.iter().map(Manifest::value).collect::<Vec<_>>(),
     )
 }
 
@@ -233,7 +232,7 @@ pub(crate) fn file(entries: &[Entry], columns: &Columns, schema_id: i32) -> Resu
     avro::file(
         &entry_schema(),
         &head,
-        entries.iter().map(entry_value).collect(),
+        &entries.iter().map(entry_value).collect::<Vec<_>>(),
     )
 }
 
@@ -294,32 +293,38 @@ fn entry_value(entry: &Entry) -> Value {
         Status::Added => 1,
         Status::Deleted => 2,
     };
-    let offsets = file.split_offsets.iter().map(|offset| Value::Long(*offset));
+    let offsets = file
+        .split_offsets
+        .iter()
+        .map(|offset| Value::Number(*offset));
     let data_file = record(vec![
-        ("content", Value::Int(0)),
-        ("file_path", Value::String(file.path.clone())),
-        ("file_format", Value::String("PARQUET".into())),
+        ("content", Value::Number(0)),
+        ("file_path", Value::Text(file.path.clone())),
+        ("file_format", Value::Text("PARQUET".into())),
         (
             "partition",
-            record(vec![("time_day", optional(Some(Value::Date(file.day))))]),
+            record(vec![(
+                "time_day",
+                optional(Some(Value::Number(i64::from(file.day)))),
+            )]),
         ),
-        ("record_count", Value::Long(signed(file.rows))),
-        ("file_size_in_bytes", Value::Long(signed(file.bytes))),
+        ("record_count", Value::Number(signed(file.rows))),
+        ("file_size_in_bytes", Value::Number(signed(file.bytes))),
         (
             "column_sizes",
-            pairs(&file.column_sizes, |v| Value::Long(*v)),
+            pairs(&file.column_sizes, |v| Value::Number(*v)),
         ),
         (
             "value_counts",
-            pairs(&file.value_counts, |v| Value::Long(*v)),
+            pairs(&file.value_counts, |v| Value::Number(*v)),
         ),
         (
             "null_value_counts",
-            pairs(&file.null_counts, |v| Value::Long(*v)),
+            pairs(&file.null_counts, |v| Value::Number(*v)),
         ),
         (
             "nan_value_counts",
-            pairs(&file.nan_counts, |v| Value::Long(*v)),
+            pairs(&file.nan_counts, |v| Value::Number(*v)),
         ),
         (
             "lower_bounds",
@@ -336,26 +341,34 @@ fn entry_value(entry: &Entry) -> Value {
         ),
         (
             "sort_order_id",
-            optional(file.sort_order_id.map(Value::Int)),
+            optional(file.sort_order_id.map(|id| Value::Number(i64::from(id)))),
         ),
     ]);
     record(vec![
-        ("status", Value::Int(status)),
+        ("status", Value::Number(status)),
         (
             "snapshot_id",
-            optional(Some(Value::Long(entry.snapshot_id))),
+            optional(Some(Value::Number(entry.snapshot_id))),
         ),
-        ("sequence_number", optional(entry.sequence.map(Value::Long))),
+        (
+            "sequence_number",
+            optional(entry.sequence.map(Value::Number)),
+        ),
         (
             "file_sequence_number",
-            optional(entry.file_sequence.map(Value::Long)),
+            optional(entry.file_sequence.map(Value::Number)),
         ),
         ("data_file", data_file),
     ])
 }
 
 fn pairs<T>(of: &BTreeMap<i32, T>, value: impl Fn(&T) -> Value) -> Value {
-    let pair = |(key, v): (&i32, &T)| record(vec![("key", Value::Int(*key)), ("value", value(v))]);
+    let pair = |(key, v): (&i32, &T)| {
+        record(vec![
+            ("key", Value::Number(i64::from(*key))),
+            ("value", value(v)),
+        ])
+    };
     optional(Some(Value::Array(of.iter().map(pair).collect())))
 }
 

@@ -32,9 +32,9 @@ pub fn folder_of(table: &str) -> String {
         out.push('~');
     }
     if out.len() > FOLDER_MAX {
-        let hash = twox_hash::XxHash3_128::oneshot(table.as_bytes());
-        out.truncate(FOLDER_MAX - 33);
-        out.push_str(&format!("~{hash:032x}"));
+        let hash = twox_hash::XxHash64::oneshot(0, table.as_bytes());
+        out.truncate(FOLDER_MAX - 17);
+        out.push_str(&format!("~{hash:016x}"));
     }
     out
 }

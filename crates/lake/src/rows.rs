@@ -22,7 +22,7 @@ use arrow::datatypes::{
 use arrow::error::ArrowError;
 use headwater::{Column, FieldType, ScanChunk, ScanSpec, Snapshot, StreamName, ValueRef};
 use std::sync::Arc;
-use twox_hash::XxHash3_128;
+use twox_hash::XxHash64;
 
 /// Rows of a batch, about; a chunk is never cut.
 const BATCH_ROWS: usize = 8_192;
@@ -32,13 +32,10 @@ const MICRO_NS: i64 = 1_000;
 /// Streams of a table in the order of its files.
 pub(crate) fn sort_streams(streams: &mut [StreamName], columns: &Columns) {
     let tags: Vec<String> = columns.tags().map(|c| c.source.clone()).collect();
-    streams.sort_by(|a, b| {
-        let of = |name: &StreamName| -> Vec<Option<String>> {
-            tags.iter()
-                .map(|tag| name.tag(tag).map(str::to_owned))
-                .collect()
-        };
-        of(a).cmp(&of(b))
+    streams.sort_by_cached_key(|name| -> Vec<Option<String>> {
+        tags.iter()
+            .map(|tag| name.tag(tag).map(str::to_owned))
+            .collect()
     });
 }
 
@@ -76,11 +73,17 @@ impl Fingerprint {
             for (id, kind, cells) in &cells {
                 cells.push(&mut row_bytes, *id, *kind, row);
             }
-            self.sum = self.sum.wrapping_add(XxHash3_128::oneshot(&row_bytes));
+            self.sum = self.sum.wrapping_add(hash(&row_bytes));
         }
         self.rows += wide(batch.num_rows());
         Ok(())
     }
+}
+
+/// A hash of 128 bits: that of 64 bits with the seeds 1, above, and 0.
+pub(crate) fn hash(bytes: &[u8]) -> u128 {
+    let of = |seed| u128::from(XxHash64::oneshot(seed, bytes));
+    (of(1) << 64) | of(0)
 }
 
 /// The values of a column as bytes.

@@ -149,7 +149,11 @@ impl Table {
         let version = self.version + 1;
         let temporary = folder.join(format!(".{}-{version}.tmp", change.prefix));
         write(&temporary, &next.bytes()?)?;
-        sync_folder(&folder)?;
+        // Of a new table its own name, too.
+        let above = if self.version == 0 { 3 } else { 1 };
+        for folder in folder.ancestors().take(above) {
+            sync_folder(folder)?;
+        }
         steps.at("metadata written")?;
         let linked = fs::hard_link(&temporary, metadata_file(&self.dir, version));
         let was_first = match linked {

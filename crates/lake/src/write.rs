@@ -199,10 +199,15 @@ impl<'a> Job<'a> {
             stretches,
             recorded: &recorded,
             all: growth.is_other,
-            until: self.options.until,
+            // With other types all days have to change at one instant.
+            until: self.options.until.filter(|_| !growth.is_other),
         })?;
         self.report.begin(&plan);
         let mut batch = Batch::on(recorded);
+        if growth.is_other {
+            // What cannot be written anew now has to be as soon as it can.
+            batch.days.values_mut().for_each(|day| day.version = None);
+        }
         let target = Names {
             prefix: format!("{:016x}", self.chance.next_u64()),
             identity,
@@ -224,7 +229,6 @@ impl<'a> Job<'a> {
                 &mut batch,
                 &target,
             )?;
-            // With other types all days have to change at one instant.
             if batch.is_large() && !growth.is_other {
                 match self.commit(&table, &columns, &mut batch, &target)? {
                     Some(next) => table = next,

@@ -1,8 +1,8 @@
 //! Writes that end between any two steps, and writes at once.
 
-use crate::support::{Bench, DAY, START, data_files, files_below, metadata, options, rows_of_lake};
+use crate::support::{Bench, DAY, START, files_below, options, rows_of_lake};
 use headwater::{ClosedRange, DeleteSpec, StreamName};
-use headwater_lake::{LakeError, Steps};
+use headwater_lake::{LakeError, Steps, data_files};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
@@ -70,9 +70,8 @@ fn a_write_that_ends_at_any_step_is_taken_up_by_the_next() {
         bench.write();
         bench.assert_equal(&format!("stopped at `{step}`, then written"));
         // And nothing is left that no snapshot names.
-        let named = metadata(&bench.lake(), "pumps").unwrap();
         let left: Vec<_> = files_below(&bench.lake().join("pumps/data"));
-        let mut files = data_files(&named);
+        let mut files = data_files(&bench.lake(), "pumps").unwrap();
         files.sort();
         let canonical = bench.lake().canonicalize().unwrap().join("pumps/data");
         assert_eq!(
@@ -145,8 +144,7 @@ fn of_two_commits_that_follow_the_same_one_the_second_looks_again() {
     assert_eq!(told.tables[0].days_written, 0, "{told:?}");
     bench.assert_equal("after two writes at once");
     let canonical = bench.lake().canonicalize().unwrap().join("pumps/data");
-    let named = metadata(&bench.lake(), "pumps").unwrap();
-    let mut of_snapshots: Vec<_> = data_files(&named);
+    let mut of_snapshots: Vec<_> = data_files(&bench.lake(), "pumps").unwrap();
     of_snapshots.sort();
     let all = files_below(&canonical);
     assert!(of_snapshots.iter().all(|file| all.contains(file)));

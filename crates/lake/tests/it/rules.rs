@@ -1,8 +1,8 @@
 //! Rules of the lake, one by one.
 
-use crate::support::{Bench, DAY, START, data_files, files_below, metadata, options, rows_of_lake};
+use crate::support::{Bench, DAY, START, files_below, metadata, options, rows_of_lake};
 use headwater::{Batch, ClosedRange, Database, DeleteSpec, Options, StreamName, Timestamp};
-use headwater_lake::{Day, LakeError};
+use headwater_lake::{Day, LakeError, data_files};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use std::fs::{self, File};
 use std::time::Duration;
@@ -117,7 +117,7 @@ fn rows_of_a_day_are_sorted_divided_into_files_and_have_statistics() {
     options.file_bytes = 200_000;
     bench.write_with(&options).unwrap();
     bench.assert_equal("several files");
-    let files = data_files(&metadata(&bench.lake(), "pumps").unwrap());
+    let files = data_files(&bench.lake(), "pumps").unwrap();
     assert!(files.len() > 2, "{}", files.len());
     let mut last = (String::new(), 0);
     for path in files {
@@ -240,7 +240,7 @@ fn status_and_verify_tell_what_is_missing_and_what_is_wrong() {
         "{verified:?}"
     );
     // A file that is cut, one that is another's, and one that is gone.
-    let files = data_files(&metadata(&bench.lake(), "pumps").unwrap());
+    let files = data_files(&bench.lake(), "pumps").unwrap();
     let whole = fs::read(&files[0]).unwrap();
     fs::write(&files[0], &whole[..whole.len() / 2]).unwrap();
     fs::copy(&files[2], &files[1]).unwrap();

@@ -156,39 +156,6 @@ pub(crate) fn metadata(lake: &Path, table: &str) -> Option<Json> {
     Some(serde_json::from_slice(&fs::read(path).unwrap()).unwrap())
 }
 
-/// Paths of the files of the current snapshot, from its list of manifests on.
-pub(crate) fn data_files(metadata: &Json) -> Vec<PathBuf> {
-    let Some(current) = metadata["current-snapshot-id"].as_i64() else {
-        return Vec::new();
-    };
-    let snapshots = metadata["snapshots"].as_array().unwrap();
-    let snapshot = snapshots
-        .iter()
-        .find(|s| s["snapshot-id"] == current)
-        .unwrap();
-    let mut files = Vec::new();
-    for list in records(Path::new(snapshot["manifest-list"].as_str().unwrap())) {
-        let manifest = PathBuf::from(list["manifest_path"].as_str().unwrap());
-        for entry in records(&manifest) {
-            if entry["status"] != 2 {
-                files.push(PathBuf::from(
-                    entry["data_file"]["file_path"].as_str().unwrap(),
-                ));
-            }
-        }
-    }
-    files
-}
-
-/// Records of a file of Avro as JSON.
-fn records(path: &Path) -> Vec<Json> {
-    let bytes = fs::read(path).unwrap();
-    let reader = apache_avro::Reader::new(&bytes[..]).unwrap();
-    reader
-        .map(|value| Json::try_from(value.unwrap()).unwrap())
-        .collect()
-}
-
 /// The rows of a table as its files have them, sorted; columns by their numbers.
 pub(crate) fn rows_of_lake(lake: &Path, table: &str) -> Vec<Row> {
     let Some(metadata) = metadata(lake, table) else {
@@ -207,7 +174,7 @@ pub(crate) fn rows_of_lake(lake: &Path, table: &str) -> Vec<Row> {
         by_id.insert(column["id"].as_i64().unwrap(), (kind, name));
     }
     let mut rows = Vec::new();
-    for path in data_files(&metadata) {
+    for path in headwater_lake::data_files(lake, table).unwrap() {
         let builder = ParquetRecordBatchReaderBuilder::try_new(File::open(&path).unwrap()).unwrap();
         let leaves = builder.parquet_schema().columns().to_vec();
         let ids = leaves
