@@ -1,11 +1,11 @@
 //! Files of Avro (object container files, version 1): records in, records out.
 //!
-//! Purpose: manifests of Iceberg, of which only a part of Avro is needed. Written are files with the
-//! schema they are given, without compression; read are files of any schema that does not contain
+//! Purpose: manifests of Iceberg, of which only a part of Avro is needed. Written are files with
+//! the schema they are given, without compression; read are files of any schema that does not contain
 //! itself, plain or deflated, and what is looked for is found by name.
 //!
-//! Invariants: no bytes make it panic, or take more memory than [`BLOCK_MAX`] and a multiple of what
-//! the file has. Integers, dates and enumerations are one kind of number here.
+//! Invariants: no bytes make it panic, or take more memory than [`BLOCK_MAX`] and a multiple of
+//! what the file has. Integers, dates and enumerations are one kind of number here.
 //! Failure: a file that is cut, or of another shape than its schema says, is an error that names
 //! what was expected.
 
@@ -196,7 +196,9 @@ fn read(bytes: &[u8]) -> Read1<Vec<Record>> {
     let schema = head.get("avro.schema").ok_or("a schema")?;
     let schema: Json = serde_json::from_slice(schema).map_err(|e| format!("a schema: {e}"))?;
     let of = schema_type(&schema, &mut BTreeMap::new())?;
-    let codec = head.get("avro.codec").map_or(&b"null"[..], Vec::as_slice);
+    let codec = head
+        .get("avro.codec")
+        .map_or(b"null".as_slice(), Vec::as_slice);
     let mut out = Vec::new();
     while !cursor.left.is_empty() {
         let count = cursor.count()?;

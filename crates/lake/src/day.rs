@@ -118,18 +118,17 @@ impl Days {
         let mut left = all;
         for day in taken {
             let at = left.partition_point(|days| days.last < day);
-            let Some(days) = left.get(at).copied().filter(|days| days.first <= day) else {
-                continue;
-            };
-            let before = (days.first < day).then(|| Days {
-                first: days.first,
-                last: Day(day.0 - 1),
-            });
-            let behind = (day < days.last).then(|| Days {
-                first: day.next(),
-                last: days.last,
-            });
-            left.splice(at..=at, before.into_iter().chain(behind));
+            if let Some(days) = left.get(at).copied().filter(|days| days.first <= day) {
+                let before = (days.first < day).then(|| Days {
+                    first: days.first,
+                    last: Day(day.0 - 1),
+                });
+                let behind = (day < days.last).then(|| Days {
+                    first: day.next(),
+                    last: days.last,
+                });
+                left.splice(at..=at, before.into_iter().chain(behind));
+            }
         }
         left
     }

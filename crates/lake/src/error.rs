@@ -14,9 +14,9 @@ pub enum LakeError {
     /// A file or folder of the lake could not be read or written.
     #[error("[lake.io] {path}: {source}")]
     Io {
-        /// Which.
+        /// Which one it is.
         path: PathBuf,
-        /// Why.
+        /// What the system says.
         source: io::Error,
     },
     /// A file of the lake does not hold what it should.
@@ -39,8 +39,8 @@ pub enum LakeError {
     },
     /// The table holds what others wrote, which the next write would lose.
     #[error(
-        "[lake.foreign] {path}: expected a table that only Headwater changes; found {found}: write \
-         to another folder, or remove this one to have it made anew"
+        "[lake.foreign] {path}: expected a table that only Headwater changes; found {found}: \
+         write to another folder, or remove this one to have it made anew"
     )]
     Foreign {
         /// The table's folder.

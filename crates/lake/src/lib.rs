@@ -1,8 +1,8 @@
 //! The lake: the tables of a database as Apache Iceberg tables of Parquet files, which others read
 //! with none of our code.
 //!
-//! Purpose: [`write`] brings the tables in a folder to where the database is, day by day; [`status`]
-//! says what is there and what is not; [`verify`] compares.
+//! Purpose: [`write`] brings the tables in a folder to where the database is, day by day;
+//! [`status`] says what is there and what is not; [`verify`] compares.
 //!
 //! Invariants: a reader of a table sees the rows of each day as the database had them at one
 //! instant, each once; what the database has of a day and the lake does not is told of. Nothing of

@@ -14,9 +14,9 @@ impl Serialize for Day {
 /// A day that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Blocked {
-    /// Which.
+    /// The day that is meant.
     pub day: Day,
-    /// Why.
+    /// What the database says.
     pub why: String,
 }
 
@@ -63,7 +63,7 @@ pub struct TableWritten {
     pub files: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Commits.
+    /// How many commits it took.
     pub commits: u64,
     /// Days that could not be read: what was written of them before is still there.
     pub blocked: Vec<Blocked>,
@@ -158,7 +158,7 @@ pub struct Missing {
     pub first: Day,
     /// The last, those between included.
     pub last: Day,
-    /// Why.
+    /// The reason, in words.
     pub why: String,
 }
 
@@ -220,6 +220,6 @@ pub struct TableVerified {
 pub struct Difference {
     /// Which day.
     pub day: Day,
-    /// What.
+    /// What is wrong, in words.
     pub what: String,
 }

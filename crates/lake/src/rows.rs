@@ -138,7 +138,7 @@ impl<'a> Cells<'a> {
                 let of = |row| {
                     keyed
                         .key(row)
-                        .map_or(&[][..], |key| texts.value(key).as_bytes())
+                        .map_or([].as_slice(), |key| texts.value(key).as_bytes())
                 };
                 Cells::Wide(Box::new(of), whole)
             }

@@ -181,64 +181,60 @@ impl<'a> Job<'a> {
         let found = Table::find(&self.dir)?;
         // After the table, so that what others have committed is no newer than what is seen now.
         let snapshot = (self.look)()?;
+        let mut turn = self.turn(found, &snapshot)?;
+        self.report.begin(&turn.plan);
+        for day in &turn.plan.gone {
+            turn.batch.days.remove(day);
+            turn.batch.replaced.insert(*day);
+            turn.batch.taken += 1;
+            turn.batch.tally.days_removed += 1;
+        }
+        for (day, rows) in std::mem::take(&mut turn.plan.due) {
+            self.day(&mut turn, day, &rows)?;
+            if turn.batch.is_large() && !turn.is_other && !self.commit(&mut turn)? {
+                return Ok(false);
+            }
+        }
+        self.commit(&mut turn)
+    }
+
+    /// What has to be done, as the table and the database are now.
+    fn turn<'s>(&self, found: Option<Table>, snapshot: &'s Snapshot) -> Result<Turn<'s>> {
         let stretches = snapshot.stretches(self.name)?;
-        let mut table = match found {
-            Some(table) => self.checked(table, stretches.identity)?,
+        let identity = stretches.identity;
+        let table = match found {
+            Some(table) => self.checked(table, identity)?,
             None => Table::new(&self.dir, self.uuid(), self.now_ms())?,
         };
         let tags = snapshot.table_info(self.name)?.tags;
         let known = table.metadata.columns(&self.dir)?;
         let growth = known.grown(&tags, &snapshot.fields(self.name)?);
-        let mut columns = growth.columns;
-        let recorded = table.metadata.days(&self.dir)?;
-        let identity = stretches.identity;
+        let mut recorded = table.metadata.days(&self.dir)?;
         let plan = Plan::make(Asked {
-            snapshot: &snapshot,
+            snapshot,
             table: self.name,
-            columns: &columns,
+            columns: &growth.columns,
             stretches,
             recorded: &recorded,
             all: growth.is_other,
             // With other types all days have to change at one instant.
             until: self.options.until.filter(|_| !growth.is_other),
         })?;
-        self.report.begin(&plan);
-        let mut batch = Batch::on(recorded);
         if growth.is_other {
             // What cannot be written anew now has to be as soon as it can.
-            batch.days.values_mut().for_each(|day| day.version = None);
+            recorded.values_mut().for_each(|day| day.version = None);
         }
-        let target = Names {
-            prefix: format!("{:016x}", self.chance.next_u64()),
+        Ok(Turn {
+            snapshot,
             identity,
-            sequence: snapshot.sequence(),
-            sort_order_id: table.metadata.sort_order_of(&columns)?,
-        };
-        for day in &plan.gone {
-            batch.days.remove(day);
-            batch.replaced.insert(*day);
-            batch.taken += 1;
-            batch.tally.days_removed += 1;
-        }
-        for (day, rows) in &plan.due {
-            self.day(
-                &snapshot,
-                &plan,
-                (*day, rows),
-                &mut columns,
-                &mut batch,
-                &target,
-            )?;
-            if batch.is_large() && !growth.is_other {
-                match self.commit(&table, &columns, &mut batch, &target)? {
-                    Some(next) => table = next,
-                    None => return Ok(false),
-                }
-            }
-        }
-        Ok(self
-            .commit(&table, &columns, &mut batch, &target)?
-            .is_some())
+            prefix: format!("{:016x}", self.chance.next_u64()),
+            sort_order_id: table.metadata.sort_order_of(&growth.columns)?,
+            batch: Batch::on(recorded),
+            columns: growth.columns,
+            is_other: growth.is_other,
+            table,
+            plan,
+        })
     }
 
     /// The table, if it may be written to.
@@ -276,19 +272,11 @@ impl<'a> Job<'a> {
     }
 
     /// Writes a day, and takes it into the batch.
-    fn day(
-        &mut self,
-        snapshot: &Snapshot,
-        plan: &Plan,
-        (day, found): (Day, &Found),
-        columns: &mut Columns,
-        batch: &mut Batch,
-        names: &Names,
-    ) -> Result<()> {
-        let outcome = match self.files(snapshot, plan, (day, found), columns, names)? {
+    fn day(&mut self, turn: &mut Turn<'_>, day: Day, found: &Found) -> Result<()> {
+        let outcome = match self.files(turn, day, found)? {
             Outcome::NeedsRest => {
-                *columns = columns.with_rest();
-                self.files(snapshot, plan, (day, found), columns, names)?
+                turn.columns = turn.columns.with_rest();
+                self.files(turn, day, found)?
             }
             outcome => outcome,
         };
@@ -303,48 +291,20 @@ impl<'a> Job<'a> {
             }
         };
         self.options.steps.at("files written")?;
-        let version = plan.version(day);
-        let sum = format!("{:032x}", fingerprint.sum);
-        batch.taken += 1;
-        if let Some(known) = batch.days.get_mut(&day) {
-            if (known.rows, &known.sum) == (fingerprint.rows, &sum) {
-                known.version = version;
-                batch.tally.days_equal += 1;
-                return remove_files(&files);
-            }
-            batch.replaced.insert(day);
-        }
-        if fingerprint.rows == 0 {
-            batch.days.remove(&day);
-            return Ok(());
-        }
         let recorded = Recorded {
-            version,
+            version: turn.plan.version(day),
             rows: fingerprint.rows,
-            sum,
+            sum: format!("{:032x}", fingerprint.sum),
         };
-        batch.days.insert(day, recorded);
-        let tally = &mut batch.tally;
-        tally.days_written += 1;
-        tally.rows += fingerprint.rows;
-        tally.files += wide(files.len());
-        tally.bytes += files.iter().map(|f| f.bytes).sum::<u64>();
-        batch.added.extend(files);
-        Ok(())
+        turn.batch.take(day, recorded, files)
     }
 
-    fn files(
-        &self,
-        snapshot: &Snapshot,
-        plan: &Plan,
-        (day, found): (Day, &Found),
-        columns: &Columns,
-        names: &Names,
-    ) -> Result<Outcome> {
+    fn files(&self, turn: &Turn<'_>, day: Day, found: &Found) -> Result<Outcome> {
+        let (columns, plan) = (&turn.columns, &turn.plan);
         let target = Target {
             table: &self.dir,
-            prefix: &names.prefix,
-            sort_order_id: names.sort_order_id,
+            prefix: &turn.prefix,
+            sort_order_id: turn.sort_order_id,
             file_bytes: self.options.file_bytes,
             row_group_bytes: self.options.row_group_bytes,
         };
@@ -355,7 +315,7 @@ impl<'a> Job<'a> {
             .streams
             .iter()
             .filter_map(|place| plan.streams.get(*place));
-        let walked = walk(snapshot, columns, day, &mut streams, &mut |batch| {
+        let walked = walk(turn.snapshot, columns, day, &mut streams, &mut |batch| {
             fingerprint.take(batch, &known)?;
             writer.write(batch)
         });
@@ -376,56 +336,62 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Commits a batch, if there is anything to say; `None` when somebody else was first.
-    fn commit(
-        &mut self,
-        table: &Table,
-        columns: &Columns,
-        batch: &mut Batch,
-        names: &Names,
-    ) -> Result<Option<Table>> {
+    /// Commits what was taken in, if there is anything to say; false when somebody else was first.
+    fn commit(&mut self, turn: &mut Turn<'_>) -> Result<bool> {
+        let (table, batch) = (&turn.table, &mut turn.batch);
         let is_same = table.version > 0
             && batch.replaced.is_empty()
             && batch.added.is_empty()
             && table.metadata.days(&self.dir)? == batch.days
-            && table.metadata.columns(&self.dir)? == *columns;
+            && table.metadata.columns(&self.dir)? == turn.columns;
         if is_same {
-            return Ok(Some(table.clone()));
+            return Ok(true);
         }
         let now_ms = self.now_ms();
         let keep = i64::try_from(self.options.keep_snapshots.as_millis()).unwrap_or(i64::MAX);
         let added = std::mem::take(&mut batch.added);
+        let tally = std::mem::take(&mut batch.tally);
+        batch.taken = 0;
         let change = Change {
-            database: names.identity,
+            database: turn.identity,
             table: self.name.to_owned(),
-            columns: columns.clone(),
+            columns: turn.columns.clone(),
             days: batch.days.clone(),
             replaced: std::mem::take(&mut batch.replaced),
             added: added.clone(),
-            sequence: names.sequence,
+            sequence: turn.snapshot.sequence(),
             prefix: format!("{:016x}", self.chance.next_u64()),
             snapshot_id: snapshot_id(&self.chance),
             now_ms,
             keep_from_ms: now_ms.saturating_sub(keep),
         };
-        batch.taken = 0;
-        let tally = std::mem::take(&mut batch.tally);
-        let committed = table.commit(change, &self.options.steps)?;
-        if committed.is_none() {
-            remove_files(&added)?;
-        } else {
-            self.report.add(tally);
+        match table.commit(change, &self.options.steps)? {
+            Some(next) => {
+                turn.table = next;
+                self.report.add(tally);
+                Ok(true)
+            }
+            None => {
+                remove_files(&added)?;
+                Ok(false)
+            }
         }
-        Ok(committed)
     }
 }
 
-/// What names the files of a write, and where it was.
-struct Names {
-    prefix: String,
+/// The table and the database as a write has found them, and what it has done since.
+struct Turn<'s> {
+    snapshot: &'s Snapshot,
     identity: u64,
-    sequence: u64,
+    /// What the names of files begin with.
+    prefix: String,
     sort_order_id: i32,
+    table: Table,
+    columns: Columns,
+    /// Fields have other types than in the table.
+    is_other: bool,
+    plan: Plan,
+    batch: Batch,
 }
 
 impl Batch {
@@ -437,6 +403,30 @@ impl Batch {
             taken: 0,
             tally: Tally::default(),
         }
+    }
+
+    /// Takes in a day and its files, or its new version only where it has the rows it had.
+    fn take(&mut self, day: Day, recorded: Recorded, files: Vec<DataFile>) -> Result<()> {
+        self.taken += 1;
+        if let Some(known) = self.days.get_mut(&day) {
+            if (known.rows, &known.sum) == (recorded.rows, &recorded.sum) {
+                known.version = recorded.version;
+                self.tally.days_equal += 1;
+                return remove_files(&files);
+            }
+            self.replaced.insert(day);
+        }
+        if recorded.rows == 0 {
+            self.days.remove(&day);
+            return Ok(());
+        }
+        self.tally.days_written += 1;
+        self.tally.rows += recorded.rows;
+        self.tally.files += wide(files.len());
+        self.tally.bytes += files.iter().map(|f| f.bytes).sum::<u64>();
+        self.days.insert(day, recorded);
+        self.added.extend(files);
+        Ok(())
     }
 
     fn is_large(&self) -> bool {

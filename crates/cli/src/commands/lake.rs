@@ -50,7 +50,7 @@ struct Write {
     #[arg(long, value_name = "DURATION", default_value = "5d")]
     keep_snapshots: String,
 
-    /// How old a file must be that no snapshot names before it is removed; longer than a write takes
+    /// Remove files that no snapshot names when they are older; longer than a write takes
     #[arg(long, value_name = "DURATION", default_value = "1d")]
     orphan_age: String,
 }

@@ -65,7 +65,7 @@ fn a_write_that_ends_at_any_step_is_taken_up_by_the_next() {
         // A reader sees the table as it was, or as it should be, and nothing in between.
         let now = rows_of_lake(&bench.lake(), "pumps");
         let is_before = now == before;
-        let is_done = matches!(step, "hint written" | "swept");
+        let is_done = matches!(step, "committed" | "hint written" | "swept");
         assert_eq!(is_before, !is_done, "stopped at `{step}`");
         bench.write();
         bench.assert_equal(&format!("stopped at `{step}`, then written"));

@@ -92,6 +92,8 @@ impl Bench {
         for table in snapshot.table_names() {
             let held = rows_of_lake(&self.lake(), &table);
             assert_eq!(held, rows_of_database(&snapshot, &table), "{why}: {table}");
+            let (newest, told) = (metadata(&self.lake(), &table), hinted(&self.lake(), &table));
+            assert_eq!(newest, told, "{why}: {table}");
         }
         let verified = headwater_lake::verify(&snapshot, &self.lake(), true).unwrap();
         assert!(verified.is_sound(), "{why}: {verified:?}");
@@ -148,8 +150,25 @@ pub(crate) fn rows_of_database(snapshot: &Snapshot, table: &str) -> Vec<Row> {
     rows
 }
 
-/// The newest metadata of a table, found as a reader of the format finds them.
+/// The newest metadata of a table, found by their names.
 pub(crate) fn metadata(lake: &Path, table: &str) -> Option<Json> {
+    let folder = lake.join(headwater_lake::folder_of(table)).join("metadata");
+    let files = files_below(&folder).into_iter();
+    let version = |path: &PathBuf| -> Option<u64> {
+        let name = path.file_name()?.to_str()?;
+        name.strip_prefix('v')?
+            .strip_suffix(".metadata.json")?
+            .parse()
+            .ok()
+    };
+    let newest = files
+        .filter_map(|path| Some((version(&path)?, path)))
+        .max()?;
+    Some(serde_json::from_slice(&fs::read(newest.1).unwrap()).unwrap())
+}
+
+/// The metadata that readers take which do not look: those that the hint names.
+pub(crate) fn hinted(lake: &Path, table: &str) -> Option<Json> {
     let folder = lake.join(headwater_lake::folder_of(table)).join("metadata");
     let hint = fs::read_to_string(folder.join("version-hint.text")).ok()?;
     let path = folder.join(format!("v{}.metadata.json", hint.trim()));
