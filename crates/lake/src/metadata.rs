@@ -384,3 +384,103 @@ fn next_id(all: &[Value], key: &str) -> i32 {
     most.and_then(|most| i32::try_from(most + 1).ok())
         .unwrap_or(0)
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
+    use super::*;
+    use headwater::FieldType;
+
+    fn recorded(rows: u64) -> Recorded {
+        Recorded {
+            version: (rows > 1).then(|| "00112233445566778899aabbccddeeff".into()),
+            rows,
+            sum: format!("{rows:032x}"),
+        }
+    }
+
+    fn sample() -> (Metadata, Columns, BTreeMap<Day, Recorded>) {
+        let uuid = "01234567-89ab-4cde-8f01-23456789abcd".to_owned();
+        let mut first = Metadata::new("/lake/t", uuid, 1_000);
+        first.set_source(7, "t");
+        let fields = [
+            ("v".to_owned(), FieldType::I64),
+            ("w".to_owned(), FieldType::U64),
+        ];
+        let columns = Columns::new().grown(&["id".to_owned()], &fields).columns;
+        first.set_columns(&columns).unwrap();
+        let mut second = first.following("/lake/t/metadata/v1.metadata.json".into(), 3_000);
+        let fields = [
+            ("v".to_owned(), FieldType::F64),
+            ("w".to_owned(), FieldType::U64),
+        ];
+        let columns = columns
+            .grown(&["id".to_owned()], &fields)
+            .columns
+            .with_rest();
+        second.set_columns(&columns).unwrap();
+        let days = BTreeMap::from([
+            (Day::from_number(-1), recorded(1)),
+            (Day::from_number(20_777), recorded(2)),
+            (Day::from_number(20_778), recorded(3)),
+        ]);
+        second.set_days(&days).unwrap();
+        let new = NewSnapshot {
+            id: 5,
+            manifest_list: "/lake/t/metadata/0123456789abcdef-list.avro".into(),
+            summary: BTreeMap::from([("operation".to_owned(), "append".to_owned())]),
+        };
+        second.add_snapshot(new, 3_000, 0);
+        (second, columns, days)
+    }
+
+    #[test]
+    fn metadata_have_the_bytes_they_had_and_say_what_they_said() {
+        let (metadata, columns, days) = sample();
+        let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/v2.metadata.json");
+        if std::env::var_os("HEADWATER_WRITE_GOLDEN").is_some() {
+            std::fs::write(golden, metadata.bytes().unwrap()).unwrap();
+        }
+        let bytes = std::fs::read(golden).unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        assert_eq!(text(metadata.bytes().unwrap()), text(bytes.clone()));
+        let path = Path::new("/lake/t");
+        let read = Metadata::parse(path, &bytes).unwrap();
+        read.check_unchanged(path).unwrap();
+        assert_eq!((read.database(), read.table()), (Some(7), Some("t")));
+        assert_eq!(read.columns(path).unwrap(), columns);
+        assert_eq!(read.days(path).unwrap(), days);
+        assert_eq!(read.current().map(|s| s.snapshot_id), Some(5));
+    }
+
+    #[test]
+    fn what_others_have_put_there_is_written_back() {
+        let (metadata, ..) = sample();
+        let mut json: Value = serde_json::from_slice(&metadata.bytes().unwrap()).unwrap();
+        let top = json.as_object_mut().unwrap();
+        top.insert("statistics".into(), json!([{"snapshot-id": 5}]));
+        let path = Path::new("/lake/t");
+        let read = Metadata::parse(path, json.to_string().as_bytes()).unwrap();
+        let again: Value = serde_json::from_slice(&read.bytes().unwrap()).unwrap();
+        assert_eq!(again, json);
+    }
+
+    #[test]
+    fn old_snapshots_are_let_go_and_those_with_names_stay() {
+        let (mut metadata, ..) = sample();
+        metadata
+            .refs
+            .insert("kept".into(), json!({"snapshot-id": 5, "type": "tag"}));
+        for id in 6..9 {
+            let new = NewSnapshot {
+                id,
+                manifest_list: String::new(),
+                summary: BTreeMap::new(),
+            };
+            metadata.add_snapshot(new, 3_000 + id, 3_008);
+        }
+        let ids: Vec<i64> = metadata.snapshots.iter().map(|s| s.snapshot_id).collect();
+        assert_eq!(ids, [5, 8]);
+        assert_eq!(metadata.snapshot_log.len(), 1);
+    }
+}

@@ -119,7 +119,12 @@ mod without {
 
     impl Write {
         pub(super) fn run(self) -> Result<(), Failure> {
-            let _ = (self.tables, self.closed_for, self.keep_snapshots, self.orphan_age);
+            let _ = (
+                self.tables,
+                self.closed_for,
+                self.keep_snapshots,
+                self.orphan_age,
+            );
             self.place.refuse("write")
         }
     }
@@ -292,7 +297,11 @@ mod with {
                     print(&compared(table))?;
                 }
             }
-            let blocked: usize = verified.tables.iter().map(|t| tell(&t.table, &t.blocked)).sum();
+            let blocked: usize = verified
+                .tables
+                .iter()
+                .map(|t| tell(&t.table, &t.blocked))
+                .sum();
             match verified.is_sound() && blocked == 0 {
                 true => Ok(()),
                 false => Err(Failure::Reported),
@@ -315,7 +324,10 @@ mod with {
         }
         text.push('\n');
         for difference in &table.differences {
-            text.push_str(&format!("{name}, {}: {}\n", difference.day, difference.what));
+            text.push_str(&format!(
+                "{name}, {}: {}\n",
+                difference.day, difference.what
+            ));
         }
         text
     }
