@@ -1,8 +1,8 @@
 //! Files of Avro (object container files, version 1): records in, records out.
 //!
 //! Purpose: manifests of Iceberg, of which only a part of Avro is needed. Written are files with
-//! the schema they are given, without compression; read are files of any schema that does not contain
-//! itself, plain or deflated, and what is looked for is found by name.
+//! the schema they are given, without compression; read are files of any schema that does not
+//! contain itself, plain or deflated, and what is looked for is found by name.
 //!
 //! Invariants: no bytes make it panic, or take more memory than [`BLOCK_MAX`] and a multiple of
 //! what the file has. Integers, dates and enumerations are one kind of number here.

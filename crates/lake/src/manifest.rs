@@ -287,78 +287,46 @@ fn entry(read: &Record, of: &Manifest) -> Option<Entry> {
 }
 
 fn entry_value(entry: &Entry) -> Value {
-    let file = &entry.file;
     let status = match entry.status {
         Status::Existing => 0,
         Status::Added => 1,
         Status::Deleted => 2,
     };
-    let offsets = file
-        .split_offsets
-        .iter()
-        .map(|offset| Value::Number(*offset));
-    let data_file = record(vec![
+    record(vec![
+        ("status", Value::Number(status)),
+        ("snapshot_id", Value::Number(entry.snapshot_id)),
+        ("sequence_number", sequence(entry.sequence)),
+        ("file_sequence_number", sequence(entry.file_sequence)),
+        ("data_file", file_value(&entry.file)),
+    ])
+}
+
+fn sequence(of: Option<i64>) -> Value {
+    optional(of.map(Value::Number))
+}
+
+fn file_value(file: &DataFile) -> Value {
+    let numbers = |of: &BTreeMap<i32, i64>| pairs(of, |v| Value::Number(*v));
+    let bounds = |of: &BTreeMap<i32, Vec<u8>>| pairs(of, |v| Value::Bytes(v.clone()));
+    let offsets = file.split_offsets.iter().copied().map(Value::Number);
+    let day = Value::Number(i64::from(file.day));
+    let order = file.sort_order_id.map(|id| Value::Number(i64::from(id)));
+    record(vec![
         ("content", Value::Number(0)),
         ("file_path", Value::Text(file.path.clone())),
         ("file_format", Value::Text("PARQUET".into())),
-        (
-            "partition",
-            record(vec![(
-                "time_day",
-                optional(Some(Value::Number(i64::from(file.day)))),
-            )]),
-        ),
+        ("partition", record(vec![("time_day", day)])),
         ("record_count", Value::Number(signed(file.rows))),
         ("file_size_in_bytes", Value::Number(signed(file.bytes))),
-        (
-            "column_sizes",
-            pairs(&file.column_sizes, |v| Value::Number(*v)),
-        ),
-        (
-            "value_counts",
-            pairs(&file.value_counts, |v| Value::Number(*v)),
-        ),
-        (
-            "null_value_counts",
-            pairs(&file.null_counts, |v| Value::Number(*v)),
-        ),
-        (
-            "nan_value_counts",
-            pairs(&file.nan_counts, |v| Value::Number(*v)),
-        ),
-        (
-            "lower_bounds",
-            pairs(&file.lower, |v| Value::Bytes(v.clone())),
-        ),
-        (
-            "upper_bounds",
-            pairs(&file.upper, |v| Value::Bytes(v.clone())),
-        ),
+        ("column_sizes", numbers(&file.column_sizes)),
+        ("value_counts", numbers(&file.value_counts)),
+        ("null_value_counts", numbers(&file.null_counts)),
+        ("nan_value_counts", numbers(&file.nan_counts)),
+        ("lower_bounds", bounds(&file.lower)),
+        ("upper_bounds", bounds(&file.upper)),
         ("key_metadata", optional(None)),
-        (
-            "split_offsets",
-            optional(Some(Value::Array(offsets.collect()))),
-        ),
-        (
-            "sort_order_id",
-            optional(file.sort_order_id.map(|id| Value::Number(i64::from(id)))),
-        ),
-    ]);
-    record(vec![
-        ("status", Value::Number(status)),
-        (
-            "snapshot_id",
-            optional(Some(Value::Number(entry.snapshot_id))),
-        ),
-        (
-            "sequence_number",
-            optional(entry.sequence.map(Value::Number)),
-        ),
-        (
-            "file_sequence_number",
-            optional(entry.file_sequence.map(Value::Number)),
-        ),
-        ("data_file", data_file),
+        ("split_offsets", Value::Array(offsets.collect())),
+        ("sort_order_id", optional(order)),
     ])
 }
 

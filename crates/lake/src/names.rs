@@ -39,8 +39,8 @@ pub fn folder_of(table: &str) -> String {
     out
 }
 
-/// The name of a column that stands beside those which are `taken`: its own, or with `_1`, `_2`,
-/// … behind it.
+/// The name of a column that stands beside those which are `taken`: its own, or with `_1`, `_2` and
+/// so on behind it.
 pub(crate) fn free_name(name: &str, taken: impl Fn(&str) -> bool) -> String {
     let wanted = if name.is_empty() { "_" } else { name };
     let mut unique = wanted.to_owned();

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Invariants: a commit is the making of one name, which exists from then on or does not:
-//! everything it names is on the medium before. Of two commits that follow the same one, one finds the name
-//! taken and has changed nothing.
+//! everything it names is on the medium before. Of two commits that follow the same one, one finds
+//! the name taken and has changed nothing.
 //! Failure: files of a commit that was not completed are named by nothing; [`crate::sweep`] finds
 //! them.
 
