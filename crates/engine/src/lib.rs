@@ -86,8 +86,8 @@ pub use read::{
     Across, AggregateSpec, Bin, Bins, ColumnSlice, Comparison, Conflict, Coverage, DataVersion,
     Filter, HandlePage, LastValue, OutermostSpec, Owned, Owners, PageStart, PartitionInfo, Replay,
     ReplayChunk, ReplayCursor, ReplayRow, ReplaySpec, ReplaySteps, RowBlock, Scan, ScanChunk,
-    ScanSpec, Snapshot, SnapshotPart, StreamHandle, StreamInfo, StreamPage, SummaryBin,
-    SummarySpec,
+    ScanSpec, Snapshot, SnapshotPart, StreamHandle, StreamInfo, StreamPage, Stretch, Stretches,
+    SummaryBin, SummarySpec,
 };
 pub use reader::Reader;
 pub use recover::Recovery;

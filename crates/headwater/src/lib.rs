@@ -26,7 +26,7 @@ pub use headwater_engine::{
     REFUSED_UNREADABLE, Reader, Recovery, Refused, RepairFinding, RepairMode, RepairReport, Replay,
     ReplayChunk, ReplayCursor, ReplayRow, ReplaySpec, ReplaySteps, Result, RowBlock, Scan,
     ScanChunk, ScanSpec, ShardLateReport, Snapshot, SnapshotPart, Split, Stats, StreamHandle,
-    StreamInfo, StreamPage, SummaryBin, SummarySpec, TableChange, TableInfo, TableSpec, Ticket,
+    StreamInfo, StreamPage, Stretch, Stretches, SummaryBin, SummarySpec, TableChange, TableInfo, TableSpec, Ticket,
     TierParts, Touched, Written,
 };
 pub use headwater_io::{Env, Media};

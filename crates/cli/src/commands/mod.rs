@@ -13,6 +13,7 @@ pub(crate) mod export;
 pub(crate) mod import;
 pub(crate) mod influxql;
 pub(crate) mod join;
+pub(crate) mod lake;
 pub(crate) mod last;
 pub(crate) mod plot;
 pub(crate) mod query;

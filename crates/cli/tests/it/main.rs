@@ -22,6 +22,8 @@ mod kill;
 mod kill_http;
 #[cfg(feature = "mqtt")]
 mod kill_mqtt;
+#[cfg(feature = "sql")]
+mod lake;
 mod packaging;
 #[cfg(feature = "sql")]
 mod query;

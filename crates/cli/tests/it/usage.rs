@@ -83,7 +83,14 @@ fn version_is_told() {
 fn help_texts_are_as_they_were() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/help");
     let sql: &[&str] = if cfg!(feature = "sql") {
-        &["query", "sql"]
+        &[
+            "query",
+            "sql",
+            "lake",
+            "lake write",
+            "lake status",
+            "lake verify",
+        ]
     } else {
         &[]
     };

@@ -2,7 +2,8 @@
 
 use crate::support::{Dice, Run, small_options};
 use headwater_engine::{
-    DataVersion, Database, DeleteSpec, FieldSpec, ScanSpec, Snapshot, TableChange, TableSpec,
+    DataVersion, Database, DeleteSpec, FieldSpec, ScanSpec, Snapshot, Stretch, TableChange,
+    TableSpec,
 };
 use headwater_io::MemoryFiles;
 use headwater_types::{Batch, ClosedRange, Column, FieldType, StreamName, Timestamp};
@@ -312,4 +313,100 @@ fn streams_come_in_pages() {
     assert_eq!(db.snapshot().unwrap().stream_count("t").unwrap(), 199);
     assert_eq!(old.table_names(), ["a", "t", "z"]);
     assert!(old.streams_after("nothing", None, 5).is_err());
+}
+
+type Imprints = Vec<([u8; 32], (i64, i64))>;
+
+/// The imprints of the stretches that meet a range, each with its part of it; `None` where one has
+/// none.
+fn imprints(snapshot: &Snapshot, range: &ClosedRange) -> Option<Imprints> {
+    let all = snapshot.stretches("t").unwrap().all;
+    let meeting = all.iter().filter(|s| s.range.overlaps(range));
+    let part = |s: &Stretch| {
+        let inside = s.range.intersect(range);
+        Some((
+            s.imprint?,
+            (inside.first.as_nanos(), inside.last.as_nanos()),
+        ))
+    };
+    meeting.map(part).collect()
+}
+
+#[test]
+fn equal_imprints_have_equal_rows_also_of_other_openings() {
+    let options = small_options();
+    let run = Run::new(Arc::new(MemoryFiles::new()), &options);
+    let mut held = Some(run.open().unwrap());
+    let mut dice = Dice::new(23);
+    let ranges = [
+        ClosedRange::ALL,
+        ClosedRange::nanos(0, 499),
+        ClosedRange::nanos(1_000, 1_255),
+        ClosedRange::nanos(2_000, 2_600),
+    ];
+    let mut seen: HashMap<(u64, usize, Imprints), Rows> = HashMap::new();
+    let mut openings = 0;
+    let (mut repeated, mut across_openings) = (0, 0);
+    let mut last_opening: HashMap<(usize, Imprints), u32> = HashMap::new();
+    for step in 0..1_200u64 {
+        let newest = 2 * step as i64;
+        if dice.chance(5) {
+            held.take().unwrap().close().unwrap();
+            held = Some(run.open().unwrap());
+            openings += 1;
+        }
+        let db = held.as_ref().unwrap();
+        match dice.below(40) {
+            0..=5 => db.flush().unwrap(),
+            6 => db.compact().unwrap(),
+            7 => {
+                let from = dice.below(2_000) as i64;
+                let spec = DeleteSpec {
+                    table: "t".into(),
+                    tags: Vec::new(),
+                    range: ClosedRange::nanos(from, from + 20),
+                };
+                // The table may not be there yet.
+                let _ = db.delete(&spec);
+            }
+            _ => write(db, &mut dice, step % 3, newest),
+        }
+        let snapshot = db.snapshot().unwrap();
+        if !snapshot.table_names().contains(&"t".to_owned()) {
+            continue;
+        }
+        for (number, range) in ranges.iter().enumerate() {
+            let Some(imprints) = imprints(&snapshot, range) else {
+                continue;
+            };
+            for id in 0..3 {
+                if snapshot.handle(&stream(id)).is_err() {
+                    continue;
+                }
+                let found = rows(&snapshot, &stream(id), *range);
+                let found: Rows = found.into_iter().filter(|(t, _)| !t.is_empty()).collect();
+                if imprints.is_empty() {
+                    assert!(found.is_empty(), "rows outside of every stretch");
+                }
+                match seen.get(&(id, number, imprints.clone())) {
+                    Some(known) => {
+                        assert_eq!(known, &found, "step {step}: {range:?} of stream {id}");
+                        repeated += 1;
+                    }
+                    None => {
+                        seen.insert((id, number, imprints.clone()), found);
+                    }
+                }
+            }
+            if !imprints.is_empty() {
+                let known = last_opening.insert((number, imprints), openings);
+                across_openings += u32::from(known.is_some_and(|before| before < openings));
+            }
+        }
+    }
+    assert!(repeated > 300, "{repeated} repeated");
+    assert!(
+        across_openings > 3,
+        "{across_openings} found again by another opening"
+    );
 }

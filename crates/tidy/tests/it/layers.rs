@@ -9,7 +9,7 @@ use tidy::{architecture, assert_none};
 const OF_ONE_ROOM: [&str; 1] = ["crates/headwater"];
 
 /// Crates, and how many circles there still are among the files of their rooms.
-const CIRCLES: [(&str, usize); 19] = [
+const CIRCLES: [(&str, usize); 20] = [
     ("crates/types", 0),
     ("crates/codec", 0),
     ("crates/io", 0),
@@ -20,6 +20,7 @@ const CIRCLES: [(&str, usize); 19] = [
     ("crates/wire", 0),
     ("crates/ask", 0),
     ("crates/columnar", 0),
+    ("crates/lake", 0),
     ("crates/query", 4),
     ("crates/postgres", 0),
     ("crates/shell", 0),

@@ -6,6 +6,7 @@ use crate::read::coverage::{Coverage, whole_buckets};
 use crate::read::describe::{StreamInfo, StreamPage};
 use crate::read::handle::StreamHandle;
 use crate::read::listing::{HandlePage, PageStart};
+use crate::read::stretches::{Stretches, of_several};
 use crate::read::whole::{Accepts, GoesOn, OutermostSpec};
 use crate::{Result, TableInfo};
 use headwater_types::{ClosedRange, FieldType, Level, StreamName};
@@ -346,6 +347,37 @@ impl Snapshot {
         match &self.seen {
             Seen::Single(one) => one.table(table).map(|_| Vec::new()),
             Seen::Across(all) => all.conflicts(table),
+        }
+    }
+
+    /// Where a table has something, and what of it is the same as it was when somebody looked
+    /// before, perhaps another process. Nothing but metadata is looked at.
+    ///
+    /// ```
+    /// use headwater_engine::{Database, Options};
+    /// use headwater_types::{Batch, StreamName};
+    /// let dir = tempfile::tempdir().unwrap();
+    /// let pump = StreamName::new("pump", [("id", "7")]);
+    /// let db = Database::open(Options::new(dir.path().join("db")))?;
+    /// let mut batch = Batch::new();
+    /// batch.stream(&pump).row(5, [("rpm", 2150.0.into())]).unwrap();
+    /// db.commit(batch)?;
+    /// assert_eq!(db.snapshot()?.stretches("pump")?.all[0].imprint, None);
+    /// db.flush()?;
+    /// let stored = db.snapshot()?.stretches("pump")?;
+    /// assert!(stored.all[0].imprint.is_some());
+    /// db.close()?;
+    /// let db = Database::open(Options::new(dir.path().join("db")))?;
+    /// assert_eq!(db.snapshot()?.stretches("pump")?, stored);
+    /// # Ok::<(), headwater_engine::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `not_found` without such a table, `invalid` for a view of several databases.
+    pub fn stretches(&self, table: &str) -> Result<Stretches> {
+        match &self.seen {
+            Seen::Single(one) => one.stretches(table),
+            Seen::Across(_) => Err(of_several()),
         }
     }
 }

@@ -1,0 +1,103 @@
+//! Where a table has something, and what of it is the same as it was, by numbers that outlive the
+//! process: for who keeps a copy of the rows in another form.
+//!
+//! Invariants: every row that the snapshot shows lies in a stretch. Where two snapshots, also of
+//! different openings of a database or of different databases, show the same set of stretches with
+//! imprints for a range, and types of fields are the same, a read of the range gives the same rows:
+//! an imprint is the head of a segment's chain of hashes. The reverse does not hold.
+//! Concurrency: no lock is held over I/O.
+//! Failure: nothing of a segment is read, so damage is not met here.
+
+use super::single::SingleSnapshot;
+use crate::catalog::Table;
+use crate::segment::Partition;
+use crate::shard::ShardSnapshot;
+use crate::{Error, Result};
+use headwater_types::{ClosedRange, Timestamp};
+
+/// Where a table has something: a span of time, of some of its streams. Stretches may overlap.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    /// The span, without what lies before the table's cut.
+    pub range: ClosedRange,
+    /// A hash of what it was stored as. `None` = it may change without being stored anew (events in
+    /// memory, deletes that are not carried out, values that expire, pieces of a copy), or was
+    /// stored before there were hashes: who wants to know has to read it.
+    pub imprint: Option<[u8; 32]>,
+    /// Its rows have gone and left their aggregates.
+    pub is_aged: bool,
+    /// Nothing of it can be read.
+    pub is_unreadable: bool,
+}
+
+/// Where a table has something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stretches {
+    /// The number of the database, which no other has, but one that was made of a backup of it.
+    pub identity: u64,
+    /// Before this instant rows have gone because of their age, or will shortly, and none can be
+    /// written; `None` = nowhere.
+    pub floor: Option<Timestamp>,
+    /// The stretches, by their first instants.
+    pub all: Vec<Stretch>,
+}
+
+impl SingleSnapshot {
+    /// As `Snapshot::stretches`.
+    pub(super) fn stretches(&self, table: &str) -> Result<Stretches> {
+        let table = self.table(table)?;
+        let core = self.core();
+        let mut all = Vec::new();
+        for (index, seen) in core.shards.indices().zip(&self.shards) {
+            let in_memory = core.shards.get(index)?.state.lock().streams_of(table.id);
+            all.extend(in_memory.into_iter().map(|(_, span)| changing(span)));
+            let partitions = seen.partitions.of(table.id).iter();
+            all.extend(partitions.map(|partition| self.stretch(table, seen, partition)));
+        }
+        if let Some(last) = table.life.cut.last_before() {
+            for stretch in &mut all {
+                stretch.range.first = stretch.range.first.max(last.next().unwrap_or(last));
+            }
+        }
+        all.retain(|stretch: &Stretch| !stretch.range.is_empty());
+        all.sort_by_key(|stretch| (stretch.range.first, stretch.range.last, stretch.imprint));
+        let floor = table.life.floor().last_before();
+        Ok(Stretches {
+            identity: core.meta.lineage()?.identity,
+            floor: floor.map(|last| last.next().unwrap_or(last)),
+            all,
+        })
+    }
+
+    fn stretch(&self, table: &Table, seen: &ShardSnapshot, partition: &Partition) -> Stretch {
+        let span = partition.span();
+        let is_deleted_from = seen.tombstones.iter().any(|t| {
+            t.table == table.id
+                && t.sequence <= self.at()
+                && t.sequence > partition.record.sequence
+                && t.range.overlaps(&span)
+        });
+        let is_as_stored = !is_deleted_from && !table.life.expires && partition.piece.is_none();
+        Stretch {
+            range: span,
+            imprint: partition.record.chain.filter(|_| is_as_stored),
+            is_aged: partition.record.aged,
+            is_unreadable: partition.unreadable.is_some(),
+        }
+    }
+}
+
+/// What may become another at any time.
+fn changing(range: ClosedRange) -> Stretch {
+    Stretch {
+        range,
+        imprint: None,
+        is_aged: false,
+        is_unreadable: false,
+    }
+}
+
+/// What is said of several databases.
+pub(super) fn of_several() -> Error {
+    Error::invalid("stretches: of several databases, ask each of them for itself")
+}

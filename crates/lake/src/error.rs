@@ -1,0 +1,144 @@
+//! Why a lake is not written or read: each reason with a code that stays.
+
+use std::fmt::Display;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What went wrong.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LakeError {
+    /// The database could not be read.
+    #[error("[lake.engine] {0}")]
+    Engine(#[from] headwater::Error),
+    /// A file or folder of the lake could not be read or written.
+    #[error("[lake.io] {path}: {source}")]
+    Io {
+        /// Which one it is.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// A file of the lake does not hold what it should.
+    #[error("[lake.format] {path}: expected {expected}; found {found}")]
+    Format {
+        /// Which file.
+        path: PathBuf,
+        /// What should be there.
+        expected: String,
+        /// What is there.
+        found: String,
+    },
+    /// Rows could not be written as, or read from, Parquet.
+    #[error("[lake.parquet] {path}: {message}")]
+    Parquet {
+        /// Which file.
+        path: PathBuf,
+        /// What the library says.
+        message: String,
+    },
+    /// The table holds what others wrote, which the next write would lose.
+    #[error(
+        "[lake.foreign] {path}: expected a table that only Headwater changes; found {found}: \
+         write to another folder, or remove this one to have it made anew"
+    )]
+    Foreign {
+        /// The table's folder.
+        path: PathBuf,
+        /// What others did.
+        found: String,
+    },
+    /// The table was made of another database.
+    #[error(
+        "[lake.database] {path}: expected a table of the database {expected:016x}; found one of \
+         {found:016x}: write each database to a folder of its own"
+    )]
+    OtherDatabase {
+        /// The table's folder.
+        path: PathBuf,
+        /// The database that is read.
+        expected: u64,
+        /// The database that the table was made of.
+        found: u64,
+    },
+    /// The table's files name each other by another folder.
+    #[error(
+        "[lake.moved] {path}: expected the folder in which the table was made, {made_in}: its files \
+         name each other by it; write there, or to an empty folder"
+    )]
+    Moved {
+        /// Where it is.
+        path: PathBuf,
+        /// Where it was made.
+        made_in: String,
+    },
+    /// Others committed to the table, again and again.
+    #[error(
+        "[lake.conflict] {path}: expected to be the only one to write; found that others committed \
+         {times} times in between: let one job write at a time"
+    )]
+    Conflict {
+        /// The table's folder.
+        path: PathBuf,
+        /// How often.
+        times: u32,
+    },
+    /// The program that writes asked to stop here.
+    #[error("[lake.stopped] the write was stopped at a step: {0}")]
+    Stopped(&'static str),
+    /// A mistake of this crate.
+    #[error("[lake.internal] {0}")]
+    Internal(String),
+}
+
+/// What calls of this crate return.
+pub type Result<T> = std::result::Result<T, LakeError>;
+
+impl LakeError {
+    /// A stable word for the kind.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            LakeError::Engine(_) => "lake.engine",
+            LakeError::Io { .. } => "lake.io",
+            LakeError::Format { .. } => "lake.format",
+            LakeError::Parquet { .. } => "lake.parquet",
+            LakeError::Foreign { .. } => "lake.foreign",
+            LakeError::OtherDatabase { .. } => "lake.database",
+            LakeError::Moved { .. } => "lake.moved",
+            LakeError::Conflict { .. } => "lake.conflict",
+            LakeError::Stopped(_) => "lake.stopped",
+            LakeError::Internal(_) => "lake.internal",
+        }
+    }
+
+    pub(crate) fn io(path: &Path, source: io::Error) -> LakeError {
+        LakeError::Io {
+            path: path.to_owned(),
+            source,
+        }
+    }
+
+    pub(crate) fn format(
+        path: &Path,
+        expected: impl Into<String>,
+        found: impl Display,
+    ) -> LakeError {
+        LakeError::Format {
+            path: path.to_owned(),
+            expected: expected.into(),
+            found: found.to_string(),
+        }
+    }
+
+    pub(crate) fn parquet(path: &Path, message: impl Display) -> LakeError {
+        LakeError::Parquet {
+            path: path.to_owned(),
+            message: message.to_string(),
+        }
+    }
+
+    pub(crate) fn internal(message: impl Into<String>) -> LakeError {
+        LakeError::Internal(message.into())
+    }
+}

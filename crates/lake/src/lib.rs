@@ -1,0 +1,51 @@
+//! The lake: the tables of a database as Apache Iceberg tables of Parquet files, which others read
+//! with none of our code.
+//!
+//! Purpose: [`write`] brings the tables in a folder to where the database is, day by day;
+//! [`status`] says what is there and what is not; [`verify`] compares.
+//!
+//! Invariants: a reader of a table sees the rows of each day as the database had them at one
+//! instant, each once; what the database has of a day and the lake does not is told of. Nothing of
+//! what was done is remembered anywhere but in the tables themselves.
+//!
+//! Concurrency: writes of one table at once are sound; one of them is first, the others look again.
+//! A database is read beside the process that owns it.
+//!
+//! Failure: a write that ends at any step leaves the tables as they were, or as they should be, and
+//! perhaps files that nothing names, which a later write removes.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a lake consists of files of others' formats that its user names, not of a database"
+)]
+
+mod avro;
+mod bounds;
+mod columns;
+mod datafile;
+mod day;
+mod error;
+mod manifest;
+mod metadata;
+mod names;
+mod plan;
+mod report;
+mod rows;
+mod status;
+mod steps;
+mod sweep;
+mod table;
+mod verify;
+mod wide;
+mod write;
+
+pub use day::Day;
+pub use error::{LakeError, Result};
+pub use names::folder_of;
+pub use report::{
+    Blocked, Difference, Missing, Status, Swept, TableStatus, TableVerified, TableWritten,
+    Verified, Written,
+};
+pub use status::status;
+pub use steps::Steps;
+pub use verify::{data_files, verify};
+pub use write::{Look, WriteOptions, write};

@@ -1,0 +1,53 @@
+//! Names of tables and columns as other programs take them.
+//!
+//! Invariants: two tables never have one folder; no two columns have names that differ in case
+//! only, since Spark finds columns without regard to it.
+
+/// The longest name of a folder that is used, in bytes: file systems take 255.
+const FOLDER_MAX: usize = 200;
+
+/// The folder of a table in a lake. Bytes that are not letters, digits, `_`, `-` or `.` in the
+/// middle are written `~` and two hexadecimal digits: a path of them means the same to everyone.
+///
+/// ```
+/// use headwater_lake::folder_of;
+/// assert_eq!(folder_of("weather"), "weather");
+/// assert_eq!(folder_of("a/b é"), "a~2fb~20~c3~a9");
+/// assert_eq!(folder_of(".."), "~2e.");
+/// ```
+#[must_use]
+pub fn folder_of(table: &str) -> String {
+    let mut out = String::with_capacity(table.len());
+    for (at, byte) in table.bytes().enumerate() {
+        let is_plain = byte.is_ascii_alphanumeric()
+            || byte == b'-'
+            || (at > 0 && (byte == b'_' || byte == b'.'));
+        if is_plain {
+            out.push(char::from(byte));
+        } else {
+            out.push_str(&format!("~{byte:02x}"));
+        }
+    }
+    if out.is_empty() {
+        out.push('~');
+    }
+    if out.len() > FOLDER_MAX {
+        let hash = twox_hash::XxHash64::oneshot(0, table.as_bytes());
+        out.truncate(FOLDER_MAX - 17);
+        out.push_str(&format!("~{hash:016x}"));
+    }
+    out
+}
+
+/// The name of a column that stands beside those which are `taken`: its own, or with `_1`, `_2` and
+/// so on behind it.
+pub(crate) fn free_name(name: &str, taken: impl Fn(&str) -> bool) -> String {
+    let wanted = if name.is_empty() { "_" } else { name };
+    let mut unique = wanted.to_owned();
+    let mut number = 0;
+    while taken(&unique) {
+        number += 1;
+        unique = format!("{wanted}_{number}");
+    }
+    unique
+}

@@ -1,0 +1,240 @@
+//! What has to be written of a table: which days are not in the lake as the database has them.
+//!
+//! Invariants: a day whose version is the recorded one has the rows that were written. Days from
+//! before the table's floor, where rows go because of their age, stay in the lake as they are; days
+//! that cannot be read stay too, and are told of.
+//! Memory: for each day that is looked at, the numbers of its streams.
+
+use crate::columns::Columns;
+use crate::day::{DAY_NS, Day, Days};
+use crate::error::Result;
+use crate::metadata::Recorded;
+use crate::rows::sort_streams;
+use headwater::{
+    Bins, ErrorKind, Snapshot, StreamName, Stretch, Stretches, SummarySpec, Timestamp,
+};
+use sha2::{Digest, Sha256};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Rows of a day, as the database counts them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub(crate) rows: u64,
+    /// Streams that have some, by their places in [`Plan::streams`].
+    pub(crate) streams: Vec<usize>,
+}
+
+/// What is to be done.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    /// The streams in the order of files.
+    pub(crate) streams: Vec<StreamName>,
+    /// Days to be read, and perhaps written.
+    pub(crate) due: BTreeMap<Day, Found>,
+    /// Days that have no rows any more.
+    pub(crate) gone: BTreeSet<Day>,
+    /// Days that are as they were written.
+    pub(crate) unchanged: BTreeSet<Day>,
+    /// Days that stay as they are, since their rows go because of their age.
+    pub(crate) kept: BTreeSet<Day>,
+    /// Days that are not over, or not for long enough.
+    pub(crate) open: BTreeSet<Day>,
+    /// Days that cannot be read, and why.
+    pub(crate) blocked: BTreeMap<Day, String>,
+    stretches: Stretches,
+}
+
+/// What is asked of a plan.
+pub(crate) struct Asked<'a> {
+    pub(crate) snapshot: &'a Snapshot,
+    pub(crate) table: &'a str,
+    pub(crate) columns: &'a Columns,
+    pub(crate) stretches: Stretches,
+    pub(crate) recorded: &'a BTreeMap<Day, Recorded>,
+    /// All days have to be looked at.
+    pub(crate) all: bool,
+    /// Days that end at or behind this instant are left for later.
+    pub(crate) until: Option<Timestamp>,
+}
+
+impl Plan {
+    pub(crate) fn make(asked: Asked<'_>) -> Result<Plan> {
+        let Asked {
+            snapshot, recorded, ..
+        } = asked;
+        let mut streams = snapshot.streams(asked.table, &[])?;
+        sort_streams(&mut streams, asked.columns);
+        let mut plan = Plan {
+            streams,
+            due: BTreeMap::new(),
+            gone: BTreeSet::new(),
+            unchanged: BTreeSet::new(),
+            kept: BTreeSet::new(),
+            open: BTreeSet::new(),
+            blocked: BTreeMap::new(),
+            stretches: asked.stretches,
+        };
+        for (day, of) in recorded {
+            if plan.is_kept(*day) {
+                plan.kept.insert(*day);
+            } else if !asked.all && of.version.is_some() && of.version == plan.version(*day) {
+                plan.unchanged.insert(*day);
+            }
+        }
+        let spans = plan
+            .stretches
+            .all
+            .iter()
+            .map(|s| Days::of(&s.range))
+            .collect();
+        let done = plan.kept.union(&plan.unchanged).copied();
+        let left = Days::without(Days::union(spans), done);
+        plan.count(snapshot, &left)?;
+        let is_done = |day: &Day| plan.kept.contains(day) || plan.unchanged.contains(day);
+        let absent = |day: &&Day| !plan.due.contains_key(day) && !plan.blocked.contains_key(day);
+        plan.gone = recorded
+            .keys()
+            .filter(|day| !is_done(day))
+            .filter(absent)
+            .copied()
+            .collect();
+        if let Some(until) = asked.until {
+            plan.leave_open(until);
+        }
+        Ok(plan)
+    }
+
+    /// The days that are not over at an instant are left for later.
+    fn leave_open(&mut self, until: Timestamp) {
+        let is_open = |day: &Day| day.range().last >= until;
+        self.open.extend(self.due.keys().filter(|day| is_open(day)));
+        self.open
+            .extend(self.gone.iter().filter(|day| is_open(day)));
+        self.due.retain(|day, _| !is_open(day));
+        self.gone.retain(|day| !is_open(day));
+    }
+
+    /// Whether rows of a day go because of their age.
+    fn is_kept(&self, day: Day) -> bool {
+        self.stretches
+            .floor
+            .is_some_and(|floor| day.range().first < floor)
+    }
+
+    /// Stretches that meet a day.
+    fn meeting(&self, day: Day) -> impl Iterator<Item = &Stretch> {
+        let range = day.range();
+        // They are sorted by their first instants.
+        let end = self
+            .stretches
+            .all
+            .partition_point(|s| s.range.first <= range.last);
+        let begun = self.stretches.all.iter().take(end);
+        begun.filter(move |s| s.range.overlaps(&range))
+    }
+
+    /// What the database says of a day: equal versions, equal rows. `None` = nothing that lasts.
+    pub(crate) fn version(&self, day: Day) -> Option<String> {
+        let range = day.range();
+        let mut hash = Sha256::new();
+        for stretch in self.meeting(day) {
+            let inside = stretch.range.intersect(&range);
+            hash.update(stretch.imprint?);
+            hash.update(inside.first.as_nanos().to_le_bytes());
+            hash.update(inside.last.as_nanos().to_le_bytes());
+        }
+        let hash = hash.finalize();
+        Some(
+            hash.iter()
+                .take(16)
+                .map(|byte| format!("{byte:02x}"))
+                .collect(),
+        )
+    }
+
+    /// Days of which only aggregates remain, without those that are in the lake.
+    pub(crate) fn aged(&self) -> BTreeSet<Day> {
+        let aged = self.stretches.all.iter().filter(|s| s.is_aged);
+        let spans = Days::union(aged.map(|s| Days::of(&s.range)).collect());
+        let days = spans.into_iter().flat_map(Days::each);
+        days.filter(|day| !self.kept.contains(day) && !self.due.contains_key(day))
+            .collect()
+    }
+
+    /// Counts the rows of days.
+    fn count(&mut self, snapshot: &Snapshot, all: &[Days]) -> Result<()> {
+        let streams = std::mem::take(&mut self.streams);
+        for (place, stream) in streams.iter().enumerate() {
+            let mut left: Vec<Days> = all.to_vec();
+            while let Some(days) = left.pop() {
+                match count(snapshot, stream, days) {
+                    Ok(counted) => {
+                        for (day, rows) in counted {
+                            let found = self.due.entry(day).or_default();
+                            found.rows += rows;
+                            found.streams.push(place);
+                        }
+                    }
+                    Err(error) if is_local(error.kind()) && days.first < days.last => {
+                        left.extend(halves(days));
+                    }
+                    Err(error) if is_local(error.kind()) => {
+                        self.blocked
+                            .entry(days.first)
+                            .or_insert_with(|| error.to_string());
+                    }
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
+        self.streams = streams;
+        self.due
+            .retain(|day, found| found.rows > 0 && !self.blocked.contains_key(day));
+        for found in self.due.values_mut() {
+            // Days were looked at in any order, streams one after the other.
+            found.streams.dedup();
+        }
+        Ok(())
+    }
+}
+
+/// Whether an error is one of some stretch of time, and says nothing of others.
+pub(crate) fn is_local(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::Corrupt | ErrorKind::Elsewhere)
+}
+
+fn halves(days: Days) -> [Days; 2] {
+    let middle = i32::midpoint(days.first.number(), days.last.number());
+    let middle = Day::from_number(middle);
+    [
+        Days {
+            first: days.first,
+            last: middle,
+        },
+        Days {
+            first: middle.next(),
+            last: days.last,
+        },
+    ]
+}
+
+/// The rows of a stream on each day that has some.
+fn count(
+    snapshot: &Snapshot,
+    stream: &StreamName,
+    days: Days,
+) -> headwater::Result<Vec<(Day, u64)>> {
+    let spec = SummarySpec {
+        range: days.range(),
+        bins: Bins::Every {
+            width_ns: DAY_NS,
+            origin_ns: 0,
+        },
+        fields: Vec::new(),
+    };
+    let bins = snapshot.summary(stream, &spec)?.into_iter();
+    let day = |number: i128| i32::try_from(number).ok().map(Day::from_number);
+    Ok(bins
+        .filter_map(|bin| Some((day(bin.number)?, bin.rows)))
+        .collect())
+}

@@ -1,0 +1,225 @@
+//! What writes, looks and checks tell of.
+
+use crate::day::Day;
+use crate::plan::Plan;
+use crate::wide::wide;
+use serde::{Serialize, Serializer};
+
+impl Serialize for Day {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// A day that could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Blocked {
+    /// The day that is meant.
+    pub day: Day,
+    /// What the database says.
+    pub why: String,
+}
+
+/// What a write did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Written {
+    /// Of each table.
+    pub tables: Vec<TableWritten>,
+}
+
+/// What was written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    pub(crate) days_written: u64,
+    pub(crate) days_equal: u64,
+    pub(crate) days_removed: u64,
+    pub(crate) rows: u64,
+    pub(crate) files: u64,
+    pub(crate) bytes: u64,
+}
+
+/// What a write did with a table.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct TableWritten {
+    /// The table.
+    pub table: String,
+    /// Its folder in the lake.
+    pub folder: String,
+    /// Days that were written, in place of what was there before.
+    pub days_written: u64,
+    /// Days that were read, and found to be in the lake as they are.
+    pub days_equal: u64,
+    /// Days that did not have to be read.
+    pub days_unchanged: u64,
+    /// Days that have no rows any more.
+    pub days_removed: u64,
+    /// Days that stay in the lake while their rows go from the database because of their age.
+    pub days_kept: u64,
+    /// Days that are left for a later write.
+    pub days_open: u64,
+    /// Rows that were written.
+    pub rows: u64,
+    /// Files that were written.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// How many commits it took.
+    pub commits: u64,
+    /// Days that could not be read: what was written of them before is still there.
+    pub blocked: Vec<Blocked>,
+    /// Files that were removed since no snapshot names them.
+    pub swept: Swept,
+}
+
+/// Files that were removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Swept {
+    /// How many.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+impl TableWritten {
+    pub(crate) fn new(table: &str, folder: &str) -> TableWritten {
+        TableWritten {
+            table: table.to_owned(),
+            folder: folder.to_owned(),
+            ..TableWritten::default()
+        }
+    }
+
+    /// What a plan leaves as it is.
+    pub(crate) fn begin(&mut self, plan: &Plan) {
+        self.days_unchanged = wide(plan.unchanged.len());
+        self.days_kept = wide(plan.kept.len());
+        self.days_open = wide(plan.open.len());
+        let blocked = plan.blocked.iter();
+        self.blocked = blocked
+            .map(|(day, why)| Blocked {
+                day: *day,
+                why: why.clone(),
+            })
+            .collect();
+    }
+
+    /// What was committed.
+    pub(crate) fn add(&mut self, tally: Tally) {
+        self.days_written += tally.days_written;
+        self.days_equal += tally.days_equal;
+        self.days_removed += tally.days_removed;
+        self.rows += tally.rows;
+        self.files += tally.files;
+        self.bytes += tally.bytes;
+        self.commits += 1;
+    }
+}
+
+/// How a lake stands to a database.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Status {
+    /// Of each table of the database.
+    pub tables: Vec<TableStatus>,
+    /// Folders of the lake that are of no table of the database.
+    pub others: Vec<String>,
+}
+
+/// How a table of a lake stands to the database.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct TableStatus {
+    /// The table.
+    pub table: String,
+    /// Its folder in the lake.
+    pub folder: String,
+    /// Commits; 0 = it is not in the lake.
+    pub version: u64,
+    /// The current snapshot.
+    pub snapshot: Option<i64>,
+    /// When it was committed, in milliseconds since 1970.
+    pub committed_ms: Option<i64>,
+    /// Days that are in the lake.
+    pub days: u64,
+    /// Their rows.
+    pub rows: u64,
+    /// Their files.
+    pub files: u64,
+    /// Bytes of the files.
+    pub bytes: u64,
+    /// Days that stay in the lake while their rows go from the database because of their age.
+    pub days_kept: u64,
+    /// What is not in the lake as the database has it.
+    pub missing: Vec<Missing>,
+}
+
+/// Days that are not in a lake as the database has them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Missing {
+    /// The first.
+    pub first: Day,
+    /// The last, those between included.
+    pub last: Day,
+    /// The reason, in words.
+    pub why: String,
+}
+
+impl Missing {
+    /// Puts days, which rise, together where they follow each other for the same reason.
+    pub(crate) fn collect(days: impl Iterator<Item = (Day, String)>) -> Vec<Missing> {
+        let mut all: Vec<Missing> = Vec::new();
+        for (day, why) in days {
+            match all.last_mut() {
+                Some(before) if before.last.next() == day && before.why == why => before.last = day,
+                _ => all.push(Missing {
+                    first: day,
+                    last: day,
+                    why,
+                }),
+            }
+        }
+        all
+    }
+}
+
+/// What a check found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Verified {
+    /// Of each table.
+    pub tables: Vec<TableVerified>,
+}
+
+impl Verified {
+    /// True when nothing is wrong; a lake may be behind and still be.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        self.tables.iter().all(|table| table.differences.is_empty())
+    }
+}
+
+/// What a check found of a table.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct TableVerified {
+    /// The table.
+    pub table: String,
+    /// Days that are as the database has them.
+    pub days: u64,
+    /// Their rows.
+    pub rows: u64,
+    /// Days that the database has changed since.
+    pub days_behind: u64,
+    /// Days that stay in the lake while their rows go from the database because of their age: their
+    /// files were compared with what was committed, and not with the database.
+    pub days_kept: u64,
+    /// Days that could not be read.
+    pub blocked: Vec<Blocked>,
+    /// What is wrong.
+    pub differences: Vec<Difference>,
+}
+
+/// Something that is wrong with a day.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Difference {
+    /// Which day.
+    pub day: Day,
+    /// What is wrong, in words.
+    pub what: String,
+}

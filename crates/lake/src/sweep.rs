@@ -1,0 +1,118 @@
+//! Files that nothing names: of writes that ended before their commit, and of snapshots that were
+//! let go.
+//!
+//! Invariant: no file is removed that a snapshot of the newest metadata names, nor one that is
+//! younger than it is told: a write that goes on has younger ones. Files whose names we do not give
+//! are left alone.
+
+use crate::error::{LakeError, Result};
+use crate::report::Swept;
+use crate::table::{Table, metadata_file, version_of};
+use headwater::Timestamp;
+use std::collections::HashSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+/// Removes files of a table that nothing names and that have an age.
+pub(crate) fn sweep(dir: &Path, now: Timestamp, age: Duration) -> Result<Swept> {
+    let mut swept = Swept::default();
+    let Some(table) = Table::find(dir)? else {
+        return Ok(swept);
+    };
+    let now = u64::try_from(now.as_nanos()).unwrap_or(0);
+    let before = Duration::from_nanos(now).checked_sub(age);
+    let Some(before) = before.map(|since| SystemTime::UNIX_EPOCH + since) else {
+        return Ok(swept);
+    };
+    let mut old = Vec::new();
+    collect(&dir.join("metadata"), before, &mut old)?;
+    collect(&dir.join("data"), before, &mut old)?;
+    old.retain(|file| is_ours(&table, &file.path));
+    if old.is_empty() {
+        return Ok(swept);
+    }
+    let named = named(&table)?;
+    for file in old.iter().filter(|file| !named.contains(&file.path)) {
+        match fs::remove_file(&file.path) {
+            Ok(()) => {
+                swept.files += 1;
+                swept.bytes += file.bytes;
+            }
+            // Another write sweeps too.
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+            Err(e) => return Err(LakeError::io(&file.path, e)),
+        }
+    }
+    Ok(swept)
+}
+
+struct Old {
+    path: PathBuf,
+    bytes: u64,
+}
+
+/// Files below a folder that were written before an instant.
+fn collect(folder: &Path, before: SystemTime, into: &mut Vec<Old>) -> Result<()> {
+    let io = |e| LakeError::io(folder, e);
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(e) => return Err(io(e)),
+    };
+    for entry in entries {
+        let entry = entry.map_err(io)?;
+        let metadata = match entry.metadata() {
+            Ok(metadata) => metadata,
+            // A temporary file of another write.
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
+            Err(e) => return Err(LakeError::io(&entry.path(), e)),
+        };
+        if metadata.is_dir() {
+            collect(&entry.path(), before, into)?;
+        } else if metadata.modified().map_err(io)? <= before {
+            into.push(Old {
+                path: entry.path(),
+                bytes: metadata.len(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Whether a name is one that we give, and not that of newer metadata than were read.
+fn is_ours(table: &Table, path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    let Some(name) = name else {
+        return false;
+    };
+    if let Some(version) = version_of(name) {
+        return version < table.version;
+    }
+    // Names of files begin with a random number of 16 digits.
+    let random = name.strip_prefix('.').unwrap_or(name).split('-').next();
+    let is_number = |text: &str| text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit());
+    let ending = path.extension().and_then(|ending| ending.to_str());
+    random.is_some_and(is_number) && matches!(ending, Some("parquet" | "avro" | "tmp"))
+}
+
+/// All files that snapshots of a table name, and its metadata.
+fn named(table: &Table) -> Result<HashSet<PathBuf>> {
+    let mut named = HashSet::from([metadata_file(&table.dir, table.version)]);
+    named.extend(table.metadata.remembered().map(PathBuf::from));
+    for snapshot in &table.metadata.snapshots {
+        named.insert(PathBuf::from(&snapshot.manifest_list));
+        for manifest in table.manifests(snapshot)? {
+            // Older snapshots share most of their manifests.
+            if named.insert(PathBuf::from(&manifest.path)) {
+                let entries = table.entries(&manifest)?;
+                named.extend(
+                    entries
+                        .into_iter()
+                        .map(|entry| PathBuf::from(entry.file.path)),
+                );
+            }
+        }
+    }
+    Ok(named)
+}

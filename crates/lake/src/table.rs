@@ -1,0 +1,437 @@
+//! A table in a folder: its newest metadata, and how others follow them.
+//!
+//! ```text
+//! TABLE/metadata/vN.metadata.json    the table after N commits; the largest N counts
+//! TABLE/metadata/version-hint.text   N, or a smaller one, for readers that do not look
+//! TABLE/metadata/*.avro              manifests and lists of them
+//! TABLE/data/time_day=DAY/*.parquet  rows
+//! ```
+//!
+//! Invariants: a commit is the making of one name, which exists from then on or does not:
+//! everything it names is on the medium before. Of two commits that follow the same one, one finds
+//! the name taken and has changed nothing.
+//! Failure: files of a commit that was not completed are named by nothing; [`crate::sweep`] finds
+//! them.
+
+use crate::columns::Columns;
+use crate::datafile::sync_folder;
+use crate::day::Day;
+use crate::error::{LakeError, Result};
+use crate::manifest::{self, DataFile, Entry, Manifest, Status};
+use crate::metadata::{Metadata, NewSnapshot, Recorded, Snapshot};
+use crate::steps::Steps;
+use crate::wide::wide;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// Manifests of a snapshot above which they are put together.
+const MANIFESTS_MAX: usize = 64;
+const HINT: &str = "version-hint.text";
+
+/// A table as it was when it was looked at.
+#[derive(Clone, Debug)]
+pub(crate) struct Table {
+    pub(crate) dir: PathBuf,
+    /// How many commits there were; 0 = none, the table is not there.
+    pub(crate) version: u64,
+    pub(crate) metadata: Metadata,
+}
+
+/// What a commit changes.
+pub(crate) struct Change {
+    pub(crate) database: u64,
+    pub(crate) table: String,
+    pub(crate) columns: Columns,
+    /// What all days of the table are made of afterwards.
+    pub(crate) days: BTreeMap<Day, Recorded>,
+    /// Days whose files go.
+    pub(crate) replaced: BTreeSet<Day>,
+    pub(crate) added: Vec<DataFile>,
+    /// Up to which record of its log the database was read.
+    pub(crate) sequence: u64,
+    /// Which random number the names of its files begin with.
+    pub(crate) prefix: String,
+    pub(crate) snapshot_id: i64,
+    pub(crate) now_ms: i64,
+    /// Snapshots from before are let go.
+    pub(crate) keep_from_ms: i64,
+}
+
+impl Table {
+    /// The table in a folder; `None` = there is none.
+    pub(crate) fn find(dir: &Path) -> Result<Option<Table>> {
+        let Some(version) = newest(dir)? else {
+            return Ok(None);
+        };
+        let path = metadata_file(dir, version);
+        let bytes = read(&path)?;
+        let metadata = Metadata::parse(&path, &bytes)?;
+        if Some(metadata.location.as_str()) != dir.to_str() {
+            return Err(LakeError::Moved {
+                path: dir.to_owned(),
+                made_in: metadata.location,
+            });
+        }
+        Ok(Some(Table {
+            dir: dir.to_owned(),
+            version,
+            metadata,
+        }))
+    }
+
+    /// A table that is not there yet.
+    pub(crate) fn new(dir: &Path, uuid: String, now_ms: i64) -> Result<Table> {
+        let location = dir.to_str();
+        let location =
+            location.ok_or_else(|| LakeError::format(dir, "a path in UTF-8", "other bytes"))?;
+        Ok(Table {
+            dir: dir.to_owned(),
+            version: 0,
+            metadata: Metadata::new(location, uuid, now_ms),
+        })
+    }
+
+    /// The manifests of a snapshot.
+    pub(crate) fn manifests(&self, of: &Snapshot) -> Result<Vec<Manifest>> {
+        let path = Path::new(&of.manifest_list);
+        manifest::list(path, &read(path)?)
+    }
+
+    /// The files of a manifest that are live.
+    pub(crate) fn entries(&self, of: &Manifest) -> Result<Vec<Entry>> {
+        let path = Path::new(&of.path);
+        manifest::live_entries(path, &read(path)?, of)
+    }
+
+    /// All files of the current snapshot, by day.
+    pub(crate) fn files(&self) -> Result<BTreeMap<Day, Vec<DataFile>>> {
+        let mut files: BTreeMap<Day, Vec<DataFile>> = BTreeMap::new();
+        let Some(current) = self.metadata.current() else {
+            return Ok(files);
+        };
+        for manifest in self.manifests(current)?.iter().filter(|m| m.has_live()) {
+            for entry in self.entries(manifest)? {
+                files.entry(entry.file.day()).or_default().push(entry.file);
+            }
+        }
+        for of_day in files.values_mut() {
+            of_day.sort_by(|a, b| a.path.cmp(&b.path));
+        }
+        Ok(files)
+    }
+
+    fn file(&self) -> PathBuf {
+        metadata_file(&self.dir, self.version)
+    }
+
+    /// Follows this state of the table with another; `None` = somebody else was first, and nothing
+    /// has changed.
+    pub(crate) fn commit(&self, change: Change, steps: &Steps) -> Result<Option<Table>> {
+        let folder = self.dir.join("metadata");
+        fs::create_dir_all(&folder).map_err(|e| LakeError::io(&folder, e))?;
+        let mut next = match self.version {
+            0 => self.metadata.clone(),
+            _ => {
+                let before = self.file().to_string_lossy().into_owned();
+                self.metadata.following(before, change.now_ms)
+            }
+        };
+        next.set_source(change.database, &change.table);
+        next.set_columns(&change.columns)?;
+        next.set_days(&change.days)?;
+        let mut made = Vec::new();
+        if !change.replaced.is_empty() || !change.added.is_empty() {
+            let snapshot = self.snapshot(&change, &next, &mut made, steps)?;
+            next.add_snapshot(snapshot, change.now_ms, change.keep_from_ms);
+        }
+        let version = self.version + 1;
+        let temporary = folder.join(format!(".{}-{version}.tmp", change.prefix));
+        write(&temporary, &next.bytes()?)?;
+        // Of a new table its own name, too.
+        let above = if self.version == 0 { 3 } else { 1 };
+        for folder in folder.ancestors().take(above) {
+            sync_folder(folder)?;
+        }
+        steps.at("metadata written")?;
+        let linked = fs::hard_link(&temporary, metadata_file(&self.dir, version));
+        let was_first = match linked {
+            Ok(()) => true,
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => false,
+            Err(e) => return Err(LakeError::io(&metadata_file(&self.dir, version), e)),
+        };
+        if was_first {
+            sync_folder(&folder)?;
+            steps.at("committed")?;
+        }
+        fs::remove_file(&temporary).map_err(|e| LakeError::io(&temporary, e))?;
+        if !was_first {
+            for path in &made {
+                fs::remove_file(path).map_err(|e| LakeError::io(path, e))?;
+            }
+            return Ok(None);
+        }
+        tell_version(&self.dir, &change.prefix)?;
+        steps.at("hint written")?;
+        Ok(Some(Table {
+            dir: self.dir.clone(),
+            version,
+            metadata: next,
+        }))
+    }
+
+    /// Writes the manifests of a new snapshot, and their list; what it made goes to `made`.
+    fn snapshot(
+        &self,
+        change: &Change,
+        next: &Metadata,
+        made: &mut Vec<PathBuf>,
+        steps: &Steps,
+    ) -> Result<NewSnapshot> {
+        let sequence = self.metadata.last_sequence_number + 1;
+        let mut writer = ManifestWriter {
+            folder: self.dir.join("metadata"),
+            change,
+            schema_id: next.schema_id(),
+            sequence,
+            made,
+        };
+        let mut manifests = Vec::new();
+        let mut removed = Removed::default();
+        if !change.added.is_empty() {
+            let added = change.added.iter().map(|file| Entry {
+                status: Status::Added,
+                snapshot_id: change.snapshot_id,
+                sequence: None,
+                file_sequence: None,
+                file: file.clone(),
+            });
+            manifests.push(writer.write(added.collect())?);
+        }
+        if let Some(current) = self.metadata.current() {
+            let before = self.manifests(current)?;
+            let before: Vec<Manifest> = before.into_iter().filter(Manifest::has_live).collect();
+            let merges = before.len() >= MANIFESTS_MAX;
+            let mut merged = Vec::new();
+            for manifest in before {
+                if !merges && !may_have(&manifest, &change.replaced) {
+                    manifests.push(manifest);
+                    continue;
+                }
+                let mut entries = self.entries(&manifest)?;
+                let is_touched = removed.take(&mut entries, change);
+                if merges {
+                    merged.append(&mut entries);
+                } else if is_touched {
+                    manifests.push(writer.write(entries)?);
+                } else {
+                    manifests.push(manifest);
+                }
+            }
+            if !merged.is_empty() {
+                manifests.push(writer.write(merged)?);
+            }
+        }
+        steps.at("manifests written")?;
+        let parent = self.metadata.current().map(|s| s.snapshot_id);
+        let bytes = manifest::list_file(&manifests, change.snapshot_id, parent, sequence)?;
+        let list = writer.put(&format!("{}-list.avro", change.prefix), &bytes)?;
+        steps.at("list written")?;
+        Ok(NewSnapshot {
+            id: change.snapshot_id,
+            summary: self.summary(change, &removed, &manifests),
+            manifest_list: list,
+        })
+    }
+
+    /// What a snapshot tells of itself: docs/format/lake.md.
+    fn summary(
+        &self,
+        change: &Change,
+        removed: &Removed,
+        manifests: &[Manifest],
+    ) -> BTreeMap<String, String> {
+        let operation = match (change.added.is_empty(), removed.files) {
+            (_, 0) => "append",
+            (true, _) => "delete",
+            (false, _) => "overwrite",
+        };
+        let mut all = BTreeMap::from([("operation".to_owned(), operation.to_owned())]);
+        let mut put = |key: &str, value: u64| {
+            all.insert(key.to_owned(), value.to_string());
+        };
+        let added_rows: u64 = change.added.iter().map(|f| f.rows).sum();
+        let added_bytes: u64 = change.added.iter().map(|f| f.bytes).sum();
+        let days: BTreeSet<Day> = change.added.iter().map(DataFile::day).collect();
+        let days: BTreeSet<Day> = days.union(&change.replaced).copied().collect();
+        let before = self.metadata.current().map(|s| &s.summary);
+        let bytes_before = before.and_then(|s| s.get("total-files-size")?.parse::<u64>().ok());
+        let files = manifests.iter().flat_map(|m| m.files.into_iter().take(2));
+        put("added-data-files", wide(change.added.len()));
+        put("added-records", added_rows);
+        put("added-files-size", added_bytes);
+        put("deleted-data-files", removed.files);
+        put("deleted-records", removed.rows);
+        put("removed-files-size", removed.bytes);
+        put("changed-partition-count", wide(days.len()));
+        put(
+            "total-data-files",
+            files.filter_map(|n| u64::try_from(n).ok()).sum(),
+        );
+        put(
+            "total-records",
+            change.days.values().map(|of| of.rows).sum(),
+        );
+        let total = bytes_before.unwrap_or(0) + added_bytes;
+        put("total-files-size", total.saturating_sub(removed.bytes));
+        put("total-delete-files", 0);
+        put("total-position-deletes", 0);
+        put("total-equality-deletes", 0);
+        put("headwater.sequence", change.sequence);
+        let days: Vec<String> = days.iter().map(Day::to_string).collect();
+        all.insert("headwater.days".to_owned(), days.join(" "));
+        all
+    }
+}
+
+/// Files that a snapshot has no more.
+#[derive(Default)]
+struct Removed {
+    files: u64,
+    rows: u64,
+    bytes: u64,
+}
+
+impl Removed {
+    /// Marks entries of days that are replaced as deleted, and all others as known before; whether
+    /// there are any.
+    fn take(&mut self, entries: &mut [Entry], change: &Change) -> bool {
+        let before = self.files;
+        for entry in entries {
+            entry.status = Status::Existing;
+            if change.replaced.contains(&entry.file.day()) {
+                entry.status = Status::Deleted;
+                entry.snapshot_id = change.snapshot_id;
+                self.files += 1;
+                self.rows += entry.file.rows;
+                self.bytes += entry.file.bytes;
+            }
+        }
+        self.files > before
+    }
+}
+
+/// Whether a manifest may have files of some days.
+fn may_have(manifest: &Manifest, days: &BTreeSet<Day>) -> bool {
+    match manifest.days {
+        Some((first, last)) => {
+            let range = Day::from_number(first)..=Day::from_number(last);
+            days.range(range).next().is_some()
+        }
+        None => true,
+    }
+}
+
+struct ManifestWriter<'a> {
+    folder: PathBuf,
+    change: &'a Change,
+    schema_id: i32,
+    sequence: i64,
+    made: &'a mut Vec<PathBuf>,
+}
+
+impl ManifestWriter<'_> {
+    fn write(&mut self, entries: Vec<Entry>) -> Result<Manifest> {
+        let bytes = manifest::file(&entries, &self.change.columns, self.schema_id)?;
+        let name = format!("{}-m{}.avro", self.change.prefix, self.made.len());
+        let path = self.put(&name, &bytes)?;
+        let written = (path, wide(bytes.len()));
+        Ok(Manifest::of(
+            &entries,
+            written,
+            (self.change.snapshot_id, self.sequence),
+        ))
+    }
+
+    fn put(&mut self, name: &str, bytes: &[u8]) -> Result<String> {
+        let path = self.folder.join(name);
+        write(&path, bytes)?;
+        let text = path.to_str().map(str::to_owned);
+        let text = text.ok_or_else(|| LakeError::format(&path, "a path in UTF-8", "other bytes"));
+        self.made.push(path.clone());
+        text
+    }
+}
+
+/// The file of the metadata after so many commits.
+pub(crate) fn metadata_file(dir: &Path, version: u64) -> PathBuf {
+    dir.join("metadata")
+        .join(format!("v{version}.metadata.json"))
+}
+
+/// The number in the name of a file of metadata.
+pub(crate) fn version_of(name: &str) -> Option<u64> {
+    name.strip_prefix('v')?
+        .strip_suffix(".metadata.json")?
+        .parse()
+        .ok()
+}
+
+/// How many commits a table has had; `None` = it is not there.
+fn newest(dir: &Path) -> Result<Option<u64>> {
+    let folder = dir.join("metadata");
+    let names = match fs::read_dir(&folder) {
+        Ok(names) => names,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(LakeError::io(&folder, e)),
+    };
+    let mut newest = None;
+    for name in names {
+        let name = name.map_err(|e| LakeError::io(&folder, e))?.file_name();
+        newest = newest.max(name.to_str().and_then(version_of));
+    }
+    Ok(newest)
+}
+
+/// Says in a file of its own which metadata are the newest.
+pub(crate) fn tell_version(dir: &Path, prefix: &str) -> Result<()> {
+    let folder = dir.join("metadata");
+    let mut told = None;
+    loop {
+        let version = newest(dir)?;
+        let Some(version) = version.filter(|_| version != told) else {
+            return Ok(());
+        };
+        let temporary = folder.join(format!(".{prefix}-hint.tmp"));
+        write(&temporary, version.to_string().as_bytes())?;
+        let hint = folder.join(HINT);
+        #[allow(
+            clippy::disallowed_methods,
+            reason = "it only repeats what other names say"
+        )]
+        let renamed = fs::rename(&temporary, &hint);
+        renamed.map_err(|e| LakeError::io(&hint, e))?;
+        // Another commit that came meanwhile may have told of itself before this one.
+        told = Some(version);
+    }
+}
+
+/// What the file for readers that do not look says.
+pub(crate) fn told_version(dir: &Path) -> Option<u64> {
+    let text = fs::read_to_string(dir.join("metadata").join(HINT)).ok()?;
+    text.trim().parse().ok()
+}
+
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
+    fs::read(path).map_err(|e| LakeError::io(path, e))
+}
+
+/// Makes a file, which is on the medium afterwards, but perhaps not its name.
+fn write(path: &Path, bytes: &[u8]) -> Result<()> {
+    let written = File::create(path).and_then(|mut file| {
+        file.write_all(bytes)?;
+        file.sync_all()
+    });
+    written.map_err(|e| LakeError::io(path, e))
+}

@@ -1,0 +1,281 @@
+//! Whether a lake has what the database has: by counts, or row by row.
+//!
+//! Invariants: nothing is changed. What the database has changed since is behind and not wrong; a
+//! day that it says is unchanged has to be equal.
+//! Memory: as a write, and what a reader of Parquet holds of a row group.
+
+use crate::columns::{Columns, Kind};
+use crate::day::Day;
+use crate::error::{LakeError, Result};
+use crate::manifest::DataFile;
+use crate::metadata::Recorded;
+use crate::names::folder_of;
+use crate::plan::{Asked, Found, Plan, is_local};
+use crate::report::{Blocked, Difference, TableVerified, Verified};
+use crate::rows::{Fingerprint, Known, known, walk};
+use crate::table::Table;
+use headwater::Snapshot;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+/// Compares a lake with a database: for each day the rows that the database counts with those that
+/// the table and its files say they have; with `deep` also all values.
+///
+/// # Errors
+/// When the database or the lake cannot be read; what is found to be wrong is no error.
+pub fn verify(snapshot: &Snapshot, lake: &Path, deep: bool) -> Result<Verified> {
+    let lake = lake.canonicalize().map_err(|e| LakeError::io(lake, e))?;
+    let mut verified = Verified::default();
+    for name in snapshot.table_names() {
+        let mut check = Check {
+            snapshot,
+            deep,
+            told: TableVerified {
+                table: name.clone(),
+                ..TableVerified::default()
+            },
+        };
+        if let Some(table) = Table::find(&lake.join(folder_of(&name)))? {
+            check.table(&name, &table)?;
+        }
+        verified.tables.push(check.told);
+    }
+    Ok(verified)
+}
+
+struct Check<'a> {
+    snapshot: &'a Snapshot,
+    deep: bool,
+    told: TableVerified,
+}
+
+impl Check<'_> {
+    fn table(&mut self, name: &str, table: &Table) -> Result<()> {
+        let recorded = table.metadata.days(&table.dir)?;
+        let columns = table.metadata.columns(&table.dir)?;
+        let fields = self.snapshot.fields(name)?;
+        let growth = columns.grown(&self.snapshot.table_info(name)?.tags, &fields);
+        let plan = Plan::make(Asked {
+            snapshot: self.snapshot,
+            table: name,
+            columns: &growth.columns,
+            stretches: self.snapshot.stretches(name)?,
+            recorded: &recorded,
+            all: true,
+            until: None,
+        })?;
+        let files = table.files()?;
+        let days: BTreeSet<Day> = recorded.keys().chain(files.keys()).copied().collect();
+        for day in days {
+            let of = recorded.get(&day);
+            let none = Vec::new();
+            let files = files.get(&day).unwrap_or(&none);
+            let Some(of) = of.filter(|of| self.files_agree(day, of, files)) else {
+                if of.is_none() {
+                    self.differs(day, "files of a day that was not committed".into());
+                }
+                continue;
+            };
+            let held = match self.deep {
+                true => match read_all(&columns, files) {
+                    Ok(held) => held,
+                    Err(error) => {
+                        self.differs(day, error.to_string());
+                        continue;
+                    }
+                },
+                false => Fingerprint {
+                    rows: of.rows,
+                    sum: 0,
+                },
+            };
+            if self.deep && format!("{:032x}", held.sum) != of.sum {
+                self.differs(
+                    day,
+                    "its files hold other values than were committed".into(),
+                );
+                continue;
+            }
+            self.day(&plan, &columns, (day, of), held, growth.is_other)?;
+        }
+        let missing = plan
+            .due
+            .keys()
+            .filter(|day| !recorded.contains_key(day))
+            .count();
+        self.told.days_behind += crate::wide::wide(missing);
+        let blocked = plan.blocked.into_iter();
+        self.told
+            .blocked
+            .extend(blocked.map(|(day, why)| Blocked { day, why }));
+        Ok(())
+    }
+
+    fn differs(&mut self, day: Day, what: String) {
+        self.told.differences.push(Difference { day, what });
+    }
+
+    /// Whether files are there with as many rows and bytes as was committed.
+    fn files_agree(&mut self, day: Day, of: &Recorded, files: &[DataFile]) -> bool {
+        let before = self.told.differences.len();
+        let listed: u64 = files.iter().map(|file| file.rows).sum();
+        if listed != of.rows {
+            let what = format!(
+                "committed were {} rows; its files are said to have {listed}",
+                of.rows
+            );
+            self.differs(day, what);
+        }
+        for file in files {
+            match counted(file) {
+                Ok((rows, bytes)) if (rows, bytes) == (file.rows, file.bytes) => {}
+                Ok((rows, bytes)) => {
+                    let what = format!(
+                        "{}: expected {} rows in {} bytes; found {rows} in {bytes}",
+                        file.path, file.rows, file.bytes
+                    );
+                    self.differs(day, what);
+                }
+                Err(error) => self.differs(day, error.to_string()),
+            }
+        }
+        self.told.differences.len() == before
+    }
+
+    /// Compares a day with the database.
+    fn day(
+        &mut self,
+        plan: &Plan,
+        columns: &Columns,
+        (day, of): (Day, &Recorded),
+        held: Fingerprint,
+        is_other: bool,
+    ) -> Result<()> {
+        if plan.kept.contains(&day) {
+            self.told.days_kept += 1;
+            return Ok(());
+        }
+        if plan.blocked.contains_key(&day) {
+            return Ok(());
+        }
+        let nothing = Found::default();
+        let found = plan.due.get(&day).unwrap_or(&nothing);
+        let mut rows = found.rows;
+        let mut is_equal = rows == held.rows;
+        if self.deep && is_equal && !is_other {
+            match self.of_database(plan, columns, day, found)? {
+                Some(now) => {
+                    is_equal = now == held;
+                    rows = now.rows;
+                }
+                None => return Ok(()),
+            }
+        }
+        let is_unchanged = of.version.is_some() && of.version == plan.version(day) && !is_other;
+        match (is_equal && !is_other, is_unchanged) {
+            (true, _) => {
+                self.told.days += 1;
+                self.told.rows += held.rows;
+            }
+            (false, true) => {
+                let (have, what) = (held.rows, "the database has not changed since");
+                let what = format!("{what}, and has {rows} rows; the lake has {have}, or others");
+                self.differs(day, what);
+            }
+            (false, false) => self.told.days_behind += 1,
+        }
+        Ok(())
+    }
+
+    /// The rows of a day as the database has them; `None` when they cannot be read, which is told.
+    fn of_database(
+        &mut self,
+        plan: &Plan,
+        columns: &Columns,
+        day: Day,
+        found: &Found,
+    ) -> Result<Option<Fingerprint>> {
+        let mut all = Fingerprint::default();
+        // Times whose rest was zero when the column was made up for may have one now.
+        let columns = columns.with_rest();
+        let known = known(&columns);
+        let mut streams = found
+            .streams
+            .iter()
+            .filter_map(|place| plan.streams.get(*place));
+        let walked = walk(self.snapshot, &columns, day, &mut streams, &mut |batch| {
+            all.take(batch, &known)
+        });
+        match walked {
+            Ok(_) => Ok(Some(all)),
+            Err(LakeError::Engine(error)) if is_local(error.kind()) => {
+                let why = error.to_string();
+                self.told.blocked.push(Blocked { day, why });
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// The rows of files.
+fn read_all(columns: &Columns, files: &[DataFile]) -> Result<Fingerprint> {
+    let mut all = Fingerprint::default();
+    for file in files {
+        read(file, columns, &mut all)?;
+    }
+    Ok(all)
+}
+
+fn open(file: &DataFile) -> Result<ParquetRecordBatchReaderBuilder<File>> {
+    let path = Path::new(&file.path);
+    let opened = File::open(path).map_err(|e| LakeError::io(path, e))?;
+    ParquetRecordBatchReaderBuilder::try_new(opened).map_err(|e| LakeError::parquet(path, e))
+}
+
+/// Rows and bytes of a file, as it says itself.
+fn counted(file: &DataFile) -> Result<(u64, u64)> {
+    let path = Path::new(&file.path);
+    let rows = open(file)?.metadata().file_metadata().num_rows();
+    let bytes = std::fs::metadata(path)
+        .map_err(|e| LakeError::io(path, e))?
+        .len();
+    let rows = u64::try_from(rows).map_err(|_| LakeError::format(path, "a count of rows", rows))?;
+    Ok((rows, bytes))
+}
+
+/// Takes in the rows of a file; columns are known by their numbers.
+fn read(file: &DataFile, columns: &Columns, into: &mut Fingerprint) -> Result<()> {
+    let path = Path::new(&file.path);
+    let builder = open(file)?;
+    let of = |id: i32| -> Option<Known> {
+        let column = columns.all.iter().find(|column| column.id == id)?;
+        // The database does not tell what a field was before.
+        Some((id, column.kind)).filter(|_| column.kind != Kind::Former)
+    };
+    let leaves = builder.parquet_schema().columns();
+    let known: Vec<Option<Known>> = leaves
+        .iter()
+        .map(|leaf| of(leaf.self_type().get_basic_info().id()))
+        .collect();
+    let batches = builder.build().map_err(|e| LakeError::parquet(path, e))?;
+    for batch in batches {
+        into.take(&batch.map_err(|e| LakeError::parquet(path, e))?, &known)?;
+    }
+    Ok(())
+}
+
+/// The files of rows that a table of a lake has now.
+///
+/// # Errors
+/// When the lake cannot be read.
+pub fn data_files(lake: &Path, table: &str) -> Result<Vec<PathBuf>> {
+    let lake = lake.canonicalize().map_err(|e| LakeError::io(lake, e))?;
+    let Some(table) = Table::find(&lake.join(folder_of(table)))? else {
+        return Ok(Vec::new());
+    };
+    let files = table.files()?.into_values().flatten();
+    Ok(files.map(|file| PathBuf::from(file.path)).collect())
+}

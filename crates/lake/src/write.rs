@@ -1,0 +1,449 @@
+//! Writing: the days that are due become files, and files become part of the table by a commit.
+//!
+//! Invariants: the database is looked at after the table, so that a commit never puts older rows in
+//! the place of newer ones: whoever finds that somebody else has committed looks at both again.
+//! What a day was made of is committed with its files, so that a write that ended at any step is
+//! taken up by the next one from the table alone.
+//! Memory: what a scan and a row group take; per day that is due the numbers of its streams.
+//! Failure: days that cannot be read are told of, and the others written.
+
+use crate::columns::Columns;
+use crate::datafile::{DayWriter, Target};
+use crate::day::Day;
+use crate::error::{LakeError, Result};
+use crate::manifest::DataFile;
+use crate::metadata::Recorded;
+use crate::names::folder_of;
+use crate::plan::{Asked, Found, Plan, is_local};
+use crate::report::{Blocked, TableWritten, Tally, Written};
+use crate::rows::{Fingerprint, NeedsRest, known, walk};
+use crate::steps::Steps;
+use crate::sweep::sweep;
+use crate::table::{Change, Table, tell_version, told_version};
+use crate::wide::wide;
+use headwater::io::{Chance, Clock, SystemChance, SystemClock};
+use headwater::{Snapshot, Timestamp};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Days of a commit.
+const COMMIT_DAYS: usize = 64;
+/// Bytes of a commit, about.
+const COMMIT_BYTES: u64 = 1 << 30;
+/// How often a write looks again after others have committed.
+const CONFLICTS_MAX: u32 = 16;
+
+/// How to write.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct WriteOptions {
+    /// The tables; none = all.
+    pub tables: Vec<String>,
+    /// Days that end at or behind this instant are left for a later write; `None` = none is.
+    pub until: Option<Timestamp>,
+    /// How long older snapshots of a table are kept for those who still read them.
+    pub keep_snapshots: Duration,
+    /// How old a file has to be that no snapshot names before it is removed: longer than a write
+    /// takes, since another one may be at it.
+    pub orphan_age: Duration,
+    /// A file is closed when it has about so many bytes.
+    pub file_bytes: u64,
+    /// A group of rows in a file is closed when it takes about so many bytes: it is what a write
+    /// holds in memory.
+    pub row_group_bytes: usize,
+    /// Where tests end a write.
+    pub steps: Steps,
+}
+
+impl Default for WriteOptions {
+    fn default() -> WriteOptions {
+        WriteOptions {
+            tables: Vec::new(),
+            until: None,
+            keep_snapshots: Duration::from_secs(5 * 86_400),
+            orphan_age: Duration::from_secs(86_400),
+            file_bytes: 256 << 20,
+            row_group_bytes: 32 << 20,
+            steps: Steps::default(),
+        }
+    }
+}
+
+/// Looks at the database: each call sees what was acknowledged before it.
+pub type Look<'a> = &'a dyn Fn() -> headwater::Result<Snapshot>;
+
+/// Writes the tables of a database to a lake: what is not there, or not as the database has it.
+///
+/// ```
+/// use headwater::{Batch, Database, Options, StreamName};
+/// use headwater_lake::{WriteOptions, write};
+/// let dir = tempfile::tempdir().unwrap();
+/// let db = Database::open(Options::new(dir.path().join("db")))?;
+/// let pump = StreamName::new("pumps", [("id", "p1")]);
+/// let mut batch = Batch::new();
+/// batch.stream(&pump).row(1_700_000_000_000_000_000, [("pressure", 4.2.into())]).unwrap();
+/// db.commit(batch)?;
+/// let lake = dir.path().join("lake");
+/// let written = write(&|| db.snapshot(), &lake, &WriteOptions::default())?;
+/// assert_eq!((written.tables[0].days_written, written.tables[0].rows), (1, 1));
+/// let again = write(&|| db.snapshot(), &lake, &WriteOptions::default())?;
+/// assert_eq!(again.tables[0].days_written, 0);
+/// # Ok::<(), headwater_lake::LakeError>(())
+/// ```
+///
+/// # Errors
+/// When the database or the lake cannot be read or written; `lake.conflict` when others write all
+/// the time, `lake.foreign` when others have changed a table, `lake.database` when it is of another
+/// database, `lake.moved` when it was made in another folder.
+pub fn write(look: Look<'_>, lake: &Path, options: &WriteOptions) -> Result<Written> {
+    fs::create_dir_all(lake).map_err(|e| LakeError::io(lake, e))?;
+    let lake = lake.canonicalize().map_err(|e| LakeError::io(lake, e))?;
+    let names = match options.tables.is_empty() {
+        true => look()?.table_names(),
+        false => options.tables.clone(),
+    };
+    let mut written = Written::default();
+    for table in names {
+        let mut job = Job::new(look, &lake, &table, options);
+        job.run()?;
+        written.tables.push(job.report);
+    }
+    Ok(written)
+}
+
+/// The writing of one table.
+struct Job<'a> {
+    look: Look<'a>,
+    dir: PathBuf,
+    name: &'a str,
+    options: &'a WriteOptions,
+    clock: SystemClock,
+    chance: SystemChance,
+    report: TableWritten,
+}
+
+/// What will be committed.
+struct Batch {
+    days: BTreeMap<Day, Recorded>,
+    replaced: BTreeSet<Day>,
+    added: Vec<DataFile>,
+    /// How many days were taken in.
+    taken: usize,
+    tally: Tally,
+}
+
+/// What became of a day.
+enum Outcome {
+    /// Its files; none = it has no rows.
+    Files(Vec<DataFile>, Fingerprint),
+    Blocked(String),
+    NeedsRest,
+}
+
+impl<'a> Job<'a> {
+    fn new(look: Look<'a>, lake: &Path, name: &'a str, options: &'a WriteOptions) -> Job<'a> {
+        let folder = folder_of(name);
+        Job {
+            look,
+            dir: lake.join(&folder),
+            name,
+            options,
+            clock: SystemClock::new(),
+            chance: SystemChance::new(),
+            report: TableWritten::new(name, &folder),
+        }
+    }
+
+    fn now_ms(&self) -> i64 {
+        self.clock.now().as_nanos().div_euclid(1_000_000)
+    }
+
+    fn run(&mut self) -> Result<()> {
+        let mut conflicts = 0;
+        while !self.once()? {
+            conflicts += 1;
+            if conflicts >= CONFLICTS_MAX {
+                return Err(LakeError::Conflict {
+                    path: self.dir.clone(),
+                    times: conflicts,
+                });
+            }
+        }
+        let now = self.clock.now();
+        self.report.swept = sweep(&self.dir, now, self.options.orphan_age)?;
+        self.options.steps.at("swept")
+    }
+
+    /// Brings the table to where the database is; false when somebody else committed in between.
+    fn once(&mut self) -> Result<bool> {
+        let found = Table::find(&self.dir)?;
+        // After the table, so that what others have committed is no newer than what is seen now.
+        let snapshot = (self.look)()?;
+        let mut turn = self.turn(found, &snapshot)?;
+        self.report.begin(&turn.plan);
+        for day in &turn.plan.gone {
+            turn.batch.days.remove(day);
+            turn.batch.replaced.insert(*day);
+            turn.batch.taken += 1;
+            turn.batch.tally.days_removed += 1;
+        }
+        for (day, rows) in std::mem::take(&mut turn.plan.due) {
+            self.day(&mut turn, day, &rows)?;
+            if turn.batch.is_large() && !turn.is_other && !self.commit(&mut turn)? {
+                return Ok(false);
+            }
+        }
+        self.commit(&mut turn)
+    }
+
+    /// What has to be done, as the table and the database are now.
+    fn turn<'s>(&self, found: Option<Table>, snapshot: &'s Snapshot) -> Result<Turn<'s>> {
+        let stretches = snapshot.stretches(self.name)?;
+        let identity = stretches.identity;
+        let table = match found {
+            Some(table) => self.checked(table, identity)?,
+            None => Table::new(&self.dir, self.uuid(), self.now_ms())?,
+        };
+        let tags = snapshot.table_info(self.name)?.tags;
+        let known = table.metadata.columns(&self.dir)?;
+        let growth = known.grown(&tags, &snapshot.fields(self.name)?);
+        let mut recorded = table.metadata.days(&self.dir)?;
+        let plan = Plan::make(Asked {
+            snapshot,
+            table: self.name,
+            columns: &growth.columns,
+            stretches,
+            recorded: &recorded,
+            all: growth.is_other,
+            // With other types all days have to change at one instant.
+            until: self.options.until.filter(|_| !growth.is_other),
+        })?;
+        if growth.is_other {
+            // What cannot be written anew now has to be as soon as it can.
+            recorded.values_mut().for_each(|day| day.version = None);
+        }
+        Ok(Turn {
+            snapshot,
+            identity,
+            prefix: format!("{:016x}", self.chance.next_u64()),
+            sort_order_id: table.metadata.sort_order_of(&growth.columns)?,
+            batch: Batch::on(recorded),
+            columns: growth.columns,
+            is_other: growth.is_other,
+            table,
+            plan,
+        })
+    }
+
+    /// The table, if it may be written to.
+    fn checked(&self, table: Table, identity: u64) -> Result<Table> {
+        table.metadata.check_unchanged(&self.dir)?;
+        if let Some(found) = table.metadata.database().filter(|found| *found != identity) {
+            return Err(LakeError::OtherDatabase {
+                path: self.dir.clone(),
+                expected: identity,
+                found,
+            });
+        }
+        if let Some(found) = table.metadata.table().filter(|found| *found != self.name) {
+            let expected = format!("the table `{}`", self.name);
+            return Err(LakeError::format(&self.dir, expected, found));
+        }
+        if told_version(&self.dir) != Some(table.version) {
+            // A write has ended between its commit and saying so.
+            tell_version(&self.dir, &format!("{:016x}", self.chance.next_u64()))?;
+        }
+        Ok(table)
+    }
+
+    /// A number for a new table: a UUID of chance (version 4).
+    fn uuid(&self) -> String {
+        let (first, second) = (self.chance.next_u64(), self.chance.next_u64());
+        format!(
+            "{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}",
+            first >> 32,
+            (first >> 16) & 0xffff,
+            first & 0xfff,
+            0x8000 | ((second >> 48) & 0x3fff),
+            second & 0xffff_ffff_ffff
+        )
+    }
+
+    /// Writes a day, and takes it into the batch.
+    fn day(&mut self, turn: &mut Turn<'_>, day: Day, found: &Found) -> Result<()> {
+        let outcome = match self.files(turn, day, found)? {
+            Outcome::NeedsRest => {
+                turn.columns = turn.columns.with_rest();
+                self.files(turn, day, found)?
+            }
+            outcome => outcome,
+        };
+        let (files, fingerprint) = match outcome {
+            Outcome::Files(files, fingerprint) => (files, fingerprint),
+            Outcome::Blocked(why) => {
+                self.report.blocked.push(Blocked { day, why });
+                return Ok(());
+            }
+            Outcome::NeedsRest => {
+                return Err(LakeError::internal("times need a column that there is"));
+            }
+        };
+        self.options.steps.at("files written")?;
+        let recorded = Recorded {
+            version: turn.plan.version(day),
+            rows: fingerprint.rows,
+            sum: format!("{:032x}", fingerprint.sum),
+        };
+        turn.batch.take(day, recorded, files)
+    }
+
+    fn files(&self, turn: &Turn<'_>, day: Day, found: &Found) -> Result<Outcome> {
+        let (columns, plan) = (&turn.columns, &turn.plan);
+        let target = Target {
+            table: &self.dir,
+            prefix: &turn.prefix,
+            sort_order_id: turn.sort_order_id,
+            file_bytes: self.options.file_bytes,
+            row_group_bytes: self.options.row_group_bytes,
+        };
+        let mut writer = DayWriter::new(&target, columns, day);
+        let mut fingerprint = Fingerprint::default();
+        let known = known(columns);
+        let mut streams = found
+            .streams
+            .iter()
+            .filter_map(|place| plan.streams.get(*place));
+        let walked = walk(turn.snapshot, columns, day, &mut streams, &mut |batch| {
+            fingerprint.take(batch, &known)?;
+            writer.write(batch)
+        });
+        match walked {
+            Ok(Ok(())) => Ok(Outcome::Files(writer.finish()?, fingerprint)),
+            Ok(Err(NeedsRest)) => {
+                writer.give_up()?;
+                Ok(Outcome::NeedsRest)
+            }
+            Err(LakeError::Engine(error)) if is_local(error.kind()) => {
+                writer.give_up()?;
+                Ok(Outcome::Blocked(error.to_string()))
+            }
+            Err(error) => {
+                writer.give_up()?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Commits what was taken in, if there is anything to say; false when somebody else was first.
+    fn commit(&mut self, turn: &mut Turn<'_>) -> Result<bool> {
+        let (table, batch) = (&turn.table, &mut turn.batch);
+        let is_same = table.version > 0
+            && batch.replaced.is_empty()
+            && batch.added.is_empty()
+            && table.metadata.days(&self.dir)? == batch.days
+            && table.metadata.columns(&self.dir)? == turn.columns;
+        if is_same {
+            return Ok(true);
+        }
+        let now_ms = self.now_ms();
+        let keep = i64::try_from(self.options.keep_snapshots.as_millis()).unwrap_or(i64::MAX);
+        let added = std::mem::take(&mut batch.added);
+        let tally = std::mem::take(&mut batch.tally);
+        batch.taken = 0;
+        let change = Change {
+            database: turn.identity,
+            table: self.name.to_owned(),
+            columns: turn.columns.clone(),
+            days: batch.days.clone(),
+            replaced: std::mem::take(&mut batch.replaced),
+            added: added.clone(),
+            sequence: turn.snapshot.sequence(),
+            prefix: format!("{:016x}", self.chance.next_u64()),
+            snapshot_id: snapshot_id(&self.chance),
+            now_ms,
+            keep_from_ms: now_ms.saturating_sub(keep),
+        };
+        match table.commit(change, &self.options.steps)? {
+            Some(next) => {
+                turn.table = next;
+                self.report.add(tally);
+                Ok(true)
+            }
+            None => {
+                remove_files(&added)?;
+                Ok(false)
+            }
+        }
+    }
+}
+
+/// The table and the database as a write has found them, and what it has done since.
+struct Turn<'s> {
+    snapshot: &'s Snapshot,
+    identity: u64,
+    /// What the names of files begin with.
+    prefix: String,
+    sort_order_id: i32,
+    table: Table,
+    columns: Columns,
+    /// Fields have other types than in the table.
+    is_other: bool,
+    plan: Plan,
+    batch: Batch,
+}
+
+impl Batch {
+    fn on(days: BTreeMap<Day, Recorded>) -> Batch {
+        Batch {
+            days,
+            replaced: BTreeSet::new(),
+            added: Vec::new(),
+            taken: 0,
+            tally: Tally::default(),
+        }
+    }
+
+    /// Takes in a day and its files, or its new version only where it has the rows it had.
+    fn take(&mut self, day: Day, recorded: Recorded, files: Vec<DataFile>) -> Result<()> {
+        self.taken += 1;
+        if let Some(known) = self.days.get_mut(&day) {
+            if (known.rows, &known.sum) == (recorded.rows, &recorded.sum) {
+                known.version = recorded.version;
+                self.tally.days_equal += 1;
+                return remove_files(&files);
+            }
+            self.replaced.insert(day);
+        }
+        if recorded.rows == 0 {
+            self.days.remove(&day);
+            return Ok(());
+        }
+        self.tally.days_written += 1;
+        self.tally.rows += recorded.rows;
+        self.tally.files += wide(files.len());
+        self.tally.bytes += files.iter().map(|f| f.bytes).sum::<u64>();
+        self.days.insert(day, recorded);
+        self.added.extend(files);
+        Ok(())
+    }
+
+    fn is_large(&self) -> bool {
+        let bytes: u64 = self.added.iter().map(|file| file.bytes).sum();
+        self.taken >= COMMIT_DAYS || bytes >= COMMIT_BYTES
+    }
+}
+
+/// A number for a snapshot: positive, as Iceberg wants it.
+fn snapshot_id(chance: &SystemChance) -> i64 {
+    i64::try_from(chance.next_u64() >> 1).unwrap_or(1).max(1)
+}
+
+fn remove_files(files: &[DataFile]) -> Result<()> {
+    for file in files {
+        let path = Path::new(&file.path);
+        fs::remove_file(path).map_err(|e| LakeError::io(path, e))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,93 @@
+"""Compares a table of a lake, read by DuckDB and by pyiceberg, with lines of JSON.
+
+compare.py TABLE_FOLDER EXPECTED.jsonl
+"""
+import datetime
+import decimal
+import json
+import struct
+import sys
+
+import duckdb
+from duckdb_extensions import import_extension
+from pyiceberg.table import StaticTable
+
+EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
+
+
+def text(value):
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return format(struct.unpack("<Q", struct.pack("<d", value))[0], "016x")
+    if isinstance(value, (bytes, bytearray)):
+        return bytes(value).hex()
+    if isinstance(value, decimal.Decimal):
+        return str(int(value))
+    return str(value)
+
+
+def row(names, values):
+    cells = dict(zip(names, values))
+    at = cells.pop("time") - EPOCH
+    micros = (at.days * 86_400 + at.seconds) * 1_000_000 + at.microseconds
+    cells = {name: text(value) for name, value in cells.items() if value is not None}
+    rest = int(cells.pop("time_ns", "0"))
+    cells["time"] = str(micros * 1_000 + rest)
+    return cells
+
+
+def ordered(rows):
+    return sorted(json.dumps(row, sort_keys=True) for row in rows)
+
+
+def rows(arrow):
+    columns = [column.to_pylist() for column in arrow.columns]
+    return ordered(row(arrow.column_names, values) for values in zip(*columns))
+
+
+def differences(who, found, expected):
+    if found == expected:
+        return []
+    missing = [row for row in expected if row not in set(found)]
+    more = [row for row in found if row not in set(expected)]
+    return [f"{who}: {len(found)} rows, expected {len(expected)}; missing {missing[:3]}, more {more[:3]}"]
+
+
+folder, expected_file = sys.argv[1:]
+with open(expected_file, encoding="utf-8") as lines:
+    expected = ordered(json.loads(line) for line in lines)
+
+wrong = []
+
+with open(f"{folder}/metadata/version-hint.text", encoding="utf-8") as hint:
+    metadata = f"{folder}/metadata/v{hint.read().strip()}.metadata.json"
+
+table = StaticTable.from_metadata(metadata)
+wrong += differences("pyiceberg", rows(table.scan().to_arrow()), expected)
+if expected:
+    # A filter that bounds of files decide must find the same.
+    middle = sorted(int(json.loads(line)["time"]) for line in expected)[len(expected) // 2] // 1_000 * 1_000
+    instant = EPOCH + datetime.timedelta(microseconds=middle // 1_000)
+    later = table.scan(row_filter=f"time >= '{instant.isoformat()}'").to_arrow()
+    wanted = sum(int(json.loads(line)["time"]) >= middle for line in expected)
+    if len(later) != wanted:
+        wrong.append(f"pyiceberg: {len(later)} rows from {instant} on, expected {wanted}")
+
+con = duckdb.connect()
+con.execute("set timezone = 'UTC'")
+for extension in ("parquet", "avro", "iceberg"):
+    import_extension(extension, con=con)
+    con.execute(f"load {extension}")
+for what in (folder, metadata):
+    found = rows(con.sql(f"select * from iceberg_scan('{what}')").to_arrow_table())
+    wrong += differences(f"DuckDB of {what}", found, expected)
+if expected:
+    count = con.execute(f"select count(*) from iceberg_scan('{folder}') where time >= ?", [instant]).fetchone()[0]
+    if count != wanted:
+        wrong.append(f"DuckDB: {count} rows from {instant} on, expected {wanted}")
+
+if wrong:
+    print("\n".join(wrong))
+    sys.exit(1)
+print(f"{len(expected)} rows are equal in pyiceberg and DuckDB")

@@ -1,0 +1,192 @@
+//! The lake as programs of others read it: DuckDB and pyiceberg (PyPI), against what the database
+//! has, exported as lines of JSON.
+//!
+//! The packages are installed once into the target folder; where that is not possible the test says
+//! so and passes, unless `TEST_CLIENTS=required`, which CI sets.
+
+use crate::support::{Bench, DAY, START};
+use headwater::{ScanSpec, StreamName, Value, ValueRef};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// DuckDB finds its extensions in packages beside it, all of one version.
+const PACKAGES: [&str; 7] = [
+    "duckdb==1.5.5",
+    "duckdb-extensions==1.5.5",
+    "duckdb-extension-avro==1.5.5",
+    "duckdb-extension-iceberg==1.5.5",
+    "duckdb-extension-parquet==1.5.5",
+    "pyiceberg==0.12.0",
+    "pyarrow==26.0.1",
+];
+
+/// Runs a program; what it printed, or why it failed.
+fn run(command: &mut Command) -> Result<String, String> {
+    let output = command.output().map_err(|e| format!("{command:?}: {e}"))?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    if !output.status.success() {
+        let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+        return Err(format!("{command:?}: {}\n{stdout}{stderr}", output.status));
+    }
+    Ok(text(&output.stdout))
+}
+
+/// A Python that has the packages.
+fn python() -> Result<PathBuf, String> {
+    let folder =
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join("python-duckdb-1.5.5-pyiceberg-0.12.0");
+    let python = folder.join("bin/python");
+    let done = folder.join("done");
+    if done.exists() {
+        return Ok(python);
+    }
+    run(Command::new("python3")
+        .args(["-m", "venv", "--clear"])
+        .arg(&folder))?;
+    let pip = [
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--retries",
+        "1",
+        "--timeout",
+        "60",
+    ];
+    run(Command::new(&python).args(pip).args(PACKAGES))?;
+    std::fs::write(&done, "").map_err(|e| e.to_string())?;
+    Ok(python)
+}
+
+/// What the database has of a table, a line for each row.
+fn lines(bench: &Bench, table: &str) -> String {
+    let snapshot = bench.db().snapshot().unwrap();
+    let mut out = String::new();
+    for stream in snapshot.streams(table, &[]).unwrap() {
+        let scan = snapshot.scan(&stream, &ScanSpec::default()).unwrap();
+        let fields = scan.fields().to_vec();
+        for chunk in scan {
+            let chunk = chunk.unwrap();
+            for (at, time) in chunk.times.iter().enumerate() {
+                let mut row = serde_json::Map::new();
+                row.insert("time".into(), time.to_string().into());
+                for (tag, value) in stream.tags() {
+                    row.insert(tag.clone(), value.clone().into());
+                }
+                for ((name, _), column) in fields.iter().zip(&chunk.columns) {
+                    let text = match column.get(at) {
+                        None => continue,
+                        Some(ValueRef::F64(v)) => format!("{:016x}", v.to_bits()),
+                        Some(ValueRef::Bytes(v)) => v.iter().map(|b| format!("{b:02x}")).collect(),
+                        Some(ValueRef::String(v)) => v.to_owned(),
+                        Some(ValueRef::Bool(v)) => v.to_string(),
+                        Some(ValueRef::I64(v)) => v.to_string(),
+                        Some(ValueRef::U64(v)) => v.to_string(),
+                    };
+                    row.insert(name.clone(), text.into());
+                }
+                out.push_str(&serde_json::Value::Object(row).to_string());
+                out.push('\n');
+            }
+        }
+    }
+    out
+}
+
+fn compare(python: &Path, bench: &Bench, table: &str, why: &str) {
+    let expected = bench.lake().join(format!("{table}.jsonl"));
+    std::fs::write(&expected, lines(bench, table)).unwrap();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/engines/compare.py");
+    let said = run(Command::new(python)
+        .arg(script)
+        .arg(bench.lake().join(headwater_lake::folder_of(table)))
+        .arg(&expected));
+    match said {
+        Ok(said) => println!("{why}: {said}"),
+        Err(differences) => panic!("{why}: {differences}"),
+    }
+}
+
+#[test]
+fn duckdb_and_pyiceberg_read_what_the_database_has() {
+    let python = match python() {
+        Ok(python) => python,
+        Err(why) => {
+            let required = std::env::var("TEST_CLIENTS").as_deref() == Ok("required");
+            assert!(!required, "{why}");
+            eprintln!("skipped: DuckDB and pyiceberg cannot be installed: {why}");
+            return;
+        }
+    };
+    let bench = Bench::new();
+    let stream = |host: &str| StreamName::new("load", [("host", host), ("rack", "r 1")]);
+    for (number, host) in ["a", "b", "ü"].into_iter().enumerate() {
+        let number = number as i64;
+        for at in 0..200 {
+            let time = START + at * DAY / 80 + number * 1_000;
+            let mut fields: Vec<(&str, Value)> = vec![("load", (at as f64 / 7.0).into())];
+            if at % 3 == 0 {
+                fields.push(("count", (at - 50).into()));
+                fields.push(("total", Value::U64(u64::MAX - at as u64)));
+                fields.push(("ok", (at % 2 == 0).into()));
+                fields.push(("note", format!("note {at} “{host}”").as_str().into()));
+                fields.push(("raw", Value::Bytes(vec![0, 255, at as u8])));
+            }
+            bench.row(&stream(host), time, &fields);
+        }
+    }
+    for (at, odd) in [f64::NAN, -0.0, f64::INFINITY, f64::NEG_INFINITY]
+        .into_iter()
+        .enumerate()
+    {
+        bench.row(
+            &stream("odd"),
+            START + at as i64 * 1_000,
+            &[("load", odd.into())],
+        );
+    }
+    bench.row(
+        &StreamName::new("load", [("rack", "r 2")]),
+        -5_000,
+        &[("load", 1.0.into())],
+    );
+    bench.row(
+        &StreamName::new("nothing", [("id", "1")]),
+        START,
+        &[("v", 1i64.into())],
+    );
+    bench
+        .db()
+        .delete(&headwater::DeleteSpec {
+            table: "nothing".into(),
+            tags: Vec::new(),
+            range: headwater::ClosedRange::ALL,
+        })
+        .unwrap();
+    bench.write();
+    compare(&python, &bench, "load", "as written first");
+    compare(&python, &bench, "nothing", "an empty table");
+    // A late row, a new field and a new tag, a row that is written again, a delete, nanoseconds.
+    bench.row(
+        &stream("a"),
+        START + 5,
+        &[("load", 0.5.into()), ("New", 7i64.into())],
+    );
+    let other = StreamName::new("load", [("host", "c"), ("zone", "z")]);
+    bench.row(&other, START + DAY, &[("load", 3.0.into())]);
+    bench.row(&stream("b"), START + 1_000, &[("load", 99.0.into())]);
+    bench
+        .db()
+        .delete(&headwater::DeleteSpec {
+            table: "load".into(),
+            tags: vec![("host".into(), "b".into())],
+            range: headwater::ClosedRange::nanos(START + 2_000, START + DAY / 2),
+        })
+        .unwrap();
+    bench.write();
+    compare(&python, &bench, "load", "after changes");
+    // A field of another type.
+    bench.row(&stream("a"), START + 2 * DAY, &[("count", 0.25.into())]);
+    bench.write();
+    compare(&python, &bench, "load", "after a field was widened");
+}

@@ -1,0 +1,16 @@
+//! The lake as its users see it: written, read back, and found whole after whatever happened.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "tests"
+)]
+
+mod crashes;
+mod engines;
+mod memory;
+mod random;
+mod rules;
+mod support;
