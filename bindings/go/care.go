@@ -33,6 +33,12 @@ type Stats struct {
 	BulkWrittenBytes uint64 `json:"bulk_written_bytes"`
 	// LogMirrorBehindBytes of the log in the fast tier are not copied to bulk yet, where that is asked for.
 	LogMirrorBehindBytes uint64 `json:"log_mirror_behind_bytes"`
+	// FastIndexBytes of FastBytes repeat the index of segments. Since opening it answered FastIndexReads; parts of it were dropped
+	// FastIndexDropped times because they were not in order, and there was no room for more of it FastIndexRefused times.
+	FastIndexBytes   uint64 `json:"fast_index_bytes"`
+	FastIndexReads   uint64 `json:"fast_index_reads"`
+	FastIndexDropped uint64 `json:"fast_index_dropped"`
+	FastIndexRefused uint64 `json:"fast_index_refused"`
 	// DeadBytes of segments are referred to by nothing any more.
 	DeadBytes uint64 `json:"dead_bytes"`
 	// MemoryBytes that events occupy.

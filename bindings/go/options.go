@@ -119,7 +119,7 @@ func IdleAfter(idle time.Duration) Option {
 	return option(func(o *C.hw_options) { o.idle_after_ns = C.int64_t(idle) })
 }
 
-// FastTier puts parts of the database into a folder on a small fast medium: "log", "buffers", or both with a comma between them.
+// FastTier puts parts of the database into a folder on a small fast medium: "log", "buffers", "index", or several with commas between.
 // Without it the database uses the tier that it has. docs/operate/tiers.md says what to place there, and what is lost when it dies.
 func FastTier(dir, parts string) Option {
 	return func(c *config) { c.fastDir, c.fastParts = dir, parts }
@@ -128,6 +128,12 @@ func FastTier(dir, parts string) Option {
 // FastTierBytes is the most that the log takes in a fast tier; 0, the default, is four times the memory budget.
 func FastTierBytes(bytes int64) Option {
 	return option(func(o *C.hw_options) { o.fast_bytes = C.uint64_t(max(bytes, 0)) })
+}
+
+// FastTierIndexBytes is the most that the index of segments takes in a fast tier, where it is kept there; 0, the default, is as much
+// as there is room for.
+func FastTierIndexBytes(bytes int64) Option {
+	return option(func(o *C.hw_options) { o.fast_index_bytes = C.uint64_t(max(bytes, 0)) })
 }
 
 // LogMirror copies the log in a fast tier to the large medium this often, at least every 10 ms, which bounds what is lost with the

@@ -36,6 +36,7 @@ def test_options_are_taken_and_checked(path: Path) -> None:
         fast_dir=path.parent / "fast",
         fast_parts="log",
         fast_bytes=64 << 20,
+        fast_index_bytes=64 << 20,
         log_mirror=3600,
         idle_after=None,
     ) as db:

@@ -77,6 +77,12 @@ pub fn tier_record(bytes: &[u8], repair: bool) {
     crate::tiers::fuzz_record(bytes, repair);
 }
 
+/// The header of a file with the index of a segment, and the record of a batch in it; `repair`
+/// puts the right ends behind both.
+pub fn fast_index(bytes: &[u8], repair: bool) {
+    crate::fast_index::fuzz(bytes, repair);
+}
+
 /// A whole log file.
 pub fn log_file(bytes: &[u8]) {
     crate::log::fuzz_file(bytes);

@@ -84,6 +84,11 @@ impl Guard {
         }
     }
 
+    /// True where nothing may be changed.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.check_change().is_err()
+    }
+
     /// Nothing that was to become durable by this sync is, and nobody may go on as if it were.
     fn sync_failed(&self, path: &Path) {
         self.failed.get_or_init(|| path.to_owned());

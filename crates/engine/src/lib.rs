@@ -18,6 +18,7 @@ mod db;
 mod deletes;
 mod error;
 mod expiry;
+mod fast_index;
 mod flush;
 #[cfg(fuzzing)]
 pub mod fuzzing;

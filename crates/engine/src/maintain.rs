@@ -1,9 +1,10 @@
 //! What workers do, or writers where there are no threads: flush, end what is due to end, compact.
 //!
-//! Concurrency: one worker per shard flushes; one more compacts; one copies the log of a fast tier,
-//! where that is wanted. Without threads [`maintain`] does it all on the caller. Every loop here
-//! ends: one that rewrites goes on while there are partitions with a reason
-//! ([`step::compaction_wanted`]), which a rewriting takes away.
+//! Concurrency: one worker per shard flushes, and makes up for what the fast tier does not have of
+//! the index; one more compacts; one copies the log of a fast tier, where that is wanted. Without
+//! threads [`maintain`] does it all on the caller. Every loop here ends: one that rewrites goes on
+//! while there are partitions with a reason ([`step::compaction_wanted`]), which a rewriting takes
+//! away.
 //! Failure: a step that failed for want of space is tried again when asked, a rewriting after a
 //! while; other failures have latched the database.
 
@@ -40,9 +41,30 @@ pub(crate) fn maintain(core: &Core) -> Result<()> {
             }
         }
         if !progress && !rest_if_due(core)? {
-            return Ok(());
+            break;
         }
     }
+    for index in core.shards.indices() {
+        let mut from = SegmentId(0);
+        while let Some(next) = keep_index(core, index, from)? {
+            from = next;
+        }
+    }
+    Ok(())
+}
+
+/// Repeats in the fast tier what it does not have of the index of one segment, from this number
+/// on. Gives the number from which on to look for the next; `None` = there is none.
+fn keep_index(core: &Core, shard: ShardIndex, from: SegmentId) -> Result<Option<SegmentId>> {
+    let behind = core.store.fast_index();
+    let Some(id) = behind.and_then(|index| index.next_behind(shard, from)) else {
+        return Ok(None);
+    };
+    let partitions = Arc::clone(&core.shards.get(shard)?.state.lock().partitions);
+    if let Some(partition) = partitions.all().find(|p| p.id() == id) {
+        core.store.keep_index(partition);
+    }
+    Ok(Some(SegmentId(id.0 + 1)))
 }
 
 /// Without threads, the writer does what workers would do. Its write is acknowledged: what fails
@@ -166,10 +188,18 @@ pub(crate) fn compact_all(core: &Core) -> Result<()> {
 
 /// The life of a shard's worker.
 pub(crate) fn flush_worker(core: &Core, index: ShardIndex) {
+    // Where segments are looked for whose index is to be repeated in the fast tier.
+    let mut from = SegmentId(0);
     while !core.signals.is_stopped() {
         match flush_if_due(core, index) {
             Ok(true) => {}
-            Ok(false) => core.signals.wait_for_work(),
+            Ok(false) => match keep_index(core, index, from) {
+                Ok(Some(next)) => from = next,
+                _ => {
+                    from = SegmentId(0);
+                    core.signals.wait_for_work();
+                }
+            },
             Err(error) if error.kind() == ErrorKind::Full => {
                 tracing::warn!(%error, "a flush failed for want of space");
                 core.signals.wait_for_work();

@@ -79,6 +79,9 @@ pub struct Options {
     /// What the log may take in the fast tier, in bytes; `None` = as in bulk, four times the memory
     /// budget. Default none.
     pub fast_bytes: Option<u64>,
+    /// What the index of segments may take in the fast tier, in bytes, if it is kept there; what is
+    /// beyond that is read in bulk. `None` = as much as there is room for. Default none.
+    pub fast_index_bytes: Option<u64>,
     /// The log in a fast tier is copied to bulk this often, so that a tier that is lost costs
     /// little; `None` = never. Default none.
     pub log_mirror: Option<Duration>,
@@ -138,8 +141,10 @@ impl Options {
             fast_parts: TierParts {
                 log: true,
                 buffers: true,
+                index: false,
             },
             fast_bytes: None,
+            fast_index_bytes: None,
             log_mirror: None,
             log_file_bytes: 0,
             busy_timeout: Duration::from_secs(5),

@@ -47,7 +47,7 @@ use headwater_codec::light::decode_rows;
 use headwater_codec::{Cursor, DecodeError};
 use headwater_io::{Env, Files, OpenMode};
 use headwater_types::{Producer, Rows, Timestamp};
-use media::{announcer, reserve_space, watch_bulk};
+use media::{announcer, fast_index, reserve_space, watch_bulk};
 use opened_by::{Opener, Ownership};
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -144,6 +144,7 @@ pub(crate) fn load(
     let meta = Arc::new(meta);
     let shards = usize::from(meta.shards()?.max(1));
     let cache_bytes = options.memory_budget_bytes / 4;
+    let partitions = meta.partitions()?;
     let mut store = Store::new(
         Arc::clone(env.segment_files()),
         segment_dir,
@@ -154,11 +155,16 @@ pub(crate) fn load(
     .with_paging(Paging {
         entries: options.index_page_entries,
     })
-    .with_holes(copy.as_ref().and_then(|parts| parts.here.clone()));
+    .with_holes(copy.as_ref().and_then(|parts| parts.here.clone()))
+    .with_fast_index(fast_index(
+        (&env, &options),
+        tier.as_deref(),
+        &partitions,
+        &guard,
+    ));
     let hashers = copy.as_ref().and_then(|parts| parts.hashers.clone());
     let mut pieces = HashMap::new();
     let mut recovery = Recovery::default();
-    let partitions = meta.partitions()?;
     if !is_owner {
         // A copy keeps its files itself, and has looked at them.
         let held = partitions.iter().filter(|_| copy.is_none());

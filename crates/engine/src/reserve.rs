@@ -150,6 +150,11 @@ impl Reserve {
         }
     }
 
+    /// True while the reserve of a medium with this folder is given up.
+    pub(crate) fn is_given_up_in(&self, folder: &Path) -> bool {
+        self.released.load(Ordering::Acquire) && self.path.parent() == Some(folder)
+    }
+
     /// Fails with `full` while the reserve is given up; tries to make it again now and then.
     pub(crate) fn check(&self) -> Result<()> {
         if !self.released.load(Ordering::Acquire) {

@@ -357,6 +357,10 @@ pub static SETTINGS: &[Setting] = settings! {
         SettingKind::Bytes { range: MIB..=1024 * GIB, or_none: true, or_zero: false },
         "1MiB to 1024GiB, or none",
         "Most that the commit log takes in a fast tier; none = four times the memory budget.";
+    "tier.index_size" limit(fast_index_bytes),
+        SettingKind::Bytes { range: MIB..=1024 * GIB, or_none: true, or_zero: false },
+        "1MiB to 1024GiB, or none",
+        "Most that the index of segments takes in a fast tier, where it is kept there; none = as much as there is room for.";
     "tier.log_mirror" optional_span(log_mirror),
         within_or_none(Duration::from_millis(10), HOUR), "10ms to 1h, or none",
         "The commit log in a fast tier is copied to the large medium this often, which bounds what is lost with the tier; none = never.";

@@ -42,6 +42,14 @@ pub struct Stats {
     /// Bytes of records in the log of a fast tier that its copy in bulk does not have; 0 without
     /// such a copy.
     pub log_mirror_behind_bytes: u64,
+    /// Bytes of the index of segments that the fast tier repeats. Part of `fast_bytes`.
+    pub fast_index_bytes: u64,
+    /// Reads of segments that it answered since opening, in place of bulk.
+    pub fast_index_reads: u64,
+    /// Parts of it that were dropped since opening because they were not in order.
+    pub fast_index_dropped: u64,
+    /// How often since opening there was no room for more of it.
+    pub fast_index_refused: u64,
     /// Bytes of segments that nothing refers to any more.
     pub dead_bytes: u64,
     /// Bytes of memory that events occupy.
@@ -207,6 +215,14 @@ impl Stats {
         ];
         let fast = fast.into_iter().filter(|(root, _)| root.is_some());
         self.fast_bytes = fast.map(|(_, bytes)| bytes).sum();
+        if let Some(index) = core.store.fast_index() {
+            self.fast_index_bytes = index.bytes();
+            self.fast_index_reads = index.counters.reads.load(Ordering::Relaxed);
+            self.fast_index_dropped = index.counters.dropped.load(Ordering::Relaxed);
+            self.fast_index_refused = index.counters.refused.load(Ordering::Relaxed);
+            self.fast_bytes += self.fast_index_bytes;
+            self.disk_bytes += self.fast_index_bytes;
+        }
         if let Some(owned) = &core.tier {
             self.fast_written_bytes = owned.written.load(Ordering::Relaxed);
             self.fast_bytes_max = core.options.fast_bytes.unwrap_or(0);

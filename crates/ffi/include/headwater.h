@@ -300,13 +300,16 @@ typedef struct hw_options {
   // Folder of a fast tier, on a small fast medium: see docs/operate/tiers.md. Empty (default) =
   // as the database has it.
   struct hw_str fast_dir;
-  // What is to lie there: "log", "buffers", or "log,buffers". Empty = both.
+  // What is to lie there: "log", "buffers", "index", or several with commas between them.
+  // Empty = "log,buffers".
   struct hw_str fast_parts;
   // Most that the log takes there; 0 (default) = four times the memory budget.
   uint64_t fast_bytes;
   // The log in a fast tier is copied to bulk this often, ns, which bounds what is lost with the
   // tier; below 0 = never (default).
   int64_t log_mirror_ns;
+  // Most that the index of segments takes there; 0 (default) = as much as there is room for.
+  uint64_t fast_index_bytes;
 } hw_options;
 
 // A database. To end with hw_close.

@@ -94,13 +94,16 @@ pub struct hw_options {
     /// Folder of a fast tier, on a small fast medium: see docs/operate/tiers.md. Empty (default) =
     /// as the database has it.
     pub fast_dir: hw_str,
-    /// What is to lie there: "log", "buffers", or "log,buffers". Empty = both.
+    /// What is to lie there: "log", "buffers", "index", or several with commas between them.
+    /// Empty = "log,buffers".
     pub fast_parts: hw_str,
     /// Most that the log takes there; 0 (default) = four times the memory budget.
     pub fast_bytes: u64,
     /// The log in a fast tier is copied to bulk this often, ns, which bounds what is lost with the
     /// tier; below 0 = never (default).
     pub log_mirror_ns: i64,
+    /// Most that the index of segments takes there; 0 (default) = as much as there is room for.
+    pub fast_index_bytes: u64,
 }
 
 fn nanos(duration: Duration) -> i64 {
@@ -172,6 +175,7 @@ impl hw_options {
             fast_parts: hw_str::EMPTY,
             fast_bytes: 0,
             log_mirror_ns: optional_nanos(options.log_mirror),
+            fast_index_bytes: 0,
         }
     }
 
@@ -252,6 +256,7 @@ impl hw_options {
         }
         options.fast_bytes = limit(self.fast_bytes);
         options.log_mirror = optional_duration(self.log_mirror_ns);
+        options.fast_index_bytes = limit(self.fast_index_bytes);
         Ok((options, flag(self.read_only, "read_only")?))
     }
 }

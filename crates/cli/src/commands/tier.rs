@@ -32,7 +32,7 @@ enum What {
         /// Folder of the tier
         #[arg(long, value_name = "DIR")]
         fast: PathBuf,
-        /// What is to lie there: log, buffers, or both
+        /// What is to lie there: log, buffers, index, or several with commas between
         #[arg(long, value_name = "PARTS", default_value = "log,buffers")]
         parts: TierParts,
     },

@@ -1,10 +1,14 @@
 //! What an owner puts between the database and its media: a reserve of space on each, and where the
 //! log has a faster one of its own, a watch over the others.
 
+use super::files::Named;
+use crate::fast_index::{self, FastIndex};
+use crate::guard::Guard;
 use crate::layout::durable_roots;
 use crate::log::MakeKnown;
 use crate::meta::Meta;
 use crate::reserve::{Reserve, ReservedFiles};
+use crate::segment::named;
 use crate::stall::{Watch, WatchedFiles};
 use crate::tiers::OwnedTier;
 use crate::{Options, Result};
@@ -50,6 +54,40 @@ pub(super) fn watch_bulk(env: &mut Env, tier: Option<&OwnedTier>) -> Option<Arc<
         }),
     });
     Some(watch)
+}
+
+/// What of a memory for caches knows what the files of an index in the fast tier hold.
+const INDEX_CACHE_SHARE: usize = 32;
+
+/// The index of segments in the fast tier, where one is to be kept there. Without it reads go to
+/// bulk, so none is no reason not to open.
+pub(super) fn fast_index(
+    (env, options): (&Env, &Options),
+    tier: Option<&OwnedTier>,
+    partitions: &Named,
+    guard: &Arc<Guard>,
+) -> Option<Arc<FastIndex>> {
+    let tier = tier.filter(|owned| owned.tier.parts.index)?;
+    let memory = options.memory_budget_bytes / 4 / INDEX_CACHE_SHARE;
+    let place = fast_index::Place {
+        files: Arc::clone(&tier.files),
+        dir: fast_index::folder(&tier.tier.folder),
+        set: tier.set,
+        bytes_max: options.fast_index_bytes,
+        memory_bytes: u64::try_from(memory).unwrap_or(u64::MAX),
+        guard: Arc::clone(guard),
+        clock: Arc::clone(&env.clock),
+        written: Arc::clone(&tier.written),
+    };
+    let all = partitions.iter();
+    let all = all.map(|(id, record)| (*id, record.shard, named(record)));
+    match FastIndex::open(place, all) {
+        Ok(index) => Some(Arc::new(index)),
+        Err(error) => {
+            tracing::warn!(%error, "the index in the fast tier cannot be used: it is read in bulk");
+            None
+        }
+    }
 }
 
 /// How it is made known that a log file was begun: in a fast tier without asking bulk.

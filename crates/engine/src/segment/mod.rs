@@ -46,4 +46,4 @@ pub(crate) use index::{ChangedPages, SegmentState};
 pub(crate) use paging::Paging;
 pub(crate) use piece::Piece;
 pub(crate) use state::{Fold, StreamState, Sums};
-pub(crate) use store::{BlockPart, LeafCaching, PageCursor, Partition, SegmentFile, Store};
+pub(crate) use store::{BlockPart, LeafCaching, PageCursor, Partition, SegmentFile, Store, named};

@@ -10,10 +10,12 @@
 
 mod blocks;
 mod held;
+mod kept;
 mod leaves;
 mod pages;
 
 pub(crate) use blocks::BlockPart;
+pub(crate) use kept::named;
 pub(crate) use leaves::LeafCaching;
 pub(crate) use pages::PageCursor;
 
@@ -29,6 +31,7 @@ use super::paging::Paging;
 use super::piece::Piece;
 use super::recent::Recent;
 use super::state::Sums;
+use crate::fast_index::FastIndex;
 use crate::ids::{SegmentId, Sequence, StreamId};
 use crate::meta::PartitionRecord;
 use crate::touched;
@@ -113,6 +116,8 @@ pub(crate) struct SegmentFile {
     pub(crate) id: SegmentId,
     path: PathBuf,
     files: Arc<dyn Files>,
+    /// Where the fast tier has its index.
+    fast_index: Option<Arc<FastIndex>>,
     replaced: AtomicBool,
 }
 
@@ -134,9 +139,13 @@ impl SegmentFile {
 
 impl Drop for SegmentFile {
     fn drop(&mut self) {
-        if self.replaced.load(Ordering::Acquire)
-            && let Err(error) = self.files.remove(&self.path)
-        {
+        if !self.replaced.load(Ordering::Acquire) {
+            return;
+        }
+        if let Some(index) = &self.fast_index {
+            index.forget(self.id);
+        }
+        if let Err(error) = self.files.remove(&self.path) {
             // The next opening removes it: the metadata does not name it.
             tracing::warn!(path = %self.path.display(), %error, "cannot remove a replaced segment");
         }
@@ -236,6 +245,8 @@ pub(crate) struct Store {
     paging: Paging,
     /// Which bytes are here, where files have holes.
     here: Option<Arc<dyn Here>>,
+    /// What the fast tier repeats of segments.
+    fast_index: Option<Arc<FastIndex>>,
     /// Streams of which a checkpoint has pages, and pages of checkpoints.
     held: Cache<HeldKey, Arc<PagedStream>, CacheWeight>,
     index_pages: Cache<FileOffset, Arc<PageEntries>, CacheWeight>,
@@ -284,6 +295,7 @@ impl Store {
             pages: Recent::new(cache_bytes / 16 * 3, 2 * shards.max(1)),
             paging: Paging::default(),
             here: None,
+            fast_index: None,
             held: Cache::with_weighter(LARGE_ITEMS, bytes / 32, CacheWeight),
             index_pages: Cache::with_weighter(LARGE_ITEMS, bytes / 32, CacheWeight),
             distrusted: Mutex::new(HashSet::new()),
@@ -335,6 +347,7 @@ impl Store {
             id,
             path: self.path(id),
             files: Arc::clone(&self.files),
+            fast_index: self.fast_index.clone(),
             replaced: AtomicBool::new(false),
         })
     }
@@ -402,6 +415,7 @@ impl Store {
             return Ok(file);
         }
         let file = self.open_path(id)?;
+        self.compare_with_index(id, &*file)?;
         self.open.insert(id, Arc::clone(&file));
         Ok(file)
     }
@@ -422,6 +436,13 @@ impl Store {
     }
 
     fn read_into(&self, id: SegmentId, offset: u64, out: &mut [u8]) -> Result<()> {
+        match self.read_kept(id, offset, out) {
+            true => Ok(()),
+            false => self.read_bulk(id, offset, out),
+        }
+    }
+
+    fn read_bulk(&self, id: SegmentId, offset: u64, out: &mut [u8]) -> Result<()> {
         let file = self.open_file(id)?;
         let bytes = out.len() as u64;
         file.read_exact_at(offset, out).map_err(|e| {
@@ -442,12 +463,12 @@ impl Store {
         Ok(())
     }
 
-    /// Bytes that are shared from then on.
-    fn read_shared(&self, id: SegmentId, offset: u64, bytes: u32) -> Result<Arc<[u8]>> {
+    /// Bytes that are shared from then on, as `read` reads them.
+    fn read_shared(bytes: u32, read: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<Arc<[u8]>> {
         // Of a known number, so that they are made where they stay.
         let mut out: Arc<[u8]> = std::iter::repeat_n(0, bytes as usize).collect();
         if let Some(out) = Arc::get_mut(&mut out) {
-            self.read_into(id, offset, out)?;
+            read(out)?;
         }
         Ok(out)
     }
@@ -505,8 +526,10 @@ impl Store {
             return Ok(state);
         }
         let newest = (record.footer_offset, record.footer_bytes);
-        let mut state = self.fold_back(id, newest, &mut |footer, at, place| {
-            self.checkpoint(id, footer, at, place)
+        let mut state = self.without_doubt(id, || {
+            self.fold_back(id, newest, &mut |footer, at, place| {
+                self.checkpoint(id, footer, at, place)
+            })
         })?;
         state.sums = Sums::of_record(record, state.sums.footer_bytes);
         let state = Arc::new(state);

@@ -171,6 +171,14 @@ pub(super) fn publish(core: &Core, shard: &Shard, sequence: Sequence, written: &
     core.memory_changed(change);
 }
 
+/// Beside the steps: what was committed of the index is repeated in the fast tier, where that is
+/// wanted. Nothing depends on it.
+pub(super) fn keep_index(core: &Core, written: &[WrittenGroup]) {
+    for one in written {
+        core.store.keep_index_of(&one.partition);
+    }
+}
+
 /// Step 5: names the log files that are no longer needed to the next commit, and frees those the
 /// last one named.
 pub(super) fn free_log(core: &Core) -> Result<()> {

@@ -214,6 +214,9 @@ pub(super) fn open_group(
     header: &SegmentHeader,
 ) -> Result<(GroupWriter, Arc<SegmentFile>)> {
     let path = core.store.path(id);
+    if old.is_some() {
+        core.store.compare_file(id)?;
+    }
     let mode = if old.is_some() {
         OpenMode::Write
     } else {

@@ -53,6 +53,10 @@ pub(crate) struct OwnedTier {
     pub(crate) bulk_log: BulkLog,
     /// Bytes written to the tier since opening.
     pub(crate) written: Arc<AtomicU64>,
+    /// The number of the set.
+    pub(crate) set: u64,
+    /// The tier's files without a guard and without a reserve: for what may fail without harm.
+    pub(crate) files: Arc<dyn Files>,
     pub(super) dir: PathBuf,
     pub(super) records: Mutex<Records>,
     pub(super) _lock: Box<dyn Lock>,

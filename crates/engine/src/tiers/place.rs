@@ -72,6 +72,8 @@ pub(crate) fn take(
         tier,
         bulk_log,
         written,
+        set: ours.set,
+        files: Arc::clone(fast_files),
         dir: dir.to_owned(),
         records: Mutex::new(Records { ours, theirs }),
         _lock: lock,

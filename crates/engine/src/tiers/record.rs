@@ -30,16 +30,20 @@ pub struct TierParts {
     pub log: bool,
     /// Rows that memory has no room for.
     pub buffers: bool,
+    /// A copy of what says in segments where rows lie, and of the pyramid.
+    pub index: bool,
 }
 
 impl TierParts {
     const LOG: u8 = 1;
     const BUFFERS: u8 = 2;
+    const INDEX: u8 = 4;
 
     /// No part of it.
     pub const NONE: TierParts = TierParts {
         log: false,
         buffers: false,
+        index: false,
     };
 
     /// True when nothing lies there.
@@ -49,18 +53,25 @@ impl TierParts {
     }
 
     /// Each part and its name.
-    fn named(self) -> [(&'static str, bool); 2] {
-        [("log", self.log), ("buffers", self.buffers)]
+    fn named(self) -> [(&'static str, bool); 3] {
+        [
+            ("log", self.log),
+            ("buffers", self.buffers),
+            ("index", self.index),
+        ]
     }
 
     fn bits(self) -> u8 {
-        u8::from(self.log) * TierParts::LOG + u8::from(self.buffers) * TierParts::BUFFERS
+        u8::from(self.log) * TierParts::LOG
+            + u8::from(self.buffers) * TierParts::BUFFERS
+            + u8::from(self.index) * TierParts::INDEX
     }
 
     fn of_bits(bits: u8) -> Option<TierParts> {
         let parts = TierParts {
             log: bits & TierParts::LOG != 0,
             buffers: bits & TierParts::BUFFERS != 0,
+            index: bits & TierParts::INDEX != 0,
         };
         (parts.bits() == bits).then_some(parts)
     }
@@ -71,8 +82,9 @@ impl TierParts {
 /// ```
 /// use headwater_engine::TierParts;
 /// let parts: TierParts = "log, buffers".parse()?;
-/// assert!(parts.log && parts.buffers);
+/// assert!(parts.log && parts.buffers && !parts.index);
 /// assert_eq!(parts.to_string(), "log,buffers");
+/// assert_eq!("index,log".parse::<TierParts>()?.to_string(), "log,index");
 /// assert_eq!("none".parse::<TierParts>()?, TierParts::NONE);
 /// assert!("segments".parse::<TierParts>().is_err());
 /// # Ok::<(), headwater_engine::Error>(())
@@ -100,9 +112,10 @@ impl FromStr for TierParts {
             match name.trim() {
                 "log" => parts.log = true,
                 "buffers" => parts.buffers = true,
+                "index" => parts.index = true,
                 other => {
                     return Err(Error::invalid(format!(
-                        "parts of a fast tier: expected log, buffers or both with a comma between them, found `{other}`"
+                        "parts of a fast tier: expected log, buffers, index or several of them with commas between, found `{other}`"
                     )));
                 }
             }
@@ -294,7 +307,7 @@ mod tests {
             next: 12,
             parts: TierParts {
                 log: true,
-                buffers: false,
+                ..TierParts::NONE
             },
             bulk: "/srv/data".into(),
             fast: "/mnt/fast/data".into(),
@@ -311,7 +324,13 @@ mod tests {
             ..record()
         };
         // The first is what versions wrote that knew of no log files in it.
-        for (name, record) in [("tier", record()), ("tier_in_use", in_use)] {
+        let mut with_index = in_use.clone();
+        with_index.parts.index = true;
+        for (name, record) in [
+            ("tier", record()),
+            ("tier_in_use", in_use),
+            ("tier_with_index", with_index),
+        ] {
             let bytes = record.encode().unwrap();
             assert_eq!(bytes.len(), SLOT_BYTES);
             crate::golden::check(name, &bytes);

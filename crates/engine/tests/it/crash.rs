@@ -10,7 +10,9 @@ use crate::support::{
     Action, Content, Dice, Event, Fields, Maker, Mortal, Progress, Run, START, Step, assert_sound,
     batch_of, check, keeping_table, read_back, small_options, steps, workload,
 };
-use headwater_engine::{Database, Durability, FlushRule, LatePolicy, Options, ScanSpec, Stats};
+use headwater_engine::{
+    Database, Durability, FlushRule, LatePolicy, Options, ScanSpec, Stats, TierParts,
+};
 use headwater_io::{
     Env, FaultyFiles, File, Files, OpenMode, SeededChance, SystemClock, SystemThreads,
 };
@@ -272,9 +274,14 @@ fn a_log_in_a_fast_tier() {
         name: "tier".into(),
         options: Options {
             fast_dir: Some("/fast".into()),
+            fast_parts: TierParts {
+                log: true,
+                index: true,
+                ..TierParts::NONE
+            },
             ..small_options()
         },
-        actions: workload(6, 120, 30, 0, 40),
+        actions: workload(6, 120, 30, 50, 40),
         expected: Expected {
             recycling: true,
             ..Expected::default()

@@ -43,6 +43,7 @@ mod settled;
 mod support;
 mod syncs;
 mod tiers;
+mod tiers_index;
 mod tiers_lost;
 mod tiers_media;
 mod tiers_stall;

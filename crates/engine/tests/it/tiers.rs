@@ -15,11 +15,11 @@ use std::sync::Arc;
 
 const LOG: TierParts = TierParts {
     log: true,
-    buffers: false,
+    ..TierParts::NONE
 };
 const BUFFERS: TierParts = TierParts {
-    log: false,
     buffers: true,
+    ..TierParts::NONE
 };
 
 fn env(disk: &FaultyFiles) -> Env {
@@ -156,6 +156,7 @@ fn a_tier_is_taken_into_use_changed_and_left_and_nothing_is_lost() {
         Some(parts(TierParts {
             log: true,
             buffers: true,
+            index: true,
         })),
         Some(FastTier {
             folder: "/other".into(),

@@ -4,7 +4,9 @@
 use crate::cuts::cuts;
 use crate::pump::{times, write};
 use crate::support::small_options;
-use headwater_engine::{Database, DeleteSpec, Error, ErrorKind, Options, check, fast_tier};
+use headwater_engine::{
+    Database, DeleteSpec, Error, ErrorKind, Options, TierParts, check, fast_tier,
+};
 use headwater_io::{Env, FaultKind, FaultyFiles, ManualClock, Media, SeededChance};
 use headwater_types::ClosedRange;
 use std::path::Path;
@@ -133,6 +135,10 @@ fn life(disks: &Disks) -> (i64, Result<(), Error>) {
         for _ in 0..3 {
             let db = disks.open(Options {
                 log_mirror: Some(Duration::from_secs(1)),
+                fast_parts: TierParts {
+                    index: true,
+                    ..tiered().fast_parts
+                },
                 ..tiered()
             })?;
             for round in 0..12 {

@@ -43,7 +43,7 @@ impl EngineFigures {
 /// Names, help, and how to read the figure.
 type Figure = (&'static str, &'static str, fn(&Stats) -> u64);
 
-const COUNTERS: [Figure; 14] = [
+const COUNTERS: [Figure; 17] = [
     ("events_accepted", "Events accepted", |s| s.events_accepted),
     (
         "accepted_bytes",
@@ -90,6 +90,21 @@ const COUNTERS: [Figure; 14] = [
         |s| s.bulk_written_bytes,
     ),
     (
+        "fast_tier_index_reads",
+        "Reads of segments that their index in the fast tier answered since the start",
+        |s| s.fast_index_reads,
+    ),
+    (
+        "fast_tier_index_dropped",
+        "Parts of the index in the fast tier that were not in order and dropped since the start",
+        |s| s.fast_index_dropped,
+    ),
+    (
+        "fast_tier_index_refused",
+        "How often there was no room for more of the index in the fast tier since the start",
+        |s| s.fast_index_refused,
+    ),
+    (
         "damaged_parts",
         "Damaged leaves and blocks met since the start",
         |s| s.damaged_parts,
@@ -106,7 +121,7 @@ const COUNTERS: [Figure; 14] = [
     ),
 ];
 
-const GAUGES: [Figure; 18] = [
+const GAUGES: [Figure; 19] = [
     ("events", "Events stored or in memory", |s| s.events),
     (
         "events_in_memory",
@@ -144,6 +159,11 @@ const GAUGES: [Figure; 18] = [
         "log_mirror_behind_bytes",
         "Bytes of the log in the fast tier that its copy in bulk does not have",
         |s| s.log_mirror_behind_bytes,
+    ),
+    (
+        "fast_tier_index_bytes",
+        "Bytes of the index of segments that the fast tier repeats",
+        |s| s.fast_index_bytes,
     ),
     ("segment_bytes", "Bytes of segments", |s| s.segment_bytes),
     ("log_bytes", "Bytes of log files", |s| s.log_bytes),

@@ -114,6 +114,8 @@ struct Tiers {
     bulk_written_bytes: u64,
     /// Bytes of the log that its copy in bulk does not have; nothing where it is not copied.
     log_mirror_behind_bytes: Option<u64>,
+    /// Bytes of the index of segments there; nothing where it is not kept there.
+    fast_index_bytes: Option<u64>,
 }
 
 impl Tiers {
@@ -129,6 +131,7 @@ impl Tiers {
             fast_written_bytes: stats.fast_written_bytes,
             bulk_written_bytes: stats.bulk_written_bytes,
             log_mirror_behind_bytes: is_copied.then_some(stats.log_mirror_behind_bytes),
+            fast_index_bytes: tier.parts.index.then_some(stats.fast_index_bytes),
         })
     }
 }

@@ -139,8 +139,8 @@ static SERVER: &[Setting] = &[
     Setting {
         key: "tier.parts",
         kind: "PART,…",
-        allowed: "log, buffers, or both, separated by a comma",
-        about: "What is to lie in tier.fast: the commit log, and rows that memory has no room for.",
+        allowed: "log, buffers, index, or several, separated by commas",
+        about: "What is to lie in tier.fast: the commit log, rows that memory has no room for, a copy of the index of segments.",
         how: How::Own {
             set: |s, text| {
                 s.engine.fast_parts = text

@@ -3,7 +3,7 @@
 use tidy::{assert_none, files, read, root};
 
 /// Every format that leaves the process, to a disk or to a reader.
-const FORMATS: [&str; 20] = [
+const FORMATS: [&str; 21] = [
     "backup",
     "block",
     "copy",
@@ -11,6 +11,7 @@ const FORMATS: [&str; 20] = [
     "device",
     "fleet",
     "held",
+    "index",
     "lake",
     "leaf",
     "light",

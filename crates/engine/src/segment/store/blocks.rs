@@ -7,7 +7,7 @@
 use super::{FileOffset, Store};
 use crate::ids::SegmentId;
 use crate::segment::BlockEntry;
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 use headwater_codec::block::BucketBlock;
 use headwater_types::FieldId;
 use std::ops::RangeInclusive;
@@ -45,7 +45,7 @@ impl Store {
         if let Some(bytes) = self.blocks.get(&FileOffset(id, entry.offset)) {
             return Ok(RawBlock::Cached(bytes));
         }
-        let bytes = self.read_shared(id, entry.offset, entry.bytes)?;
+        let bytes = Store::read_shared(entry.bytes, |out| self.read_into(id, entry.offset, out))?;
         Ok(RawBlock::Read(bytes))
     }
 
@@ -124,12 +124,31 @@ impl Store {
         raw: Result<RawBlock>,
         part: &BlockPart<'_>,
     ) -> Result<BucketBlock> {
-        let raw = raw?;
+        let place = FileOffset(id, entry.offset);
+        let block = match self.decode_raw(id, entry, raw?, part) {
+            Err(error) if self.doubts_kept(id, &error) => {
+                self.decode_raw(id, entry, self.raw_block(id, entry)?, part)
+            }
+            decoded => decoded,
+        };
+        block.inspect_err(|error| {
+            if error.kind() == ErrorKind::Corrupt {
+                self.note_damage(place, error);
+            }
+        })
+    }
+
+    fn decode_raw(
+        &self,
+        id: SegmentId,
+        entry: &BlockEntry,
+        raw: RawBlock,
+        part: &BlockPart<'_>,
+    ) -> Result<BucketBlock> {
         let (RawBlock::Cached(bytes) | RawBlock::Read(bytes)) = &raw;
         let place = FileOffset(id, entry.offset);
         let block = BucketBlock::decode_part(bytes, part.fields, part.buckets.clone())
-            .map_err(|e| Error::decode(&self.path(id), entry.offset, e))
-            .inspect_err(|error| self.note_damage(place, error))?;
+            .map_err(|e| Error::decode(&self.path(id), entry.offset, e))?;
         if let RawBlock::Read(bytes) = raw {
             self.counters.blocks.fetch_add(1, Ordering::Relaxed);
             self.blocks.insert(place, bytes);

@@ -46,7 +46,8 @@ impl Store {
         if let Some((leaf, _)) = self.leaves.get(&place) {
             return Ok((leaf, true));
         }
-        let bytes = self.read_shared(id, entry.offset, entry.bytes)?;
+        // The fast tier repeats no leaves.
+        let bytes = Store::read_shared(entry.bytes, |out| self.read_bulk(id, entry.offset, out))?;
         let len = bytes.len();
         let leaf = Leaf::open(bytes).map_err(|e| Error::decode(&self.path(id), entry.offset, e));
         let leaf = leaf.and_then(|leaf| {

@@ -133,6 +133,7 @@ impl World {
         let mut options = options(&mut random);
         // Some have their log in a fast tier, which makes no other life of it.
         options.fast_dir = (seed % 4 == 3).then(|| "/fast".into());
+        options.fast_parts.index = seed % 16 > 3;
         options.log_mirror = (seed % 8 == 7).then(|| Duration::from_secs(1));
         let disk = FaultyFiles::new(seed);
         let mut world = World {

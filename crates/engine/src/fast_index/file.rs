@@ -1,0 +1,297 @@
+//! One `ID.idx`: which stretches of its segment it holds, reading and appending.
+//!
+//! Invariants: what is read from it is what stood in the segment when it was copied, by checksums;
+//! what it holds only grows, so a reader may go on with an older look at it.
+//! Concurrency: immutable; an append makes a new one.
+//! Failure: [`Doubt`]: the file is not what it should be. Whoever finds that drops it.
+
+use super::format::{Batch, HEADER_BYTES, IndexHeader, PIECE_BYTES, Stretch, TRAILER_BYTES, UpTo};
+use crate::assured::wide;
+use headwater_codec::DecodeError;
+use headwater_codec::checksum::crc32c;
+use headwater_io::{File, Files, OpenMode};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+/// So many bytes are copied at once: a multiple of a piece.
+const COPY_BYTES: u64 = 1 << 20;
+
+/// Why a file is not believed.
+#[derive(Debug)]
+pub(super) struct Doubt(pub(super) String);
+
+impl From<io::Error> for Doubt {
+    fn from(error: io::Error) -> Doubt {
+        Doubt(error.to_string())
+    }
+}
+
+impl From<DecodeError> for Doubt {
+    fn from(error: DecodeError) -> Doubt {
+        Doubt(format!("expected {}", error.expected))
+    }
+}
+
+/// Why a batch was not appended.
+pub(super) enum NotAppended {
+    /// The segment could not be read.
+    Segment(crate::Error),
+    /// The file could not be written.
+    File(io::Error),
+}
+
+/// A stretch, and where it stands in the file.
+#[derive(Debug)]
+struct Held {
+    stretch: Stretch,
+    at: u64,
+}
+
+/// What a file holds.
+#[derive(Debug)]
+pub(super) struct IndexFile {
+    file: Arc<dyn File>,
+    /// Where it ends.
+    pub(super) end: u64,
+    /// The footer up to which it holds the index of its segment, and that footer's checksum.
+    pub(super) up_to: UpTo,
+    pub(super) footer_crc: u32,
+    /// By their places in the segment; they do not overlap.
+    held: Vec<Arc<Held>>,
+}
+
+/// Reads a segment at a place into a buffer.
+pub(crate) type ReadSegment<'a> = &'a mut dyn FnMut(u64, &mut [u8]) -> crate::Result<()>;
+
+/// What is to be appended.
+pub(super) struct NewBatch<'a> {
+    pub(super) header: IndexHeader,
+    pub(super) up_to: UpTo,
+    pub(super) footer_crc: u32,
+    /// Rising stretches of the segment: offset and length.
+    pub(super) ranges: &'a [(u64, u64)],
+}
+
+impl IndexFile {
+    /// What the file at a path holds up to `len`, if it is whole and of this segment. Behind that
+    /// somebody may be writing.
+    pub(super) fn load(
+        files: &dyn Files,
+        path: &Path,
+        expected: IndexHeader,
+        len: u64,
+    ) -> Result<IndexFile, Doubt> {
+        let file = files.open(path, OpenMode::Read)?;
+        let header = read(&*file, 0, HEADER_BYTES)?;
+        if IndexHeader::decode(&header)? != expected {
+            return Err(Doubt("it is that of another segment".into()));
+        }
+        let mut newest = None;
+        let mut held = Vec::new();
+        let mut end = len;
+        while end > HEADER_BYTES || newest.is_none() {
+            let batch = batch_before(&*file, end)?;
+            if batch.segment != expected.segment || batch.start < HEADER_BYTES {
+                return Err(Doubt("a batch is not its own".into()));
+            }
+            let mut at = batch.start;
+            for stretch in batch.stretches {
+                let bytes = stretch.bytes;
+                held.push(Arc::new(Held { stretch, at }));
+                at += bytes;
+            }
+            newest.get_or_insert((batch.up_to, batch.footer_crc));
+            end = batch.start;
+        }
+        let (up_to, footer_crc) = newest.ok_or_else(|| Doubt("it has no batch".into()))?;
+        let held = in_order(held)?;
+        if held
+            .last()
+            .is_some_and(|last| last.stretch.end() > up_to.end())
+        {
+            return Err(Doubt("it holds more than it names".into()));
+        }
+        Ok(IndexFile {
+            file,
+            end: len,
+            up_to,
+            footer_crc,
+            held,
+        })
+    }
+
+    /// Reads bytes of the segment; false when the file does not hold all of them.
+    pub(super) fn read(&self, offset: u64, out: &mut [u8]) -> Result<bool, Doubt> {
+        let end = offset.saturating_add(wide(out.len()));
+        let behind = self.held.partition_point(|h| h.stretch.offset <= offset);
+        let found = behind.checked_sub(1).and_then(|at| self.held.get(at));
+        let Some(held) = found.filter(|held| end <= held.stretch.end()) else {
+            return Ok(false);
+        };
+        let stretch = &held.stretch;
+        let (from, to) = (offset - stretch.offset, end - stretch.offset);
+        let first = from / PIECE_BYTES * PIECE_BYTES;
+        let last = to.next_multiple_of(PIECE_BYTES).min(stretch.bytes);
+        let pieces = read(&*self.file, held.at + first, last - first)?;
+        let number = usize::try_from(first / PIECE_BYTES).unwrap_or(usize::MAX);
+        let len = usize::try_from(PIECE_BYTES).unwrap_or(usize::MAX);
+        for (at, piece) in pieces.chunks(len).enumerate() {
+            if stretch.checksums.get(number.saturating_add(at)) != Some(&crc32c(piece)) {
+                return Err(Doubt(format!("damaged near offset {}", held.at + first)));
+            }
+        }
+        let skip = usize::try_from(from - first).unwrap_or(usize::MAX);
+        match pieces.get(skip..skip.saturating_add(out.len())) {
+            Some(wanted) => out.copy_from_slice(wanted),
+            None => return Err(Doubt("a stretch ends early".into())),
+        }
+        Ok(true)
+    }
+
+    /// A new file with a first batch.
+    pub(super) fn begin(
+        files: &dyn Files,
+        path: &Path,
+        batch: &NewBatch<'_>,
+        segment: ReadSegment<'_>,
+    ) -> Result<IndexFile, NotAppended> {
+        let file = files
+            .open(path, OpenMode::CreateNew)
+            .map_err(NotAppended::File)?;
+        file.write_all_at(0, &batch.header.encode())
+            .map_err(NotAppended::File)?;
+        let begun = IndexFile {
+            file,
+            end: HEADER_BYTES,
+            up_to: batch.up_to,
+            footer_crc: batch.footer_crc,
+            held: Vec::new(),
+        };
+        let whole = begun.appended_to(Arc::clone(&begun.file), batch, segment)?;
+        if let Some(dir) = path.parent() {
+            files.sync_dir(dir).map_err(NotAppended::File)?;
+        }
+        Ok(whole)
+    }
+
+    /// The file with one more batch.
+    pub(super) fn appended(
+        &self,
+        files: &dyn Files,
+        path: &Path,
+        batch: &NewBatch<'_>,
+        segment: ReadSegment<'_>,
+    ) -> Result<IndexFile, NotAppended> {
+        let file = files
+            .open(path, OpenMode::Write)
+            .map_err(NotAppended::File)?;
+        self.appended_to(file, batch, segment)
+    }
+
+    fn appended_to(
+        &self,
+        file: Arc<dyn File>,
+        batch: &NewBatch<'_>,
+        segment: ReadSegment<'_>,
+    ) -> Result<IndexFile, NotAppended> {
+        let mut held = self.held.clone();
+        let mut at = self.end;
+        let mut stretches = Vec::with_capacity(batch.ranges.len());
+        for (offset, bytes) in batch.ranges {
+            let stretch = copy((*offset, *bytes), &*file, at, segment)?;
+            stretches.push(stretch.clone());
+            held.push(Arc::new(Held { stretch, at }));
+            at += bytes;
+        }
+        let record = Batch {
+            start: self.end,
+            segment: batch.header.segment,
+            up_to: batch.up_to,
+            footer_crc: batch.footer_crc,
+            stretches,
+        }
+        .encode();
+        file.write_all_at(at, &record).map_err(NotAppended::File)?;
+        file.sync_data().map_err(NotAppended::File)?;
+        held.sort_by_key(|held| held.stretch.offset);
+        Ok(IndexFile {
+            file,
+            end: at + wide(record.len()),
+            up_to: batch.up_to,
+            footer_crc: batch.footer_crc,
+            held,
+        })
+    }
+
+    /// Bytes of memory, about; an open file counts as some KiB.
+    pub(super) fn weight(&self) -> u64 {
+        let pieces: usize = self.held.iter().map(|h| h.stretch.checksums.len()).sum();
+        wide(4096 + self.held.len() * (size_of::<Held>() + 32) + pieces * 4)
+    }
+}
+
+/// Bytes that a batch of these stretches takes in the file, about.
+pub(super) fn bytes_of(ranges: &[(u64, u64)]) -> u64 {
+    let bytes: u64 = ranges.iter().map(|(_, bytes)| bytes).sum();
+    bytes + bytes.div_ceil(PIECE_BYTES) * 4 + wide(ranges.len()) * 24 + 2 * HEADER_BYTES
+}
+
+fn read(file: &dyn File, offset: u64, bytes: u64) -> Result<Vec<u8>, Doubt> {
+    let len = usize::try_from(bytes).map_err(|_| Doubt("a stretch beyond all memory".into()))?;
+    let mut out = vec![0; len];
+    file.read_exact_at(offset, &mut out)?;
+    Ok(out)
+}
+
+/// The batch whose record ends here.
+fn batch_before(file: &dyn File, end: u64) -> Result<Batch, Doubt> {
+    let trailer = end
+        .checked_sub(TRAILER_BYTES)
+        .filter(|at| *at >= HEADER_BYTES);
+    let trailer = trailer.ok_or_else(|| Doubt("it ends within a batch".into()))?;
+    let bytes = Batch::record_bytes(&read(file, trailer, TRAILER_BYTES)?)?;
+    let at = end.checked_sub(bytes).filter(|at| *at >= HEADER_BYTES);
+    let at = at.ok_or_else(|| Doubt("a record longer than the file".into()))?;
+    Ok(Batch::decode(&read(file, at, bytes)?, at)?)
+}
+
+/// Stretches by their places; they must not overlap.
+fn in_order(mut held: Vec<Arc<Held>>) -> Result<Vec<Arc<Held>>, Doubt> {
+    held.sort_by_key(|held| held.stretch.offset);
+    let overlap = held.windows(2).any(|pair| match pair {
+        [one, next] => one.stretch.end() > next.stretch.offset,
+        _ => false,
+    });
+    match overlap {
+        true => Err(Doubt("stretches overlap".into())),
+        false => Ok(held),
+    }
+}
+
+/// Copies a stretch of the segment to a place in the file.
+fn copy(
+    (offset, bytes): (u64, u64),
+    file: &dyn File,
+    at: u64,
+    segment: ReadSegment<'_>,
+) -> Result<Stretch, NotAppended> {
+    let mut checksums = Vec::new();
+    let mut done = 0;
+    let mut part = Vec::new();
+    let piece = usize::try_from(PIECE_BYTES).unwrap_or(usize::MAX);
+    while done < bytes {
+        let count = (bytes - done).min(COPY_BYTES);
+        part.resize(usize::try_from(count).unwrap_or(0), 0);
+        segment(offset + done, &mut part).map_err(NotAppended::Segment)?;
+        checksums.extend(part.chunks(piece).map(crc32c));
+        file.write_all_at(at + done, &part)
+            .map_err(NotAppended::File)?;
+        done += count;
+    }
+    Ok(Stretch {
+        offset,
+        bytes,
+        checksums: checksums.into(),
+    })
+}
