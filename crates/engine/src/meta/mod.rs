@@ -10,6 +10,7 @@
 mod backend;
 pub(crate) mod copy;
 mod hashes;
+mod indexes;
 mod lineage;
 mod log;
 mod notes;
@@ -17,6 +18,7 @@ mod opening;
 mod records;
 mod streams;
 
+pub(crate) use indexes::IndexChange;
 pub(crate) use lineage::{Lineage, NamedState};
 pub(crate) use opening::{new_database, open_database};
 pub(crate) use records::PartitionRecord;

@@ -3,13 +3,14 @@
 use tidy::{assert_none, files, read, root};
 
 /// Every format that leaves the process, to a disk or to a reader.
-const FORMATS: [&str; 17] = [
+const FORMATS: [&str; 18] = [
     "backup",
     "block",
     "copy",
     "csv",
     "device",
     "fleet",
+    "index",
     "leaf",
     "light",
     "lineprotocol",

@@ -6,9 +6,11 @@ use super::world::{Trouble, World};
 use crate::model::{FIELDS, policies, random_value};
 use crate::support::{Event, Fields};
 use headwater_engine::{
-    DeleteSpec, Duplicates, FieldSpec, FlushRule, PolicyChoice, TableChange, TableSpec,
+    DeleteSpec, Duplicates, FieldSpec, FlushRule, IndexProgress, IndexSpec, PolicyChoice,
+    TableChange, TableSpec,
 };
 use headwater_types::{ClosedRange, FieldType, StreamName, Value};
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 const TABLES: [&str; 3] = ["k", "l", "m"];
@@ -458,6 +460,61 @@ impl World {
         }
     }
 
+    /// Makes an index, or drops one, or makes what is missing of one, or a part of it.
+    fn index(&mut self) {
+        let there = self.db().indexes();
+        let done = match self.random.below(10) {
+            0 if !there.is_empty() => {
+                let index = &there[self.random.below(there.len() as u64) as usize];
+                self.tell(format!("drop index {}", index.name));
+                self.told.count("indexes dropped");
+                self.db().drop_index(&index.name)
+            }
+            1..=5 if !there.is_empty() => {
+                let index = &there[self.random.below(there.len() as u64) as usize];
+                let mut pieces = self.random.pick(&[1, 3, 1000]);
+                self.tell(format!("{pieces} pieces of index {}", index.name));
+                self.told.count("indexes made");
+                let mut go_on = |_: &IndexProgress| {
+                    pieces -= 1;
+                    match pieces {
+                        0 => ControlFlow::Break(()),
+                        _ => ControlFlow::Continue(()),
+                    }
+                };
+                self.db().build_index(&index.name, &mut go_on).map(drop)
+            }
+            _ => {
+                let tables = self.db().tables();
+                if tables.is_empty() {
+                    return;
+                }
+                let table = &tables[self.random.below(tables.len() as u64) as usize];
+                let mut fields: Vec<String> = table.fields.iter().map(|f| f.name.clone()).collect();
+                let count = self.random.pick(&[1, 1, 2, 3]).min(fields.len());
+                while fields.len() > count {
+                    fields.remove(self.random.below(fields.len() as u64) as usize);
+                }
+                let name = format!("index {}", self.written);
+                let known = there.iter().any(|index| index.name == name);
+                if fields.is_empty() || known || there.len() > 12 {
+                    return;
+                }
+                let spec = IndexSpec {
+                    name,
+                    table: table.name.clone(),
+                    fields,
+                };
+                self.tell(format!("create {spec:?}"));
+                self.told.count("indexes created");
+                self.db().create_index(&spec)
+            }
+        };
+        if let Err(error) = done {
+            self.failed("a change of indexes", &error);
+        }
+    }
+
     /// Does what is due, and ends.
     fn maintain(&mut self) {
         self.tell("maintain".into());
@@ -587,6 +644,7 @@ impl World {
             86..=93 => self.hold_or_release(),
             94..=95 => self.copy(),
             96..=97 => self.write_again(),
+            98..=99 => self.index(),
             _ => self.write(),
         }
         // What fails in the background of a write is told to the next one.
