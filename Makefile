@@ -30,6 +30,8 @@ ROUNDS ?= 21
 DEMO_DB := demo.db
 # The served database: made of sample data by the first `make run`, and kept.
 SAMPLE_DB := sample.db
+# The databases of `make cluster`: made anew each time.
+CLUSTER_DIR := cluster.demo
 # Where more recordings may lie; data/import-samples takes those it knows.
 MORE_DATA ?= ../shared/data
 # Where `make run` listens.
@@ -62,7 +64,7 @@ define show
 endef
 quote = '$(subst ','\'',$(1))'
 
-.PHONY: help run demo quick release build go go-test go-bench test fmt fmt-check lint unit doc tidy soak fuzz bench web web-test browser page-bench http-fuzz clean python python-wheel python-bench deb static sql-compare
+.PHONY: help run demo cluster quick release build go go-test go-bench test fmt fmt-check lint unit doc tidy soak fuzz bench web web-test browser page-bench http-fuzz clean python python-wheel python-bench deb static sql-compare
 
 help: ## This list
 	@printf 'Headwater: an embedded time-series database. Targets:\n\n'
@@ -84,6 +86,10 @@ run: quick ## Build, serve the sample data and print the link; ADDR=127.0.0.1:73
 	  ''
 	@$(HEADWATER) serve --db $(SAMPLE_DB) --http-addr $(ADDR) --log-level warn || { \
 	  printf '\nIs the port taken? `make run ADDR=127.0.0.1:7374` takes another one.\n' >&2; exit 1; }
+
+cluster: quick ## A fleet on this machine: a dispatcher, two clouds, eight edges with simulated sensors; ADDR=… as with run
+	$(call section,'A dispatcher before two clouds and eight edges. Ctrl-C stops them all; $(CLUSTER_DIR) is made anew each time')
+	@data/cluster $(HEADWATER) $(CLUSTER_DIR) $(ADDR)
 
 quick: web ## Build the headwater command as `make run` does, SQL's planner optimised less
 	$(call section,'Building the headwater command (some minutes the first time)')

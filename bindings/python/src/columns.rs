@@ -279,6 +279,34 @@ impl RowsBuilder {
         Ok(())
     }
 
+    /// Appends rows of several streams: for each row one, by its place in the codes of all.
+    pub(crate) fn extend_mixed(
+        &mut self,
+        times: &[i64],
+        columns: &[Column],
+        rows: Range<usize>,
+        streams: &[u32],
+        codes: &[Vec<i32>],
+    ) -> Outcome<()> {
+        for (field, column) in self.fields.iter_mut().zip(columns) {
+            field.extend(column, rows.clone())?;
+        }
+        let streams = streams.get(rows.clone()).unwrap_or_default();
+        for (at, tag) in self.tags.iter_mut().enumerate() {
+            let code = |stream: &u32| {
+                let codes = codes.get(usize::try_from(*stream).ok()?)?;
+                codes.get(at).copied()
+            };
+            for stream in streams {
+                let found = code(stream).ok_or_else(|| internal("a row of an unknown stream"));
+                tag.push(found?);
+            }
+        }
+        self.times
+            .extend_from_slice(times.get(rows).unwrap_or_default());
+        Ok(())
+    }
+
     /// The rows as a record batch.
     pub(crate) fn finish(
         self,

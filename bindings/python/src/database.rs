@@ -287,6 +287,7 @@ impl Database {
         fields: Option<Vec<String>>,
         conditions: Vec<Condition<'_>>,
         with_tags: Option<bool>,
+        by_time: bool,
     ) -> PyResult<Query> {
         let mut filters = Vec::with_capacity(conditions.len());
         for (field, operator, object) in conditions {
@@ -300,6 +301,7 @@ impl Database {
             table,
             tags,
             with_tags,
+            by_time,
             spec: ScanSpec {
                 range: ClosedRange::nanos(range.0, range.1),
                 fields,

@@ -1,15 +1,21 @@
 //! Scans: a question about rows, and a cursor over its answer.
 //!
 //! Invariants: a query is answered from the snapshot taken when it was made, however often; a
-//! cursor gives rows stream by stream, each by time. Closing the database ends both.
+//! cursor gives rows stream by stream, each by time, or those of all streams by time. Closing the
+//! database ends both.
 
-use crate::columns::{RowsBuilder, data_type, dictionary, optional, required, tag_type, time_type};
+use crate::columns::{
+    RowsBuilder, data_type, dictionary, internal, optional, required, tag_type, time_type,
+};
 use crate::errors::{Outcome, Problem};
 use crate::frame::{self, Frame};
 use crate::shared::{OfProcess, Shared, Slot};
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchReader};
 use arrow_schema::{ArrowError, Schema, SchemaRef};
-use headwater::{FieldType, Scan, ScanChunk, ScanSpec, Snapshot, StreamName};
+use headwater::{
+    FieldType, ReplayChunk, ReplaySpec, ReplaySteps, Scan, ScanChunk, ScanSpec, Snapshot,
+    StreamName,
+};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyList};
 use std::collections::{BTreeMap, BTreeSet};
@@ -97,6 +103,8 @@ struct Plan {
     tags: TagColumns,
     field_types: Vec<FieldType>,
     spec: ScanSpec,
+    /// The same for rows in the order of time.
+    replay: Option<ReplaySpec>,
     schema: SchemaRef,
 }
 
@@ -113,6 +121,8 @@ pub(crate) struct Asked {
     pub(crate) table: String,
     pub(crate) tags: Vec<(String, String)>,
     pub(crate) with_tags: Option<bool>,
+    /// Rows of all streams in the order of time, instead of stream by stream.
+    pub(crate) by_time: bool,
     pub(crate) spec: ScanSpec,
 }
 
@@ -164,7 +174,18 @@ impl Query {
                     0 => required(name, data_type),
                     _ => optional(name, data_type),
                 });
+            let replay = asked.by_time.then(|| {
+                let tags = asked.tags.iter().cloned();
+                ReplaySpec {
+                    tags: tags.map(|(key, value)| (key, vec![value])).collect(),
+                    fields: Some(names.clone()),
+                    filters: asked.spec.filters.clone(),
+                    range: asked.spec.range,
+                    ..ReplaySpec::new(asked.table.clone())
+                }
+            });
             let plan = Plan {
+                replay,
                 schema: Arc::new(Schema::new(schema.collect::<Vec<_>>())),
                 streams,
                 tags,
@@ -184,15 +205,15 @@ impl Query {
 
     fn rows(&self) -> Outcome<Rows> {
         self.shared.with(|_| {
-            if self.snapshot.get()?.lock().is_none() {
-                return Err(Problem::closed());
-            }
+            let source = {
+                let snapshot = self.snapshot.get()?.lock();
+                let snapshot = snapshot.as_ref().ok_or_else(Problem::closed)?;
+                self.plan.source(snapshot)?
+            };
             let reading = Reading {
                 snapshot: Arc::clone(self.snapshot.get()?),
                 plan: Arc::clone(&self.plan),
-                next_stream: 0,
-                scan: None,
-                chunk: None,
+                source,
             };
             Ok(Rows {
                 slot: OfProcess::new(self.shared.slot(reading)?),
@@ -226,6 +247,19 @@ impl Query {
 }
 
 impl Plan {
+    /// What rows come from, at its beginning.
+    fn source(&self, snapshot: &Snapshot) -> Outcome<Source> {
+        let Some(spec) = &self.replay else {
+            return Ok(Source::Streams(Box::default()));
+        };
+        let steps = snapshot.replay_steps(spec, None)?;
+        // Both are of one snapshot, and both in the order of names.
+        if steps.stream_count() != self.streams.len() {
+            return Err(internal("a replay has other streams than its query"));
+        }
+        Ok(Source::Times(Box::new((steps, None))))
+    }
+
     fn builder(&self) -> RowsBuilder {
         RowsBuilder::new(self.tags.keys.len(), &self.field_types)
     }
@@ -290,6 +324,21 @@ impl Query {
 struct Reading {
     snapshot: Arc<Slot<Snapshot>>,
     plan: Arc<Plan>,
+    source: Source,
+}
+
+/// What rows come from.
+enum Source {
+    /// One stream after the other.
+    Streams(Box<OneByOne>),
+    /// All streams in the order of time; with rows that were read and not all given yet, and the
+    /// next of them.
+    Times(Box<(ReplaySteps, Option<(ReplayChunk, usize)>)>),
+}
+
+/// Where a reader of one stream after the other is.
+#[derive(Default)]
+struct OneByOne {
     next_stream: usize,
     scan: Option<Scan>,
     /// Rows that were read and not all given yet, and the next of them.
@@ -299,13 +348,75 @@ struct Reading {
 impl Reading {
     /// Adds rows until there are `limit`, or the text is long. False at the end.
     fn fill(&mut self, builder: &mut RowsBuilder, limit: usize) -> Outcome<bool> {
+        let Reading {
+            snapshot,
+            plan,
+            source,
+        } = self;
+        match source {
+            Source::Streams(streams) => streams.fill(snapshot, plan, builder, limit),
+            Source::Times(times) => {
+                let (steps, chunk) = times.as_mut();
+                fill_by_time(steps, chunk, snapshot, plan, builder, limit)
+            }
+        }
+    }
+}
+
+/// Adds rows in the order of time. False at the end.
+fn fill_by_time(
+    steps: &mut ReplaySteps,
+    held: &mut Option<(ReplayChunk, usize)>,
+    snapshot: &Slot<Snapshot>,
+    plan: &Plan,
+    builder: &mut RowsBuilder,
+    limit: usize,
+) -> Outcome<bool> {
+    loop {
+        if builder.len() >= limit || builder.is_full_of_text() {
+            return Ok(true);
+        }
+        if let Some((chunk, from)) = held {
+            let to = chunk.times.len().min(*from + (limit - builder.len()));
+            let codes = &plan.tags.codes;
+            builder.extend_mixed(
+                &chunk.times,
+                &chunk.columns,
+                *from..to,
+                &chunk.streams,
+                codes,
+            )?;
+            *from = to;
+            if to == chunk.times.len() {
+                *held = None;
+            }
+            continue;
+        }
+        let snapshot = snapshot.lock();
+        let snapshot = snapshot.as_ref().ok_or_else(Problem::closed)?;
+        match steps.next_chunk(snapshot) {
+            None => return Ok(false),
+            Some(chunk) => *held = Some((chunk?, 0)),
+        }
+    }
+}
+
+impl OneByOne {
+    /// Adds rows until there are `limit`, or the text is long. False at the end.
+    fn fill(
+        &mut self,
+        snapshot: &Slot<Snapshot>,
+        plan: &Plan,
+        builder: &mut RowsBuilder,
+        limit: usize,
+    ) -> Outcome<bool> {
         loop {
             if builder.len() >= limit || builder.is_full_of_text() {
                 return Ok(true);
             }
             if let Some((chunk, from)) = &mut self.chunk {
                 let stream = self.next_stream.saturating_sub(1);
-                let codes = self.plan.tags.codes.get(stream);
+                let codes = plan.tags.codes.get(stream);
                 let to = chunk.times.len().min(*from + (limit - builder.len()));
                 let codes = codes.map(Vec::as_slice).unwrap_or_default();
                 builder.extend(&chunk.times, &chunk.columns, *from..to, codes)?;
@@ -323,12 +434,12 @@ impl Reading {
                 Some(None) => self.scan = None,
                 None => {}
             }
-            let Some(stream) = self.plan.streams.get(self.next_stream) else {
+            let Some(stream) = plan.streams.get(self.next_stream) else {
                 return Ok(false);
             };
-            let snapshot = self.snapshot.lock();
+            let snapshot = snapshot.lock();
             let snapshot = snapshot.as_ref().ok_or_else(Problem::closed)?;
-            self.scan = Some(snapshot.scan(stream, &self.plan.spec)?);
+            self.scan = Some(snapshot.scan(stream, &plan.spec)?);
             self.next_stream += 1;
         }
     }

@@ -38,6 +38,24 @@ def test_ranges_hold_their_start_and_not_their_end(filled: headwater.Database) -
     assert len(filled.scan("t", {"d": "a"}, start=START + 5, end=START).read()) == 0
 
 
+def test_rows_of_all_streams_in_the_order_of_time(filled: headwater.Database) -> None:
+    by_stream = filled.scan("t", with_tags=True).pandas()
+    replay = filled.scan("t", with_tags=True, order="time")
+    wanted = by_stream.sort_values("time", kind="stable", ignore_index=True)
+    pd.testing.assert_frame_equal(replay.pandas(), wanted, check_categorical=False)
+    # Twice, in batches of any size, and with a range, conditions and tags.
+    batches = [batch.pandas() for batch in replay.batches(7_777)]
+    assert len(batches) > 2
+    pd.testing.assert_frame_equal(pd.concat(batches, ignore_index=True), wanted, check_categorical=False)
+    few = filled.scan("t", {"site": "x"}, start=START + 5 * SECOND, end=START + 7 * SECOND, fields=["n"], order="time")
+    assert [(r["n"], r["d"]) for r in few.polars().to_dicts()] == [(5, "a"), (5, "b"), (6, "a"), (6, "b")]
+    high = filled.scan("t", where=[("v", ">", 9.9)], fields=["v"], order="time").numpy()
+    assert len(high["v"]) > 0 and (np.diff(high["time"].astype("int64")) >= 0).all()
+    assert len(filled.scan("t", {"d": "z"}, order="time").read()) == 0
+    with pytest.raises(headwater.InvalidError, match="order"):
+        filled.scan("t", order="value")  # type: ignore[arg-type]
+
+
 def test_fields_conditions_and_tags(filled: headwater.Database) -> None:
     result = filled.scan("t", {"site": "x"}, fields=["n", "s"], where=[("v", ">", 9.9), ("n", "<", np.int64(1000))])
     assert result.columns == ["time", "d", "n", "s"] and result.stream_count == 2

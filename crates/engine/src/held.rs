@@ -16,10 +16,10 @@ use crate::catalog::{StreamRecord, Table};
 use crate::core::Core;
 use crate::error::Damage;
 use crate::ids::{SegmentId, Sequence, StreamId, TableId};
-use crate::meta::{Lineage, NamedState};
+use crate::meta::{EndsChange, Lineage, NamedState};
 use crate::needed::{NeededRange, needed};
 use crate::segment::{Partition, SegmentFile};
-use crate::state::{State, StateName, StatePartition, left_out, view_of};
+use crate::state::{State, StateEnds, StateName, StatePartition, left_out, view_of};
 use crate::tombstone::{DeleteRecord, Tombstone};
 use crate::wanted::{Rules, Want, Wanted};
 use crate::{Database, Error, ErrorKind, Result};
@@ -85,6 +85,24 @@ impl Database {
         Ok(self.core().meta.lineage()?.number)
     }
 
+    /// Which database this is, and which of its histories: its identity, and the incarnation that a
+    /// restore or a repair begins anew. Both are begun by the first call, if nothing was stored
+    /// before.
+    ///
+    /// # Errors
+    /// When the metadata cannot be read or written, or another process owns the database.
+    pub fn history(&self) -> Result<(u64, u64)> {
+        let core = self.own_core()?;
+        let mut lineage = core.meta.lineage()?;
+        if lineage.incarnation == 0 {
+            core.log.check()?;
+            let _commit = core.commits.begin();
+            core.meta.begin_lineage()?;
+            lineage = core.meta.lineage()?;
+        }
+        Ok((lineage.identity, lineage.incarnation))
+    }
+
     /// Whether the database was in a state of this name once, or is: else the name is of another
     /// history of it, or of another database. Definitions and deletes are not looked at.
     ///
@@ -95,6 +113,54 @@ impl Database {
         let is_this = (lineage.identity, lineage.incarnation) == (name.identity, name.incarnation);
         Ok(is_this && lineage.holds(name.opening, name.number))
     }
+}
+
+impl Database {
+    /// Somebody copies the database from now on under this name, and is told of every delete until
+    /// it has confirmed it: also of those that are carried out here before it asks. To be called
+    /// before it gets anything; kept with the database. Does nothing when the name is known.
+    ///
+    /// # Errors
+    /// `invalid` when there are 64 copies, `closed`, `io`.
+    pub fn add_copy(&self, name: &str) -> Result<()> {
+        let core = self.own_core()?;
+        core.log.check()?;
+        let _commit = core.commits.begin();
+        let change = core.ends.add_copy(name).map_err(|most| {
+            Error::invalid(format!(
+                "{}: {most} copies are known, the most there may be: take away those that are no more",
+                core.options.dir.display()
+            ))
+        })?;
+        change.map_or(Ok(()), |change| put_ends(core, &change))
+    }
+
+    /// Nobody copies the database under this name any more.
+    ///
+    /// # Errors
+    /// `closed`, `io`.
+    pub fn remove_copy(&self, name: &str) -> Result<()> {
+        let core = self.own_core()?;
+        core.log.check()?;
+        let _commit = core.commits.begin();
+        let change = core.ends.remove_copy(name);
+        change.map_or(Ok(()), |change| put_ends(core, &change))
+    }
+
+    /// The copy of this name has a state on its medium, and is not told again of the deletes that
+    /// are part of it. Nothing is written for that alone.
+    pub fn confirm_copy(&self, name: &str, state: &StateName) {
+        self.core().ends.confirm(name, Sequence(state.sequence));
+    }
+}
+
+fn put_ends(core: &Core, change: &EndsChange) -> Result<()> {
+    if let Err(error) = core.meta.put_ends(change) {
+        core.log.latch(error.clone());
+        return Err(error);
+    }
+    core.ends.saved(change);
+    Ok(())
 }
 
 /// Partitions of all shards in memory, by segment, and the deletes that wait.
@@ -154,6 +220,7 @@ fn look(core: &Arc<Core>, before: Option<&State>, rules: &Rules) -> Result<Optio
     waiting.retain(|of, tombstone| *of <= sequence && leaves(tombstone.table));
     let mut newest_deletes = core.newest_deletes.all();
     newest_deletes.retain(|(table, _)| leaves(*table));
+    let (from, deletes) = core.ends.up_to(sequence, &leaves);
     let mut streams = streams(core, &named.streams, pending)?;
     streams.retain(|record| leaves(record.table));
     let seen = [&later.partitions, &seen.partitions];
@@ -176,6 +243,7 @@ fn look(core: &Arc<Core>, before: Option<&State>, rules: &Rules) -> Result<Optio
         tables: tables.collect(),
         deletes: waiting.into_values().map(delete).collect(),
         newest_deletes,
+        ends: StateEnds { from, deletes },
         partitions,
     };
     Ok(Some(HeldState {

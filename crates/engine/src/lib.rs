@@ -90,8 +90,9 @@ pub use options::{Durability, Options};
 pub use read::{
     Across, AggregateSpec, Bin, Bins, ColumnSlice, Comparison, Conflict, Coverage, DataVersion,
     Filter, HandlePage, LastValue, OutermostSpec, Owned, Owners, PageStart, PartitionInfo, Replay,
-    ReplayChunk, ReplayCursor, ReplayRow, ReplaySpec, RowBlock, Scan, ScanChunk, ScanSpec,
-    Snapshot, SnapshotPart, StreamHandle, StreamInfo, StreamPage, SummaryBin, SummarySpec,
+    ReplayChunk, ReplayCursor, ReplayRow, ReplaySpec, ReplaySteps, RowBlock, Scan, ScanChunk,
+    ScanSpec, Snapshot, SnapshotPart, StreamHandle, StreamInfo, StreamPage, SummaryBin,
+    SummarySpec,
 };
 pub use reader::Reader;
 pub use recover::Recovery;

@@ -1,11 +1,12 @@
 //! The partitions of a shard, and where a new one is put.
 //!
 //! Invariants: spans of one table's partitions in a shard are dyadic and disjoint, so any two
-//! either are apart or would contain one another; the lists are sorted by span.
+//! either are apart or would contain one another; pieces of them, in a copy, are disjoint; the
+//! lists are sorted by span.
 
 use crate::assured::part_of;
 use crate::ids::{NumberMap, SegmentId, StreamId, TableId};
-use crate::segment::{Partition, Store};
+use crate::segment::{Partition, Piece, Store};
 use crate::{ErrorKind, Result};
 use headwater_types::{ClosedRange, Level, Timestamp};
 use std::sync::Arc;
@@ -41,14 +42,14 @@ impl PartitionSet {
         let range = *range;
         self.of(table)
             .iter()
-            .filter(move |p| p.record.span().overlaps(&range))
+            .filter(move |p| p.span().overlaps(&range))
     }
 
     /// The partition that owns an instant.
     pub(crate) fn owner(&self, table: TableId, time: Timestamp) -> Option<&Arc<Partition>> {
         let list = self.of(table);
-        let at = list.partition_point(|p| p.record.span().last < time);
-        list.get(at).filter(|p| p.record.span().contains(time))
+        let at = list.partition_point(|p| p.span().last < time);
+        list.get(at).filter(|p| p.span().contains(time))
     }
 
     pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Partition>> {
@@ -58,10 +59,22 @@ impl PartitionSet {
     /// Puts a partition in, in place of an older version of the same segment.
     pub(crate) fn put(&mut self, partition: Arc<Partition>) {
         self.remove(partition.record.table, partition.id());
+        self.put_beside(partition);
+    }
+
+    /// Puts pieces of a partition in, in its place.
+    pub(crate) fn put_pieces(&mut self, partition: &Partition, pieces: Vec<Piece>) {
+        self.remove(partition.record.table, partition.id());
+        for piece in pieces {
+            self.put_beside(Arc::new(partition.showing(piece)));
+        }
+    }
+
+    fn put_beside(&mut self, partition: Arc<Partition>) {
         self.unreadable += usize::from(partition.unreadable.is_some());
         let list = self.tables.entry(partition.record.table).or_default();
-        let first = partition.record.span().first;
-        let at = list.partition_point(|p| p.record.span().first < first);
+        let first = partition.span().first;
+        let at = list.partition_point(|p| p.span().first < first);
         list.insert(at, partition);
     }
 
@@ -88,7 +101,7 @@ impl PartitionSet {
         }
         let all = self.of(table).iter();
         all.filter(|p| p.unreadable.is_some())
-            .map(|p| p.record.span())
+            .map(|p| p.span())
             .collect()
     }
 }

@@ -40,6 +40,27 @@ pub(crate) fn intersection(a: &[ClosedRange], b: &[ClosedRange]) -> Vec<ClosedRa
     out
 }
 
+/// What is left of ranges without others; both sorted and apart.
+pub(crate) fn without(ranges: &[ClosedRange], others: &[ClosedRange]) -> Vec<ClosedRange> {
+    let mut out = Vec::new();
+    for range in ranges {
+        let mut rest = *range;
+        for other in overlapping(others, range) {
+            if let Some(last) = other.first.previous().filter(|last| rest.first <= *last) {
+                out.push(ClosedRange::new(rest.first, last));
+            }
+            rest = match other.last.next() {
+                Some(first) => ClosedRange::new(first, rest.last),
+                None => ClosedRange::EMPTY,
+            };
+        }
+        if rest.first <= rest.last {
+            out.push(rest);
+        }
+    }
+    out
+}
+
 /// True when one of the ranges, which are apart, holds all of `inner`.
 pub(crate) fn swallows(ranges: &[ClosedRange], inner: &ClosedRange) -> bool {
     overlapping(ranges, inner)
@@ -85,5 +106,9 @@ mod tests {
             [r(3, 4), r(10, 12), r(30, 30)]
         );
         assert!(intersection(&all, &[]).is_empty());
+        let left = without(&all, &[r(-5, 0), r(2, 3), r(5, 12), r(30, 31)]);
+        assert_eq!(left, [r(1, 1), r(4, 4), r(13, 29)]);
+        assert!(without(&all, &[ClosedRange::ALL]).is_empty());
+        assert_eq!(without(&all, &[]), all);
     }
 }

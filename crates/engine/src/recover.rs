@@ -21,7 +21,7 @@ pub(crate) use opened_by::{CopyParts, OpenedBy};
 use crate::catalog::{AddedFields, Catalog, Definition, StreamIndex, StreamRecord, Table};
 use crate::clock::ClockGuard;
 use crate::core::{
-    Commits, Compaction, Core, Door, LateChoice, MemoryUse, NewStreams, NewestDeletes, Rest,
+    Commits, Compaction, Core, Door, Ends, LateChoice, MemoryUse, NewStreams, NewestDeletes, Rest,
     SegmentIds, Shards, Signals, UnreadablePartitions, WrittenOnDay,
 };
 use crate::counters::{COMPACTION_DAY, COMPACTION_DAY_BYTES, Counters};
@@ -161,6 +161,7 @@ pub(crate) fn load(
     })
     .with_holes(copy.as_ref().and_then(|parts| parts.here.clone()));
     let hashers = copy.as_ref().and_then(|parts| parts.hashers.clone());
+    let mut pieces = HashMap::new();
     let mut recovery = Recovery::default();
     let partitions = meta.partitions()?;
     if !is_owner {
@@ -169,7 +170,10 @@ pub(crate) fn load(
         store.pin(held.map(|(id, _)| *id))?;
     }
     let (mut unreadable, deletes) = match copy {
-        Some(parts) => (parts.elsewhere, Some(parts.deletes)),
+        Some(parts) => {
+            pieces = parts.pieces;
+            (parts.elsewhere, Some(parts.deletes))
+        }
         None => (files::look(&store, &partitions, access)?, None),
     };
     let mut sets = vec![PartitionSet::default(); shards];
@@ -183,11 +187,12 @@ pub(crate) fn load(
             })
         })?;
         let file = store.segment_file(*id);
-        set.put(Arc::new(Partition::with(
-            record.clone(),
-            file,
-            unreadable.remove(id),
-        )));
+        let reason = unreadable.remove(id);
+        let partition = Partition::with(record.clone(), file, reason);
+        match pieces.remove(id) {
+            None => set.put(Arc::new(partition)),
+            Some(pieces) => set.put_pieces(&partition, pieces),
+        }
     }
     let catalog = Catalog::hashing(hashers);
     catalog.load(meta.definitions()?);
@@ -219,9 +224,11 @@ pub(crate) fn load(
     producers.load(meta.producers()?);
     let newest_deletes = NewestDeletes::default();
     newest_deletes.load(meta.newest_deletes()?);
+    let ends = load_ends(&meta, &newest_deletes)?;
     let mut replayer = Replayer {
         producers: &producers,
         newest_deletes: &newest_deletes,
+        ends: &ends,
         catalog: &catalog,
         meta: &meta,
         store: &store,
@@ -292,6 +299,7 @@ pub(crate) fn load(
         reserves,
         producers,
         newest_deletes,
+        ends,
         catalog,
         meta,
         log,
@@ -403,9 +411,19 @@ fn open_meta(env: &Env, options: &Options, mut owner: Owner) -> Result<(Meta, Ow
     Ok((meta.owned(lock, &env.chance), owner))
 }
 
+/// What copies have not confirmed of deletes.
+fn load_ends(meta: &Meta, newest: &NewestDeletes) -> Result<Ends> {
+    let ends = Ends::default();
+    let newest = newest.all().into_iter().map(|(_, sequence)| sequence).max();
+    let loaded = ends.load(meta.ends()?, newest.unwrap_or_default());
+    loaded.map_err(|e| Error::decode(meta.path(), 0, e))?;
+    Ok(ends)
+}
+
 struct Replayer<'a> {
     producers: &'a Producers,
     newest_deletes: &'a NewestDeletes,
+    ends: &'a Ends,
     catalog: &'a Catalog,
     meta: &'a Meta,
     store: &'a Store,
@@ -590,6 +608,7 @@ impl Replayer<'_> {
 
     fn delete(&mut self, sequence: Sequence, record: &DeleteRecord) -> Result<()> {
         self.newest_deletes.note(record.table, sequence);
+        self.ends.note(sequence, record);
         let tombstone = record.tombstone(sequence);
         for shard in self.shards {
             shard.state.lock().add_tombstone(&tombstone);

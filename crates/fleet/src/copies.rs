@@ -6,135 +6,32 @@
 //! while a copy's is held.
 //! Failure: what a medium refuses is told in the status of that edge; the others go on.
 
-use crate::edges::{Edge, Edges, Secret};
-use crate::error::{FleetError, FleetErrorKind};
-use crate::frame::About;
+use crate::edges::{Edge, EdgeAddress, Edges, Secret};
+use crate::error::{FleetError, FleetErrorKind, medium};
+use crate::held::{Held, Live, Place, Shows};
 use crate::invite::{Invite, check_url};
 use crate::status::{CopyStatus, EdgeState, EdgeStatus, VerifiedStatus};
 use crate::waiting::blocking;
 use crate::wants::{PinSpec, Want, WantRule, rules};
 use headwater_engine::{
-    Across, CopyProgress, ErrorKind, MissedRange, Options, Reader, RemoteCopy, Rules, Snapshot,
-    SnapshotPart, State, StateName,
+    Across, CopyProgress, MissedRange, Options, RemoteCopy, Snapshot, SnapshotPart, StateName,
 };
 use headwater_io::Env;
-use headwater_sync::Verified;
 use headwater_types::Timestamp;
 use parking_lot::Mutex;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
-use tokio::sync::Notify;
 
 /// Most copies of one edge that are kept aside.
 const ASIDE_MAX: usize = 8;
 
-/// Where a copy is, and what is wanted in it.
-#[derive(Clone, Debug)]
-pub(crate) struct Place {
-    env: Env,
-    dir: PathBuf,
-    rules: Rules,
-}
-
 /// How often it is looked whether what was asked for is here.
 const FETCH_LOOK: Duration = Duration::from_millis(20);
-
-/// What is known of a copy while the node runs.
-#[derive(Debug, Default)]
-pub(crate) struct Live {
-    /// The connection that counts; 0 = none.
-    pub(crate) session: u64,
-    pub(crate) heard: Option<Timestamp>,
-    pub(crate) current: Option<Timestamp>,
-    pub(crate) about: Option<About>,
-    pub(crate) progress: Option<CopyProgress>,
-    pub(crate) proven_bytes: u64,
-    pub(crate) refused: Option<String>,
-    pub(crate) failed: Option<String>,
-    pub(crate) wants_verifying: bool,
-    pub(crate) wants_fetching_again: bool,
-    pub(crate) is_verifying: bool,
-    pub(crate) verified: Option<(Timestamp, Verified)>,
-}
-
-/// A reader of a copy, and which changes it shows.
-#[derive(Debug)]
-struct Reading {
-    reader: Reader,
-    changes: u64,
-}
-
-/// The copy of one edge.
-#[derive(Debug)]
-pub(crate) struct Held {
-    pub(crate) name: String,
-    pub(crate) live: Mutex<Live>,
-    /// Something is to be done that nothing came for.
-    pub(crate) wake: Notify,
-    copy: Mutex<Option<RemoteCopy>>,
-    reading: Mutex<Option<Reading>>,
-    /// Goes up when what is shown may have changed, and that of all copies with it.
-    changes: AtomicU64,
-    all_changes: Arc<AtomicU64>,
-}
-
-impl Held {
-    fn new(name: &str, all_changes: &Arc<AtomicU64>) -> Held {
-        Held {
-            name: name.to_owned(),
-            live: Mutex::default(),
-            wake: Notify::new(),
-            copy: Mutex::new(None),
-            reading: Mutex::new(None),
-            changes: AtomicU64::new(0),
-            all_changes: Arc::clone(all_changes),
-        }
-    }
-
-    /// What is shown may have changed.
-    pub(crate) fn has_changed(&self) {
-        self.changes.fetch_add(1, Ordering::Release);
-        self.all_changes.fetch_add(1, Ordering::Release);
-    }
-
-    /// The copy, opened if it is there; `None` when there is none yet.
-    pub(crate) fn copy(&self, place: &Place) -> headwater_engine::Result<Option<RemoteCopy>> {
-        let mut held = self.copy.lock();
-        if held.is_none() {
-            match RemoteCopy::open(place.env.clone(), &place.dir, place.rules.clone()) {
-                Ok(copy) => *held = Some(copy),
-                Err(error) if error.kind() == ErrorKind::NotFound => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(held.clone())
-    }
-
-    /// Begins a copy with a first state.
-    pub(crate) fn begin(
-        &self,
-        place: &Place,
-        state: &State,
-    ) -> headwater_engine::Result<RemoteCopy> {
-        let mut held = self.copy.lock();
-        if let Some(copy) = &*held {
-            return Ok(copy.clone());
-        }
-        let copy = RemoteCopy::begin(place.env.clone(), &place.dir, state, place.rules.clone())?;
-        *held = Some(copy.clone());
-        Ok(copy)
-    }
-
-    /// Lets go of what is open, so that it is opened again.
-    pub(crate) fn close(&self) {
-        *self.copy.lock() = None;
-        *self.reading.lock() = None;
-        self.has_changed();
-    }
-}
+/// Copies that are open while nobody is connected or reads them, at the most.
+const OPEN_MAX: usize = 256;
 
 /// The edges of a cloud node and their copies.
 #[derive(Debug)]
@@ -149,6 +46,12 @@ pub struct Fleet {
     /// Goes up when some copy may show something else.
     changes: Arc<AtomicU64>,
     shown: Mutex<Shown>,
+    /// Those that are open, the one that was opened first before the others.
+    open: Mutex<VecDeque<Arc<Held>>>,
+    /// How many of them may be, of which nobody needs that.
+    open_max: usize,
+    /// How many copies show something in a version before the newest.
+    behind: Arc<AtomicUsize>,
 }
 
 /// The own database and what copies show, as one.
@@ -181,11 +84,32 @@ impl Fleet {
             // More than what was shown last, so that the first reader looks.
             changes: Arc::new(AtomicU64::new(1)),
             shown: Mutex::default(),
+            open: Mutex::default(),
+            open_max: OPEN_MAX,
+            behind: Arc::default(),
         })
     }
 
     pub(crate) fn env(&self) -> &Env {
         &self.env
+    }
+
+    /// All edges there are.
+    pub(crate) fn all_edges(&self) -> Vec<Edge> {
+        self.edges.lock().all().to_vec()
+    }
+
+    /// Says where clients reach an edge themselves.
+    ///
+    /// # Errors
+    /// `invalid` for a bad address, `not_found`, `io`.
+    pub fn set_address(&self, name: &str, address: Option<EdgeAddress>) -> Result<(), FleetError> {
+        if let Some(address) = &address {
+            check_url(&address.url)?;
+        }
+        self.edges
+            .lock()
+            .update(name, |edge| edge.address = address)
     }
 
     pub(crate) fn next_session(&self) -> u64 {
@@ -254,14 +178,33 @@ impl Fleet {
         want: Want,
         want_rules: Vec<WantRule>,
     ) -> Result<(), FleetError> {
-        let wanted = rules(&want_rules, want)?;
+        // Refused before anything is changed.
+        rules(&want_rules, want)?;
+        self.wants_from_now_on(name, |edge| (edge.want, edge.rules) = (want, want_rules))
+    }
+
+    /// Keeps what an edge cuts away because of its age, by retention or aging, for so many seconds
+    /// beyond that; `None` = for ever. What is kept by now, and would not be, goes.
+    ///
+    /// # Errors
+    /// `not_found`, `io`.
+    pub fn keep(&self, name: &str, seconds: Option<u64>) -> Result<(), FleetError> {
+        self.wants_from_now_on(name, |edge| edge.kept_seconds = seconds)
+    }
+
+    fn wants_from_now_on(
+        &self,
+        name: &str,
+        change: impl FnOnce(&mut Edge),
+    ) -> Result<(), FleetError> {
         let edge = {
             let mut edges = self.edges.lock();
-            edges.update(name, |edge| (edge.want, edge.rules) = (want, want_rules))?;
+            edges.update(name, change)?;
             edges.get(name)?.clone()
         };
+        let wanted = edge.wanted()?;
         let held = self.held(name);
-        if let Some(copy) = held.copy(&self.place(&edge)?).map_err(medium)? {
+        if let Some(copy) = self.copy(&held, &edge)? {
             copy.set_rules(wanted).map_err(medium)?;
         }
         held.has_changed();
@@ -272,8 +215,7 @@ impl Fleet {
     fn copy_of(&self, name: &str) -> Result<(Arc<Held>, RemoteCopy), FleetError> {
         let edge = self.edges.lock().get(name)?.clone();
         let held = self.held(name);
-        let copy = held.copy(&self.place(&edge)?).map_err(medium)?;
-        let copy = copy.ok_or_else(|| {
+        let copy = self.copy(&held, &edge)?.ok_or_else(|| {
             FleetError::new(
                 FleetErrorKind::NotFound,
                 format!("there is nothing here of the edge `{name}` yet"),
@@ -390,7 +332,7 @@ impl Fleet {
         let mut all = self.held.lock();
         let held = all
             .entry(name.to_owned())
-            .or_insert_with(|| Arc::new(Held::new(name, &self.changes)));
+            .or_insert_with(|| Arc::new(Held::new(name, &self.changes, &self.behind)));
         Arc::clone(held)
     }
 
@@ -398,8 +340,45 @@ impl Fleet {
         Ok(Place {
             env: self.env.clone(),
             dir: self.copies().join(&edge.name),
-            rules: rules(&edge.rules, edge.want)?,
+            rules: edge.wanted()?,
         })
+    }
+
+    /// The copy of an edge, opened if it is there; `None` when there is none yet.
+    pub(crate) fn copy(
+        &self,
+        held: &Arc<Held>,
+        edge: &Edge,
+    ) -> Result<Option<RemoteCopy>, FleetError> {
+        let (copy, is_new) = held.copy(&self.place(edge)?).map_err(medium)?;
+        if is_new {
+            self.make_room(held);
+        }
+        Ok(copy)
+    }
+
+    /// Closes copies that nobody needs to be open, so that they do not become too many. Those that
+    /// were used since it was looked at them last stay.
+    fn make_room(&self, opened: &Arc<Held>) {
+        let mut open = self.open.lock();
+        open.push_back(Arc::clone(opened));
+        // Each is looked at twice at the most.
+        for _ in 0..2 * open.len() {
+            if open.len() <= self.open_max {
+                return;
+            }
+            if let Some(held) = open.pop_front()
+                && !held.rest()
+            {
+                open.push_back(held);
+            }
+        }
+    }
+
+    /// Some copy shows something in a version before the newest that is known.
+    #[must_use]
+    pub fn is_behind(&self) -> bool {
+        self.behind.load(Ordering::Relaxed) > 0
     }
 
     fn copies(&self) -> PathBuf {
@@ -470,6 +449,8 @@ impl Fleet {
             state,
             want: edge.want,
             rules: edge.rules.clone(),
+            kept_seconds: edge.kept_seconds,
+            address: edge.address.clone(),
             heard_ns: live.heard.map(Timestamp::as_nanos),
             current_ns: live.current.map(Timestamp::as_nanos),
             copy: live
@@ -489,11 +470,11 @@ impl Fleet {
     }
 
     /// Looks at a copy that nothing is known of since the start, and lets go of it.
-    fn look_once(&self, edge: &Edge, held: &Held) {
+    pub(crate) fn look_once(&self, edge: &Edge, held: &Held) {
         let looked = self.place(edge);
-        match looked.and_then(|place| held.copy(&place).map_err(medium)) {
+        match looked.and_then(|place| held.glance(&place).map_err(medium)) {
             Ok(None) => {}
-            Ok(Some(copy)) => held.live.lock().progress = Some(copy.progress()),
+            Ok(Some(progress)) => held.note(progress),
             Err(error) => held.live.lock().failed = Some(error.to_string()),
         }
     }
@@ -556,7 +537,8 @@ impl Fleet {
         let held: Vec<Arc<Held>> = self.held.lock().values().cloned().collect();
         let mut asked = Vec::new();
         for held in held {
-            let Some(copy) = held.copy.lock().clone() else {
+            // Of one that is closed nobody has missed anything.
+            let Some(copy) = held.open_copy() else {
                 continue;
             };
             let is_connected = held.live.lock().session != 0;
@@ -585,8 +567,9 @@ impl Fleet {
         for edge in &edges {
             let held = self.held(&edge.name);
             match self.shown_of(edge, &held) {
-                Ok(None) => {}
-                Ok(Some(snapshot)) => {
+                Ok(Shows::Nothing) => {}
+                Ok(Shows::AsBefore) => drop(names.insert(edge.name.clone())),
+                Ok(Shows::Now(snapshot)) => {
                     shown.all.replace(SnapshotPart {
                         name: edge.name.as_str().into(),
                         snapshot,
@@ -606,31 +589,19 @@ impl Fleet {
         Ok(())
     }
 
-    fn shown_of(&self, edge: &Edge, held: &Held) -> Result<Option<Snapshot>, FleetError> {
-        let changes = held.changes.load(Ordering::Acquire);
-        let mut reading = held.reading.lock();
-        if let Some(reading) = &mut *reading {
-            if reading.changes != changes {
-                reading.reader.refresh().map_err(medium)?;
-                reading.changes = changes;
-            }
-            return Ok(Some(reading.reader.snapshot()));
-        }
-        let Some(copy) = held.copy(&self.place(edge)?).map_err(medium)? else {
-            return Ok(None);
-        };
-        let reader = copy.reader(self.reader.clone()).map_err(medium)?;
-        let snapshot = reader.snapshot();
-        *reading = Some(Reading { reader, changes });
-        Ok(Some(snapshot))
+    fn shown_of(&self, edge: &Edge, held: &Arc<Held>) -> Result<Shows, FleetError> {
+        let options = || self.reader.clone();
+        held.shows(|| self.copy(held, edge), &options)
     }
-}
 
-/// What a medium of this node refuses.
-pub(crate) fn medium(error: headwater_engine::Error) -> FleetError {
-    match error.kind() {
-        ErrorKind::Invalid => FleetError::invalid(error.to_string()),
-        _ => FleetError::new(FleetErrorKind::Io, error.to_string()),
+    /// What is shown of an edge, for a reader of its own; `None` when nothing of it is here.
+    pub(crate) fn snapshot_of(
+        &self,
+        edge: &Edge,
+        held: &Arc<Held>,
+    ) -> Result<Option<Snapshot>, FleetError> {
+        let options = || self.reader.clone();
+        held.snapshot(|| self.copy(held, edge), &options)
     }
 }
 
@@ -649,5 +620,6 @@ fn copy_status(progress: &CopyProgress, proven_bytes: u64) -> CopyStatus {
         proven_bytes,
         shown: progress.shown,
         shown_older: progress.shown_older,
+        kept: progress.kept,
     }
 }

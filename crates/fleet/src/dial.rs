@@ -26,7 +26,7 @@ pub(crate) const PATH: &str = "/api/v1/sync/connect";
 const STEP_MAX: Duration = Duration::from_secs(30);
 
 /// What a connection goes over.
-pub(crate) trait Transport: AsyncRead + AsyncWrite + Unpin + Send + Sync {}
+pub trait Transport: AsyncRead + AsyncWrite + Unpin + Send + Sync {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin + Send + Sync> Transport for T {}
 
@@ -115,9 +115,26 @@ fn tls(ca: Option<&str>) -> Result<ClientConfig, FleetError> {
     Ok(config.with_root_certificates(roots).with_no_client_auth())
 }
 
-/// Connects to the cloud at an address, and shows it a key or an invitation.
-pub(crate) async fn dial(url: &str, ca: Option<&str>, secret: &str) -> Result<Dialled, FleetError> {
+/// Connects to a node at an address: TCP, and TLS where the address says so, in which case its
+/// certificate is verified, by those in `ca` (PEM) or those that the system trusts. Returns what
+/// goes into the header `Host` besides.
+///
+/// # Errors
+/// `invalid` for an address or certificates that are none, `unreachable`.
+pub async fn connect(
+    url: &str,
+    ca: Option<&str>,
+) -> Result<(Box<dyn Transport>, String), FleetError> {
     let address = address(url)?;
+    let authority = address.authority.to_owned();
+    Ok((transport(url, &address, ca).await?, authority))
+}
+
+async fn transport(
+    url: &str,
+    address: &Address<'_>,
+    ca: Option<&str>,
+) -> Result<Box<dyn Transport>, FleetError> {
     let tcp = step(
         url,
         "connecting",
@@ -135,6 +152,13 @@ pub(crate) async fn dial(url: &str, ca: Option<&str>, secret: &str) -> Result<Di
             Box::new(step(url, "TLS", connector.connect(name, tcp)).await?)
         }
     };
+    Ok(stream)
+}
+
+/// Connects to the cloud at an address, and shows it a key or an invitation.
+pub(crate) async fn dial(url: &str, ca: Option<&str>, secret: &str) -> Result<Dialled, FleetError> {
+    let address = address(url)?;
+    let stream = transport(url, &address, ca).await?;
     let mut nonce = [0; 16];
     fill_random(&mut nonce).map_err(|e| unreachable(url, &e))?;
     let request = Request::get(format!(

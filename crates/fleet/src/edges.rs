@@ -10,12 +10,13 @@ use crate::error::{FleetError, FleetErrorKind};
 use crate::invite::SECRET_PREFIX;
 use crate::private::{self, VERSION, check_version, damaged};
 use crate::wants::{Want, WantRule, rules};
+use headwater_engine::Rules;
 use headwater_shell::access::token::{Hash, from_hex, hash, hex, random_hex};
 use headwater_types::Timestamp;
 use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use subtle::ConstantTimeEq;
 
 /// Most edges of a cloud node.
 pub const EDGES_MAX: usize = 10_000;
@@ -23,6 +24,19 @@ pub const EDGES_MAX: usize = 10_000;
 const KEY_PREFIX: &str = "hwe_";
 /// Longest name of an edge in bytes.
 const NAME_MAX: usize = 64;
+
+/// Where clients reach an edge themselves, as whoever manages the cloud says: an edge cannot say
+/// so.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EdgeAddress {
+    /// `https://pump-7.example:7373`, without a path.
+    pub url: String,
+    /// Browsers may be sent there: its certificate is valid for all, and it lists the origin of the
+    /// page.
+    #[serde(default)]
+    pub for_browsers: bool,
+}
 
 /// What a cloud knows of one edge.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,9 +51,16 @@ pub struct Edge {
     /// What is wanted of some of its streams.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<WantRule>,
+    /// For how many seconds what it cuts away because of its age is kept here beyond that; missing
+    /// = for ever.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept_seconds: Option<u64>,
     /// Nothing is asked of it for now.
     #[serde(default)]
     pub is_paused: bool,
+    /// Where clients reach it themselves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<EdgeAddress>,
     /// The database that came under the name, once one has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<u64>,
@@ -60,6 +81,12 @@ impl Edge {
     pub fn is_invited(&self) -> bool {
         self.invite.is_some()
     }
+
+    /// What is wanted of it, and for how long what it cuts away is kept.
+    pub(crate) fn wanted(&self) -> Result<Rules, FleetError> {
+        let kept = self.kept_seconds.map_or(Duration::MAX, Duration::from_secs);
+        Ok(rules(&self.rules, self.want)?.keeping(kept))
+    }
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -74,6 +101,30 @@ struct Stored {
 pub(crate) struct Edges {
     path: PathBuf,
     edges: Vec<Edge>,
+    places: Places,
+}
+
+/// Where edges are among all, by their names and by the hashes of their secrets. To look a hash up
+/// tells nothing of a secret: nobody can make one whose hash comes near another's.
+#[derive(Debug, Default)]
+struct Places {
+    names: HashMap<String, usize>,
+    keys: HashMap<Hash, usize>,
+    invites: HashMap<Hash, usize>,
+}
+
+impl Places {
+    fn of(edges: &[Edge]) -> Places {
+        let mut places = Places::default();
+        for (at, edge) in edges.iter().enumerate() {
+            places.names.insert(edge.name.clone(), at);
+            let hash = |text: &Option<String>| text.as_deref().and_then(from_hex);
+            places.keys.extend(hash(&edge.key).map(|key| (key, at)));
+            let invite = hash(&edge.invite);
+            places.invites.extend(invite.map(|invite| (invite, at)));
+        }
+        places
+    }
 }
 
 /// Who shows a secret.
@@ -106,12 +157,6 @@ fn check_name(name: &str) -> Result<(), FleetError> {
     }
 }
 
-fn is_hash_of(stored: Option<&String>, shown: &Hash) -> bool {
-    stored
-        .and_then(|text| from_hex(text))
-        .is_some_and(|stored| bool::from(stored.ct_eq(shown)))
-}
-
 impl Edges {
     /// Those of the database in a directory.
     pub(crate) fn open(dir: &Path) -> Result<Edges, FleetError> {
@@ -121,6 +166,7 @@ impl Edges {
             return Ok(Edges {
                 path,
                 edges: Vec::new(),
+                places: Places::default(),
             });
         };
         check_version(&path, stored.version)?;
@@ -135,11 +181,12 @@ impl Edges {
             check_name(name).map_err(|error| damaged(&path, &error))?;
         }
         for edge in &stored.edges {
-            let checked = rules(&edge.rules, edge.want);
-            checked.map_err(|e| damaged(&path, &format!("`{}`: {e}", edge.name)))?;
+            edge.wanted()
+                .map_err(|e| damaged(&path, &format!("`{}`: {e}", edge.name)))?;
         }
         Ok(Edges {
             path,
+            places: Places::of(&stored.edges),
             edges: stored.edges,
         })
     }
@@ -149,7 +196,8 @@ impl Edges {
     }
 
     pub(crate) fn get(&self, name: &str) -> Result<&Edge, FleetError> {
-        let found = self.edges.iter().find(|edge| edge.name == name);
+        let at = self.places.names.get(name);
+        let found = at.and_then(|at| self.edges.get(*at));
         found.ok_or_else(|| unknown(name))
     }
 
@@ -165,6 +213,7 @@ impl Edges {
             edges,
         };
         private::replace(&self.path, &stored)?;
+        self.places = Places::of(&stored.edges);
         self.edges = stored.edges;
         Ok(changed)
     }
@@ -225,7 +274,9 @@ impl Edges {
                     created_ns: now.as_nanos(),
                     want: want.unwrap_or_default(),
                     rules: Vec::new(),
+                    kept_seconds: None,
                     is_paused: false,
+                    address: None,
                     identity: None,
                     key: None,
                     invite,
@@ -246,20 +297,17 @@ impl Edges {
         })
     }
 
-    /// Who shows this secret. Takes the same time for all.
+    /// Who shows this secret.
     pub(crate) fn find(&self, secret: &str, now: Timestamp) -> Option<Secret> {
         let shown = hash(secret);
-        let mut found = None;
-        for edge in &self.edges {
-            if is_hash_of(edge.key.as_ref(), &shown) {
-                found = Some(Secret::Key(edge.name.clone()));
-            }
-            let holds = edge.invite_ends_ns.is_some_and(|end| now.as_nanos() < end);
-            if is_hash_of(edge.invite.as_ref(), &shown) && holds {
-                found = Some(Secret::Invite(edge.name.clone()));
-            }
+        let edge = |at: Option<&usize>| at.and_then(|at| self.edges.get(*at));
+        if let Some(edge) = edge(self.places.keys.get(&shown)) {
+            return Some(Secret::Key(edge.name.clone()));
         }
-        found
+        let invited = edge(self.places.invites.get(&shown));
+        let holds = |edge: &&Edge| edge.invite_ends_ns.is_some_and(|end| now.as_nanos() < end);
+        let invited = invited.filter(holds);
+        invited.map(|edge| Secret::Invite(edge.name.clone()))
     }
 
     /// Gives the edge that was invited a key, which is kept nowhere.

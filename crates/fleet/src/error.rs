@@ -1,5 +1,6 @@
 //! What can go wrong between nodes.
 
+use headwater_engine::ErrorKind;
 use std::fmt;
 
 /// A kind of error, which programs may rely on.
@@ -75,3 +76,11 @@ impl fmt::Display for FleetError {
 }
 
 impl std::error::Error for FleetError {}
+
+/// What a medium of this node refuses.
+pub(crate) fn medium(error: headwater_engine::Error) -> FleetError {
+    match error.kind() {
+        ErrorKind::Invalid => FleetError::invalid(error.to_string()),
+        _ => FleetError::new(FleetErrorKind::Io, error.to_string()),
+    }
+}

@@ -10,7 +10,8 @@
 //! `private` files that only their owner may read; [`invite`] the text
 //! that lets an edge join; `uplink_file` what an edge knows of its cloud; `wants`
 //! what is wanted of an edge; `edges` what a cloud knows of its edges; `frame` what goes over a connection; `dial` making one; `status` how it stands,
-//! as it is told; `follow` a copy from its first state on; `copies` all of them; `session` one connection at the cloud; `uplink` the one at
+//! as it is told; `follow` a copy from its first state on; `held` the copy of one edge; `copies` all of them;
+//! `views` what others are told that decide where a question is answered; `session` one connection at the cloud; `uplink` the one at
 //! the edge.
 //!
 //! Invariants: keys and invitations are kept as hashes by who checks them, and as text, in a file
@@ -31,17 +32,20 @@ mod edges;
 mod error;
 mod follow;
 mod frame;
+mod held;
 pub mod invite;
 mod private;
 mod session;
 mod status;
 mod uplink;
 mod uplink_file;
+mod views;
 mod waiting;
 mod wants;
 
 pub use copies::{Fleet, OWN};
-pub use edges::{EDGES_MAX, Edge};
+pub use dial::{Transport, connect};
+pub use edges::{EDGES_MAX, Edge, EdgeAddress};
 pub use error::{FleetError, FleetErrorKind};
 pub use frame::{About, MESSAGE_MAX};
 pub use headwater_engine::Rules;
@@ -52,4 +56,5 @@ pub use status::{
 };
 pub use uplink::{Uplink, UplinkSettings, join};
 pub use uplink_file::{UPLINK_FILE, UplinkFile};
+pub use views::{EdgeView, database_of};
 pub use wants::{PinSpec, Want, WantRule, withholding};

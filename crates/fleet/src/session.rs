@@ -7,12 +7,13 @@
 //! Failure: a connection that is silent for [`SILENT_MAX`] ends. An error of this node's medium
 //! ends it too, and is told in the status.
 
-use crate::copies::{Fleet, Held, is_current, medium};
+use crate::copies::{Fleet, is_current};
 use crate::dial::limits;
 use crate::edges::Secret;
-use crate::error::{FleetError, FleetErrorKind};
+use crate::error::{FleetError, FleetErrorKind, medium};
 use crate::follow::Follower;
 use crate::frame::{Came, Note, came, message, note};
+use crate::held::Held;
 use crate::waiting::{blocking, stopped};
 use futures_util::{FutureExt, SinkExt, StreamExt};
 use headwater_engine::CopyProgress;
@@ -139,6 +140,8 @@ struct Session {
     held: Arc<Held>,
     number: u64,
     follower: Follower,
+    /// How often the copy had changed when it was told how far it is.
+    told: Option<u64>,
     /// The edge asked for the comparison that goes on.
     tells_verified: bool,
     was_refused: bool,
@@ -159,6 +162,7 @@ impl Session {
                 held,
                 number,
                 follower,
+                told: None,
                 tells_verified: false,
                 was_refused: false,
                 is_paused: false,
@@ -312,8 +316,9 @@ impl Session {
                 .edge(&self.held.name)
                 .ok_or_else(|| gone(&self.held))?;
             let place = self.fleet.place(&edge)?;
-            self.follower
-                .plan(self.held.begin(&place, &state).map_err(medium)?);
+            let copy = self.held.begin(&place, &state).map_err(medium)?;
+            self.told = None;
+            self.follower.plan(copy);
         }
         Ok(())
     }
@@ -339,6 +344,7 @@ impl Session {
                 self.fleet.begin_anew(&self.held.name)?;
                 self.was_refused = false;
                 self.follower = follower(&self.fleet, &self.held)?;
+                self.told = None;
             }
             // What a cloud says is said to no cloud.
             _ => {}
@@ -369,6 +375,19 @@ impl Session {
         Ok(())
     }
 
+    /// Tells how far the copy is.
+    fn tell_progress(&self, progress: CopyProgress, proven_bytes: u64) {
+        let shows = |p: &CopyProgress| (p.state, p.shown, p.shown_older, p.kept);
+        let mut live = self.held.live.lock();
+        live.proven_bytes = proven_bytes;
+        let is_other = live.progress.as_ref().map(shows) != Some(shows(&progress));
+        drop(live);
+        self.held.note(progress);
+        if is_other {
+            self.held.has_changed();
+        }
+    }
+
     /// Tells both sides what has come of it.
     fn tell(&mut self, outcome: &mut Outcome) {
         if !self.was_refused
@@ -382,19 +401,16 @@ impl Session {
         let wall = self.now().wall;
         let verified = self.follower.verified();
         let planner = self.follower.planner();
-        let progress = planner.map(|p| (p.copy().progress(), p.proven().proven_bytes));
+        if let Some(planner) = planner {
+            let changes = planner.copy().changes();
+            if self.told.replace(changes) != Some(changes) || planner.is_proving() {
+                let (progress, proven) = (planner.copy().progress(), planner.proven());
+                self.tell_progress(progress, proven.proven_bytes);
+            }
+        }
         let mut live = self.held.live.lock();
-        if let Some((progress, proven)) = progress {
-            live.proven_bytes = proven;
-            if is_current(&progress) {
-                live.current = Some(wall);
-            }
-            let shows = |p: &CopyProgress| (p.state, p.shown, p.shown_older);
-            let is_other = live.progress.as_ref().map(shows) != Some(shows(&progress));
-            live.progress = Some(progress);
-            if is_other {
-                self.held.has_changed();
-            }
+        if live.progress.as_ref().is_some_and(is_current) {
+            live.current = Some(wall);
         }
         if live.is_verifying
             && !live.wants_verifying
@@ -420,8 +436,10 @@ fn gone(held: &Held) -> FleetError {
     )
 }
 
-fn follower(fleet: &Fleet, held: &Held) -> Result<Follower, FleetError> {
+fn follower(fleet: &Fleet, held: &Arc<Held>) -> Result<Follower, FleetError> {
     let edge = fleet.edge(&held.name).ok_or_else(|| gone(held))?;
-    let copy = held.copy(&fleet.place(&edge)?).map_err(medium)?;
+    let copy = fleet.copy(held, &edge)?;
+    // Readers of one that was closed meanwhile look at this one from now on.
+    held.has_changed();
     Ok(Follower::new(copy, fleet.env().chance.next_u64()))
 }

@@ -1,5 +1,6 @@
 //! How it stands between nodes, as it is told over HTTP and on the command line. Names are a promise.
 
+use crate::edges::EdgeAddress;
 use crate::frame::About;
 use crate::wants::{Want, WantRule};
 use serde::{Deserialize, Serialize};
@@ -60,6 +61,8 @@ pub struct CopyStatus {
     pub shown: usize,
     /// Partitions that are shown in a version before.
     pub shown_older: usize,
+    /// Partitions of which something is kept that the edge has cut away because of its age.
+    pub kept: usize,
 }
 
 /// What a comparison found.
@@ -87,6 +90,12 @@ pub struct EdgeStatus {
     pub want: Want,
     /// What is wanted of some of its streams.
     pub rules: Vec<WantRule>,
+    /// For how many seconds what it cuts away because of its age is kept here beyond that; nothing
+    /// = for ever.
+    pub kept_seconds: Option<u64>,
+    /// Where clients reach it themselves.
+    #[serde(default)]
+    pub address: Option<EdgeAddress>,
     /// When something was heard of it last, in nanoseconds since 1970; nothing since this node was
     /// started if there is none.
     #[serde(with = "as_text_if_any")]

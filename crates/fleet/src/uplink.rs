@@ -8,7 +8,7 @@
 //! one over which something came begins that anew.
 
 use crate::dial::{Dialled, dial};
-use crate::error::{FleetError, FleetErrorKind};
+use crate::error::{FleetError, FleetErrorKind, medium};
 use crate::frame::{About, Came, Note, came, message, note};
 use crate::invite::Invite;
 use crate::private;
@@ -38,6 +38,8 @@ const ABOUT: Duration = Duration::from_secs(10);
 const BACK_OFF_FIRST: Duration = Duration::from_secs(1);
 const BACK_OFF_MOST: Duration = Duration::from_secs(60);
 const SEND_MAX: Duration = Duration::from_secs(60);
+/// As what the database knows the cloud's copy.
+const COPY: &str = "cloud";
 
 /// What an edge may do for its cloud.
 #[derive(Clone, Debug)]
@@ -162,6 +164,11 @@ impl Uplink {
         let budget = Budget::new(settings.budget.clone(), read_spent(&spent_path(dir))?);
         let mut agent = Agent::new(settings.hold_bytes, budget);
         agent.set_rules(settings.rules.clone());
+        agent.set_copy(COPY);
+        if file.is_some() {
+            // Deletes that come before the connection have to reach the copy, too.
+            db.add_copy(COPY).map_err(medium)?;
+        }
         Ok(Uplink {
             db,
             dir: dir.to_owned(),
@@ -280,8 +287,11 @@ impl Uplink {
                     LOOK
                 }
                 Ok(None) => {
-                    self.known.lock().file = None;
+                    let was_joined = self.known.lock().file.take().is_some();
                     self.stands(UplinkState::NotJoined, None);
+                    if was_joined {
+                        self.leave().await;
+                    }
                     LOOK
                 }
                 Ok(Some(file)) => {
@@ -310,6 +320,16 @@ impl Uplink {
         }
     }
 
+    /// There is no copy any more that would have to be told of deletes.
+    async fn leave(self: &Arc<Self>) {
+        let uplink = Arc::clone(self);
+        let left = blocking(move || uplink.db.remove_copy(COPY)).await;
+        let left = left.map_err(|e| e.to_string());
+        if let Err(error) = left.and_then(|left| left.map_err(|e| e.to_string())) {
+            tracing::warn!(why = %error, "sync: deletes are kept for a cloud that was left");
+        }
+    }
+
     /// Waits for another file than the one in force.
     async fn until_the_file_changes(&self) {
         loop {
@@ -327,6 +347,12 @@ impl Uplink {
         file: &UplinkFile,
         stopping: &mut watch::Receiver<bool>,
     ) -> bool {
+        let uplink = Arc::clone(self);
+        let known = blocking(move || uplink.db.add_copy(COPY)).await;
+        if let Err(error) = known.and_then(|known| known.map_err(medium)) {
+            self.stands(UplinkState::Offline, Some(error.to_string()));
+            return false;
+        }
         let dialled = tokio::select! {
             dialled = dial(&file.url, file.ca.as_deref(), &file.key) => dialled,
             () = stopped(stopping) => return false,

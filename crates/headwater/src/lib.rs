@@ -25,9 +25,9 @@ pub use headwater_engine::{
     PolicyChoice, REFUSED_ENDED, REFUSED_FIELDS, REFUSED_FUTURE, REFUSED_NAME, REFUSED_STREAMS,
     REFUSED_STRING, REFUSED_TABLES, REFUSED_TYPE, REFUSED_UNREADABLE, Reader, Recovery, Refused,
     RepairFinding, RepairMode, RepairReport, Replay, ReplayChunk, ReplayCursor, ReplayRow,
-    ReplaySpec, Result, RowBlock, Scan, ScanChunk, ScanSpec, ShardLateReport, Snapshot,
-    SnapshotPart, Split, Stats, StreamHandle, StreamInfo, StreamPage, SummaryBin, SummarySpec,
-    TableChange, TableInfo, TableSpec, Ticket, TierParts, Touched, Written,
+    ReplaySpec, ReplaySteps, Result, RowBlock, Scan, ScanChunk, ScanSpec, ShardLateReport,
+    Snapshot, SnapshotPart, Split, Stats, StreamHandle, StreamInfo, StreamPage, SummaryBin,
+    SummarySpec, TableChange, TableInfo, TableSpec, Ticket, TierParts, Touched, Written,
 };
 pub use headwater_io::{Env, Media};
 pub use headwater_types::{

@@ -28,6 +28,8 @@ pub enum Done {
     Shown,
     /// So many rows were written.
     Inserted(u64),
+    /// So many rows were written, and are given back: they follow.
+    Returned(u64),
     /// So many rows were deleted, counted just before.
     Deleted(u64),
     /// A table was made.
@@ -44,7 +46,16 @@ impl Done {
     /// True when rows follow.
     #[must_use]
     pub fn has_rows(self) -> bool {
-        matches!(self, Done::Select | Done::Explained | Done::Shown)
+        matches!(
+            self,
+            Done::Select | Done::Explained | Done::Shown | Done::Returned(_)
+        )
+    }
+
+    /// Whether it changed what is stored.
+    #[must_use]
+    pub fn has_changed(self) -> bool {
+        matches!(self, Done::Returned(_)) || !self.has_rows() && self != Done::Set
     }
 }
 

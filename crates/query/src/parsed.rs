@@ -76,7 +76,8 @@ pub(crate) enum Kind {
     ShowSetting(String),
     Set(String, String),
     Reset(String),
-    Insert(Box<ast::Insert>),
+    /// With what is asked of the rows by `RETURNING`, as a query of the table.
+    Insert(Box<ast::Insert>, Option<Box<Parsed>>),
     Delete(Box<ast::Delete>),
     Create(Box<ast::CreateTable>),
     Alter(Box<ast::AlterTable>),

@@ -1,14 +1,17 @@
 //! What all requests to the database share.
 
+use crate::access::ticket::Audience;
 use crate::databases::KeptNames;
 use crate::error::ApiError;
+use crate::holdings::Holdings;
 use crate::ingest::Ingest;
 use crate::live::Hub;
 use crate::metrics::Metrics;
+use crate::request::found;
 use crate::settings::Settings;
 use crate::tile_cache::TileCache;
 use crate::tile_costs::TileCosts;
-use headwater::{Database, Snapshot};
+use headwater::{ClosedRange, Database, Level, Snapshot, StreamName, Timestamp};
 use headwater_fleet::{Fleet, NodeStatus, Uplink};
 use headwater_shell::Shell;
 use std::sync::Arc;
@@ -32,6 +35,8 @@ pub(crate) struct App {
     pub(crate) tiles: TileCache,
     /// How long tiles took to be read.
     pub(crate) tile_costs: TileCosts,
+    /// What this node holds, for dispatchers.
+    pub(crate) holdings: Holdings,
     /// The edges of a cloud node and their copies.
     pub(crate) fleet: Option<Arc<Fleet>>,
     /// What keeps an edge connected to its cloud.
@@ -58,6 +63,42 @@ impl App {
             None => Ok(own),
             Some(fleet) => fleet.across(own),
         }
+    }
+
+    /// Up to when what is shown of these streams is the newest that is known of them; behind it a
+    /// newer version is on its way from an edge. `None` = nothing newer is known.
+    pub(crate) fn until<'a>(
+        &self,
+        snapshot: &Snapshot,
+        asked: impl IntoIterator<Item = (&'a StreamName, ClosedRange)>,
+    ) -> Result<Option<Timestamp>, ApiError> {
+        if !self.fleet.as_ref().is_some_and(|fleet| fleet.is_behind()) {
+            return Ok(None);
+        }
+        let mut until: Option<Timestamp> = None;
+        for (stream, range) in asked {
+            // The coarsest level: an answer was given, so that what it needs is here.
+            let parts = found(snapshot.coverage(stream, range, Some(Level::MAX)))?;
+            for part in parts.iter().flatten().filter(|part| part.is_older) {
+                let before = part.range.first.previous().unwrap_or(Timestamp::MIN);
+                let of_part = part.until.unwrap_or(before);
+                until = Some(until.map_or(of_part, |until| until.min(of_part)));
+            }
+        }
+        Ok(until)
+    }
+
+    /// Takes tickets for this database from now on, of the keys that a setting names and of those
+    /// that come with a token.
+    pub(crate) fn take_tickets(&self) -> headwater::Result<()> {
+        let (identity, incarnation) = headwater_fleet::database_of(&self.db)?;
+        let audience = Audience {
+            identity,
+            incarnation,
+        };
+        let keys = self.settings.dispatch.ticket_keys.clone();
+        self.shell.guard().take_tickets(audience, keys);
+        Ok(())
     }
 
     /// How it stands with other nodes.

@@ -11,7 +11,9 @@ use std::fmt::Write;
 pub(crate) fn owner(access: &Access, door: &'static str) -> headwater_query::Owner {
     match access {
         Access::Open { .. } => headwater_query::Owner::Door(door),
-        Access::Token { grant, .. } => headwater_query::Owner::Token(grant.id.clone()),
+        Access::Token { grant, .. } | Access::Ticket { grant, .. } => {
+            headwater_query::Owner::Token(grant.id.clone())
+        }
     }
 }
 

@@ -20,9 +20,11 @@
 
 mod app;
 mod databases;
+mod dispatcher;
 mod error;
 mod fetching;
 mod granted;
+mod holdings;
 mod ingest;
 mod live;
 mod metrics;

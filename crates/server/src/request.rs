@@ -7,7 +7,7 @@ use crate::access::Access;
 use crate::error::ApiError;
 use axum::body::{Body, Bytes};
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use axum::http::{HeaderValue, StatusCode, Uri};
+use axum::http::{HeaderName, HeaderValue, StatusCode, Uri};
 use axum::response::Response;
 use headwater::{ErrorKind, FieldType, Snapshot, StreamName, Timestamp};
 pub(crate) use headwater_ask::Deadline;
@@ -117,6 +117,19 @@ pub(crate) fn answer(content_type: HeaderValue, body: impl Into<Bytes>) -> Respo
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, content_type);
     headers.insert(CACHE_CONTROL, ASK_AGAIN);
+    response
+}
+
+/// Up to when an answer shows the newest that is known here, in ns since 1970: behind it a newer
+/// version is on its way to this node.
+const UNTIL: HeaderName = HeaderName::from_static("x-headwater-until");
+
+/// The answer, with up to when it is the newest that is known.
+pub(crate) fn told(mut response: Response, until: Option<Timestamp>) -> Response {
+    if let Some(until) = until {
+        let value = HeaderValue::from(until.as_nanos());
+        response.headers_mut().insert(UNTIL, value);
+    }
     response
 }
 

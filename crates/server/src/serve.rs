@@ -7,6 +7,8 @@
 use crate::access::tokens::{Guard, TokenFile};
 use crate::app::App;
 use crate::databases::KeptNames;
+use crate::dispatcher::Dispatcher;
+use crate::holdings::Holdings;
 use crate::ingest::{Ingest, Limits};
 use crate::metrics::Metrics;
 use crate::settings::{NodeRole, Settings};
@@ -26,10 +28,19 @@ use tokio::sync::watch;
 #[derive(Debug)]
 pub struct Server {
     bound: Bound,
-    role: Single,
+    role: Served,
     /// For clients of PostgreSQL.
     #[cfg(feature = "sql")]
     postgres_addr: Option<SocketAddr>,
+}
+
+/// What is served.
+#[derive(Debug)]
+enum Served {
+    /// A database.
+    Single(Box<Single>),
+    /// Where questions are answered.
+    Dispatcher(Dispatcher),
 }
 
 impl Server {
@@ -59,6 +70,15 @@ impl Server {
         let tokens = TokenFile::of_database(settings.db()).with_clock(Arc::clone(&env.clock));
         let doors: Vec<SocketAddr> = settings.postgres_addr.into_iter().collect();
         let listener = Listener::bind(settings.shell(), env.clone(), tokens, &doors).await?;
+        if settings.sync.role == NodeRole::Dispatcher {
+            let (bound, dispatcher) = Dispatcher::begin(&settings, listener)?;
+            return Ok(Server {
+                bound,
+                role: Served::Dispatcher(dispatcher),
+                #[cfg(feature = "sql")]
+                postgres_addr: None,
+            });
+        }
         #[cfg(feature = "sql")]
         let postgres = match settings.postgres_addr {
             None => None,
@@ -131,6 +151,7 @@ impl Server {
             compacting: parking_lot::Mutex::new(()),
             ingest,
             live,
+            holdings: Holdings::default(),
             fleet: others.fleet,
             uplink: others.uplink,
             tiles: TileCache::new(settings.tile_cache),
@@ -142,16 +163,22 @@ impl Server {
                 .unwrap_or_default(),
             settings,
         };
+        if !app.settings.dispatch.ticket_keys.is_empty() {
+            app.take_tickets().map_err(|source| StartError::Database {
+                dir: app.settings.db().display().to_string(),
+                source,
+            })?;
+        }
         Ok(Server {
             #[cfg(feature = "sql")]
             postgres_addr: postgres.as_ref().and_then(|bound| bound.local_addr().ok()),
-            role: Single {
+            role: Served::Single(Box::new(Single {
                 app: Arc::new(app),
                 #[cfg(feature = "sql")]
                 postgres: postgres.zip(of_postgres),
                 #[cfg(feature = "mqtt")]
                 source,
-            },
+            })),
             bound,
         })
     }
@@ -159,8 +186,11 @@ impl Server {
     /// The database, and what is counted of messages.
     #[cfg(all(test, feature = "mqtt"))]
     pub(crate) fn of_messages(&self) -> (Database, Arc<crate::mqtt_figures::Figures>) {
-        let figures = self.role.source.as_ref().map(|s| Arc::clone(&s.figures));
-        (self.role.app.db.clone(), figures.unwrap_or_default())
+        let Served::Single(single) = &self.role else {
+            unreachable!("no dispatcher takes messages");
+        };
+        let figures = single.source.as_ref().map(|s| Arc::clone(&s.figures));
+        (single.app.db.clone(), figures.unwrap_or_default())
     }
 
     /// Where it listens.
@@ -188,7 +218,10 @@ impl Server {
     /// # Errors
     /// When the database cannot be closed.
     pub async fn run(self, stop: watch::Receiver<bool>) -> Result<(), StartError> {
-        self.bound.serve(self.role, stop).await
+        match self.role {
+            Served::Single(single) => self.bound.serve(*single, stop).await,
+            Served::Dispatcher(dispatcher) => self.bound.serve(dispatcher, stop).await,
+        }
     }
 }
 
@@ -242,7 +275,7 @@ impl Others {
             NodeRole::Single if UplinkFile::read(dir)?.is_some() => tracing::warn!(
                 "this database has joined a cloud, and nothing is sent there: start with --role edge"
             ),
-            NodeRole::Single => {}
+            NodeRole::Single | NodeRole::Dispatcher => {}
         }
         Ok(others)
     }

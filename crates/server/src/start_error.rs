@@ -38,6 +38,9 @@ pub enum StartError {
     /// What is known of other nodes cannot be read.
     #[error("other nodes: {0}")]
     Fleet(#[from] headwater_fleet::FleetError),
+    /// A dispatcher cannot begin with these settings.
+    #[error("dispatch: {0}")]
+    Dispatch(String),
     /// Messages cannot be taken from a broker with these settings.
     #[error("mqtt: {0}")]
     Mqtt(String),

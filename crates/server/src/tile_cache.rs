@@ -10,7 +10,7 @@ use crate::access::Access;
 use axum::body::Bytes;
 use axum::http::header::IF_NONE_MATCH;
 use axum::http::{HeaderMap, HeaderValue, Uri};
-use headwater::{ClosedRange, DataVersion, Database, StreamName};
+use headwater::{ClosedRange, DataVersion, Database, StreamName, Timestamp};
 use headwater_wire::tiles::TileStatus;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
@@ -40,6 +40,8 @@ pub(crate) struct Kept {
     pub(crate) content_type: HeaderValue,
     /// No write can change it any more.
     pub(crate) is_closed: bool,
+    /// Up to when it is the newest that is known here; nothing where nothing newer is known.
+    pub(crate) until: Option<Timestamp>,
 }
 
 #[derive(Clone)]

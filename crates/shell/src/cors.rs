@@ -16,7 +16,7 @@ const HEADERS: HeaderValue = HeaderValue::from_static(
 );
 const EXPOSED: HeaderValue = HeaderValue::from_static(
     "etag, retry-after, x-request-id, x-headwater-version, x-headwater-warning, \
-     x-headwater-repeated",
+     x-headwater-repeated, x-headwater-until",
 );
 /// For how long a browser need not ask again: an hour.
 const KEPT: HeaderValue = HeaderValue::from_static("3600");

@@ -12,6 +12,7 @@
 use crate::access::Access;
 use crate::access::host::{Stranger, is_named_once};
 use crate::access::rules::Action;
+use crate::access::ticket::TICKET_PREFIX;
 use crate::access::token::{Carried, carried, carried_in_address};
 use crate::access::tokens::Denied;
 use crate::compress::{packed, takes_gzip};
@@ -24,7 +25,7 @@ use crate::shell::Shell;
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::header::{self, HeaderName, HeaderValue};
-use axum::http::{HeaderMap, Method, StatusCode};
+use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
@@ -35,6 +36,8 @@ use tracing::Instrument;
 
 /// A request slower than this is logged.
 const SLOW: Duration = Duration::from_secs(1);
+/// Where a ticket stands in an address.
+const TICKET_PARAMETER: &str = "ticket=";
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const VERSION: HeaderName = HeaderName::from_static("x-headwater-version");
 
@@ -174,7 +177,13 @@ async fn within(gate: &Gate, mut request: Request, next: Next) -> Response {
             Carried::Nothing if in_address => carried_in_address(request.uri()),
             carried => carried,
         };
-        match admit(shell, needs, &token) {
+        let ticket = ticket_of(&mut request, &token);
+        let route = endpoint.map_or("", |endpoint| endpoint.0.path);
+        let admitted = match &ticket {
+            None => admit(shell, needs, &token),
+            Some(ticket) => admit_ticket(shell, needs, ticket, route),
+        };
+        match admitted {
             Ok(access) => request.extensions_mut().insert(access),
             Err(error) => return refused(error),
         };
@@ -209,17 +218,73 @@ async fn within(gate: &Gate, mut request: Request, next: Next) -> Response {
     }
 }
 
+/// The ticket that a request carries, in its address or as its token. It is taken out of the
+/// address, so that no route sees it.
+fn ticket_of(request: &mut Request, token: &Carried) -> Option<String> {
+    let in_address = without_ticket(request.uri());
+    let in_address = in_address.map(|(uri, ticket)| {
+        *request.uri_mut() = uri;
+        ticket
+    });
+    match token {
+        Carried::Token(token) if token.starts_with(TICKET_PREFIX) => Some(token.clone()),
+        Carried::Nothing => in_address,
+        // A token says more than a ticket.
+        Carried::Token(_) | Carried::Garbled => None,
+    }
+}
+
+/// An address without its ticket, and that; `None` when there is none.
+fn without_ticket(uri: &Uri) -> Option<(Uri, String)> {
+    let query = uri.query()?;
+    let value = |part: &str| part.strip_prefix(TICKET_PARAMETER).map(str::to_owned);
+    let ticket = query.split('&').find_map(value)?;
+    let kept = query.split('&').filter(|part| value(part).is_none());
+    let kept = kept.collect::<Vec<_>>().join("&");
+    let path = uri.path();
+    let rest = match kept.is_empty() {
+        true => path.to_owned(),
+        false => format!("{path}?{kept}"),
+    };
+    let mut parts = uri.clone().into_parts();
+    parts.path_and_query = Some(rest.parse().ok()?);
+    Some((Uri::from_parts(parts).ok()?, ticket))
+}
+
+/// What a request may do by its ticket.
+fn admit_ticket(
+    shell: &Shell,
+    needs: Needs,
+    ticket: &str,
+    route: &str,
+) -> Result<Access, ErrorAnswer> {
+    if matches!(needs, Needs::Write | Needs::Manage) {
+        let message = "a ticket is for reading: nothing is changed by it";
+        return Err(ErrorAnswer::new(StatusCode::FORBIDDEN, "E_ACCESS", message));
+    }
+    let admitted = shell.guard().admit_ticket(ticket, route);
+    admitted.map_err(denied)
+}
+
+/// The answer to who is not let in.
+fn denied(denied: Denied) -> ErrorAnswer {
+    let (code, message) = match denied {
+        Denied::Missing => (
+            "E_TOKEN",
+            "a token is needed: send `Authorization: Bearer TOKEN`; `headwater token create` makes one",
+        ),
+        Denied::Wrong => ("E_TOKEN", "this token is not valid, or is no longer"),
+        Denied::Ticket => (
+            "E_TICKET",
+            "this ticket does not hold here, or does no longer: ask the dispatcher again",
+        ),
+    };
+    ErrorAnswer::new(StatusCode::UNAUTHORIZED, code, message)
+}
+
 /// What a request may do, if that suffices for the route.
 fn admit(shell: &Shell, needs: Needs, token: &Carried) -> Result<Access, ErrorAnswer> {
-    let access = shell.guard().admit(token).map_err(|denied| {
-        let message = match denied {
-            Denied::Missing => {
-                "a token is needed: send `Authorization: Bearer TOKEN`; `headwater token create` makes one"
-            }
-            Denied::Wrong => "this token is not valid, or is no longer",
-        };
-        ErrorAnswer::new(StatusCode::UNAUTHORIZED, "E_TOKEN", message)
-    })?;
+    let access = shell.guard().admit(token).map_err(denied)?;
     let (action, word) = match needs {
         Needs::Nothing | Needs::Token => return Ok(access),
         Needs::Read => (Action::Read, "read"),

@@ -57,6 +57,8 @@ pub struct Confirmed {
 #[derive(Debug)]
 pub struct Agent {
     holds: Holds,
+    /// As what the database knows the copy.
+    copy: Option<String>,
     /// What may leave at all.
     rules: Rules,
     budget: Budget,
@@ -90,12 +92,19 @@ impl Agent {
     pub fn new(hold_bytes: u64, budget: Budget) -> Agent {
         Agent {
             holds: Holds::new(hold_bytes),
+            copy: None,
             rules: Rules::default(),
             budget,
             reads: Allowance::new(READS_A_SECOND),
             state_bytes: 0,
             confirmed: None,
         }
+    }
+
+    /// The database knows the copy by this name ([`Database::add_copy`]): what it confirms, it is
+    /// not told again.
+    pub fn set_copy(&mut self, name: &str) {
+        self.copy = Some(name.to_owned());
     }
 
     /// So many bytes a second are read for comparisons and states, however often a copy asks for
@@ -195,6 +204,9 @@ impl Agent {
             } => {
                 // One that is not looked at is as one that was lost.
                 if self.reads.take(now, STATE_LEAST).is_ok() && db.was_in(&state)? {
+                    if let Some(copy) = &self.copy {
+                        db.confirm_copy(copy, &state);
+                    }
                     self.confirmed = Some(self.confirm(state, segments, &proofs));
                 }
                 Ok(Vec::new())

@@ -31,11 +31,35 @@ pub(crate) struct Filling<'a> {
     /// Bytes of it, about.
     pub(crate) most: u64,
     pub(crate) wants_state: bool,
+    /// Pieces that were asked for and have not come: they are not asked for again.
+    pub(crate) on_their_way: Vec<Piece>,
+}
+
+/// Where pieces begin and end, by segment.
+type Places = BTreeMap<(u64, u64), u64>;
+
+/// True when a part of what is missing is on its way.
+fn is_met(places: &Places, missing: &Missing) -> bool {
+    let (segment, range) = (missing.segment, &missing.range);
+    let end = range.offset.saturating_add(range.bytes);
+    let before = places.range((segment, 0)..(segment, end));
+    before
+        .last()
+        .is_some_and(|(_, behind)| *behind > range.offset)
 }
 
 impl Filling<'_> {
     /// What each share has to ask for.
     fn queues(&self) -> Result<BTreeMap<Share, VecDeque<Missing>>> {
+        let places = self.on_their_way.iter();
+        let places: Places = places
+            .map(|piece| {
+                let end = piece.offset.saturating_add(u64::from(piece.bytes));
+                ((piece.segment, piece.offset), end)
+            })
+            .collect();
+        let on_their_way = self.on_their_way.iter().map(|p| u64::from(p.bytes));
+        let most = self.most.saturating_add(on_their_way.sum());
         let mut queues: BTreeMap<Share, VecDeque<Missing>> = BTreeMap::new();
         for reason in [
             Reason::Asked,
@@ -44,10 +68,12 @@ impl Filling<'_> {
             Reason::Rows,
         ] {
             let queue = queues.entry(Share::of(reason)).or_default();
-            queue.extend(self.copy.missing_for(reason, self.most));
+            let missing = self.copy.missing_for(reason, most).into_iter();
+            queue.extend(missing.filter(|missing| !is_met(&places, missing)));
         }
-        let rows = self.copy.missing_by_score(self.score, self.most)?;
-        queues.insert(Share::Proactive, rows.into());
+        let rows = self.copy.missing_by_score(self.score, most)?.into_iter();
+        let rows = rows.filter(|missing| !is_met(&places, missing));
+        queues.insert(Share::Proactive, rows.collect());
         Ok(queues)
     }
 

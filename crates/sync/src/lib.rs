@@ -24,6 +24,7 @@ mod shares;
 mod spent;
 mod verify;
 mod wide;
+mod window;
 
 pub use agent::{Agent, Confirmed};
 pub use budget::{Budget, BudgetLimits, QuietHours};

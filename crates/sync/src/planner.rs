@@ -1,9 +1,10 @@
-//! The side of the copy: it asks for what the copy lacks, one request at a time, filled from shares
-//! by weight ([`crate::shares`]), and confirms what is on its medium.
+//! The side of the copy: it asks for what the copy lacks, in requests filled from shares by weight
+//! ([`crate::shares`]), and confirms what is on its medium. Some requests are on their way at once,
+//! as many as are answered soon ([`crate::window`]).
 //!
-//! Invariants: no share starves, states among them; an answer counts only for the request that is
-//! on its way; a request that is not answered in time is given up, and asked again later and later
-//! until something comes. What is confirmed was synced by the copy before. A source of another
+//! Invariants: no share starves, states among them; an answer counts only for a request that is on
+//! its way, and nothing is on its way twice; a request that is not answered in time is given up,
+//! and asked again later and later until something comes. What is confirmed was synced by the copy before. A source of another
 //! history is refused for good.
 //! Failure: an error is one of the copy's own medium; then the planner is made anew with the copy
 //! opened again.
@@ -17,6 +18,7 @@ use crate::score::{ScoreBy, score};
 use crate::shares::{Share, Turns, Weights};
 use crate::verify::{ProvenFigures, Verified, Verifier};
 use crate::wide::wide;
+use crate::window::{Asked, OnItsWay, Window};
 use headwater_engine::{
     Error, ErrorKind, Explained, Missing, Reason, RemoteCopy, Result, State, StateName,
 };
@@ -28,7 +30,9 @@ use std::time::Duration;
 pub struct PlannerLimits {
     /// Bytes of a request, about.
     pub request_bytes: u64,
-    /// A request that is not answered for so long is given up.
+    /// Requests that are on their way at once, at the most; 0 counts as 1.
+    pub requests: usize,
+    /// A request of which nothing comes for so long is given up.
     pub answer_within: Duration,
     /// How long to wait after a failure, at first; twice as long after each further one.
     pub wait_first: Duration,
@@ -40,6 +44,7 @@ impl Default for PlannerLimits {
     fn default() -> PlannerLimits {
         PlannerLimits {
             request_bytes: 1 << 20,
+            requests: 8,
             answer_within: Duration::from_secs(60),
             wait_first: Duration::from_secs(1),
             wait_most: Duration::from_secs(300),
@@ -55,29 +60,14 @@ struct Confirmation {
     proofs: Vec<(u64, Digest)>,
 }
 
-#[derive(Debug)]
-enum Asked {
-    State,
-    Pieces(Vec<Asking>),
-    Digests(Vec<Piece>),
-}
-
-#[derive(Debug)]
-struct OnItsWay {
-    request: u64,
-    until: Duration,
-    asked: Asked,
-    /// Something that was asked for came.
-    has_brought: bool,
-}
-
 /// Plans what a copy asks for.
 #[derive(Debug)]
 pub struct Planner {
     copy: RemoteCopy,
     limits: PlannerLimits,
     next_request: u64,
-    on_its_way: Option<OnItsWay>,
+    on_its_way: Vec<OnItsWay>,
+    window: Window,
     /// Nothing is asked before.
     not_before: Duration,
     /// Failures in a row.
@@ -100,6 +90,8 @@ pub struct Planner {
     /// What the copy's medium refused.
     failed: Option<Error>,
     confirmed: Option<Confirmation>,
+    /// When it was looked at last what there is to confirm, in changes of the copy.
+    looked_at: Option<u64>,
     verifier: Verifier,
     refused: Option<String>,
     /// It is the turn of a comparison, if there is one.
@@ -120,9 +112,10 @@ impl Planner {
     pub fn new(copy: RemoteCopy, limits: PlannerLimits, first_request: u64) -> Planner {
         Planner {
             copy,
+            window: Window::new(limits.requests),
             limits,
             next_request: first_request,
-            on_its_way: None,
+            on_its_way: Vec::new(),
             not_before: Duration::ZERO,
             failures: 0,
             wants_state: true,
@@ -136,6 +129,7 @@ impl Planner {
             in_vain: BTreeMap::new(),
             failed: None,
             confirmed: None,
+            looked_at: None,
             verifier: Verifier::default(),
             refused: None,
             compares: true,
@@ -239,6 +233,12 @@ impl Planner {
         self.verifier.proven(&self.copy.state())
     }
 
+    /// True while segments are being proven.
+    #[must_use]
+    pub fn is_proving(&self) -> bool {
+        self.verifier.is_proving()
+    }
+
     /// Forgets what differs, so that it is fetched again: for when the source is known to be right.
     /// What is proven to be right here stays.
     ///
@@ -251,10 +251,10 @@ impl Planner {
     /// True when nothing is to be asked, until the source says that it has changed.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.on_its_way.is_none()
+        self.on_its_way.is_empty()
             && !self.wants_state
             && !self.verifier.is_busy()
-            && self.copy.progress().missing_bytes == 0
+            && self.copy.missing_bytes() == 0
             && self.copy.missing_for(Reason::Asked, 1).is_empty()
             && self.by_score(1).is_ok_and(|rows| rows.is_empty())
     }
@@ -271,6 +271,7 @@ impl Planner {
             .wait_first
             .saturating_mul(1 << self.failures.min(16));
         self.failures = self.failures.saturating_add(1);
+        self.window.begin_anew();
         self.counted.failures += 1;
         self.not_before = now.monotonic + doubled.min(self.limits.wait_most);
     }
@@ -279,8 +280,9 @@ impl Planner {
         let request = self.next_request;
         self.next_request = self.next_request.wrapping_add(1);
         self.counted.requests += 1;
-        self.on_its_way = Some(OnItsWay {
+        self.on_its_way.push(OnItsWay {
             request,
+            since: now.monotonic,
             until: now.monotonic + self.limits.answer_within,
             asked,
             has_brought: false,
@@ -293,14 +295,15 @@ impl Planner {
         if self.refused.is_some() || self.failed.is_some() {
             return None;
         }
-        if let Some(on_its_way) = &self.on_its_way {
-            if now.monotonic < on_its_way.until {
-                return None;
-            }
-            self.put_back();
+        let mut is_overdue = false;
+        while let Some(at) = (self.on_its_way.iter()).position(|o| o.until <= now.monotonic) {
+            self.put_back(at);
+            is_overdue = true;
+        }
+        if is_overdue {
             self.has_failed(now);
         }
-        if now.monotonic < self.not_before {
+        if now.monotonic < self.not_before || self.on_its_way.len() >= self.window.size() {
             return None;
         }
         match self.say(now) {
@@ -314,7 +317,10 @@ impl Planner {
 
     fn say(&mut self, now: Now) -> Result<Option<Message>> {
         self.copy.end_pins(now.wall)?;
-        self.verifier.work(&self.copy)?;
+        if self.verifier.is_proving() {
+            self.verifier.work(&self.copy)?;
+            self.looked_at = None;
+        }
         if let Some(confirmation) = self.confirmation() {
             return Ok(Some(confirmation));
         }
@@ -353,16 +359,21 @@ impl Planner {
     /// What to ask for next.
     fn plan(&mut self) -> Result<Plan> {
         let by = self.score;
+        let asks_for_state = |o: &OnItsWay| matches!(o.asked, Asked::State);
+        let state_comes = self.on_its_way.iter().any(asks_for_state);
+        let on_their_way = self.on_its_way.iter().flat_map(OnItsWay::pieces);
         let filling = Filling {
             copy: &self.copy,
             score: &|facts| score(by, facts),
             most: self.limits.request_bytes.max(1),
-            wants_state: self.wants_state,
+            wants_state: self.wants_state && !state_comes,
+            on_their_way: on_their_way.map(|asking| asking.piece).collect(),
         };
         // Nothing can be fetched of a state that is not held any more.
-        let plan = match self.needs_state {
-            true => Plan::State,
-            false => filling.fill(&mut self.turns)?,
+        let plan = match (self.needs_state, state_comes) {
+            (true, true) => Plan::Nothing,
+            (true, false) => Plan::State,
+            (false, _) => filling.fill(&mut self.turns)?,
         };
         if matches!(plan, Plan::State) {
             self.turns.charge(Share::States, self.state_bytes);
@@ -372,6 +383,10 @@ impl Planner {
 
     /// What is on the medium and was not confirmed yet.
     fn confirmation(&mut self) -> Option<Message> {
+        let changes = self.copy.changes();
+        if self.looked_at.replace(changes) == Some(changes) {
+            return None;
+        }
         let progress = self.copy.progress();
         let state = self.copy.state();
         let mut segments = state.segments();
@@ -405,6 +420,11 @@ impl Planner {
 
     /// What to compare next.
     fn comparison(&mut self, now: Now) -> Option<Message> {
+        // One at a time: it costs the source reads of its medium.
+        let compares = |o: &OnItsWay| matches!(o.asked, Asked::Digests(_));
+        if self.on_its_way.iter().any(compares) {
+            return None;
+        }
         let (state, pieces) = self.verifier.next(&self.copy, self.limits.request_bytes)?;
         let request = self.ask(now, Asked::Digests(pieces.clone()));
         Some(Message::Compare {
@@ -422,52 +442,64 @@ impl Planner {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
-        match message {
+        let request = match &message {
             Message::Hello(name) => {
-                self.wants_state |= name != self.copy.state().name();
-                if self.heard.len() < HEARD_MAX && !self.heard.contains(&name) {
-                    self.heard.push(name);
-                }
-                // It may have been started anew, and learns again what is here.
-                self.confirmed = None;
+                self.take_hello(*name);
+                return Ok(());
             }
-            Message::State { request, bytes } if self.is_answer(request) => {
-                self.take_state(now, &bytes)?;
-            }
+            Message::State { request, .. }
+            | Message::Bytes { request, .. }
+            | Message::Digests { request, .. }
+            | Message::Done { request }
+            | Message::Wait { request, .. }
+            | Message::Gone { request }
+            | Message::Refused { request, .. } => *request,
+            // What a copy says is said to no copy.
+            _ => return Ok(()),
+        };
+        match self.find(request) {
+            Some(at) => self.take_answer(now, at, message),
+            None => Ok(()),
+        }
+    }
+
+    fn take_hello(&mut self, name: StateName) {
+        self.wants_state |= name != self.copy.state().name();
+        if self.heard.len() < HEARD_MAX && !self.heard.contains(&name) {
+            self.heard.push(name);
+        }
+        // It may have been started anew, and learns again what is here.
+        self.confirmed = None;
+        self.looked_at = None;
+    }
+
+    /// Takes what answers a request, by where it is among those on their way.
+    fn take_answer(&mut self, now: Now, at: usize, message: Message) -> Result<()> {
+        match message {
+            Message::State { bytes, .. } => self.take_state(now, at, &bytes)?,
             Message::Bytes {
-                request,
                 segment,
                 offset,
                 bytes,
-            } if self.is_answer(request) => self.take_bytes(now, (segment, offset), &bytes)?,
-            Message::Digests { request, digests } if self.is_answer(request) => {
-                self.take_digests(now, &digests);
-            }
-            Message::Done { request } if self.is_answer(request) => {
-                self.take_done(now)?;
-            }
-            Message::Wait { request, millis } if self.is_answer(request) => {
-                self.refund();
-                self.put_back();
-                self.copy.commit()?;
+                ..
+            } => self.take_bytes(now, at, (segment, offset), &bytes)?,
+            Message::Digests { digests, .. } => self.take_digests(now, at, &digests),
+            Message::Done { .. } => self.take_done(now, at)?,
+            Message::Wait { millis, .. } => {
+                self.take_back(at)?;
                 self.failures = 0;
+                self.window.begin_anew();
                 let wait = Duration::from_millis(millis).min(self.limits.wait_most);
-                self.not_before = now.monotonic + wait;
+                self.not_before = self.not_before.max(now.monotonic + wait);
             }
-            Message::Gone { request } if self.is_answer(request) => {
-                self.refund();
-                self.put_back();
-                self.copy.commit()?;
+            Message::Gone { .. } => {
+                self.take_back(at)?;
                 self.wants_state = true;
                 self.needs_state = true;
             }
-            Message::Refused {
-                request,
-                code,
-                text,
-            } if self.is_answer(request) => {
-                self.forget_asked();
-                self.put_back();
+            Message::Refused { code, text, .. } => {
+                self.forget_asked(at);
+                self.put_back(at);
                 match code == REFUSED_HISTORY {
                     true => self.refused = Some(text),
                     false => self.has_failed(now),
@@ -478,74 +510,92 @@ impl Planner {
         Ok(())
     }
 
-    fn take_bytes(&mut self, now: Now, (segment, offset): (u64, u64), bytes: &[u8]) -> Result<()> {
+    fn take_bytes(
+        &mut self,
+        now: Now,
+        at: usize,
+        (segment, offset): (u64, u64),
+        bytes: &[u8],
+    ) -> Result<()> {
         match self.copy.put(segment, offset, bytes) {
             // It was not asked for.
             Err(error) if error.kind() == ErrorKind::Invalid => {}
             other => {
                 other?;
-                self.count_arrived(segment, offset, wide(bytes.len()));
-                self.has_brought(now);
+                self.count_arrived(now, at, (segment, offset), wide(bytes.len()));
+                self.has_brought(now, at);
             }
         }
         Ok(())
     }
 
-    fn take_done(&mut self, now: Now) -> Result<()> {
-        let answered = self.on_its_way.take();
+    fn take_done(&mut self, now: Now, at: usize) -> Result<()> {
+        let answered = self.on_its_way.remove(at);
         self.copy.commit()?;
         self.verifier.look_again();
-        if let Some(answered) = &answered {
-            self.look_for_asked(&answered.asked);
-        }
-        match answered.is_some_and(|a| a.has_brought) {
-            true => self.failures = 0,
+        self.look_for_asked(answered.pieces());
+        match answered.has_brought {
+            true => {
+                self.failures = 0;
+                let was_full = self.on_its_way.len() + 1 >= self.window.size();
+                let took = now.monotonic.saturating_sub(answered.since);
+                self.window.answered(took, was_full);
+            }
             false => self.has_failed(now),
         }
         Ok(())
     }
 
-    fn is_answer(&self, request: u64) -> bool {
-        let on_its_way = self.on_its_way.as_ref();
-        on_its_way.is_some_and(|on_its_way| on_its_way.request == request)
+    /// Ends a request of which nothing more is granted.
+    fn take_back(&mut self, at: usize) -> Result<()> {
+        self.refund(at);
+        self.put_back(at);
+        self.copy.commit()?;
+        Ok(())
     }
 
-    fn has_brought(&mut self, now: Now) {
+    /// Where a request is among those on their way.
+    fn find(&self, request: u64) -> Option<usize> {
+        let mut all = self.on_its_way.iter();
+        all.position(|on_its_way| on_its_way.request == request)
+    }
+
+    fn has_brought(&mut self, now: Now, at: usize) {
         self.counted.last_success = Some(now.wall);
-        if let Some(on_its_way) = &mut self.on_its_way {
+        if let Some(on_its_way) = self.on_its_way.get_mut(at) {
             on_its_way.has_brought = true;
         }
     }
 
-    /// Counts what arrived in the share out of which it was asked for.
-    fn count_arrived(&mut self, segment: u64, offset: u64, bytes: u64) {
-        let asked = self.on_its_way.as_mut().map(|o| &mut o.asked);
+    /// Counts what arrived in the share out of which it was asked for. As long as something comes,
+    /// the others wait: what was asked for first is answered first.
+    fn count_arrived(&mut self, now: Now, at: usize, place: (u64, u64), bytes: u64) {
+        let asked = self.on_its_way.get_mut(at).map(|o| &mut o.asked);
         if let Some(Asked::Pieces(asking)) = asked {
-            let is_it = |a: &&mut Asking| (a.piece.segment, a.piece.offset) == (segment, offset);
+            let is_it = |a: &&mut Asking| (a.piece.segment, a.piece.offset) == place;
             if let Some(asking) = asking.iter_mut().find(is_it) {
-                asking.has_come = true;
+                let is_first = !std::mem::replace(&mut asking.has_come, true);
                 self.counted.arrived(asking.share, bytes);
+                let until = now.monotonic + self.limits.answer_within;
+                for other in self.on_its_way.iter_mut().filter(|_| is_first) {
+                    other.until = other.until.max(until);
+                }
             }
         }
     }
 
     /// What was not granted is not counted against its share: else the shares whose turn it would
     /// have been would come off badly whenever an answer is cut short.
-    fn refund(&mut self) {
-        let asked = self.on_its_way.as_ref().map(|o| &o.asked);
-        if let Some(Asked::Pieces(asking)) = asked {
-            for asking in asking.iter().filter(|a| !a.has_come) {
-                let bytes = u64::from(asking.piece.bytes);
-                self.turns.refund(asking.share, bytes);
-            }
+    fn refund(&mut self, at: usize) {
+        let asked = self.on_its_way.get(at).into_iter();
+        for asking in asked.flat_map(OnItsWay::pieces).filter(|a| !a.has_come) {
+            let bytes = u64::from(asking.piece.bytes);
+            self.turns.refund(asking.share, bytes);
         }
     }
 
     /// What readers asked for is forgotten when it does not come, again and again.
-    fn look_for_asked(&mut self, asked: &Asked) {
-        let Asked::Pieces(asking) = asked else {
-            return;
-        };
+    fn look_for_asked(&mut self, asking: &[Asking]) {
         let missing = self.copy.missing_for(Reason::Asked, u64::MAX);
         let place = |m: &Missing| (m.segment, m.range.offset);
         let missing: BTreeSet<(u64, u64)> = missing.iter().map(place).collect();
@@ -564,29 +614,24 @@ impl Planner {
     }
 
     /// The source refuses what was asked for: readers do not ask for it any more.
-    fn forget_asked(&mut self) {
-        let asked = self.on_its_way.as_ref().map(|o| &o.asked);
-        if let Some(Asked::Pieces(asking)) = asked {
-            for Asking { piece, .. } in asking.iter().filter(|a| a.is_asked_for) {
-                let bytes = u64::from(piece.bytes);
-                self.copy.forget_asked(piece.segment, piece.offset, bytes);
-            }
+    fn forget_asked(&mut self, at: usize) {
+        let asked = self.on_its_way.get(at).into_iter();
+        let asking = asked.flat_map(OnItsWay::pieces);
+        for Asking { piece, .. } in asking.filter(|a| a.is_asked_for) {
+            let bytes = u64::from(piece.bytes);
+            self.copy.forget_asked(piece.segment, piece.offset, bytes);
         }
     }
 
     /// Ends a request that was not answered: what was to be compared still is.
-    fn put_back(&mut self) {
-        let ended = self.on_its_way.take();
-        if let Some(OnItsWay {
-            asked: Asked::Digests(these),
-            ..
-        }) = ended
-        {
+    fn put_back(&mut self, at: usize) {
+        let ended = self.on_its_way.remove(at);
+        if let Asked::Digests(these) = ended.asked {
             self.verifier.put_back(these);
         }
     }
 
-    fn take_state(&mut self, now: Now, bytes: &[u8]) -> Result<()> {
+    fn take_state(&mut self, now: Now, at: usize, bytes: &[u8]) -> Result<()> {
         let known = self.copy.state();
         let more = wide(bytes.len()).saturating_sub(self.state_bytes);
         if more > 0 {
@@ -597,7 +642,7 @@ impl Planner {
         let Ok(state) = State::decode(bytes, Some(&known)) else {
             // What differs from a state that is not known, or no state at all.
             self.wants_whole = true;
-            self.on_its_way = None;
+            self.on_its_way.remove(at);
             self.has_failed(now);
             return Ok(());
         };
@@ -612,25 +657,25 @@ impl Planner {
         match self.copy.take_state(state) {
             Err(error) if error.kind() == ErrorKind::Invalid => {
                 self.refused = Some(error.to_string());
-                self.on_its_way = None;
+                self.on_its_way.clear();
                 return Ok(());
             }
             other => other?,
         }
-        self.has_brought(now);
+        self.has_brought(now, at);
         Ok(())
     }
 
     /// Compares pieces with what the source has.
-    fn take_digests(&mut self, now: Now, digests: &[Digest]) {
-        let asked = self.on_its_way.as_mut().map(|o| &mut o.asked);
+    fn take_digests(&mut self, now: Now, at: usize, digests: &[Digest]) {
+        let asked = self.on_its_way.get_mut(at).map(|o| &mut o.asked);
         let Some(Asked::Digests(these)) = asked else {
             return;
         };
         let these = std::mem::take(these);
         self.verifier.take_digests(&self.copy, these, digests);
         if !digests.is_empty() {
-            self.has_brought(now);
+            self.has_brought(now, at);
         }
     }
 }

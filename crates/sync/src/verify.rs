@@ -101,6 +101,10 @@ impl Verifier {
         Ok(())
     }
 
+    pub(crate) fn is_proving(&self) -> bool {
+        self.proves
+    }
+
     pub(crate) fn is_busy(&self) -> bool {
         self.proves || self.verifying.is_some()
     }

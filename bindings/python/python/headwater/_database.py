@@ -302,6 +302,7 @@ class Database:
         fields: Sequence[str] | None = None,
         where: Iterable[Condition] = (),
         with_tags: bool | None = None,
+        order: Literal["stream", "time"] = "stream",
     ) -> Result:
         """The rows of every stream of a table that has these tags: stream by stream, each by time.
 
@@ -310,12 +311,16 @@ class Database:
         :param where: conditions that must all hold, such as ``[("temp", ">", 30.0)]``; a row without the field, or with NaN in
             it, fulfils none but ``!=`` for NaN.
         :param with_tags: tags as columns: ``None`` = those that ``tags`` does not fix, ``True`` = all, ``False`` = none.
+        :param order: ``"time"`` gives the rows of all streams as one sequence in the order of time: a replay. Rows of one
+            time stand in the order of their streams' names.
         :raises NotFoundError: there is no such table or field. A table without such streams gives no rows.
         """
+        _check_choice("order", order, ("stream", "time"))
         names = None if fields is None else list(fields)
         conditions = [(f, op, _arrays.scalar(v)) for f, op, v in where]
         bounds = _time.between(start, end)
-        return Result(self._inner.query(table, _arrays.tags(tags), bounds, names, conditions, with_tags))
+        by_time = order == "time"
+        return Result(self._inner.query(table, _arrays.tags(tags), bounds, names, conditions, with_tags, by_time))
 
     def aggregate(
         self,

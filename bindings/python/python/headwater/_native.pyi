@@ -62,6 +62,7 @@ class Database:
         fields: Sequence[str] | None,
         conditions: Sequence[tuple[str, str, Any]],
         with_tags: bool | None,
+        by_time: bool,
     ) -> Query: ...
     def aggregate(
         self,

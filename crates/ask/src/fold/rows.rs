@@ -4,7 +4,9 @@
 //! which only some tables keep, of the first at the beginning and of the last at the end.
 
 use crate::error::found;
-use headwater::{ClosedRange, ScanSpec, Snapshot, StreamHandle, Timestamp, Value};
+use headwater::{
+    ClosedRange, ErrorKind, LastValue, ScanSpec, Snapshot, StreamHandle, Timestamp, Value,
+};
 
 /// The rows at both ends, as far as they were looked for.
 pub(super) struct Rows<'a> {
@@ -13,7 +15,21 @@ pub(super) struct Rows<'a> {
     range: ClosedRange,
     /// When the first and the last one are.
     ends: [Option<Option<Timestamp>>; 2],
+    newest: Newest,
 }
+
+/// The newest values of a stream's fields.
+enum Newest {
+    /// So many fields were looked for one by one.
+    Apart(usize),
+    /// Those of all fields that have one.
+    Together(Vec<LastValue>),
+    /// Not all of them can be read here.
+    Elsewhere,
+}
+
+/// So many fields are looked for one by one, before the newest values of all are taken at once.
+const ONE_BY_ONE: usize = 2;
 
 impl<'a> Rows<'a> {
     pub(super) fn new(
@@ -26,6 +42,7 @@ impl<'a> Rows<'a> {
             stream,
             range,
             ends: [None, None],
+            newest: Newest::Apart(0),
         }
     }
 
@@ -48,7 +65,7 @@ impl<'a> Rows<'a> {
     /// What the last row, or the first one, has of a field; it is at that instant. `keeps` = there
     /// may be several of one instant.
     pub(super) fn value(
-        &self,
+        &mut self,
         field: &str,
         last: bool,
         at: Timestamp,
@@ -58,9 +75,40 @@ impl<'a> Rows<'a> {
         if keeps {
             return self.value_of_several(field, last, range);
         }
+        let until = self.range.last;
+        if last && let Some(newest) = self.newest()? {
+            // A field whose newest value is older has none in the last row of a range that reaches
+            // beyond it; of one whose newest value is younger nothing is known.
+            match newest.iter().find(|newest| newest.field == field) {
+                None => return Ok(None),
+                Some(newest) if newest.time <= until => {
+                    return Ok((newest.time == at).then(|| newest.value.clone()));
+                }
+                Some(_) => {}
+            }
+        }
         // The newest value there is is known without a leaf.
         let end = self.stream.last_in(self.snapshot, field, range);
         Ok(found(end)?.flatten().map(|(_, value)| value))
+    }
+
+    /// The newest values of all fields, after some were looked for one by one.
+    fn newest(&mut self) -> headwater::Result<Option<&[LastValue]>> {
+        if let Newest::Apart(fields) = &mut self.newest {
+            if *fields < ONE_BY_ONE {
+                *fields += 1;
+                return Ok(None);
+            }
+            self.newest = match found(self.stream.last(self.snapshot)) {
+                Ok(newest) => Newest::Together(newest.unwrap_or_default()),
+                Err(error) if error.kind() == ErrorKind::Elsewhere => Newest::Elsewhere,
+                Err(error) => return Err(error),
+            };
+        }
+        Ok(match &self.newest {
+            Newest::Together(newest) => Some(newest),
+            _ => None,
+        })
     }
 
     fn value_of_several(

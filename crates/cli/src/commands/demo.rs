@@ -60,6 +60,10 @@ pub(crate) struct Demo {
     #[arg(long, value_name = "N", default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     sensors: u32,
 
+    /// Where all of them stand: the value of their tag `site`, of which there are four otherwise
+    #[arg(long, value_name = "NAME", value_parser = parse_site)]
+    site: Option<String>,
+
     /// Time between values of a sensor
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = parse_duration)]
     interval: i64,
@@ -83,6 +87,15 @@ pub(crate) struct Demo {
     /// Another seed gives other values and delays
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
+}
+
+/// Reads a value of a tag that needs no backslashes.
+fn parse_site(text: &str) -> Result<String, String> {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    match !text.is_empty() && text.chars().all(is_part) {
+        true => Ok(text.to_owned()),
+        false => Err("expected letters, digits, `-`, `_` and `.`".to_owned()),
+    }
 }
 
 impl Demo {
@@ -236,8 +249,9 @@ struct Sensor {
 }
 
 impl Sensor {
-    fn new(number: u32, dice: &mut Dice) -> Sensor {
-        let site = ["north", "south", "east", "west"][number as usize % 4];
+    fn new(number: u32, site: Option<&str>, dice: &mut Dice) -> Sensor {
+        let others = ["north", "south", "east", "west"];
+        let site = site.unwrap_or(others[number as usize % 4]);
         Sensor {
             tags: format!("simulated,site={site},sensor=s{:02}", number + 1),
             phase: dice.unit(),
@@ -290,7 +304,7 @@ impl Simulation {
         let mut dice = Dice(demo.seed);
         Simulation {
             sensors: (0..demo.sensors)
-                .map(|number| Sensor::new(number, &mut dice))
+                .map(|number| Sensor::new(number, demo.site.as_deref(), &mut dice))
                 .collect(),
             dice,
             interval: demo.interval,
@@ -341,6 +355,7 @@ mod tests {
             ca: None,
             token: None,
             sensors: 3,
+            site: None,
             interval: 1_000_000_000,
             delay: 300_000_000,
             sigma: 1.5,

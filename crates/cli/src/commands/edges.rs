@@ -64,6 +64,18 @@ enum What {
         #[arg(value_name = "NAME")]
         name: String,
     },
+    /// Say where clients reach an edge themselves, so that a dispatcher may send them there
+    Address {
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// Such as https://pump-7.example:7373; without it the address is taken away
+        #[arg(value_name = "URL")]
+        address: Option<String>,
+        /// Browsers may be sent there too: the certificate is valid for all, and the edge lists the
+        /// origin of the dispatcher's page (cors.origins)
+        #[arg(long, requires = "address")]
+        browsers: bool,
+    },
     /// Want something else of an edge
     Want {
         #[arg(value_name = "NAME")]
@@ -76,6 +88,26 @@ enum What {
         #[arg(long, value_name = "RULE", value_parser = parse_rule)]
         rule: Vec<WantRule>,
     },
+    /// Keep what an edge cuts away because of its age (retention, raw_for) for so long beyond that
+    Keep {
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// forever (the default of every edge), or a duration such as 90d; 0s = not at all
+        #[arg(value_name = "HOW LONG", value_parser = parse_kept)]
+        kept: Kept,
+    },
+}
+
+/// For how long something is kept: seconds, or for ever.
+#[derive(Clone, Copy, Debug)]
+struct Kept(Option<u64>);
+
+fn parse_kept(text: &str) -> Result<Kept, String> {
+    if text == "forever" {
+        return Ok(Kept(None));
+    }
+    let nanos = parse_duration(text).map_err(|e| format!("{e}; or forever"))?;
+    Ok(Kept(Some(nanos.unsigned_abs() / 1_000_000_000)))
 }
 
 fn parse_want(text: &str) -> Result<Want, String> {
@@ -144,6 +176,26 @@ impl Edges {
             Some(What::Remove { name }) => {
                 server.sync(&json!({ "op": "remove_edge", "edge": name }))?;
                 print(&format!("removed {name}: its copy is put aside\n"))
+            }
+            Some(What::Keep {
+                name,
+                kept: Kept(seconds),
+            }) => {
+                server.sync(&json!({ "op": "keep", "edge": name, "seconds": seconds }))?;
+                print(&format!("{name}: kept so from now on\n"))
+            }
+            Some(What::Address {
+                name,
+                address,
+                browsers,
+            }) => {
+                let said = match &address {
+                    Some(address) => format!("{name}: clients reach it at {address}\n"),
+                    None => format!("{name}: clients reach it through this cloud only\n"),
+                };
+                let address = address.map(|url| json!({ "url": url, "for_browsers": browsers }));
+                server.sync(&json!({ "op": "address", "edge": name, "address": address }))?;
+                print(&said)
             }
             Some(What::Want { name, want, rule }) => {
                 server.sync(&json!({ "op": "want", "edge": name, "want": want, "rules": rule }))?;

@@ -12,7 +12,7 @@ const EDGES: usize = 3;
 const ROUNDS: usize = 9;
 
 /// Waits for something that happens in another process.
-fn until(what: &str, mut happened: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, mut happened: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !happened() {
         assert!(begun.elapsed() < Duration::from_secs(180), "until {what}");
@@ -20,16 +20,16 @@ fn until(what: &str, mut happened: impl FnMut() -> bool) {
     }
 }
 
-fn run(arguments: &[&str]) -> Ran {
+pub(crate) fn run(arguments: &[&str]) -> Ran {
     Ran::of(program().args(arguments).output().unwrap())
 }
 
-fn asked(addr: &str, arguments: &[&str]) -> Ran {
+pub(crate) fn asked(addr: &str, arguments: &[&str]) -> Ran {
     let url = format!("http://{addr}");
     run(&[arguments, &["--url", &url]].concat())
 }
 
-fn edge(db: &Path) -> Served {
+pub(crate) fn edge(db: &Path) -> Served {
     let flags = [
         "--role",
         "edge",
@@ -41,11 +41,11 @@ fn edge(db: &Path) -> Served {
     Served::start(db, &flags)
 }
 
-fn cloud(db: &Path, addr: &str) -> Served {
+pub(crate) fn cloud(db: &Path, addr: &str) -> Served {
     Served::start_at(db, addr, &["--role", "cloud", "--log-level", "error"])
 }
 
-fn kill(mut served: Served) {
+pub(crate) fn kill(mut served: Served) {
     served.child.kill().unwrap();
     served.child.wait().unwrap();
 }
@@ -59,7 +59,7 @@ fn status(addr: &str, arguments: &[&str]) -> Option<Value> {
 }
 
 /// True when the cloud has everything that the edge has stored, and the edge nothing else.
-fn is_current(cloud: &str, edge: &Served, name: &str) -> bool {
+pub(crate) fn is_current(cloud: &str, edge: &Served, name: &str) -> bool {
     let storage = edge.ask("GET", "/api/v1/storage?late=false", "", "");
     let here = status(&edge.addr, &[]).unwrap();
     let there = status(cloud, &[name]).unwrap();

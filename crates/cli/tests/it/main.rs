@@ -12,6 +12,7 @@ mod block;
 mod care;
 #[cfg(feature = "sql")]
 mod columns;
+mod dispatch;
 #[cfg(feature = "sql")]
 mod duckdb;
 mod fleet;

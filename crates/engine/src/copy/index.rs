@@ -7,16 +7,19 @@
 //! Failure: a failed transaction may be on the medium all the same.
 //! Format: docs/format/copy.md.
 
+use super::kept::{Cause, Deleted, Kept, KeptChange};
 use super::pack::{Present, pack_dir};
 use crate::assured::wide;
 use crate::error::Damage;
-use crate::ids::SegmentId;
+use crate::ids::{SegmentId, Sequence};
 use crate::meta::{PartitionRecord, new_database, open_database};
 use crate::state::{State, StatePartition};
+use crate::tombstone::DeleteRecord;
 use crate::wanted::Pin;
 use crate::{Error, ErrorKind, Result};
 use headwater_codec::{Cursor, DecodeError, PutBytes};
 use headwater_io::{Env, OpenMode};
+use headwater_types::ClosedRange;
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -32,6 +35,12 @@ const PACKS: TableDefinition<'_, u64, u64> = TableDefinition::new("packs");
 
 /// By number. Missing until there is one.
 const PINS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("pins");
+
+/// By segment: what was deleted of what is shown in a version before. Missing until something was
+/// shown.
+const DELETED: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("deleted");
+/// By segment: what the source has cut away. Missing until there is some.
+const KEPT: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("kept");
 
 const VERSION: &str = "format_version";
 const FORMAT_VERSION: u64 = 1;
@@ -57,6 +66,8 @@ pub(super) struct Loaded {
     pub(super) shown: Vec<StatePartition>,
     pub(super) packs: Packs,
     pub(super) pins: BTreeMap<u64, Pin>,
+    pub(super) kept: BTreeMap<SegmentId, Kept>,
+    pub(super) deleted: BTreeMap<SegmentId, Vec<Deleted>>,
 }
 
 fn encode(partition: &StatePartition) -> Vec<u8> {
@@ -89,6 +100,63 @@ fn decode(id: SegmentId, bytes: &[u8]) -> std::result::Result<StatePartition, De
         footers: footers.into(),
         // What is shown is not proven.
         uppers: Arc::default(),
+    })
+}
+
+const KEPT_VERSION: u8 = 1;
+
+fn encode_kept(kept: &Kept) -> Vec<u8> {
+    let mut out = vec![KEPT_VERSION];
+    out.put_prefixed(&encode(&kept.partition));
+    out.put_varint(wide(kept.stretches.len()));
+    for (cause, range) in &kept.stretches {
+        out.put_u8(cause.code());
+        out.put_i64(range.first.as_nanos());
+        out.put_i64(range.last.as_nanos());
+    }
+    put_deletes(&kept.deletes, &mut out);
+    out
+}
+
+fn put_deletes(deletes: &[Deleted], out: &mut Vec<u8>) {
+    out.put_varint(wide(deletes.len()));
+    for (sequence, record) in deletes {
+        out.put_varint(sequence.0);
+        out.put_prefixed(&record.encode());
+    }
+}
+
+fn deletes(cursor: &mut Cursor<'_>) -> std::result::Result<Vec<Deleted>, DecodeError> {
+    let count = cursor.varint_up_to(wide(cursor.remaining()), "number of deletes")?;
+    let mut deletes = Vec::new();
+    for _ in 0..count {
+        let sequence = Sequence(cursor.varint("sequence of a delete")?);
+        let mut bytes = Cursor::new(cursor.prefixed("delete record")?);
+        deletes.push((sequence, DeleteRecord::decode(&mut bytes)?));
+    }
+    Ok(deletes)
+}
+
+fn decode_kept(id: SegmentId, bytes: &[u8]) -> std::result::Result<Kept, DecodeError> {
+    let mut cursor = Cursor::new(bytes);
+    if cursor.u8("version of what is kept")? != KEPT_VERSION {
+        return Err(cursor.fail("version 1 of what is kept"));
+    }
+    let partition = decode(id, cursor.prefixed("partition that is kept")?)?;
+    let count = cursor.varint_up_to(wide(cursor.remaining()), "number of stretches")?;
+    let mut stretches = Vec::new();
+    for _ in 0..count {
+        let code = cursor.u8("why a stretch is kept")?;
+        let cause = Cause::of_code(code).ok_or_else(|| cursor.fail("1 or 2"))?;
+        let (first, last) = (cursor.i64("first instant")?, cursor.i64("last instant")?);
+        stretches.push((cause, ClosedRange::nanos(first, last)));
+    }
+    let deletes = deletes(&mut cursor)?;
+    cursor.finish()?;
+    Ok(Kept {
+        partition,
+        stretches,
+        deletes,
     })
 }
 
@@ -232,6 +300,8 @@ impl Index {
             shown,
             packs,
             pins: self.pins(&transaction)?,
+            kept: self.kept(&transaction)?,
+            deleted: self.deleted(&transaction)?,
         })
     }
 
@@ -249,6 +319,61 @@ impl Index {
             pins.insert(number.value(), pin);
         }
         Ok(pins)
+    }
+
+    fn kept(&self, transaction: &redb::ReadTransaction) -> Result<BTreeMap<SegmentId, Kept>> {
+        let table = match transaction.open_table(KEPT) {
+            Ok(table) => table,
+            Err(redb::TableError::TableDoesNotExist(_)) => return Ok(BTreeMap::new()),
+            Err(error) => return Err(Error::meta(error)),
+        };
+        let mut all = BTreeMap::new();
+        for entry in table.iter().map_err(Error::meta)? {
+            let (id, kept) = entry.map_err(Error::meta)?;
+            let id = SegmentId(id.value());
+            let kept = decode_kept(id, kept.value())
+                .map_err(|e| self.damaged(e.expected, format!("what is kept of {}", id.0)))?;
+            all.insert(id, kept);
+        }
+        Ok(all)
+    }
+
+    fn deleted(
+        &self,
+        transaction: &redb::ReadTransaction,
+    ) -> Result<BTreeMap<SegmentId, Vec<Deleted>>> {
+        let table = match transaction.open_table(DELETED) {
+            Ok(table) => table,
+            Err(redb::TableError::TableDoesNotExist(_)) => return Ok(BTreeMap::new()),
+            Err(error) => return Err(Error::meta(error)),
+        };
+        let mut all = BTreeMap::new();
+        for entry in table.iter().map_err(Error::meta)? {
+            let (id, bytes) = entry.map_err(Error::meta)?;
+            let id = SegmentId(id.value());
+            let mut cursor = Cursor::new(bytes.value());
+            let read = deletes(&mut cursor).and_then(|all| cursor.finish().map(|()| all));
+            let read = read
+                .map_err(|e| self.damaged(e.expected, format!("what was deleted of {}", id.0)))?;
+            all.insert(id, read);
+        }
+        Ok(all)
+    }
+
+    fn commit_kept(&self, transaction: &redb::WriteTransaction, change: &KeptChange) -> Result<()> {
+        if change.is_empty() {
+            return Ok(());
+        }
+        let mut table = transaction.open_table(KEPT).map_err(Error::meta)?;
+        for id in &change.gone {
+            table.remove(id.0).map_err(Error::meta)?;
+        }
+        for kept in &change.put {
+            table
+                .insert(kept.partition.id.0, encode_kept(kept).as_slice())
+                .map_err(Error::meta)?;
+        }
+        Ok(())
     }
 
     /// Keeps a pin, or takes it away.
@@ -297,12 +422,16 @@ impl Index {
         transaction.commit().map_err(Error::meta)
     }
 
-    /// Puts another state there, if there is one, and what is shown; packs that are gone are
-    /// forgotten.
+    /// Puts another state there, if there is one, and what is shown and what changes of what is
+    /// kept; packs that are gone are forgotten.
     pub(super) fn put_shown(
         &self,
         state: Option<&State>,
-        shown: &[StatePartition],
+        (shown, deleted, kept): (
+            &[StatePartition],
+            &BTreeMap<SegmentId, Vec<Deleted>>,
+            &KeptChange,
+        ),
         gone: &[SegmentId],
     ) -> Result<()> {
         let transaction = self.db.begin_write().map_err(Error::meta)?;
@@ -319,6 +448,14 @@ impl Index {
                 table
                     .insert(partition.id.0, encode(partition).as_slice())
                     .map_err(Error::meta)?;
+            }
+            self.commit_kept(&transaction, kept)?;
+            let mut table = transaction.open_table(DELETED).map_err(Error::meta)?;
+            table.retain(|_, _| false).map_err(Error::meta)?;
+            for (id, deletes) in deleted {
+                let mut bytes = Vec::new();
+                put_deletes(deletes, &mut bytes);
+                table.insert(id.0, bytes.as_slice()).map_err(Error::meta)?;
             }
             let mut ranges = transaction.open_table(RANGES).map_err(Error::meta)?;
             let mut packs = transaction.open_table(PACKS).map_err(Error::meta)?;
@@ -374,6 +511,16 @@ mod tests {
             out.put_u64(key.value());
             out.put_prefixed(value.value());
         }
+        for row in transaction.open_table(DELETED).unwrap().iter().unwrap() {
+            let (key, value) = row.unwrap();
+            out.put_u64(key.value());
+            out.put_prefixed(value.value());
+        }
+        for row in transaction.open_table(KEPT).unwrap().iter().unwrap() {
+            let (key, value) = row.unwrap();
+            out.put_u64(key.value());
+            out.put_prefixed(value.value());
+        }
         out
     }
 
@@ -395,13 +542,31 @@ mod tests {
         let packs = Packs::from([(SegmentId(4), four.clone()), (SegmentId(6), six)]);
         index.put_ranges(&packs).unwrap();
         let gone = [SegmentId(6)];
+        let kept = Kept {
+            partition: before.partitions[2].clone(),
+            stretches: vec![
+                (Cause::Cut, ClosedRange::nanos(1, 9)),
+                (Cause::Aged, ClosedRange::nanos(20, 30)),
+            ],
+            deletes: before.deletes.clone(),
+        };
+        let deleted = BTreeMap::from([(before.partitions[0].id, before.deletes.clone())]);
+        let change = KeptChange {
+            put: vec![kept.clone()],
+            gone: vec![SegmentId(9)],
+        };
+        assert!(index.load().unwrap().kept.is_empty());
         index
-            .put_shown(Some(&after), &before.partitions[..1], &gone)
+            .put_shown(
+                Some(&after),
+                (&before.partitions[..1], &deleted, &change),
+                &gone,
+            )
             .unwrap();
         let pin = Pin {
             table: "weather".into(),
             tags: vec![("id".into(), "7".into())],
-            range: headwater_types::ClosedRange::nanos(5, 9),
+            range: ClosedRange::nanos(5, 9),
             until: None,
         };
         assert!(index.load().unwrap().pins.is_empty());
@@ -417,6 +582,8 @@ mod tests {
         assert_eq!(loaded.shown, before.partitions[..1]);
         assert_eq!(loaded.packs, Packs::from([(SegmentId(4), four)]));
         assert_eq!(loaded.pins, BTreeMap::from([(5, pin)]));
+        assert_eq!(loaded.kept, BTreeMap::from([(kept.partition.id, kept)]));
+        assert_eq!(loaded.deleted, deleted);
         index.forget_ranges(SegmentId(4), &[64]).unwrap();
         let left = index.load().unwrap().packs;
         let left = left.get(&SegmentId(4)).unwrap();

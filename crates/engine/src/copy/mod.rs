@@ -14,6 +14,7 @@
 //! Format: docs/format/copy.md.
 
 mod index;
+mod kept;
 mod lacks;
 mod open;
 mod pack;
@@ -106,6 +107,8 @@ pub struct CopyProgress {
     pub shown: usize,
     /// Partitions shown in a version before.
     pub shown_older: usize,
+    /// Partitions of which something is kept that the source has cut away ([`Rules::keeping`]).
+    pub kept: usize,
 }
 
 impl RemoteCopy {
@@ -172,6 +175,12 @@ impl RemoteCopy {
         })
     }
 
+    /// Others have this copy too: clones of it, or readers.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.inner) > 1
+    }
+
     /// Where it is.
     #[must_use]
     pub fn dir(&self) -> &Path {
@@ -223,6 +232,19 @@ impl RemoteCopy {
     #[must_use]
     pub fn progress(&self) -> CopyProgress {
         progress(&self.inner.receiving.lock())
+    }
+
+    /// How often something has changed of its [progress](RemoteCopy::progress) since it was opened:
+    /// as long as this is the same, so is that.
+    #[must_use]
+    pub fn changes(&self) -> u64 {
+        self.inner.receiving.lock().changes
+    }
+
+    /// Bytes that are wanted and not here, as far as is known.
+    #[must_use]
+    pub fn missing_bytes(&self) -> u64 {
+        self.inner.receiving.lock().lacks.missing_bytes()
     }
 
     /// What is here of the segments that the state names: id, offset and length, by these.
@@ -300,6 +322,7 @@ fn progress(receiving: &Receiving) -> CopyProgress {
         bytes: receiving.packs.values().map(|pack| pack.bytes()).sum(),
         shown,
         shown_older: receiving.shown.len() - shown,
+        kept: receiving.kept.len(),
     }
 }
 

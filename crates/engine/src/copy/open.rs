@@ -1,9 +1,10 @@
 //! A copy as a database to read: its metadata are made of the state, in memory.
 
+use super::kept::pieces;
 use super::pack::{MissedRanges, PackFiles};
 use super::receive::ROOT;
 use super::{Inner, elsewhere};
-use crate::catalog::Definition;
+use crate::catalog::{Definition, Life, Table};
 use crate::core::Core;
 use crate::ids::{SegmentId, Sequence};
 use crate::layout::meta_path;
@@ -17,19 +18,45 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-pub(super) fn open(copy: &Inner, options: &Options) -> Result<Core> {
-    let root = Path::new(ROOT);
-    let (state, shown, files, parts) = {
+/// What of a copy a reader sees, as of one instant.
+struct Looked {
+    state: Arc<State>,
+    /// Tables as they live here.
+    tables: Vec<Arc<Table>>,
+    /// What is shown and what is kept, each with whether it is an older version.
+    partitions: BTreeMap<SegmentId, (StatePartition, bool)>,
+    files: Arc<PackFiles>,
+    parts: CopyParts,
+}
+
+impl Looked {
+    fn at(copy: &Inner) -> Looked {
         let receiving = copy.receiving.lock();
-        let shown = receiving.shown.clone();
-        let segments = shown
-            .iter()
-            .map(|p| (p.id, receiving.pack(p.id), p.record.committed_bytes));
+        let state = &receiving.state;
+        let shown = receiving.shown.iter().map(|partition| {
+            let now = state.partition(partition.id);
+            let is_older = !now.is_some_and(|now| now.is_same(partition));
+            (partition.id, (partition.clone(), is_older))
+        });
+        let kept = receiving.kept.values().map(|kept| {
+            let is_older = kept.is_older(state);
+            (kept.partition.id, (kept.partition.clone(), is_older))
+        });
+        let partitions: BTreeMap<_, _> = shown.chain(kept).collect();
+        let segments = partitions.values();
+        let segments =
+            segments.map(|(p, _)| (p.id, receiving.pack(p.id), p.record.committed_bytes));
+        let files = PackFiles::new(Path::new(ROOT), segments).telling(&copy.missed);
         let mut parts = CopyParts {
-            deletes: receiving.state.deletes.clone(),
+            deletes: state.deletes.clone(),
+            pieces: pieces(
+                receiving.kept.values(),
+                &receiving.shown,
+                &receiving.deleted,
+            ),
             ..CopyParts::default()
         };
-        for partition in &shown {
+        for (partition, _) in partitions.values() {
             let pack = receiving.pack(partition.id);
             let lacks = |(at, len)| !pack.missing(at, len).is_empty();
             if partition.frame().any(lacks) {
@@ -37,24 +64,48 @@ pub(super) fn open(copy: &Inner, options: &Options) -> Result<Core> {
                 parts.elsewhere.insert(partition.id, why);
             }
         }
-        let files = PackFiles::new(root, segments).telling(&copy.missed);
-        (Arc::clone(&receiving.state), shown, Arc::new(files), parts)
-    };
+        let tables = state.tables.iter().map(|table| {
+            let cut = receiving.wanted.cut(&table.life);
+            match cut == table.life.cut {
+                true => Arc::clone(table),
+                false => {
+                    let life = Life { cut, ..table.life };
+                    let table = Table::clone(table);
+                    Arc::new(Table { life, ..table })
+                }
+            }
+        });
+        Looked {
+            tables: tables.collect(),
+            state: Arc::clone(state),
+            partitions,
+            files: Arc::new(files),
+            parts,
+        }
+    }
+}
+
+pub(super) fn open(copy: &Inner, options: &Options) -> Result<Core> {
+    let looked = Looked::at(copy);
+    let meta = metadata(&looked)?;
     let parts = CopyParts {
-        here: Some(Arc::new(CopyHere::new(copy, &state, &shown, &files))),
+        here: Some(Arc::new(CopyHere {
+            files: Arc::clone(&looked.files),
+            missed: Arc::clone(&copy.missed),
+            shown: looked.partitions,
+        })),
         hashers: Some(copy.hashers.clone()),
-        ..parts
+        ..looked.parts
     };
     let env = Env {
-        files,
+        files: looked.files,
         media: Media::default(),
         ..copy.env.clone()
     };
     let options = Options {
-        dir: root.to_owned(),
+        dir: Path::new(ROOT).to_owned(),
         ..options.clone()
     };
-    let meta = metadata(&state, shown)?;
     Ok(load(env, options, meta, OpenedBy::Copy(parts))?.0)
 }
 
@@ -63,28 +114,9 @@ pub(super) fn open(copy: &Inner, options: &Options) -> Result<Core> {
 struct CopyHere {
     files: Arc<PackFiles>,
     missed: Arc<MissedRanges>,
-    /// Header, footers and checkpoints of what is shown, and whether it is an older version.
+    /// Header, footers and checkpoints of what is shown or kept, and whether it is an older
+    /// version.
     shown: BTreeMap<SegmentId, (StatePartition, bool)>,
-}
-
-impl CopyHere {
-    fn new(
-        copy: &Inner,
-        state: &State,
-        shown: &[StatePartition],
-        files: &Arc<PackFiles>,
-    ) -> CopyHere {
-        let shown = shown.iter().map(|partition| {
-            let now = state.partition(partition.id);
-            let is_older = !now.is_some_and(|now| now.is_same(partition));
-            (partition.id, (partition.clone(), is_older))
-        });
-        CopyHere {
-            files: Arc::clone(files),
-            missed: Arc::clone(&copy.missed),
-            shown: shown.collect(),
-        }
-    }
 }
 
 impl Here for CopyHere {
@@ -121,24 +153,28 @@ impl Here for CopyHere {
 }
 
 /// The metadata of a database that has nothing but what a copy shows.
-fn metadata(state: &State, shown: Vec<StatePartition>) -> Result<Meta> {
+fn metadata(looked: &Looked) -> Result<Meta> {
+    let state = &looked.state;
     let path = meta_path(Path::new(ROOT));
     let file = MemoryFiles::new()
         .open(&path, OpenMode::CreateNew)
         .map_err(|e| Error::io("create", &path, e))?;
     let meta = Meta::create(&path, file, state.shards, state.name.identity)?;
     let at = Sequence(state.name.sequence);
-    let tables = state.tables.iter().map(Arc::clone).map(Definition::Table);
+    let tables = looked.tables.iter().map(Arc::clone).map(Definition::Table);
     let streams = state.streams.iter().cloned().map(Arc::new);
     let definitions = tables.chain(streams.map(Definition::Stream));
     let newest = state.streams.last();
-    let segments = shown.iter().map(|p| SegmentId(p.id.0.saturating_add(1)));
+    let partitions = looked.partitions.iter();
+    let last = looked.partitions.last_key_value();
     meta.commit(&MetaChange {
         step_sequence: at,
         definitions: definitions.map(|d| (at, d)).collect(),
         next_stream: newest.map_or(0, |record| record.id.0.saturating_add(1)),
-        next_segment: segments.max().map_or(1, |id| id.0),
-        partitions: shown.into_iter().map(|p| (p.id, p.record)).collect(),
+        next_segment: last.map_or(1, |(id, _)| id.0.saturating_add(1)),
+        partitions: partitions
+            .map(|(id, (p, _))| (*id, p.record.clone()))
+            .collect(),
         ..MetaChange::default()
     })?;
     Ok(meta)

@@ -7,6 +7,7 @@
 //! opened again; what it had confirmed stays.
 
 use super::index::{Index, Packs};
+use super::kept::{Deleted, Kept};
 use super::lacks::{Lacks, SegmentLacks};
 use super::pack::{Pack, PackFiles, Present, pack_dir, pack_path};
 use super::shown::next_shown;
@@ -49,15 +50,21 @@ pub(super) struct Receiving {
     pub(super) rules: Rules,
     pub(super) pins: BTreeMap<u64, Pin>,
     /// What these say of the state.
-    wanted: Wanted,
+    pub(super) wanted: Wanted,
     pub(super) state: Arc<State>,
     pub(super) shown: Vec<StatePartition>,
+    /// What was deleted of what is shown in a version before.
+    pub(super) deleted: BTreeMap<SegmentId, Vec<Deleted>>,
+    /// What the source has cut away.
+    pub(super) kept: BTreeMap<SegmentId, Kept>,
     pub(super) packs: BTreeMap<SegmentId, Arc<Pack>>,
     ends: BTreeMap<SegmentId, u64>,
     writing: BTreeMap<SegmentId, Writing>,
     /// A pack was made whose name is perhaps not on the medium.
     has_new_name: bool,
     pub(super) lacks: Lacks,
+    /// Rises with every change of what is told of it.
+    pub(super) changes: u64,
     failed: Option<Error>,
 }
 
@@ -80,11 +87,14 @@ impl Receiving {
             wanted,
             state: Arc::new(loaded.state),
             shown: loaded.shown,
+            deleted: loaded.deleted,
+            kept: loaded.kept,
             packs,
             ends,
             writing: BTreeMap::new(),
             has_new_name: false,
             lacks: Lacks::default(),
+            changes: 0,
             failed: None,
         };
         receiving.remove_unnamed()?;
@@ -210,9 +220,9 @@ impl Receiving {
         self.lacks
             .keep(&|id| state.partition(id).is_some(), changed);
         self.wanted = Wanted::of(&self.rules, &self.pins, &state);
-        self.state = Arc::clone(&state);
+        let before = std::mem::replace(&mut self.state, state);
         self.look(changed)?;
-        self.show(Some(state))
+        self.show(Some(before))
     }
 
     /// Takes bytes of a segment; they count from the next commit on. What is here already is left
@@ -306,6 +316,7 @@ impl Receiving {
     }
 
     fn commit_ranges(&mut self) -> Result<BTreeSet<SegmentId>> {
+        self.changes += 1;
         if self.writing.is_empty() {
             return Ok(BTreeSet::new());
         }
@@ -358,6 +369,7 @@ impl Receiving {
         let state = Arc::clone(&self.state);
         let partitions = ids.iter().filter_map(|id| state.partition(*id));
         let partitions: Vec<&StatePartition> = partitions.collect();
+        self.changes += 1;
         if partitions.is_empty() {
             return Ok(());
         }
@@ -425,23 +437,34 @@ impl Receiving {
         complete.map(|p| p.id.0).collect()
     }
 
-    /// Shows what can be shown now, with another state if there is one.
-    fn show(&mut self, state: Option<Arc<State>>) -> Result<()> {
+    /// Shows what can be shown now; with the state before, if there is another since.
+    fn show(&mut self, before: Option<Arc<State>>) -> Result<()> {
         let lacks = &self.lacks;
         let is_complete = |p: &StatePartition| lacks.is_complete(p.id);
-        let shown = next_shown(&self.shown, &self.state, &is_complete);
+        let is_other = before.is_some();
+        let before = before.unwrap_or_else(|| Arc::clone(&self.state));
+        let is_told = |p: &StatePartition| self.is_told(p, &before);
+        let shown = next_shown(&self.shown, &self.state, &is_complete, &is_told);
+        let deleted = self.deleted_of(&shown, &before)?;
+        let change = self.kept_change(&shown, &before)?;
         let is_named = |id: &SegmentId| {
-            self.state.partition(*id).is_some() || shown.iter().any(|p| p.id == *id)
+            self.state.partition(*id).is_some()
+                || change.keeps(*id, self.kept.contains_key(id))
+                || shown.iter().any(|p| p.id == *id)
         };
         let packs = self.packs.keys().filter(|id| !is_named(id)).copied();
         let gone: Vec<SegmentId> = packs.collect();
         let is_same = shown.len() == self.shown.len()
             && shown.iter().zip(&self.shown).all(|(a, b)| a.is_same(b));
-        if state.is_none() && is_same && gone.is_empty() {
+        let is_same = is_same && deleted == self.deleted;
+        if !is_other && is_same && change.is_empty() && gone.is_empty() {
             return Ok(());
         }
-        self.index.put_shown(state.as_deref(), &shown, &gone)?;
-        self.shown = shown;
+        let state = is_other.then_some(&*self.state);
+        self.index
+            .put_shown(state, (&shown, &deleted, &change), &gone)?;
+        (self.shown, self.deleted) = (shown, deleted);
+        change.apply(&mut self.kept);
         for id in gone {
             self.ends.remove(&id);
             self.writing.remove(&id);

@@ -2,7 +2,8 @@
 //!
 //! A new version takes the place of those before when all of it that is wanted is here, together
 //! with all others that meet the same span: the parts of a rewriting come at once. Until then the
-//! versions before stay, unless something was deleted since that they may hold.
+//! versions before stay, unless something was deleted since that they may hold, and it is not known
+//! what.
 //!
 //! Invariants: what is shown of a shard is apart; every span that the state names is shown in some
 //! version, and none that it does not name.
@@ -45,10 +46,12 @@ impl<'a> Meeting<'a> {
         &self,
         state: &State,
         is_complete: &dyn Fn(&StatePartition) -> bool,
+        is_told: &dyn Fn(&StatePartition) -> bool,
     ) -> &[&'a StatePartition] {
         // What the state names is rid of what was deleted, or the state says what waits.
         let is_true = |p: &&StatePartition| {
             state.newest_delete(p.record.table) <= p.record.sequence
+                || is_told(p)
                 || state.partition(p.id).is_some_and(|now| now.is_same(p))
         };
         let stays = !self.before.is_empty()
@@ -62,11 +65,13 @@ impl<'a> Meeting<'a> {
     }
 }
 
-/// What is shown of a state, where `before` was shown until now.
+/// What is shown of a state, where `before` was shown until now. `is_told` says of what it is known
+/// what was deleted of it.
 pub(super) fn next_shown(
     before: &[StatePartition],
     state: &State,
     is_complete: &dyn Fn(&StatePartition) -> bool,
+    is_told: &dyn Fn(&StatePartition) -> bool,
 ) -> Vec<StatePartition> {
     let mut all: Vec<(&StatePartition, bool)> = Vec::new();
     all.extend(before.iter().map(|p| (p, false)));
@@ -76,12 +81,14 @@ pub(super) fn next_shown(
     let mut meeting = Meeting::default();
     for (partition, is_now) in all {
         if meeting.is_apart_from(partition) {
-            shown.extend(meeting.shown(state, is_complete).iter().copied().cloned());
+            let of_these = meeting.shown(state, is_complete, is_told);
+            shown.extend(of_these.iter().copied().cloned());
             meeting = Meeting::default();
         }
         meeting.put(partition, is_now);
     }
-    shown.extend(meeting.shown(state, is_complete).iter().copied().cloned());
+    let of_these = meeting.shown(state, is_complete, is_told);
+    shown.extend(of_these.iter().copied().cloned());
     shown.sort_by_key(|p| p.id);
     shown
 }
@@ -136,7 +143,7 @@ mod tests {
         let state = state(40, &now);
         let shown = |complete: &[u64]| {
             let is_complete = |p: &StatePartition| complete.contains(&p.id.0);
-            ids(&next_shown(&before, &state, &is_complete))
+            ids(&next_shown(&before, &state, &is_complete, &|_| false))
         };
         assert_eq!(shown(&[]), [(1, 900), (2, 400)]);
         assert_eq!(shown(&[5]), [(1, 900), (2, 400)]);
@@ -148,7 +155,7 @@ mod tests {
     fn what_is_new_is_shown_at_once_and_what_is_gone_goes() {
         let before = [partition(1, 4, 0, 50, 900)];
         let now = [partition(3, 4, 7, 60, 200)];
-        let shown = next_shown(&before, &state(0, &now), &|_| false);
+        let shown = next_shown(&before, &state(0, &now), &|_| false, &|_| false);
         assert_eq!(ids(&shown), [(3, 200)]);
     }
 
@@ -156,10 +163,13 @@ mod tests {
     fn what_may_hold_deleted_rows_does_not_stay() {
         let before = [partition(1, 4, 0, 50, 900), partition(2, 4, 1, 70, 400)];
         let now = [partition(8, 4, 0, 61, 800), partition(9, 4, 1, 70, 300)];
-        let shown = next_shown(&before, &state(61, &now), &|_| false);
+        let shown = next_shown(&before, &state(61, &now), &|_| false, &|_| false);
         assert_eq!(ids(&shown), [(2, 400), (8, 800)]);
+        // It does where it is known what was deleted.
+        let shown = next_shown(&before, &state(61, &now), &|_| false, &|_| true);
+        assert_eq!(ids(&shown), [(1, 900), (2, 400)]);
         // The version that the state itself names stays: what waits of deletes is told.
-        let shown = next_shown(&before, &state(99, &before), &|_| false);
+        let shown = next_shown(&before, &state(99, &before), &|_| false, &|_| false);
         assert_eq!(ids(&shown), [(1, 900), (2, 400)]);
     }
 }

@@ -20,6 +20,7 @@
 mod commits;
 mod compaction;
 mod door;
+mod ends;
 mod memory_use;
 mod newest_deletes;
 mod rest;
@@ -31,6 +32,7 @@ mod unreadable;
 pub(crate) use commits::Commits;
 pub(crate) use compaction::{Compaction, WrittenOnDay};
 pub(crate) use door::Door;
+pub(crate) use ends::Ends;
 pub(crate) use memory_use::MemoryUse;
 pub(crate) use newest_deletes::NewestDeletes;
 pub(crate) use rest::Rest;
@@ -79,6 +81,8 @@ pub(crate) struct Core {
     /// Who numbers batches.
     pub(crate) producers: Producers,
     pub(crate) newest_deletes: NewestDeletes,
+    /// Deletes that copies have not confirmed.
+    pub(crate) ends: Ends,
     pub(crate) memory: MemoryUse,
     pub(crate) signals: Signals,
     pub(crate) rest: Rest,

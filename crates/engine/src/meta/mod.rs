@@ -9,6 +9,7 @@
 
 mod backend;
 pub(crate) mod copy;
+mod ends;
 mod hashes;
 mod indexes;
 mod lineage;
@@ -18,6 +19,7 @@ mod opening;
 mod records;
 mod streams;
 
+pub(crate) use ends::{EndsChange, SavedEnds};
 pub(crate) use indexes::IndexChange;
 pub(crate) use lineage::{Lineage, NamedState};
 pub(crate) use opening::{new_database, open_database};
@@ -88,6 +90,8 @@ pub(crate) struct MetaChange {
     pub(crate) analyzers: Vec<(u16, Vec<u8>)>,
     /// The newest delete of tables.
     pub(crate) deletes: Vec<(TableId, Sequence)>,
+    /// What copies have to be told of.
+    pub(crate) ends: EndsChange,
 }
 
 impl MetaChange {
@@ -418,6 +422,7 @@ impl Meta {
         }
         self.commit_definitions(&transaction, &change.definitions)?;
         self.commit_deletes(&transaction, &change.deletes)?;
+        self.commit_ends(&transaction, &change.ends)?;
         self.commit_hashes(&transaction, change)?;
         {
             let mut partitions = transaction.open_table(PARTITIONS).map_err(Error::meta)?;

@@ -207,7 +207,7 @@ pub(crate) fn needed(
         other => other?,
     };
     let span = record.span();
-    let cut = table.life.cut.last_before();
+    let cut = wanted.cut(&table.life).last_before();
     let before_cut = cut.map(|last| ClosedRange::new(Timestamp::MIN, last).intersect(&span));
     let tombstones: Vec<Tombstone> = state
         .tombstones()
@@ -264,7 +264,7 @@ pub(crate) fn needed_of_stream(
         store,
         opened,
         held,
-        span: opened.record.span().intersect(&range),
+        span: opened.span().intersect(&range),
         hidden,
         stream,
         outcome: Outcome {

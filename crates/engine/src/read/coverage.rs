@@ -72,7 +72,7 @@ struct Look<'a> {
 
 impl Look<'_> {
     fn partition(&self, partition: &Partition, coverage: &mut Coverage) -> Result<()> {
-        let span = partition.record.span().intersect(&self.range);
+        let span = partition.span().intersect(&self.range);
         if self.here.is_older(partition.id()) {
             coverage.is_older = true;
         }
@@ -97,7 +97,7 @@ impl Look<'_> {
 
     fn stream(&self, partition: &Partition, coverage: &mut Coverage) -> Result<()> {
         let store = &self.view.core.store;
-        let span = partition.record.span().intersect(&self.range);
+        let span = partition.span().intersect(&self.range);
         let state = store.state(partition)?;
         let held = store.stream(&state, self.view.stream)?;
         let is_older = self.here.is_older(partition.id());

@@ -185,7 +185,7 @@ pub(crate) fn partitions(core: &Core) -> Vec<PartitionInfo> {
             out.push(PartitionInfo {
                 table: table.name.clone(),
                 file: partition.file.path().to_owned(),
-                range: record.span(),
+                range: partition.span(),
                 bytes: record.committed_bytes,
                 events: record.events,
                 late_runs: record.late_runs,
@@ -229,7 +229,7 @@ fn info(view: &StreamView) -> Result<StreamInfo> {
             for block in state.blocks_in(store, base, (i64::MIN, i64::MAX))?.iter() {
                 let span = base.span(block.first_bucket, block.last_bucket);
                 if !hidden.swallows(&span) {
-                    extent.add(span.intersect(&partition.record.span()), 0);
+                    extent.add(span.intersect(&partition.span()), 0);
                 }
             }
         }

@@ -89,7 +89,7 @@ pub(super) fn rows(
     let memory = view.memory_rows(range, Some(read));
     let mut outside = Outside::new(range);
     for partition in view.partitions_in(range) {
-        let span = partition.record.span().intersect(range);
+        let span = partition.span().intersect(range);
         outside.memory_before(&memory, Some(&span), &mut |rows| each(&view.settled(rows)));
         let sources = match view.state(&partition)? {
             Some(state) => run_sources(view, &partition, &state, &span)?,
@@ -120,7 +120,7 @@ pub(super) fn buckets_and_rows(
     let memory = view.memory_rows(range, Some(read));
     let mut outside = Outside::new(range);
     for partition in view.partitions_in(range) {
-        let span = partition.record.span().intersect(range);
+        let span = partition.span().intersect(range);
         outside.memory_before(&memory, Some(&span), &mut |rows| {
             sink.add(&view.settled(rows))
         });

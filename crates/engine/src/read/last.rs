@@ -80,7 +80,7 @@ pub(super) fn newest(
     let memory = newest_in_memory(view, fields);
     let partitions = view.partitions_in(&ClosedRange::ALL);
     for partition in partitions.iter().rev() {
-        let last = partition.record.span().last;
+        let last = partition.span().last;
         let is_known = |(stored, memory): (&Best, &Best)| {
             let newer = memory.0.as_ref().is_some_and(|(time, _)| *time > last);
             newer || stored.0.is_some()

@@ -43,7 +43,7 @@ pub use filter::{Comparison, Filter};
 pub use handle::StreamHandle;
 pub use last::LastValue;
 pub use listing::{HandlePage, PageStart};
-pub use replay::{Replay, ReplayChunk, ReplayCursor, ReplayRow, ReplaySpec};
+pub use replay::{Replay, ReplayChunk, ReplayCursor, ReplayRow, ReplaySpec, ReplaySteps};
 pub use scan::{ScanChunk, ScanSpec};
 pub use snapshot::{Scan, Snapshot};
 pub use summary::{SummaryBin, SummarySpec};

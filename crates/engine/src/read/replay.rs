@@ -131,6 +131,11 @@ impl Piece {
 /// See [`Snapshot::replay`].
 pub struct Replay<'a> {
     snapshot: &'a Snapshot,
+    steps: ReplaySteps,
+}
+
+/// A replay apart from its snapshot, for callers that keep both. See [`Snapshot::replay_steps`].
+pub struct ReplaySteps {
     streams: Vec<StreamHandle>,
     fields: Vec<(String, FieldType)>,
     scan: ScanSpec,
@@ -144,6 +149,12 @@ pub struct Replay<'a> {
 }
 
 impl std::fmt::Debug for Replay<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.steps.fmt(f)
+    }
+}
+
+impl std::fmt::Debug for ReplaySteps {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Replay")
             .field("streams", &self.streams.len())
@@ -191,6 +202,22 @@ impl Snapshot {
         spec: &ReplaySpec,
         accepts: Option<&mut dyn FnMut(&StreamName) -> bool>,
     ) -> Result<Replay<'_>> {
+        Ok(Replay {
+            snapshot: self,
+            steps: self.replay_steps(spec, accepts)?,
+        })
+    }
+
+    /// As [`Snapshot::replay`], for callers that keep the snapshot beside the replay: each step is
+    /// told it again.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn replay_steps(
+        &self,
+        spec: &ReplaySpec,
+        accepts: Option<&mut dyn FnMut(&StreamName) -> bool>,
+    ) -> Result<ReplaySteps> {
         let known = self.fields(&spec.table)?;
         let names: Vec<String> = match &spec.fields {
             Some(names) => names.clone(),
@@ -216,8 +243,7 @@ impl Snapshot {
         if let Some(after) = &spec.after {
             range.first = range.first.max(after.time);
         }
-        let replay = Replay {
-            snapshot: self,
+        let replay = ReplaySteps {
             streams: self.replayed(spec, accepts)?,
             fields,
             scan: ScanSpec {
@@ -271,7 +297,53 @@ impl Replay<'_> {
     /// Names and types of the columns of every chunk.
     #[must_use]
     pub fn fields(&self) -> &[(String, FieldType)] {
+        self.steps.fields()
+    }
+
+    /// A stream by its place, which is its place in the order of streams.
+    #[must_use]
+    pub fn stream(&self, place: u32) -> Option<&StreamName> {
+        self.steps.stream(place)
+    }
+
+    /// How many streams there are.
+    #[must_use]
+    pub fn stream_count(&self) -> usize {
+        self.steps.stream_count()
+    }
+
+    /// Names a row of a chunk, to go on behind it. `None` where there is no such row.
+    #[must_use]
+    pub fn cursor(&self, chunk: &ReplayChunk, row: usize) -> Option<ReplayCursor> {
+        self.steps.cursor(chunk, row)
+    }
+}
+
+impl ReplaySteps {
+    /// Names and types of the columns of every chunk.
+    #[must_use]
+    pub fn fields(&self) -> &[(String, FieldType)] {
         &self.fields
+    }
+
+    /// The next rows, of the snapshot that the replay was made of; `None` at the end, and behind an
+    /// error.
+    pub fn next_chunk(&mut self, snapshot: &Snapshot) -> Option<Result<ReplayChunk>> {
+        if self.slab.is_none() {
+            match self.read(snapshot) {
+                Ok(slab) => self.slab = slab,
+                Err(error) => {
+                    self.next = None;
+                    return Some(Err(error));
+                }
+            }
+        }
+        let slab = self.slab.as_mut()?;
+        let chunk = slab.chunk();
+        if slab.given == slab.order.len() {
+            self.slab = None;
+        }
+        Some(Ok(chunk))
     }
 
     /// A stream by its place, which is its place in the order of streams.
@@ -307,14 +379,14 @@ impl Replay<'_> {
     }
 
     /// Reads the next slab that holds a row; `None` at the end.
-    fn read(&mut self) -> Result<Option<Slab>> {
+    fn read(&mut self, snapshot: &Snapshot) -> Result<Option<Slab>> {
         while let Some(first) = self.next {
             let range = self.scan.range;
             let left = range.last.as_nanos().abs_diff(first.as_nanos());
             let width = self.width.min(left);
             let last = first.as_nanos().checked_add_unsigned(width);
             let last = last.map_or(range.last, Timestamp::from_nanos);
-            let (pieces, last) = self.pieces(ClosedRange::new(first, last))?;
+            let (pieces, last) = self.pieces(snapshot, ClosedRange::new(first, last))?;
             let held: usize = pieces.iter().map(Piece::bytes).sum();
             self.width = next_width(first, last, held, self.memory_bytes);
             self.next = last.next().filter(|next| *next <= range.last);
@@ -331,7 +403,7 @@ impl Replay<'_> {
 
     /// What all streams hold from the beginning of a range on, as far as it fits into memory, and
     /// up to which instant that is.
-    fn pieces(&self, range: ClosedRange) -> Result<(Vec<Piece>, Timestamp)> {
+    fn pieces(&self, snapshot: &Snapshot, range: ClosedRange) -> Result<(Vec<Piece>, Timestamp)> {
         let mut last = range.last;
         let mut pieces: Vec<Piece> = Vec::new();
         let mut held = 0;
@@ -341,7 +413,7 @@ impl Replay<'_> {
                 range,
                 ..self.scan.clone()
             };
-            for chunk in handle.scan(self.snapshot, &spec)? {
+            for chunk in handle.scan(snapshot, &spec)? {
                 let mut piece = Piece {
                     stream,
                     chunk: chunk?,
@@ -432,21 +504,7 @@ impl Iterator for Replay<'_> {
     type Item = Result<ReplayChunk>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.slab.is_none() {
-            match self.read() {
-                Ok(slab) => self.slab = slab,
-                Err(error) => {
-                    self.next = None;
-                    return Some(Err(error));
-                }
-            }
-        }
-        let slab = self.slab.as_mut()?;
-        let chunk = slab.chunk();
-        if slab.given == slab.order.len() {
-            self.slab = None;
-        }
-        Some(Ok(chunk))
+        self.steps.next_chunk(self.snapshot)
     }
 }
 

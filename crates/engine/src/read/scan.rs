@@ -355,7 +355,7 @@ pub(super) fn segments(view: &StreamView, range: &ClosedRange) -> VecDeque<ScanS
         return out;
     }
     for partition in partitions {
-        let span = partition.record.span().intersect(range);
+        let span = partition.span().intersect(range);
         if let Some(from) = next
             && from < span.first
         {

@@ -161,7 +161,7 @@ fn count(view: &StreamView, range: &ClosedRange) -> Result<Option<u64>> {
         let Some(state) = view.state(&partition)? else {
             continue;
         };
-        let span = partition.record.span();
+        let span = partition.span();
         let keeps = view.table.keeps_duplicates();
         // In memory there may be newer values of stored rows, unless all of it is behind them.
         let stored_to = state.main_end().unwrap_or(Timestamp::MIN).min(span.last);
@@ -171,6 +171,7 @@ fn count(view: &StreamView, range: &ClosedRange) -> Result<Option<u64>> {
             .get(from)
             .is_some_and(|t| *t <= stored_to.as_nanos());
         if state.is_aged()
+            || partition.piece.is_some()
             || view.hidden(&partition).touches(&span)
             || (!keeps && (replaces || !state.late().is_empty()))
         {

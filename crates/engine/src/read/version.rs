@@ -59,6 +59,11 @@ impl VersionInputs<'_> {
         for partition in self.partitions.overlapping(self.table.id, range) {
             hasher.write_u64(partition.id().0);
             hasher.write_u64(partition.record.footer_offset);
+            if let Some(piece) = &partition.piece {
+                hasher.write_i64(piece.span.first.as_nanos());
+                hasher.write_i64(piece.span.last.as_nanos());
+                hasher.write_u64(piece.newest_delete().0);
+            }
         }
         let deletes = self.tombstones.iter().filter(|t| {
             t.sequence <= self.sequence

@@ -65,7 +65,7 @@ impl StreamView {
     pub(crate) fn partitions_in(&self, range: &ClosedRange) -> Vec<Arc<Partition>> {
         // Of what has been deleted, or lies before the cut, nobody has to read anything.
         let is_gone = |p: &Partition| {
-            p.unreadable.is_some() && self.hidden(p).swallows(&p.record.span().intersect(range))
+            p.unreadable.is_some() && self.hidden(p).swallows(&p.span().intersect(range))
         };
         self.partitions
             .overlapping(self.table.id, range)
@@ -77,10 +77,12 @@ impl StreamView {
     /// Stretches of a partition whose stored events do not exist any more; sorted, apart.
     pub(crate) fn hidden(&self, partition: &Partition) -> Hidden {
         let cut = self.table.life.cut;
-        if self.deletes.is_empty() && !cut.is_set() {
+        let piece = partition.piece.as_deref();
+        if self.deletes.is_empty() && !cut.is_set() && piece.is_none() {
             return Hidden::default();
         }
         let span = partition.record.span();
+        let of_piece = piece.map(|piece| piece.hidden(self.table.id, self.stream, &span));
         let since = self
             .deletes
             .iter()
@@ -89,7 +91,10 @@ impl StreamView {
         let before_cut = cut
             .last_before()
             .map(|last| ClosedRange::new(Timestamp::MIN, last).intersect(&span));
-        Hidden(union(since.chain(before_cut).collect()).into())
+        let all = since
+            .chain(before_cut)
+            .chain(of_piece.into_iter().flatten());
+        Hidden(union(all.collect()).into())
     }
 
     /// What a partition holds of the stream.

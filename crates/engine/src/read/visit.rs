@@ -240,6 +240,9 @@ impl RowsInPlace {
         }
         let mut leaves = Vec::new();
         for partition in seen.partitions.overlapping(table.id, range) {
+            if partition.piece.is_some() {
+                return Ok(None);
+            }
             let store = &snapshot.core().store;
             let Some(state) = store.held_stream(&*store.state(partition)?, found.stream)? else {
                 continue;

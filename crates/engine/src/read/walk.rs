@@ -188,7 +188,7 @@ impl<'a> Walk<'a> {
             aged: state.is_aged(),
             top: state.top().unwrap_or(base),
             fields: None,
-            range: range.intersect(&partition.record.span()),
+            range: range.intersect(&partition.span()),
             dirty: BTreeSet::new(),
             hidden: view.hidden(partition),
             to_read: BTreeSet::new(),

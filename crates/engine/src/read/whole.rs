@@ -202,7 +202,7 @@ impl<'a> OfShard<'a> {
             gone.push(ClosedRange::new(Timestamp::MIN, last));
         }
         let swallowed = |p: &Partition| {
-            let inside = p.record.span().intersect(range);
+            let inside = p.span().intersect(range);
             gone.iter().any(|gone| gone.intersect(&inside) == inside)
         };
         let all = seen.partitions.overlapping(self.table.id, range);
@@ -215,7 +215,8 @@ impl<'a> OfShard<'a> {
     fn is_plain(&self, partition: &Partition) -> bool {
         !self.has_deletes
             && !self.table.life.expires
-            && !self.table.life.cut.ends(partition.record.span().first)
+            && partition.piece.is_none()
+            && !self.table.life.cut.ends(partition.span().first)
     }
 
     fn is_plain_state(&self, stream: StreamId, state: &StreamState) -> bool {
@@ -316,7 +317,7 @@ impl SingleSnapshot {
             for partition in shard.partitions(&range)? {
                 let store = &self.core().store;
                 let state = store.state(&partition)?;
-                let inside = partition.record.span().intersect(&range);
+                let inside = partition.span().intersect(&range);
                 let is_plain = shard.is_plain(&partition);
                 for page in state.pages() {
                     if !goes_on() {
@@ -384,7 +385,7 @@ impl SingleSnapshot {
         let mut partitions = Vec::new();
         for shard in &shards {
             let own = shard.partitions(&spec.range)?.into_iter();
-            partitions.extend(own.map(|p| (search.found.end(&p.record.span()), shard, p)));
+            partitions.extend(own.map(|p| (search.found.end(&p.span()), shard, p)));
         }
         partitions.sort_by_key(|(far, ..)| std::cmp::Reverse(*far));
         for (far, shard, partition) in partitions {

@@ -7,7 +7,7 @@ use crate::log::Access;
 use crate::owner::Owner;
 use crate::pins::PinFiles;
 use crate::reserve::Reserve;
-use crate::segment::Here;
+use crate::segment::{Here, Piece};
 use crate::stall::Watch;
 use crate::tiers::OwnedTier;
 use crate::tombstone::DeleteRecord;
@@ -47,6 +47,8 @@ pub(crate) struct CopyParts {
     pub(crate) here: Option<Arc<dyn Here>>,
     /// Makes versions of its data, which are those of all openings of the copy.
     pub(crate) hashers: Option<(RandomState, RandomState)>,
+    /// What is shown of those partitions that are not shown as a whole.
+    pub(crate) pieces: HashMap<SegmentId, Vec<Piece>>,
     /// Deletes that are not carried out in every partition, by sequence.
     pub(crate) deletes: Vec<(Sequence, DeleteRecord)>,
 }

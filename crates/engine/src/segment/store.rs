@@ -26,6 +26,7 @@ use super::here::Here;
 use super::index::{ChangedPages, GroupIndex, SegmentState};
 use super::page::Page;
 use super::paging::Paging;
+use super::piece::Piece;
 use super::recent::Recent;
 use super::state::Sums;
 use crate::ids::{SegmentId, Sequence, StreamId};
@@ -35,7 +36,7 @@ use crate::{Error, ErrorKind, Result};
 use headwater_codec::block::BucketBlock;
 use headwater_codec::leaf::Leaf;
 use headwater_io::{File, Files, OpenMode};
-use headwater_types::{Aggregate, Column, FieldId};
+use headwater_types::{Aggregate, ClosedRange, Column, FieldId};
 use held::HeldKey;
 use pages::FreshPages;
 use parking_lot::Mutex;
@@ -54,6 +55,8 @@ pub(crate) struct Partition {
     /// Why nothing of it can be read: its file is missing or cut short, or its header or a footer
     /// is damaged.
     pub(crate) unreadable: Option<Error>,
+    /// What is shown of it, where that is not all.
+    pub(crate) piece: Option<Arc<Piece>>,
     /// See [`Store::rounds`].
     rounds: OnceLock<u32>,
 }
@@ -77,7 +80,25 @@ impl Partition {
             record,
             file,
             unreadable: None,
+            piece: None,
             rounds: OnceLock::new(),
+        }
+    }
+
+    /// A stretch of the partition, as a copy shows it.
+    pub(crate) fn showing(&self, piece: Piece) -> Partition {
+        Partition {
+            piece: Some(Arc::new(piece)),
+            unreadable: self.unreadable.clone(),
+            ..Partition::new(self.record.clone(), Arc::clone(&self.file))
+        }
+    }
+
+    /// The instants of which it is asked.
+    pub(crate) fn span(&self) -> ClosedRange {
+        match &self.piece {
+            Some(piece) => piece.span,
+            None => self.record.span(),
         }
     }
 

@@ -3,6 +3,7 @@
 //! Invariants: bytes that are taken give a state in which every number that is used is defined, and
 //! every place lies where the format allows it; they come from another machine.
 
+use super::ends::{StateEnds, deletes, put_delete};
 use super::{State, StateName, StatePartition};
 use crate::assured::wide;
 use crate::catalog::{StreamRecord, Table};
@@ -17,7 +18,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 const MAGIC: [u8; 7] = *b"HWSTATE";
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
+/// Deletes were said only while they waited.
+const VERSION_WITHOUT_ENDS: u8 = 2;
 /// Names had no view.
 const VERSION_WITHOUT_VIEWS: u8 = 1;
 const WHOLE: u8 = 0;
@@ -38,6 +41,7 @@ pub(super) struct Parts {
     streams: Vec<StreamRecord>,
     deletes: Vec<(Sequence, DeleteRecord)>,
     newest_deletes: Vec<(TableId, Sequence)>,
+    ends: StateEnds,
     partitions_gone: Vec<SegmentId>,
     partitions: Vec<NewPartition>,
 }
@@ -76,15 +80,15 @@ pub(super) fn encode(state: &State, known: Option<&State>) -> Vec<u8> {
     put_tables(state, known, &mut out);
     put_streams(state, known, &mut out);
     out.put_varint(wide(state.deletes.len()));
-    for (sequence, record) in &state.deletes {
-        out.put_varint(sequence.0);
-        out.put_prefixed(&record.encode());
+    for delete in &state.deletes {
+        put_delete(delete, &mut out);
     }
     out.put_varint(wide(state.newest_deletes.len()));
     for (table, sequence) in &state.newest_deletes {
         out.put_varint(u64::from(table.0));
         out.put_varint(sequence.0);
     }
+    state.ends.put(known, &mut out);
     put_partitions(state, known, &mut out);
     let crc = crc32c(&out);
     out.put_u32(crc);
@@ -253,7 +257,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Parts, DecodeError> {
     }
     let version = cursor.u8("version of a state")?;
     if !(VERSION_WITHOUT_VIEWS..=VERSION).contains(&version) {
-        return Err(wrong("a state of version 1 or 2"));
+        return Err(wrong("a state of version 1 to 3"));
     }
     if crc32c(body) != u32::from_le_bytes(*crc) {
         return Err(wrong("a state with the right checksum"));
@@ -280,6 +284,10 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Parts, DecodeError> {
         streams: streams(&mut cursor)?,
         deletes: deletes(&mut cursor)?,
         newest_deletes: newest_deletes(&mut cursor)?,
+        ends: match version {
+            ..=VERSION_WITHOUT_ENDS => StateEnds::unknown(name.sequence),
+            _ => StateEnds::decode(&mut cursor)?,
+        },
         partitions_gone: rising(&mut cursor, "segment that is gone")?
             .into_iter()
             .map(SegmentId)
@@ -374,22 +382,6 @@ fn streams(cursor: &mut Cursor<'_>) -> Result<Vec<StreamRecord>, DecodeError> {
             return Err(cursor.fail("streams that rise by number"));
         }
         out.push(record);
-    }
-    Ok(out)
-}
-
-fn deletes(cursor: &mut Cursor<'_>) -> Result<Vec<(Sequence, DeleteRecord)>, DecodeError> {
-    let count = count(cursor, "number of deletes")?;
-    let mut out: Vec<(Sequence, DeleteRecord)> = Vec::new();
-    for _ in 0..count {
-        let sequence = Sequence(cursor.varint("sequence of a delete")?);
-        if out.last().is_some_and(|(last, _)| *last >= sequence) {
-            return Err(cursor.fail("deletes that rise by sequence"));
-        }
-        let mut bytes = Cursor::new(cursor.prefixed("delete record")?);
-        let record = DeleteRecord::decode(&mut bytes)?;
-        bytes.finish()?;
-        out.push((sequence, record));
     }
     Ok(out)
 }
@@ -558,6 +550,7 @@ impl Parts {
             streams: Vec::new(),
             deletes: Vec::new(),
             newest_deletes: Vec::new(),
+            ends: StateEnds::default(),
             partitions: Vec::new(),
         };
         self.after(&nothing)
@@ -601,6 +594,7 @@ impl Parts {
             streams: streams.into_values().collect(),
             deletes: self.deletes,
             newest_deletes: self.newest_deletes,
+            ends: self.ends.after(known),
             partitions: partitions.into_values().collect(),
         };
         fits(&state).map(|()| state)

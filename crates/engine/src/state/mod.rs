@@ -12,9 +12,11 @@
 //! Concurrency: plain data.
 //! Format: docs/format/state.md.
 
+mod ends;
 mod format;
 mod view;
 
+pub(crate) use ends::StateEnds;
 pub(crate) use view::{left_out, view_of};
 
 use crate::assured::wide;
@@ -59,6 +61,8 @@ pub struct State {
     pub(crate) deletes: Vec<(Sequence, DeleteRecord)>,
     /// The newest delete of each table that had one, carried out or not.
     pub(crate) newest_deletes: Vec<(TableId, Sequence)>,
+    /// What copies have not confirmed of deletes.
+    pub(crate) ends: StateEnds,
     pub(crate) partitions: Vec<StatePartition>,
 }
 
@@ -133,7 +137,8 @@ impl State {
     }
 
     /// Whether it says the same as another state, which may have been taken at another record of
-    /// the log: records that change nothing of it came in between.
+    /// the log: records that change nothing of it came in between. How far deletes are confirmed is
+    /// not looked at.
     #[must_use]
     pub fn says_the_same(&self, other: &State) -> bool {
         let name = StateName {
@@ -341,6 +346,10 @@ pub(crate) mod tests {
             streams: vec![stream(3), stream(7), stream(9)],
             deletes: vec![(Sequence(990), delete.clone())],
             newest_deletes: vec![(TableId(0), Sequence(990))],
+            ends: StateEnds {
+                from: Sequence(980),
+                deletes: vec![(Sequence(990), delete.clone())],
+            },
             partitions: vec![
                 partition(4, -2, &[(500, 60), (900, 70)]),
                 partition(6, 0, &[(300, 40)]),
@@ -358,8 +367,12 @@ pub(crate) mod tests {
             openings: vec![(3, 4), (8, 5), (10, 6)],
             tables: vec![table(0, "weather"), table(1, "engines"), table(2, "new")],
             streams: vec![stream(3), stream(9), stream(10)],
-            deletes: vec![(Sequence(1_020), delete)],
+            deletes: vec![(Sequence(1_020), delete.clone())],
             newest_deletes: vec![(TableId(0), Sequence(1_020))],
+            ends: StateEnds {
+                from: Sequence(985),
+                deletes: vec![(Sequence(990), delete.clone()), (Sequence(1_020), delete)],
+            },
             partitions: vec![
                 partition(4, -2, &[(500, 60), (900, 70), (2_000, 33), (2_100, 41)]),
                 partition(7, 1, &[(80, 40)]),
@@ -413,10 +426,45 @@ pub(crate) mod tests {
         };
         after.partitions[2].record.chain = None;
         after.partitions[2].uppers = Arc::default();
+        let (before, after) = (without_ends(before), without_ends(after));
         let whole = crate::golden::old("state_whole_v1");
         assert_eq!(State::decode(&whole, None).unwrap(), before);
         let differs = crate::golden::old("state_after_v1");
         assert_eq!(State::decode(&differs, Some(&before)).unwrap(), after);
+    }
+
+    /// As a version says it that knows of no deletes but those that wait.
+    fn without_ends(state: State) -> State {
+        State {
+            ends: StateEnds::unknown(state.name.sequence),
+            ..state
+        }
+    }
+
+    #[test]
+    fn states_of_version_2_are_read_and_say_nothing_of_deletes_that_were_carried_out() {
+        let (before, after) = two();
+        let (before, after) = (without_ends(before), without_ends(after));
+        let whole = crate::golden::old("state_whole_v2");
+        assert_eq!(State::decode(&whole, None).unwrap(), before);
+        let differs = crate::golden::old("state_after_v2");
+        assert_eq!(State::decode(&differs, Some(&before)).unwrap(), after);
+    }
+
+    #[test]
+    fn deletes_since_a_number_are_told_where_all_of_them_are_known() {
+        let (_, state) = two();
+        let since = |sequence, newest| {
+            let found = state
+                .ends
+                .since(Sequence(sequence), (TableId(0), Sequence(newest)));
+            found.map(|all| all.iter().map(|(s, _)| s.0).collect::<Vec<_>>())
+        };
+        assert_eq!(since(985, 1_020), Some(vec![990, 1_020]));
+        assert_eq!(since(990, 1_020), Some(vec![1_020]));
+        assert_eq!(since(984, 1_020), None);
+        // There was none since.
+        assert_eq!(since(3, 3), Some(vec![]));
     }
 
     #[test]

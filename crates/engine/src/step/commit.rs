@@ -116,6 +116,7 @@ pub(super) fn commit(
         producers: core.producers.unsaved_up_to(sequence),
         analyzers: unsaved_analyzers(core),
         deletes: core.newest_deletes.unsaved(),
+        ends: core.ends.unsaved(),
     };
     if let Err(error) = core.meta.commit(&change) {
         core.log.latch(error.clone());
@@ -133,6 +134,7 @@ pub(super) fn commit(
     }
     core.producers.saved_up_to(sequence);
     core.newest_deletes.saved(&change.deletes);
+    core.ends.saved(&change.ends);
     Ok(())
 }
 

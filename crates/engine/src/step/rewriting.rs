@@ -1,8 +1,9 @@
 //! The rewriting of a partition stream by stream: rows merged and cut anew, or only their buckets
 //! kept.
 //!
-//! Invariants: the rows written are exactly those that the partition holds in the range and that
-//! have not ended.
+//! Invariants: the rows written are exactly those that the partition holds in the range, but for
+//! what has expired, for all of them where the range as a whole has ended, and, in an aging, for
+//! those before the cut.
 //! Failure: a damaged leaf or block is an error, and the partition stays as it is.
 
 use super::append::last_row;
@@ -51,12 +52,21 @@ impl Rewriting<'_> {
         Merge::new(&self.core.store, self.table, self.range, None, sources)
     }
 
-    /// Rows without those that have ended.
+    /// Rows without those that have ended. The cut ends partitions as a whole: while a part of one
+    /// lies behind it, what lies before stays, so that no rewriting holds less than what it takes
+    /// the place of in a copy. Aging leaves it out: a bucket whose rows have gone lies on one side
+    /// of the cut.
     pub(super) fn living(&self, mut rows: Rows) -> Rows {
-        let ended = |time: &i64| self.table.life.cut.ends(Timestamp::from_nanos(*time));
-        let gone = rows.times.partition_point(ended);
-        if gone > 0 {
-            rows = rows.slice(gone..rows.len());
+        let cut = self.table.life.cut;
+        if cut.ends(self.range.last) {
+            return Rows::default();
+        }
+        if self.purpose == Purpose::Aging {
+            let ended = |time: &i64| cut.ends(Timestamp::from_nanos(*time));
+            let gone = rows.times.partition_point(ended);
+            if gone > 0 {
+                rows = rows.slice(gone..rows.len());
+            }
         }
         match self.now {
             Some(now) => without_expired(rows, now),

@@ -15,6 +15,7 @@ pub use pin::Pin;
 
 use crate::{Error, Result};
 use headwater_types::Level;
+use std::time::Duration;
 
 /// How much of a stream is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +63,7 @@ pub struct Rules {
     rules: Vec<Rule>,
     otherwise: Want,
     ahead_bytes: u64,
+    kept_for: Duration,
 }
 
 impl Default for Rules {
@@ -77,6 +79,7 @@ impl From<Want> for Rules {
             rules: Vec::new(),
             otherwise,
             ahead_bytes: 0,
+            kept_for: Duration::ZERO,
         }
     }
 }
@@ -128,6 +131,14 @@ impl Rules {
             ahead_bytes,
             ..self
         }
+    }
+
+    /// What the source cuts away because of its age, by retention or aging, is kept for so long
+    /// beyond that. By default not at all: then a copy holds what its source holds.
+    /// [`Duration::MAX`] keeps it for ever.
+    #[must_use]
+    pub fn keeping(self, kept_for: Duration) -> Rules {
+        Rules { kept_for, ..self }
     }
 
     pub(crate) fn ahead_bytes(&self) -> u64 {

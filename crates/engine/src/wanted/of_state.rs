@@ -3,11 +3,12 @@
 //! Concurrency: plain data.
 
 use super::{Pin, Rules, Want};
-use crate::catalog::decode_stream_key;
+use crate::catalog::{Horizon, Life, decode_stream_key};
 use crate::ids::{StreamId, TableId};
 use crate::state::State;
 use headwater_types::ClosedRange;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 /// What is decided of streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +37,8 @@ pub(crate) struct Wanted {
     pins: Vec<Pinned>,
     /// Rows of streams of which summaries are wanted may be fetched ahead.
     pub(crate) looks_ahead: bool,
+    /// For how long what the source cuts away is kept.
+    kept_for: Duration,
 }
 
 impl From<Want> for Wanted {
@@ -46,6 +49,7 @@ impl From<Want> for Wanted {
             otherwise: Outcome { want, priority: 0 },
             pins: Vec::new(),
             looks_ahead: false,
+            kept_for: Duration::ZERO,
         }
     }
 }
@@ -56,6 +60,7 @@ impl Wanted {
         let mut wanted = Wanted {
             tables: tables.map(|t| (t.id, rules.of_table(&t.name))).collect(),
             looks_ahead: rules.ahead_bytes() > 0,
+            kept_for: rules.kept_for,
             ..Wanted::from(rules.otherwise)
         };
         for (number, pin) in pins {
@@ -98,6 +103,25 @@ impl Wanted {
                 }
             }
         }
+    }
+
+    /// Something is kept that the source has cut away.
+    pub(crate) fn keeps(&self) -> bool {
+        !self.kept_for.is_zero()
+    }
+
+    /// Before which instant nothing is found: what is kept goes as a whole when its time has come.
+    pub(crate) fn cut(&self, life: &Life) -> Horizon {
+        match self.keeps() {
+            true => Horizon::NONE,
+            false => life.cut,
+        }
+    }
+
+    /// Before which instant nothing is kept that ended before a horizon at the source.
+    pub(crate) fn kept_from(&self, horizon: Horizon) -> Horizon {
+        let instant = horizon.instant();
+        instant.map_or(Horizon::NONE, |at| Horizon::behind(at, Some(self.kept_for)))
     }
 
     pub(crate) fn of_table(&self, table: TableId) -> Outcome {

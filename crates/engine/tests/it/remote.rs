@@ -3,6 +3,7 @@
 
 mod copies;
 mod edge;
+mod kept;
 mod needed;
 mod states;
 mod wants;

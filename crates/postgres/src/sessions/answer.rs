@@ -3,7 +3,7 @@
 use super::connection::Connection;
 use super::errors::{Failure, error};
 use super::link::{FLUSH, Stream};
-use super::statement::{Portal, Prepared, Rows, State, Text, changes, spread, tag};
+use super::statement::{Portal, Prepared, Rows, State, Text, spread, tag};
 use crate::values::rows;
 use futures_util::StreamExt;
 use headwater_query::{Answer, Parameters, Place};
@@ -97,7 +97,7 @@ impl<S: Stream> Connection<S> {
 
     /// Puts an answer into its portal.
     pub(super) fn answered(&mut self, portal: &mut Portal, answer: Answer) {
-        self.changed |= changes(answer.done);
+        self.changed |= answer.done.has_changed();
         portal.state = State::Rows(Box::new(Rows {
             schema: answer.schema,
             stream: answer.rows,

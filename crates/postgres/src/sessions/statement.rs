@@ -186,16 +186,11 @@ pub(super) fn tag(done: Done, rows: u64) -> String {
         Done::Select => format!("SELECT {rows}"),
         Done::Explained => "EXPLAIN".to_owned(),
         Done::Shown => "SHOW".to_owned(),
-        Done::Inserted(rows) => format!("INSERT 0 {rows}"),
+        Done::Inserted(rows) | Done::Returned(rows) => format!("INSERT 0 {rows}"),
         Done::Deleted(rows) => format!("DELETE {rows}"),
         Done::Created => "CREATE TABLE".to_owned(),
         Done::Altered => "ALTER TABLE".to_owned(),
         Done::Dropped => "DROP TABLE".to_owned(),
         Done::Set => "SET".to_owned(),
     }
-}
-
-/// Whether it changes what is stored.
-pub(super) fn changes(done: Done) -> bool {
-    !done.has_rows() && done != Done::Set
 }

@@ -13,7 +13,7 @@ use crate::session::{Running, Session, no_columns, nulls, parameter_types};
 use crate::table::Table;
 use crate::view::{Role, TableView};
 use crate::zones::cast_in;
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UInt32Array};
 use arrow::compute::{CastOptions, cast_with_options, take};
 use arrow::datatypes::{DataType, TimestampNanosecondType};
 use datafusion::datasource::source_as_provider;
@@ -29,7 +29,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Bytes of a batch, about; the engine takes at most 16 MiB.
-const BATCH_BYTES: usize = 4 << 20;
+pub(super) const BATCH_BYTES: usize = 4 << 20;
 /// A value that cannot become what is wanted is an error, not null.
 const STRICT: CastOptions<'static> = CastOptions {
     safe: false,
@@ -47,8 +47,8 @@ fn refuse(insert: &ast::Insert) -> Result<()> {
             e.with_hint("a row with the same tags and time replaces field by field anyway")
         });
     }
-    if insert.returning.is_some() || insert.output.is_some() {
-        return unsupported("RETURNING");
+    if insert.output.is_some() {
+        return unsupported("OUTPUT").map_err(|e: Error| e.with_hint("write RETURNING"));
     }
     if insert.overwrite || insert.replace_into || insert.or.is_some() {
         return unsupported("OVERWRITE or OR REPLACE");
@@ -110,6 +110,13 @@ pub(super) async fn describe(
 pub(super) struct Planned {
     rows: SendableRecordBatchStream,
     writer: Writer,
+}
+
+impl Planned {
+    /// The rows, and what writes them.
+    pub(super) fn into_parts(self) -> (SendableRecordBatchStream, Writer) {
+        (self.rows, self.writer)
+    }
 }
 
 /// Plans the rows.
@@ -178,6 +185,11 @@ impl Writer {
         &self.table
     }
 
+    /// By whose clocks text without an offset is read.
+    pub(super) fn zone(&self) -> &Zone {
+        &self.zone
+    }
+
     /// Rows that are stored.
     pub(super) fn stored(&self) -> u64 {
         self.stored
@@ -194,7 +206,7 @@ impl Writer {
     }
 
     /// Sorts rows to their streams.
-    fn add(&mut self, batch: &RecordBatch) -> Result<()> {
+    pub(super) fn add(&mut self, batch: &RecordBatch) -> Result<()> {
         let mut by_tags: HashMap<Vec<Option<&str>>, Vec<u32>> = HashMap::new();
         let mut columns = Vec::with_capacity(batch.num_columns());
         let mut tags = Vec::new();
@@ -296,6 +308,18 @@ impl Writer {
         self.stored += rows;
         Ok(())
     }
+}
+
+/// Rows as they will be read: each value as its column has it.
+pub(super) fn as_stored(rows: &RecordBatch, table: &TableView, zone: &Zone) -> Result<RecordBatch> {
+    let fields = table.schema.fields();
+    let mut columns = Vec::with_capacity(fields.len());
+    for (column, field) in rows.columns().iter().zip(fields) {
+        let assigned = assigned(column, field.name(), field.data_type(), zone)?;
+        columns.push(cast_with_options(&assigned, field.data_type(), &STRICT).map_err(arrow)?);
+    }
+    let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
+    RecordBatch::try_new_with_options(Arc::clone(&table.schema), columns, &options).map_err(arrow)
 }
 
 fn arrow(error: arrow::error::ArrowError) -> Error {

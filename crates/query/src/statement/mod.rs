@@ -10,6 +10,7 @@ mod delete;
 mod insert;
 mod order;
 mod refuse;
+mod returning;
 mod select;
 mod setting;
 mod show;
@@ -27,7 +28,10 @@ use crate::parsed::{Kind, Parsed};
 use crate::plans::{Described, PlanKey};
 use crate::session::{Extension, Session, no_columns};
 use crate::syntax;
-use crate::wording::{self, names::Labels};
+use crate::wording::{
+    self,
+    names::{self, Labels},
+};
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::{DFParserBuilder, ParserInput, Statement as Parse};
@@ -128,6 +132,13 @@ pub(crate) fn parse(sql: &str, extension: Option<&dyn Extension>) -> Result<Pars
     if let (Parse::Statement(statement), Some(extension)) = (&mut statement, extension) {
         extension.rewrite(statement)?;
     }
+    let returning = match &mut statement {
+        Parse::Statement(inner) => match inner.as_mut() {
+            ast::Statement::Insert(insert) => returning::take(insert),
+            _ => None,
+        },
+        _ => None,
+    };
     let labels = match &statement {
         Parse::Statement(statement) => Labels::of(statement),
         _ => Labels::default(),
@@ -135,10 +146,14 @@ pub(crate) fn parse(sql: &str, extension: Option<&dyn Extension>) -> Result<Pars
     wording::reword(&mut statement)?;
     zone::call_by_name(&mut statement);
     order::each_once(&mut statement);
+    let mut kind = kind(statement)?;
+    if let (Kind::Insert(_, asked), Some(query)) = (&mut kind, returning) {
+        *asked = Some(Box::new(parse(&query, extension)?));
+    }
     Ok(Parsed {
         text: sql.to_owned(),
         weight,
-        kind: kind(statement)?,
+        kind,
         labels,
     })
 }
@@ -198,7 +213,7 @@ fn kind(statement: Parse) -> Result<Kind> {
             let (name, value) = setting::assignment(set)?;
             Kind::Set(name, value)
         }
-        ast::Statement::Insert(insert) => Kind::Insert(Box::new(insert)),
+        ast::Statement::Insert(insert) => Kind::Insert(Box::new(insert), None),
         ast::Statement::Delete(delete) => Kind::Delete(Box::new(delete)),
         ast::Statement::CreateTable(create) => Kind::Create(Box::new(create)),
         ast::Statement::AlterTable(alter) => Kind::Alter(Box::new(alter)),
@@ -257,7 +272,7 @@ fn check_asking(session: &Session, statement: &Parsed) -> Result<()> {
         matches!(source, Some(ast::SetExpr::Values(_)))
     };
     match &statement.kind {
-        Kind::Insert(insert) if rows(insert) => Ok(()),
+        Kind::Insert(insert, None) if rows(insert) => Ok(()),
         Kind::Delete(_)
         | Kind::Create(_)
         | Kind::Alter(_)
@@ -309,7 +324,16 @@ pub(crate) async fn run(
             };
             session.planned(large, run).await
         }
-        Kind::Insert(insert) => {
+        Kind::Insert(insert, Some(returning)) => {
+            let begun = own.clone();
+            let begin =
+                async move { returning::begin(&begun, *insert, *returning, parameters).await };
+            let held = returning::hold(session.planned(large, begin).await?).await?;
+            let ask = async move { returning::ask(&own, held).await };
+            let (held, answer) = session.planned(large, ask).await?;
+            returning::finish(held, answer).await
+        }
+        Kind::Insert(insert, None) => {
             let begin = async move { insert::begin(&own, *insert, parameters).await };
             insert::finish(session.planned(large, begin).await?).await
         }
@@ -400,7 +424,15 @@ pub(crate) async fn describe(
         Kind::ShowColumns(statement) => {
             select::describe(session, statement.clone(), none, None, types, Done::Shown).await
         }
-        Kind::Insert(insert) => insert::describe(session, insert, types).await,
+        Kind::Insert(insert, None) => insert::describe(session, insert, types).await,
+        Kind::Insert(insert, Some(returning)) => {
+            let mut shape = insert::describe(session, insert, types).await?;
+            let columns = returning::columns(session, returning.as_ref().clone()).await?;
+            let schema = columns.schema().inner();
+            shape.schema = names::told(schema).unwrap_or_else(|| Arc::clone(schema));
+            shape.done = Done::Returned(0);
+            Ok(shape)
+        }
         Kind::Delete(delete) => delete::describe(session, delete, types).await,
         Kind::Describe(_) => shown(show::describe_schema()),
         Kind::ShowTables(_) => shown(show::tables_schema()),

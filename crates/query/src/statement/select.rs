@@ -15,7 +15,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::Statement as Parse;
 
 /// Nothing but reading.
-fn check(plan: &LogicalPlan) -> Result<()> {
+pub(super) fn check(plan: &LogicalPlan) -> Result<()> {
     let only = SQLOptions::new()
         .with_allow_ddl(false)
         .with_allow_dml(false)

@@ -283,6 +283,24 @@ fn the_row_at_an_end_comes_from_the_end() {
             }
             lake.done("RESET headwater.use_pyramid").await;
         }
+        // Of many fields the newest values are taken together, also of a range that ends before
+        // them, and of one that the newest rows are not in.
+        for condition in [
+            "",
+            "WHERE time < '1970-01-01 00:00:50'",
+            "WHERE time < '1970-01-01 00:01:40'",
+            "WHERE time > '1970-01-01 00:01:40'",
+        ] {
+            let sql =
+                format!("SELECT DISTINCT ON (id) * FROM pump {condition} ORDER BY id, time DESC");
+            let told = plan(&lake, &sql).await;
+            assert!(told.contains("PyramidExec"), "{sql}: {told}");
+            let found = lake.rows(&sql).await;
+            assert!(!found.is_empty(), "{sql}");
+            lake.done("SET headwater.use_pyramid = off").await;
+            assert_eq!(found, lake.rows(&sql).await, "{sql}");
+            lake.done("RESET headwater.use_pyramid").await;
+        }
         // What orders rows of one instant, or chooses by a field, is asked of the rows.
         for sql in [
             "SELECT DISTINCT ON (id) id, rpm FROM pump ORDER BY id, time DESC, rpm",

@@ -108,6 +108,60 @@ fn rows_of_a_query_are_inserted_and_time_is_now_where_it_is_left_out() {
 }
 
 #[test]
+fn an_insert_gives_back_what_it_wrote() {
+    block_on(async {
+        let lake = Lake::new();
+        lake.done("CREATE TABLE pump (time TIMESTAMP, id TAG, temp DOUBLE, note TEXT)")
+            .await;
+        let insert = "INSERT INTO pump (time, id, temp) VALUES ('2024-01-01T00:00:00Z', 'a', 1), \
+                      ('2024-01-01 00:00:01', 'b', '2.5')";
+        assert_eq!(
+            lake.rows(&format!("{insert} RETURNING *")).await,
+            [
+                "2024-01-01T00:00:00Z|a|1.0|-",
+                "2024-01-01T00:00:01Z|b|2.5|-"
+            ]
+        );
+        assert_eq!(
+            lake.rows(&format!(
+                "{insert} RETURNING upper(id) AS name, temp * 2, temp * 2"
+            ))
+            .await,
+            ["A|2.0|2.0", "B|5.0|5.0"]
+        );
+        // A row without a time of its own is told which one it got; what stood there before, and
+        // was not written over, does not show.
+        assert_eq!(
+            lake.rows("INSERT INTO pump (id, temp) VALUES ('c', 3) RETURNING time = (SELECT max(time) FROM pump)")
+                .await,
+            ["false"]
+        );
+        assert_eq!(
+            lake.rows("INSERT INTO pump (time, id, note) VALUES ('2024-01-01T00:00:00Z', 'a', 'x') RETURNING temp, note")
+                .await,
+            ["-|x"]
+        );
+        assert_eq!(
+            lake.rows("INSERT INTO pump AS p (time, id, temp) SELECT time, 'd', temp FROM pump WHERE id = 'b' RETURNING p.id, p.temp")
+                .await,
+            ["d|2.5"]
+        );
+        let none =
+            "INSERT INTO pump (time, id) SELECT time, id FROM pump WHERE id = 'z' RETURNING id";
+        assert_eq!(lake.done(none).await, Done::Returned(0));
+        assert_eq!(
+            lake.done(&format!("{insert} RETURNING id")).await,
+            Done::Returned(2)
+        );
+        assert_eq!(
+            lake.rows("SELECT id, count(*) FROM pump GROUP BY id ORDER BY id")
+                .await,
+            ["a|1", "b|1", "c|1", "d|1"]
+        );
+    });
+}
+
+#[test]
 fn an_insert_that_is_refused_stores_nothing() {
     block_on(async {
         let lake = Lake::pumps();
@@ -130,8 +184,24 @@ fn an_insert_that_is_refused_stores_nothing() {
                 "unsupported_statement",
             ),
             (
-                "INSERT INTO pump (time, id, temp) VALUES (now(), 'new', 1) RETURNING id",
-                "unsupported_statement",
+                "INSERT INTO pump (time, id, temp) VALUES (now(), 'new', 1) RETURNING nothing",
+                "unknown_column",
+            ),
+            (
+                "INSERT INTO pump (time, id, temp) VALUES (now(), 'new', 1) RETURNING 1 / (temp::bigint - 1)",
+                "division_by_zero",
+            ),
+            (
+                "INSERT INTO pump (time, id, temp) VALUES (now(), 'new', 'warm') RETURNING id",
+                "invalid_value",
+            ),
+            (
+                "INSERT INTO pump (time, id, note) VALUES (now(), 'new', repeat('x', 5000000)) RETURNING id",
+                "too_large",
+            ),
+            (
+                "INSERT INTO pump (time, id, note) VALUES (now(), 'new', 'x') RETURNING repeat(note, 20000000)",
+                "too_large",
             ),
         ] {
             assert_eq!(lake.error(sql).await.code, code, "{sql}");

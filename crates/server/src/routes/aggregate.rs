@@ -136,21 +136,25 @@ async fn aggregate(
 ) -> Result<Response, ApiError> {
     let asked = Asked::of(&uri)?;
     let form = asked.form;
-    let body = app
+    let (body, until) = app
         .blocking(move |app| {
             let deadline = Deadline::after(app.settings.request_timeout);
             let snapshot = app.snapshot()?;
-            match asked.form {
+            let body = match asked.form {
                 Form::Json => asked.json(&snapshot, &access, deadline),
                 Form::Csv => asked.csv(&snapshot, &access, deadline),
-            }
+            }?;
+            let streams = asked.channels.iter().map(|(_, channel)| &channel.stream);
+            let seen = streams.filter(|stream| access.may_read_stream(stream));
+            let until = app.until(&snapshot, seen.map(|stream| (stream, asked.range)))?;
+            Ok((body, until))
         })
         .await?;
     let content_type = match form {
         Form::Json => request::JSON,
         Form::Csv => request::CSV,
     };
-    Ok(answer(content_type, body))
+    Ok(request::told(answer(content_type, body), until))
 }
 
 impl Asked {

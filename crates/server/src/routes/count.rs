@@ -54,17 +54,22 @@ async fn count(
     uri: Uri,
 ) -> Result<Response, ApiError> {
     let asked = Asked::of(&uri)?;
-    let counts = app
+    let (counts, until) = app
         .blocking(move |app| {
             let deadline = Deadline::after(app.settings.request_timeout);
-            asked.counts(&app.snapshot()?, &access, deadline)
+            let snapshot = app.snapshot()?;
+            let mut seen = app.fleet.is_some().then(Vec::new);
+            let counts = asked.counts(&snapshot, &access, deadline, &mut seen)?;
+            let seen = seen.iter().flatten().map(|stream| (stream, asked.range));
+            let until = app.until(&snapshot, seen)?;
+            Ok((counts, until))
         })
         .await?;
     let body = serde_json::to_vec(&counts).map_err(|error| {
         tracing::error!(%error, "writing JSON failed");
         ApiError::internal()
     })?;
-    Ok(answer(request::JSON, body))
+    Ok(request::told(answer(request::JSON, body), until))
 }
 
 impl Asked {
@@ -96,6 +101,7 @@ impl Asked {
         snapshot: &Snapshot,
         access: &Access,
         deadline: Deadline,
+        seen: &mut Option<Vec<StreamName>>,
     ) -> Result<Counts, ApiError> {
         let mut counts = Counts::default();
         // A table is there for who may read everything, or one of its streams.
@@ -114,6 +120,9 @@ impl Asked {
                     .map_err(ApiError::from)
                     .and_then(|()| self.add(snapshot, access, &stream, &mut counts));
                 failed = added.err();
+                if let Some(seen) = seen {
+                    seen.push(stream);
+                }
                 failed.is_none()
             })?;
         if let Some(error) = failed {

@@ -1,11 +1,12 @@
 //! Is it alive, as clients of InfluxDB 1 ask. What every server answers is the shell's: `/health`,
 //! `/ready`, `/metrics`.
 
-use super::{Needs, Route};
+use super::Needs;
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
+use headwater_shell::Route;
 
-pub(crate) fn routes() -> Vec<Route> {
+pub(crate) fn routes<S: Clone + Send + Sync + 'static>() -> Vec<Route<S>> {
     vec![Route::get("/ping", Needs::Nothing, ping)]
 }
 

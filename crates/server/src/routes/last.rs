@@ -9,6 +9,7 @@ use crate::routes::{Needs, Route};
 use axum::extract::State;
 use axum::http::Uri;
 use axum::response::Response;
+use headwater::{ClosedRange, Timestamp};
 use headwater_wire::json::push_str;
 use headwater_wire::query::QueryError;
 use std::sync::Arc;
@@ -49,7 +50,7 @@ async fn last(State(app): State<Arc<App>>, access: Access, uri: Uri) -> Result<R
         words: words(search.unwrap_or_default())?,
         table,
     };
-    let body = app
+    let (body, until) = app
         .blocking(move |app| {
             let deadline = Deadline::after(app.settings.request_timeout);
             let snapshot = app.snapshot()?;
@@ -69,6 +70,7 @@ async fn last(State(app): State<Arc<App>>, access: Access, uri: Uri) -> Result<R
             let mut out = Vec::with_capacity(64 + streams.len() * 256);
             out.extend_from_slice(b"{\"streams\":[");
             let mut is_first = true;
+            let mut seen = Vec::new();
             for stream in &streams {
                 deadline.check()?;
                 let Some(last) = found(snapshot.last(stream))? else {
@@ -78,6 +80,9 @@ async fn last(State(app): State<Arc<App>>, access: Access, uri: Uri) -> Result<R
                     out.push(b',');
                 }
                 is_first = false;
+                let newest = last.iter().map(|value| value.time).max();
+                let newest = newest.unwrap_or(Timestamp::MIN);
+                seen.push((stream, ClosedRange::new(newest, Timestamp::MAX)));
                 out.extend_from_slice(b"{\"stream\":");
                 push_str(&mut out, &stream.to_string());
                 out.extend_from_slice(b",\"fields\":{");
@@ -92,8 +97,9 @@ async fn last(State(app): State<Arc<App>>, access: Access, uri: Uri) -> Result<R
                 out.extend_from_slice(b"}}");
             }
             out.extend_from_slice(b"]}");
-            Ok(out)
+            let until = app.until(&snapshot, seen)?;
+            Ok((out, until))
         })
         .await?;
-    Ok(answer(request::JSON, body))
+    Ok(request::told(answer(request::JSON, body), until))
 }

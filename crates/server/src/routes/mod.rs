@@ -8,6 +8,7 @@ pub(crate) mod count;
 pub(crate) mod coverage;
 pub(crate) mod export;
 pub(crate) mod health;
+pub(crate) mod held;
 pub(crate) mod last;
 pub(crate) mod live;
 pub(crate) mod manage;
@@ -41,6 +42,7 @@ pub(crate) fn all() -> Vec<Route> {
         coverage::routes(),
         export::routes(),
         health::routes(),
+        held::routes(),
         last::routes(),
         live::routes(),
         manage::routes(),

@@ -1,13 +1,14 @@
 //! The description of everything here, for programs. The text is `docs/http/openapi.json`; a test
 //! compares it with the routes.
 
-use super::{Needs, Route};
+use super::Needs;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::IntoResponse;
+use headwater_shell::Route;
 
 const TEXT: &str = include_str!("../../../../docs/http/openapi.json");
 
-pub(crate) fn routes() -> Vec<Route> {
+pub(crate) fn routes<S: Clone + Send + Sync + 'static>() -> Vec<Route<S>> {
     vec![Route::get("/api/openapi.json", Needs::Nothing, openapi)]
 }
 

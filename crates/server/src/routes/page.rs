@@ -4,7 +4,7 @@
 //! the first file of the page is asked for anew each time. A file is compressed once: all of them
 //! when the page is asked for first, since a browser asks for the others as soon as it has read it.
 
-use super::{Needs, Route};
+use super::Needs;
 use crate::error::ApiError;
 use axum::body::{Body, Bytes};
 use axum::extract::Path;
@@ -15,6 +15,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{Html, IntoResponse, Response};
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use headwater_shell::Route;
 use rust_embed::{EmbeddedFile, RustEmbed};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -39,7 +40,7 @@ const NOT_BUILT: &str = "<!doctype html>
 </html>
 ";
 
-pub(crate) fn routes() -> Vec<Route> {
+pub(crate) fn routes<S: Clone + Send + Sync + 'static>() -> Vec<Route<S>> {
     vec![
         Route::get("/", Needs::Nothing, index),
         Route::get("/assets/{*name}", Needs::Nothing, asset),

@@ -37,7 +37,7 @@ async fn scan(State(app): State<Arc<App>>, access: Access, uri: Uri) -> Result<R
     };
     let limit: usize = query.number("limit")?.unwrap_or(LIMIT);
     let form = Form::of(&query)?;
-    let body = app
+    let (body, until) = app
         .blocking(move |app| {
             let deadline = Deadline::after(app.settings.request_timeout);
             let snapshot = app.snapshot()?;
@@ -69,17 +69,19 @@ async fn scan(State(app): State<Arc<App>>, access: Access, uri: Uri) -> Result<R
                     scan.fields().len()
                 )));
             }
-            match form {
+            let body = match form {
                 Form::Json => json(&stream, scan, limit, deadline),
                 Form::Csv => csv(&stream, scan, limit, deadline),
-            }
+            }?;
+            let until = app.until(&snapshot, [(&stream, spec.range)])?;
+            Ok((body, until))
         })
         .await?;
     let content_type = match form {
         Form::Json => request::JSON,
         Form::Csv => request::CSV,
     };
-    Ok(answer(content_type, body))
+    Ok(request::told(answer(content_type, body), until))
 }
 
 /// Hands out the rows to `each`, at most `limit`; true when there are more.

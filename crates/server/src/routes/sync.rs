@@ -16,7 +16,9 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
-use headwater_fleet::{Fleet, FleetError, FleetErrorKind, PinSpec, Uplink, Want, WantRule};
+use headwater_fleet::{
+    EdgeAddress, Fleet, FleetError, FleetErrorKind, PinSpec, Uplink, Want, WantRule,
+};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use serde::Deserialize;
@@ -71,11 +73,21 @@ enum Asked {
     RemoveEdge {
         edge: String,
     },
+    /// Where clients reach an edge themselves; nothing takes the address away.
+    Address {
+        edge: String,
+        address: Option<EdgeAddress>,
+    },
     Want {
         edge: String,
         want: Want,
         #[serde(default)]
         rules: Vec<WantRule>,
+    },
+    /// What the edge cuts away is kept for so long; nothing = for ever.
+    Keep {
+        edge: String,
+        seconds: Option<u64>,
     },
     Pin {
         edge: String,
@@ -179,7 +191,9 @@ fn done(app: &App, asked: Asked) -> Result<serde_json::Value, ApiError> {
             return Ok(json!({ "edge": edge, "invitation": invitation }));
         }
         Asked::RemoveEdge { edge } => fleet(app)?.remove(&edge)?,
+        Asked::Address { edge, address } => fleet(app)?.set_address(&edge, address)?,
         Asked::Want { edge, want, rules } => fleet(app)?.want(&edge, want, rules)?,
+        Asked::Keep { edge, seconds } => fleet(app)?.keep(&edge, seconds)?,
         Asked::Pin { edge, pin } => {
             return Ok(json!({ "pin": fleet(app)?.pin(&edge, &pin)? }));
         }

@@ -89,8 +89,9 @@ async fn tiles(
         let begun = Instant::now();
         let read = asked.read(app, &access, &known, key.as_deref());
         // Neither an error nor what the asker has tells what it takes.
-        if let Ok(Answered::Read(_)) = &read {
+        if let Ok(Answered::Read(kept)) = &read {
             asked.cost(app).learn(begun.elapsed());
+            asked.note(app, kept);
         }
         read
     };
@@ -130,7 +131,7 @@ fn respond(kept: &Kept, headers: &HeaderMap) -> Response {
     if let Some(etag) = &kept.etag {
         headers.insert(ETAG, etag.clone());
     }
-    response
+    request::told(response, kept.until)
 }
 
 fn not_modified(etag: HeaderValue) -> Response {
@@ -213,6 +214,18 @@ impl Asked {
         })
     }
 
+    /// Takes note of tiles that were answered from copies, so that dispatchers are told of them.
+    fn note(&self, app: &App, kept: &Kept) {
+        if app.fleet.is_none() {
+            return;
+        }
+        let TileName { level, offset } = self.tile;
+        let tiles = kept.shown.iter().filter(|s| s.status == TileStatus::Tile);
+        for tile in tiles {
+            app.holdings.answered(&tile.stream, level, offset);
+        }
+    }
+
     /// What is known about the time that reading takes.
     fn cost<'a>(&self, app: &'a App) -> TileCost<'a> {
         let channels = self.channels.iter().map(|(text, _)| text.as_str());
@@ -234,7 +247,9 @@ impl Asked {
         {
             return Ok(Answered::Known(etag.clone()));
         }
+        let seen = shown.iter().filter(|s| s.status != TileStatus::Unknown);
         let kept = Arc::new(Kept {
+            until: app.until(&snapshot, seen.map(|s| (&s.stream, s.range)))?,
             is_closed: shown.iter().all(|s| s.version.is_some_and(|v| v.is_closed)),
             body: self.body(&snapshot, &shown)?.into(),
             content_type: self.content_type(),

@@ -15,11 +15,18 @@ pub enum NodeRole {
     Edge,
     /// It holds copies of edges.
     Cloud,
+    /// It sends questions to where they are answered, and holds nothing.
+    Dispatcher,
 }
 
 impl NodeRole {
     /// All roles there are.
-    pub const ALL: [NodeRole; 3] = [NodeRole::Single, NodeRole::Edge, NodeRole::Cloud];
+    pub const ALL: [NodeRole; 4] = [
+        NodeRole::Single,
+        NodeRole::Edge,
+        NodeRole::Cloud,
+        NodeRole::Dispatcher,
+    ];
 
     /// How it is called.
     #[must_use]
@@ -28,6 +35,7 @@ impl NodeRole {
             NodeRole::Single => "single",
             NodeRole::Edge => "edge",
             NodeRole::Cloud => "cloud",
+            NodeRole::Dispatcher => "dispatcher",
         }
     }
 }
@@ -147,12 +155,12 @@ pub(super) static TABLE: &[Setting] = &[
     Setting {
         key: "role",
         kind: "ROLE",
-        allowed: "single, edge or cloud",
-        about: "What this node is to others. An edge owns its data, and the cloud it joined copies them; a cloud holds copies of its edges and answers for them.",
+        allowed: "single, edge, cloud or dispatcher",
+        about: "What this node is to others. An edge owns its data, and the cloud it joined copies them; a cloud holds copies of its edges and answers for them; a dispatcher sends questions to the clouds and edges that answer them.",
         how: How::Own {
             set: |s, text| {
                 let found = NodeRole::ALL.into_iter().find(|role| role.name() == text);
-                s.sync.role = found.ok_or("not one of the three")?;
+                s.sync.role = found.ok_or("not one of the four")?;
                 Ok(())
             },
             show: |s| s.sync.role.name().to_owned(),

@@ -3,7 +3,7 @@
 use super::refusal::{SettingError, Source, nearest};
 use super::setting::Setting;
 use super::table::table;
-use super::{Settings, mqtt, subscription};
+use super::{Settings, dispatch, mqtt, subscription};
 use std::path::{Path, PathBuf};
 
 /// Variables that begin like settings and are none.
@@ -148,6 +148,7 @@ fn together(settings: &Settings) -> Result<(), SettingError> {
             "partition.max must not be below partition.target".to_owned(),
         ));
     }
+    dispatch::together(settings)?;
     mqtt::together(settings)
 }
 

@@ -11,6 +11,7 @@
 //!
 //! Failure: [`SettingError`] names the key, where it was set, and what is allowed.
 
+mod dispatch;
 mod engine;
 mod engine_text;
 mod fleet;
@@ -23,6 +24,7 @@ mod subscription;
 mod table;
 pub(crate) mod values;
 
+pub use dispatch::{Dispatch, DispatchNode, NODES_MAX};
 pub use fleet::{NodeRole, Sync};
 pub use load::{Given, Loaded, load};
 pub use mqtt::{Broker, Mqtt, Secret};
@@ -145,6 +147,8 @@ pub struct Settings {
     pub mqtt: Mqtt,
     /// What this node is to others.
     pub sync: Sync,
+    /// What a dispatcher needs, and whose tickets are taken.
+    pub dispatch: Dispatch,
 }
 
 impl Settings {
@@ -191,6 +195,7 @@ impl Settings {
             tls_key: shell.tls_key,
             mqtt: Mqtt::default(),
             sync: Sync::default(),
+            dispatch: Dispatch::default(),
         }
     }
 

@@ -80,7 +80,8 @@ impl Scene {
         let text = if lasts {
             String::new()
         } else {
-            answer.body_mut().read_to_string().unwrap()
+            let bytes = answer.body_mut().read_to_vec().unwrap();
+            String::from_utf8_lossy(&bytes).into_owned()
         };
         (status, text)
     }
@@ -186,7 +187,7 @@ enum Shows {
 }
 
 /// The line of each route that reads.
-const LINES: [(&str, Shows); 21] = [
+const LINES: [(&str, Shows); 22] = [
     (
         "/api/query",
         Shows::List("/api/query?start=2023/11/14&end=2023/11/15&m=none:cars"),
@@ -230,6 +231,7 @@ const LINES: [(&str, Shows); 21] = [
     ("/api/v1/replay", Shows::List("/api/v1/replay?table=cars")),
     ("/api/v1/live", Shows::One("/api/v1/live?channel=STREAM.v")),
     ("/api/v1/storage", Shows::Sum("/api/v1/storage")),
+    ("/api/v1/held", Shows::Sum("/api/v1/held")),
     ("/api/v1/count", Shows::Count("/api/v1/count")),
     ("/api/v1/count", Shows::Count("/api/v1/count?search=id")),
 ];

@@ -13,6 +13,8 @@ mod asking;
 #[cfg(feature = "mqtt")]
 mod broker;
 mod clients;
+mod dispatch;
+mod dispatch_tickets;
 #[cfg(feature = "sql")]
 mod duckdb;
 mod grafana;

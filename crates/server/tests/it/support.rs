@@ -82,6 +82,12 @@ impl Running {
         look(&headwater::Database::open(headwater::Options::new(self.db())).unwrap())
     }
 
+    /// Stops it, and keeps its folder.
+    pub(crate) fn ended(mut self) -> TempDir {
+        self.stop();
+        std::mem::replace(&mut self.dir, tempfile::tempdir().unwrap())
+    }
+
     fn stop(&mut self) {
         self.stop.send_replace(true);
         if let Some(thread) = self.thread.take() {

@@ -544,3 +544,137 @@ fn a_cap_holds_over_a_restart_of_the_edge() {
     );
     assert_ne!(there["state"], "current");
 }
+
+fn manage(server: &Running, asked: &Value) {
+    let mut answer = client()
+        .post(server.url("/api/v1/manage"))
+        .send(asked.to_string())
+        .unwrap();
+    assert_eq!(answer.status(), 200, "{}", json(&mut answer));
+}
+
+fn rows_of(server: &Running, table: &str) -> Option<u64> {
+    let (status, text) = get(server, &format!("/api/v1/count?table={table}"));
+    let counts: Value = serde_json::from_str(&text).unwrap();
+    (status == 200).then(|| counts["rows"].as_u64().unwrap())
+}
+
+#[test]
+fn what_an_edge_forgets_stays_at_the_cloud_and_what_users_delete_or_drop_goes() {
+    let cloud = cloud();
+    let edge = edge(&cloud, "e");
+    write(&edge, &an_hour("a"));
+    write(&edge, "other,id=a v=1 1700000000000000000");
+    flushed(&edge);
+    until_current(&cloud, &edge, "e");
+    manage(
+        &edge,
+        &json!({"op": "alter_table", "table": "pump", "retention": "1d"}),
+    );
+    // So long ago that nothing is left at the edge.
+    until("the edge has cut it away", || {
+        rows_of(&edge, "pump") == Some(0) && of_edge(&cloud, "e")["copy"]["kept"] != json!(0)
+    });
+    until_current(&cloud, &edge, "e");
+    assert_eq!(rows_of(&cloud, "pump"), Some(3600));
+    // What is there no more is deleted all the same: ten minutes of it.
+    manage(
+        &edge,
+        &json!({
+            "op": "delete", "table": "pump", "tags": {"id": "a"},
+            "from": "1700000600000000000", "to": "1700001200000000000",
+        }),
+    );
+    until("the delete has reached the cloud", || {
+        rows_of(&cloud, "pump") == Some(3000)
+    });
+    // Both know it after a restart, too.
+    let port = cloud.addr.port();
+    let cloud = cloud.restarted(|s| {
+        s.sync.role = NodeRole::Cloud;
+        s.http_addr.set_port(port);
+    });
+    assert_eq!(rows_of(&cloud, "pump"), Some(3000));
+    let keep = |seconds: Value| {
+        let asked = json!({"op": "keep", "edge": "e", "seconds": seconds});
+        assert_eq!(ask(&cloud, &asked).0, 200);
+        assert_eq!(of_edge(&cloud, "e")["kept_seconds"], seconds);
+    };
+    keep(json!(20 * 365 * 86_400));
+    assert_eq!(rows_of(&cloud, "pump"), Some(3000));
+    keep(json!(null));
+    manage(&edge, &json!({"op": "drop_table", "table": "other"}));
+    until("the dropped table is gone", || {
+        rows_of(&cloud, "other").is_none()
+    });
+    keep(json!(0));
+    until("the cloud forgets with the edge", || {
+        rows_of(&cloud, "pump") == Some(0)
+    });
+    let unknown = json!({"op": "keep", "edge": "x", "seconds": 1});
+    assert_eq!(ask(&cloud, &unknown).0, 404);
+}
+
+#[test]
+fn an_answer_says_up_to_when_it_is_the_newest_that_is_known() {
+    let cloud = cloud();
+    let edge = edge(&cloud, "e");
+    let noise = |wanted: fn(u64) -> bool| -> String {
+        let lines = (0..20_000u64).filter(|n| wanted(*n)).map(|n| {
+            let at = (1_700_000_000 + n) * 1_000_000_000;
+            let mixed = n.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            let value = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9) >> 8;
+            format!("noise,id=a v={value}i {at}\n")
+        });
+        lines.collect()
+    };
+    write(&edge, &noise(|n| n % 4 == 0));
+    flushed(&edge);
+    until_current(&cloud, &edge, "e");
+    let until_of = |path: &str| -> Option<i64> {
+        let answer = client().get(cloud.url(path)).call().unwrap();
+        assert_eq!(answer.status(), 200, "{path}");
+        let until = answer.headers().get("x-headwater-until")?;
+        until.to_str().unwrap().parse().ok()
+    };
+    let asked = [
+        "/api/v1/scan?stream=noise,id%3Da&limit=3",
+        "/api/v1/aggregate?channel=noise,id%3Da.v",
+        "/api/v1/last?table=noise",
+        "/api/v1/count?table=noise",
+        "/api/v1/tiles?channel=noise,id%3Da.v&level=9&offset=6484",
+        "/tiles/noise,id%3Da.v/9.6484.json",
+    ];
+    for path in asked {
+        assert_eq!(until_of(path), None, "{path}");
+    }
+    // The edge may send the next state, and not what it names.
+    let plain = |s: &mut headwater_server::Settings| {
+        s.sync.role = NodeRole::Edge;
+        s.sync.flush_every = Some(Duration::from_secs(1));
+    };
+    let edge = edge.restarted(plain);
+    let sent = status(&edge)["cloud"]["sent_today"].as_u64().unwrap();
+    let edge = edge.restarted(|s| {
+        plain(s);
+        s.sync.day_max = Some(sent + (20 << 10));
+    });
+    write(&edge, &noise(|n| n % 4 != 0));
+    flushed(&edge);
+    until("a newer version is known", || {
+        of_edge(&cloud, "e")["copy"]["shown_older"] != json!(0)
+    });
+    let newest = 1_700_000_000_000_000_000 + 19_996 * 1_000_000_000;
+    for path in asked {
+        let until = until_of(path);
+        assert!(
+            until.is_some_and(|until| until <= newest),
+            "{path}: {until:?}"
+        );
+    }
+    let edge = edge.restarted(plain);
+    until_current(&cloud, &edge, "e");
+    for path in asked {
+        assert_eq!(until_of(path), None, "{path}");
+    }
+}

@@ -11,6 +11,9 @@
 pub(crate) mod host;
 pub mod rules;
 pub mod seen;
+pub mod ticket;
+mod ticket_keys;
+mod tickets;
 pub mod token;
 pub mod tokens;
 
@@ -21,6 +24,7 @@ use axum::http::request::Parts;
 use headwater::StreamName;
 use rules::{Action, Rule};
 use std::sync::Arc;
+use ticket::Ticket;
 use tokens::{Grant, Guard};
 
 /// Longest name of a producer, as the engine has it.
@@ -41,6 +45,15 @@ pub enum Access {
         /// Whether it has been revoked since.
         guard: Arc<Guard>,
     },
+    /// What a ticket allows: reading, of the streams it names.
+    Ticket {
+        /// Who it was given to, with what that one may read.
+        grant: Arc<Grant>,
+        /// What was signed.
+        ticket: Arc<Ticket>,
+        /// Whether it has been revoked since.
+        guard: Arc<Guard>,
+    },
 }
 
 impl Access {
@@ -49,20 +62,35 @@ impl Access {
     pub fn rules(&self) -> Option<&[Rule]> {
         match self {
             Access::Open { .. } => None,
-            Access::Token { grant, .. } => Some(&grant.rules),
+            Access::Token { grant, .. } | Access::Ticket { grant, .. } => Some(&grant.rules),
         }
     }
 
-    /// Whether the server lets nobody do this, whatever a token allows.
+    fn guard(&self) -> &Arc<Guard> {
+        let (Access::Open { guard } | Access::Token { guard, .. } | Access::Ticket { guard, .. }) =
+            self;
+        guard
+    }
+
+    /// Whether nobody may do this here, or by a ticket, whatever a token allows.
     fn is_barred(&self, action: Action) -> bool {
-        let (Access::Open { guard } | Access::Token { guard, .. }) = self;
-        action != Action::Read && guard.is_read_only()
+        let is_ticket = matches!(self, Access::Ticket { .. });
+        action != Action::Read && (is_ticket || self.guard().is_read_only())
+    }
+
+    /// The streams of which alone something may be done; `None` = all that rules allow.
+    fn named(&self) -> Option<&[StreamName]> {
+        match self {
+            Access::Ticket { ticket, .. } if !ticket.streams.is_empty() => Some(&ticket.streams),
+            _ => None,
+        }
     }
 
     /// Whether this may be done with everything.
     #[must_use]
     pub fn all(&self, action: Action) -> bool {
         !self.is_barred(action)
+            && self.named().is_none()
             && self.rules().is_none_or(|rules| {
                 rules
                     .iter()
@@ -73,6 +101,18 @@ impl Access {
     /// Whether this may be done with a stream.
     #[must_use]
     pub fn may(&self, action: Action, table: &str, tags: &[(String, String)]) -> bool {
+        let is_it = |name: &StreamName| name.table() == table && name.tags() == tags;
+        self.named().is_none_or(|named| named.iter().any(is_it))
+            && self.rules_allow(action, table, tags)
+    }
+
+    /// Whether rules let this be done with a stream, or with a table where there are no tags.
+    pub(crate) fn rules_allow(
+        &self,
+        action: Action,
+        table: &str,
+        tags: &[(String, String)],
+    ) -> bool {
         !self.is_barred(action)
             && self.rules().is_none_or(|rules| {
                 rules
@@ -121,6 +161,10 @@ impl Access {
 
     /// Whether some stream of a table could be read; each must still be asked about.
     pub fn may_read_some_of(&self, table: &str) -> bool {
+        let is_it = |name: &StreamName| name.table() == table;
+        if !self.named().is_none_or(|named| named.iter().any(is_it)) {
+            return false;
+        }
         self.rules().is_none_or(|rules| {
             rules
                 .iter()
@@ -145,6 +189,16 @@ impl Access {
         match self {
             Access::Token { grant, .. } if !self.reads_all() => {
                 [grant.id.as_str(), grant.name.as_str()].join(" ")
+            }
+            Access::Ticket { grant, ticket, .. } if !self.reads_all() => {
+                let rules = grant.rules.iter().map(ToString::to_string);
+                let streams = ticket.streams.iter().map(ToString::to_string);
+                let parts: Vec<String> = rules.chain(streams).collect();
+                format!(
+                    "ticket {} {}",
+                    grant.id,
+                    token::hex(&token::hash(&parts.join("\n")))
+                )
             }
             _ => String::new(),
         }
@@ -175,6 +229,7 @@ impl Access {
         match self {
             Access::Open { guard } => guard.is_open(),
             Access::Token { grant, guard } => guard.holds(grant),
+            Access::Ticket { ticket, guard, .. } => guard.holds_ticket(ticket),
         }
     }
 }

@@ -240,6 +240,13 @@ pub struct Rule {
     pub pattern: Pattern,
 }
 
+impl Rule {
+    /// Whether it lets one read.
+    pub(crate) fn is_read(&self) -> bool {
+        self.action == Action::Read
+    }
+}
+
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.action, self.pattern)

@@ -15,6 +15,7 @@
 use super::Access;
 use super::rules::Rule;
 use super::seen::Held;
+use super::ticket_keys::TicketKeys;
 use super::token::{Carried, Hash, PREFIX, from_hex, hash, hex, random_hex};
 use crate::private::{private, replace_private};
 use headwater_io::{Clock, SystemClock};
@@ -86,6 +87,18 @@ pub struct Grant {
 }
 
 impl Grant {
+    /// Somebody of whom a ticket says what may be done: no token is one.
+    pub(super) fn of_subject(id: &str, rules: Vec<Rule>) -> Grant {
+        Grant {
+            id: id.to_owned(),
+            name: "ticket".to_owned(),
+            created: Timestamp::MIN,
+            expires: None,
+            rules,
+            hash: Hash::default(),
+        }
+    }
+
     /// Whether its time has passed, by the clock of this machine.
     #[must_use]
     pub fn is_over(&self) -> bool {
@@ -119,6 +132,8 @@ pub struct NewToken {
 #[derive(Debug, Default)]
 pub struct Tokens {
     grants: Vec<Arc<Grant>>,
+    /// Goes up with every change; 0 = of before there was such a number.
+    list: u64,
 }
 
 impl Tokens {
@@ -126,6 +141,22 @@ impl Tokens {
     #[must_use]
     pub fn grants(&self) -> &[Arc<Grant>] {
         &self.grants
+    }
+
+    /// The version of the list, which goes up with every change.
+    pub(super) fn list(&self) -> u64 {
+        self.list
+    }
+
+    /// The token of an id, if it has not ended by `now`.
+    pub(super) fn of_id(&self, id: &str, now: Timestamp) -> Option<&Arc<Grant>> {
+        let found = self.grants.iter().find(|grant| grant.id == id);
+        found.filter(|grant| !grant.is_over_at(now))
+    }
+
+    /// Whether there is a token of an id, also one that has ended.
+    pub(super) fn has_id(&self, id: &str) -> bool {
+        self.grants.iter().any(|grant| grant.id == id)
     }
 
     /// Finds a token that has not ended by `now`. Takes the same time wherever it stands, and
@@ -146,6 +177,9 @@ impl Tokens {
 #[serde(deny_unknown_fields)]
 struct StoredFile {
     version: u32,
+    /// Goes up with every change.
+    #[serde(default)]
+    list: u64,
     tokens: Vec<StoredToken>,
 }
 
@@ -253,7 +287,10 @@ impl TokenFile {
             .into_iter()
             .map(|token| token.grant().map(Arc::new).map_err(damaged))
             .collect::<Result<_, _>>()?;
-        Ok(Some(Tokens { grants }))
+        Ok(Some(Tokens {
+            grants,
+            list: stored.list,
+        }))
     }
 
     /// Makes a token and returns its text, which is kept nowhere. The first one makes the file, and
@@ -317,6 +354,7 @@ impl TokenFile {
         lock.lock().map_err(|e| io_error(&lock_path, e))?;
         let mut tokens = self.read()?.unwrap_or_default();
         change(&mut tokens.grants)?;
+        tokens.list = tokens.list.saturating_add(1);
         self.replace(&tokens)
     }
 
@@ -324,6 +362,7 @@ impl TokenFile {
         let path = self.path();
         let stored = StoredFile {
             version: VERSION,
+            list: tokens.list,
             tokens: tokens.grants.iter().map(|g| StoredToken::of(g)).collect(),
         };
         let write = || -> io::Result<()> {
@@ -371,6 +410,8 @@ pub struct Guard {
     read_only: bool,
     /// Which fields streams hold, for who may read some streams only.
     pub(super) held: Held,
+    /// Whose tickets are taken.
+    pub(super) ticket_keys: RwLock<TicketKeys>,
 }
 
 /// Why a request is not let in.
@@ -380,6 +421,8 @@ pub enum Denied {
     Missing,
     /// What it carries is no valid token.
     Wrong,
+    /// What it carries is a ticket that does not hold here.
+    Ticket,
 }
 
 impl Guard {
@@ -398,6 +441,7 @@ impl Guard {
             stamp: RwLock::new(stamp),
             read_only: false,
             held: Held::default(),
+            ticket_keys: RwLock::default(),
         })
     }
 
@@ -427,6 +471,16 @@ impl Guard {
             .as_ref()
             .is_some_and(|tokens| tokens.grants.iter().any(|g| g.hash == grant.hash));
         kept && !grant.is_over_at(self.file.now())
+    }
+
+    /// The tokens in force; `None` = none are in use.
+    pub(super) fn in_force(&self) -> Option<Arc<Tokens>> {
+        self.tokens.read().clone()
+    }
+
+    /// What time it is for tokens.
+    pub(super) fn now(&self) -> Timestamp {
+        self.file.now()
     }
 
     /// What a request may do by what it carries.

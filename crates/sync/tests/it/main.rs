@@ -8,5 +8,6 @@
 )]
 
 mod dice;
+mod rows;
 mod simulation;
 mod world;

@@ -4,7 +4,9 @@
 use crate::dice::Dice;
 use crate::world::{LEVEL, PERFECT, World, some_rules};
 use headwater_engine::{Reason, Rules, StateName};
-use headwater_sync::{BudgetLimits, Message, Piece, QuietHours, Share, Verified, Weights};
+use headwater_sync::{
+    BudgetLimits, Message, Piece, PlannerLimits, QuietHours, Share, Verified, Weights,
+};
 use headwater_types::Level;
 
 /// Lets a world come to rest over a link without faults.
@@ -425,4 +427,106 @@ fn what_decays_in_a_copy_is_found_and_fetched_again_when_asked() {
     let found = verify(&mut world);
     assert_eq!((found.different, found.missing), (0, 0));
     assert_eq!(world.compare(), 0);
+}
+
+#[test]
+fn what_a_source_forgets_because_of_its_age_stays_over_a_bad_link_between_machines_that_fail() {
+    let mut forgotten = 0;
+    for seed in 81..=85 {
+        let rules = Rules::default().keeping(std::time::Duration::MAX);
+        let mut world = World::new(seed, BudgetLimits::default(), rules);
+        world.source.withhold(false);
+        world.source.forgets();
+        let link = world.link;
+        let mut had = std::collections::BTreeSet::new();
+        for _ in 0..6 {
+            settle(&mut world);
+            // Everything is here, and goes at the source while the link is as it is.
+            assert_eq!(world.lost(&had), 0, "seed {seed}: rows are lost");
+            had.append(&mut world.rows_here());
+            world.link = link;
+            let seed = world.dice.next();
+            for step in 0..120 {
+                world.step();
+                match world.dice.below(100) {
+                    0..=9 => {
+                        let mut dice = world.dice.clone();
+                        world.source.write(&mut dice);
+                        world.dice = dice;
+                    }
+                    10..=14 => world.hello(),
+                    15 => world.cut_copy(),
+                    16 => world.source.cut(seed.wrapping_add(step)),
+                    17..=18 => world.cut_link(),
+                    19 => world.source.db().flush().unwrap(),
+                    20 => world.source.db().compact().unwrap(),
+                    21 => world.source.passes(std::time::Duration::from_secs(1500)),
+                    22 => {
+                        let deleted = world.delete();
+                        had.retain(|(stream, time)| !deleted(stream, *time));
+                    }
+                    _ => {}
+                }
+            }
+            world.source.passes(std::time::Duration::from_secs(3000));
+        }
+        settle(&mut world);
+        assert_eq!(world.lost(&had), 0, "seed {seed}: rows are lost");
+        let left = world.rows_of_the_source();
+        assert_eq!(
+            world.lost(&left),
+            0,
+            "seed {seed}: the newest rows are not here"
+        );
+        forgotten += world.rows_here().difference(&left).count();
+        // What is kept is a part of what is compared no more, and all else is equal.
+        world.verify();
+        while world.planner().verified().is_none() {
+            world.step();
+        }
+        let found = world.planner().verified().unwrap();
+        assert_eq!((found.different, found.missing), (0, 0));
+    }
+    assert!(forgotten > 500, "{forgotten}");
+}
+
+#[test]
+fn over_a_long_link_several_requests_are_on_their_way_at_once() {
+    let steps = |requests: usize| {
+        let mut world = World::new(91, BudgetLimits::default(), Rules::default());
+        for _ in 0..60 {
+            let mut dice = world.dice.clone();
+            world.source.write(&mut dice);
+            world.dice = dice;
+        }
+        world.source.db().flush().unwrap();
+        world.link = crate::world::Link {
+            delay: 4,
+            ..PERFECT
+        };
+        world.limits = Some(PlannerLimits {
+            request_bytes: 1 << 10,
+            requests,
+            ..PlannerLimits::default()
+        });
+        world.open_copy();
+        world.hello();
+        let mut steps = 0;
+        while !(world.planner().is_idle() && world.is_told()) {
+            world.step();
+            steps += 1;
+        }
+        assert_eq!(world.compare(), 0);
+        // Nothing came twice.
+        let figures = world.figures();
+        let rows = figures.shares.iter().filter(|f| f.share != Share::States);
+        let arrived: u64 = rows.map(|f| f.arrived).sum();
+        assert!(arrived <= world.planner().copy().progress().bytes);
+        steps
+    };
+    let (alone, together) = (steps(1), steps(8));
+    assert!(
+        together * 3 < alone,
+        "{together} steps, and {alone} one at a time"
+    );
 }

@@ -5,7 +5,7 @@
 use crate::dice::Dice;
 use headwater_engine::{
     Database, DeleteSpec, ErrorKind, Options, Pin, RemoteCopy, Rule, Rules, ScanSpec, Snapshot,
-    StateName, TableSpec, Want,
+    StateName, TableChange, TableSpec, Want,
 };
 use headwater_io::{Env, FaultyFiles, ManualClock, NoThreads, SeededChance};
 use headwater_sync::{
@@ -18,12 +18,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-const SECOND: i64 = 1_000_000_000;
+pub(crate) const SECOND: i64 = 1_000_000_000;
 pub(crate) const STEP: Duration = Duration::from_millis(200);
 const DIR: &str = "/copies/1";
+const COPY: &str = "far";
 pub(crate) const LEVEL: i32 = 5;
 /// A table, and a field of it, of which nothing may leave the source while it says so.
-const SECRET: &str = "s3cret";
+pub(crate) const SECRET: &str = "s3cret";
 const SECRET_FIELD: &str = "h1dden";
 
 /// Where a message goes.
@@ -75,7 +76,7 @@ pub(crate) struct Source {
     pub(crate) kept_bytes: u64,
     /// What it reads for others in a second.
     reads: u64,
-    newest: i64,
+    pub(crate) newest: i64,
     /// Bytes of payload it sent, by day of its clock.
     pub(crate) sent: BTreeMap<i64, u64>,
 }
@@ -91,9 +92,11 @@ pub(crate) struct World {
     pub(crate) rules: Rules,
     flying: Vec<Flying>,
     pub(crate) link: Link,
+    /// How patient planners are; `None` = by chance.
+    pub(crate) limits: Option<PlannerLimits>,
 }
 
-fn options() -> Options {
+pub(crate) fn options() -> Options {
     Options {
         memory_budget_bytes: 1 << 20,
         shards: 2,
@@ -158,6 +161,8 @@ impl Source {
         let budget = Budget::new(self.limits.clone(), self.kept);
         self.agent = Agent::new(self.hold_bytes, budget);
         self.agent.set_reads(self.reads);
+        self.agent.set_copy(COPY);
+        self.db().add_copy(COPY).unwrap();
         self.withhold(self.withholds);
     }
 
@@ -229,7 +234,38 @@ impl Source {
         }
     }
 
-    fn write(&mut self, dice: &mut Dice) {
+    /// Rows of its tables go after half an hour: of one table as a whole, of the other they leave
+    /// their buckets.
+    pub(crate) fn forgets(&self) {
+        let half_an_hour = Some(Duration::from_secs(1800));
+        let life =
+            |table: &str, change: TableChange| self.db().alter_table(table, &change).unwrap();
+        let change = TableChange::default();
+        life(
+            "m",
+            TableChange {
+                retention: Some(half_an_hour),
+                ..change.clone()
+            },
+        );
+        life(
+            SECRET,
+            TableChange {
+                raw_for: Some(half_an_hour),
+                ..change
+            },
+        );
+    }
+
+    /// Time passes without rows, and what is due is done.
+    pub(crate) fn passes(&mut self, passed: Duration) {
+        self.clock.advance(passed);
+        let now = self.env().clock.now().as_nanos();
+        self.newest = self.newest.max(now);
+        self.db().maintain().unwrap();
+    }
+
+    pub(crate) fn write(&mut self, dice: &mut Dice) {
         let is_secret = dice.chance(15);
         let table = if is_secret { SECRET } else { "m" };
         let field = if is_secret { SECRET_FIELD } else { "v" };
@@ -283,20 +319,24 @@ impl World {
             rules,
             flying: Vec::new(),
             link,
+            limits: None,
         };
         world.open_copy();
         world
     }
 
-    fn open_copy(&mut self) {
+    pub(crate) fn open_copy(&mut self) {
+        self.planner = None;
         let rules = self.rules.clone();
         let copy = RemoteCopy::open(far(&self.disk), Path::new(DIR), rules).unwrap();
         let limits = PlannerLimits {
             request_bytes: 1 + self.dice.below(8 << 10),
+            requests: 1 + self.dice.below(5) as usize,
             answer_within: Duration::from_secs(5),
             wait_first: Duration::from_millis(300),
             wait_most: Duration::from_secs(20),
         };
+        let limits = self.limits.unwrap_or(limits);
         let mut planner = Planner::new(copy, limits, self.dice.next());
         let mut weight = || u32::try_from(self.dice.below(9)).unwrap();
         planner.set_weights(Weights {

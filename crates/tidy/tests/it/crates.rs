@@ -7,7 +7,7 @@ use tidy::{assert_none, root};
 
 /// For each crate, the crates of ours that it may use (ARCHITECTURE.md). `lab` may use any, `tidy`
 /// reads sources and uses none.
-const ARROWS: [(&str, &[&str]); 20] = [
+const ARROWS: [(&str, &[&str]); 21] = [
     ("headwater-types", &[]),
     ("headwater-codec", &["headwater-types"]),
     ("headwater-io", &["headwater-types"]),
@@ -46,7 +46,14 @@ const ARROWS: [(&str, &[&str]); 20] = [
         "headwater-postgres",
         &["headwater", "headwater-query", "headwater-wire"],
     ),
-    ("headwater-shell", &["headwater", "headwater-io"]),
+    (
+        "headwater-dispatch",
+        &["headwater-types", "headwater-codec"],
+    ),
+    (
+        "headwater-shell",
+        &["headwater", "headwater-io", "headwater-dispatch"],
+    ),
     (
         "headwater-fleet",
         &[
@@ -68,6 +75,7 @@ const ARROWS: [(&str, &[&str]); 20] = [
             "headwater-postgres",
             "headwater-shell",
             "headwater-fleet",
+            "headwater-dispatch",
             "headwater-wire",
         ],
     ),

@@ -3,13 +3,14 @@
 use tidy::{assert_none, files, read, root};
 
 /// Every format that leaves the process, to a disk or to a reader.
-const FORMATS: [&str; 18] = [
+const FORMATS: [&str; 20] = [
     "backup",
     "block",
     "copy",
     "csv",
     "device",
     "fleet",
+    "held",
     "index",
     "leaf",
     "light",
@@ -20,6 +21,7 @@ const FORMATS: [&str; 18] = [
     "spent",
     "state",
     "sync",
+    "ticket",
     "tier",
     "tile",
 ];

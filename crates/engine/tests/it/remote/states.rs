@@ -22,7 +22,10 @@ fn state(db: &Database) -> State {
 #[test]
 fn a_state_has_a_name_that_rises_and_goes_on_from_those_before() {
     let mut edge = Edge::new(1);
+    // Asked for before anything was stored, and after: it begins once.
+    let history = edge.db().history().unwrap();
     let first = state(edge.db());
+    assert_eq!(history, (first.name().identity, first.name().incarnation));
     assert_ne!(first.name().incarnation, 0);
     assert_eq!(state(edge.db()), first, "nothing happened, nothing changes");
     write_some(&mut edge);
@@ -34,6 +37,7 @@ fn a_state_has_a_name_that_rises_and_goes_on_from_those_before() {
     write_some(&mut edge);
     let third = state(edge.db());
     assert_eq!(third.name().incarnation, first.name().incarnation);
+    assert_eq!(edge.db().history().unwrap(), history);
     assert_ne!(third.name().opening, first.name().opening);
     for (later, earlier) in [(&second, &first), (&third, &first), (&third, &second)] {
         assert!(later.goes_on_from(&earlier.name()));
@@ -98,7 +102,10 @@ fn a_clone_a_restored_and_a_repaired_database_go_on_from_nothing_that_came_after
     };
     restore(&edge.env, to, &options).unwrap();
     let restored = Database::open_in(edge.env.clone(), options).unwrap();
+    let history = restored.history().unwrap();
     let restored = state(&restored);
+    let named = (restored.name().identity, restored.name().incarnation);
+    assert_eq!(history, named);
     assert_eq!(restored.name().identity, before.name().identity);
     assert_ne!(restored.name().incarnation, before.name().incarnation);
     assert!(!restored.goes_on_from(&before.name()));

@@ -261,6 +261,12 @@ pub(super) const ROWS: &[Row] = &[
     ),
     row(
         "GET",
+        "/api/v1/held",
+        Tells::Stored,
+        &["/api/v1/held", "/api/v1/held?since=1&epoch=1"],
+    ),
+    row(
+        "GET",
         "/api/v1/replay",
         Tells::Stored,
         &[

@@ -119,6 +119,7 @@ fn what_a_token_may_not_see_is_as_if_it_had_never_been_there() {
             .collect();
         let wanted: &[u16] = match row.tells {
             Tells::Stored if row.route == "/api/v1/storage" => &[401, 403],
+            Tells::Stored if row.route == "/api/v1/held" => &[401, 403],
             Tells::Stored if row.route == "/api/v1/manage" => &[401, 403],
             Tells::Stored => &[200, 401],
             Tells::Fits => &[204, 401, 403],

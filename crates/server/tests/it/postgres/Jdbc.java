@@ -97,6 +97,17 @@ public class Jdbc {
             }
             check(s.executeBatch().length, 3);
         }
+        try (PreparedStatement s = c.prepareStatement("INSERT INTO written (id, v) VALUES (?, ?)", Statement.RETURN_GENERATED_KEYS)) {
+            s.setString(1, "java keys");
+            s.setDouble(2, 7);
+            check(s.executeUpdate(), 1);
+            ResultSet keys = s.getGeneratedKeys();
+            check(keys.next(), true);
+            Instant made = keys.getObject("time", OffsetDateTime.class).toInstant();
+            check(made.isAfter(Instant.parse("2024-01-02T00:00:00Z")), true);
+            check(keys.getString("id"), "java keys");
+            check(keys.next(), false);
+        }
         check(c.isValid(5), true);
     }
 

@@ -148,6 +148,11 @@ fn statements_change_what_is_stored_and_say_how_many_rows() {
     ] {
         assert_eq!(client.query(sql), [wanted, "Z I"], "{sql}");
     }
+    let insert = "INSERT INTO cars (id, speed) VALUES ('given', 2) RETURNING speed, id";
+    assert_eq!(
+        client.query(insert),
+        ["T speed:701,id:25", "D 2|given", "C INSERT 0 1", "Z I"]
+    );
     assert_eq!(client.rows("UPDATE cars SET speed = 1")[0][..7], *"E 0A000");
 }
 

@@ -1,0 +1,137 @@
+//! Copies of the database, and the deletes that they have not confirmed.
+
+use super::{Meta, STATE};
+use crate::ids::Sequence;
+use crate::{Error, Result};
+use redb::{ReadableDatabase, ReadableTable, TableDefinition};
+
+/// By sequence: the record of a delete. Missing until there was a copy.
+const ENDS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("ends");
+/// By name of a copy: the number up to which it knows all deletes. Missing until there was one.
+const COPIES: TableDefinition<'_, &str, u64> = TableDefinition::new("copies");
+/// Of deletes with numbers up to this one it is not known whether they are there.
+const ENDS_FROM: &str = "ends_from";
+
+/// What the metadata hold for copies.
+#[derive(Debug, Default)]
+pub(crate) struct SavedEnds {
+    pub(crate) from: Sequence,
+    pub(crate) copies: Vec<(String, Sequence)>,
+    /// Records of deletes.
+    pub(crate) deletes: Vec<(Sequence, Vec<u8>)>,
+}
+
+/// What the metadata do not hold of it yet.
+#[derive(Debug, Default)]
+pub(crate) struct EndsChange {
+    pub(crate) from: Sequence,
+    pub(crate) copies: Vec<(String, Sequence)>,
+    pub(crate) new: Vec<(Sequence, Vec<u8>)>,
+    pub(crate) gone: Vec<Sequence>,
+    /// There is something to write.
+    pub(crate) is_due: bool,
+}
+
+impl Meta {
+    /// What is held for copies.
+    pub(crate) fn ends(&self) -> Result<SavedEnds> {
+        let mut saved = SavedEnds {
+            from: Sequence(self.state(ENDS_FROM)?.unwrap_or(0)),
+            ..SavedEnds::default()
+        };
+        let transaction = self.db.begin_read().map_err(Error::meta)?;
+        match transaction.open_table(COPIES) {
+            Ok(table) => {
+                for entry in table.iter().map_err(Error::meta)? {
+                    let (name, sequence) = entry.map_err(Error::meta)?;
+                    let copy = (name.value().to_owned(), Sequence(sequence.value()));
+                    saved.copies.push(copy);
+                }
+            }
+            Err(redb::TableError::TableDoesNotExist(_)) => return Ok(saved),
+            Err(error) => return Err(Error::meta(error)),
+        }
+        let table = transaction.open_table(ENDS).map_err(Error::meta)?;
+        for entry in table.iter().map_err(Error::meta)? {
+            let (sequence, record) = entry.map_err(Error::meta)?;
+            let delete = (Sequence(sequence.value()), record.value().to_vec());
+            saved.deletes.push(delete);
+        }
+        Ok(saved)
+    }
+
+    /// Writes down what has changed of it, in a transaction of its own.
+    pub(crate) fn put_ends(&self, change: &EndsChange) -> Result<()> {
+        let transaction = self.begin_write()?;
+        self.commit_ends(&transaction, change)?;
+        transaction.commit().map_err(Error::meta)
+    }
+
+    pub(super) fn commit_ends(
+        &self,
+        transaction: &redb::WriteTransaction,
+        change: &EndsChange,
+    ) -> Result<()> {
+        if !change.is_due {
+            return Ok(());
+        }
+        let mut state = transaction.open_table(STATE).map_err(Error::meta)?;
+        state
+            .insert(ENDS_FROM, change.from.0)
+            .map_err(Error::meta)?;
+        let mut copies = transaction.open_table(COPIES).map_err(Error::meta)?;
+        copies.retain(|_, _| false).map_err(Error::meta)?;
+        for (name, sequence) in &change.copies {
+            copies
+                .insert(name.as_str(), sequence.0)
+                .map_err(Error::meta)?;
+        }
+        let mut ends = transaction.open_table(ENDS).map_err(Error::meta)?;
+        for sequence in &change.gone {
+            ends.remove(sequence.0).map_err(Error::meta)?;
+        }
+        for (sequence, record) in &change.new {
+            ends.insert(sequence.0, record.as_slice())
+                .map_err(Error::meta)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use headwater_io::{Env, OpenMode};
+    use std::path::Path;
+
+    #[test]
+    fn what_copies_have_not_confirmed_is_there_at_the_next_opening() {
+        let files = Env::memory().files;
+        let path = Path::new("/meta.redb");
+        let file = files.open(path, OpenMode::CreateNew).unwrap();
+        let meta = Meta::create(path, file, 1, 7).unwrap();
+        let saved = meta.ends().unwrap();
+        assert!(saved.copies.is_empty() && saved.deletes.is_empty());
+        let first = EndsChange {
+            from: Sequence(4),
+            copies: vec![("cloud".into(), Sequence(4)), ("other".into(), Sequence(9))],
+            new: vec![(Sequence(8), b"a".to_vec()), (Sequence(12), b"b".to_vec())],
+            gone: Vec::new(),
+            is_due: true,
+        };
+        meta.put_ends(&first).unwrap();
+        let second = EndsChange {
+            from: Sequence(10),
+            copies: vec![("cloud".into(), Sequence(10))],
+            new: Vec::new(),
+            gone: vec![Sequence(8)],
+            is_due: true,
+        };
+        meta.put_ends(&second).unwrap();
+        let saved = meta.ends().unwrap();
+        assert_eq!(saved.from, Sequence(10));
+        assert_eq!(saved.copies, [("cloud".to_owned(), Sequence(10))]);
+        assert_eq!(saved.deletes, [(Sequence(12), b"b".to_vec())]);
+    }
+}

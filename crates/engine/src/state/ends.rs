@@ -1,0 +1,97 @@
+//! The deletes that a state says besides those that wait: all above a number, carried out or not,
+//! for a copy that keeps what its source has cut away.
+
+use super::State;
+use crate::assured::wide;
+use crate::ids::{Sequence, TableId};
+use crate::tombstone::DeleteRecord;
+use headwater_codec::{Cursor, DecodeError, PutBytes};
+use std::collections::BTreeMap;
+
+/// Deletes above a number.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct StateEnds {
+    /// All deletes above this one are there.
+    pub(crate) from: Sequence,
+    /// By sequence.
+    pub(crate) deletes: Vec<(Sequence, DeleteRecord)>,
+}
+
+impl StateEnds {
+    /// Of a state that says nothing of them, and knows deletes up to here.
+    pub(super) fn unknown(sequence: u64) -> StateEnds {
+        StateEnds {
+            from: Sequence(sequence),
+            deletes: Vec::new(),
+        }
+    }
+
+    pub(super) fn put(&self, known: Option<&State>, out: &mut Vec<u8>) {
+        let known = known.map_or(&[][..], |known| &known.ends.deletes);
+        let is_known = |(sequence, _): &&(Sequence, DeleteRecord)| {
+            known.binary_search_by_key(sequence, |(s, _)| *s).is_ok()
+        };
+        out.put_varint(self.from.0);
+        let new: Vec<_> = self.deletes.iter().filter(|end| !is_known(end)).collect();
+        out.put_varint(wide(new.len()));
+        for delete in new {
+            put_delete(delete, out);
+        }
+    }
+
+    pub(super) fn decode(cursor: &mut Cursor<'_>) -> Result<StateEnds, DecodeError> {
+        Ok(StateEnds {
+            from: Sequence(cursor.varint("sequence from which on deletes are known")?),
+            deletes: deletes(cursor)?,
+        })
+    }
+
+    /// With those that are known before.
+    pub(super) fn after(self, known: &State) -> StateEnds {
+        let mut all: BTreeMap<Sequence, DeleteRecord> =
+            known.ends.deletes.iter().cloned().collect();
+        all.extend(self.deletes);
+        all.retain(|sequence, _| *sequence > self.from);
+        StateEnds {
+            from: self.from,
+            deletes: all.into_iter().collect(),
+        }
+    }
+
+    /// The deletes of a table above a number; `None` when some of them may not be known.
+    pub(crate) fn since(
+        &self,
+        sequence: Sequence,
+        (table, newest): (TableId, Sequence),
+    ) -> Option<Vec<(Sequence, DeleteRecord)>> {
+        if newest <= sequence {
+            return Some(Vec::new());
+        }
+        let meant = self.deletes.iter();
+        let meant = meant.filter(|(of, record)| *of > sequence && record.table == table);
+        (self.from <= sequence).then(|| meant.cloned().collect())
+    }
+}
+
+pub(super) fn put_delete((sequence, record): &(Sequence, DeleteRecord), out: &mut Vec<u8>) {
+    out.put_varint(sequence.0);
+    out.put_prefixed(&record.encode());
+}
+
+pub(super) fn deletes(
+    cursor: &mut Cursor<'_>,
+) -> Result<Vec<(Sequence, DeleteRecord)>, DecodeError> {
+    let count = cursor.varint_up_to(wide(cursor.remaining()), "number of deletes")?;
+    let mut out: Vec<(Sequence, DeleteRecord)> = Vec::new();
+    for _ in 0..count {
+        let sequence = Sequence(cursor.varint("sequence of a delete")?);
+        if out.last().is_some_and(|(last, _)| *last >= sequence) {
+            return Err(cursor.fail("deletes that rise by sequence"));
+        }
+        let mut bytes = Cursor::new(cursor.prefixed("delete record")?);
+        let record = DeleteRecord::decode(&mut bytes)?;
+        bytes.finish()?;
+        out.push((sequence, record));
+    }
+    Ok(out)
+}

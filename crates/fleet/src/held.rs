@@ -1,0 +1,336 @@
+//! The copy of one edge: opened when it is needed, read, and closed again when nobody needs it.
+//!
+//! Invariants: one process has a copy open once: it is closed only when nobody else holds it. What
+//! a copy shows stays readable when it is closed.
+//! Concurrency: what is known of it, the copy, and what reads it have a lock each; the reader's is
+//! taken before the copy's.
+//! Failure: an error is one of the copy's medium; it is opened again then.
+
+use crate::error::{FleetError, medium};
+use crate::frame::About;
+use headwater_engine::{
+    CopyProgress, ErrorKind, Options, Reader, RemoteCopy, Result, Rules, Snapshot, State,
+};
+use headwater_io::Env;
+use headwater_sync::Verified;
+use headwater_types::Timestamp;
+use parking_lot::Mutex;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use tokio::sync::Notify;
+
+/// Where a copy is, and what is wanted in it.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) env: Env,
+    pub(crate) dir: PathBuf,
+    pub(crate) rules: Rules,
+}
+
+impl Place {
+    fn open(&self) -> Result<Option<RemoteCopy>> {
+        match RemoteCopy::open(self.env.clone(), &self.dir, self.rules.clone()) {
+            Ok(copy) => Ok(Some(copy)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// What is known of a copy while the node runs.
+#[derive(Debug, Default)]
+pub(crate) struct Live {
+    /// The connection that counts; 0 = none.
+    pub(crate) session: u64,
+    pub(crate) heard: Option<Timestamp>,
+    pub(crate) current: Option<Timestamp>,
+    pub(crate) about: Option<About>,
+    pub(crate) progress: Option<CopyProgress>,
+    pub(crate) proven_bytes: u64,
+    pub(crate) refused: Option<String>,
+    pub(crate) failed: Option<String>,
+    pub(crate) wants_verifying: bool,
+    pub(crate) wants_fetching_again: bool,
+    pub(crate) is_verifying: bool,
+    pub(crate) verified: Option<(Timestamp, Verified)>,
+}
+
+/// What reads a copy.
+#[derive(Debug, Default)]
+struct Reading {
+    reader: Option<Reader>,
+    /// Which changes were shown last.
+    changes: Option<u64>,
+}
+
+/// What a copy shows.
+pub(crate) enum Shows {
+    /// There is none.
+    Nothing,
+    /// What it showed before.
+    AsBefore,
+    Now(Snapshot),
+}
+
+/// The copy of one edge.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) name: String,
+    pub(crate) live: Mutex<Live>,
+    /// Something is to be done that nothing came for.
+    pub(crate) wake: Notify,
+    copy: Mutex<Option<RemoteCopy>>,
+    reading: Mutex<Reading>,
+    /// It was used since it was looked at last whether it is to be closed.
+    was_used: AtomicBool,
+    /// Goes up when what is shown may have changed, and that of all copies with it.
+    changes: AtomicU64,
+    all_changes: Arc<AtomicU64>,
+    /// Something is shown in a version before the newest; and how many copies do so.
+    is_behind: AtomicBool,
+    all_behind: Arc<AtomicUsize>,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.set_behind(false);
+    }
+}
+
+impl Held {
+    pub(crate) fn new(
+        name: &str,
+        all_changes: &Arc<AtomicU64>,
+        all_behind: &Arc<AtomicUsize>,
+    ) -> Held {
+        Held {
+            name: name.to_owned(),
+            live: Mutex::default(),
+            wake: Notify::new(),
+            copy: Mutex::new(None),
+            reading: Mutex::default(),
+            was_used: AtomicBool::new(false),
+            changes: AtomicU64::new(0),
+            all_changes: Arc::clone(all_changes),
+            is_behind: AtomicBool::new(false),
+            all_behind: Arc::clone(all_behind),
+        }
+    }
+
+    /// What is shown may have changed.
+    pub(crate) fn has_changed(&self) {
+        self.changes.fetch_add(1, Ordering::Release);
+        self.all_changes.fetch_add(1, Ordering::Release);
+    }
+
+    /// Goes up when what is shown may have changed.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
+    fn set_behind(&self, is_behind: bool) {
+        let was_behind = self.is_behind.swap(is_behind, Ordering::Relaxed);
+        match (was_behind, is_behind) {
+            (false, true) => drop(self.all_behind.fetch_add(1, Ordering::Relaxed)),
+            (true, false) => drop(self.all_behind.fetch_sub(1, Ordering::Relaxed)),
+            _ => {}
+        }
+    }
+
+    /// How far the copy is.
+    pub(crate) fn note(&self, progress: CopyProgress) {
+        self.set_behind(progress.shown_older > 0);
+        self.live.lock().progress = Some(progress);
+    }
+
+    /// The copy, opened if it is there; and whether it was opened for this.
+    pub(crate) fn copy(&self, place: &Place) -> Result<(Option<RemoteCopy>, bool)> {
+        self.was_used.store(true, Ordering::Relaxed);
+        let mut held = self.copy.lock();
+        if let Some(copy) = &*held {
+            return Ok((Some(copy.clone()), false));
+        }
+        *held = place.open()?;
+        Ok((held.clone(), held.is_some()))
+    }
+
+    /// The copy, if it is open.
+    pub(crate) fn open_copy(&self) -> Option<RemoteCopy> {
+        self.copy.lock().clone()
+    }
+
+    /// How far the copy is, if there is one; it is opened for this only, where it is not open.
+    pub(crate) fn glance(&self, place: &Place) -> Result<Option<CopyProgress>> {
+        // Nobody else opens it meanwhile.
+        let held = self.copy.lock();
+        let opened = match &*held {
+            Some(copy) => Some(copy.clone()),
+            None => place.open()?,
+        };
+        Ok(opened.map(|copy| copy.progress()))
+    }
+
+    /// Begins a copy with a first state.
+    pub(crate) fn begin(&self, place: &Place, state: &State) -> Result<RemoteCopy> {
+        let mut held = self.copy.lock();
+        if let Some(copy) = &*held {
+            return Ok(copy.clone());
+        }
+        let copy = RemoteCopy::begin(place.env.clone(), &place.dir, state, place.rules.clone())?;
+        *held = Some(copy.clone());
+        Ok(copy)
+    }
+
+    /// Lets go of what is open, so that it is opened again.
+    pub(crate) fn close(&self) {
+        *self.copy.lock() = None;
+        *self.reading.lock() = Reading::default();
+        self.set_behind(false);
+        self.has_changed();
+    }
+
+    /// Closes the copy, if nobody has used it since this was asked last, and nobody holds it; what
+    /// it shows goes on to be shown. True when it is closed.
+    pub(crate) fn rest(&self) -> bool {
+        if self.was_used.swap(false, Ordering::Relaxed) {
+            return false;
+        }
+        // Whoever has one of the locks uses it.
+        let (Some(mut reading), Some(mut copy)) = (self.reading.try_lock(), self.copy.try_lock())
+        else {
+            return false;
+        };
+        let reader = reading.reader.take();
+        drop(reader);
+        let is_held = copy.as_ref().is_some_and(RemoteCopy::is_shared);
+        if !is_held {
+            *copy = None;
+        }
+        !is_held
+    }
+
+    /// What the copy shows now. `copy` opens it.
+    pub(crate) fn shows(
+        &self,
+        copy: impl FnOnce() -> std::result::Result<Option<RemoteCopy>, FleetError>,
+        options: &dyn Fn() -> Options,
+    ) -> std::result::Result<Shows, FleetError> {
+        let changes = self.changes.load(Ordering::Acquire);
+        let mut reading = self.reading.lock();
+        if reading.changes == Some(changes) {
+            return Ok(Shows::AsBefore);
+        }
+        let snapshot = match &mut reading.reader {
+            Some(reader) => {
+                reader.refresh().map_err(medium)?;
+                reader.snapshot()
+            }
+            None => {
+                let Some(copy) = copy()? else {
+                    return Ok(Shows::Nothing);
+                };
+                self.set_behind(copy.progress().shown_older > 0);
+                let reader = copy.reader(options()).map_err(medium)?;
+                let snapshot = reader.snapshot();
+                reading.reader = Some(reader);
+                snapshot
+            }
+        };
+        reading.changes = Some(changes);
+        Ok(Shows::Now(snapshot))
+    }
+
+    /// What the copy shows now, whoever was told of it before; `None` when there is none. `copy`
+    /// opens it.
+    pub(crate) fn snapshot(
+        &self,
+        copy: impl FnOnce() -> std::result::Result<Option<RemoteCopy>, FleetError>,
+        options: &dyn Fn() -> Options,
+    ) -> std::result::Result<Option<Snapshot>, FleetError> {
+        let mut reading = self.reading.lock();
+        if let Some(reader) = &mut reading.reader {
+            reader.refresh().map_err(medium)?;
+            return Ok(Some(reader.snapshot()));
+        }
+        let Some(copy) = copy()? else {
+            return Ok(None);
+        };
+        let reader = copy.reader(options()).map_err(medium)?;
+        let snapshot = reader.snapshot();
+        reading.reader = Some(reader);
+        Ok(Some(snapshot))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use headwater_engine::{Database, TableSpec};
+    use headwater_io::{NoThreads, SeededChance};
+    use headwater_types::{Batch, Level, StreamName, Value};
+
+    /// A place with a copy of a database of a few rows.
+    fn place(env: &Env, name: &str) -> Place {
+        let source = Env {
+            chance: Arc::new(SeededChance::new(1)),
+            threads: Arc::new(NoThreads),
+            ..Env::memory()
+        };
+        let db = Database::open_in(source, Options::new("/db")).unwrap();
+        db.create_table(&TableSpec::new("m")).unwrap();
+        let mut batch = Batch::new();
+        let stream = StreamName::new("m", [("id", name)]);
+        let rows = batch.stream(&stream);
+        rows.row(5, [("v", Value::F64(1.0))]).unwrap();
+        db.commit(batch).unwrap();
+        db.flush().unwrap();
+        let held = db.hold_state(None).unwrap();
+        let place = Place {
+            env: env.clone(),
+            dir: PathBuf::from("/copies").join(name),
+            rules: Rules::from(Level::MIN),
+        };
+        let copy = RemoteCopy::begin(env.clone(), &place.dir, held.state(), place.rules.clone());
+        let copy = copy.unwrap();
+        // Footers tell of what else is wanted.
+        while let Some(missing) = copy.missing(1).first() {
+            let range = missing.range;
+            let bytes = u32::try_from(range.bytes).unwrap();
+            let found = held.read(missing.segment, range.offset, bytes).unwrap();
+            copy.put(missing.segment, range.offset, &found).unwrap();
+            copy.commit().unwrap();
+        }
+        place
+    }
+
+    #[test]
+    fn a_copy_that_nobody_uses_is_closed_and_goes_on_to_be_shown() {
+        let env = Env::memory();
+        let place = place(&env, "a");
+        let (changes, behind) = (Arc::default(), Arc::default());
+        let held = Held::new("a", &changes, &behind);
+        let options = || Options::new("/");
+        let open = || held.copy(&place).map(|(copy, _)| copy).map_err(medium);
+        let Shows::Now(snapshot) = held.shows(open, &options).unwrap() else {
+            panic!("nothing is shown");
+        };
+        assert!(!held.rest(), "it was used just now");
+        let user = held.open_copy().unwrap();
+        assert!(!held.rest(), "somebody has it");
+        drop(user);
+        assert!(held.rest() && held.open_copy().is_none());
+        let streams = snapshot.streams("m", &[]).unwrap();
+        assert_eq!(snapshot.last(&streams[0]).unwrap().len(), 1);
+        let again = held.shows(|| panic!("it is opened"), &options).unwrap();
+        assert!(matches!(again, Shows::AsBefore));
+        // To look how far it is opens nothing for good.
+        assert!(held.glance(&place).unwrap().is_some() && held.open_copy().is_none());
+        held.has_changed();
+        let (copy, is_new) = held.copy(&place).unwrap();
+        assert!(copy.is_some() && is_new);
+        let open = || Ok(copy);
+        assert!(matches!(held.shows(open, &options).unwrap(), Shows::Now(_)));
+    }
+}

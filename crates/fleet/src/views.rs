@@ -1,0 +1,119 @@
+//! What of each edge is held here, for who decides where a question is answered.
+//!
+//! Invariants: addresses come from the list of edges, never from what an edge says. Nothing is read
+//! here but what copies know of themselves.
+//! Concurrency: takes the locks of the list and of one copy after the other.
+
+use crate::copies::{Fleet, is_current};
+use crate::edges::{Edge, EdgeAddress};
+use crate::error::FleetError;
+use crate::wants::Want;
+use headwater_engine::{Database, Snapshot};
+use headwater_types::StreamName;
+use std::sync::Arc;
+
+/// An edge, as it stands at this moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EdgeView {
+    edge: Edge,
+    /// Its connection is here.
+    pub is_connected: bool,
+    /// Everything that is wanted of its newest state is here.
+    pub is_current: bool,
+    /// Goes up when what is shown of it may have changed.
+    pub changes: u64,
+    /// Identity and incarnation of its database, once something of it is here.
+    pub database: Option<(u64, u64)>,
+}
+
+impl EdgeView {
+    /// What it is called.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.edge.name
+    }
+
+    /// Of several edges with a stream, that with the least one is shown.
+    #[must_use]
+    pub fn rank(&self) -> u64 {
+        self.edge.created_ns.max(0).unsigned_abs()
+    }
+
+    /// Where clients reach it themselves.
+    #[must_use]
+    pub fn address(&self) -> Option<&EdgeAddress> {
+        self.edge.address.as_ref()
+    }
+
+    /// What is wanted where no rule fits.
+    #[must_use]
+    pub fn want(&self) -> Want {
+        self.edge.want
+    }
+
+    /// What is wanted of a stream: the first rule that fits decides.
+    #[must_use]
+    pub fn want_of(&self, stream: &StreamName) -> Want {
+        let rule = self.edge.rules.iter().find(|rule| {
+            let is_table = |table: &String| table == stream.table();
+            let mut tags = rule.tags.iter();
+            rule.table.as_ref().is_none_or(is_table)
+                && tags.all(|(key, value)| stream.tag(key) == Some(value))
+        });
+        rule.map_or(self.edge.want, |rule| rule.want)
+    }
+
+    /// Whether rules want different things of its streams.
+    #[must_use]
+    pub fn has_rules(&self) -> bool {
+        !self.edge.rules.is_empty()
+    }
+}
+
+impl Fleet {
+    /// All edges, as they stand at this moment, in the order of their names.
+    #[must_use]
+    pub fn views(&self) -> Vec<EdgeView> {
+        let mut edges = self.all_edges();
+        edges.sort_by(|a, b| a.name.cmp(&b.name));
+        let views = edges.into_iter().map(|edge| {
+            let held = self.held(&edge.name);
+            // Before the rest: what changes in between is looked at again.
+            let changes = held.changes();
+            let live = held.live.lock();
+            let progress = live.progress.as_ref();
+            EdgeView {
+                edge,
+                is_connected: live.session != 0,
+                is_current: progress.is_some_and(is_current),
+                changes,
+                database: progress.map(|p| (p.state.identity, p.state.incarnation)),
+            }
+        });
+        views.collect()
+    }
+
+    /// What is shown of an edge; `None` when nothing of it is here, or it was taken out.
+    ///
+    /// # Errors
+    /// What the medium refuses.
+    pub fn shown_of_edge(&self, name: &str) -> Result<Option<Snapshot>, FleetError> {
+        let Some(edge) = self.edge(name) else {
+            return Ok(None);
+        };
+        let held = self.held(name);
+        let snapshot = self.snapshot_of(&edge, &held)?;
+        if held.live.lock().progress.is_none() {
+            self.look_once(&edge, &Arc::clone(&held));
+        }
+        Ok(snapshot)
+    }
+}
+
+/// Identity and incarnation of a database; begun if they were not yet.
+///
+/// # Errors
+/// When the metadata cannot be read or written.
+pub fn database_of(db: &Database) -> headwater_engine::Result<(u64, u64)> {
+    db.history()
+}

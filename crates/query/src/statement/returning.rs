@@ -1,0 +1,163 @@
+//! `INSERT … RETURNING`: the rows that were written, as they were written.
+//!
+//! Drivers ask for it to learn what they call generated keys: here the time of rows that had none
+//! of their own. A row is given as the statement has it: fields that stood at its time before, and
+//! were not written over, do not show.
+//!
+//! Invariants: the rows of such a statement fit one batch; they are stored and given back, or
+//! neither, since everything that is asked of them is computed before they are stored.
+
+use super::insert::{self, BATCH_BYTES, Writer, as_stored};
+use super::select;
+use crate::answer::{Answer, Done};
+use crate::error::{Error, Result};
+use crate::parameters::Parameters;
+use crate::parsed::Parsed;
+use crate::session::{Running, Session};
+use arrow::array::RecordBatch;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::datasource::{MemTable, provider_as_source};
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::sql::sqlparser::ast;
+use futures_util::{StreamExt, stream};
+use std::sync::Arc;
+
+/// Bytes that may be given back: what is stored, and expressions beside it.
+const GIVEN_BYTES: usize = 4 * BATCH_BYTES;
+
+/// Takes `RETURNING` out of a statement, as a query over the table it writes.
+pub(super) fn take(insert: &mut ast::Insert) -> Option<String> {
+    let items = insert.returning.take()?;
+    let items: Vec<String> = items.iter().map(ToString::to_string).collect();
+    // Nothing but this list can use the table's other name.
+    let alias = insert.table_alias.take();
+    let alias = alias.map_or_else(String::new, |own| format!(" AS {}", own.alias));
+    Some(format!(
+        "SELECT {} FROM {}{alias}",
+        items.join(", "),
+        insert.table
+    ))
+}
+
+/// What is asked of the rows, planned over the table.
+async fn resolve(session: &Session, returning: Parsed) -> Result<(Running, LogicalPlan)> {
+    let running = session.begin()?;
+    let read = running.resolve(returning.query()?).await?;
+    let read = returning.labels.put_on(read)?;
+    select::check(&read)?;
+    Ok((running, read))
+}
+
+/// The columns that are given back.
+pub(super) async fn columns(session: &Session, returning: Parsed) -> Result<LogicalPlan> {
+    let (running, read) = resolve(session, returning).await?;
+    session.optimize(&running, &read)
+}
+
+/// Rows that are about to be written, and what is asked of them.
+pub(super) struct Planned {
+    insertion: insert::Planned,
+    running: Running,
+    asked: LogicalPlan,
+}
+
+/// Plans both.
+pub(super) async fn begin(
+    session: &Session,
+    insert: ast::Insert,
+    returning: Parsed,
+    parameters: Parameters,
+) -> Result<Planned> {
+    let insertion = insert::begin(session, insert, parameters).await?;
+    let (running, asked) = resolve(session, returning).await?;
+    Ok(Planned {
+        insertion,
+        running,
+        asked,
+    })
+}
+
+/// Rows in memory, not stored yet.
+pub(super) struct Held {
+    writer: Writer,
+    batches: Vec<RecordBatch>,
+    running: Running,
+    asked: LogicalPlan,
+}
+
+/// Computes the rows.
+pub(super) async fn hold(planned: Planned) -> Result<Held> {
+    let (mut rows, writer) = planned.insertion.into_parts();
+    let (mut batches, mut bytes) = (Vec::new(), 0);
+    while let Some(batch) = rows.next().await {
+        let batch = as_stored(&batch?, writer.table(), writer.zone())?;
+        bytes += batch.get_array_memory_size();
+        if bytes > BATCH_BYTES {
+            return Err(Error::too_large(format!(
+                "INSERT … RETURNING takes at most {} MiB of rows",
+                BATCH_BYTES >> 20
+            ))
+            .with_hint("write fewer rows in a statement, or leave RETURNING out"));
+        }
+        batches.push(batch);
+    }
+    Ok(Held {
+        writer,
+        batches,
+        running: planned.running,
+        asked: planned.asked,
+    })
+}
+
+/// Plans what is asked over the rows in memory.
+pub(super) async fn ask(session: &Session, held: Held) -> Result<(Held, Answer)> {
+    let schema = Arc::clone(&held.writer.table().schema);
+    let memory = MemTable::try_new(schema, vec![held.batches.clone()])?;
+    let source = provider_as_source(Arc::new(memory));
+    let asked = held.asked.clone().transform_down(|node| match node {
+        LogicalPlan::TableScan(mut scan) => {
+            scan.source = Arc::clone(&source);
+            Ok(Transformed::yes(LogicalPlan::TableScan(scan)))
+        }
+        other => Ok(Transformed::no(other)),
+    })?;
+    let plan = session.plan(&held.running, asked.data).await?;
+    let answer = session.rows(&held.running, plan, Done::Returned(0))?;
+    Ok((held, answer))
+}
+
+/// Computes what is given back, and stores the rows.
+pub(super) async fn finish(held: Held, answer: Answer) -> Result<Answer> {
+    let Answer {
+        schema, mut rows, ..
+    } = answer;
+    let (mut given, mut bytes) = (Vec::new(), 0);
+    while let Some(batch) = rows.next().await {
+        let batch = batch?;
+        bytes += batch.get_array_memory_size();
+        if bytes > GIVEN_BYTES {
+            return Err(Error::too_large(format!(
+                "RETURNING gives at most {} MiB of rows back",
+                GIVEN_BYTES >> 20
+            ))
+            .with_hint("nothing was stored: ask for fewer columns, or write fewer rows at once"));
+        }
+        given.push(Ok(batch));
+    }
+    let mut writer = held.writer;
+    for batch in &held.batches {
+        writer.add(batch)?;
+    }
+    writer.store().await?;
+    let rows: SendableRecordBatchStream = Box::pin(RecordBatchStreamAdapter::new(
+        Arc::clone(&schema),
+        stream::iter(given),
+    ));
+    Ok(Answer {
+        schema,
+        rows,
+        done: Done::Returned(writer.stored()),
+    })
+}

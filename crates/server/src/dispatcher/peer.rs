@@ -1,0 +1,141 @@
+//! Asking a node or an edge over HTTP, on connections that are kept.
+//!
+//! Invariants: at most [`IDLE_MAX`] connections are kept open for later. A request is sent once:
+//! where a kept connection has just been closed by the other side, a request without a body is sent
+//! again on a new one.
+//! Concurrency: shared by all requests; the list of connections is locked for no longer than it
+//! takes to look at it.
+//! Failure: [`PeerError`]; nothing that the other side says is one.
+
+use axum::body::Body;
+use axum::http::{HeaderValue, Request, Response, header};
+use headwater_fleet::FleetError;
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
+use std::time::Duration;
+
+/// Connections that are kept for later.
+const IDLE_MAX: usize = 64;
+/// Longest time until a connection is there.
+const CONNECT_MAX: Duration = Duration::from_secs(5);
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PeerError {
+    /// There is no connection.
+    #[error(transparent)]
+    Connect(#[from] FleetError),
+    /// A connection took too long.
+    #[error("{0}: no connection within {CONNECT_MAX:?}")]
+    Slow(String),
+    /// It ended without an answer.
+    #[error("{url}: {source}")]
+    Ended {
+        /// Who was asked.
+        url: String,
+        /// What became of the connection.
+        source: hyper::Error,
+    },
+}
+
+/// A node or an edge, and connections to it.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    url: String,
+    ca: Option<String>,
+    idle: Mutex<Vec<SendRequest<Body>>>,
+}
+
+impl Peer {
+    pub(crate) fn new(url: &str, ca: Option<&str>) -> Peer {
+        Peer {
+            url: url.to_owned(),
+            ca: ca.map(str::to_owned),
+            idle: Mutex::new(Vec::new()),
+        }
+    }
+
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    fn kept(&self) -> Option<SendRequest<Body>> {
+        let mut idle = self.idle.lock();
+        idle.retain(|connection| !connection.is_closed());
+        let at = idle.iter().position(SendRequest::is_ready)?;
+        Some(idle.swap_remove(at))
+    }
+
+    fn keep(&self, connection: SendRequest<Body>) {
+        let mut idle = self.idle.lock();
+        if idle.len() < IDLE_MAX {
+            idle.push(connection);
+        }
+    }
+
+    async fn connect(&self) -> Result<SendRequest<Body>, PeerError> {
+        let connecting = headwater_fleet::connect(&self.url, self.ca.as_deref());
+        let connected = tokio::time::timeout(CONNECT_MAX, connecting).await;
+        let (stream, _) = connected.map_err(|_| PeerError::Slow(self.url.clone()))??;
+        let shaken = handshake(TokioIo::new(stream)).await;
+        let (sender, connection) = shaken.map_err(|source| self.ended(source))?;
+        tokio::spawn(async move {
+            // Why a connection ended is told to who waits for an answer on it.
+            let _ = connection.await;
+        });
+        Ok(sender)
+    }
+
+    fn ended(&self, source: hyper::Error) -> PeerError {
+        PeerError::Ended {
+            url: self.url.clone(),
+            source,
+        }
+    }
+
+    /// `HOST` or `HOST:PORT`.
+    fn authority(&self) -> &str {
+        let rest = self.url.split_once("://").map_or("", |(_, rest)| rest);
+        rest.strip_suffix('/').unwrap_or(rest)
+    }
+
+    /// Sends a request, whose address has a path only.
+    pub(crate) async fn send(
+        &self,
+        mut request: Request<Body>,
+    ) -> Result<Response<Incoming>, PeerError> {
+        if let Ok(host) = HeaderValue::from_str(self.authority()) {
+            request.headers_mut().insert(header::HOST, host);
+        }
+        let is_empty = axum::body::HttpBody::is_end_stream(request.body());
+        if let Some(mut connection) = self.kept() {
+            let again = is_empty.then(|| head_of(&request));
+            match connection.send_request(request).await {
+                Ok(response) => {
+                    self.keep(connection);
+                    return Ok(response);
+                }
+                Err(source) => match again {
+                    None => return Err(self.ended(source)),
+                    Some(head) => request = head,
+                },
+            }
+        }
+        let mut connection = self.connect().await?;
+        let sent = connection.send_request(request).await;
+        let response = sent.map_err(|source| self.ended(source))?;
+        self.keep(connection);
+        Ok(response)
+    }
+}
+
+/// The same request without a body.
+fn head_of(request: &Request<Body>) -> Request<Body> {
+    let mut head = Request::new(Body::empty());
+    head.method_mut().clone_from(request.method());
+    head.uri_mut().clone_from(request.uri());
+    head.headers_mut().clone_from(request.headers());
+    head
+}

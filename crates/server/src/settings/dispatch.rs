@@ -1,0 +1,248 @@
+//! Settings of a dispatcher, and of who takes its tickets.
+
+use super::setting::{How, Setting, within};
+use super::values::{parse_count, parse_size, show_size};
+use super::{NodeRole, SettingError, Settings};
+use crate::access::ticket::PublicKey;
+use crate::access::token::{from_hex, hex};
+use std::path::PathBuf;
+
+/// Most nodes of a dispatcher.
+pub const NODES_MAX: usize = 64;
+
+/// A node that a dispatcher sends questions to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DispatchNode {
+    /// Its address for the dispatcher.
+    pub url: String,
+    /// Its address for clients.
+    pub public_url: String,
+}
+
+/// What a dispatcher needs.
+#[derive(Debug, Clone)]
+pub struct Dispatch {
+    /// The nodes, those first that are asked first.
+    pub nodes: Vec<DispatchNode>,
+    /// A file with the token that nodes are asked with.
+    pub token_file: Option<PathBuf>,
+    /// Certificates by which nodes are verified, in PEM; `None` = those the system trusts.
+    pub ca: Option<PathBuf>,
+    /// Most answers that are passed on at once.
+    pub relays_max: usize,
+    /// Most bytes a second of all answers that are passed on; `None` = as many as the line takes.
+    pub relay_rate: Option<u64>,
+    /// Keys whose tickets this node takes, besides those of dispatchers that ask it.
+    pub ticket_keys: Vec<PublicKey>,
+}
+
+impl Default for Dispatch {
+    fn default() -> Dispatch {
+        Dispatch {
+            nodes: Vec::new(),
+            token_file: None,
+            ca: None,
+            relays_max: 256,
+            relay_rate: None,
+            ticket_keys: Vec::new(),
+        }
+    }
+}
+
+const UNLIMITED: &str = "unlimited";
+
+fn url(text: &str) -> Result<String, String> {
+    let rest = text
+        .strip_prefix("https://")
+        .or_else(|| text.strip_prefix("http://"));
+    let is_address = rest.is_some_and(|rest| {
+        let name = rest.strip_suffix('/').unwrap_or(rest);
+        !name.is_empty() && !name.contains(['/', '?', '#', '@', ' '])
+    });
+    match is_address {
+        true => Ok(text.strip_suffix('/').unwrap_or(text).to_owned()),
+        false => Err(format!(
+            "`{text}`: expected the address of a node, such as https://cloud.example:7373"
+        )),
+    }
+}
+
+/// Reads `URL,URL=URL`: behind the sign stands the address for clients, where it is another one.
+fn nodes(text: &str) -> Result<Vec<DispatchNode>, String> {
+    let parts = text
+        .split(',')
+        .map(str::trim)
+        .filter(|part| !part.is_empty());
+    let read = parts.map(|part| {
+        let (own, public) = part.split_once('=').unwrap_or((part, part));
+        Ok(DispatchNode {
+            url: url(own)?,
+            public_url: url(public)?,
+        })
+    });
+    let nodes: Vec<DispatchNode> = read.collect::<Result<_, String>>()?;
+    for (at, node) in nodes.iter().enumerate() {
+        if nodes.iter().take(at).any(|other| other.url == node.url) {
+            return Err(format!("`{}` stands there twice", node.url));
+        }
+    }
+    match nodes.len() {
+        0..=NODES_MAX => Ok(nodes),
+        count => Err(format!(
+            "{count} nodes, a dispatcher has at most {NODES_MAX}"
+        )),
+    }
+}
+
+fn show_nodes(nodes: &[DispatchNode]) -> String {
+    let shown = nodes.iter().map(|node| match node.url == node.public_url {
+        true => node.url.clone(),
+        false => format!("{}={}", node.url, node.public_url),
+    });
+    shown.collect::<Vec<_>>().join(",")
+}
+
+fn keys(text: &str) -> Result<Vec<PublicKey>, String> {
+    let parts = text
+        .split(',')
+        .map(str::trim)
+        .filter(|part| !part.is_empty());
+    parts
+        .map(|part| {
+            from_hex(part).ok_or_else(|| format!("`{part}`: expected 64 hexadecimal digits"))
+        })
+        .collect()
+}
+
+fn file(text: &str) -> Option<PathBuf> {
+    (!text.is_empty()).then(|| PathBuf::from(text))
+}
+
+fn shown(path: Option<&PathBuf>) -> String {
+    path.map_or_else(String::new, |path| path.display().to_string())
+}
+
+/// What no setting can say alone.
+pub(super) fn together(settings: &Settings) -> Result<(), SettingError> {
+    let is_dispatcher = settings.sync.role == NodeRole::Dispatcher;
+    let fault = match () {
+        () if is_dispatcher && settings.dispatch.nodes.is_empty() => {
+            "a dispatcher needs dispatch.nodes: the addresses of the nodes that it sends questions to"
+        }
+        () if is_dispatcher && settings.mqtt.broker.is_some() => {
+            "a dispatcher stores nothing: mqtt.broker belongs to an edge or a cloud"
+        }
+        () if is_dispatcher && settings.postgres_addr.is_some() => {
+            "a dispatcher has no door for clients of PostgreSQL: postgres.addr belongs to a node"
+        }
+        () => return Ok(()),
+    };
+    Err(SettingError::Together(fault.to_owned()))
+}
+
+pub(super) static TABLE: &[Setting] = &[
+    Setting {
+        key: "dispatch.nodes",
+        kind: "URL,…",
+        allowed: "addresses apart by commas, each perhaps with = and its address for clients",
+        about: "Nodes that a dispatcher sends questions to, those first that are asked first.",
+        how: How::Own {
+            set: |s, text| nodes(text).map(|nodes| s.dispatch.nodes = nodes),
+            show: |s| show_nodes(&s.dispatch.nodes),
+        },
+    },
+    Setting {
+        key: "dispatch.token_file",
+        kind: "FILE",
+        allowed: "a file, or nothing",
+        about: "File with the token that a dispatcher shows to its nodes. It must allow to read everything.",
+        how: How::Own {
+            set: |s, text| {
+                s.dispatch.token_file = file(text);
+                Ok(())
+            },
+            show: |s| shown(s.dispatch.token_file.as_ref()),
+        },
+    },
+    Setting {
+        key: "dispatch.ca",
+        kind: "FILE",
+        allowed: "a file, or nothing",
+        about: "Certificates in PEM by which a dispatcher verifies its nodes. Nothing = those that the system trusts.",
+        how: How::Own {
+            set: |s, text| {
+                s.dispatch.ca = file(text);
+                Ok(())
+            },
+            show: |s| shown(s.dispatch.ca.as_ref()),
+        },
+    },
+    Setting {
+        key: "dispatch.relays_max",
+        kind: "N",
+        allowed: "1 to 65536",
+        about: "Most answers that a dispatcher passes on at once, for browsers and for clients that follow no redirects.",
+        how: How::Own {
+            set: |s, text| {
+                within(parse_count(text)?, 1..=65_536).map(|n| s.dispatch.relays_max = n)
+            },
+            show: |s| s.dispatch.relays_max.to_string(),
+        },
+    },
+    Setting {
+        key: "dispatch.relay_rate",
+        kind: "SIZE",
+        allowed: "1KiB and more, or unlimited",
+        about: "Most bytes a second of all answers together that a dispatcher passes on.",
+        how: How::Own {
+            set: |s, text| {
+                s.dispatch.relay_rate = match text {
+                    UNLIMITED => None,
+                    _ => Some(within(parse_size(text)?, 1 << 10..=u64::MAX)?),
+                };
+                Ok(())
+            },
+            show: |s| {
+                let rate = s.dispatch.relay_rate;
+                rate.map_or_else(|| UNLIMITED.to_owned(), show_size)
+            },
+        },
+    },
+    Setting {
+        key: "tickets.keys",
+        kind: "KEY,…",
+        allowed: "keys of 64 hexadecimal digits, apart by commas, or nothing",
+        about: "Keys of dispatchers whose tickets this node takes, besides those of dispatchers that ask it with a token that reads everything.",
+        how: How::Own {
+            set: |s, text| keys(text).map(|keys| s.dispatch.ticket_keys = keys),
+            show: |s| {
+                let keys = s.dispatch.ticket_keys.iter().map(|key| hex(key));
+                keys.collect::<Vec<_>>().join(",")
+            },
+        },
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn nodes_and_keys_read_back() {
+        for text in ["", "http://a:1,https://b.c=https://d.e:5"] {
+            assert_eq!(show_nodes(&nodes(text).unwrap()), text);
+        }
+        let wrong = [
+            "a:1",
+            "http://",
+            "http://a/b",
+            "http://a=",
+            "http://a,http://a",
+        ];
+        for text in wrong {
+            assert!(nodes(text).is_err(), "{text}");
+        }
+        assert!(keys(&"0f".repeat(32)).is_ok() && keys("0f").is_err());
+    }
+}

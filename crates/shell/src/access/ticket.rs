@@ -1,0 +1,212 @@
+//! Tickets: what lets a client be sent from one node to another without a token, for five minutes.
+//!
+//! Purpose: who decides where a question is answered signs what the asker may have answered there.
+//! The page is `docs/cluster/tickets.md`, the bytes are `docs/format/ticket.md`.
+//!
+//! Invariants: a ticket allows reading only, on one route of one database, of the streams it names
+//! where it names any, and never more than the rules of its subject. It is worth nothing without
+//! the signature of a key that the checking node trusts, before its time or behind it.
+//! Concurrency: plain data.
+//! Failure: a text that is no ticket is refused; why is for the log, not for the asker.
+
+use super::rules::{Action, Rule};
+use data_encoding::BASE64URL_NOPAD;
+pub use headwater_dispatch::{
+    Database as Audience, SKEW_MAX, TICKET_HOLDS, TICKET_STREAMS_MAX, Ticket,
+};
+use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
+
+/// What a ticket's text begins with.
+pub const TICKET_PREFIX: &str = "hwt1.";
+/// Longest ticket as text, in bytes.
+pub const TICKET_BYTES_MAX: usize = 16 << 10;
+
+const SIGNATURE_BYTES: usize = 64;
+/// Before what is signed, so that no other signature of the key is one of a ticket.
+const CONTEXT: &[u8] = b"headwater ticket 1\n";
+
+/// A public key, as nodes trust it.
+pub type PublicKey = [u8; 32];
+
+/// Why a ticket is not taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TicketError {
+    /// The text is no ticket.
+    #[error("this is no ticket: {0}")]
+    Garbled(String),
+    /// The text is too long, or not of the letters of one.
+    #[error("this is no text of a ticket")]
+    Text,
+    /// No trusted key has signed it.
+    #[error("no key that is trusted here has signed it")]
+    Signature,
+    /// It is too early or too late for it, by the clock of this node.
+    #[error("its time has not come or is over")]
+    Time,
+    /// It is for another database.
+    #[error("it is for another database")]
+    Audience,
+    /// It is for another route.
+    #[error("it is for another route")]
+    Route,
+    /// Its subject was revoked.
+    #[error("its subject was revoked or has ended")]
+    Revoked,
+}
+
+/// What the subject of a ticket may do by it, as rules; a pattern that is none allows nothing.
+pub(crate) fn rules(ticket: &Ticket) -> Vec<Rule> {
+    let patterns = ticket.patterns.iter().filter_map(|text| text.parse().ok());
+    patterns
+        .map(|pattern| Rule {
+            action: Action::Read,
+            pattern,
+        })
+        .collect()
+}
+
+/// What signs tickets.
+pub struct TicketKey {
+    pair: Ed25519KeyPair,
+}
+
+impl std::fmt::Debug for TicketKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TicketKey").finish_non_exhaustive()
+    }
+}
+
+impl TicketKey {
+    /// That of a seed, which nobody may guess; `None` for one that is none.
+    #[must_use]
+    pub fn of_seed(seed: &[u8; 32]) -> Option<TicketKey> {
+        let pair = Ed25519KeyPair::from_seed_unchecked(seed).ok()?;
+        Some(TicketKey { pair })
+    }
+
+    /// What nodes check its signatures by.
+    #[must_use]
+    pub fn public(&self) -> PublicKey {
+        let mut key = [0; 32];
+        for (to, from) in key.iter_mut().zip(self.pair.public_key().as_ref()) {
+            *to = *from;
+        }
+        key
+    }
+
+    /// The text of a ticket.
+    #[must_use]
+    pub fn sign(&self, ticket: &Ticket) -> String {
+        let mut bytes = ticket.encode();
+        let signature = self.pair.sign(&[CONTEXT, bytes.as_slice()].concat());
+        bytes.extend_from_slice(signature.as_ref());
+        format!("{TICKET_PREFIX}{}", BASE64URL_NOPAD.encode(&bytes))
+    }
+}
+
+/// Reads a ticket that one of these keys has signed, and says which.
+///
+/// # Errors
+/// [`TicketError::Text`], [`TicketError::Garbled`], [`TicketError::Signature`].
+pub fn verified(text: &str, keys: &[PublicKey]) -> Result<(Ticket, PublicKey), TicketError> {
+    let packed = text.strip_prefix(TICKET_PREFIX);
+    let packed = packed.filter(|packed| packed.len() <= TICKET_BYTES_MAX);
+    let bytes = packed.and_then(|packed| BASE64URL_NOPAD.decode(packed.as_bytes()).ok());
+    let bytes = bytes.ok_or(TicketError::Text)?;
+    let at = bytes.len().saturating_sub(SIGNATURE_BYTES);
+    let (body, signature) = bytes.split_at_checked(at).ok_or(TicketError::Text)?;
+    let signed = [CONTEXT, body].concat();
+    let is_of = |key: &&PublicKey| {
+        let key = UnparsedPublicKey::new(&ED25519, key.as_slice());
+        key.verify(&signed, signature).is_ok()
+    };
+    let key = keys.iter().find(is_of).ok_or(TicketError::Signature)?;
+    let ticket = Ticket::decode(body).map_err(|e| TicketError::Garbled(e.to_string()))?;
+    Ok((ticket, *key))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+    use super::*;
+    use headwater::{StreamName, Timestamp};
+
+    fn ticket() -> Ticket {
+        Ticket {
+            issued_ns: 1_700_000_000_000_000_000,
+            ends_ns: 1_700_000_300_000_000_000,
+            audience: Audience {
+                identity: 1,
+                incarnation: 2,
+            },
+            route: "/api/v1/tiles".to_owned(),
+            subject: "0a1b2c3d".to_owned(),
+            list: 300,
+            patterns: vec!["pumps,site=4".to_owned(), "*".to_owned()],
+            streams: vec![StreamName::new("pumps", [("id", "7"), ("site", "4")])],
+        }
+    }
+
+    fn key(seed: u8) -> TicketKey {
+        TicketKey::of_seed(&[seed; 32]).unwrap()
+    }
+
+    #[test]
+    fn a_ticket_has_the_text_it_always_had() {
+        let text = key(1).sign(&ticket());
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/ticket.txt");
+        if std::env::var_os("HEADWATER_WRITE_GOLDEN").is_some() {
+            std::fs::write(&path, format!("{text}\n")).unwrap();
+        }
+        assert_eq!(std::fs::read_to_string(path).unwrap().trim_end(), text);
+        let (read, by) = verified(&text, &[key(2).public(), key(1).public()]).unwrap();
+        assert_eq!((read, by), (ticket(), key(1).public()));
+    }
+
+    #[test]
+    fn a_ticket_of_another_key_or_that_was_changed_is_refused() {
+        let text = key(1).sign(&ticket());
+        let keys = [key(1).public()];
+        assert_eq!(
+            verified(&text, &[key(2).public()]).unwrap_err(),
+            TicketError::Signature
+        );
+        assert_eq!(verified(&text, &[]).unwrap_err(), TicketError::Signature);
+        for at in TICKET_PREFIX.len()..text.len() {
+            let mut changed = text.clone().into_bytes();
+            changed[at] = if changed[at] == b'A' { b'B' } else { b'A' };
+            let changed = String::from_utf8(changed).unwrap();
+            assert!(verified(&changed, &keys).is_err(), "{at}");
+        }
+        for wrong in [
+            "",
+            "hwt1.",
+            "hwt1.AAAA",
+            "hwt2.AAAA",
+            &text[..text.len() - 3],
+        ] {
+            assert!(verified(wrong, &keys).is_err(), "{wrong}");
+        }
+        let long = format!("{TICKET_PREFIX}{}", "A".repeat(TICKET_BYTES_MAX + 1));
+        assert_eq!(verified(&long, &keys).unwrap_err(), TicketError::Text);
+    }
+
+    #[test]
+    fn a_ticket_holds_for_its_time_and_two_minutes_of_other_clocks() {
+        let at = |seconds: i64| {
+            let ns = 1_700_000_000_000_000_000 + seconds * 1_000_000_000;
+            ticket().holds_at(Timestamp::from_nanos(ns))
+        };
+        let holds = [-120, 0, 300, 420].map(at);
+        assert_eq!(holds, [true; 4]);
+        let holds = [-121, -600, 421, 900].map(at);
+        assert_eq!(holds, [false; 4]);
+        // One that would hold for longer than tickets do holds never.
+        let long = Ticket {
+            ends_ns: i64::MAX,
+            ..ticket()
+        };
+        assert!(!long.holds_at(Timestamp::from_nanos(1_700_000_000_000_000_000)));
+    }
+}

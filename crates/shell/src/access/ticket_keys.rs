@@ -1,0 +1,53 @@
+//! Whose tickets are taken, and for which database.
+//!
+//! Invariants: a key is trusted because a setting names it, or because who showed it had a token
+//! that reads everything: whoever has such a token could read everything anyway.
+//! Concurrency: plain data.
+
+use super::ticket::{Audience, PublicKey};
+
+/// Most keys that are trusted because of a token.
+const SHOWN_MAX: usize = 16;
+
+/// A key that came with a token.
+#[derive(Debug, PartialEq, Eq)]
+struct Shown {
+    key: PublicKey,
+    /// The id of the token.
+    by: String,
+}
+
+/// Whose tickets are taken, and for which database.
+#[derive(Debug, Default)]
+pub(super) struct TicketKeys {
+    pub(super) audience: Option<Audience>,
+    /// By a setting.
+    pub(super) set: Vec<PublicKey>,
+    /// By tokens, the oldest first.
+    shown: Vec<Shown>,
+}
+
+impl TicketKeys {
+    /// A key came with a token.
+    pub(super) fn show(&mut self, key: PublicKey, by: &str) {
+        let shown = Shown {
+            key,
+            by: by.to_owned(),
+        };
+        if self.shown.last() == Some(&shown) {
+            return;
+        }
+        self.shown.retain(|other| other.key != key);
+        if self.shown.len() >= SHOWN_MAX {
+            self.shown.remove(0);
+        }
+        self.shown.push(shown);
+    }
+
+    /// Keys that are trusted where these tokens hold.
+    pub(super) fn trusted(&self, holds: impl Fn(&str) -> bool) -> Vec<PublicKey> {
+        let shown = self.shown.iter().filter(|shown| holds(&shown.by));
+        let shown = shown.map(|shown| shown.key);
+        self.set.iter().copied().chain(shown).collect()
+    }
+}

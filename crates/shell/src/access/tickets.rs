@@ -1,0 +1,315 @@
+//! What a ticket is worth here, and the making of tickets.
+//!
+//! Invariants: a key that came with a token is trusted as long as that token holds. Where this
+//! node's list of tokens is as new as that of the ticket, its own rules of the subject count, and a
+//! subject that is not in it has nothing.
+//! Concurrency: a few keys under a lock, which is held over nothing that waits.
+//! Failure: who is not let in is told only so; why stands in the log.
+
+use super::Access;
+use super::ticket::{
+    Audience, PublicKey, TICKET_HOLDS, Ticket, TicketError, TicketKey, rules, verified,
+};
+use super::tokens::{Denied, Grant, Guard};
+use headwater::{StreamName, Timestamp};
+use std::sync::Arc;
+
+impl Guard {
+    /// Says which database this node answers for, and which keys a setting trusts.
+    pub fn take_tickets(&self, audience: Audience, keys: Vec<PublicKey>) {
+        let mut all = self.ticket_keys.write();
+        (all.audience, all.set) = (Some(audience), keys);
+    }
+
+    /// Trusts a key that was shown with a token, if that token reads everything. True when it does.
+    pub fn trust(&self, access: &Access, key: PublicKey) -> bool {
+        let Access::Token { grant, .. } = access else {
+            return false;
+        };
+        if !access.reads_all() {
+            return false;
+        }
+        self.ticket_keys.write().show(key, &grant.id);
+        true
+    }
+
+    /// Keys that are trusted now.
+    fn trusted(&self) -> Vec<PublicKey> {
+        let Some(tokens) = self.in_force() else {
+            return Vec::new();
+        };
+        let now = self.now();
+        let keys = self.ticket_keys.read();
+        keys.trusted(|id| tokens.of_id(id, now).is_some())
+    }
+
+    /// What a request may do that carries this ticket.
+    ///
+    /// # Errors
+    /// When it is not let in; why stands in the log.
+    pub(crate) fn admit_ticket(
+        self: &Arc<Self>,
+        text: &str,
+        route: &str,
+    ) -> Result<Access, Denied> {
+        if self.is_open() {
+            let guard = Arc::clone(self);
+            return Ok(Access::Open { guard });
+        }
+        let read = verified(text, &self.trusted()).map(|(ticket, _)| ticket);
+        let admitted = read.and_then(|ticket| self.look_at(ticket, route));
+        admitted.map_err(|error| {
+            tracing::debug!(%error, "a ticket is refused");
+            Denied::Ticket
+        })
+    }
+
+    fn look_at(self: &Arc<Self>, ticket: Ticket, route: &str) -> Result<Access, TicketError> {
+        if self.ticket_keys.read().audience != Some(ticket.audience) {
+            return Err(TicketError::Audience);
+        }
+        if ticket.route != route {
+            return Err(TicketError::Route);
+        }
+        if !ticket.holds_at(self.time()) {
+            return Err(TicketError::Time);
+        }
+        let grant = self.subject(&ticket).ok_or(TicketError::Revoked)?;
+        Ok(Access::Ticket {
+            grant,
+            ticket: Arc::new(ticket),
+            guard: Arc::clone(self),
+        })
+    }
+
+    /// The clock that tickets are held against.
+    fn time(&self) -> Timestamp {
+        let ns = self.now().as_nanosecond();
+        Timestamp::from_nanos(i64::try_from(ns).unwrap_or(i64::MAX))
+    }
+
+    /// The subject of a ticket with its rules, if it has any still.
+    fn subject(&self, ticket: &Ticket) -> Option<Arc<Grant>> {
+        let tokens = self.in_force()?;
+        match tokens.of_id(&ticket.subject, self.now()) {
+            Some(grant) => Some(Arc::clone(grant)),
+            // The list here is older: the subject may be younger than it.
+            None if tokens.list() < ticket.list && !tokens.has_id(&ticket.subject) => {
+                let grant = Grant::of_subject(&ticket.subject, rules(ticket));
+                Some(Arc::new(grant))
+            }
+            None => None,
+        }
+    }
+
+    /// Whether a ticket that was admitted still holds.
+    pub(super) fn holds_ticket(&self, ticket: &Ticket) -> bool {
+        !self.is_open() && ticket.holds_at(self.time()) && self.subject(ticket).is_some()
+    }
+
+    /// A ticket for who has this access, for reading on a route of a database: of some streams, or
+    /// of all that it may read where none are named. `None` where there are no tokens, so that none
+    /// is needed, or there is nothing to be read.
+    #[must_use]
+    pub fn ticket(
+        &self,
+        key: &TicketKey,
+        access: &Access,
+        (audience, route): (Audience, &str),
+        streams: &[StreamName],
+    ) -> Option<String> {
+        let Access::Token { grant, .. } = access else {
+            return None;
+        };
+        let tokens = self.in_force()?;
+        let reads = grant.rules.iter().filter(|rule| rule.is_read());
+        let patterns: Vec<String> = reads.map(|rule| rule.pattern.to_string()).collect();
+        if patterns.is_empty() {
+            return None;
+        }
+        let issued_ns = self.time().as_nanos();
+        let holds = i64::try_from(TICKET_HOLDS.as_nanos()).unwrap_or(0);
+        Some(key.sign(&Ticket {
+            issued_ns,
+            ends_ns: issued_ns.saturating_add(holds),
+            audience,
+            route: route.to_owned(),
+            subject: grant.id.clone(),
+            list: tokens.list(),
+            patterns,
+            streams: streams.to_vec(),
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+    use super::*;
+    use crate::access::token::Carried;
+    use crate::access::tokens::{NewToken, TokenFile};
+    use headwater_io::ManualClock;
+    use std::path::Path;
+    use std::time::Duration;
+
+    const HERE: Audience = Audience {
+        identity: 1,
+        incarnation: 1,
+    };
+    const ROUTE: &str = "/api/v1/tiles";
+
+    /// A node with the same tokens as another, with a clock of its own.
+    struct Node {
+        guard: Arc<Guard>,
+        file: TokenFile,
+        clock: Arc<ManualClock>,
+        _dir: tempfile::TempDir,
+    }
+
+    fn clock(seconds: i64) -> Arc<ManualClock> {
+        let at = 1_700_000_000_000_000_000 + seconds * 1_000_000_000;
+        Arc::new(ManualClock::new(Timestamp::from_nanos(at)))
+    }
+
+    impl Node {
+        fn new(tokens: Option<&Path>, seconds: i64) -> Node {
+            let dir = tempfile::tempdir().unwrap();
+            if let Some(tokens) = tokens {
+                std::fs::copy(tokens, dir.path().join("tokens.json")).unwrap();
+            }
+            let clock = clock(seconds);
+            let file = TokenFile::of_database(dir.path()).with_clock(Arc::clone(&clock) as _);
+            let guard = Arc::new(Guard::new(file.clone()).unwrap());
+            guard.take_tickets(HERE, Vec::new());
+            Node {
+                guard,
+                file,
+                clock,
+                _dir: dir,
+            }
+        }
+
+        fn access(&self, token: &str) -> Access {
+            self.guard.admit(&Carried::Token(token.to_owned())).unwrap()
+        }
+
+        fn take(&self, ticket: &str) -> Option<Access> {
+            self.guard.admit_ticket(ticket, ROUTE).ok()
+        }
+    }
+
+    fn make(file: &TokenFile, name: &str, rules: &[&str]) -> String {
+        let rules = rules.iter().map(|rule| rule.parse().unwrap()).collect();
+        file.create(NewToken {
+            name: name.to_owned(),
+            rules,
+            expires: None,
+        })
+        .unwrap()
+    }
+
+    fn pump(id: &str) -> StreamName {
+        StreamName::new("pumps", [("id", id)])
+    }
+
+    /// A desk that makes tickets, a node that trusts it, and the token of a reader of pumps.
+    fn world() -> (Node, TicketKey, String, Node) {
+        let desk = Node::new(None, 0);
+        let own = make(&desk.file, "desk", &["read *"]);
+        let reader = make(&desk.file, "reader", &["read pumps", "manage *"]);
+        desk.guard.refresh();
+        let node = Node::new(Some(&desk.file.path()), 0);
+        let key = TicketKey::of_seed(&[7; 32]).unwrap();
+        assert!(node.guard.trust(&node.access(&own), key.public()));
+        (desk, key, reader, node)
+    }
+
+    fn issue(desk: &Node, key: &TicketKey, token: &str, streams: &[StreamName]) -> String {
+        let access = desk.access(token);
+        let ticket = desk.guard.ticket(key, &access, (HERE, ROUTE), streams);
+        ticket.unwrap()
+    }
+
+    #[test]
+    fn a_ticket_reads_what_it_names_and_nothing_else() {
+        let (desk, key, reader, node) = world();
+        let ticket = issue(&desk, &key, &reader, &[pump("1")]);
+        let access = node.take(&ticket).unwrap();
+        assert!(access.may_read_stream(&pump("1")));
+        // Another stream that its subject may read.
+        assert!(!access.may_read_stream(&pump("2")));
+        assert!(!access.may_read_stream(&StreamName::new("payroll", [("id", "1")])));
+        assert!(!access.reads_all() && !access.all(super::super::Action::Manage));
+        let manages = access.may(super::super::Action::Manage, "pumps", pump("1").tags());
+        assert!(!manages, "a ticket is for reading");
+        assert!(access.is_current());
+        let all = issue(&desk, &key, &reader, &[]);
+        let access = node.take(&all).unwrap();
+        assert!(access.may_read_stream(&pump("2")));
+        assert!(!access.may_read_stream(&StreamName::new("payroll", [("id", "1")])));
+    }
+
+    #[test]
+    fn a_ticket_is_for_one_route_of_one_database_and_its_time() {
+        let (desk, key, reader, node) = world();
+        let ticket = issue(&desk, &key, &reader, &[pump("1")]);
+        assert!(node.guard.admit_ticket(&ticket, "/api/v1/scan").is_err());
+        let other = Audience {
+            incarnation: 2,
+            ..HERE
+        };
+        let access = desk.access(&reader);
+        let elsewhere = desk.guard.ticket(&key, &access, (other, ROUTE), &[]);
+        assert!(node.take(&elsewhere.unwrap()).is_none());
+        // Clocks two minutes apart do no harm, ten minutes do.
+        for (seconds, holds) in [(120, true), (600, false)] {
+            for sign in [1, -1] {
+                let node = Node::new(Some(&desk.file.path()), seconds * sign);
+                node.guard.take_tickets(HERE, vec![key.public()]);
+                assert_eq!(node.take(&ticket).is_some(), holds, "{seconds} s");
+            }
+        }
+        let admitted = node.take(&ticket).unwrap();
+        node.clock.advance(Duration::from_secs(421));
+        assert!(node.take(&ticket).is_none() && !admitted.is_current());
+    }
+
+    #[test]
+    fn a_revoked_subject_or_desk_has_no_tickets() {
+        let (desk, key, reader, node) = world();
+        let ticket = issue(&desk, &key, &reader, &[pump("1")]);
+        let admitted = node.take(&ticket).unwrap();
+        node.file.revoke("reader").unwrap();
+        node.guard.refresh();
+        assert!(node.take(&ticket).is_none() && !admitted.is_current());
+        let (desk, key, reader, node) = world();
+        let ticket = issue(&desk, &key, &reader, &[pump("1")]);
+        node.file.revoke("desk").unwrap();
+        node.guard.refresh();
+        assert!(node.take(&ticket).is_none());
+    }
+
+    #[test]
+    fn a_subject_that_is_younger_than_the_list_here_is_let_in() {
+        let (desk, key, _, node) = world();
+        let young = make(&desk.file, "young", &["read pumps"]);
+        desk.guard.refresh();
+        let ticket = issue(&desk, &key, &young, &[pump("1")]);
+        assert!(node.take(&ticket).unwrap().may_read_stream(&pump("1")));
+        // Once the list is newer than the ticket, and does not have it, it was revoked.
+        for name in ["a", "b"] {
+            make(&node.file, name, &[]);
+        }
+        node.guard.refresh();
+        assert!(node.take(&ticket).is_none());
+    }
+
+    #[test]
+    fn a_key_is_trusted_for_a_token_that_reads_everything_only() {
+        let (desk, _, reader, node) = world();
+        let key = TicketKey::of_seed(&[8; 32]).unwrap();
+        assert!(!node.guard.trust(&node.access(&reader), key.public()));
+        let ticket = issue(&desk, &key, &reader, &[pump("1")]);
+        assert!(node.take(&ticket).is_none());
+    }
+}
