@@ -422,6 +422,7 @@ fn an_index_its_run_and_the_front_of_a_run() {
         entries: 1000,
         offset,
         bytes: 100,
+        crc: 0x0102_0304,
     };
     let front = Front {
         index: IndexId(4),

@@ -130,6 +130,15 @@ impl Run {
     /// A block of entries.
     pub(crate) fn block(&self, place: &BlockPlace) -> Result<Entries> {
         let bytes = self.read(place.offset, place.bytes)?;
+        let crc = bytes.last_chunk::<4>().map(|crc| u32::from_le_bytes(*crc));
+        if crc != Some(place.crc) {
+            return Err(Error::damage(crate::error::Damage {
+                file: self.path.clone(),
+                offset: place.offset,
+                expected: format!("a block that ends with the checksum {:08x}", place.crc),
+                found: format!("{crc:08x?}"),
+            }));
+        }
         Entries::decode(&bytes).map_err(|e| Error::decode(&self.path, place.offset, e))
     }
 }
@@ -216,6 +225,7 @@ impl RunWriter {
             entries: u32::try_from(block.len()).map_err(too_long)?,
             offset: self.offset(),
             bytes: u32::try_from(bytes.len()).map_err(too_long)?,
+            crc: bytes.last_chunk().map_or(0, |crc| u32::from_le_bytes(*crc)),
         });
         self.buffer.extend_from_slice(&bytes);
         if self.buffer.len() >= WRITE_BYTES {

@@ -44,6 +44,8 @@ pub(crate) struct BlockPlace {
     pub(crate) entries: u32,
     pub(crate) offset: u64,
     pub(crate) bytes: u32,
+    /// The checksum that it ends with, so that no block of another run is taken for it.
+    pub(crate) crc: u32,
 }
 
 /// The front of a run.
@@ -150,6 +152,7 @@ impl Front {
             out.put_prefixed(&block.first_key);
             out.put_varint(u64::from(block.entries));
             out.put_varint(u64::from(block.bytes));
+            out.put_u32(block.crc);
         }
         out
     }
@@ -238,11 +241,13 @@ fn take_blocks(cursor: &mut Cursor<'_>, first: u64) -> Result<Vec<BlockPlace>, D
         }
         let entries = cursor.varint_up_to(wide(ENTRIES_MAX), "entries of a block")?;
         let bytes = number(cursor, "length of a block")?;
+        let crc = cursor.u32("checksum of a block")?;
         blocks.push(BlockPlace {
             first_key: key.into(),
             entries: u32::try_from(entries).map_err(|_| cursor.fail("entries of a block"))?,
             offset,
             bytes,
+            crc,
         });
         let Some(next) = offset.checked_add(u64::from(bytes)) else {
             return Err(cursor.fail("blocks of fewer than 2^64 bytes"));

@@ -46,7 +46,25 @@ impl SegmentRuns {
         let useless = runs.filter(|run| run.is_damaged() || run.record.types != types);
         useless.map(|run| run.number).collect()
     }
+
+    /// The records of runs that promise more than `complete_to`, as they stand once these runs are
+    /// gone: what stays behind must not say that nothing is missing.
+    pub(crate) fn lowered(&self, gone: &[u64], complete_to: u64) -> Vec<RunChange> {
+        let staying = self.runs.iter().filter(|run| !gone.contains(&run.number));
+        let promising = staying.filter(|run| run.record.complete_to > complete_to);
+        let lowered = promising.map(|run| {
+            let record = RunRecord {
+                complete_to,
+                ..run.record
+            };
+            ((run.segment.0, run.number), record.encode())
+        });
+        lowered.collect()
+    }
 }
+
+/// A run's place and its record.
+pub(crate) type RunChange = ((u64, u64), Vec<u8>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -149,7 +167,7 @@ impl Indexes {
     pub(crate) fn runs(&self, segment: SegmentId, index: IndexId) -> Arc<SegmentRuns> {
         let state = self.state.lock();
         let runs = state.runs.get(&(segment, index)).map(Arc::clone);
-        runs.unwrap_or_else(Arc::default)
+        runs.unwrap_or_default()
     }
 
     /// All runs, by segment and index.

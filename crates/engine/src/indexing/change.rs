@@ -124,7 +124,7 @@ pub(super) fn forget_segments(core: &Core, gone: &[SegmentId]) -> Result<()> {
     Ok(())
 }
 
-/// Puts a run in the place of others.
+/// Puts a run in the place of others. Those that stay promise no more than `complete_to`.
 pub(super) fn replace(
     core: &Core,
     place: (SegmentId, IndexId),
@@ -133,13 +133,15 @@ pub(super) fn replace(
     complete_to: u64,
 ) -> Result<()> {
     if new.is_some() || !gone.is_empty() {
+        let staying = core.indexes.runs(place.0, place.1);
+        let lowered = staying.lowered(gone, complete_to);
         let runs = new.iter().map(|run| {
             let bytes = run.record.file_bytes();
             core.counters.bytes(0, 0, bytes, 0);
             ((run.segment.0, run.number), run.record.encode())
         });
         let change = IndexChange {
-            runs: runs.collect(),
+            runs: runs.chain(lowered).collect(),
             forgotten: gone.iter().map(|number| (place.0.0, *number)).collect(),
             ..IndexChange::default()
         };

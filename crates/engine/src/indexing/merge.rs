@@ -1,4 +1,5 @@
-//! Merges runs of an index beside a segment into one, in bounded memory: a block of each at a time.
+//! Merges runs of an index beside a segment into one, in memory for a block of each, their fronts,
+//! and the rows of one key: four bytes for each.
 //!
 //! Invariants: the new run holds those leaves of the old ones that the segment still has, each
 //! once, with all of their entries.

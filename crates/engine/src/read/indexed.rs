@@ -10,12 +10,16 @@
 use super::filter::Condition;
 use super::view::StreamView;
 use crate::Result;
+use crate::assured::wide;
+use crate::core::Core;
+use crate::ids::TableId;
 use crate::index::{
     FieldBounds, Front, IndexDefinition, IndexUse, KeyRange, LeafSlot, Lookup, SegmentRuns,
     types_in,
 };
 use crate::ranges::{intersection, union};
 use crate::segment::{Held, LeafEntry, Partition};
+use crate::touched;
 use headwater_types::{ClosedRange, FieldId, Rows, Timestamp};
 use std::sync::Arc;
 
@@ -43,11 +47,11 @@ pub(super) struct Candidates {
 }
 
 /// The indexes of a table that can say something of these conditions.
-pub(super) fn usable(view: &StreamView, conditions: &[Condition]) -> Vec<Usable> {
+pub(super) fn usable(core: &Core, table: TableId, conditions: &[Condition]) -> Vec<Usable> {
     if conditions.is_empty() {
         return Vec::new();
     }
-    let definitions = view.core.indexes.of_table(view.table.id);
+    let definitions = core.indexes.of_table(table);
     let usable = definitions.into_iter().filter_map(|definition| {
         let bounds = |field| bounds_of(conditions, field);
         let range = KeyRange::of(&definition.fields, bounds)?;
@@ -130,7 +134,7 @@ impl Filtered<'_> {
         let is_behind = |w: &Weighed<'_>| !self.is_complete(&w.runs);
         let is_behind = weighed.iter().any(is_behind);
         Ok(spans.map(|spans| {
-            let many = crate::assured::wide(spans.len()) > CANDIDATES_FEW;
+            let many = wide(spans.len()) > CANDIDATES_FEW;
             Candidates {
                 worth_narrowing: is_behind || (many && !unanswered.is_empty()),
                 spans,
@@ -206,6 +210,7 @@ impl Filtered<'_> {
         let (Some(first), Some(last)) = (own.first(), own.last()) else {
             return Ok(());
         };
+        touched::candidates(wide(own.len()));
         let place = |row: &u32| usize::try_from(*row - leaf.start).unwrap_or(usize::MAX);
         let (start, end) = (place(first), place(last) + 1);
         let store = &self.view.core.store;

@@ -96,7 +96,7 @@ impl SingleScan {
         let mut memory = view.memory_rows(&spec.range, Some(asked));
         let segments = segments(&view, &spec.range);
         let ready = segments.is_empty().then(|| std::mem::take(&mut memory));
-        let usable = usable(&view, &conditions);
+        let usable = usable(&view.core, view.table.id, &conditions);
         Ok(SingleScan {
             usable,
             keep: LeafCaching::default(),

@@ -71,7 +71,16 @@ pub(super) fn settle(
         runs = lost.len(),
         "parts of indexes are not there; they will be made again"
     );
+    let numbers: Vec<u64> = lost.iter().map(|(_, number)| *number).collect();
+    let all = indexes.all_runs();
+    let with_losses = all.iter().filter(|(_, runs)| {
+        let mut numbers_there = runs.runs.iter().map(|run| (run.segment, run.number));
+        numbers_there.any(|place| lost.contains(&place))
+    });
     meta.change_indexes(&IndexChange {
+        runs: with_losses
+            .flat_map(|(_, runs)| runs.lowered(&numbers, 0))
+            .collect(),
         forgotten: lost
             .iter()
             .map(|(segment, number)| (segment.0, *number))

@@ -6,7 +6,8 @@ use super::{
 };
 use crate::support::{assert_sound, check, small_options};
 use headwater_engine::{
-    Comparison, Database, ErrorKind, Options, Reader, RepairMode, backup, repair, restore,
+    Comparison, Database, ErrorKind, Options, Reader, RepairMode, TableSpec, backup, repair,
+    restore,
 };
 use headwater_io::FaultyFiles;
 use std::ops::ControlFlow;
@@ -273,4 +274,131 @@ fn readers_beside_the_owner_find_the_same() {
     // The owner lets go of what the reader looked at.
     db.drop_index("a").unwrap();
     assert_eq!(scan(&reader.snapshot(), &name, &equal("a", 43i64)).len(), 1);
+}
+
+/// Rows beside one segment, whose index got runs after each third of them.
+fn built_in_thirds(disk: &FaultyFiles, options: &Options, rows: i64) -> Database {
+    let db = run(disk, options).open().unwrap();
+    db.create_table(&TableSpec::new("t")).unwrap();
+    for part in 0..3 {
+        let rows = part * rows / 3..(part + 1) * rows / 3;
+        let row = |n: i64| (n * 1000, vec![("a", scattered(n, 3000).into())]);
+        write(&db, &stream("1"), rows.map(row));
+        db.flush().unwrap();
+        if part == 0 {
+            db.create_index(&spec("a", &["a"])).unwrap();
+        }
+        build(&db, "a");
+    }
+    let info = index(&db, "a");
+    assert!(info.runs >= 3 && info.progress.partitions == 1, "{info:?}");
+    db
+}
+
+#[test]
+fn what_a_missing_run_held_is_read_after_every_reopening_until_it_is_made_again() {
+    let (disk, options) = (FaultyFiles::new(1), small_options());
+    drop(built_in_thirds(&disk, &options, 30));
+    disk.vanish(&runs_on(&disk)[0]).unwrap();
+    // It is forgotten at the first opening; what the others say must not stand for it later.
+    for opening in 0..3 {
+        let db = run(&disk, &options).open().unwrap();
+        let snapshot = db.snapshot().unwrap();
+        for n in 0..30 {
+            let asked = equal("a", scattered(n, 3000));
+            assert_eq!(
+                found(&db, &snapshot, &stream("1"), &asked),
+                1,
+                "{opening} {n}"
+            );
+        }
+        drop(snapshot);
+        drop(db);
+        assert_sound(&disk, &options);
+    }
+}
+
+#[test]
+fn what_a_damaged_run_held_is_read_when_its_making_again_is_ended_half_way() {
+    let disk = FaultyFiles::new(1);
+    let options = Options {
+        memory_budget_bytes: 64 << 20,
+        partition_target_bytes: 64 << 20,
+        partition_bytes_max: 64 << 20,
+        shards: 1,
+        ..Options::new("/db")
+    };
+    // More rows than are taken in at once.
+    let rows = 900_000;
+    drop(built_in_thirds(&disk, &options, rows));
+    for file in runs_on(&disk).iter().take(2) {
+        let len = disk.read_file(file).unwrap().len() as u64;
+        disk.flip_bit(file, len - 4, 3).unwrap();
+    }
+    let db = run(&disk, &options).open().unwrap();
+    let snapshot = db.snapshot().unwrap();
+    let _tells_the_damage = scan(&snapshot, &stream("1"), &equal("a", 0i64));
+    drop(snapshot);
+    let mut pieces = 0;
+    let mut one = |_: &_| {
+        pieces += 1;
+        match pieces {
+            1 => ControlFlow::Continue(()),
+            _ => ControlFlow::Break(()),
+        }
+    };
+    assert!(!db.build_index("a", &mut one).unwrap());
+    let begun = index(&db, "a");
+    assert_eq!(begun.progress.partitions_complete, 0, "{begun:?}");
+    drop(db);
+    let db = run(&disk, &options).open().unwrap();
+    let snapshot = db.snapshot().unwrap();
+    for value in [7i64, 1234] {
+        let asked = equal("a", value);
+        assert_eq!(found(&db, &snapshot, &stream("1"), &asked), 300);
+    }
+}
+
+#[test]
+fn a_reader_takes_no_run_for_another_that_got_its_number() {
+    let (disk, options) = (FaultyFiles::new(1), small_options());
+    let options = Options {
+        partition_target_bytes: 4 << 20,
+        partition_bytes_max: 8 << 20,
+        shards: 1,
+        ..options
+    };
+    let db = run(&disk, &options).open().unwrap();
+    let name = stream("1");
+    let row = |n: i64| {
+        let a = scattered(n, 5000);
+        (n * 1000, vec![("a", a.into()), ("b", (4999 - a).into())])
+    };
+    write(&db, &name, (0..5000).map(row));
+    db.compact().unwrap();
+    db.create_index(&spec("a", &["a"])).unwrap();
+    build(&db, "a");
+    let before = runs_on(&disk);
+    let run_again = run(&disk, &options);
+    let reader = Reader::open_in(run_again.env.clone(), options.clone()).unwrap();
+    let snapshot = reader.snapshot();
+    // The reader knows the run now, and a block of it.
+    assert_eq!(scan(&snapshot, &name, &equal("a", 3i64)).len(), 1);
+    db.drop_index("a").unwrap();
+    drop(db);
+    let db = run(&disk, &options).open().unwrap();
+    db.create_index(&spec("b", &["b"])).unwrap();
+    build(&db, "b");
+    assert_eq!(
+        runs_on(&disk),
+        before,
+        "the new run has the number of the old"
+    );
+    for value in (0i64..5000).step_by(250) {
+        assert_eq!(
+            scan(&snapshot, &name, &equal("a", value)).len(),
+            1,
+            "{value}"
+        );
+    }
 }
