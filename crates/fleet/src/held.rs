@@ -313,9 +313,11 @@ mod tests {
         let held = Held::new("a", &changes, &behind);
         let options = || Options::new("/");
         let open = || held.copy(&place).map(|(copy, _)| copy).map_err(medium);
-        let Shows::Now(snapshot) = held.shows(open, &options).unwrap() else {
-            panic!("nothing is shown");
+        let shown = match held.shows(open, &options).unwrap() {
+            Shows::Now(snapshot) => Some(snapshot),
+            _ => None,
         };
+        let snapshot = shown.unwrap();
         assert!(!held.rest(), "it was used just now");
         let user = held.open_copy().unwrap();
         assert!(!held.rest(), "somebody has it");
@@ -323,7 +325,8 @@ mod tests {
         assert!(held.rest() && held.open_copy().is_none());
         let streams = snapshot.streams("m", &[]).unwrap();
         assert_eq!(snapshot.last(&streams[0]).unwrap().len(), 1);
-        let again = held.shows(|| panic!("it is opened"), &options).unwrap();
+        let refuses = || Err(FleetError::invalid("nothing has changed since"));
+        let again = held.shows(refuses, &options).unwrap();
         assert!(matches!(again, Shows::AsBefore));
         // To look how far it is opens nothing for good.
         assert!(held.glance(&place).unwrap().is_some() && held.open_copy().is_none());

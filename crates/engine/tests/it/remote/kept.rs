@@ -378,7 +378,7 @@ fn where_the_rows_are_not_here_a_delete_takes_out_whole_buckets_it_meets() {
                         || span.last.as_nanos() < range.first.as_nanos() - 9 * MINUTE
                         || span.first.as_nanos() > range.last.as_nanos() + 9 * MINUTE
                     {
-                        let now = now.map(|now| plain(&[(bucket, now.clone())]));
+                        let now = now.map(|now| plain(&[(bucket, *now)]));
                         let was = plain(&[(bucket, aggregate)]);
                         assert_eq!(now, Some(was), "{stream}: {span:?}");
                     }

@@ -4,7 +4,7 @@
 //! the first file of the page is asked for anew each time. A file is compressed once: all of them
 //! when the page is asked for first, since a browser asks for the others as soon as it has read it.
 
-use super::Needs;
+use super::{Needs, absent};
 use crate::error::ApiError;
 use axum::body::{Body, Bytes};
 use axum::extract::Path;
@@ -12,7 +12,7 @@ use axum::http::header::{
     ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY,
 };
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
-use axum::response::{Html, IntoResponse, Response};
+use axum::response::{IntoResponse, Response};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use headwater_shell::Route;
@@ -27,20 +27,7 @@ use std::sync::{Once, OnceLock};
 #[allow_missing = true]
 struct Dist;
 
-/// What stands at `/` when the page was not built: how to build it, and that the rest works.
-const NOT_BUILT: &str = "<!doctype html>
-<html lang=\"en\">
-<meta charset=\"utf-8\">
-<title>Headwater</title>
-<h1>Headwater runs</h1>
-<p>This program was built without its page. Build the page with <code>make web</code>, and then the program anew with
-<code>cargo build --release --package headwater-cli</code>; <code>make run</code> does both.</p>
-<p>Everything else works: <a href=\"api/openapi.json\">what there is</a>, <a href=\"health\">health</a>,
-<a href=\"metrics\">metrics</a>.</p>
-</html>
-";
-
-pub(crate) fn routes<S: Clone + Send + Sync + 'static>() -> Vec<Route<S>> {
+pub(super) fn routes<S: Clone + Send + Sync + 'static>() -> Vec<Route<S>> {
     vec![
         Route::get("/", Needs::Nothing, index),
         Route::get("/assets/{*name}", Needs::Nothing, asset),
@@ -133,7 +120,7 @@ async fn index(headers: HeaderMap) -> Response {
     prepare();
     match find("index.html") {
         Some(ready) => answer(ready, &headers, "no-cache"),
-        None => Html(NOT_BUILT).into_response(),
+        None => absent::answer().into_response(),
     }
 }
 

@@ -1,0 +1,31 @@
+//! What stands at `/` where there is no page.
+//!
+//! Invariants: it needs no other file, and says what is there nevertheless.
+
+use super::Needs;
+use axum::response::Html;
+use headwater_shell::Route;
+
+/// How to build the page, and that the rest works.
+const TEXT: &str = "<!doctype html>
+<html lang=\"en\">
+<meta charset=\"utf-8\">
+<title>Headwater</title>
+<h1>Headwater runs</h1>
+<p>This program was built without its page. Build the page with <code>make web</code>, and then the program anew with
+<code>cargo build --release --package headwater-cli</code>; <code>make run</code> does both.</p>
+<p>Everything else works: <a href=\"api/openapi.json\">what there is</a>, <a href=\"health\">health</a>,
+<a href=\"metrics\">metrics</a>.</p>
+</html>
+";
+
+/// The answer in place of the page.
+pub(super) fn answer() -> Html<&'static str> {
+    Html(TEXT)
+}
+
+/// The route of a program that has none of the page's files.
+#[cfg(not(feature = "page"))]
+pub(super) fn routes<S: Clone + Send + Sync + 'static>() -> Vec<Route<S>> {
+    vec![Route::get("/", Needs::Nothing, async || answer())]
+}
