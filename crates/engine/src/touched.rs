@@ -14,7 +14,7 @@ pub struct Touched {
     pub pages: u64,
     /// Buckets of the pyramid that were looked at.
     pub buckets: u64,
-    /// Bytes read from segments.
+    /// Bytes read from segments and indexes.
     pub bytes: u64,
     /// Rows that indexes named as those that may pass a filter.
     pub candidates: u64,

@@ -14,10 +14,12 @@ use headwater_codec::entries::Entries;
 use headwater_io::{File, Files, OpenMode};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// The first bytes of a file.
 const MAGIC: [u8; 8] = *b"HWINDEX\x01";
+/// Loading something of a run takes at most this share of what was read without it.
+const LOADING_SHARE: u64 = 16;
 /// Bytes that are handed to the file at once, about.
 const WRITE_BYTES: usize = 256 << 10;
 
@@ -44,6 +46,8 @@ pub(crate) struct Run {
     forgotten: AtomicBool,
     /// It cannot be read: nothing is asked of it any more.
     damaged: AtomicBool,
+    /// Bytes of leaves that were read without it since something of it was last worth loading.
+    read_instead: AtomicU64,
 }
 
 impl Run {
@@ -61,6 +65,7 @@ impl Run {
             files: Arc::clone(files),
             forgotten: AtomicBool::new(false),
             damaged: AtomicBool::new(false),
+            read_instead: AtomicU64::new(0),
         }
     }
 
@@ -87,6 +92,18 @@ impl Run {
         }
     }
 
+    /// True when so many bytes of it are worth loading, which nobody keeps, to who would read
+    /// `instead` bytes of leaves without it. Of many streams each reads little: what one alone does
+    /// not pay for, they pay together, so that without room to keep anything little is lost.
+    pub(crate) fn is_worth_loading(&self, bytes: u64, instead: u64) -> bool {
+        let before = self.read_instead.fetch_add(instead, Ordering::Relaxed);
+        let is_worth = before.saturating_add(instead) / LOADING_SHARE >= bytes;
+        if is_worth {
+            self.read_instead.store(0, Ordering::Relaxed);
+        }
+        is_worth
+    }
+
     /// A part of the file.
     fn read(&self, offset: u64, bytes: u32) -> Result<Vec<u8>> {
         let file = self
@@ -97,6 +114,7 @@ impl Run {
         let mut out = vec![0; len];
         file.read_exact_at(offset, &mut out)
             .map_err(|e| Error::io("read", &self.path, e))?;
+        crate::touched::bytes(u64::from(bytes));
         Ok(out)
     }
 

@@ -41,6 +41,17 @@ impl<'a> Lookup<'a> {
         })
     }
 
+    /// True when a lookup in this run needs not load its front.
+    pub(crate) fn is_at_hand(indexes: &Indexes, run: &Run) -> bool {
+        indexes.caches.get(&Key::Front(run.number)).is_some()
+    }
+
+    /// True when the rows of a range need not be looked up again.
+    pub(crate) fn has_rows(&self, range: &KeyRange) -> bool {
+        let key = Key::Rows(self.run.number, range.clone());
+        self.indexes.caches.get(&key).is_some()
+    }
+
     /// How many entries lie in a range, about.
     pub(crate) fn estimate(&self, range: &KeyRange) -> Option<u64> {
         let blocks = self.front.blocks_of(|key| range.place(key));

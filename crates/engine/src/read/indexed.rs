@@ -26,6 +26,8 @@ use std::sync::Arc;
 /// An index is used where it names at most one row of so many: beyond, nearly every page of a leaf
 /// would have to be read all the same, and in smaller pieces.
 const ROWS_PER_CANDIDATE: u64 = 256;
+/// Bytes that an entry counts for, where entries are looked up that nobody keeps.
+const ENTRY_BYTES: u64 = 8;
 /// A second index is asked as well when the first one leaves more candidates than this.
 const CANDIDATES_FEW: u64 = 64;
 /// Candidates of a leaf that are no further apart than so many rows are read at once.
@@ -102,17 +104,16 @@ struct Weighed<'a> {
     usable: &'a Usable,
     runs: Arc<SegmentRuns>,
     entries: u64,
-    rows: u64,
 }
 
 impl Filtered<'_> {
     /// The instants at which rows may meet the conditions; `None` when indexes are not worth using.
     pub(super) fn candidates(&self, usable: &[Usable]) -> Result<Option<Candidates>> {
         let always = self.view.core.indexes.usage() == IndexUse::Always;
-        let weighed = usable.iter().filter_map(|usable| self.weigh(usable));
-        let mut weighed: Vec<Weighed<'_>> = weighed
-            .filter(|w| always || w.entries.saturating_mul(ROWS_PER_CANDIDATE) <= w.rows)
-            .collect();
+        let mut weighed: Vec<Weighed<'_>> = Vec::new();
+        for one in usable {
+            weighed.extend(self.weigh(one, always)?);
+        }
         weighed.sort_by_key(|w| w.entries);
         let mut spans: Option<Vec<ClosedRange>> = None;
         let mut unanswered: Vec<usize> = (0..self.conditions.len()).collect();
@@ -142,29 +143,58 @@ impl Filtered<'_> {
         }))
     }
 
-    /// `None` when there is nothing to look into, or it cannot be read.
-    fn weigh<'a>(&self, usable: &'a Usable) -> Option<Weighed<'a>> {
+    /// `None` when there is nothing to look into, it cannot be read, or it is not worth it.
+    fn weigh<'a>(&self, usable: &'a Usable, always: bool) -> Result<Option<Weighed<'a>>> {
         let indexes = &self.view.core.indexes;
         let runs = indexes.runs(self.partition.id(), usable.definition.id);
         // Where a field was widened since, the keys are those of other values.
         let types = types_in(&self.view.table, &usable.definition);
+        if runs.runs.is_empty() || runs.runs.iter().any(|run| run.record.types != types) {
+            return Ok(None);
+        }
+        let instead = if always { 0 } else { self.bytes_of_leaves()? };
         let (mut entries, mut rows) = (0, 0);
         for run in &runs.runs {
-            if run.record.types != types {
-                return None;
+            let bytes = u64::from(run.record.front_bytes);
+            let is_free = always || Lookup::is_at_hand(indexes, run);
+            if !is_free && !run.is_worth_loading(bytes, instead) {
+                return Ok(None);
             }
-            let lookup = Lookup::new(indexes, run)?;
-            rows += u64::from(lookup.front.rows());
+            let Some(lookup) = Lookup::new(indexes, run) else {
+                return Ok(None);
+            };
+            let mut own = 0u64;
             for range in &usable.ranges {
-                entries += lookup.estimate(range)?;
+                let Some(found) = lookup.estimate(range) else {
+                    return Ok(None);
+                };
+                own += found;
             }
+            let of_run = u64::from(lookup.front.rows());
+            let is_few = own.saturating_mul(ROWS_PER_CANDIDATE) <= of_run;
+            let is_free = always || usable.ranges.iter().all(|range| lookup.has_rows(range));
+            if is_few && !is_free && !run.is_worth_loading(own * ENTRY_BYTES, instead) {
+                return Ok(None);
+            }
+            entries += own;
+            rows += of_run;
         }
-        (rows > 0).then_some(Weighed {
+        let is_few = entries.saturating_mul(ROWS_PER_CANDIDATE) <= rows;
+        Ok((rows > 0 && (always || is_few)).then_some(Weighed {
             usable,
             runs,
             entries,
-            rows,
-        })
+        }))
+    }
+
+    /// Bytes of the leaves that are read without indexes, about.
+    fn bytes_of_leaves(&self) -> Result<u64> {
+        let leaves = self.state.leaves_in(&self.view.core.store, &self.range)?;
+        let own = leaves.iter().map(|leaf| {
+            let of_leaf = u64::from(leaf.bytes) * u64::from(leaf.count);
+            of_leaf / u64::from(leaf.leaf_rows).max(1)
+        });
+        Ok(own.sum())
     }
 
     /// True when the runs hold every leaf that the scan may read.

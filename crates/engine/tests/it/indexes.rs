@@ -383,6 +383,47 @@ fn text_of_a_mebibyte_is_found_by_its_beginning_and_compared_whole() {
     assert!(index(&db, "s").bytes < 16 << 10, "{:?}", index(&db, "s"));
 }
 
+#[test]
+fn filters_over_many_streams_lose_little_where_an_index_cannot_be_kept() {
+    let disk = FaultyFiles::new(1);
+    let options = Options {
+        memory_budget_bytes: 1 << 20,
+        partition_target_bytes: 64 << 20,
+        partition_bytes_max: 64 << 20,
+        shards: 1,
+        ..Options::new("/db")
+    };
+    let db = run(&disk, &options).open().unwrap();
+    db.create_table(&TableSpec::new("t")).unwrap();
+    let names: Vec<StreamName> = (0..2000).map(|n| stream(&n.to_string())).collect();
+    for (number, name) in (0..).zip(&names) {
+        let value = |n: i64| scattered(n * 2000 + number, 80_000);
+        let rows = (0..40).map(|n| (n * SECOND, vec![("a", value(n).into())]));
+        write(&db, name, rows);
+    }
+    db.compact().unwrap();
+    db.create_index(&spec("a", &["a"])).unwrap();
+    build(&db, "a");
+    let snapshot = db.snapshot().unwrap();
+    let mut read = BTreeMap::new();
+    for usage in [IndexUse::Never, IndexUse::ByCost, IndexUse::Always] {
+        db.use_indexes(usage);
+        let before = Touched::by_this_thread();
+        let rows = names
+            .iter()
+            .map(|name| scan(&snapshot, name, &equal("a", 4711i64)).len());
+        assert_eq!(rows.sum::<usize>(), 1);
+        let bytes = (Touched::by_this_thread() - before).bytes;
+        read.insert(format!("{usage:?}"), bytes);
+    }
+    // It is far too large to be loaded for each of them.
+    assert!(read["Always"] > 4 * read["Never"], "{read:?}");
+    assert!(
+        read["ByCost"] <= read["Never"] + read["Never"] / 8,
+        "{read:?}"
+    );
+}
+
 /// So many rows with values that a function gives.
 fn many(rows: i64, value: impl Fn(i64) -> i64) -> (Database, StreamName) {
     let options = Options {
