@@ -2,9 +2,9 @@
 //!
 //! Invariants: it needs no other file, and says what is there nevertheless.
 
-use super::Needs;
 use axum::response::Html;
-use headwater_shell::Route;
+#[cfg(not(feature = "page"))]
+use headwater_shell::{Needs, Route};
 
 /// How to build the page, and that the rest works.
 const TEXT: &str = "<!doctype html>
