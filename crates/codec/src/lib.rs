@@ -10,6 +10,7 @@ pub mod block;
 pub mod bytes;
 pub mod checksum;
 mod decimal;
+pub mod entries;
 pub mod leaf;
 pub mod light;
 mod pack;

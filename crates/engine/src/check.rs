@@ -1,6 +1,8 @@
 //! Verifies everything a database holds on its medium: lengths, headers, checksums, order, and that
 //! the pyramid says what the rows say. In bounded memory: one leaf, one block of buckets at a time.
 
+mod indexes;
+
 use crate::core::Core;
 use crate::error::Damage;
 use crate::ids::StreamId;
@@ -26,6 +28,8 @@ pub struct CheckReport {
     pub leaves: u64,
     /// Blocks of buckets decoded and compared with the rows.
     pub blocks: u64,
+    /// Runs of indexes compared with the rows.
+    pub index_runs: u64,
     /// Rows of all runs.
     pub rows: u64,
     /// Log records read.
@@ -164,6 +168,9 @@ impl Checker<'_> {
             format!("{} events", record.events),
             format!("{events}"),
         );
+        if all_read {
+            self.indexes()?;
+        }
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! Decoders of file formats, for the fuzz targets only.
 
 use crate::catalog::{AddedFields, Table};
+use crate::index::{Front, IndexDefinition, IndexId, RunRecord};
 use crate::meta::PartitionRecord;
 use crate::segment::{Footer, SegmentHeader};
 use crate::tombstone::DeleteRecord;
@@ -23,6 +24,20 @@ pub fn checkpoint(bytes: &[u8], repair: bool) {
         bytes.extend_from_slice(&crc.to_le_bytes());
     }
     crate::segment::checkpoint_decodes_again(&bytes);
+}
+
+/// The front of a run of an index, and records of the metadata about indexes.
+pub fn index(bytes: &[u8]) {
+    if let Ok(front) = Front::decode(bytes, 8) {
+        assert_eq!(Front::decode(&front.encode(), 8), Ok(front));
+    }
+    if let Ok(definition) = IndexDefinition::decode(IndexId(1), bytes) {
+        let again = IndexDefinition::decode(IndexId(1), &definition.encode());
+        assert_eq!(again, Ok(definition));
+    }
+    if let Ok(record) = RunRecord::decode(bytes) {
+        assert_eq!(RunRecord::decode(&record.encode()), Ok(record));
+    }
 }
 
 /// A segment's header.

@@ -3,6 +3,7 @@
 
 use crate::catalog::{AddedFields, Duplicates, Field, Horizon, Life, StreamRecord, Table};
 use crate::ids::{SegmentId, Sequence, ShardIndex, StreamId, TableId};
+use crate::index::{BlockPlace, Front, IndexDefinition, IndexId, RunRecord};
 use crate::log::{FileHeader, RecordHeader};
 use crate::meta::PartitionRecord;
 use crate::segment::{
@@ -11,7 +12,7 @@ use crate::segment::{
 };
 use crate::tombstone::DeleteRecord;
 use headwater_codec::Cursor;
-use headwater_types::{ClosedRange, FieldType, Level, Timestamp};
+use headwater_types::{ClosedRange, FieldId, FieldType, Level, Timestamp};
 
 fn hex(bytes: &[u8]) -> String {
     let digits: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
@@ -377,4 +378,62 @@ fn a_log_file() {
         None,
         "a record of another generation"
     );
+}
+
+#[test]
+fn an_index_its_run_and_the_front_of_a_run() {
+    let definition = IndexDefinition {
+        id: IndexId(4),
+        table: TableId(3),
+        name: "by order".into(),
+        fields: vec![FieldId(2), FieldId(0)],
+    };
+    check("index", &definition.encode());
+    let again = IndexDefinition::decode(IndexId(4), &definition.encode());
+    assert_eq!(again, Ok(definition));
+    let record = RunRecord {
+        index: IndexId(4),
+        front_offset: 70_000,
+        front_bytes: 300,
+        front_crc: 0xdead_beef,
+        entries: 5_000,
+        rows: 6_000,
+        types: [2, 5, 0, 0],
+        complete_to: 1 << 20,
+    };
+    check("index_run", &record.encode());
+    assert_eq!(RunRecord::decode(&record.encode()), Ok(record));
+    let leaf = |first: i64, offset, row_start| LeafEntry {
+        first: Timestamp::from_nanos(first),
+        last: Timestamp::from_nanos(first + 999),
+        count: 10,
+        row_start,
+        offset,
+        bytes: 512,
+        leaf_rows: 32,
+    };
+    let leaves = vec![
+        (StreamId(9), leaf(5_000, 9_000, 20)),
+        (StreamId(7), leaf(1_000, 64, 0)),
+        (StreamId(9), leaf(2_000, 700, 0)),
+    ];
+    let block = |key: &[u8], offset| BlockPlace {
+        first_key: key.into(),
+        entries: 1000,
+        offset,
+        bytes: 100,
+        crc: 0x0102_0304,
+    };
+    let front = Front {
+        index: IndexId(4),
+        segment: SegmentId(11),
+        fields: vec![
+            (FieldId(2), FieldType::I64),
+            (FieldId(0), FieldType::String),
+        ],
+        leaves: Front::numbered(leaves).unwrap(),
+        blocks: vec![block(b"alpha", 8), block(b"beta", 108)],
+    };
+    check("index_front", &front.encode());
+    assert_eq!(Front::decode(&front.encode(), 8), Ok(front));
 }

@@ -11,6 +11,7 @@
 use crate::core::Core;
 use crate::flush::{flush_if_due, log_bytes_max, rest_if_due, sweep_all};
 use crate::ids::{SegmentId, ShardIndex};
+use crate::indexing::{Piece, next_piece};
 use crate::late_policy::late_work_is_due;
 use crate::mirror::Mirror;
 use crate::retention::move_horizons;
@@ -40,7 +41,7 @@ pub(crate) fn maintain(core: &Core) -> Result<()> {
                 break;
             }
         }
-        if !progress && !rest_if_due(core)? {
+        if !progress && !rest_if_due(core)? && !index_a_piece(core) {
             break;
         }
     }
@@ -232,13 +233,32 @@ pub(crate) fn compaction_worker(core: &Core) {
             tracing::warn!(%error, "what memory holds could not be stored; the log has it");
             core.signals.wait_for_work();
         }
+        let has_indexed = core.log.check_failure().is_ok() && index_a_piece(core);
         match compaction_due_now(core) {
             Some((index, id)) if core.log.check_failure().is_ok() => {
                 if !compact(core, index, id) {
                     core.signals.wait_for_work();
                 }
             }
+            _ if has_indexed => {}
             _ => core.signals.wait_for_work(),
+        }
+    }
+}
+
+/// Does the next piece of work on indexes, if there is any. Filters read what is missing, so a
+/// failure is told in the log only, and it is tried again after a while.
+fn index_a_piece(core: &Core) -> bool {
+    let now = core.env.clock.monotonic();
+    if core.indexes.is_postponed(now) || core.check_space().is_err() {
+        return false;
+    }
+    match next_piece(core, None) {
+        Ok(piece) => piece == Piece::Done,
+        Err(error) => {
+            tracing::warn!(%error, "a part of an index could not be made; it will be tried again");
+            core.indexes.postpone_to(now + SPACE_PATIENCE);
+            false
         }
     }
 }

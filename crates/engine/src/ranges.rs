@@ -23,6 +23,23 @@ pub(crate) fn union(mut ranges: Vec<ClosedRange>) -> Vec<ClosedRange> {
     out
 }
 
+/// What two lists of ranges, each sorted and apart, share.
+pub(crate) fn intersection(a: &[ClosedRange], b: &[ClosedRange]) -> Vec<ClosedRange> {
+    let mut out = Vec::new();
+    let (mut a, mut b) = (a.iter().peekable(), b.iter().peekable());
+    while let (Some(left), Some(right)) = (a.peek(), b.peek()) {
+        let shared = left.intersect(right);
+        if !shared.is_empty() {
+            out.push(shared);
+        }
+        match left.last < right.last {
+            true => drop(a.next()),
+            false => drop(b.next()),
+        }
+    }
+    out
+}
+
 /// What is left of ranges without others; both sorted and apart.
 pub(crate) fn without(ranges: &[ClosedRange], others: &[ClosedRange]) -> Vec<ClosedRange> {
     let mut out = Vec::new();
@@ -84,6 +101,11 @@ mod tests {
         assert!(at(30) && !at(31) && !at(7));
         assert_eq!(overlapping(&all, &r(5, 9)), [r(0, 5)]);
         assert!(overlapping(&all, &r(6, 9)).is_empty());
+        assert_eq!(
+            intersection(&all, &[r(3, 4), r(7, 8), r(9, 12), r(30, 40)]),
+            [r(3, 4), r(10, 12), r(30, 30)]
+        );
+        assert!(intersection(&all, &[]).is_empty());
         let left = without(&all, &[r(-5, 0), r(2, 3), r(5, 12), r(30, 31)]);
         assert_eq!(left, [r(1, 1), r(4, 4), r(13, 29)]);
         assert!(without(&all, &[ClosedRange::ALL]).is_empty());

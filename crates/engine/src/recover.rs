@@ -12,6 +12,7 @@
 //! database that does not open keeps all that it might be repaired from.
 
 mod files;
+mod indexes;
 mod media;
 mod opened_by;
 
@@ -102,8 +103,10 @@ pub(crate) fn open(mut env: Env, options: Options) -> Result<(Core, Recovery)> {
             .sync_dir(&folder)
             .map_err(|e| Error::io("sync", &folder, e))?;
     }
-    // What snapshots keep must not take the space that is reserved for what was acknowledged.
+    // What snapshots keep must not take the space that is reserved for what was acknowledged, and
+    // neither must indexes.
     let pin_files = PinFiles::new(Arc::clone(env.buffer_files()), env.media.buffers_root(&dir));
+    let run_files = Arc::clone(env.segment_files());
     let reserves = reserve_space(&mut env, &options)?;
     let bulk = watch_bulk(&mut env, tier.as_ref());
     let (meta, owner) = open_meta(&env, &options, owner)?;
@@ -113,6 +116,7 @@ pub(crate) fn open(mut env: Env, options: Options) -> Result<(Core, Recovery)> {
         bulk,
         reserves,
         pin_files,
+        run_files,
     });
     load(env, options, meta, opened_by)
 }
@@ -133,6 +137,7 @@ pub(crate) fn load(
         bulk,
         reserves,
         pin_files,
+        run_files,
         access,
         copy,
     } = opened_by.opener(&env, &dir);
@@ -260,9 +265,11 @@ pub(crate) fn load(
     )?;
     let (memory, events) = (replayer.memory, replayer.events);
     let unreadable = files::unreadable(&shards);
+    let indexes = indexes::load(&meta, &store, &run_files, cache_bytes / 4)?;
     recovery.partitions_unreadable = unreadable.len() as u64;
     if is_owner {
         files::settle(&store, &partitions, &unreadable, &mut recovery)?;
+        indexes::settle(&meta, &store, &indexes, &mut recovery)?;
         remove_left_over(&**env.buffer_files(), env.media.buffers_root(&dir))?;
     }
     counters.accepted(events, 0);
@@ -303,6 +310,7 @@ pub(crate) fn load(
         meta,
         log,
         store,
+        indexes,
         shards: Shards::new(shards),
         counters,
         memory: MemoryUse::new(&options, memory),

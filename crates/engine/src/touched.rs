@@ -14,8 +14,10 @@ pub struct Touched {
     pub pages: u64,
     /// Buckets of the pyramid that were looked at.
     pub buckets: u64,
-    /// Bytes read from segments.
+    /// Bytes read from segments and indexes.
     pub bytes: u64,
+    /// Rows that indexes named as those that may pass a filter.
+    pub candidates: u64,
 }
 
 impl Sub for Touched {
@@ -27,12 +29,15 @@ impl Sub for Touched {
             pages: self.pages.wrapping_sub(before.pages),
             buckets: self.buckets.wrapping_sub(before.buckets),
             bytes: self.bytes.wrapping_sub(before.bytes),
+            candidates: self.candidates.wrapping_sub(before.candidates),
         }
     }
 }
 
 thread_local! {
-    static TOUCHED: Cell<Touched> = const { Cell::new(Touched { leaves: 0, pages: 0, buckets: 0, bytes: 0 }) };
+    static TOUCHED: Cell<Touched> = const {
+        Cell::new(Touched { leaves: 0, pages: 0, buckets: 0, bytes: 0, candidates: 0 })
+    };
 }
 
 impl Touched {
@@ -76,5 +81,11 @@ pub(crate) fn buckets(count: u64) {
 pub(crate) fn bytes(count: u64) {
     let mut now = TOUCHED.get();
     now.bytes += count;
+    TOUCHED.set(now);
+}
+
+pub(crate) fn candidates(count: u64) {
+    let mut now = TOUCHED.get();
+    now.candidates += count;
     TOUCHED.set(now);
 }

@@ -31,10 +31,16 @@ impl FieldType {
         FieldType::Bytes,
     ];
 
+    /// Its number in every format.
+    #[must_use]
+    pub fn number(self) -> u8 {
+        self as u8
+    }
+
     /// The type with this number, if any.
     #[must_use]
     pub fn from_number(number: u8) -> Option<FieldType> {
-        FieldType::ALL.into_iter().find(|t| *t as u8 == number)
+        FieldType::ALL.into_iter().find(|t| t.number() == number)
     }
 
     /// `f64 i64 u64 bool string bytes`.

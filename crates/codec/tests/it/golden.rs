@@ -8,6 +8,7 @@ use crate::block::{assert_same as assert_same_block, block_of};
 use crate::shapes::{Noise, assert_same, named_columns, rows_of, with_gaps};
 use headwater_codec::Cursor;
 use headwater_codec::block::BucketBlock;
+use headwater_codec::entries::Entries;
 use headwater_codec::leaf::{EncodeHints, Leaf, encode_leaf};
 use headwater_codec::light::{decode_rows, encode_rows};
 use headwater_types::{Column, FieldId, Rows};
@@ -40,6 +41,34 @@ fn check_leaf(name: &str, rows: &Rows) -> Leaf {
     assert_same(&leaf.read(0..rows.len(), None).unwrap(), rows);
     assert!(file == today, "{name}: {CHANGED}");
     leaf
+}
+
+#[test]
+fn index_entries_version_1_are_read_and_still_written() {
+    let texts = [
+        ("", 7),
+        ("alpha", 1),
+        ("alpha", 900),
+        ("alphabet", 2),
+        ("beta", 0),
+    ];
+    let mut of_texts = Entries::new();
+    for (key, row) in texts {
+        assert!(of_texts.push(key.as_bytes(), row));
+    }
+    let mut of_numbers = Entries::new();
+    for number in 0u64..300 {
+        let key = (number / 3 * 1_000_003 + (1 << 63)).to_be_bytes();
+        assert!(of_numbers.push(&key, 5 * (number % 3) as u32 + 2));
+    }
+    for (name, entries) in [
+        ("entries-v1-texts.bin", of_texts),
+        ("entries-v1-numbers.bin", of_numbers),
+    ] {
+        let file = golden(name, &entries.encode());
+        assert_eq!(Entries::decode(&file).unwrap(), entries);
+        assert!(file == entries.encode(), "{name}: {CHANGED}");
+    }
 }
 
 /// Times with jitter, so that they need bit packing or pco.

@@ -5,14 +5,16 @@
 //! Concurrency: locks are taken in this order, never the other way round:
 //! 1. `compaction` ([`Compaction::begin`]);
 //! 2. a shard's `stepping`;
-//! 3. `commits` ([`Commits::begin`]), or `pin_files`;
+//! 3. `commits` ([`Commits::begin`]), or `pin_files`; before `commits` that of changes of indexes
+//!    ([`Indexes::begin_change`]);
 //! 4. the `door`;
 //! 5. the catalog;
 //! 6. a shard's `state`;
 //! 7. `producers`;
 //! 8. the log's state.
 //!
-//! The first three are held over I/O, but only steps take them; no other lock is held over I/O.
+//! The first three are held over I/O, but only steps and builders of indexes take them; no other
+//! lock is held over I/O.
 //! Whatever other lock a room has is held for no other.
 
 mod commits;
@@ -44,6 +46,7 @@ use crate::clock::{ClockGuard, Moment};
 use crate::counters::Counters;
 use crate::guard::Guard;
 use crate::ids::{Sequence, StreamId, TableId};
+use crate::index::Indexes;
 use crate::late::PolicyChoice;
 use crate::log::{Log, RecordKind};
 use crate::meta::Meta;
@@ -70,6 +73,7 @@ pub(crate) struct Core {
     pub(crate) meta: Arc<Meta>,
     pub(crate) log: Log,
     pub(crate) store: Store,
+    pub(crate) indexes: Indexes,
     pub(crate) shards: Shards,
     pub(crate) counters: Counters,
     /// Space for a full disk, on every medium, if it is set.

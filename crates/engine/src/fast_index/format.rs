@@ -1,5 +1,5 @@
 //! The bytes of `ID.idx`: a header, and batches of pieces of a segment with a record behind each.
-//! Docs: docs/format/index.md.
+//! Docs: docs/format/fastindex.md.
 //!
 //! Invariants: the record of a batch stands behind its bytes, and ends with a 16-byte trailer, so
 //! that the newest batch is found from the end of the file; every piece has a checksum of its own.

@@ -3,7 +3,7 @@
 //!
 //! A segment in bulk stays complete, and bytes below its committed length never change. So a file
 //! here is a durable cache: it may be behind, then the rest is read in bulk; it is dropped at any
-//! doubt, and made anew from the segment. See docs/format/index.md.
+//! doubt, and made anew from the segment. See docs/format/fastindex.md.
 //!
 //! Invariants: a file holds nothing beyond the footer that the metadata named when it was written;
 //! nothing is read from one that reaches further than the metadata do, or that is not of this

@@ -11,6 +11,7 @@ mod backend;
 pub(crate) mod copy;
 mod ends;
 mod hashes;
+mod indexes;
 mod lineage;
 mod log;
 mod notes;
@@ -19,6 +20,7 @@ mod records;
 mod streams;
 
 pub(crate) use ends::{EndsChange, SavedEnds};
+pub(crate) use indexes::IndexChange;
 pub(crate) use lineage::{Lineage, NamedState};
 pub(crate) use opening::{new_database, open_database};
 pub(crate) use records::PartitionRecord;

@@ -1,6 +1,7 @@
 //! Value filters: on rows, and on aggregates to skip what cannot match.
 
 use crate::catalog::Table;
+use crate::index::{FieldBounds, ValueBound};
 use crate::{Error, Result};
 use headwater_types::{Aggregate, Column, Extremes, FieldId, FieldType, Value, ValueRef, Values};
 use std::cmp::Ordering;
@@ -93,6 +94,27 @@ impl Condition {
             comparison,
             total,
             value,
+        })
+    }
+
+    /// The ends of the values that meet it; `None` when they lie on both sides of others.
+    pub(super) fn bounds(&self) -> Option<FieldBounds<'_>> {
+        let bound = |inclusive| {
+            let value = self.value.as_ref();
+            Some(ValueBound { value, inclusive })
+        };
+        let (low, high) = match self.comparison {
+            Comparison::Equal => (bound(true), bound(true)),
+            Comparison::Less => (None, bound(false)),
+            Comparison::LessOrEqual => (None, bound(true)),
+            Comparison::Greater => (bound(false), None),
+            Comparison::GreaterOrEqual => (bound(true), None),
+            _ => return None,
+        };
+        Some(FieldBounds {
+            low,
+            high,
+            is_equal: self.comparison == Comparison::Equal,
         })
     }
 

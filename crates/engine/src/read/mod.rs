@@ -18,6 +18,7 @@ mod filter;
 mod first_last;
 mod gather;
 mod handle;
+mod indexed;
 mod last;
 mod listing;
 pub(crate) mod merge;

@@ -1,12 +1,14 @@
 //! Scans: rows of a stream as columns, in bounded memory.
 
 use super::filter::{Condition, Filter};
+use super::indexed::{Filtered, Usable, usable};
 use super::merge::{Merge, Source};
 use super::view::{StreamView, run_sources};
 use super::walk::{Visit, Walk};
 use crate::assured::part_of;
 use crate::catalog::{Field, Table};
-use crate::segment::{Held, Partition};
+use crate::ranges::intersection;
+use crate::segment::{Held, LeafCaching, Partition};
 use crate::{Error, Result};
 use headwater_types::{ClosedRange, Column, FieldId, FieldType, Rows, Timestamp};
 use std::collections::VecDeque;
@@ -51,6 +53,10 @@ pub(crate) struct SingleScan {
     /// Fields to read: those wanted and those of conditions, rising; empty = those wanted.
     read: Vec<FieldId>,
     conditions: Vec<Condition>,
+    /// Indexes that can say something of the conditions.
+    usable: Vec<Usable>,
+    /// What becomes of the leaves of the partition that is being read.
+    keep: LeafCaching,
     memory: Rows,
     segments: VecDeque<ScanStretch>,
     spans: VecDeque<ClosedRange>,
@@ -90,7 +96,10 @@ impl SingleScan {
         let mut memory = view.memory_rows(&spec.range, Some(asked));
         let segments = segments(&view, &spec.range);
         let ready = segments.is_empty().then(|| std::mem::take(&mut memory));
+        let usable = usable(&view.core, view.table.id, &conditions);
         Ok(SingleScan {
+            usable,
+            keep: LeafCaching::default(),
             view,
             fields: OnceLock::new(),
             wanted,
@@ -158,29 +167,58 @@ impl SingleScan {
                     let Some(state) = self.view.state(&partition)? else {
                         continue;
                     };
-                    self.spans = self.spans_to_read(&partition, &state, range)?;
+                    (self.spans, self.keep) = self.spans_to_read(&partition, &state, range)?;
                     self.partition = Some((partition, state));
                 }
             }
         }
     }
 
-    /// The parts of a partition that may hold matching rows.
+    /// The parts of a partition that may hold matching rows, and what becomes of the leaves that
+    /// are decoded for them.
     fn spans_to_read(
         &self,
         partition: &Partition,
         state: &Held,
         range: ClosedRange,
-    ) -> Result<VecDeque<ClosedRange>> {
+    ) -> Result<(VecDeque<ClosedRange>, LeafCaching)> {
+        let keep = LeafCaching::default();
         if self.conditions.is_empty() || state.is_aged() {
-            return Ok([range].into());
+            return Ok(([range].into(), keep));
         }
+        let filtered = Filtered {
+            view: &self.view,
+            partition,
+            state,
+            range,
+            conditions: &self.conditions,
+            memory: &self.memory,
+        };
+        let Some(found) = filtered.candidates(&self.usable)? else {
+            let spans = self.spans_by_pyramid(partition, state, range)?;
+            return Ok((spans.into(), keep));
+        };
+        let mut spans = found.spans;
+        if found.worth_narrowing {
+            let by_pyramid = self.spans_by_pyramid(partition, state, range)?;
+            spans = intersection(&spans, &by_pyramid);
+        }
+        Ok((spans.into(), LeafCaching::UnlessSmall))
+    }
+
+    /// The parts of a partition that may hold matching rows, by the bounds in the pyramid.
+    fn spans_by_pyramid(
+        &self,
+        partition: &Partition,
+        state: &Held,
+        range: ClosedRange,
+    ) -> Result<Vec<ClosedRange>> {
         let Some(walk) = Walk::new(&self.view, partition, state, range, &self.memory.times)? else {
-            return Ok([range].into());
+            return Ok(vec![range]);
         };
         let conditions = &self.conditions;
         let fields: Vec<FieldId> = conditions.iter().map(|c| c.field).collect();
-        let spans = walk.only(&fields).run(&mut |seen| {
+        walk.only(&fields).run(&mut |seen| {
             let possible = conditions
                 .iter()
                 .all(|c| c.may_match(seen.aggregate(c.field).as_ref()));
@@ -189,8 +227,7 @@ impl SingleScan {
             } else {
                 Visit::Done
             }
-        })?;
-        Ok(spans.into())
+        })
     }
 
     /// Applies the conditions and puts the columns in the order wanted.
@@ -264,7 +301,8 @@ impl Iterator for SingleScan {
                     span,
                     Some(asked),
                     sources,
-                );
+                )
+                .keeping(self.keep);
                 let result = merge.next_rows();
                 let sources = merge.into_sources();
                 match result {

@@ -2,6 +2,8 @@
 
 use super::aggregate::{self, AggregateSpec, Bin};
 use super::bins::Bins;
+use super::filter::{Condition, Filter};
+use super::indexed;
 use super::last::{self, LastValue};
 use super::scan::{ScanSpec, SingleScan};
 use super::view::StreamView;
@@ -293,6 +295,17 @@ impl SingleSnapshot {
             .iter()
             .map(|f| (f.name.clone(), f.field_type))
             .collect())
+    }
+
+    /// As `Snapshot::usable_indexes`.
+    pub(super) fn usable_indexes(&self, table: &str, filters: &[Filter]) -> Result<Vec<String>> {
+        let table = self.table(table)?;
+        let conditions = filters.iter().map(|filter| Condition::new(filter, table));
+        let conditions = conditions.collect::<Result<Vec<_>>>()?;
+        let found = indexed::usable(&self.core, table.id, &conditions);
+        let mut names: Vec<String> = found.iter().map(|i| i.definition.name.clone()).collect();
+        names.sort();
+        Ok(names)
     }
 
     /// As `Snapshot::scan`.

@@ -11,7 +11,7 @@ use crate::segment::{Here, Piece};
 use crate::stall::Watch;
 use crate::tiers::OwnedTier;
 use crate::tombstone::DeleteRecord;
-use headwater_io::Env;
+use headwater_io::{Env, Files};
 use std::collections::HashMap;
 use std::hash::RandomState;
 use std::path::Path;
@@ -34,6 +34,8 @@ pub(crate) struct Ownership {
     pub(super) bulk: Option<Arc<Watch>>,
     pub(super) reserves: Vec<Arc<Reserve>>,
     pub(super) pin_files: PinFiles,
+    /// Where runs of indexes are written: without the space that is reserved.
+    pub(super) run_files: Arc<dyn Files>,
 }
 
 /// What is known of a copy besides its metadata.
@@ -58,6 +60,7 @@ pub(super) struct Opener<'a> {
     pub(super) bulk: Option<Arc<Watch>>,
     pub(super) reserves: Vec<Arc<Reserve>>,
     pub(super) pin_files: PinFiles,
+    pub(super) run_files: Arc<dyn Files>,
     pub(super) access: Access<'a>,
     pub(super) copy: Option<CopyParts>,
 }
@@ -72,6 +75,7 @@ impl<'a> OpenedBy<'a> {
                     bulk: owned.bulk,
                     reserves: owned.reserves,
                     pin_files: owned.pin_files,
+                    run_files: owned.run_files,
                     access: Access::Owner,
                     copy: None,
                 };
@@ -86,6 +90,7 @@ impl<'a> OpenedBy<'a> {
             bulk: None,
             reserves: Vec::new(),
             pin_files: PinFiles::new(Arc::clone(env.buffer_files()), root),
+            run_files: Arc::clone(env.segment_files()),
             access,
             copy,
         }

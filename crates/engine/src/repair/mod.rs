@@ -10,6 +10,7 @@
 //! Failure: before that commit the database is as it was; after it, it is repaired. A repair that
 //! was cut short is run again.
 
+mod indexes;
 mod log;
 mod mend;
 mod overlay;
@@ -146,6 +147,7 @@ fn repair_placed(env: &Env, options: &Options, mode: RepairMode) -> Result<Repai
     let tier_lock = tier_lock.map(|folder| lock_fast(env, folder)).transpose()?;
     let mut plan = RepairPlan::make(env, options)?;
     let mut report = std::mem::take(&mut plan.report);
+    indexes::find(&mut report);
     if report.findings.is_empty() || mode == RepairMode::DryRun {
         return Ok(report);
     }
@@ -204,6 +206,10 @@ fn act(env: &Env, options: &Options, plan: &RepairPlan, quarantined: &[PathBuf])
         keep(&**files_of(env, dir, path), path, &*env.files, &quarantine)?;
     }
     sync_dir(&*env.files, &quarantine)?;
+    if matches!(plan.meta, PlannedMeta::Changed(_)) {
+        // Before anything of a segment is changed.
+        indexes::forget_runs(&opened_meta(env, dir)?)?;
+    }
     let files = &**env.segment_files();
     for (id, patch) in &plan.patches {
         let path = segment_dir.join(format!("{}.seg", id.0));
@@ -245,13 +251,8 @@ fn act(env: &Env, options: &Options, plan: &RepairPlan, quarantined: &[PathBuf])
     let path = meta_path(dir);
     match &plan.meta {
         PlannedMeta::Changed(change) => {
-            let file = files
-                .open(&path, OpenMode::Write)
-                .map_err(|e| Error::io("open", &path, e))?;
-            Meta::open(&path, file)?
-                .ok_or_else(|| Error::internal("repair: the metadata changed meanwhile"))?
-                .renewing(&env.chance)
-                .commit(change)
+            let meta = opened_meta(env, dir)?;
+            meta.renewing(&env.chance).commit(change)
         }
         PlannedMeta::New(memory) => {
             remove_if_there(files, &path)?;
@@ -274,6 +275,17 @@ fn act(env: &Env, options: &Options, plan: &RepairPlan, quarantined: &[PathBuf])
             })
         }
     }
+}
+
+/// The metadata, to be changed.
+fn opened_meta(env: &Env, dir: &Path) -> Result<Meta> {
+    let path = meta_path(dir);
+    let files = env.index_files();
+    let file = files
+        .open(&path, OpenMode::Write)
+        .map_err(|e| Error::io("open", &path, e))?;
+    Meta::open(&path, file)?
+        .ok_or_else(|| Error::internal("repair: the metadata changed meanwhile"))
 }
 
 fn sync_dir(files: &dyn Files, dir: &Path) -> Result<()> {

@@ -11,7 +11,7 @@ use crate::support::{
     batch_of, check, keeping_table, read_back, small_options, steps, workload,
 };
 use headwater_engine::{
-    Database, Durability, FlushRule, LatePolicy, Options, ScanSpec, Stats, TierParts,
+    Database, Durability, FlushRule, IndexSpec, LatePolicy, Options, ScanSpec, Stats, TierParts,
 };
 use headwater_io::{
     Env, FaultyFiles, File, Files, OpenMode, SeededChance, SystemClock, SystemThreads,
@@ -169,6 +169,7 @@ impl Sweep {
         let db = run.open().unwrap();
         let found = read_back(&db).steps_found(steps, least, progress.submitted);
         let found = found.unwrap_or_else(|e| panic!("{e}\n{:?}", db.recovery()));
+        crate::indexes::assert_agree(&db);
         self.go_on(&disk, run, db, steps, found, dice);
     }
 
@@ -196,6 +197,7 @@ impl Sweep {
             read_back(&db).steps_found(&all, all.len(), all.len()),
             Ok(all.len())
         );
+        crate::indexes::assert_agree(&db);
         db.close().unwrap();
         drop(db);
         let report = check(Arc::new(disk.clone()), &self.options);
@@ -306,6 +308,41 @@ fn one_buffer_flushed_when_it_is_full() {
             late_runs: true,
             folds: true,
             recycling: true,
+            ..Expected::default()
+        },
+        stride: 10,
+        mixtures: 1,
+    }
+    .run();
+}
+
+#[test]
+fn indexes_that_are_made_merged_and_dropped() {
+    let spec = |name: &str, table: &str, fields: &[&str]| {
+        Action::CreateIndex(IndexSpec {
+            name: name.into(),
+            table: table.into(),
+            fields: fields.iter().map(|f| (*f).to_owned()).collect(),
+        })
+    };
+    let mut actions = Vec::new();
+    for (index, action) in workload(7, 130, 6, 29, 50).into_iter().enumerate() {
+        actions.push(action);
+        match index {
+            20 => actions.push(spec("one", "m", &["n"])),
+            24 | 60 | 100 => actions.push(Action::BuildIndex("one")),
+            40 => actions.push(spec("two", "m", &["v", "n"])),
+            70 => actions.push(Action::BuildIndex("two")),
+            80 => actions.push(Action::DropIndex("two")),
+            _ => {}
+        }
+    }
+    Sweep {
+        name: "indexes".into(),
+        options: small_options(),
+        actions,
+        expected: Expected {
+            compactions: true,
             ..Expected::default()
         },
         stride: 10,

@@ -20,6 +20,7 @@ mod definitions;
 mod ends;
 mod faults;
 mod handles;
+mod indexes;
 mod late;
 mod laws;
 mod leaf_cache;

@@ -28,7 +28,7 @@ use world::{Trouble, World};
 
 /// What has to happen in the lives of `make test`, whatever the seeds: else they would prove less
 /// than they say.
-const KINDS: [&str; 45] = [
+const KINDS: [&str; 48] = [
     "acknowledged and lost as promised",
     "aged partitions seen",
     "backups onto older ones",
@@ -57,6 +57,9 @@ const KINDS: [&str; 45] = [
     "garbled blocks",
     "heavy writes",
     "imports",
+    "indexes created",
+    "indexes dropped",
+    "indexes made",
     "lives checked",
     "maintenances",
     "moved horizons",

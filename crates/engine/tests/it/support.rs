@@ -7,7 +7,8 @@
 
 use headwater_engine::{
     AggregateSpec, Bins, CheckReport, Database, DeleteSpec, Duplicates, Error, ErrorKind,
-    FieldSpec, Options, PolicyChoice, Scan, ScanSpec, Snapshot, TableChange, TableInfo, TableSpec,
+    FieldSpec, IndexSpec, Options, PolicyChoice, Scan, ScanSpec, Snapshot, TableChange, TableInfo,
+    TableSpec,
 };
 use headwater_io::{
     Env, FaultyFiles, File, Files, Lock, LockError, ManualClock, NoThreads, OpenMode, SeededChance,
@@ -15,6 +16,7 @@ use headwater_io::{
 use headwater_types::{Batch, ClosedRange, FieldType, StreamName, Timestamp, Value};
 use std::collections::BTreeMap;
 use std::io;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -77,6 +79,10 @@ pub(crate) enum Action {
     Flush,
     Compact,
     Reopen,
+    CreateIndex(IndexSpec),
+    /// Makes what is missing of an index.
+    BuildIndex(&'static str),
+    DropIndex(&'static str),
     /// Another policy for late data.
     Policy(PolicyChoice),
 }
@@ -196,6 +202,11 @@ impl<'a> Run<'a> {
                     unless_gone(db.drop_table(table))?;
                     self.progress.acknowledged += 1;
                 }
+                Action::CreateIndex(spec) => unless_gone(db.create_index(spec))?,
+                Action::BuildIndex(name) => {
+                    unless_gone(db.build_index(name, &mut |_| ControlFlow::Continue(())))?;
+                }
+                Action::DropIndex(name) => unless_gone(db.drop_index(name))?,
                 Action::Policy(choice) => db.set_late_policy(*choice)?,
                 Action::Flush => {
                     db.flush()?;
@@ -346,6 +357,7 @@ pub(crate) fn steps(actions: &[Action]) -> Vec<Step<'_>> {
             Action::Delete(spec) => out.push(Step::Delete(spec)),
             Action::DropStreams(table, tags) => out.push(Step::DropStreams(table, tags)),
             Action::DropTable(table) => out.push(Step::DropTable(table)),
+            Action::CreateIndex(_) | Action::BuildIndex(_) | Action::DropIndex(_) => {}
             Action::Flush | Action::Compact | Action::Reopen | Action::Policy(_) => {}
         }
     }

@@ -3,12 +3,13 @@
 use tidy::{assert_none, files, read, root};
 
 /// Every format that leaves the process, to a disk or to a reader.
-const FORMATS: [&str; 21] = [
+const FORMATS: [&str; 22] = [
     "backup",
     "block",
     "copy",
     "csv",
     "device",
+    "fastindex",
     "fleet",
     "held",
     "index",

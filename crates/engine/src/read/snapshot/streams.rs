@@ -4,6 +4,7 @@ use super::{Seen, Snapshot};
 use crate::read::across::Conflict;
 use crate::read::coverage::{Coverage, whole_buckets};
 use crate::read::describe::{StreamInfo, StreamPage};
+use crate::read::filter::Filter;
 use crate::read::handle::StreamHandle;
 use crate::read::listing::{HandlePage, PageStart};
 use crate::read::stretches::{Stretches, of_several};
@@ -220,6 +221,19 @@ impl Snapshot {
         match &self.seen {
             Seen::Single(one) => one.fields(table),
             Seen::Across(all) => all.fields(table),
+        }
+    }
+
+    /// The names of the indexes that can say which rows of a table pass these filters. Whether one
+    /// is used is decided where rows are read, for each partition by itself. Of several databases
+    /// none are told.
+    ///
+    /// # Errors
+    /// `not_found` without such a table or field; `invalid` where a value is of another type.
+    pub fn usable_indexes(&self, table: &str, filters: &[Filter]) -> Result<Vec<String>> {
+        match &self.seen {
+            Seen::Single(one) => one.usable_indexes(table, filters),
+            Seen::Across(_) => Ok(Vec::new()),
         }
     }
 

@@ -113,6 +113,38 @@ impl Store {
         self.read_columns(id, entry, &leaf, again, rows, fields)
     }
 
+    /// Times of rows of a stream's entry, counted from the entry's first. Of a leaf that is not
+    /// decoded yet nothing more than its bytes is kept.
+    pub(crate) fn leaf_times(
+        &self,
+        id: SegmentId,
+        entry: &LeafEntry,
+        rows: Range<usize>,
+    ) -> Result<LeafColumns> {
+        let rows = rows_in_leaf(entry, &rows);
+        if let Some(decoded) = self.decoded(id, entry, rows.clone(), &[]) {
+            return Ok(decoded);
+        }
+        let leaf = self.leaf(id, entry)?;
+        self.read_columns(id, entry, &leaf, false, rows, &[])
+    }
+
+    /// Some fields of all rows of a stream's entry, in the types the table has now, for who goes
+    /// through all leaves once.
+    pub(crate) fn leaf_fields(
+        &self,
+        id: SegmentId,
+        entry: &LeafEntry,
+        fields: &[FieldId],
+        table: &Table,
+    ) -> Result<Rows> {
+        let leaf = self.leaf(id, entry)?;
+        let range = rows_in_leaf(entry, &(0..usize::MAX));
+        let rows = leaf.read(range, Some(fields));
+        let rows = rows.map_err(|e| self.damaged_leaf(id, entry, e))?;
+        Ok(in_table_types(rows, table))
+    }
+
     /// As [`Store::leaf_columns`], the rows of the entry that lie in a range.
     pub(crate) fn leaf_columns_in(
         &self,

@@ -358,30 +358,61 @@ fn check_filter(
         } else {
             random_value(random, field_type)
         };
+        let mut filters = vec![Filter {
+            field: field.clone(),
+            comparison,
+            value,
+        }];
+        if random.chance(40) {
+            filters.extend(another_filter(snapshot, stream, random));
+        }
         let spec = ScanSpec {
             range,
-            filters: vec![Filter {
-                field: field.clone(),
-                comparison,
-                value: value.clone(),
-            }],
+            filters: filters.clone(),
             ..ScanSpec::default()
+        };
+        let passes = |row: &Seen, filter: &Filter| {
+            let (found, scan, _) = row.values.get(&filter.field)?;
+            let found = as_type(found, filter.value.as_ref().field_type());
+            let passes = compare(filter.comparison, found.as_ref(), filter.value.as_ref());
+            (passes && *scan > Presence::No).then_some(*scan)
         };
         let passing = stream
             .rows
             .iter()
             .filter(|r| inside(r, range))
             .filter_map(|row| {
-                let (found, scan, _) = row.values.get(field)?;
-                let passes = compare(comparison, typed(found).as_ref(), value.as_ref());
-                (passes && *scan > Presence::No).then_some((row, *scan))
+                let all: Option<Vec<Presence>> = filters.iter().map(|f| passes(row, f)).collect();
+                Some((row, all?.into_iter().min()?))
             });
         let expected: Vec<(&Seen, Presence)> = passing.collect();
         let found = rows_of(snapshot, stream.name, &spec)?;
-        let what = format!("{} {field} {comparison:?} {value:?}", stream.name);
+        let what = format!("{} {filters:?}", stream.name);
         same_rows(&found, &expected, None, &what)?;
     }
     Ok(())
+}
+
+/// A condition on some field, with a value that is there, if its values are of one type.
+fn another_filter(
+    snapshot: &Snapshot,
+    stream: &Expected<'_>,
+    random: &mut Random,
+) -> Option<Filter> {
+    let fields: Vec<&String> = stream.table.fields.keys().collect();
+    let field = *fields.get(random.below(fields.len().max(1) as u64) as usize)?;
+    let field_type = snapshot.field_type(stream.name, field).ok()?;
+    let rows = stream.rows.iter();
+    let values: Vec<Value> = rows
+        .filter_map(|row| Some(as_type(&row.values.get(field)?.0, field_type)))
+        .collect();
+    let value = values.get(random.below(values.len().max(1) as u64) as usize)?;
+    let all_typed = values.iter().all(|v| v.as_ref().field_type() == field_type);
+    all_typed.then(|| Filter {
+        field: field.clone(),
+        comparison: random.pick(&COMPARISONS),
+        value: value.clone(),
+    })
 }
 
 fn check_last(snapshot: &Snapshot, stream: &Expected<'_>) -> Compared {

@@ -6,9 +6,11 @@ use super::world::{Trouble, World};
 use crate::model::{FIELDS, policies, random_value};
 use crate::support::{Event, Fields};
 use headwater_engine::{
-    DeleteSpec, Duplicates, FieldSpec, FlushRule, PolicyChoice, TableChange, TableSpec,
+    DeleteSpec, Duplicates, FieldSpec, FlushRule, IndexProgress, IndexSpec, PolicyChoice,
+    TableChange, TableSpec,
 };
 use headwater_types::{ClosedRange, FieldType, StreamName, Value};
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 const TABLES: [&str; 3] = ["k", "l", "m"];
@@ -458,6 +460,72 @@ impl World {
         }
     }
 
+    /// Makes an index, or drops one, or makes what is missing of one, or a part of it.
+    fn index(&mut self) {
+        let names: Vec<String> = self.db().indexes().into_iter().map(|i| i.name).collect();
+        let name = names.get(self.random.below(names.len().max(1) as u64) as usize);
+        match (self.random.below(10), name) {
+            (0, Some(name)) => {
+                self.tell(format!("drop index {name}"));
+                self.told.count("indexes dropped");
+                if let Err(error) = self.db().drop_index(name) {
+                    self.failed("dropping an index", &error);
+                }
+            }
+            (1..=5, Some(name)) => self.build_index(name),
+            _ if names.len() <= 12 => self.create_index(),
+            _ => {}
+        }
+    }
+
+    fn create_index(&mut self) {
+        let tables = self.db().tables();
+        if tables.is_empty() {
+            return;
+        }
+        let table = &tables[self.random.below(tables.len() as u64) as usize];
+        let mut fields: Vec<String> = table.fields.iter().map(|f| f.name.clone()).collect();
+        let count = self.random.pick(&[1, 1, 2, 3]).min(fields.len());
+        while fields.len() > count {
+            fields.remove(self.random.below(fields.len() as u64) as usize);
+        }
+        let name = format!("index {}", self.written);
+        let known = self.db().indexes().iter().any(|index| index.name == name);
+        if fields.is_empty() || known {
+            return;
+        }
+        let spec = IndexSpec {
+            name,
+            table: table.name.clone(),
+            fields,
+        };
+        self.tell(format!("create {spec:?}"));
+        self.told.count("indexes created");
+        match self.db().create_index(&spec) {
+            Ok(()) if self.random.chance(60) => self.build_index(&spec.name),
+            Ok(()) => {}
+            Err(error) => self.failed("making an index", &error),
+        }
+    }
+
+    /// Makes some pieces of an index, or all.
+    fn build_index(&mut self, name: &str) {
+        // It is asked once more than there are pieces.
+        let mut pieces = self.random.pick(&[1, 2, 1000, 1000]);
+        self.tell(format!("{pieces} pieces of index {name}"));
+        self.told.count("indexes made");
+        let mut go_on = |_: &IndexProgress| match pieces {
+            0 => ControlFlow::Break(()),
+            _ => {
+                pieces -= 1;
+                ControlFlow::Continue(())
+            }
+        };
+        if let Err(error) = self.db().build_index(name, &mut go_on) {
+            self.failed("making what is missing of an index", &error);
+        }
+    }
+
     /// Does what is due, and ends.
     fn maintain(&mut self) {
         self.tell("maintain".into());
@@ -567,7 +635,7 @@ impl World {
     /// One step of a life.
     pub(super) fn live(&mut self) {
         self.watch();
-        match self.random.below(100) {
+        match self.random.below(101) {
             0..=39 => self.write(),
             40..=44 => self.burst(),
             45..=47 => self.import(),
@@ -587,6 +655,7 @@ impl World {
             86..=93 => self.hold_or_release(),
             94..=95 => self.copy(),
             96..=97 => self.write_again(),
+            98..=100 => self.index(),
             _ => self.write(),
         }
         // What fails in the background of a write is told to the next one.

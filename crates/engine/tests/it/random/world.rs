@@ -12,7 +12,7 @@ use super::view::{Now, View, straddling};
 use crate::model::Random;
 use crate::support::{Event, Mortal, START};
 use headwater_engine::{
-    Database, Durability, Error, ErrorKind, FlushRule, LatePolicy, MergeScope, Options,
+    Database, Durability, Error, ErrorKind, FlushRule, IndexUse, LatePolicy, MergeScope, Options,
     REFUSED_ENDED, Snapshot, TableInfo, Ticket,
 };
 use headwater_io::{Clock, Env, FaultKind, FaultyFiles, NoThreads, SeededChance};
@@ -328,6 +328,14 @@ impl World {
     /// Compares everything there is with the plain rows.
     pub(super) fn compare(&mut self) {
         let (infos, view) = self.view();
+        let usages = [
+            IndexUse::Always,
+            IndexUse::Always,
+            IndexUse::ByCost,
+            IndexUse::Never,
+        ];
+        let usage = self.random.pick(&usages);
+        self.db().use_indexes(usage);
         let snapshot = self.db().snapshot().unwrap();
         self.told.count("comparisons");
         if let Err(difference) = full(&snapshot, &infos, &view, &mut self.random) {

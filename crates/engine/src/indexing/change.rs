@@ -1,0 +1,158 @@
+//! Changes of indexes as they are committed.
+//!
+//! Invariants: the definition of an index's table is durable before the index is. What a change
+//! takes away is gone from the metadata before its files go.
+//! Failure: after a failed transaction the database latches, since it may be on the medium all the
+//! same.
+
+use crate::assured::wide;
+use crate::catalog::check_name;
+use crate::core::Core;
+use crate::ids::SegmentId;
+use crate::index::{FIELDS_MAX, IndexDefinition, IndexId, Run, SegmentRuns};
+use crate::meta::IndexChange;
+use crate::{Error, Result};
+
+/// Most indexes of a database.
+const INDEXES_MAX: usize = 256;
+
+fn commit(core: &Core, change: &IndexChange) -> Result<()> {
+    let _one_at_a_time = core.commits.begin();
+    let made = core.meta.change_indexes(change);
+    made.inspect_err(|error| core.log.latch(error.clone()))
+}
+
+/// Defines an index; its runs are made by pieces.
+pub(crate) fn create(core: &Core, name: &str, table: &str, fields: &[String]) -> Result<()> {
+    let _changing = core.indexes.begin_change();
+    let definition = define(core, name, table, fields)?;
+    core.check_space()?;
+    core.log.sync_up_to(core.log.newest())?;
+    commit(
+        core,
+        &IndexChange {
+            defined: vec![(definition.id.0, definition.encode())],
+            ..IndexChange::default()
+        },
+    )?;
+    core.indexes.add_definition(definition);
+    Ok(())
+}
+
+fn define(core: &Core, name: &str, table: &str, fields: &[String]) -> Result<IndexDefinition> {
+    check_name("index", name)?;
+    let known = core.indexes.definitions();
+    if known
+        .iter()
+        .any(|index| index.name == name && is_alive(core, index))
+    {
+        return Err(Error::invalid(format!("index `{name}` exists already")));
+    }
+    if known.len() >= INDEXES_MAX {
+        return Err(Error::invalid(format!(
+            "index `{name}` would be one more than {INDEXES_MAX}: drop another first"
+        )));
+    }
+    let found = core.catalog.table_named(table);
+    let found = found.ok_or_else(|| Error::not_found(format!("no table `{table}`")))?;
+    if fields.is_empty() || fields.len() > FIELDS_MAX {
+        return Err(Error::invalid(format!(
+            "index `{name}` has {} fields: expected 1 to {FIELDS_MAX}",
+            fields.len()
+        )));
+    }
+    let mut ids = Vec::new();
+    for field in fields {
+        let id = found
+            .field_id(field)
+            .ok_or_else(|| Error::not_found(format!("table `{table}` has no field `{field}`")))?;
+        if ids.contains(&id) {
+            return Err(Error::invalid(format!("field `{field}` comes twice")));
+        }
+        ids.push(id);
+    }
+    let last = known.iter().map(|index| index.id.0).max();
+    Ok(IndexDefinition {
+        id: IndexId(last.map_or(1, |last| last.saturating_add(1))),
+        table: found.id,
+        name: name.to_owned(),
+        fields: ids,
+    })
+}
+
+/// True while the index's table is there.
+pub(crate) fn is_alive(core: &Core, index: &IndexDefinition) -> bool {
+    let table = core.catalog.table(index.table);
+    table.is_some_and(|table| !table.life.dropped)
+}
+
+/// Takes indexes away, with their runs. The caller has begun the change.
+pub(crate) fn drop_indexes(core: &Core, gone: &[IndexId]) -> Result<()> {
+    let runs = core.indexes.all_runs();
+    let own = runs.iter().filter(|((_, index), _)| gone.contains(index));
+    commit(
+        core,
+        &IndexChange {
+            dropped: gone.iter().map(|id| id.0).collect(),
+            forgotten: own.flat_map(|(_, runs)| keys(runs)).collect(),
+            ..IndexChange::default()
+        },
+    )?;
+    core.indexes.remove_definitions(gone);
+    Ok(())
+}
+
+fn keys(runs: &SegmentRuns) -> impl Iterator<Item = (u64, u64)> {
+    runs.runs.iter().map(|run| (run.segment.0, run.number))
+}
+
+/// Forgets the runs of segments that are gone.
+pub(super) fn forget_segments(core: &Core, gone: &[SegmentId]) -> Result<()> {
+    let runs = core.indexes.all_runs();
+    let own = runs
+        .iter()
+        .filter(|((segment, _), _)| gone.contains(segment));
+    let forgotten: Vec<(u64, u64)> = own.flat_map(|(_, runs)| keys(runs)).collect();
+    if !forgotten.is_empty() {
+        let change = IndexChange {
+            forgotten,
+            ..IndexChange::default()
+        };
+        commit(core, &change)?;
+    }
+    core.indexes.forget_segments(gone);
+    Ok(())
+}
+
+/// Puts a run in the place of others. Those that stay promise no more than `complete_to`.
+pub(super) fn replace(
+    core: &Core,
+    place: (SegmentId, IndexId),
+    gone: &[u64],
+    new: Option<Run>,
+    complete_to: u64,
+) -> Result<()> {
+    if new.is_some() || !gone.is_empty() {
+        let staying = core.indexes.runs(place.0, place.1);
+        let lowered = staying.lowered(gone, complete_to);
+        let runs = new.iter().map(|run| {
+            let bytes = run.record.file_bytes();
+            core.counters.bytes(0, 0, bytes, 0);
+            ((run.segment.0, run.number), run.record.encode())
+        });
+        let change = IndexChange {
+            runs: runs.chain(lowered).collect(),
+            forgotten: gone.iter().map(|number| (place.0.0, *number)).collect(),
+            ..IndexChange::default()
+        };
+        commit(core, &change)?;
+        tracing::debug!(
+            segment = place.0.0,
+            index = place.1.0,
+            runs_before = wide(gone.len()),
+            "runs of an index were made"
+        );
+    }
+    core.indexes.replace(place, gone, new, complete_to);
+    Ok(())
+}

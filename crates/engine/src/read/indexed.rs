@@ -1,0 +1,323 @@
+//! What heavy indexes say of a filtered scan: the instants of a stream in a partition at which rows
+//! may meet all conditions.
+//!
+//! Invariants: every instant at which a row meets all conditions is handed out. A row's values may
+//! come from several versions of it, in leaves of the main run, of late runs, and in memory; so
+//! each condition has its own instants, of every version anywhere that meets it, and only instants
+//! are compared. Of a leaf that no run holds all of its span counts.
+//! Concurrency, failure: a run that cannot be read is passed over, as if it were not there.
+
+use super::filter::Condition;
+use super::view::StreamView;
+use crate::Result;
+use crate::assured::wide;
+use crate::core::Core;
+use crate::ids::TableId;
+use crate::index::{
+    FieldBounds, Front, IndexDefinition, IndexUse, KeyRange, LeafSlot, Lookup, SegmentRuns,
+    types_in,
+};
+use crate::ranges::{intersection, union};
+use crate::segment::{Held, LeafEntry, Partition};
+use crate::touched;
+use headwater_types::{ClosedRange, FieldId, Rows, Timestamp};
+use std::sync::Arc;
+
+/// An index is used where it names at most one row of so many: beyond, nearly every page of a leaf
+/// would have to be read all the same, and in smaller pieces.
+const ROWS_PER_CANDIDATE: u64 = 256;
+/// Bytes that an entry counts for, where entries are looked up that nobody keeps.
+const ENTRY_BYTES: u64 = 8;
+/// A second index is asked as well when the first one leaves more candidates than this.
+const CANDIDATES_FEW: u64 = 64;
+/// Candidates of a leaf that are no further apart than so many rows are read at once.
+const ROWS_APART: u32 = 16;
+
+/// What an index can say of conditions.
+pub(super) struct Usable {
+    pub(super) definition: Arc<IndexDefinition>,
+    /// The keys that are looked for; of several fields also that of rows with some of them only.
+    ranges: Vec<KeyRange>,
+    /// The conditions that it answers, as places in the list of all.
+    answers: Vec<usize>,
+}
+
+/// Instants that indexes leave, and whether other ways may leave fewer.
+pub(super) struct Candidates {
+    pub(super) spans: Vec<ClosedRange>,
+    pub(super) worth_narrowing: bool,
+}
+
+/// The indexes of a table that can say something of these conditions.
+pub(super) fn usable(core: &Core, table: TableId, conditions: &[Condition]) -> Vec<Usable> {
+    if conditions.is_empty() {
+        return Vec::new();
+    }
+    let definitions = core.indexes.of_table(table);
+    let usable = definitions.into_iter().filter_map(|definition| {
+        let bounds = |field| bounds_of(conditions, field);
+        let range = KeyRange::of(&definition.fields, bounds)?;
+        let mut ranges = vec![range];
+        if definition.fields.len() > 1 {
+            ranges.push(KeyRange::partial());
+        }
+        let answers = (0..conditions.len()).filter(|at| {
+            let condition = conditions.get(*at);
+            condition.is_some_and(|c| definition.fields.contains(&c.field))
+        });
+        Some(Usable {
+            answers: answers.collect(),
+            definition,
+            ranges,
+        })
+    });
+    usable.collect()
+}
+
+/// What conditions ask of a field, together; the rest is for who filters.
+fn bounds_of(conditions: &[Condition], field: FieldId) -> FieldBounds<'_> {
+    let mut found = FieldBounds::default();
+    let own = conditions.iter().filter(|c| c.field == field);
+    for bounds in own.filter_map(Condition::bounds) {
+        if bounds.is_equal {
+            return bounds;
+        }
+        found.low = found.low.or(bounds.low);
+        found.high = found.high.or(bounds.high);
+    }
+    found
+}
+
+/// A scan of a stream in a partition.
+pub(super) struct Filtered<'a> {
+    pub(super) view: &'a StreamView,
+    pub(super) partition: &'a Partition,
+    pub(super) state: &'a Held,
+    pub(super) range: ClosedRange,
+    pub(super) conditions: &'a [Condition],
+    /// Rows in memory.
+    pub(super) memory: &'a Rows,
+}
+
+/// An index with what it would leave, about.
+struct Weighed<'a> {
+    usable: &'a Usable,
+    runs: Arc<SegmentRuns>,
+    entries: u64,
+}
+
+impl Filtered<'_> {
+    /// The instants at which rows may meet the conditions; `None` when indexes are not worth using.
+    pub(super) fn candidates(&self, usable: &[Usable]) -> Result<Option<Candidates>> {
+        let always = self.view.core.indexes.usage() == IndexUse::Always;
+        let mut weighed: Vec<Weighed<'_>> = Vec::new();
+        for one in usable {
+            weighed.extend(self.weigh(one, always)?);
+        }
+        weighed.sort_by_key(|w| w.entries);
+        let mut spans: Option<Vec<ClosedRange>> = None;
+        let mut unanswered: Vec<usize> = (0..self.conditions.len()).collect();
+        let mut left = u64::MAX;
+        for one in &weighed {
+            if left <= CANDIDATES_FEW && !always {
+                break;
+            }
+            let Some(found) = self.instants(one)? else {
+                return Ok(None);
+            };
+            left = left.min(one.entries);
+            unanswered.retain(|at| !one.usable.answers.contains(at));
+            spans = Some(match spans {
+                None => found,
+                Some(before) => intersection(&before, &found),
+            });
+        }
+        let is_behind = |w: &Weighed<'_>| !self.is_complete(&w.runs);
+        let is_behind = weighed.iter().any(is_behind);
+        Ok(spans.map(|spans| {
+            let many = wide(spans.len()) > CANDIDATES_FEW;
+            Candidates {
+                worth_narrowing: is_behind || (many && !unanswered.is_empty()),
+                spans,
+            }
+        }))
+    }
+
+    /// `None` when there is nothing to look into, it cannot be read, or it is not worth it.
+    fn weigh<'a>(&self, usable: &'a Usable, always: bool) -> Result<Option<Weighed<'a>>> {
+        let indexes = &self.view.core.indexes;
+        let runs = indexes.runs(self.partition.id(), usable.definition.id);
+        // Where a field was widened since, the keys are those of other values.
+        let types = types_in(&self.view.table, &usable.definition);
+        if runs.runs.is_empty() || runs.runs.iter().any(|run| run.record.types != types) {
+            return Ok(None);
+        }
+        let instead = if always { 0 } else { self.bytes_of_leaves()? };
+        let (mut entries, mut rows) = (0, 0);
+        for run in &runs.runs {
+            let bytes = u64::from(run.record.front_bytes);
+            let is_free = always || Lookup::is_at_hand(indexes, run);
+            if !is_free && !run.is_worth_loading(bytes, instead) {
+                return Ok(None);
+            }
+            let Some(lookup) = Lookup::new(indexes, run) else {
+                return Ok(None);
+            };
+            let mut own = 0u64;
+            for range in &usable.ranges {
+                let Some(found) = lookup.estimate(range) else {
+                    return Ok(None);
+                };
+                own += found;
+            }
+            let of_run = u64::from(lookup.front.rows());
+            let is_few = own.saturating_mul(ROWS_PER_CANDIDATE) <= of_run;
+            let is_free = always || usable.ranges.iter().all(|range| lookup.has_rows(range));
+            if is_few && !is_free && !run.is_worth_loading(own * ENTRY_BYTES, instead) {
+                return Ok(None);
+            }
+            entries += own;
+            rows += of_run;
+        }
+        let is_few = entries.saturating_mul(ROWS_PER_CANDIDATE) <= rows;
+        Ok((rows > 0 && (always || is_few)).then_some(Weighed {
+            usable,
+            runs,
+            entries,
+        }))
+    }
+
+    /// Bytes of the leaves that are read without indexes, about.
+    fn bytes_of_leaves(&self) -> Result<u64> {
+        let leaves = self.state.leaves_in(&self.view.core.store, &self.range)?;
+        let own = leaves.iter().map(|leaf| {
+            let of_leaf = u64::from(leaf.bytes) * u64::from(leaf.count);
+            of_leaf / u64::from(leaf.leaf_rows).max(1)
+        });
+        Ok(own.sum())
+    }
+
+    /// True when the runs hold every leaf that the scan may read.
+    fn is_complete(&self, runs: &SegmentRuns) -> bool {
+        runs.complete_to == self.partition.record.committed_bytes
+    }
+
+    /// The instants at which some version of a row meets what an index answers.
+    fn instants(&self, weighed: &Weighed<'_>) -> Result<Option<Vec<ClosedRange>>> {
+        let indexes = &self.view.core.indexes;
+        let mut found = Vec::new();
+        let mut fronts: Vec<Arc<Front>> = Vec::new();
+        for run in &weighed.runs.runs {
+            let Some(lookup) = Lookup::new(indexes, run) else {
+                return Ok(None);
+            };
+            for range in &weighed.usable.ranges {
+                let Some(rows) = lookup.rows(range) else {
+                    return Ok(None);
+                };
+                for leaf in lookup.front.of_stream(self.view.stream) {
+                    self.of_leaf(leaf, &rows, &mut found)?;
+                }
+            }
+            fronts.push(Arc::clone(&lookup.front));
+        }
+        if !self.is_complete(&weighed.runs) {
+            self.not_held(&fronts, &mut found)?;
+        }
+        self.in_memory(weighed.usable, &mut found);
+        let inside = found.into_iter().map(|span| span.intersect(&self.range));
+        Ok(Some(union(inside.collect())))
+    }
+
+    /// The instants of those rows of a leaf that are among these.
+    fn of_leaf(&self, leaf: &LeafSlot, rows: &[u32], out: &mut Vec<ClosedRange>) -> Result<()> {
+        if !leaf.entry.range().overlaps(&self.range) {
+            return Ok(());
+        }
+        let from = rows.partition_point(|row| *row < leaf.start);
+        let to = rows.partition_point(|row| *row < leaf.end());
+        let own = crate::assured::part_of(rows, from..to, "rows of a leaf in an index");
+        let (Some(first), Some(last)) = (own.first(), own.last()) else {
+            return Ok(());
+        };
+        touched::candidates(wide(own.len()));
+        let place = |row: &u32| usize::try_from(*row - leaf.start).unwrap_or(usize::MAX);
+        let (start, end) = (place(first), place(last) + 1);
+        let store = &self.view.core.store;
+        let times = match store.leaf_times(self.partition.id(), &leaf.entry, start..end) {
+            Ok(times) => times,
+            // Who reads the rows is told.
+            Err(error) if error.kind() == crate::ErrorKind::Corrupt => {
+                out.push(leaf.entry.range());
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        let time = |row: &u32| times.times().get(place(row) - start).copied();
+        let groups = own.chunk_by(|a, b| b - a <= ROWS_APART);
+        for group in groups {
+            let ends = (group.first().and_then(time), group.last().and_then(time));
+            out.push(match ends {
+                (Some(first), Some(last)) => ClosedRange::nanos(first, last),
+                // A leaf with fewer rows than its entry says: who reads it is told.
+                _ => leaf.entry.range(),
+            });
+        }
+        Ok(())
+    }
+
+    /// The spans of leaves that are in none of the runs.
+    fn not_held(&self, fronts: &[Arc<Front>], out: &mut Vec<ClosedRange>) -> Result<()> {
+        let stream = self.view.stream;
+        let is_held = |leaf: &LeafEntry| fronts.iter().any(|front| front.holds(stream, leaf));
+        let main = self.state.leaves_in(&self.view.core.store, &self.range)?;
+        let late = self.state.late().iter().flatten();
+        let late = late.filter(|leaf| leaf.range().overlaps(&self.range));
+        let spans = main.iter().chain(late).filter(|leaf| !is_held(leaf));
+        out.extend(spans.map(LeafEntry::range));
+        Ok(())
+    }
+
+    /// The instants of rows in memory that may meet what an index answers.
+    fn in_memory(&self, usable: &Usable, out: &mut Vec<ClosedRange>) {
+        let times = &self.memory.times;
+        let from = times.partition_point(|t| *t < self.range.first.as_nanos());
+        let to = times.partition_point(|t| *t <= self.range.last.as_nanos());
+        if from >= to {
+            return;
+        }
+        let rows = self.memory.slice(from..to);
+        let fields = &usable.definition.fields;
+        let is_partial = |row: u32| {
+            fields.len() > 1
+                && !fields.iter().all(|field| {
+                    let column = rows.column(*field);
+                    column.is_some_and(|c| c.is_present(usize::try_from(row).unwrap_or(0)))
+                })
+        };
+        let all = 0..u32::try_from(rows.len()).unwrap_or(u32::MAX);
+        let (mut picked, mut partial): (Vec<u32>, Vec<u32>) = (Vec::new(), Vec::new());
+        for row in all {
+            match is_partial(row) {
+                true => partial.push(row),
+                false => picked.push(row),
+            }
+        }
+        for condition in usable
+            .answers
+            .iter()
+            .filter_map(|at| self.conditions.get(*at))
+        {
+            match rows.column(condition.field) {
+                Some(column) => condition.retain(column, &mut picked),
+                None => picked.clear(),
+            }
+        }
+        let instants = picked.iter().chain(&partial).filter_map(|row| {
+            let time = rows.times.get(usize::try_from(*row).ok()?)?;
+            let time = Timestamp::from_nanos(*time);
+            Some(ClosedRange::new(time, time))
+        });
+        out.extend(instants);
+    }
+}
