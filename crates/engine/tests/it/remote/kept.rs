@@ -380,7 +380,10 @@ fn where_the_rows_are_not_here_a_delete_takes_out_whole_buckets_it_meets() {
                         let now = now.map(|now| plain(&[(bucket, *now)]));
                         let left = left.map(|left| plain(&[left]));
                         let is_rest = now.is_some() && now == left;
-                        assert!(is_rest || now.is_none(), "{stream}: {span:?} has deleted rows");
+                        assert!(
+                            is_rest || now.is_none(),
+                            "{stream}: {span:?} has deleted rows"
+                        );
                         gone += usize::from(now.is_none());
                     } else if stream.table() != "forgets"
                         || span.last.as_nanos() < range.first.as_nanos() - 9 * MINUTE
