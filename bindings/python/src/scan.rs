@@ -126,6 +126,20 @@ pub(crate) struct Asked {
     pub(crate) spec: ScanSpec,
 }
 
+impl Asked {
+    /// The same rows in the order of time.
+    fn replay(&self, fields: &[(String, FieldType)]) -> ReplaySpec {
+        let tags = self.tags.iter().cloned();
+        ReplaySpec {
+            tags: tags.map(|(key, value)| (key, vec![value])).collect(),
+            fields: Some(fields.iter().map(|(name, _)| name.clone()).collect()),
+            filters: self.spec.filters.clone(),
+            range: self.spec.range,
+            ..ReplaySpec::new(self.table.clone())
+        }
+    }
+}
+
 impl Query {
     pub(crate) fn new(shared: &Arc<Shared>, asked: Asked) -> Outcome<Query> {
         shared.with(|opened| {
@@ -147,6 +161,7 @@ impl Query {
                     .collect::<Outcome<_>>()?,
             };
             let streams = snapshot.streams(&asked.table, &asked.tags)?;
+            let replay = asked.by_time.then(|| asked.replay(&fields));
             let known: Vec<String> = opened
                 .tables()
                 .into_iter()
@@ -174,16 +189,6 @@ impl Query {
                     0 => required(name, data_type),
                     _ => optional(name, data_type),
                 });
-            let replay = asked.by_time.then(|| {
-                let tags = asked.tags.iter().cloned();
-                ReplaySpec {
-                    tags: tags.map(|(key, value)| (key, vec![value])).collect(),
-                    fields: Some(names.clone()),
-                    filters: asked.spec.filters.clone(),
-                    range: asked.spec.range,
-                    ..ReplaySpec::new(asked.table.clone())
-                }
-            });
             let plan = Plan {
                 replay,
                 schema: Arc::new(Schema::new(schema.collect::<Vec<_>>())),

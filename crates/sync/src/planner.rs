@@ -4,8 +4,8 @@
 //!
 //! Invariants: no share starves, states among them; an answer counts only for a request that is on
 //! its way, and nothing is on its way twice; a request that is not answered in time is given up,
-//! and asked again later and later until something comes. What is confirmed was synced by the copy before. A source of another
-//! history is refused for good.
+//! and asked again later and later until something comes. What is confirmed was synced by the copy
+//! before. A source of another history is refused for good.
 //! Failure: an error is one of the copy's own medium; then the planner is made anew with the copy
 //! opened again.
 

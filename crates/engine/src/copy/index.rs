@@ -542,15 +542,17 @@ mod tests {
         let packs = Packs::from([(SegmentId(4), four.clone()), (SegmentId(6), six)]);
         index.put_ranges(&packs).unwrap();
         let gone = [SegmentId(6)];
+        let mut partitions = before.partitions.iter();
+        let (first, last) = (partitions.next().unwrap(), partitions.next_back().unwrap());
         let kept = Kept {
-            partition: before.partitions[2].clone(),
+            partition: last.clone(),
             stretches: vec![
                 (Cause::Cut, ClosedRange::nanos(1, 9)),
                 (Cause::Aged, ClosedRange::nanos(20, 30)),
             ],
             deletes: before.deletes.clone(),
         };
-        let deleted = BTreeMap::from([(before.partitions[0].id, before.deletes.clone())]);
+        let deleted = BTreeMap::from([(first.id, before.deletes.clone())]);
         let change = KeptChange {
             put: vec![kept.clone()],
             gone: vec![SegmentId(9)],

@@ -14,6 +14,7 @@
 //! Format: docs/format/copy.md.
 
 mod index;
+mod keeping;
 mod kept;
 mod lacks;
 mod open;

@@ -158,6 +158,15 @@ struct Waiting {
     rows: u64,
 }
 
+impl Waiting {
+    fn push(&mut self, rows: StreamRows) {
+        let fields = rows.fields.iter().map(|(_, column)| column.heap_bytes());
+        self.bytes += rows.times.len() * 8 * (1 + rows.fields.len()) + fields.sum::<usize>();
+        self.rows += rows.times.len() as u64;
+        self.batch.push(rows);
+    }
+}
+
 /// Writes rows of a table, in batches of bounded size.
 pub(super) struct Writer {
     session: Session,
@@ -268,14 +277,7 @@ impl Writer {
                     }
                 }
             }
-            self.waiting.bytes += entry.times.len() * 8 * (1 + entry.fields.len())
-                + entry
-                    .fields
-                    .iter()
-                    .map(|(_, c)| c.heap_bytes())
-                    .sum::<usize>();
-            self.waiting.rows += entry.times.len() as u64;
-            self.waiting.batch.push(entry);
+            self.waiting.push(entry);
         }
         Ok(())
     }
