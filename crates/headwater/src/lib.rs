@@ -26,8 +26,8 @@ pub use headwater_engine::{
     REFUSED_UNREADABLE, Reader, Recovery, Refused, RepairFinding, RepairMode, RepairReport, Replay,
     ReplayChunk, ReplayCursor, ReplayRow, ReplaySpec, ReplaySteps, Result, RowBlock, Scan,
     ScanChunk, ScanSpec, ShardLateReport, Snapshot, SnapshotPart, Split, Stats, StreamHandle,
-    StreamInfo, StreamPage, Stretch, Stretches, SummaryBin, SummarySpec, TableChange, TableInfo, TableSpec, Ticket,
-    TierParts, Touched, Written,
+    StreamInfo, StreamPage, Stretch, Stretches, SummaryBin, SummarySpec, TableChange, TableInfo,
+    TableSpec, Ticket, TierParts, Touched, Written,
 };
 pub use headwater_io::{Env, Media};
 pub use headwater_types::{
