@@ -291,7 +291,8 @@ impl RowsBuilder {
         for (field, column) in self.fields.iter_mut().zip(columns) {
             field.extend(column, rows.clone())?;
         }
-        let streams = streams.get(rows.clone()).unwrap_or_default();
+        let unknown = || internal("rows beyond those that there are");
+        let streams = streams.get(rows.clone()).ok_or_else(unknown)?;
         for (at, tag) in self.tags.iter_mut().enumerate() {
             let code = |stream: &u32| {
                 let codes = codes.get(usize::try_from(*stream).ok()?)?;
@@ -302,8 +303,8 @@ impl RowsBuilder {
                 tag.push(found?);
             }
         }
-        self.times
-            .extend_from_slice(times.get(rows).unwrap_or_default());
+        let times = times.get(rows).ok_or_else(unknown)?;
+        self.times.extend_from_slice(times);
         Ok(())
     }
 

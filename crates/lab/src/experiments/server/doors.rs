@@ -33,11 +33,15 @@ const RAW: &str = "1,000 raw rows";
 const NEWEST: &str = "newest values of 100 × 10";
 const BINS: &str = "1,000 bins of one channel";
 
+const RAW_BY_ROUTE: &str = "1,000 raw rows, route";
+const NEWEST_BY_ROUTE: &str = "newest values of 100 × 10, route";
+const BINS_BY_ROUTE: &str = "1,000 bins of one channel, route";
+
 /// Questions by SQL, and the route that answers the same.
 const BY_ROUTE: [(&str, &str); 3] = [
-    (RAW, "1,000 raw rows, route"),
-    (NEWEST, "newest values of 100 × 10, route"),
-    (BINS, "1,000 bins of one channel, route"),
+    (RAW, RAW_BY_ROUTE),
+    (NEWEST, NEWEST_BY_ROUTE),
+    (BINS, BINS_BY_ROUTE),
 ];
 
 #[derive(Serialize)]
@@ -187,16 +191,32 @@ fn route(
     }
 }
 
+/// The length of a list in an answer, by its place there; 0 where there is none.
+fn length(answer: &Value, place: &str) -> usize {
+    let list = answer.pointer(place).and_then(Value::as_array);
+    list.map_or(0, Vec::len)
+}
+
 /// Rows of an answer of SQL.
 fn sql_rows(answer: &Value) -> usize {
-    answer["rows"].as_array().map_or(0, Vec::len)
+    length(answer, "/rows")
 }
 
 /// Rows of all series of the first statement of an answer of InfluxQL.
 fn influx_rows(answer: &Value) -> usize {
-    let series = answer["results"][0]["series"].as_array();
-    let values = series.into_iter().flatten().map(|one| &one["values"]);
-    values.filter_map(Value::as_array).map(Vec::len).sum()
+    let series = answer
+        .pointer("/results/0/series")
+        .and_then(Value::as_array);
+    let series = series.into_iter().flatten();
+    series.map(|one| length(one, "/values")).sum()
+}
+
+/// Values of an answer with the newest of each stream.
+fn newest_values(answer: &Value) -> usize {
+    let streams = answer.pointer("/streams").and_then(Value::as_array);
+    let objects = streams.into_iter().flatten();
+    let objects = objects.filter_map(|stream| stream.get("fields")?.as_object());
+    objects.map(serde_json::Map::len).sum()
 }
 
 /// A value of the channel that one in a thousand of a device's rows exceeds.
@@ -217,32 +237,78 @@ fn high(fleet: &Fleet) -> Result<(f64, usize), Failure> {
     Ok((high, all.iter().filter(|v| **v > high).count()))
 }
 
+/// What every question is about.
+struct About {
+    high: f64,
+    above: usize,
+    /// Bins of a minute, of each device one.
+    minutes: usize,
+    /// Rows of a short scan.
+    few: usize,
+    total: u64,
+    /// Seconds of one of a thousand bins, and how many there are then.
+    width: usize,
+    bins: usize,
+    begin: i64,
+    middle: i64,
+    end: i64,
+}
+
+impl About {
+    fn of(fleet: &Fleet) -> Result<About, Failure> {
+        let (high, above) = high(fleet)?;
+        let seconds = i64::try_from(fleet.rows)?;
+        let width = (fleet.rows / 1_000).max(1);
+        Ok(About {
+            high,
+            above,
+            // A row's time is up to a second after its own: so many minutes have one of each device.
+            minutes: fleet.devices * fleet.rows.div_ceil(60),
+            few: (fleet.rows / 2).min(1_000),
+            total: u64::try_from(fleet.devices * fleet.rows)?,
+            width,
+            bins: fleet.rows.div_ceil(width),
+            begin: BEGIN_S,
+            middle: BEGIN_S + seconds / 2,
+            end: BEGIN_S + seconds + 1,
+        })
+    }
+
+    fn is_minutes(&self) -> impl Fn(usize) -> bool + Sync + use<> {
+        let minutes = self.minutes;
+        move |rows| (minutes..=minutes + 2 * DEVICES).contains(&rows)
+    }
+
+    fn is_bins(&self) -> impl Fn(usize) -> bool + Sync + use<> {
+        let bins = self.bins;
+        move |found| (bins..=bins + 1).contains(&found)
+    }
+}
+
+const OF_DEVICE: &str = "device = 'd0042'";
+
+fn nanos(second: i64) -> i64 {
+    second * 1_000_000_000
+}
+
 fn questions(fleet: &Fleet) -> Result<Vec<Question>, Failure> {
-    let (high, above) = high(fleet)?;
-    let seconds = i64::try_from(fleet.rows)?;
-    let (begin, end) = (BEGIN_S, BEGIN_S + seconds + 1);
-    // A row's time is up to a second after its own: so many minutes have one of each device.
-    let minutes = fleet.devices * fleet.rows.div_ceil(60);
-    let few = (fleet.rows / 2).min(1_000);
-    let total = (fleet.devices * fleet.rows) as u64;
-    let width = (fleet.rows / 1_000).max(1);
+    let about = About::of(fleet)?;
+    let mut all = over_the_table(&about);
+    all.extend(of_one_device(&about));
+    Ok(all)
+}
+
+fn over_the_table(about: &About) -> Vec<Question> {
+    let (total, high, above) = (about.total, about.high, about.above);
     let fields = [
         "walk_a", "walk_b", "walk_c", "noise_x", "noise_y", "count", "on", "open", "rated", "ramp",
     ];
     let counts: Vec<String> = fields.iter().map(|f| format!("count(\"{f}\")")).collect();
-    let is_minutes = move |rows: usize| (minutes..=minutes + 2 * DEVICES).contains(&rows);
-    let bins = fleet.rows.div_ceil(width);
-    let is_bins = move |found: usize| (bins..=bins + 1).contains(&found);
-    let middle = begin + seconds / 2;
-    let of_device = "device = 'd0042'";
-    let nanos = |second: i64| second * 1_000_000_000;
-    let (from, to) = (nanos(begin), nanos(end));
-    let values_of = move |v: &Value| {
-        let streams = v["streams"].as_array().map_or(&[][..], Vec::as_slice);
-        let objects = streams.iter().filter_map(|s| s["fields"].as_object());
-        objects.map(serde_json::Map::len).sum::<usize>() == DEVICES * FIELDS
-    };
-    Ok(vec![
+    let (is_minutes, by_influx) = (about.is_minutes(), about.is_minutes());
+    let (from, to) = (nanos(about.begin), nanos(about.end));
+    let is_total =
+        move |v: &Value, place: &str| v.pointer(place).and_then(Value::as_u64) == Some(total);
+    vec![
         sql(
             PER_MINUTE,
             "SELECT device, date_bin(INTERVAL '1 minute', time) AS t, avg(walk_a) FROM fleet GROUP BY device, t".to_owned(),
@@ -251,60 +317,67 @@ fn questions(fleet: &Fleet) -> Result<Vec<Question>, Failure> {
         influxql(
             "mean per device and minute, InfluxQL",
             &format!("SELECT mean(walk_a) FROM fleet WHERE time >= {from} AND time < {to} GROUP BY time(1m), device fill(none)"),
-            move |v| is_minutes(influx_rows(v)),
+            move |v| by_influx(influx_rows(v)),
         ),
         sql(
             HIGH,
-            format!("SELECT time, walk_a FROM fleet WHERE {of_device} AND walk_a > {high:?}"),
+            format!("SELECT time, walk_a FROM fleet WHERE {OF_DEVICE} AND walk_a > {high:?}"),
             move |v| sql_rows(v) == above,
         ),
         influxql(
             "one device above its 99.9th percentile, InfluxQL",
-            &format!("SELECT walk_a FROM fleet WHERE {of_device} AND walk_a > {high:?}"),
+            &format!("SELECT walk_a FROM fleet WHERE {OF_DEVICE} AND walk_a > {high:?}"),
             move |v| influx_rows(v) == above,
         ),
         sql(
             COUNTS,
             format!("SELECT {} FROM fleet", counts.join(", ")),
-            move |v| v["rows"][0][0].as_u64() == Some(total) && v["rows"][0][9].as_u64() == Some(total),
-        ),
-        sql(
-            RAW,
-            format!(
-                "SELECT time, walk_a FROM fleet WHERE {of_device} AND time >= to_timestamp({middle}) ORDER BY time LIMIT 1000"
-            ),
-            move |v| sql_rows(v) == few,
-        ),
-        route(
-            BY_ROUTE[0].1,
-            &format!(
-                "/api/v1/scan?stream=fleet%2Cdevice%3Dd0042&from={}&fields=walk_a&limit=1000",
-                nanos(middle)
-            ),
-            move |v| v["time"].as_array().map(Vec::len) == Some(few),
+            move |v| is_total(v, "/rows/0/0") && is_total(v, "/rows/0/9"),
         ),
         sql(
             NEWEST,
             "SELECT DISTINCT ON (device) * FROM fleet ORDER BY device, time DESC".to_owned(),
             move |v| sql_rows(v) == DEVICES,
         ),
-        route(BY_ROUTE[1].1, "/api/v1/last?table=fleet", values_of),
+        route(NEWEST_BY_ROUTE, "/api/v1/last?table=fleet", move |v| {
+            newest_values(v) == DEVICES * FIELDS
+        }),
+    ]
+}
+
+fn of_one_device(about: &About) -> Vec<Question> {
+    let (few, width, middle) = (about.few, about.width, about.middle);
+    let (is_bins, by_route) = (about.is_bins(), about.is_bins());
+    vec![
+        sql(
+            RAW,
+            format!(
+                "SELECT time, walk_a FROM fleet WHERE {OF_DEVICE} AND time >= to_timestamp({middle}) ORDER BY time LIMIT 1000"
+            ),
+            move |v| sql_rows(v) == few,
+        ),
+        route(
+            RAW_BY_ROUTE,
+            &format!(
+                "/api/v1/scan?stream=fleet%2Cdevice%3Dd0042&from={}&fields=walk_a&limit=1000",
+                nanos(middle)
+            ),
+            move |v| length(v, "/time") == few,
+        ),
         sql(
             BINS,
             format!(
                 "SELECT date_bin(INTERVAL '{width} seconds', time) AS t, avg(walk_a), min(walk_a), max(walk_a), count(walk_a) FROM fleet \
-                 WHERE {of_device} GROUP BY t ORDER BY t"
+                 WHERE {OF_DEVICE} GROUP BY t ORDER BY t"
             ),
             move |v| is_bins(sql_rows(v)),
         ),
         route(
-            BY_ROUTE[2].1,
-            &format!(
-                "/api/v1/aggregate?channel={CHANNEL}&every={width}s"
-            ),
-            move |v| is_bins(v["channels"][0]["count"].as_array().map_or(0, Vec::len)),
+            BINS_BY_ROUTE,
+            &format!("/api/v1/aggregate?channel={CHANNEL}&every={width}s"),
+            move |v| by_route(length(v, "/channels/0/count")),
         ),
-    ])
+    ]
 }
 
 fn judge(rows: &[Row], wanted: &Wanted, targets: &mut Targets, name: impl Fn(&str) -> String) {

@@ -2,8 +2,8 @@
 //!
 //! `idle`: start and memory of a server with nothing to do. `writing`: line protocol over HTTP.
 //! `reading`: tiles, rows, newest values, bins, counts. `search`: streams by words, of very many.
-//! `soak`: all of it at once for minutes. `streams`: a million streams of one table. `doors`: SQL and
-//! InfluxQL beside the routes.
+//! `soak`: all of it at once for minutes. `streams`: a million streams of one table. `doors`: SQL
+//! and InfluxQL beside the routes.
 //!
 //! The server runs as a process of its own, so that its CPU time and memory are told apart from the
 //! client's. Each case gets a fresh database. What was acknowledged is looked for in the database
@@ -58,15 +58,15 @@ pub(crate) struct Arguments {
     /// With `--part streams`: how often every stream is written to.
     #[arg(long, default_value_t = 5)]
     passes: usize,
-    /// With `--part streams` and `doors`: the command `headwater` that serves, which knows SQL; the server of
-    /// the experiment does not.
+    /// With `--part streams` and `doors`: the command `headwater` that serves, which knows SQL; the
+    /// server of the experiment does not.
     #[arg(long)]
     binary: Option<std::path::PathBuf>,
     /// Minutes of `--part soak`.
     #[arg(long, default_value_t = 10.0)]
     minutes: f64,
-    /// Only `idle`, only `writing`, only `reading`, or only `search`; or `soak`, `doors` or `streams`
-    /// (with `--streams 1000000`), which are not done otherwise.
+    /// Only `idle`, only `writing`, only `reading`, or only `search`; or `soak`, `doors` or
+    /// `streams` (with `--streams 1000000`), which are not done otherwise.
     #[arg(long, default_value = "")]
     part: String,
     /// Only cases of writing whose name holds this, such as `late` or `64`.
