@@ -1,10 +1,10 @@
-//! What is known of what a copy keeps, and what is shown of it: partitions that a source has cut away
-//! because of their age, in stretches of time.
+//! What is known of what a copy keeps, and what is shown of it: partitions that a source has cut
+//! away because of their age, in stretches of time.
 //!
 //! It is read beside what the state names: in a kept stretch nothing else is shown.
 //!
-//! Invariants: the stretches of a partition are apart; what is deleted of one is in none, or is said
-//! beside it.
+//! Invariants: the stretches of a partition are apart; what is deleted of one is in none, or is
+//! said beside it.
 //! Concurrency: plain data; [`super::keeping`] decides what is kept.
 
 use crate::ids::{SegmentId, Sequence, ShardIndex, TableId};
@@ -154,7 +154,8 @@ pub(super) fn pieces<'a>(
         let record = &partition.record;
         let span = record.span();
         let of_shard = taken.get(&(record.table, record.shard));
-        let met = of_shard.map_or(&[][..], |taken| overlapping(taken, &span));
+        let met = of_shard.map(|taken| overlapping(taken, &span));
+        let met = met.unwrap_or_default();
         let deleted = deleted.get(&partition.id);
         if met.is_empty() && deleted.is_none() {
             continue;

@@ -27,7 +27,8 @@ impl StateEnds {
     }
 
     pub(super) fn put(&self, known: Option<&State>, out: &mut Vec<u8>) {
-        let known = known.map_or(&[][..], |known| &known.ends.deletes);
+        let known = known.map(|known| known.ends.deletes.as_slice());
+        let known = known.unwrap_or_default();
         let is_known = |(sequence, _): &&(Sequence, DeleteRecord)| {
             known.binary_search_by_key(sequence, |(s, _)| *s).is_ok()
         };

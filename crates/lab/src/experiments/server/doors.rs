@@ -11,6 +11,7 @@ use super::client::{by_threads, post};
 use super::connection::get;
 use super::fleet::{FIELDS, Fleet};
 use super::reading::{Question, Row, ask_all};
+use super::streams::number;
 use crate::harness::{Bench, Bound, Failure, Targets};
 use serde::Serialize;
 use serde_json::Value;
@@ -113,7 +114,7 @@ fn of_load(
         .collect();
     by_threads(server.addr, 2, &requests)?;
     std::thread::sleep(Duration::from_secs(60));
-    let bytes = folder_bytes(&dir)? as f64 / fleet.values() as f64;
+    let bytes = number(usize::try_from(folder_bytes(&dir)?)?) / number(fleet.values());
     println!("\n{late} % late: {bytes:.2} bytes a value a minute after loading\n");
     let rows = ask_all(bench, arguments, &server, &questions(&fleet)?)?;
     server.stop()?;
@@ -249,9 +250,10 @@ struct About {
     /// Seconds of one of a thousand bins, and how many there are then.
     width: usize,
     bins: usize,
-    begin: i64,
-    middle: i64,
-    end: i64,
+    /// In seconds, of which each has a row of every device.
+    first_second: i64,
+    middle_second: i64,
+    end_second: i64,
 }
 
 impl About {
@@ -262,15 +264,15 @@ impl About {
         Ok(About {
             high,
             above,
-            // A row's time is up to a second after its own: so many minutes have one of each device.
+            // A row's time is up to a second after its own.
             minutes: fleet.devices * fleet.rows.div_ceil(60),
             few: (fleet.rows / 2).min(1_000),
             total: u64::try_from(fleet.devices * fleet.rows)?,
             width,
             bins: fleet.rows.div_ceil(width),
-            begin: BEGIN_S,
-            middle: BEGIN_S + seconds / 2,
-            end: BEGIN_S + seconds + 1,
+            first_second: BEGIN_S,
+            middle_second: BEGIN_S + seconds / 2,
+            end_second: BEGIN_S + seconds + 1,
         })
     }
 
@@ -305,7 +307,7 @@ fn over_the_table(about: &About) -> Vec<Question> {
     ];
     let counts: Vec<String> = fields.iter().map(|f| format!("count(\"{f}\")")).collect();
     let (is_minutes, by_influx) = (about.is_minutes(), about.is_minutes());
-    let (from, to) = (nanos(about.begin), nanos(about.end));
+    let (from, to) = (nanos(about.first_second), nanos(about.end_second));
     let is_total =
         move |v: &Value, place: &str| v.pointer(place).and_then(Value::as_u64) == Some(total);
     vec![
@@ -346,7 +348,7 @@ fn over_the_table(about: &About) -> Vec<Question> {
 }
 
 fn of_one_device(about: &About) -> Vec<Question> {
-    let (few, width, middle) = (about.few, about.width, about.middle);
+    let (few, width, middle) = (about.few, about.width, about.middle_second);
     let (is_bins, by_route) = (about.is_bins(), about.is_bins());
     vec![
         sql(

@@ -278,7 +278,7 @@ fn start(dir: &Path, binary: Option<&Path>) -> Result<Server, Failure> {
     }
 }
 
-fn number(count: usize) -> f64 {
+pub(super) fn number(count: usize) -> f64 {
     u32::try_from(count).map_or(f64::INFINITY, f64::from)
 }
 
