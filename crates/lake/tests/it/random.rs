@@ -1,6 +1,6 @@
 //! Random lives of a database and its lake: late rows, rows written again, deletes, new fields,
-//! tags and tables, types that widen, flushes, compactions and openings in between. After each write
-//! the files have exactly what the database has.
+//! tags and tables, types that widen, flushes, compactions and openings in between. After each
+//! write the files have exactly what the database has.
 
 use crate::support::{Bench, DAY, Dice, START};
 use headwater::{Batch, TableChange, Value};

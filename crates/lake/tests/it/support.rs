@@ -15,7 +15,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// 2026-11-20.
+/// The first instant of a day: 2026-11-20.
 pub(crate) const START: i64 = 1_795_132_800_000_000_000;
 pub(crate) const DAY: i64 = 86_400_000_000_000;
 

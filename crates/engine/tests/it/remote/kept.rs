@@ -374,7 +374,7 @@ fn where_the_rows_are_not_here_a_delete_takes_out_whole_buckets_it_meets() {
                     let span = level.bucket_span(bucket);
                     let now = is.get(&bucket);
                     if stream.table() == "forgets" && span.overlaps(&range) {
-                        // At an end of the range, where the rows happen to be here, exactly those go.
+                        // At an end of the range, where rows happen to be here, those go.
                         let left = after.tile(&stream, "v", level, offset).unwrap();
                         let left = left.into_iter().find(|(of, _)| *of == bucket);
                         let now = now.map(|now| plain(&[(bucket, *now)]));
