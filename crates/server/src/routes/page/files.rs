@@ -4,7 +4,7 @@
 //! the first file of the page is asked for anew each time. A file is compressed once: all of them
 //! when the page is asked for first, since a browser asks for the others as soon as it has read it.
 
-use super::{Needs, absent};
+use super::absent;
 use crate::error::ApiError;
 use axum::body::{Body, Bytes};
 use axum::extract::Path;
@@ -15,7 +15,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use headwater_shell::Route;
+use headwater_shell::{Needs, Route};
 use rust_embed::{EmbeddedFile, RustEmbed};
 use std::borrow::Cow;
 use std::collections::BTreeMap;

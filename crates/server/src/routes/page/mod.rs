@@ -6,7 +6,6 @@ mod absent;
 #[cfg(feature = "page")]
 mod files;
 
-use super::Needs;
 use headwater_shell::Route;
 
 #[cfg(not(feature = "page"))]
