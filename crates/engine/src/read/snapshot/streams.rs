@@ -381,6 +381,7 @@ impl Snapshot {
     /// let stored = db.snapshot()?.stretches("pump")?;
     /// assert!(stored.all[0].imprint.is_some());
     /// db.close()?;
+    /// drop(db);
     /// let db = Database::open(Options::new(dir.path().join("db")))?;
     /// assert_eq!(db.snapshot()?.stretches("pump")?, stored);
     /// # Ok::<(), headwater_engine::Error>(())
