@@ -1,7 +1,7 @@
 //! The lake: the tables of a database as Apache Iceberg tables of Parquet files, which others read
 //! with none of our code.
 //!
-//! Purpose: [`write`] brings the tables in a folder to where the database is, day by day;
+//! Purpose: [`write()`] brings the tables in a folder to where the database is, day by day;
 //! [`status`] says what is there and what is not; [`verify`] compares.
 //!
 //! Invariants: a reader of a table sees the rows of each day as the database had them at one
