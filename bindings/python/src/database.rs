@@ -306,6 +306,7 @@ impl Database {
                 range: ClosedRange::nanos(range.0, range.1),
                 fields,
                 filters,
+                any_of: Vec::new(),
             },
         };
         Ok(py.detach(|| Query::new(&self.shared, asked))?)

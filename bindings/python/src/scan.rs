@@ -134,6 +134,7 @@ impl Asked {
             tags: tags.map(|(key, value)| (key, vec![value])).collect(),
             fields: Some(fields.iter().map(|(name, _)| name.clone()).collect()),
             filters: self.spec.filters.clone(),
+            any_of: self.spec.any_of.clone(),
             range: self.spec.range,
             ..ReplaySpec::new(self.table.clone())
         }

@@ -631,7 +631,7 @@ impl Fold {
             let spec = ScanSpec {
                 range,
                 fields: self.fields.get(field).map(|f| vec![f.clone()]),
-                filters: Vec::new(),
+                ..ScanSpec::default()
             };
             let mut ends: Option<(f64, f64)> = None;
             for chunk in stream.scan(snapshot, &spec)? {

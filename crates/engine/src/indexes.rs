@@ -142,18 +142,22 @@ impl Database {
     /// The indexes, by name.
     #[must_use]
     pub fn indexes(&self) -> Vec<IndexInfo> {
-        let core = self.core();
-        let definitions = core.indexes.definitions();
-        let alive = definitions.iter().filter(|index| is_alive(core, index));
-        let mut all: Vec<IndexInfo> = alive.filter_map(|index| info(core, index)).collect();
-        all.sort_by(|a, b| a.name.cmp(&b.name));
-        all
+        list(self.core())
     }
 
     /// Says when filters use indexes, until the database is closed: to find out what they bring.
     pub fn use_indexes(&self, usage: IndexUse) {
         self.core().indexes.set_usage(usage);
     }
+}
+
+/// The indexes, by name.
+pub(crate) fn list(core: &Core) -> Vec<IndexInfo> {
+    let definitions = core.indexes.definitions();
+    let alive = definitions.iter().filter(|index| is_alive(core, index));
+    let mut all: Vec<IndexInfo> = alive.filter_map(|index| info(core, index)).collect();
+    all.sort_by(|a, b| a.name.cmp(&b.name));
+    all
 }
 
 fn find(core: &Core, name: &str) -> Result<Arc<IndexDefinition>> {

@@ -196,7 +196,12 @@ pub(crate) fn flush_worker(core: &Core, index: ShardIndex) {
             Ok(true) => {}
             Ok(false) => match keep_index(core, index, from) {
                 Ok(Some(next)) => from = next,
-                _ => {
+                Ok(None) => {
+                    from = SegmentId(0);
+                    core.signals.wait_for_work();
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "the index of a segment was not repeated in the fast tier");
                     from = SegmentId(0);
                     core.signals.wait_for_work();
                 }

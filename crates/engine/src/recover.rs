@@ -268,8 +268,9 @@ pub(crate) fn load(
     let indexes = indexes::load(&meta, &store, &run_files, cache_bytes / 4)?;
     recovery.partitions_unreadable = unreadable.len() as u64;
     if is_owner {
-        files::settle(&store, &partitions, &unreadable, &mut recovery)?;
-        indexes::settle(&meta, &store, &indexes, &mut recovery)?;
+        let present = files::present(&store)?;
+        files::settle(&store, &present, &partitions, &unreadable, &mut recovery)?;
+        indexes::settle(&meta, &store, &present, &indexes, &mut recovery)?;
         remove_left_over(&**env.buffer_files(), env.media.buffers_root(&dir))?;
     }
     counters.accepted(events, 0);

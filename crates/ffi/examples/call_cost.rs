@@ -218,7 +218,7 @@ fn main() {
                         let spec = ScanSpec {
                             range: ClosedRange::nanos(first, last),
                             fields: fields.clone(),
-                            filters: Vec::new(),
+                            ..ScanSpec::default()
                         };
                         let mut rows = 0;
                         for chunk in handle.scan(&snapshot, &spec).unwrap() {
@@ -234,7 +234,7 @@ fn main() {
                         let spec = ScanSpec {
                             range: ClosedRange::nanos(first, last),
                             fields: fields.clone(),
-                            filters: Vec::new(),
+                            ..ScanSpec::default()
                         };
                         let mut at = 0;
                         let copy = |rows: RowBlock<'_>| {

@@ -1,45 +1,31 @@
 //! Files of Avro (object container files, version 1): records in, records out.
 //!
 //! Purpose: manifests of Iceberg, of which only a part of Avro is needed. Written are files with
-//! the schema they are given, without compression; read are files of any schema that does not
-//! contain itself, plain or deflated, and what is looked for is found by name.
+//! the schema they are given, without compression ([`file()`]); read are files of any schema that
+//! does not contain itself, plain or deflated ([`records`]), and what is looked for is found by name.
 //!
-//! Invariants: no bytes make it panic, or take more memory than [`BLOCK_MAX`] and a multiple of
-//! what the file has. Integers, dates and enumerations are one kind of number here.
+//! Invariants: no bytes make it panic, or take more memory than a multiple of what the file has,
+//! which is [`read::INFLATED_MAX`] where it is deflated. Integers, dates and enumerations are one
+//! kind of number here.
+//! Concurrency: functions over bytes; nothing is shared.
 //! Failure: a file that is cut, or of another shape than its schema says, is an error that names
 //! what was expected.
 
-use crate::error::{LakeError, Result};
-use crate::wide::wide;
-use flate2::read::DeflateDecoder;
-use serde_json::Value as Json;
-use std::collections::BTreeMap;
-use std::io::Read;
-use std::path::Path;
+mod read;
+mod schema;
+mod write;
+
+use std::sync::Arc;
+
+pub(crate) use read::records;
+pub(crate) use write::file;
 
 const MAGIC: &[u8] = b"Obj\x01";
 /// Between the blocks of files that we write; readers take it from the head.
 const SYNC: &[u8; 16] = b"headwater lake 1";
-/// Bytes of a block, inflated.
-const BLOCK_MAX: u64 = 1 << 28;
 
-/// A type of a schema.
-#[derive(Clone, Debug, PartialEq)]
-enum Type {
-    Null,
-    Boolean,
-    /// Integers of any width, dates, enumerations.
-    Number,
-    /// Numbers that nobody looks for, of so many bytes.
-    Skipped(usize),
-    Bytes,
-    Text,
-    Fixed(usize),
-    Array(Box<Type>),
-    Map(Box<Type>),
-    Union(Vec<Type>),
-    Record(Vec<(String, Type)>),
-}
+/// What a part of a file is, or what was expected in its place.
+type Parsed<T> = Result<T, String>;
 
 /// A value.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,12 +41,12 @@ pub(crate) enum Value {
 
 /// Named values.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Record(Vec<(String, Value)>);
+pub(crate) struct Record(Vec<(Arc<str>, Value)>);
 
 /// A record for a file.
 pub(crate) fn record(fields: Vec<(&str, Value)>) -> Value {
     let named = fields.into_iter();
-    let named = named.map(|(name, value)| (name.to_owned(), value));
+    let named = named.map(|(name, value)| (Arc::from(name), value));
     Value::Record(Record(named.collect()))
 }
 
@@ -71,7 +57,7 @@ pub(crate) fn optional(value: Option<Value>) -> Value {
 
 impl Record {
     fn get(&self, name: &str) -> Option<&Value> {
-        let (_, value) = self.0.iter().find(|(known, _)| known == name)?;
+        let (_, value) = self.0.iter().find(|(known, _)| **known == *name)?;
         Some(value)
     }
 
@@ -144,317 +130,12 @@ pub(crate) fn bytes(value: &Value) -> Option<Vec<u8>> {
     }
 }
 
-/// A file with these records, and what stands at its beginning.
-pub(crate) fn file(schema: &str, head: &[(&str, String)], records: &[Value]) -> Result<Vec<u8>> {
-    let failed = |what: String| LakeError::internal(format!("a file of Avro: {what}"));
-    let json: Json = serde_json::from_str(schema).map_err(|e| failed(e.to_string()))?;
-    let of = schema_type(&json, &mut BTreeMap::new()).map_err(failed)?;
-    let mut body = Vec::new();
-    for record in records {
-        encode(&mut body, &of, record).map_err(failed)?;
-    }
-    let mut out = MAGIC.to_vec();
-    let own = [
-        ("avro.schema", json.to_string()),
-        ("avro.codec", "null".to_owned()),
-    ];
-    put_count(&mut out, head.len() + own.len());
-    for (key, value) in own.iter().chain(head) {
-        put_bytes(&mut out, key.as_bytes());
-        put_bytes(&mut out, value.as_bytes());
-    }
-    put_count(&mut out, 0);
-    out.extend_from_slice(SYNC);
-    if !records.is_empty() {
-        put_count(&mut out, records.len());
-        put_bytes(&mut out, &body);
-        out.extend_from_slice(SYNC);
-    }
-    Ok(out)
-}
-
-/// The records of a file.
-pub(crate) fn records(path: &Path, bytes: &[u8]) -> Result<Vec<Record>> {
-    read(bytes).map_err(|e| LakeError::format(path, format!("a file of Avro: {e}"), "other bytes"))
-}
-
-type Read1<T> = std::result::Result<T, String>;
-
-fn read(bytes: &[u8]) -> Read1<Vec<Record>> {
-    let mut cursor = Cursor { left: bytes };
-    if cursor.take(MAGIC.len())? != MAGIC {
-        return Err("`Obj`, version 1, at the beginning".into());
-    }
-    let mut head = BTreeMap::new();
-    while let Some(count) = cursor.block()? {
-        for _ in 0..count {
-            let key = cursor.text()?;
-            head.insert(key, cursor.bytes()?.to_vec());
-        }
-    }
-    let sync = cursor.take(SYNC.len())?;
-    let schema = head.get("avro.schema").ok_or("a schema")?;
-    let schema: Json = serde_json::from_slice(schema).map_err(|e| format!("a schema: {e}"))?;
-    let of = schema_type(&schema, &mut BTreeMap::new())?;
-    let codec = head
-        .get("avro.codec")
-        .map_or(b"null".as_slice(), Vec::as_slice);
-    let mut out = Vec::new();
-    while !cursor.left.is_empty() {
-        let count = cursor.count()?;
-        let stored = cursor.bytes()?;
-        let inflated;
-        let block = match codec {
-            b"null" => stored,
-            b"deflate" => {
-                inflated = inflate(stored)?;
-                &inflated
-            }
-            other => {
-                let other = String::from_utf8_lossy(other);
-                return Err(format!("blocks that are plain or deflated, not `{other}`"));
-            }
-        };
-        let mut block = Cursor { left: block };
-        for _ in 0..count {
-            match block.value(&of)? {
-                Value::Record(record) => out.push(record),
-                other => return Err(format!("records, not {other:?}")),
-            }
-        }
-        if !block.left.is_empty() || cursor.take(SYNC.len())? != sync {
-            return Err("the end of a block".into());
-        }
-    }
-    Ok(out)
-}
-
-fn inflate(stored: &[u8]) -> Read1<Vec<u8>> {
-    let mut out = Vec::new();
-    let mut limited = DeflateDecoder::new(stored).take(BLOCK_MAX + 1);
-    limited
-        .read_to_end(&mut out)
-        .map_err(|e| format!("a deflated block: {e}"))?;
-    match wide(out.len()) > BLOCK_MAX {
-        true => Err(format!("a block of at most {BLOCK_MAX} bytes")),
-        false => Ok(out),
-    }
-}
-
-/// Bytes that are being read.
-struct Cursor<'a> {
-    left: &'a [u8],
-}
-
-impl<'a> Cursor<'a> {
-    fn take(&mut self, count: usize) -> Read1<&'a [u8]> {
-        let (taken, left) = self.left.split_at_checked(count).ok_or("more bytes")?;
-        self.left = left;
-        Ok(taken)
-    }
-
-    /// A number in groups of seven bits, the sign in the lowest bit.
-    fn long(&mut self) -> Read1<i64> {
-        let mut raw: u64 = 0;
-        for shift in (0..64).step_by(7) {
-            let [byte, left @ ..] = self.left else {
-                return Err("the rest of a number".into());
-            };
-            self.left = left;
-            raw |= u64::from(byte & 0x7f) << shift;
-            if *byte < 0x80 {
-                return Ok((raw >> 1).cast_signed() ^ -(raw & 1).cast_signed());
-            }
-        }
-        Err("a number of at most ten bytes".into())
-    }
-
-    fn count(&mut self) -> Read1<usize> {
-        usize::try_from(self.long()?).map_err(|_| "a count".to_owned())
-    }
-
-    fn bytes(&mut self) -> Read1<&'a [u8]> {
-        let count = self.count()?;
-        self.take(count)
-    }
-
-    fn text(&mut self) -> Read1<String> {
-        String::from_utf8(self.bytes()?.to_vec()).map_err(|_| "text in UTF-8".into())
-    }
-
-    /// How many items the next block of an array or map has; `None` = there is none.
-    fn block(&mut self) -> Read1<Option<usize>> {
-        let count = self.long()?;
-        if count < 0 {
-            // Their bytes follow, for who would pass over them.
-            self.count()?;
-        }
-        let count = usize::try_from(count.unsigned_abs()).map_err(|_| "a count")?;
-        // Items without bytes would take memory without end.
-        match count {
-            0 => Ok(None),
-            _ if count > self.left.len() => Err("as many items as are said".into()),
-            _ => Ok(Some(count)),
-        }
-    }
-
-    fn value(&mut self, of: &Type) -> Read1<Value> {
-        Ok(match of {
-            Type::Null => Value::Null,
-            Type::Boolean => Value::Boolean(self.take(1)? != [0]),
-            Type::Number => Value::Number(self.long()?),
-            Type::Skipped(count) => {
-                self.take(*count)?;
-                Value::Null
-            }
-            Type::Bytes => Value::Bytes(self.bytes()?.to_vec()),
-            Type::Text => Value::Text(self.text()?),
-            Type::Fixed(count) => Value::Bytes(self.take(*count)?.to_vec()),
-            Type::Array(item) => {
-                let mut items = Vec::new();
-                while let Some(count) = self.block()? {
-                    for _ in 0..count {
-                        items.push(self.value(item)?);
-                    }
-                }
-                Value::Array(items)
-            }
-            Type::Map(item) => {
-                while let Some(count) = self.block()? {
-                    for _ in 0..count {
-                        self.bytes()?;
-                        self.value(item)?;
-                    }
-                }
-                Value::Null
-            }
-            Type::Union(types) => {
-                let at = self.count()?;
-                let of = types.get(at).ok_or("a type of a union")?;
-                self.value(of)?
-            }
-            Type::Record(fields) => {
-                let mut named = Vec::with_capacity(fields.len());
-                for (name, of) in fields {
-                    named.push((name.clone(), self.value(of)?));
-                }
-                Value::Record(Record(named))
-            }
-        })
-    }
-}
-
-/// The type that a schema says; `known` are those with names.
-fn schema_type(schema: &Json, known: &mut BTreeMap<String, Type>) -> Read1<Type> {
-    let unknown = || format!("a schema, not {schema}");
-    match schema {
-        Json::String(name) => Ok(match name.as_str() {
-            "null" => Type::Null,
-            "boolean" => Type::Boolean,
-            "int" | "long" => Type::Number,
-            "float" => Type::Skipped(4),
-            "double" => Type::Skipped(8),
-            "bytes" => Type::Bytes,
-            "string" => Type::Text,
-            other => return known.get(other).cloned().ok_or_else(unknown),
-        }),
-        Json::Array(types) => {
-            let types = types.iter().map(|of| schema_type(of, known));
-            Ok(Type::Union(types.collect::<Read1<_>>()?))
-        }
-        Json::Object(parts) => {
-            let part = |name: &str| parts.get(name).ok_or_else(unknown);
-            let of = match part("type")?.as_str() {
-                Some("array") => Type::Array(Box::new(schema_type(part("items")?, known)?)),
-                Some("map") => Type::Map(Box::new(schema_type(part("values")?, known)?)),
-                Some("enum") => Type::Number,
-                Some("fixed") => {
-                    let size = part("size")?.as_u64().ok_or_else(unknown)?;
-                    Type::Fixed(usize::try_from(size).map_err(|_| unknown())?)
-                }
-                Some("record") => {
-                    let mut fields = Vec::new();
-                    for field in part("fields")?.as_array().ok_or_else(unknown)? {
-                        let of = field.get("type").ok_or_else(unknown)?;
-                        let name = field.get("name").and_then(Json::as_str);
-                        let name = name.ok_or_else(unknown)?.to_owned();
-                        fields.push((name, schema_type(of, known)?));
-                    }
-                    Type::Record(fields)
-                }
-                // A type with attributes.
-                _ => schema_type(part("type")?, known)?,
-            };
-            if let Some(name) = parts.get("name").and_then(Json::as_str) {
-                known.insert(name.to_owned(), of.clone());
-            }
-            Ok(of)
-        }
-        _ => Err(unknown()),
-    }
-}
-
-fn put_long(out: &mut Vec<u8>, value: i64) {
-    let mut raw = (value.cast_unsigned() << 1) ^ (value >> 63).cast_unsigned();
-    while raw >= 0x80 {
-        let [low, ..] = raw.to_le_bytes();
-        out.push(low | 0x80);
-        raw >>= 7;
-    }
-    let [low, ..] = raw.to_le_bytes();
-    out.push(low);
-}
-
-fn put_count(out: &mut Vec<u8>, count: usize) {
-    put_long(out, crate::wide::signed(wide(count)));
-}
-
-fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
-    put_count(out, bytes.len());
-    out.extend_from_slice(bytes);
-}
-
-/// Writes a value of a type. Of a union it is the first type that is not null, or null.
-fn encode(out: &mut Vec<u8>, of: &Type, value: &Value) -> Read1<()> {
-    match (of, value) {
-        (Type::Null, Value::Null) => {}
-        (Type::Boolean, Value::Boolean(value)) => out.push(u8::from(*value)),
-        (Type::Number, Value::Number(value)) => put_long(out, *value),
-        (Type::Bytes, Value::Bytes(bytes)) => put_bytes(out, bytes),
-        (Type::Text, Value::Text(text)) => put_bytes(out, text.as_bytes()),
-        (Type::Array(of), Value::Array(items)) => {
-            if !items.is_empty() {
-                put_count(out, items.len());
-                for item in items {
-                    encode(out, of, item)?;
-                }
-            }
-            put_count(out, 0);
-        }
-        (Type::Union(types), value) => {
-            let is_null = *value == Value::Null;
-            let at = types.iter().position(|of| (*of == Type::Null) == is_null);
-            let at = at.ok_or("a value of one of the types of a union")?;
-            put_count(out, at);
-            let of = types.get(at).ok_or("a type of a union")?;
-            encode(out, of, value)?;
-        }
-        (Type::Record(fields), Value::Record(record)) => {
-            for (name, of) in fields {
-                let value = record
-                    .get(name)
-                    .ok_or_else(|| format!("a value of `{name}`"))?;
-                encode(out, of, value)?;
-            }
-        }
-        (of, value) => return Err(format!("a value of {of:?}, not {value:?}")),
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+    use super::read::{Cursor, read};
+    use super::schema::parse;
+    use super::write::{encode, put_bytes, put_count, put_long};
     use super::*;
     use flate2::Compression;
     use flate2::write::DeflateEncoder;
@@ -504,7 +185,7 @@ mod tests {
             let mut out = Vec::new();
             put_long(&mut out, number);
             assert_eq!(out, bytes);
-            assert_eq!(Cursor { left: &out }.long(), Ok(number));
+            assert_eq!(Cursor::over(&out).long(), Ok(number));
         }
     }
 
@@ -523,8 +204,7 @@ mod tests {
         assert_eq!(read(&plain).unwrap(), expected);
         assert_eq!(read(&file(SCHEMA, &[], &[]).unwrap()).unwrap(), []);
         // As others write it: deflated, in two blocks, the head in a block with its length.
-        let of = schema_type(&serde_json::from_str(SCHEMA).unwrap(), &mut BTreeMap::new());
-        let of = of.unwrap();
+        let of = parse(SCHEMA.as_bytes()).unwrap();
         let mut head = Vec::new();
         for (key, value) in [("avro.codec", "deflate"), ("avro.schema", SCHEMA)] {
             put_bytes(&mut head, key.as_bytes());
@@ -565,15 +245,93 @@ mod tests {
                 let _ = read(&changed);
             }
         }
-        // A schema of an array of nothing, and a count beyond all bounds.
-        let schema = r#"{"type":"record","name":"r","fields":[{"name":"a",
-            "type":{"type":"array","items":"null"}}]}"#;
+    }
+
+    /// A file of a schema, with blocks of which the first number is a count and the rest is stored.
+    fn blocks(schema: &str, all: &[(u64, &[u8])]) -> Vec<u8> {
         let mut bytes = file(schema, &[], &[]).unwrap();
+        for (count, body) in all {
+            put_long(&mut bytes, i64::try_from(*count).unwrap());
+            put_bytes(&mut bytes, body);
+            bytes.extend_from_slice(SYNC);
+        }
+        bytes
+    }
+
+    #[test]
+    fn values_that_take_no_bytes_are_not_read_without_end() {
+        let nothing = r#"{"type":"record","name":"r","fields":[]}"#;
+        assert_eq!(read(&blocks(nothing, &[(3, b"")])).unwrap().len(), 3);
+        assert!(read(&blocks(nothing, &[(1 << 40, b"")])).is_err());
+        let null = r#"{"type":"record","name":"r","fields":[{"name":"n","type":"null"}]}"#;
+        assert!(read(&blocks(null, &[(1 << 40, b"")])).is_err());
+        // An array of nothing: a count beyond all bounds, and many that each are within them.
+        let array = r#"{"type":"record","name":"r","fields":[{"name":"a",
+            "type":{"type":"array","items":"null"}}]}"#;
         let mut body = Vec::new();
         put_long(&mut body, 1 << 40);
-        put_count(&mut bytes, 1);
-        put_bytes(&mut bytes, &body);
-        bytes.extend_from_slice(SYNC);
-        assert!(read(&bytes).is_err());
+        assert!(read(&blocks(array, &[(1, &body)])).is_err());
+        let mut body = Vec::new();
+        for left in (1..4_000).rev() {
+            put_long(&mut body, left);
+        }
+        body.push(0);
+        assert!(read(&blocks(array, &[(1, &body)])).is_err());
+    }
+
+    #[test]
+    fn types_that_name_each_other_grow_neither_the_schema_nor_its_values() {
+        // Each has the one before it twice: the last would have 2^200 fields.
+        let mut twice = r#"{"type":"record","name":"r0","fields":[]}"#.to_owned();
+        let mut deep = twice.clone();
+        for at in 1..60 {
+            let within = at - 1;
+            twice = format!(
+                r#"{twice},{{"type":"record","name":"r{at}","fields":[
+                {{"name":"a","type":"r{within}"}},{{"name":"b","type":"r{within}"}}]}}"#
+            );
+        }
+        for at in 1..5_000 {
+            let within = at - 1;
+            deep = format!(
+                r#"{deep},{{"type":"record","name":"r{at}","fields":[
+                {{"name":"a","type":"r{within}"}}]}}"#
+            );
+        }
+        let of = |named: &str| {
+            format!(
+                r#"{{"type":"record","name":"all","fields":[{{"name":"one","type":[{named}]}}]}}"#
+            )
+        };
+        // The last type of the union.
+        let mut body = Vec::new();
+        put_long(&mut body, 59);
+        let refused = read(&blocks(&of(&twice), &[(1, &body)]));
+        assert_eq!(refused, Err("fewer values for so many bytes".into()));
+        assert!(parse(of(&deep).as_bytes()).is_err());
+    }
+
+    #[test]
+    fn blocks_that_inflate_take_no_more_than_is_said() {
+        let mut deflater = DeflateEncoder::new(Vec::new(), Compression::best());
+        let zeros = vec![0; 1 << 20];
+        for _ in 0..40 {
+            deflater.write_all(&zeros).unwrap();
+        }
+        let stored = deflater.finish().unwrap();
+        let schema = r#"{"type":"record","name":"r","fields":[{"name":"n",
+            "type":{"type":"fixed","name":"f","size":41943040}}]}"#;
+        let head = [("avro.codec", "deflate".to_owned())];
+        let mut bytes = file(schema, &head, &[]).unwrap();
+        for _ in 0..2 {
+            put_count(&mut bytes, 1);
+            put_bytes(&mut bytes, &stored);
+            bytes.extend_from_slice(SYNC);
+        }
+        let refused = read(&bytes).err();
+        assert!(
+            refused.as_ref().is_some_and(|e| e.contains("inflated")),
+            "{refused:?}"
+        );
     }
 }

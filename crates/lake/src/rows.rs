@@ -191,7 +191,7 @@ pub(crate) fn walk(
     let spec = ScanSpec {
         range: day.range(),
         fields: Some(columns.fields().map(|c| c.source.clone()).collect()),
-        filters: Vec::new(),
+        ..ScanSpec::default()
     };
     let mut batches = Batches::new(columns);
     for stream in streams {

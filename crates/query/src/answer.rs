@@ -32,14 +32,25 @@ pub enum Done {
     Returned(u64),
     /// So many rows were deleted, counted just before.
     Deleted(u64),
-    /// A table was made.
-    Created,
+    /// Something was made.
+    Created(Made),
     /// A table was changed.
     Altered,
-    /// A table was dropped.
-    Dropped,
+    /// Something was dropped.
+    Dropped(Made),
     /// A setting of the session was changed.
     Set,
+}
+
+/// What can be made and dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Made {
+    /// A table.
+    Table,
+    /// A view.
+    View,
+    /// An index.
+    Index,
 }
 
 impl Done {
@@ -66,9 +77,9 @@ pub fn done_row(done: Done) -> Option<RecordBatch> {
     let (word, count) = match done {
         Done::Inserted(rows) => ("inserted", Some(rows)),
         Done::Deleted(rows) => ("deleted", Some(rows)),
-        Done::Created => ("created", None),
+        Done::Created(_) => ("created", None),
         Done::Altered => ("altered", None),
-        Done::Dropped => ("dropped", None),
+        Done::Dropped(_) => ("dropped", None),
         Done::Set => ("set", None),
         _ => return None,
     };

@@ -84,6 +84,8 @@ codes! {
     unknown_setting: UnknownSetting = "unknown_setting", "42704";
     ambiguous_column: AmbiguousColumn = "ambiguous_column", "42702";
     table_exists: TableExists = "table_exists", "42P07";
+    unknown_index: UnknownIndex = "unknown_index", "42704";
+    index_exists: IndexExists = "index_exists", "42P07";
     invalid: Invalid = "invalid", "42000";
     invalid_value: InvalidValue = "invalid_value", "22023";
     invalid_expression: InvalidRegularExpression = "invalid_regular_expression", "2201B";
@@ -120,13 +122,14 @@ impl Code {
             | Code::UnknownSetting
             | Code::AmbiguousColumn
             | Code::TableExists
+            | Code::IndexExists
             | Code::InvalidValue
             | Code::InvalidRegularExpression
             | Code::OutOfRange
             | Code::DivisionByZero
             | Code::TypeMismatch
             | Code::InvalidParameters => Kind::Query,
-            Code::UnknownTable | Code::UnknownColumn => Kind::NotFound,
+            Code::UnknownTable | Code::UnknownColumn | Code::UnknownIndex => Kind::NotFound,
             Code::Invalid | Code::Refused => Kind::Invalid,
             Code::UnsupportedStatement | Code::Unsupported => Kind::Unsupported,
             Code::Forbidden | Code::ReadOnly => Kind::Access,

@@ -87,6 +87,13 @@ pub(crate) enum Kind {
         if_exists: bool,
     },
     ShowViews,
+    CreateIndex(Box<ast::CreateIndex>),
+    DropIndex {
+        names: Vec<ast::ObjectName>,
+        if_exists: bool,
+    },
+    /// Of one table, or of all.
+    ShowIndexes(Option<String>),
     Drop {
         names: Vec<ast::ObjectName>,
         if_exists: bool,

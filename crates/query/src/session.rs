@@ -47,7 +47,7 @@ use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionConfig;
 use datafusion::sql::parser::Statement;
-use headwater::{Database, Reader, Snapshot};
+use headwater::{Database, IndexInfo, Reader, Snapshot};
 use headwater_ask::Access;
 use headwater_wire::zone::Zone;
 use parking_lot::RwLock;
@@ -264,6 +264,14 @@ impl Query {
             });
         }
         Ok(tables)
+    }
+
+    /// The indexes of the database, by name; of one that is read with others, its own.
+    pub(crate) fn indexes(&self) -> Vec<IndexInfo> {
+        match &self.shared.source {
+            Source::Database(db) | Source::Across(db, _) => db.indexes(),
+            Source::Reader(reader) => reader.indexes(),
+        }
     }
 
     fn view(&self, access: Arc<dyn Access>) -> Result<View> {

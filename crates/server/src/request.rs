@@ -9,7 +9,7 @@ use axum::body::{Body, Bytes};
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{HeaderName, HeaderValue, StatusCode, Uri};
 use axum::response::Response;
-use headwater::{ErrorKind, FieldType, Snapshot, StreamName, Timestamp};
+use headwater::{ErrorKind, FieldType, Filter, Snapshot, StreamName, Timestamp};
 pub(crate) use headwater_ask::Deadline;
 use headwater_io::{Clock as _, SystemClock};
 use headwater_wire::channel::Channel;
@@ -18,6 +18,8 @@ use serde_json::json;
 
 pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 pub(crate) const CSV: HeaderValue = HeaderValue::from_static("text/csv; charset=utf-8");
+/// Conditions of a request.
+const FILTERS_MAX: usize = 32;
 /// Answers belong to who asked, and change with the data.
 pub(crate) const ASK_AGAIN: HeaderValue = HeaderValue::from_static("private, no-cache");
 
@@ -47,6 +49,25 @@ pub(crate) fn query(uri: &Uri, known: &[&str]) -> Result<Query, ApiError> {
         return Err(QueryError::value("fetch", "expected true or false", fetch).into());
     }
     Ok(query)
+}
+
+/// Conditions on fields, as they were written.
+pub(crate) fn filter_texts(query: &Query) -> Result<Vec<String>, ApiError> {
+    let texts: Vec<String> = query.all("filter").map(str::to_owned).collect();
+    at_most(texts.len(), FILTERS_MAX, "filters")?;
+    Ok(texts)
+}
+
+/// The conditions, on fields that the asker is told of.
+pub(crate) fn filters(
+    texts: &[String],
+    told: &[(String, FieldType)],
+) -> Result<Vec<Filter>, ApiError> {
+    let all = texts.iter().map(|text| {
+        let filter = Filter::parse(text, told);
+        filter.map_err(|e| QueryError::value("filter", e.to_string(), text).into())
+    });
+    all.collect()
 }
 
 /// The clock of this machine.

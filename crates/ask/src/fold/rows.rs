@@ -120,7 +120,7 @@ impl<'a> Rows<'a> {
         let spec = ScanSpec {
             range,
             fields: Some(vec![field.to_owned()]),
-            filters: Vec::new(),
+            ..ScanSpec::default()
         };
         let Some(scan) = found(self.stream.scan(self.snapshot, &spec))? else {
             return Ok(None);

@@ -53,6 +53,7 @@ impl Asker<'_> {
             range,
             fields: Some(names),
             filters: all_filters,
+            any_of: Vec::new(),
         };
         let Some(scan) = found(self.snapshot.scan(&member.stream, &spec))? else {
             return Ok(());

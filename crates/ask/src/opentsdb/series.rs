@@ -30,7 +30,7 @@ impl Asker<'_> {
         let spec = ScanSpec {
             range: range.intersect(&member.extent),
             fields: Some(vec![VALUE.to_owned()]),
-            filters: Vec::new(),
+            ..ScanSpec::default()
         };
         let mut out = Points::new();
         let Some(scan) = found(self.snapshot.scan(&member.stream, &spec))? else {

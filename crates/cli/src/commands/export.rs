@@ -105,7 +105,7 @@ impl Export {
         let spec = ScanSpec {
             range: self.range.range(),
             fields: (!self.fields.is_empty()).then(|| self.fields.clone()),
-            filters: Vec::new(),
+            ..ScanSpec::default()
         };
         let mut damages = 0u64;
         for name in &streams {

@@ -9,8 +9,7 @@ use crate::store::DbArgs;
 use crate::values::{JsonValue, text_of};
 use clap::Args;
 use headwater::{
-    Comparison, ErrorKind, FieldType, Filter, ScanChunk, ScanSpec, Snapshot, StreamName, Timestamp,
-    Value,
+    ErrorKind, FieldType, Filter, ScanChunk, ScanSpec, Snapshot, StreamName, Timestamp,
 };
 use headwater_wire::csv::{CsvWriter, CsvWriterOptions};
 use headwater_wire::instant::format_instant;
@@ -108,8 +107,10 @@ impl Scan {
             filters: self
                 .filters
                 .iter()
-                .map(|text| parse_filter(text, &known))
-                .collect::<Result<_, _>>()?,
+                .map(|text| Filter::parse(text, &known))
+                .collect::<Result<_, _>>()
+                .map_err(|e| Failure::usage(format!("--{e}")))?,
+            any_of: Vec::new(),
         })
     }
 
@@ -153,53 +154,6 @@ impl Scan {
             }
         })
     }
-}
-
-/// `FIELD OP VALUE`, with the value in the type of the field.
-fn parse_filter(text: &str, known: &[(String, FieldType)]) -> Result<Filter, Failure> {
-    // Longer operators first, so that `<=` is not read as `<`.
-    const OPERATORS: [(&str, Comparison); 6] = [
-        ("!=", Comparison::NotEqual),
-        ("<=", Comparison::LessOrEqual),
-        (">=", Comparison::GreaterOrEqual),
-        ("=", Comparison::Equal),
-        ("<", Comparison::Less),
-        (">", Comparison::Greater),
-    ];
-    let text = text.trim();
-    let found = known
-        .iter()
-        .filter_map(|(name, field_type)| {
-            let rest = text.strip_prefix(name.as_str())?.trim_start();
-            let (comparison, value) = OPERATORS
-                .iter()
-                .find_map(|(operator, c)| Some((*c, rest.strip_prefix(operator)?)))?;
-            Some((name, *field_type, comparison, value.trim()))
-        })
-        .max_by_key(|(name, ..)| name.len());
-    let Some((name, field_type, comparison, value)) = found else {
-        return Err(Failure::usage(format!(
-            "--filter `{text}`: expected FIELD OP VALUE with OP one of = != < <= > >=, and a field of the table"
-        )));
-    };
-    let parsed = match field_type {
-        FieldType::F64 => value.parse().map(Value::F64).ok(),
-        FieldType::I64 => value.parse().map(Value::I64).ok(),
-        FieldType::U64 => value.parse().map(Value::U64).ok(),
-        FieldType::Bool => value.parse().map(Value::Bool).ok(),
-        FieldType::String => Some(Value::String(value.to_owned())),
-        FieldType::Bytes => None,
-    };
-    let Some(parsed) = parsed else {
-        return Err(Failure::usage(format!(
-            "--filter `{text}`: field `{name}` is {field_type}, and `{value}` is no such value"
-        )));
-    };
-    Ok(Filter {
-        field: name.clone(),
-        comparison,
-        value: parsed,
-    })
 }
 
 /// Rows in one of the formats.

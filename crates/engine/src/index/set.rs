@@ -185,8 +185,7 @@ impl Indexes {
     }
 
     /// These runs are not there: what they held has to be taken in anew.
-    pub(crate) fn forget_places(&self, gone: &[(SegmentId, u64)]) {
-        let gone: HashSet<(SegmentId, u64)> = gone.iter().copied().collect();
+    pub(crate) fn forget_places(&self, gone: &HashSet<(SegmentId, u64)>) {
         let mut state = self.state.lock();
         for runs in state.runs.values_mut() {
             let is_gone = |run: &Arc<Run>| gone.contains(&(run.segment, run.number));

@@ -3,7 +3,9 @@
 use crate::catalog::Table;
 use crate::index::{FieldBounds, ValueBound};
 use crate::{Error, Result};
-use headwater_types::{Aggregate, Column, Extremes, FieldId, FieldType, Value, ValueRef, Values};
+use headwater_types::{
+    Aggregate, Column, Extremes, FieldId, FieldType, Rows, Value, ValueRef, Values,
+};
 use std::cmp::Ordering;
 
 /// How a field is compared with a value.
@@ -53,6 +55,81 @@ pub struct Filter {
     pub comparison: Comparison,
     /// The value to compare with, of the field's type; an i64 is taken for an f64 field too.
     pub value: Value,
+}
+
+/// Conditions of which one must hold; without any, no row does.
+#[derive(Clone, Debug)]
+pub(crate) struct Clause {
+    alternatives: Vec<Condition>,
+}
+
+impl Clause {
+    /// What a scan asks: each of the filters, and one of each list.
+    pub(crate) fn all(
+        filters: &[Filter],
+        any_of: &[Vec<Filter>],
+        table: &Table,
+    ) -> Result<Vec<Clause>> {
+        let plain = filters.iter().map(std::slice::from_ref);
+        let lists = plain.chain(any_of.iter().map(Vec::as_slice));
+        lists.map(|list| Clause::of(list, table)).collect()
+    }
+
+    fn of(filters: &[Filter], table: &Table) -> Result<Clause> {
+        let alternatives = filters.iter().map(|filter| Condition::new(filter, table));
+        Ok(Clause {
+            alternatives: alternatives.collect::<Result<_>>()?,
+        })
+    }
+
+    pub(crate) fn alternatives(&self) -> &[Condition] {
+        &self.alternatives
+    }
+
+    pub(crate) fn fields(&self) -> impl Iterator<Item = FieldId> {
+        self.alternatives.iter().map(|condition| condition.field)
+    }
+
+    /// The condition, where there is but one.
+    pub(super) fn single(&self) -> Option<&Condition> {
+        match &*self.alternatives {
+            [one] => Some(one),
+            _ => None,
+        }
+    }
+
+    /// Of the rows in `picked`, which rise, those that match.
+    pub(crate) fn retain(&self, rows: &Rows, picked: &mut Vec<u32>) {
+        let retain =
+            |condition: &Condition, picked: &mut Vec<u32>| match rows.column(condition.field) {
+                Some(column) => condition.retain(column, picked),
+                None => picked.clear(),
+            };
+        if let Some(one) = self.single() {
+            return retain(one, picked);
+        }
+        // Each is asked of what none before it has taken.
+        let mut left = std::mem::take(picked);
+        for condition in &self.alternatives {
+            let mut taken = left.clone();
+            retain(condition, &mut taken);
+            if !taken.is_empty() {
+                let mut next = taken.iter().peekable();
+                left.retain(|row| next.next_if_eq(&row).is_none());
+                picked.append(&mut taken);
+            }
+            if left.is_empty() {
+                break;
+            }
+        }
+        picked.sort_unstable();
+    }
+
+    /// False when no row can match, by what is known of each field's values there.
+    pub(crate) fn may_match(&self, known: impl Fn(FieldId) -> Option<Aggregate>) -> bool {
+        let mut all = self.alternatives.iter();
+        all.any(|condition| condition.may_match(known(condition.field).as_ref()))
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -144,7 +221,7 @@ impl Condition {
 
     /// Of the rows in `picked`, those that match. Numbers are compared as slices, without a look at
     /// each value's type.
-    pub(crate) fn retain(&self, column: &Column, picked: &mut Vec<u32>) {
+    fn retain(&self, column: &Column, picked: &mut Vec<u32>) {
         let presence = column.presence();
         let present = |row: u32| presence.is_none_or(|bits| bits.get(row as usize));
         macro_rules! numbers {
@@ -188,7 +265,7 @@ impl Condition {
     }
 
     /// False when no value behind the aggregate can match. `None` = the field has no value there.
-    pub(crate) fn may_match(&self, aggregate: Option<&Aggregate>) -> bool {
+    fn may_match(&self, aggregate: Option<&Aggregate>) -> bool {
         let Some(aggregate) = aggregate.filter(|a| a.count > 0) else {
             return false;
         };

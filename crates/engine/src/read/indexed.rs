@@ -7,7 +7,7 @@
 //! are compared. Of a leaf that no run holds all of its span counts.
 //! Concurrency, failure: a run that cannot be read is passed over, as if it were not there.
 
-use super::filter::Condition;
+use super::filter::{Clause, Condition};
 use super::view::StreamView;
 use crate::Result;
 use crate::assured::wide;
@@ -30,6 +30,8 @@ const ROWS_PER_CANDIDATE: u64 = 256;
 const ENTRY_BYTES: u64 = 8;
 /// A second index is asked as well when the first one leaves more candidates than this.
 const CANDIDATES_FEW: u64 = 64;
+/// More alternatives than these are not looked up one by one.
+const ALTERNATIVES_MAX: usize = 64;
 /// Candidates of a leaf that are no further apart than so many rows are read at once.
 const ROWS_APART: u32 = 16;
 
@@ -38,7 +40,7 @@ pub(super) struct Usable {
     pub(super) definition: Arc<IndexDefinition>,
     /// The keys that are looked for; of several fields also that of rows with some of them only.
     ranges: Vec<KeyRange>,
-    /// The conditions that it answers, as places in the list of all.
+    /// The clauses that it answers, as places in the list of all.
     answers: Vec<usize>,
 }
 
@@ -49,35 +51,70 @@ pub(super) struct Candidates {
 }
 
 /// The indexes of a table that can say something of these conditions.
-pub(super) fn usable(core: &Core, table: TableId, conditions: &[Condition]) -> Vec<Usable> {
+pub(super) fn usable(core: &Core, table: TableId, conditions: &[Clause]) -> Vec<Usable> {
     if conditions.is_empty() {
         return Vec::new();
     }
-    let definitions = core.indexes.of_table(table);
-    let usable = definitions.into_iter().filter_map(|definition| {
-        let bounds = |field| bounds_of(conditions, field);
-        let range = KeyRange::of(&definition.fields, bounds)?;
-        let mut ranges = vec![range];
+    let mut all = Vec::new();
+    for definition in core.indexes.of_table(table) {
+        if let Some(range) = KeyRange::of(&definition.fields, |field| bounds_of(conditions, field))
+        {
+            all.push(Usable::new(&definition, vec![range], conditions));
+        }
+        let lists = conditions.iter().filter(|clause| clause.single().is_none());
+        for list in lists {
+            if let Some(ranges) = ranges_of(list, conditions, &definition.fields) {
+                all.push(Usable::new(&definition, ranges, conditions));
+            }
+        }
+    }
+    all
+}
+
+impl Usable {
+    fn new(
+        definition: &Arc<IndexDefinition>,
+        mut ranges: Vec<KeyRange>,
+        conditions: &[Clause],
+    ) -> Usable {
         if definition.fields.len() > 1 {
             ranges.push(KeyRange::partial());
         }
         let answers = (0..conditions.len()).filter(|at| {
-            let condition = conditions.get(*at);
-            condition.is_some_and(|c| definition.fields.contains(&c.field))
+            let clause = conditions.get(*at);
+            clause.is_some_and(|c| c.fields().all(|field| definition.fields.contains(&field)))
         });
-        Some(Usable {
+        Usable {
             answers: answers.collect(),
-            definition,
+            definition: Arc::clone(definition),
             ranges,
+        }
+    }
+}
+
+/// The keys that alternatives ask for, of an index over these fields, the first of which all of
+/// them are about; `None` when they are about another, or when one of them has no bounds.
+fn ranges_of(list: &Clause, all: &[Clause], fields: &[FieldId]) -> Option<Vec<KeyRange>> {
+    let first = *fields.first()?;
+    let alternatives = list.alternatives();
+    if alternatives.len() > ALTERNATIVES_MAX {
+        return None;
+    }
+    let ranges = alternatives.iter().map(|condition| {
+        let own = (condition.field == first).then(|| condition.bounds())??;
+        KeyRange::of(fields, |field| match field == first {
+            true => own,
+            false => bounds_of(all, field),
         })
     });
-    usable.collect()
+    ranges.collect()
 }
 
 /// What conditions ask of a field, together; the rest is for who filters.
-fn bounds_of(conditions: &[Condition], field: FieldId) -> FieldBounds<'_> {
+fn bounds_of(conditions: &[Clause], field: FieldId) -> FieldBounds<'_> {
     let mut found = FieldBounds::default();
-    let own = conditions.iter().filter(|c| c.field == field);
+    let own = conditions.iter().filter_map(Clause::single);
+    let own = own.filter(|c| c.field == field);
     for bounds in own.filter_map(Condition::bounds) {
         if bounds.is_equal {
             return bounds;
@@ -94,7 +131,7 @@ pub(super) struct Filtered<'a> {
     pub(super) partition: &'a Partition,
     pub(super) state: &'a Held,
     pub(super) range: ClosedRange,
-    pub(super) conditions: &'a [Condition],
+    pub(super) conditions: &'a [Clause],
     /// Rows in memory.
     pub(super) memory: &'a Rows,
 }
@@ -308,10 +345,7 @@ impl Filtered<'_> {
             .iter()
             .filter_map(|at| self.conditions.get(*at))
         {
-            match rows.column(condition.field) {
-                Some(column) => condition.retain(column, &mut picked),
-                None => picked.clear(),
-            }
+            condition.retain(&rows, &mut picked);
         }
         let instants = picked.iter().chain(&partial).filter_map(|row| {
             let time = rows.times.get(usize::try_from(*row).ok()?)?;

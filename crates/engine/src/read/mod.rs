@@ -15,6 +15,7 @@ mod databases;
 pub(crate) mod describe;
 mod ends;
 mod filter;
+mod filter_text;
 mod first_last;
 mod gather;
 mod handle;

@@ -43,6 +43,8 @@ pub struct ReplaySpec {
     pub fields: Option<Vec<String>>,
     /// Conditions that must all hold.
     pub filters: Vec<Filter>,
+    /// Lists of conditions: of each list one must hold.
+    pub any_of: Vec<Vec<Filter>>,
     /// The instants, both ends included.
     pub range: ClosedRange,
     /// To go on behind the row that this names.
@@ -59,6 +61,7 @@ impl ReplaySpec {
             tags: Vec::new(),
             fields: None,
             filters: Vec::new(),
+            any_of: Vec::new(),
             range: ClosedRange::ALL,
             after: None,
             memory_bytes: MEMORY_BYTES,
@@ -250,6 +253,7 @@ impl Snapshot {
                 range,
                 fields: Some(names),
                 filters: spec.filters.clone(),
+                any_of: spec.any_of.clone(),
             },
             memory_bytes: spec.memory_bytes,
             next: Some(range.first).filter(|_| !range.is_empty()),

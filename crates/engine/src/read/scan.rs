@@ -1,6 +1,6 @@
 //! Scans: rows of a stream as columns, in bounded memory.
 
-use super::filter::{Condition, Filter};
+use super::filter::{Clause, Filter};
 use super::indexed::{Filtered, Usable, usable};
 use super::merge::{Merge, Source};
 use super::view::{StreamView, run_sources};
@@ -23,6 +23,8 @@ pub struct ScanSpec {
     pub fields: Option<Vec<String>>,
     /// Conditions that must all hold.
     pub filters: Vec<Filter>,
+    /// Lists of conditions: of each list one must hold. No row meets an empty one.
+    pub any_of: Vec<Vec<Filter>>,
 }
 
 impl Default for ScanSpec {
@@ -31,6 +33,7 @@ impl Default for ScanSpec {
             range: ClosedRange::ALL,
             fields: None,
             filters: Vec::new(),
+            any_of: Vec::new(),
         }
     }
 }
@@ -52,7 +55,7 @@ pub(crate) struct SingleScan {
     wanted: Vec<FieldId>,
     /// Fields to read: those wanted and those of conditions, rising; empty = those wanted.
     read: Vec<FieldId>,
-    conditions: Vec<Condition>,
+    conditions: Vec<Clause>,
     /// Indexes that can say something of the conditions.
     usable: Vec<Usable>,
     /// What becomes of the leaves of the partition that is being read.
@@ -76,14 +79,11 @@ impl SingleScan {
     pub(crate) fn new(view: StreamView, spec: &ScanSpec) -> Result<SingleScan> {
         let table = Arc::clone(&view.table);
         let wanted = wanted_fields(&table, spec)?;
-        let conditions: Vec<Condition> = spec
-            .filters
-            .iter()
-            .map(|f| Condition::new(f, &table))
-            .collect::<Result<_>>()?;
+        let conditions = Clause::all(&spec.filters, &spec.any_of, &table)?;
         let mut read: Vec<FieldId> = Vec::new();
         if !conditions.is_empty() || !wanted.is_sorted_by(|a, b| a < b) {
-            read.extend(wanted.iter().chain(conditions.iter().map(|c| &c.field)));
+            read.extend(&wanted);
+            read.extend(conditions.iter().flat_map(Clause::fields));
             read.sort_unstable();
             read.dedup();
         }
@@ -217,11 +217,11 @@ impl SingleScan {
             return Ok(vec![range]);
         };
         let conditions = &self.conditions;
-        let fields: Vec<FieldId> = conditions.iter().map(|c| c.field).collect();
+        let fields: Vec<FieldId> = conditions.iter().flat_map(Clause::fields).collect();
         walk.only(&fields).run(&mut |seen| {
             let possible = conditions
                 .iter()
-                .all(|c| c.may_match(seen.aggregate(c.field).as_ref()));
+                .all(|clause| clause.may_match(|field| seen.aggregate(field)));
             if possible {
                 Visit::Descend
             } else {
@@ -236,10 +236,7 @@ impl SingleScan {
         if !self.conditions.is_empty() {
             let mut picked: Vec<u32> = (0..rows.len() as u32).collect();
             for condition in &self.conditions {
-                match rows.column(condition.field) {
-                    Some(column) => condition.retain(column, &mut picked),
-                    None => picked.clear(),
-                }
+                condition.retain(&rows, &mut picked);
             }
             if picked.len() < rows.len() {
                 rows = rows.gather(&picked);

@@ -2,7 +2,7 @@
 
 use super::aggregate::{self, AggregateSpec, Bin};
 use super::bins::Bins;
-use super::filter::{Condition, Filter};
+use super::filter::{Clause, Filter};
 use super::indexed;
 use super::last::{self, LastValue};
 use super::scan::{ScanSpec, SingleScan};
@@ -298,13 +298,18 @@ impl SingleSnapshot {
     }
 
     /// As `Snapshot::usable_indexes`.
-    pub(super) fn usable_indexes(&self, table: &str, filters: &[Filter]) -> Result<Vec<String>> {
+    pub(super) fn usable_indexes(
+        &self,
+        table: &str,
+        filters: &[Filter],
+        any_of: &[Vec<Filter>],
+    ) -> Result<Vec<String>> {
         let table = self.table(table)?;
-        let conditions = filters.iter().map(|filter| Condition::new(filter, table));
-        let conditions = conditions.collect::<Result<Vec<_>>>()?;
+        let conditions = Clause::all(filters, any_of, table)?;
         let found = indexed::usable(&self.core, table.id, &conditions);
         let mut names: Vec<String> = found.iter().map(|i| i.definition.name.clone()).collect();
         names.sort();
+        names.dedup();
         Ok(names)
     }
 

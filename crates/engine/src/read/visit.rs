@@ -232,7 +232,8 @@ impl RowsInPlace {
     ) -> Result<Option<RowsInPlace>> {
         let (table, seen, range) = (found.table, found.seen, &spec.range);
         let life = &table.life;
-        if !spec.filters.is_empty() || life.expires || life.cut.is_set() {
+        if !spec.filters.is_empty() || !spec.any_of.is_empty() || life.expires || life.cut.is_set()
+        {
             return Ok(None);
         }
         if snapshot.has_deletes(found) {

@@ -72,9 +72,18 @@ pub(super) fn unreadable(shards: &[Shard]) -> HashSet<SegmentId> {
     out
 }
 
-/// Removes segment files no commit names, and cuts the others back to what is committed.
+/// The names of the files beside the segments, theirs included.
+pub(super) fn present(store: &Store) -> Result<Vec<String>> {
+    let dir = store.dir();
+    let names = store.files().list(dir);
+    names.map_err(|e| Error::io("list", dir, e))
+}
+
+/// Removes those of the files `present` that are segments no commit names, and cuts the others back
+/// to what is committed.
 pub(super) fn settle(
     store: &Store,
+    present: &[String],
     partitions: &Named,
     unreadable: &HashSet<SegmentId>,
     recovery: &mut Recovery,
@@ -84,8 +93,7 @@ pub(super) fn settle(
         .map(|(id, _)| format!("{}.seg", id.0))
         .collect();
     let (files, dir) = (store.files(), store.dir());
-    let present = files.list(dir).map_err(|e| Error::io("list", dir, e))?;
-    for name in &present {
+    for name in present {
         if !named.contains(name) && name.ends_with(".seg") {
             let path = dir.join(name);
             files

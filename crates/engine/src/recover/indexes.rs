@@ -37,15 +37,16 @@ pub(super) fn load(
     Ok(indexes)
 }
 
-/// Removes files of runs that no commit names, and forgets runs whose files are not there.
+/// Removes those of the files `present` that are runs no commit names, and forgets runs whose files
+/// are not there.
 pub(super) fn settle(
     meta: &Meta,
     store: &Store,
+    present: &[String],
     indexes: &Indexes,
     recovery: &mut Recovery,
 ) -> Result<()> {
     let (files, dir) = (indexes.files(), store.dir());
-    let present = files.list(dir).map_err(|e| Error::io("list", dir, e))?;
     let present = present
         .iter()
         .filter_map(|name| Some((name, parse_name(name)?)));
@@ -63,7 +64,7 @@ pub(super) fn settle(
         tracing::info!(path = %path.display(), "removed a part of an index that no commit names");
         recovery.files_removed += 1;
     }
-    let lost: Vec<(SegmentId, u64)> = named.difference(&there).copied().collect();
+    let lost: HashSet<(SegmentId, u64)> = named.difference(&there).copied().collect();
     if lost.is_empty() {
         return Ok(());
     }

@@ -19,6 +19,7 @@ fn scanned(snapshot: &Snapshot, name: &StreamName, field: &str, range: ClosedRan
         range,
         fields: Some(vec![field.to_owned()]),
         filters: Vec::new(),
+        any_of: Vec::new(),
     };
     let (mut first, mut last) = (None, None);
     for chunk in snapshot.scan(name, &spec).unwrap() {
@@ -38,6 +39,7 @@ fn scanned_rows(snapshot: &Snapshot, name: &StreamName, range: ClosedRange) -> [
         range,
         fields: Some(Vec::new()),
         filters: Vec::new(),
+        any_of: Vec::new(),
     };
     let chunks = snapshot.scan(name, &spec).unwrap();
     let times: Vec<i64> = chunks.flat_map(|chunk| chunk.unwrap().times).collect();

@@ -5,11 +5,11 @@ use super::errors::{Failure, of_query};
 use crate::catalog::PgType;
 use crate::messages::{Column, Format, Notice};
 use crate::rewrite::Rewritten;
-use headwater_query::Done;
 use headwater_query::arrow::array::RecordBatch;
 use headwater_query::arrow::datatypes::{Schema, SchemaRef};
 use headwater_query::datafusion::common::ScalarValue;
 use headwater_query::datafusion::execution::SendableRecordBatchStream;
+use headwater_query::{Done, Made};
 use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
@@ -180,6 +180,14 @@ pub(super) fn columns(
         .collect()
 }
 
+fn noun(made: Made) -> &'static str {
+    match made {
+        Made::Table => "TABLE",
+        Made::View => "VIEW",
+        Made::Index => "INDEX",
+    }
+}
+
 /// What a client is told when a statement is done.
 pub(super) fn tag(done: Done, rows: u64) -> String {
     match done {
@@ -188,9 +196,9 @@ pub(super) fn tag(done: Done, rows: u64) -> String {
         Done::Shown => "SHOW".to_owned(),
         Done::Inserted(rows) | Done::Returned(rows) => format!("INSERT 0 {rows}"),
         Done::Deleted(rows) => format!("DELETE {rows}"),
-        Done::Created => "CREATE TABLE".to_owned(),
+        Done::Created(made) => format!("CREATE {}", noun(made)),
         Done::Altered => "ALTER TABLE".to_owned(),
-        Done::Dropped => "DROP TABLE".to_owned(),
+        Done::Dropped(made) => format!("DROP {}", noun(made)),
         Done::Set => "SET".to_owned(),
     }
 }

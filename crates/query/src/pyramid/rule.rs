@@ -161,7 +161,7 @@ fn understand(aggregate: &Aggregate) -> Option<Grouped> {
     for filter in &source.scan.filters {
         match Condition::of(filter, &table)? {
             Condition::Time(_) | Condition::Tags => {}
-            Condition::Field(_) => return None,
+            Condition::Fields(_) | Condition::AnyOf(_) => return None,
         }
     }
     let schema = aggregate.input.schema();

@@ -2,7 +2,7 @@
 
 use super::blocking;
 use super::types::{Declared, TableSettings, column_name, declared};
-use crate::answer::{Answer, Done};
+use crate::answer::{Answer, Done, Made};
 use crate::columns::TIME;
 use crate::error::{Error, Result};
 use crate::names::{table_name, unknown_table};
@@ -109,7 +109,7 @@ pub(super) async fn run(session: &Session, create: ast::CreateTable) -> Result<A
         Ok(())
     })
     .await?;
-    Ok(Answer::done(Done::Created))
+    Ok(Answer::done(Done::Created(Made::Table)))
 }
 
 /// Drops tables.
@@ -138,5 +138,5 @@ pub(super) async fn drop(
         Ok(())
     })
     .await?;
-    Ok(Answer::done(Done::Dropped))
+    Ok(Answer::done(Done::Dropped(Made::Table)))
 }

@@ -67,7 +67,7 @@ fn chosen(
         match node {
             LogicalPlan::TableScan(scan) => {
                 let conditions = Conditions::of(&scan.filters, table)?;
-                if !conditions.filters.is_empty() {
+                if conditions.are_about_fields() {
                     return Err(too_much());
                 }
                 let props = running.state.execution_props();
@@ -151,7 +151,7 @@ fn count(view: &View, streams: &[StreamName], range: ClosedRange) -> Result<u64>
     let spec = ScanSpec {
         range,
         fields: Some(Vec::new()),
-        filters: Vec::new(),
+        ..ScanSpec::default()
     };
     let mut rows = 0;
     for stream in streams {

@@ -7,6 +7,7 @@ mod alter;
 mod copy;
 mod create;
 mod delete;
+mod indexes;
 mod insert;
 mod order;
 mod refuse;
@@ -20,7 +21,7 @@ mod zone;
 
 pub use copy::CopyIn;
 
-use crate::answer::{Answer, Done};
+use crate::answer::{Answer, Done, Made};
 use crate::error::{Error, Result};
 use crate::gate::{self, Counted};
 use crate::parameters::Parameters;
@@ -208,7 +209,10 @@ fn kind(statement: Parse) -> Result<Kind> {
             Kind::ShowTables(show_options.filter_position)
         }
         ast::Statement::ShowColumns { .. } => Kind::ShowColumns(Parse::Statement(sql)),
-        ast::Statement::ShowVariable { variable } => Kind::ShowSetting(setting::shown(&variable)),
+        ast::Statement::ShowVariable { variable } => match indexes::shown(&variable) {
+            Some(table) => Kind::ShowIndexes(table),
+            None => Kind::ShowSetting(setting::shown(&variable)),
+        },
         ast::Statement::Set(set) => {
             let (name, value) = setting::assignment(set)?;
             Kind::Set(name, value)
@@ -217,6 +221,7 @@ fn kind(statement: Parse) -> Result<Kind> {
         ast::Statement::Delete(delete) => Kind::Delete(Box::new(delete)),
         ast::Statement::CreateTable(create) => Kind::Create(Box::new(create)),
         ast::Statement::AlterTable(alter) => Kind::Alter(Box::new(alter)),
+        ast::Statement::CreateIndex(create) => Kind::CreateIndex(Box::new(create)),
         ast::Statement::CreateView(view) => Kind::CreateView(Box::new(view)),
         ast::Statement::ShowViews { .. } => Kind::ShowViews,
         ast::Statement::Drop {
@@ -225,6 +230,12 @@ fn kind(statement: Parse) -> Result<Kind> {
             if_exists,
             ..
         } => Kind::DropView { names, if_exists },
+        ast::Statement::Drop {
+            object_type: ast::ObjectType::Index,
+            names,
+            if_exists,
+            ..
+        } => Kind::DropIndex { names, if_exists },
         ast::Statement::Drop {
             object_type: ast::ObjectType::Table,
             names,
@@ -278,6 +289,8 @@ fn check_asking(session: &Session, statement: &Parsed) -> Result<()> {
         | Kind::Alter(_)
         | Kind::Drop { .. }
         | Kind::DropView { .. }
+        | Kind::CreateIndex(_)
+        | Kind::DropIndex { .. }
         | Kind::Set(..)
         | Kind::Reset(_) => Ok(()),
         _ => Err(asks_nothing()),
@@ -360,6 +373,11 @@ pub(crate) async fn run(
                 Kind::DropView { names, if_exists } => {
                     views::drop(session, &names, if_exists).await
                 }
+                Kind::CreateIndex(index) => indexes::create(session, *index).await,
+                Kind::DropIndex { names, if_exists } => {
+                    indexes::drop(session, &names, if_exists).await
+                }
+                Kind::ShowIndexes(table) => indexes::list(session, table).await,
                 Kind::ShowViews => {
                     let show = async move { views::show(&own).await };
                     session.planned(true, show).await
@@ -438,9 +456,14 @@ pub(crate) async fn describe(
         Kind::ShowTables(_) => shown(show::tables_schema()),
         Kind::ShowSetting(name) => shown(setting::schema(name)),
         Kind::Set(..) | Kind::Reset(_) => nothing(Done::Set),
-        Kind::Create(_) | Kind::CreateView(_) => nothing(Done::Created),
+        Kind::Create(_) => nothing(Done::Created(Made::Table)),
+        Kind::CreateView(_) => nothing(Done::Created(Made::View)),
+        Kind::CreateIndex(_) => nothing(Done::Created(Made::Index)),
         Kind::Alter(_) => nothing(Done::Altered),
-        Kind::Drop { .. } | Kind::DropView { .. } => nothing(Done::Dropped),
+        Kind::Drop { .. } => nothing(Done::Dropped(Made::Table)),
+        Kind::DropView { .. } => nothing(Done::Dropped(Made::View)),
+        Kind::DropIndex { .. } => nothing(Done::Dropped(Made::Index)),
+        Kind::ShowIndexes(_) => shown(indexes::schema()),
         Kind::ShowViews => shown(views::schema()),
         Kind::Text => Err(Error::internal("a statement was described by its text")),
     }
@@ -518,7 +541,7 @@ mod tests {
     fn other_statements_are_refused_by_name() {
         for (sql, name) in [
             ("UPDATE t SET a = 1", "UPDATE"),
-            ("CREATE INDEX i ON t (a)", "CREATE INDEX"),
+            ("CREATE SEQUENCE s", "CREATE SEQUENCE"),
             ("COPY (SELECT 1) TO '/tmp/x.csv'", "COPY"),
             (
                 "CREATE EXTERNAL TABLE t STORED AS CSV LOCATION '/etc/passwd'",

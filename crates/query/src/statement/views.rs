@@ -11,7 +11,7 @@
 
 use super::create::forbidden;
 use super::{blocking, parse, show as shown, split, unsupported};
-use crate::answer::{Answer, Done};
+use crate::answer::{Answer, Done, Made};
 use crate::error::{Code, Error, Result};
 use crate::gate;
 use crate::names::{table_name, unknown_table};
@@ -348,7 +348,7 @@ pub(super) async fn create(session: &Session, view: &CreateView, text: String) -
         Ok(())
     })
     .await?;
-    Ok(Answer::done(Done::Created))
+    Ok(Answer::done(Done::Created(Made::View)))
 }
 
 /// `DROP VIEW`.
@@ -372,7 +372,7 @@ pub(super) async fn drop(
         Ok(())
     })
     .await?;
-    Ok(Answer::done(Done::Dropped))
+    Ok(Answer::done(Done::Dropped(Made::View)))
 }
 
 pub(super) fn schema() -> SchemaRef {

@@ -22,8 +22,14 @@ pub(crate) enum Condition {
     Time(ClosedRange),
     /// It is about tags alone.
     Tags,
-    Field(Filter),
+    /// Each of these holds.
+    Fields(Vec<Filter>),
+    /// One of these holds.
+    AnyOf(Vec<Filter>),
 }
+
+/// More alternatives than these are not taken over: each is compared with each value.
+const ALTERNATIVES_MAX: usize = 32;
 
 /// The operator with its sides changed.
 fn mirrored(operator: Operator) -> Option<Operator> {
@@ -124,6 +130,98 @@ pub(crate) fn is_about_tags(expr: &Expr, table: &TableView) -> bool {
     walked.is_ok() && only && columns > 0
 }
 
+/// The comparison of a field, where the engine has it.
+fn filter_of(
+    column: &str,
+    operator: Operator,
+    scalar: &ScalarValue,
+    table: &TableView,
+) -> Option<Filter> {
+    let Some(Role::Field(at)) = table.role(column) else {
+        return None;
+    };
+    let (name, of) = table.fields.get(at)?;
+    if scalar.data_type() != field_type(*of) {
+        return None;
+    }
+    Some(Filter {
+        field: name.clone(),
+        comparison: total(operator)?,
+        value: value(scalar)?,
+    })
+}
+
+/// Comparisons of fields of which one must hold, if that is all that the condition says: an
+/// alternative that is not known is not true.
+fn alternatives_of(expr: &Expr, table: &TableView, into: &mut Vec<Filter>) -> Option<()> {
+    match expr {
+        Expr::BinaryExpr(BinaryExpr {
+            left,
+            op: Operator::Or,
+            right,
+        }) => {
+            alternatives_of(left, table, into)?;
+            alternatives_of(right, table, into)?;
+        }
+        Expr::InList(list) if !list.negated => {
+            let Expr::Column(column) = &*list.expr else {
+                return None;
+            };
+            for value in &list.list {
+                let Expr::Literal(value, _) = value else {
+                    return None;
+                };
+                // Nothing is equal to what is not there.
+                if !value.is_null() {
+                    into.push(filter_of(&column.name, Operator::Eq, value, table)?);
+                }
+            }
+        }
+        _ => {
+            let (column, operator, scalar) = comparison(expr)?;
+            into.push(filter_of(column, operator, scalar, table)?);
+        }
+    }
+    (into.len() <= ALTERNATIVES_MAX).then_some(())
+}
+
+/// The ends of the texts that `LIKE 'beginning%'` asks for. Text is compared by its bytes, whose
+/// order is that of its characters.
+fn beginning_of_text(expr: &Expr, table: &TableView) -> Option<Vec<Filter>> {
+    let Expr::Like(like) = expr else {
+        return None;
+    };
+    let (Expr::Column(column), Expr::Literal(pattern, _)) = (&*like.expr, &*like.pattern) else {
+        return None;
+    };
+    let beginning = pattern.try_as_str()??.strip_suffix('%')?;
+    if like.negated || like.case_insensitive || like.escape_char.is_some() {
+        return None;
+    }
+    if beginning.is_empty() || beginning.contains(['%', '_', '\\']) {
+        return None;
+    }
+    let end = |operator, text: String| {
+        filter_of(
+            &column.name,
+            operator,
+            &ScalarValue::Utf8(Some(text)),
+            table,
+        )
+    };
+    let mut filters = vec![end(Operator::GtEq, beginning.to_owned())?];
+    // Behind the last text that begins so; without a next character there is none.
+    let mut before: Vec<char> = beginning.chars().collect();
+    while let Some(last) = before.pop() {
+        if let Some(next) = (last..=char::MAX).nth(1) {
+            before.push(next);
+            filters.push(end(Operator::Lt, before.into_iter().collect())?);
+            break;
+        }
+    }
+    Some(filters)
+}
+
 impl Condition {
     /// `None` when the engine cannot take it over.
     pub(crate) fn of(expr: &Expr, table: &TableView) -> Option<Condition> {
@@ -135,22 +233,22 @@ impl Condition {
                     };
                     return instants(operator, *at).map(Condition::Time);
                 }
-                Role::Field(at) => {
-                    let (name, of) = table.fields.get(at)?;
-                    let value = value(scalar)?;
-                    if scalar.data_type() != field_type(*of) {
-                        return None;
-                    }
-                    return Some(Condition::Field(Filter {
-                        field: name.clone(),
-                        comparison: total(operator)?,
-                        value,
-                    }));
+                Role::Field(_) => {
+                    let filter = filter_of(column, operator, scalar, table)?;
+                    return Some(Condition::Fields(vec![filter]));
                 }
                 Role::Tag(_) => {}
             }
         }
-        is_about_tags(expr, table).then_some(Condition::Tags)
+        if is_about_tags(expr, table) {
+            return Some(Condition::Tags);
+        }
+        if let Some(filters) = beginning_of_text(expr, table) {
+            return Some(Condition::Fields(filters));
+        }
+        let mut alternatives = Vec::new();
+        alternatives_of(expr, table, &mut alternatives)?;
+        Some(Condition::AnyOf(alternatives))
     }
 }
 
@@ -159,6 +257,7 @@ impl Condition {
 pub(crate) struct Conditions {
     pub(crate) range: ClosedRange,
     pub(crate) filters: Vec<Filter>,
+    pub(crate) any_of: Vec<Vec<Filter>>,
     tags: Vec<Expr>,
 }
 
@@ -167,6 +266,7 @@ impl Conditions {
         let mut conditions = Conditions {
             range: ClosedRange::ALL,
             filters: Vec::new(),
+            any_of: Vec::new(),
             tags: Vec::new(),
         };
         for expr in exprs {
@@ -175,7 +275,8 @@ impl Conditions {
                     conditions.range = conditions.range.intersect(&range);
                 }
                 Some(Condition::Tags) => conditions.tags.push(expr.clone()),
-                Some(Condition::Field(filter)) => conditions.filters.push(filter),
+                Some(Condition::Fields(filters)) => conditions.filters.extend(filters),
+                Some(Condition::AnyOf(filters)) => conditions.any_of.push(filters),
                 None => {
                     let message = format!("a condition was pushed down that is not exact: {expr}");
                     return Err(Error::internal(message).into());
@@ -183,6 +284,11 @@ impl Conditions {
             }
         }
         Ok(conditions)
+    }
+
+    /// Whether something is asked of a field.
+    pub(crate) fn are_about_fields(&self) -> bool {
+        !self.filters.is_empty() || !self.any_of.is_empty()
     }
 
     /// The streams whose tags fulfil the conditions.

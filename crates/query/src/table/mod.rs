@@ -15,13 +15,14 @@ pub(crate) use newest::NewestOfMany;
 pub(crate) use read::ReadMetrics;
 pub(crate) use scan::ScanExec;
 
+use crate::error::external;
 use crate::view::{Role, TableView, View};
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::{DataFusionError, Result};
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
-use scan::Work;
+use scan::{Asked, Work};
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
@@ -92,14 +93,20 @@ impl TableProvider for Table {
         };
         let parallel = state.config().target_partitions();
         let work = Work::divide(&view, chosen, conditions.range, parallel)?;
+        let asked = Asked {
+            filters: conditions.filters,
+            any_of: conditions.any_of,
+        };
+        let indexes = asked.indexes(view.snapshot(), &self.view.name);
+        let indexes = indexes.map_err(external)?;
         let plan = ScanExec::new(
             Arc::clone(&self.view),
             projection,
-            conditions.filters,
+            asked,
             conditions.range,
             work,
             limit,
         )?;
-        Ok(Arc::new(plan))
+        Ok(Arc::new(plan.told(indexes)))
     }
 }

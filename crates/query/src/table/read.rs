@@ -6,7 +6,7 @@
 //! its batches any more.
 //! Failure: what the engine reports ends the statement; nothing is left out silently.
 
-use super::scan::{Direction, Piece};
+use super::scan::{Asked, Direction, Piece};
 use crate::columns;
 use crate::error::{Error, external};
 use crate::view::{Pages, Role, Streams, TableView, View};
@@ -15,9 +15,7 @@ use arrow::compute::{SortOptions, concat_batches, sort_to_indices, take_record_b
 use arrow::datatypes::SchemaRef;
 use datafusion::common::Result;
 use datafusion::physical_plan::metrics::{Count, ExecutionPlanMetricsSet, MetricBuilder, Time};
-use headwater::{
-    ClosedRange, Column, Filter, OutermostSpec, ScanChunk, ScanSpec, StreamName, Touched,
-};
+use headwater::{ClosedRange, Column, OutermostSpec, ScanChunk, ScanSpec, StreamName, Touched};
 use std::sync::Arc;
 use tokio::sync::mpsc::Sender;
 
@@ -28,6 +26,7 @@ pub(crate) struct ReadMetrics {
     pages: Count,
     buckets: Count,
     bytes: Count,
+    candidates: Count,
     elapsed: Time,
 }
 
@@ -40,6 +39,7 @@ impl ReadMetrics {
             pages: counter("pages"),
             buckets: counter("buckets"),
             bytes: counter("bytes_read"),
+            candidates: counter("index_candidates"),
             elapsed: MetricBuilder::new(set).elapsed_compute(partition),
         }
     }
@@ -56,6 +56,7 @@ impl ReadMetrics {
         add(&self.pages, touched.pages);
         add(&self.buckets, touched.buckets);
         add(&self.bytes, touched.bytes);
+        add(&self.candidates, touched.candidates);
         result
     }
 }
@@ -69,7 +70,7 @@ pub(super) struct Reader {
     pub(super) schema: SchemaRef,
     /// What each column of the batches is.
     pub(super) roles: Vec<Role>,
-    pub(super) filters: Vec<Filter>,
+    pub(super) asked: Asked,
     /// Rows that may still be handed out.
     pub(super) left: usize,
     /// From the newest row to the oldest.
@@ -350,7 +351,8 @@ impl Reader {
         let spec = ScanSpec {
             range,
             fields: Some(wanted.collect()),
-            filters: self.filters.clone(),
+            filters: self.asked.filters.clone(),
+            any_of: self.asked.any_of.clone(),
         };
         match handle.scan(self.view.snapshot(), &spec) {
             Err(error) if error.kind() == headwater::ErrorKind::NotFound => Ok(None),

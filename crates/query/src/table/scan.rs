@@ -26,7 +26,7 @@ use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties,
     SortOrderPushdownResult,
 };
-use headwater::{ClosedRange, Filter, Timestamp};
+use headwater::{ClosedRange, Filter, Snapshot, Timestamp};
 use std::fmt;
 use std::sync::Arc;
 
@@ -34,6 +34,34 @@ use std::sync::Arc;
 const QUEUE: usize = 2;
 /// A stream with fewer rows than this in its range is read in one piece.
 const SPLIT_ROWS: u64 = 100_000;
+
+/// What is asked of the fields of a row.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Asked {
+    /// Each of these holds.
+    pub(super) filters: Vec<Filter>,
+    /// Of each of these lists one holds.
+    pub(super) any_of: Vec<Vec<Filter>>,
+}
+
+impl Asked {
+    fn is_empty(&self) -> bool {
+        self.filters.is_empty() && self.any_of.is_empty()
+    }
+
+    /// The names of the indexes that can say something of it.
+    pub(super) fn indexes(
+        &self,
+        snapshot: &Snapshot,
+        table: &str,
+    ) -> headwater::Result<Arc<[String]>> {
+        if self.is_empty() {
+            return Ok(Arc::default());
+        }
+        let found = snapshot.usable_indexes(table, &self.filters, &self.any_of)?;
+        Ok(found.into())
+    }
+}
 
 /// A stretch of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -290,10 +318,12 @@ fn split(
 pub(crate) struct ScanExec {
     table: Arc<TableView>,
     projection: Vec<usize>,
-    filters: Vec<Filter>,
+    asked: Asked,
     range: ClosedRange,
     work: Work,
     limit: Option<usize>,
+    /// Those that may say which rows pass the filters, as they were when this was planned.
+    indexes: Arc<[String]>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
 }
@@ -302,7 +332,7 @@ impl ScanExec {
     pub(crate) fn new(
         table: Arc<TableView>,
         projection: Vec<usize>,
-        filters: Vec<Filter>,
+        asked: Asked,
         range: ClosedRange,
         work: Work,
         limit: Option<usize>,
@@ -318,10 +348,11 @@ impl ScanExec {
         Ok(ScanExec {
             table,
             projection,
-            filters,
+            asked,
             range,
             work,
             limit,
+            indexes: Arc::default(),
             properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
         })
@@ -331,14 +362,20 @@ impl ScanExec {
 impl ScanExec {
     /// The same scan with its work divided otherwise; it has measured nothing yet.
     fn with(&self, work: Work, limit: Option<usize>) -> Result<ScanExec> {
-        ScanExec::new(
+        let scan = ScanExec::new(
             Arc::clone(&self.table),
             self.projection.clone(),
-            self.filters.clone(),
+            self.asked.clone(),
             self.range,
             work,
             limit,
-        )
+        )?;
+        Ok(scan.told(Arc::clone(&self.indexes)))
+    }
+
+    /// The same scan, which tells of these indexes.
+    pub(super) fn told(self, indexes: Arc<[String]>) -> ScanExec {
+        ScanExec { indexes, ..self }
     }
 }
 
@@ -352,7 +389,7 @@ impl ScanExec {
         if work.by_time.is_none()
             || rows > FIRST_MAX
             || !work.choice.conditions.is_empty()
-            || !self.filters.is_empty()
+            || !self.asked.is_empty()
             || self.limit.is_some()
         {
             return None;
@@ -383,8 +420,18 @@ impl DisplayAs for ScanExec {
         if self.range != ClosedRange::ALL {
             write!(f, ", time={}", crate::text::range(&self.range))?;
         }
-        for filter in &self.filters {
+        for filter in &self.asked.filters {
             write!(f, ", {}", crate::text::filter(filter))?;
+        }
+        for list in &self.asked.any_of {
+            let list: Vec<String> = list.iter().map(crate::text::filter).collect();
+            match &*list {
+                [] => write!(f, ", false")?,
+                list => write!(f, ", ({})", list.join(" OR "))?,
+            }
+        }
+        if !self.indexes.is_empty() {
+            write!(f, ", indexes=[{}]", self.indexes.join(", "))?;
         }
         if self.work.is_backwards() {
             write!(f, ", newest first")?;
@@ -485,7 +532,7 @@ impl ExecutionPlan for ScanExec {
                 .iter()
                 .filter_map(|at| self.table.roles.get(*at).copied())
                 .collect(),
-            filters: self.filters.clone(),
+            asked: self.asked.clone(),
             left: self.limit.unwrap_or(usize::MAX),
             backwards: self.work.is_backwards(),
             metrics: ReadMetrics::new(&self.metrics, partition),

@@ -2,7 +2,7 @@
 
 use crate::support::{Lake, block_on, done, error, rows};
 use headwater_query::arrow::array::{ArrayRef, RecordBatch, StringArray};
-use headwater_query::{Access, Done};
+use headwater_query::{Access, Done, Made};
 use std::sync::Arc;
 
 /// May read streams with these ids, write those, and manage tables that begin with `own`.
@@ -150,13 +150,16 @@ fn a_session_changes_what_it_may_and_is_told_what_it_may_not() {
         }
         assert_eq!(
             done(&session, "CREATE TABLE own_table (id TAG, x DOUBLE)").await,
-            Done::Created
+            Done::Created(Made::Table)
         );
         assert_eq!(
             rows(&session, "SELECT count(*) FROM own_table").await,
             ["0"]
         );
-        assert_eq!(done(&session, "DROP TABLE own_table").await, Done::Dropped);
+        assert_eq!(
+            done(&session, "DROP TABLE own_table").await,
+            Done::Dropped(Made::Table)
+        );
         assert_eq!(lake.rows("SELECT count(*) FROM pump").await, ["202"]);
     });
 }

@@ -20,6 +20,7 @@ mod fences;
 mod functions;
 mod gaps;
 mod gate;
+mod indexes;
 mod lengths;
 mod lookups;
 mod manual;

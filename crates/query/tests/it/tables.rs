@@ -3,7 +3,7 @@
 use crate::support::{Lake, block_on};
 use headwater::{Duplicates, StreamName};
 use headwater_query::datafusion::common::ScalarValue;
-use headwater_query::{Done, Parameters};
+use headwater_query::{Done, Made, Parameters};
 use std::time::Duration;
 
 const DAY: u64 = 86_400;
@@ -17,7 +17,7 @@ fn a_table_is_made_filled_changed_and_dropped() {
                       WITH (retention = '30000d', raw_for = '7000d', duplicates = 'keep', leaf_events = 512)";
         // What a retention has ended is ended: those of this table end nothing that is inserted
         // below, whenever they are looked at.
-        assert_eq!(lake.done(create).await, Done::Created);
+        assert_eq!(lake.done(create).await, Done::Created(Made::Table));
         let info = lake.db.tables().remove(0);
         assert_eq!(info.tags, ["station"]);
         assert_eq!(info.retention, Some(Duration::from_secs(30_000 * DAY)));
@@ -40,7 +40,7 @@ fn a_table_is_made_filled_changed_and_dropped() {
         assert_eq!(
             lake.done(&create.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS"))
                 .await,
-            Done::Created
+            Done::Created(Made::Table)
         );
         lake.done("ALTER TABLE weather SET (retention = 'none', raw_for = 'none'), ADD COLUMN wind DOUBLE, ADD site TAG")
             .await;
@@ -65,7 +65,10 @@ fn a_table_is_made_filled_changed_and_dropped() {
                 "2024-01-01T00:00:01Z|-|JFK|-|-|false||-|-|3.0",
             ]
         );
-        assert_eq!(lake.done("DROP TABLE weather").await, Done::Dropped);
+        assert_eq!(
+            lake.done("DROP TABLE weather").await,
+            Done::Dropped(Made::Table)
+        );
         assert_eq!(
             lake.error("SELECT * FROM weather").await.code,
             "unknown_table"
@@ -73,7 +76,7 @@ fn a_table_is_made_filled_changed_and_dropped() {
         assert_eq!(lake.error("DROP TABLE weather").await.code, "unknown_table");
         assert_eq!(
             lake.done("DROP TABLE IF EXISTS weather").await,
-            Done::Dropped
+            Done::Dropped(Made::Table)
         );
     });
 }

@@ -1,7 +1,7 @@
 //! Views.
 
 use crate::support::{Lake, block_on, done, error, rows};
-use headwater_query::{Access, Done};
+use headwater_query::{Access, Done, Made};
 
 #[test]
 fn a_view_stands_where_a_table_can() {
@@ -10,7 +10,7 @@ fn a_view_stands_where_a_table_can() {
         assert_eq!(
             lake.done("CREATE VIEW hot AS SELECT id, time, temp FROM pump WHERE temp > 49")
                 .await,
-            Done::Created
+            Done::Created(Made::View)
         );
         lake.done(
             "CREATE VIEW \"Hot ones\" (device, warm) AS SELECT id, max(temp) FROM hot GROUP BY id",
@@ -47,7 +47,7 @@ fn a_view_stands_where_a_table_can() {
         assert_eq!(lake.rows("SHOW VIEWS").await.len(), 2);
         lake.done("CREATE VIEW IF NOT EXISTS hot AS SELECT 1").await;
         assert_eq!(lake.rows("SELECT count(*) FROM hot").await, ["9"]);
-        assert_eq!(lake.done("DROP VIEW hot").await, Done::Dropped);
+        assert_eq!(lake.done("DROP VIEW hot").await, Done::Dropped(Made::View));
         assert_eq!(lake.error("SELECT * FROM hot").await.code, "unknown_table");
         // What it stood in is gone with it.
         assert_eq!(
@@ -152,7 +152,7 @@ fn a_view_shows_each_session_what_it_may_see() {
                 "CREATE VIEW own_view AS SELECT count(*) AS n FROM counts"
             )
             .await,
-            Done::Created
+            Done::Created(Made::View)
         );
         assert_eq!(rows(&session, "SELECT * FROM own_view").await, ["1"]);
         assert_eq!(rows(&lake.session, "SELECT * FROM own_view").await, ["3"]);

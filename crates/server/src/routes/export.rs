@@ -212,7 +212,7 @@ impl Asked {
             spec: ScanSpec {
                 range: query.range(now())?,
                 fields: query.list("fields")?,
-                filters: Vec::new(),
+                ..ScanSpec::default()
             },
             form,
             time,

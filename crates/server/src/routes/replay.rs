@@ -8,7 +8,7 @@
 use crate::access::Access;
 use crate::app::App;
 use crate::error::ApiError;
-use crate::request::{answer, not_found, now, query};
+use crate::request::{self, answer, not_found, now, query};
 use crate::routes::{Needs, Route};
 use axum::body::{Body, Bytes};
 use axum::extract::State;
@@ -60,6 +60,8 @@ impl Form {
 #[derive(Debug)]
 struct Asked {
     spec: ReplaySpec,
+    /// As they were written.
+    filters: Vec<String>,
     pace: Pace,
     form: Form,
     limit: u64,
@@ -70,7 +72,8 @@ impl Asked {
         let query = query(
             uri,
             &[
-                "table", "tag", "from", "to", "fields", "speed", "after", "format", "limit",
+                "table", "tag", "from", "to", "fields", "filter", "speed", "after", "format",
+                "limit",
             ],
         )?;
         let table = query.required("table", "a table")?;
@@ -111,6 +114,7 @@ impl Asked {
         };
         Ok(Asked {
             spec,
+            filters: request::filter_texts(&query)?,
             pace,
             form,
             limit: query.number("limit")?.unwrap_or(u64::MAX),
@@ -125,6 +129,7 @@ impl Asked {
             false => None,
         };
         let told = told.ok_or_else(|| not_found("table", table))?;
+        self.spec.filters = request::filters(&self.filters, &told)?;
         match &self.spec.fields {
             Some(fields) => {
                 for field in fields {

@@ -28,13 +28,19 @@ pub(crate) fn routes() -> Vec<Route> {
 }
 
 async fn scan(State(app): State<Arc<App>>, access: Access, uri: Uri) -> Result<Response, ApiError> {
-    let query = query(&uri, &["stream", "from", "to", "fields", "limit", "format"])?;
+    let query = query(
+        &uri,
+        &[
+            "stream", "from", "to", "fields", "filter", "limit", "format",
+        ],
+    )?;
     let stream = parse_stream(query.required("stream", "table,tag=value")?)?;
     let mut spec = ScanSpec {
         range: query.range(now())?,
         fields: query.list("fields")?,
-        filters: Vec::new(),
+        ..ScanSpec::default()
     };
+    let filters = request::filter_texts(&query)?;
     let limit: usize = query.number("limit")?.unwrap_or(LIMIT);
     let form = Form::of(&query)?;
     let (body, until) = app
@@ -57,6 +63,10 @@ async fn scan(State(app): State<Arc<App>>, access: Access, uri: Uri) -> Result<R
                     let told = access.fields(&snapshot, stream.table())?.unwrap_or_default();
                     spec.fields = Some(told.into_iter().map(|(name, _)| name).collect());
                 }
+            }
+            if !filters.is_empty() {
+                let told = access.fields(&snapshot, stream.table())?;
+                spec.filters = request::filters(&filters, &told.unwrap_or_default())?;
             }
             // It may have been dropped meanwhile.
             let Some(scan) = found(snapshot.scan(&stream, &spec))? else {

@@ -161,3 +161,49 @@ fn what_may_not_be_read_is_not_there_and_what_is_wrong_is_said() {
         );
     }
 }
+
+#[test]
+fn conditions_leave_rows_of_scans_and_replays() {
+    let (server, bearer) = started(Some(&["read pump", "write pump"]));
+    let token = [("authorization", bearer.as_str())];
+    let flows = |path: &str| -> Vec<String> {
+        let (status, text) = get(&server, path, &token);
+        assert_eq!(status, 200, "{path}: {text}");
+        let rows = rows(&text);
+        let flows = rows.iter().map(|row| row["fields"]["flow"].to_string());
+        flows.collect()
+    };
+    let replay = "/api/v1/replay?table=pump";
+    assert_eq!(flows(&format!("{replay}&filter=flow%3E5")), ["6.0", "7.0"]);
+    let two = format!("{replay}&filter=flow%20%3E%205&filter=flow%20!%3D%207");
+    assert_eq!(flows(&two), ["6.0"]);
+    assert_eq!(flows(&format!("{replay}&filter=on%3Dtrue")), ["4.0"]);
+    let scan = "/api/v1/scan?stream=pump,id%3Da";
+    let (status, text) = get(&server, &format!("{scan}&filter=flow%3E%3D4"), &token);
+    assert_eq!(status, 200, "{text}");
+    assert_eq!(
+        serde_json::from_str::<Value>(&text).unwrap()["time"],
+        serde_json::json!(["500", "3000"])
+    );
+    // What is wrong is told, with the parameter, and the same of a field that is not there.
+    for filter in [
+        "flow",
+        "flow%20~%205",
+        "weight%3D1",
+        "flow%3Dmuch",
+        "on%3D1",
+    ] {
+        for path in [replay, scan] {
+            let (status, text) = get(&server, &format!("{path}&filter={filter}"), &token);
+            let error = serde_json::from_str::<Value>(&text).unwrap()["error"].clone();
+            assert_eq!(
+                (status, &error["code"]),
+                (400, &"E_PARAMETER".into()),
+                "{text}"
+            );
+            assert_eq!(error["details"]["parameter"], "filter", "{text}");
+        }
+    }
+    let many = "&filter=flow%3E0".repeat(33);
+    assert_eq!(get(&server, &format!("{scan}{many}"), &token).0, 400);
+}

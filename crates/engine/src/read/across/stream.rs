@@ -17,7 +17,7 @@ use crate::read::aggregate::{AggregateSpec, Bin};
 use crate::read::coverage::{Coverage, whole_buckets};
 use crate::read::describe::StreamInfo;
 use crate::read::ends::Side;
-use crate::read::filter::{Condition, Filter};
+use crate::read::filter::{Clause, Filter};
 use crate::read::handle::StreamHandle;
 use crate::read::last::LastValue;
 use crate::read::scan::{ScanSpec, wanted_fields};
@@ -73,18 +73,28 @@ impl Reading<'_> {
 
     /// What a scan asks the part; `None` when none of its rows can match.
     fn spec(&self, spec: &ScanSpec, names: Vec<String>) -> Option<ScanSpec> {
-        let mut filters = Vec::with_capacity(spec.filters.len());
-        for filter in &spec.filters {
+        let own = |filter: &Filter| {
             let field = self.union.table.field_id(&filter.field)?;
-            filters.push(Filter {
+            Some(Filter {
                 field: self.field(field)?.to_owned(),
                 ..filter.clone()
-            });
+            })
+        };
+        let filters = spec.filters.iter().map(own).collect::<Option<_>>()?;
+        let mut any_of = Vec::with_capacity(spec.any_of.len());
+        for list in &spec.any_of {
+            // A field that the part does not have is without a value there.
+            let list: Vec<Filter> = list.iter().filter_map(own).collect();
+            if list.is_empty() {
+                return None;
+            }
+            any_of.push(list);
         }
         Some(ScanSpec {
             range: self.range,
             fields: Some(names),
             filters,
+            any_of,
         })
     }
 
@@ -187,9 +197,7 @@ impl<'a> StreamAcross<'a> {
     pub(in crate::read) fn scan(&self, spec: &ScanSpec) -> Result<AcrossScan> {
         let table = &self.union.table;
         let wanted = wanted_fields(table, spec)?;
-        for filter in &spec.filters {
-            Condition::new(filter, table)?;
-        }
+        Clause::all(&spec.filters, &spec.any_of, table)?;
         let mut pieces = Vec::new();
         for reading in self.readings(&spec.range)? {
             let (names, columns) = reading.fields(&wanted);
@@ -212,9 +220,7 @@ impl<'a> StreamAcross<'a> {
         if readings.iter().all(Reading::has_all_fields) {
             // Unknown fields are refused there too.
             wanted_fields(&self.union.table, spec)?;
-            for filter in &spec.filters {
-                Condition::new(filter, &self.union.table)?;
-            }
+            Clause::all(&spec.filters, &spec.any_of, &self.union.table)?;
             for reading in readings {
                 let (range, found) = (reading.range, reading.found);
                 let spec = ScanSpec {

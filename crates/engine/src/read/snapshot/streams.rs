@@ -224,15 +224,21 @@ impl Snapshot {
         }
     }
 
-    /// The names of the indexes that can say which rows of a table pass these filters. Whether one
+    /// The names of the indexes that can say which rows of a table pass these filters, as those of a
+    /// [`crate::ScanSpec`]. Whether one
     /// is used is decided where rows are read, for each partition by itself. Of several databases
     /// none are told.
     ///
     /// # Errors
     /// `not_found` without such a table or field; `invalid` where a value is of another type.
-    pub fn usable_indexes(&self, table: &str, filters: &[Filter]) -> Result<Vec<String>> {
+    pub fn usable_indexes(
+        &self,
+        table: &str,
+        filters: &[Filter],
+        any_of: &[Vec<Filter>],
+    ) -> Result<Vec<String>> {
         match &self.seen {
-            Seen::Single(one) => one.usable_indexes(table, filters),
+            Seen::Single(one) => one.usable_indexes(table, filters, any_of),
             Seen::Across(_) => Ok(Vec::new()),
         }
     }

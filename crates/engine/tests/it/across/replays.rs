@@ -16,6 +16,7 @@ fn expected(snapshot: &Snapshot, spec: &ReplaySpec) -> Vec<Row> {
         range: spec.range,
         fields: spec.fields.clone(),
         filters: spec.filters.clone(),
+        any_of: Vec::new(),
     };
     let mut rows = Vec::new();
     let streams = snapshot.streams_having(&spec.table, &spec.tags, None, usize::MAX);

@@ -366,9 +366,29 @@ fn check_filter(
         if random.chance(40) {
             filters.extend(another_filter(snapshot, stream, random));
         }
+        // Lists of which one must hold, of this field alone or of several.
+        let mut any_of: Vec<Vec<Filter>> = Vec::new();
+        while random.chance(30) {
+            let mut list = Vec::new();
+            while random.chance(70) {
+                list.extend(match random.chance(50) {
+                    true => another_filter(snapshot, stream, random),
+                    false => Some(Filter {
+                        field: field.clone(),
+                        comparison: random.pick(&COMPARISONS),
+                        value: match holders.is_empty() {
+                            true => random_value(random, field_type),
+                            false => holders[random.below(holders.len() as u64) as usize].clone(),
+                        },
+                    }),
+                });
+            }
+            any_of.push(list);
+        }
         let spec = ScanSpec {
             range,
             filters: filters.clone(),
+            any_of: any_of.clone(),
             ..ScanSpec::default()
         };
         let passes = |row: &Seen, filter: &Filter| {
@@ -383,11 +403,13 @@ fn check_filter(
             .filter(|r| inside(r, range))
             .filter_map(|row| {
                 let all: Option<Vec<Presence>> = filters.iter().map(|f| passes(row, f)).collect();
-                Some((row, all?.into_iter().min()?))
+                let one_of = |list: &Vec<Filter>| list.iter().filter_map(|f| passes(row, f)).max();
+                let lists: Option<Vec<Presence>> = any_of.iter().map(one_of).collect();
+                Some((row, all?.into_iter().chain(lists?).min()?))
             });
         let expected: Vec<(&Seen, Presence)> = passing.collect();
         let found = rows_of(snapshot, stream.name, &spec)?;
-        let what = format!("{} {filters:?}", stream.name);
+        let what = format!("{} {filters:?} {any_of:?}", stream.name);
         same_rows(&found, &expected, None, &what)?;
     }
     Ok(())

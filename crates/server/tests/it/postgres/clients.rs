@@ -1,4 +1,5 @@
-//! Real clients: psql, psycopg with SQLAlchemy, PostgreSQL's JDBC driver, and pgx and lib/pq of Go.
+//! Real clients: psql, psycopg with SQLAlchemy, PostgreSQL's JDBC driver, pgx and lib/pq of Go, and
+//! node-postgres.
 //!
 //! Where one is missing the test says so and passes, unless `TEST_CLIENTS=required`, which CI sets.
 
@@ -18,6 +19,7 @@ const DRIVERS: [&str; 3] = [
     "asyncpg==0.32.0",
     "pg8000==1.31.6",
 ];
+const NODE_PACKAGES: [&str; 2] = ["pg@8.23.1", "pg-cursor@2.22.0"];
 /// Where Debian's libpostgresql-jdbc-java puts the driver.
 const DRIVER: &str = "/usr/share/java/postgresql.jar";
 
@@ -290,6 +292,37 @@ fn programs_in_java_read_write_and_look_at_tables() {
         .arg(port);
     let printed = run(&mut java).unwrap();
     assert_eq!(printed.lines().last(), Some("done"), "{printed}");
+}
+
+/// A folder with these packages of npm.
+fn node(packages: &[&str]) -> Result<PathBuf, String> {
+    let folder =
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("node-{}", packages.join("-")));
+    let done = folder.join("done");
+    if !done.exists() {
+        run(Command::new("npm")
+            .args(["install", "--no-save", "--no-audit", "--no-fund"])
+            .args(["--ignore-scripts", "--silent", "--prefix"])
+            .arg(&folder)
+            .args(packages))?;
+        std::fs::write(&done, "").map_err(|e| e.to_string())?;
+    }
+    Ok(folder)
+}
+
+#[test]
+fn programs_in_javascript_read_write_and_look_at_tables() {
+    let Some(folder) = or_skip(node(&NODE_PACKAGES)) else {
+        return;
+    };
+    let server = start(with_written);
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/postgres/drivers.js");
+    let port = server.postgres.unwrap().port().to_string();
+    // Instants must be the same by the clocks of any machine.
+    let mut node = Command::new("node");
+    node.env("TZ", "America/New_York").arg(program).arg(port);
+    let printed = run(node.arg(folder)).unwrap();
+    assert_eq!(printed, "done\n");
 }
 
 #[test]

@@ -1,0 +1,254 @@
+//! `CREATE INDEX`, `DROP INDEX` and `SHOW INDEXES`.
+//!
+//! Invariants: an index changes no answer, so whoever manages a table may make and drop its indexes;
+//! of an index is told to whom its table and all its fields are told.
+//! Failure: a part of a statement that we would leave out is refused by name.
+
+use super::create::forbidden;
+use super::types::column_name;
+use super::{blocking, show, unsupported};
+use crate::answer::{Answer, Done, Made};
+use crate::error::{Error, Result};
+use crate::names::{table_name, unknown_table};
+use crate::session::Session;
+use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::sql::sqlparser::ast;
+use headwater::{IndexInfo, IndexSpec};
+use std::sync::Arc;
+
+/// How an index is asked for.
+const FORMS: &str = "CREATE INDEX [IF NOT EXISTS] name ON table (field, …)";
+
+/// Refuses parts of a statement that no index of ours has.
+fn refuse_parts(create: &ast::CreateIndex) -> Result<()> {
+    let refused = |what: &str| Err(unsupported(format!("{what} of an index")).with_hint(FORMS));
+    if create.unique {
+        let error = unsupported("CREATE UNIQUE INDEX");
+        return Err(error.with_hint("rows of one stream and instant are one row by themselves"));
+    }
+    match create.using {
+        None | Some(ast::IndexType::BTree) => {}
+        Some(ref other) => return refused(&format!("the kind {other}")),
+    }
+    if create.predicate.is_some() {
+        return refused("a condition");
+    }
+    if !create.include.is_empty() {
+        return refused("INCLUDE");
+    }
+    if create.nulls_distinct.is_some() {
+        return refused("NULLS DISTINCT");
+    }
+    let options = [
+        create.with.is_empty(),
+        create.index_options.is_empty(),
+        create.alter_options.is_empty(),
+    ];
+    if options != [true; 3] {
+        return refused("an option");
+    }
+    Ok(())
+}
+
+/// The field that a part of an index names.
+fn field(column: &ast::IndexColumn) -> Result<String> {
+    let by = &column.column;
+    let options = &by.options;
+    // Rising, nulls wherever: one index serves both directions, and holds no absent values.
+    if options.asc == Some(false) || column.operator_class.is_some() || by.with_fill.is_some() {
+        return Err(unsupported(format!("`{column}` in an index")).with_hint(FORMS));
+    }
+    match &by.expr {
+        ast::Expr::Identifier(name) => Ok(column_name(name)),
+        other => Err(
+            Error::unsupported(format!("an index is over fields, not over `{other}`"))
+                .with_hint(FORMS),
+        ),
+    }
+}
+
+/// A name for an index that was given none, as PostgreSQL makes it.
+fn made_up(table: &str, fields: &[String], known: &[IndexInfo]) -> String {
+    let plain = format!("{table}_{}_idx", fields.join("_"));
+    let mut name = plain.clone();
+    let mut number = 0;
+    while known.iter().any(|index| index.name == name) {
+        number += 1;
+        name = format!("{plain}{number}");
+    }
+    name
+}
+
+/// Makes an index. It is filled in the background.
+pub(super) async fn create(session: &Session, create: ast::CreateIndex) -> Result<Answer> {
+    refuse_parts(&create)?;
+    let table = table_name(&create.table_name)?;
+    let fields: Vec<String> = create.columns.iter().map(field).collect::<Result<_>>()?;
+    let given = create.name.as_ref().map(table_name).transpose()?;
+    let db = session.query.database()?.clone();
+    let running = session.begin()?;
+    let Some(view) = running.view.table(&table)? else {
+        return Err(unknown_table(&table));
+    };
+    if !session.access.all() && !session.access.manages(&table) {
+        return Err(forbidden("change", &table));
+    }
+    for name in &fields {
+        if !view.fields.iter().any(|(known, _)| known == name) {
+            return Err(match view.role(name) {
+                None => Error::unknown_column(format!("there is no column `{name}`")),
+                Some(_) => Error::unsupported(format!("`{name}` is no field"))
+                    .with_hint("conditions on tags and time need no index"),
+            });
+        }
+    }
+    let if_not_exists = create.if_not_exists;
+    blocking(move || {
+        let known = db.indexes();
+        let name = given.unwrap_or_else(|| made_up(&table, &fields, &known));
+        if known.iter().any(|index| index.name == name) {
+            if if_not_exists {
+                return Ok(());
+            }
+            return Err(Error::index_exists(format!(
+                "index `{name}` exists already"
+            )));
+        }
+        Ok(db.create_index(&IndexSpec {
+            name,
+            table,
+            fields,
+        })?)
+    })
+    .await?;
+    Ok(Answer::done(Done::Created(Made::Index)))
+}
+
+/// Whether the session is told of an index.
+fn is_told(session: &Session, view: &crate::view::View, index: &IndexInfo) -> Result<bool> {
+    if session.access.all() {
+        return Ok(true);
+    }
+    let Some(table) = view.table(&index.table)? else {
+        return Ok(false);
+    };
+    let told = |field: &String| table.fields.iter().any(|(known, _)| known == field);
+    Ok(index.fields.iter().all(told))
+}
+
+fn unknown(name: &str) -> Error {
+    let error = Error::unknown_index(format!("there is no index `{name}`"));
+    error.with_hint("SHOW INDEXES lists them")
+}
+
+/// Drops indexes: all that are named, or none.
+pub(super) async fn drop(
+    session: &Session,
+    names: &[ast::ObjectName],
+    if_exists: bool,
+) -> Result<Answer> {
+    let names: Vec<String> = names.iter().map(table_name).collect::<Result<_>>()?;
+    let db = session.query.database()?.clone();
+    let running = session.begin()?;
+    let known = db.indexes();
+    let mut found = Vec::new();
+    for name in names {
+        let index = known.iter().find(|index| index.name == name);
+        let told = match index {
+            Some(index) => is_told(session, &running.view, index)?.then_some(index),
+            None => None,
+        };
+        let Some(index) = told else {
+            if if_exists {
+                continue;
+            }
+            return Err(unknown(&name));
+        };
+        if !session.access.all() && !session.access.manages(&index.table) {
+            return Err(forbidden("change", &index.table));
+        }
+        if !found.contains(&name) {
+            found.push(name);
+        }
+    }
+    blocking(move || {
+        for name in found {
+            match db.drop_index(&name) {
+                // Somebody else was first.
+                Err(e) if e.kind() == headwater::ErrorKind::NotFound => return Err(unknown(&name)),
+                dropped => dropped?,
+            }
+        }
+        Ok(())
+    })
+    .await?;
+    Ok(Answer::done(Done::Dropped(Made::Index)))
+}
+
+/// What `SHOW INDEXES` says, and of which table alone; `None` where something else is shown.
+pub(super) fn shown(variable: &[ast::Ident]) -> Option<Option<String>> {
+    let is = |word: &ast::Ident, text: &str| {
+        word.quote_style.is_none() && word.value.eq_ignore_ascii_case(text)
+    };
+    let (first, rest) = variable.split_first()?;
+    if !["indexes", "index", "indices"].iter().any(|w| is(first, w)) {
+        return None;
+    }
+    match rest {
+        [] => Some(None),
+        [from, table] if is(from, "from") || is(from, "on") => Some(Some(column_name(table))),
+        _ => None,
+    }
+}
+
+pub(super) fn schema() -> SchemaRef {
+    let text = |name: &str| Field::new(name, DataType::Utf8, false);
+    let number = |name: &str| Field::new(name, DataType::Int64, false);
+    Arc::new(Schema::new(vec![
+        text("index_name"),
+        text("table_name"),
+        text("fields"),
+        number("entries"),
+        number("bytes"),
+        number("partitions"),
+        number("partitions_complete"),
+    ]))
+}
+
+/// The indexes, by name.
+pub(super) async fn list(session: &Session, table: Option<String>) -> Result<Answer> {
+    let running = session.begin()?;
+    if let Some(name) = &table
+        && running.view.table(name)?.is_none()
+    {
+        return Err(unknown_table(name));
+    }
+    let query = session.query.clone();
+    let known = blocking(move || Ok(query.indexes())).await?;
+    let mut told = Vec::new();
+    for index in known {
+        let wanted = table.as_ref().is_none_or(|table| *table == index.table);
+        if wanted && is_told(session, &running.view, &index)? {
+            told.push(index);
+        }
+    }
+    let texts = |of: &dyn Fn(&IndexInfo) -> String| -> ArrayRef {
+        Arc::new(StringArray::from_iter_values(told.iter().map(of)))
+    };
+    let numbers = |of: &dyn Fn(&IndexInfo) -> u64| -> ArrayRef {
+        let clamped = |index: &IndexInfo| i64::try_from(of(index)).unwrap_or(i64::MAX);
+        Arc::new(Int64Array::from_iter_values(told.iter().map(clamped)))
+    };
+    let columns = vec![
+        texts(&|index| index.name.clone()),
+        texts(&|index| index.table.clone()),
+        texts(&|index| index.fields.join(", ")),
+        numbers(&|index| index.entries),
+        numbers(&|index| index.bytes),
+        numbers(&|index| index.progress.partitions),
+        numbers(&|index| index.progress.partitions_complete),
+    ];
+    let batch = RecordBatch::try_new(schema(), columns);
+    show::answer(batch.map_err(|e| Error::internal(e.to_string()))?)
+}
