@@ -49,6 +49,8 @@ enum Experiment {
     Server(experiments::server::Arguments),
     /// Questions over points that were written again and again.
     Overwrite(experiments::overwrite::Arguments),
+    /// Indexes over values: one event by its number, ranges, and what writing with one costs.
+    Indexes(experiments::indexes::Arguments),
     /// Line protocol: our parser beside the published one.
     Parse(experiments::parse::Arguments),
     /// Queue sets beside one queue and direct calls, over a throttled device and in a model.
@@ -77,6 +79,7 @@ fn main() -> ExitCode {
         Experiment::Memory(arguments) => experiments::memory::run(&arguments),
         Experiment::Server(arguments) => experiments::server::run(&arguments),
         Experiment::Overwrite(arguments) => experiments::overwrite::run(&arguments),
+        Experiment::Indexes(arguments) => experiments::indexes::run(&arguments),
         Experiment::Parse(arguments) => experiments::parse::run(&arguments),
         Experiment::Queues(arguments) => experiments::queues::run(&arguments),
         Experiment::Mqtt(arguments) => experiments::mqtt::run(&arguments),

@@ -8,8 +8,8 @@ use super::merge::{Merge, Source};
 use super::view::{StreamView, run_sources};
 use super::walk::{SeenBucket, Visit, Walk};
 use crate::Result;
-use crate::segment::LeafCaching;
-use headwater_types::{ClosedRange, FieldId, Rows};
+use crate::segment::{Held, LeafCaching, Partition};
+use headwater_types::{ClosedRange, FieldId, Rows, Timestamp};
 
 /// Takes buckets and rows.
 pub(super) trait Sink {
@@ -18,6 +18,44 @@ pub(super) trait Sink {
 
     /// Rows, by time.
     fn add(&mut self, rows: &Rows);
+
+    /// True when it would know again what a partition holds.
+    fn remembers(&self) -> bool {
+        false
+    }
+
+    /// A partition follows, of which all that is stored counts and nothing else does. True when the
+    /// sink knew what that is, and took it.
+    fn knows(&mut self, partition: &Partition) -> bool {
+        let _ = partition;
+        false
+    }
+
+    /// All of that partition was handed out.
+    fn learned(&mut self, partition: &Partition) {
+        let _ = partition;
+    }
+}
+
+/// Whether of a partition all that is stored of a stream counts, and nothing else does: neither
+/// memory nor deletes nor what has expired.
+fn stands_alone(
+    view: &StreamView,
+    partition: &Partition,
+    state: &Held,
+    range: &ClosedRange,
+    memory: &Rows,
+) -> bool {
+    let span = partition.span();
+    let in_memory = |bound: Timestamp| memory.times.partition_point(|t| *t < bound.as_nanos());
+    let behind = memory.times.partition_point(|t| *t <= span.last.as_nanos());
+    range.intersect(&span) == span
+        && in_memory(span.first) == behind
+        && view.now.is_none()
+        && partition.piece.is_none()
+        && view.core.store.here().is_none()
+        && !state.is_aged()
+        && !view.hidden(partition).touches(&span)
 }
 
 /// How far memory outside of partitions was handed out.
@@ -131,6 +169,10 @@ pub(super) fn buckets_and_rows(
             })?;
             continue;
         };
+        let is_alone = sink.remembers() && stands_alone(view, &partition, &state, range, &memory);
+        if is_alone && sink.knows(&partition) {
+            continue;
+        }
         let walk = Walk::new(view, &partition, &state, span, &memory.times)?
             .filter(|walk| walk.is_aged() || walk.base().bucket_start_wide(1) <= width_ns);
         let to_read = match walk {
@@ -147,6 +189,9 @@ pub(super) fn buckets_and_rows(
             merged(view, read, part, sources, &memory, &mut |rows| {
                 sink.add(rows)
             })?;
+        }
+        if is_alone {
+            sink.learned(&partition);
         }
     }
     outside.memory_before(&memory, None, &mut |rows| sink.add(&view.settled(rows)));

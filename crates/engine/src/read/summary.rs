@@ -11,8 +11,10 @@ use super::single::SingleSnapshot;
 use super::view::StreamView;
 use super::walk::{SeenBucket, Visit};
 use crate::Result;
+use crate::segment::{Partition, Totals, TotalsKey, WantedFields};
 use headwater_types::{Aggregate, ClosedRange, FieldId, Rows, StreamName, Timestamp};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// What to summarize.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +48,39 @@ struct Collector<'a> {
     expiring: &'a [FieldId],
     rising: Vec<SummaryBin>,
     others: BTreeMap<i128, SummaryBin>,
+    /// Where there is one bin for everything: what partitions hold is known again.
+    whole: Option<Whole<'a>>,
+}
+
+/// The one bin of a stream as a whole.
+struct Whole<'a> {
+    view: &'a StreamView,
+    fields: WantedFields,
+    /// What was collected before the partition that is being read.
+    before: Vec<SummaryBin>,
+}
+
+impl<'a> Whole<'a> {
+    /// For these fields; `None` where a definition is missing.
+    fn new(view: &'a StreamView, fields: &[FieldId]) -> Option<Whole<'a>> {
+        let typed = fields
+            .iter()
+            .map(|id| Some((*id, view.table.field(*id)?.field_type)));
+        Some(Whole {
+            view,
+            fields: typed.collect::<Option<_>>()?,
+            before: Vec::new(),
+        })
+    }
+
+    fn key(&self, partition: &Partition) -> TotalsKey {
+        TotalsKey {
+            segment: partition.id(),
+            committed: (partition.record.committed_bytes, partition.record.sequence),
+            stream: self.view.stream,
+            fields: Arc::clone(&self.fields),
+        }
+    }
 }
 
 impl Collector<'_> {
@@ -69,6 +104,17 @@ impl Collector<'_> {
         match at.and_then(|at| self.rising.get_mut(at)) {
             Some(bin) => bin,
             None => self.others.entry(number).or_insert_with(new),
+        }
+    }
+
+    /// Adds rows and aggregates to the one bin there is.
+    fn add_totals(&mut self, rows: u64, aggregates: &[Aggregate]) {
+        let bin = self.bin(0);
+        bin.rows += rows;
+        for (into, aggregate) in bin.aggregates.iter_mut().zip(aggregates) {
+            if aggregate.count > 0 {
+                into.merge(aggregate);
+            }
         }
     }
 
@@ -130,6 +176,40 @@ impl Sink for Collector<'_> {
         }
         self.take(number, seen);
         Visit::Done
+    }
+
+    fn remembers(&self) -> bool {
+        self.whole.is_some()
+    }
+
+    fn knows(&mut self, partition: &Partition) -> bool {
+        let Some(whole) = &mut self.whole else {
+            return false;
+        };
+        if let Some(known) = whole.view.core.store.totals(&whole.key(partition)) {
+            self.add_totals(known.rows, &known.aggregates);
+            return true;
+        }
+        // The partition is collected by itself.
+        whole.before = std::mem::take(&mut self.rising);
+        false
+    }
+
+    fn learned(&mut self, partition: &Partition) {
+        let Some(whole) = &mut self.whole else {
+            return;
+        };
+        let own = std::mem::replace(&mut self.rising, std::mem::take(&mut whole.before));
+        let (key, store) = (whole.key(partition), &whole.view.core.store);
+        let none = || SummaryBin {
+            number: 0,
+            rows: 0,
+            aggregates: vec![Aggregate::EMPTY; key.fields.len()],
+        };
+        let own = own.into_iter().next().unwrap_or_else(none);
+        self.add_totals(own.rows, &own.aggregates);
+        let (rows, aggregates) = (own.rows, own.aggregates);
+        store.keep_totals(key, Totals { rows, aggregates });
     }
 
     fn add(&mut self, rows: &Rows) {
@@ -229,6 +309,9 @@ fn summary(view: &StreamView, fields: &[FieldId], spec: &SummarySpec) -> Result<
         expiring: &all,
         rising: Vec::new(),
         others: BTreeMap::new(),
+        whole: (spec.bins == Bins::Whole)
+            .then(|| Whole::new(view, fields))
+            .flatten(),
     };
     let width = spec.bins.width_ns();
     buckets_and_rows(view, &wanted, &spec.range, width, &mut collector)?;

@@ -46,4 +46,7 @@ pub(crate) use index::{ChangedPages, SegmentState};
 pub(crate) use paging::Paging;
 pub(crate) use piece::Piece;
 pub(crate) use state::{Fold, StreamState, Sums};
-pub(crate) use store::{BlockPart, LeafCaching, PageCursor, Partition, SegmentFile, Store, named};
+pub(crate) use store::{
+    BlockPart, LeafCaching, PageCursor, Partition, SegmentFile, Store, Totals, TotalsKey,
+    WantedFields, named,
+};

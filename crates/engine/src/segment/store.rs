@@ -13,11 +13,13 @@ mod held;
 mod kept;
 mod leaves;
 mod pages;
+mod totals;
 
 pub(crate) use blocks::BlockPart;
 pub(crate) use kept::named;
 pub(crate) use leaves::LeafCaching;
 pub(crate) use pages::PageCursor;
+pub(crate) use totals::{Totals, TotalsKey, WantedFields};
 
 use super::checkpoint::{CheckpointIndex, PageEntries};
 use super::format::{
@@ -204,6 +206,11 @@ impl Weighter<(FileOffset, FieldId), Arc<BucketBlock>> for CacheWeight {
         aggregates as u64 + 256
     }
 }
+impl Weighter<TotalsKey, Arc<Totals>> for CacheWeight {
+    fn weight(&self, _: &TotalsKey, totals: &Arc<Totals>) -> u64 {
+        totals.weight()
+    }
+}
 impl Weighter<FileOffset, Arc<PageEntries>> for CacheWeight {
     fn weight(&self, _: &FileOffset, entries: &Arc<PageEntries>) -> u64 {
         entries.weight()
@@ -257,6 +264,7 @@ pub(crate) struct Store {
     /// Blocks as they are stored: to decode the fields that are wanted takes about as long as to
     /// find the others, and decoded ones would take ten times the room.
     blocks: Cache<FileOffset, Arc<[u8]>, CacheWeight>,
+    totals: Cache<TotalsKey, Arc<Totals>, CacheWeight>,
     /// Of coarse blocks, of which there are few, a field as it is decoded.
     coarse: Cache<(FileOffset, FieldId), Arc<BucketBlock>, CacheWeight>,
     damaged: Mutex<HashSet<FileOffset>>,
@@ -301,7 +309,8 @@ impl Store {
             distrusted: Mutex::new(HashSet::new()),
             leaves: Cache::with_weighter(items(bytes / 8), bytes / 8, CacheWeight),
             columns: Cache::with_weighter(items(bytes / 2), bytes / 16 * 7, CacheWeight),
-            coarse: Cache::with_weighter(LARGE_ITEMS, bytes / 16, CacheWeight),
+            totals: Cache::with_weighter(items(bytes / 4), bytes / 32, CacheWeight),
+            coarse: Cache::with_weighter(LARGE_ITEMS, bytes / 32, CacheWeight),
             blocks: Cache::with_weighter(4 * items(bytes / 8), bytes / 8, CacheWeight),
             damaged: Mutex::new(HashSet::new()),
             counters: ReadCounters::default(),

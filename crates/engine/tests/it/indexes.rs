@@ -182,6 +182,80 @@ fn one_row_among_many_is_found_by_few_leaves() {
     assert!(report.index_runs > 0, "{report:?}");
 }
 
+#[test]
+fn one_of_several_values_is_looked_up_value_by_value() {
+    let disk = FaultyFiles::new(1);
+    let options = Options {
+        memory_budget_bytes: 16 << 20,
+        ..Options::new("/db")
+    };
+    let db = run(&disk, &options).open().unwrap();
+    let till = stream("1");
+    let rows = (0..50_000).map(|n| {
+        let values = vec![("order", scattered(n, 50_000).into()), ("n", n.into())];
+        (n * SECOND, values)
+    });
+    write(&db, &till, rows);
+    db.compact().unwrap();
+    db.create_index(&spec("orders", &["order"])).unwrap();
+    db.create_index(&spec("both", &["order", "n"])).unwrap();
+    build(&db, "orders");
+    build(&db, "both");
+    let snapshot = db.snapshot().unwrap();
+    let orders = |of: &[i64]| -> Vec<Filter> {
+        of.iter().flat_map(|order| equal("order", *order)).collect()
+    };
+    let ask = |usage: IndexUse, filters: &[Filter], any_of: &[Vec<Filter>]| {
+        db.use_indexes(usage);
+        let spec = ScanSpec {
+            filters: filters.to_vec(),
+            any_of: any_of.to_vec(),
+            ..ScanSpec::default()
+        };
+        let before = Touched::by_this_thread();
+        let (rows, errors) = collect(snapshot.scan(&till, &spec).unwrap());
+        assert!(errors.is_empty(), "{errors:?}");
+        (rows, (Touched::by_this_thread() - before).leaves)
+    };
+    let late = filter("n", Comparison::Greater, 40_000i64);
+    let small = filter("order", Comparison::Less, 3i64);
+    for (filters, any_of, count) in [
+        (vec![], vec![orders(&[1, 2, 3, 49_999])], Some(4)),
+        (vec![], vec![orders(&[7, 7, 60_000])], Some(1)),
+        (
+            vec![],
+            vec![[orders(&[9]), vec![small.clone()]].concat()],
+            Some(4),
+        ),
+        (vec![late.clone()], vec![orders(&[1, 2, 3, 4, 5, 6])], None),
+        // Of each list one, and of one list an alternative that no index answers.
+        (vec![], vec![orders(&[1, 2]), orders(&[2, 3])], Some(1)),
+        (vec![], vec![orders(&[1, 2]), vec![late, small]], None),
+        // No row meets a list without conditions.
+        (vec![], vec![vec![]], Some(0)),
+        (equal("order", 5i64), vec![vec![]], Some(0)),
+    ] {
+        let (without, all) = ask(IndexUse::Never, &filters, &any_of);
+        let (with, few) = ask(IndexUse::Always, &filters, &any_of);
+        assert_eq!(with, without, "{filters:?} {any_of:?}");
+        assert!(count.is_none_or(|count| with.len() == count), "{any_of:?}");
+        assert!(few <= 8, "{few} leaves of {all}: {any_of:?}");
+        let (with, _) = ask(IndexUse::ByCost, &filters, &any_of);
+        assert_eq!(with, without, "{filters:?} {any_of:?}");
+    }
+    let named = snapshot.usable_indexes("t", &[], &[orders(&[1, 2])]);
+    assert_eq!(named.unwrap(), ["both", "orders"]);
+    let other = vec![
+        filter("n", Comparison::Equal, 1i64),
+        filter("order", Comparison::Equal, 1i64),
+    ];
+    let named = snapshot.usable_indexes("t", &[], &[other]);
+    assert!(named.unwrap().is_empty());
+    let wrong = vec![vec![filter("order", Comparison::Equal, "text")]];
+    let refused = snapshot.usable_indexes("t", &[], &wrong).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Invalid);
+}
+
 /// Versions of rows in the main run, in late runs and in memory, of which each holds some fields.
 fn with_versions(duplicates: Duplicates) {
     let (disk, options) = (FaultyFiles::new(1), small_options());

@@ -48,6 +48,7 @@ mod tiers_index;
 mod tiers_lost;
 mod tiers_media;
 mod tiers_stall;
+mod totals;
 mod unreadable;
 mod versions;
 mod whole;

@@ -4,6 +4,7 @@ pub(crate) mod bulk;
 pub(crate) mod data;
 pub(crate) mod events;
 pub(crate) mod golsm;
+pub(crate) mod indexes;
 pub(crate) mod memory;
 pub(crate) mod mqtt;
 pub(crate) mod overwrite;

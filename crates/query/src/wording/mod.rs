@@ -1,6 +1,6 @@
 //! What PostgreSQL means by a statement, where the SQL library reads it otherwise or not at all.
 //!
-//! [`names`] lets columns of a query have one name, `lookups` and `lateral` are about what looks
+//! [`names`] lets columns of a query have one name, `casts` calls, `lookups` and `lateral` are about what looks
 //! into other queries, [`patterns`] are those of `SIMILAR TO`, [`lengths`] are texts of intervals,
 //! [`times`] those of instants, and this module changes a statement that was read into one that
 //! means to the library what it means to PostgreSQL.
@@ -9,6 +9,7 @@
 //! the original stood.
 
 pub(crate) mod asof;
+mod casts;
 mod lateral;
 pub(crate) mod lengths;
 mod lookups;

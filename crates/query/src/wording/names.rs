@@ -8,6 +8,7 @@
 //! Invariants: the first column of a name keeps it, so that what refers to it finds it; a mark is
 //! in no name that an asker is told.
 
+use super::casts;
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::{Column, Result};
 use datafusion::logical_expr::{Expr as Meaning, LogicalPlan, Projection};
@@ -15,7 +16,7 @@ use datafusion::sql::sqlparser::ast::{
     Distinct, Expr, Ident, OrderByKind, Query, Select, SelectItem, SelectItemQualifiedWildcardKind,
     SetExpr, Statement, Value, ValueWithSpan, VisitMut, VisitorMut,
 };
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -176,24 +177,6 @@ fn column_of(expr: &Expr) -> Option<(Option<String>, String)> {
     }
 }
 
-/// Takes away what the names of the SQL library do not tell: casts, brackets, what subqueries are.
-struct Bare;
-
-impl VisitorMut for Bare {
-    type Break = ();
-
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        while let Expr::Nested(inner) | Expr::Cast { expr: inner, .. } = expr {
-            *expr = std::mem::replace(inner.as_mut(), Expr::Identifier(Ident::new(String::new())));
-        }
-        // All of them have one name.
-        if matches!(expr, Expr::Subquery(_)) {
-            *expr = Expr::Identifier(Ident::new("<subquery>"));
-        }
-        ControlFlow::Continue(())
-    }
-}
-
 /// How two columns are compared.
 enum Key {
     Column(Option<String>, String),
@@ -206,12 +189,7 @@ impl Key {
             SelectItem::ExprWithAlias { alias, .. } => Key::Column(None, folded(alias)),
             SelectItem::UnnamedExpr(expr) => match column_of(expr) {
                 Some((of, name)) => Key::Column(of, name),
-                None => {
-                    let mut bare = expr.clone();
-                    // It never breaks off.
-                    let _ = VisitMut::visit(&mut bare, &mut Bare);
-                    Key::Text(bare.to_string().to_lowercase())
-                }
+                None => Key::Text(casts::bare(expr)),
             },
             _ => return None,
         })
@@ -222,8 +200,8 @@ impl Key {
 #[derive(Default)]
 struct Known {
     columns: Vec<(Option<String>, String)>,
-    /// Without their casts, and as they are written.
-    texts: HashMap<String, String>,
+    /// Without their casts.
+    texts: HashSet<String>,
     /// The names alone, to look up most at once.
     names: HashSet<String>,
 }
@@ -231,13 +209,9 @@ struct Known {
 impl Known {
     /// Takes a column in; true if there is one of its name already. Within another query two
     /// columns of different tables have one name too.
-    fn meets(&mut self, key: Key, written: &str, within: bool) -> bool {
+    fn meets(&mut self, key: Key, within: bool) -> bool {
         match key {
-            Key::Text(text) => {
-                let met = self.texts.contains_key(&text);
-                self.texts.entry(text).or_insert_with(|| written.to_owned());
-                met
-            }
+            Key::Text(text) => !self.texts.insert(text),
             Key::Column(of, name) => {
                 let met = !self.names.insert(name.clone())
                     && self.columns.iter().any(|(other, known)| {
@@ -325,6 +299,7 @@ impl VisitorMut for Distinguish {
             }
         }
         let within = self.depth > 0;
+        casts::keep_apart(query);
         order_by_places(query);
         each_select(&mut query.body, &mut |select| {
             distinguish_in(select, within, &order);
@@ -380,31 +355,8 @@ fn order_by_places(query: &mut Query) {
     }
 }
 
-/// Keeps casts within calls, which the names of the SQL library leave out, apart from what is not
-/// cast: a call of one argument more gives the same under another name.
-struct Recast {
-    calls: usize,
-}
-
-impl VisitorMut for Recast {
-    type Break = ();
-
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        self.calls += usize::from(matches!(expr, Expr::Function(_)));
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        self.calls -= usize::from(matches!(expr, Expr::Function(_)));
-        if self.calls > 0 && matches!(expr, Expr::Cast { .. }) {
-            *expr = super::call("coalesce", vec![expr.clone()]);
-        }
-        ControlFlow::Continue(())
-    }
-}
-
 /// The selects of a body that are not within queries of their own.
-fn each_select(body: &mut SetExpr, work: &mut dyn FnMut(&mut Select)) {
+pub(super) fn each_select(body: &mut SetExpr, work: &mut dyn FnMut(&mut Select)) {
     match body {
         SetExpr::Select(select) => work(select),
         SetExpr::SetOperation { left, right, .. } => {
@@ -434,20 +386,11 @@ fn distinguish_in(select: &mut Select, within: bool, order: &HashSet<String>) {
         let beside = own
             .as_ref()
             .is_some_and(|(of, _)| wildcards.has(of.as_deref(), lenient));
-        let written = match (&key, &*item) {
-            (Key::Text(_), SelectItem::UnnamedExpr(expr)) => expr.to_string(),
-            _ => String::new(),
-        };
-        let first = match &key {
-            Key::Text(text) => known.texts.get(text).cloned(),
-            Key::Column(..) => None,
-        };
-        if !known.meets(key, &written, within) && !beside {
+        if !known.meets(key, within) && !beside {
             name_cast(item, order);
             continue;
         }
-        let apart = first.is_some_and(|first| !first.eq_ignore_ascii_case(&written));
-        let (mut expr, name) = match item {
+        let (expr, name) = match item {
             SelectItem::ExprWithAlias { expr, alias } => (expr.clone(), folded(alias)),
             SelectItem::UnnamedExpr(expr) => {
                 let name = own.map_or_else(|| expr.to_string(), |(_, name)| name);
@@ -455,10 +398,6 @@ fn distinguish_in(select: &mut Select, within: bool, order: &HashSet<String>) {
             }
             _ => continue,
         };
-        if apart {
-            // It never breaks off.
-            let _ = VisitMut::visit(&mut expr, &mut Recast { calls: 0 });
-        }
         *item = SelectItem::ExprWithAlias {
             expr,
             alias: Ident::with_quote('"', marked(&name, at)),

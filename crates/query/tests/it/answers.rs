@@ -2,6 +2,7 @@
 
 use crate::support::{Lake, SECOND, batches, block_on};
 use headwater::{Batch, StreamName};
+use headwater_query::Parameters;
 
 /// A table with floats that are not like others, in two groups.
 fn odd() -> Lake {
@@ -488,5 +489,63 @@ fn what_the_program_is_and_what_a_mistake_was_is_told_in_its_own_words() {
                 assert!(!told.contains(word), "{sql}: {told}");
             }
         }
+    });
+}
+
+#[test]
+fn calls_that_differ_by_their_casts_alone_stand_beside_each_other() {
+    block_on(async {
+        let lake = Lake::pumps();
+        for (sql, expected) in [
+            (
+                "SELECT max(CAST(temp AS BIGINT)), max(temp), count(*) FROM pump",
+                "50|49.5|300",
+            ),
+            (
+                "SELECT max(temp), max(temp::bigint), max((temp)::bigint + 1) FROM pump",
+                "49.5|50|51",
+            ),
+            (
+                "SELECT id, max(temp) FROM pump GROUP BY 1 HAVING max(temp::bigint) IS NOT NULL AND id = 'a'",
+                "a|49.5",
+            ),
+            (
+                "SELECT id, avg(rpm::double) FROM pump WHERE id = 'b' GROUP BY id HAVING avg(rpm) * 2 >= 0",
+                "b|495.0",
+            ),
+            (
+                "SELECT id FROM pump GROUP BY id ORDER BY max(temp), max(temp::bigint) DESC, id DESC LIMIT 1",
+                "c",
+            ),
+            (
+                "SELECT m FROM (SELECT min(temp::bigint) AS m, min(temp) FROM pump) AS q",
+                "0",
+            ),
+            (
+                "SELECT sum(n) FROM (SELECT count(temp::bigint) AS n, count(temp) FROM pump UNION ALL SELECT 1, 2) AS q",
+                "301",
+            ),
+            (
+                "SELECT id IN (SELECT id FROM pump WHERE temp > 3), id IN (SELECT id FROM pump WHERE temp > 1000), \
+                 id NOT IN (SELECT id FROM pump WHERE rpm > 3), id NOT IN (SELECT id FROM pump WHERE rpm < 0) \
+                 FROM pump WHERE time = to_timestamp(0) AND id = 'a'",
+                "true|false|false|true",
+            ),
+            (
+                "SELECT EXISTS (SELECT 1 FROM pump), NOT EXISTS (SELECT 1 FROM pump), EXISTS (SELECT 1 FROM pump WHERE temp > 99)",
+                "true|false|false",
+            ),
+        ] {
+            assert_eq!(lake.rows(sql).await, [expected], "{sql}");
+        }
+        let sql = "SELECT min(temp::bigint), min(temp) FROM pump";
+        let answer = lake.session.run(sql, Parameters::none()).await.unwrap();
+        let names: Vec<&str> = answer
+            .schema
+            .fields()
+            .iter()
+            .map(|f| f.name().as_str())
+            .collect();
+        assert_eq!(names, ["min(temp::BIGINT)", "min(temp)"]);
     });
 }

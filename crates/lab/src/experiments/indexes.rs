@@ -1,0 +1,417 @@
+//! Heavy indexes: one event by a value that may stand anywhere, ranges of several widths, and what
+//! an index costs while rows are written.
+//!
+//! The rivals are the same database with its indexes left aside: the pyramid alone, which is all
+//! that answers then. Both are asked warm, in turn. What is found is compared in every round.
+
+use crate::harness::{
+    Bench, Bound, Common, Contestant, Failure, Random, Rounds, Taken, Targets, taken,
+    taken_and_drained, turns,
+};
+use crate::machine::SyncProbe;
+use crate::table;
+use headwater::{
+    Batch, Comparison, Database, Filter, IndexInfo, IndexSpec, IndexUse, Options, ScanSpec,
+    StreamName, StreamRows, Touched, Value, Values,
+};
+use serde::Serialize;
+use std::ops::ControlFlow;
+
+/// Options of the experiment.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    common: Common,
+    /// Rows in all.
+    #[arg(long, default_value_t = 10_000_000)]
+    rows: u64,
+    /// Streams that they are spread over.
+    #[arg(long, default_value_t = 10)]
+    streams: u64,
+    /// Rows that are written in a round with and without an index.
+    #[arg(long, default_value_t = 1_000_000)]
+    written: u64,
+    /// Questions of a round.
+    #[arg(long, default_value_t = 50)]
+    questions: u64,
+}
+
+const BEGIN: i64 = 1_700_000_000_000_000_000;
+const STEP: i64 = 1_000_000;
+/// Rows of a batch.
+const BATCH: u64 = 10_000;
+/// The shares of rows that ranges ask for: one in so many.
+const SHARES: [u64; 6] = [1_000_000, 100_000, 10_000, 1_000, 100, 10];
+/// The share of the targets.
+const SHARE_WANTED: u64 = 10_000;
+
+#[derive(Serialize)]
+struct Question {
+    what: String,
+    rows_found: f64,
+    leaves: f64,
+    with: Rounds,
+    without: Rounds,
+}
+
+#[derive(Serialize)]
+struct Figures {
+    rows: u64,
+    sync_median_us: f64,
+    entries: u64,
+    index_bytes: u64,
+    build_seconds: f64,
+    questions: Vec<Question>,
+    writing: Vec<Rounds>,
+}
+
+fn stream(number: u64) -> StreamName {
+    StreamName::new("orders", [("till", format!("{number:03}"))])
+}
+
+/// A number that comes once, in no order: `at` is below 2^40.
+fn scrambled(at: u64) -> i64 {
+    let mixed = at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 24;
+    i64::try_from(mixed & ((1 << 40) - 1)).unwrap_or(0)
+}
+
+/// Writes rows as they come: a batch of one stream after the other.
+fn write(db: &Database, arguments: &Arguments, rows: u64) -> Result<(), Failure> {
+    let mut dice = Random::new(7);
+    let streams = arguments.streams.max(1);
+    let mut tickets = std::collections::VecDeque::new();
+    let mut from = 0;
+    while from < rows {
+        let to = (from + BATCH).min(rows);
+        let of = (from / BATCH) % streams;
+        let first = i64::try_from(from)?;
+        let mut own = StreamRows::new(stream(of));
+        own.times = (0..i64::try_from(to - from)?)
+            .map(|row| BEGIN + (first + row) * STEP)
+            .collect();
+        let numbers = (from..to).map(scrambled).collect();
+        let prices = (from..to).map(|_| dice.unit()).collect();
+        let own = own.with_column("number", Values::I64(numbers));
+        let mut batch = Batch::new();
+        batch.push(own.with_column("price", Values::F64(prices)));
+        tickets.push_back(db.write(batch)?);
+        if tickets.len() > 4
+            && let Some(ticket) = tickets.pop_front()
+        {
+            ticket.wait()?;
+        }
+        from = to;
+    }
+    for ticket in tickets {
+        ticket.wait()?;
+    }
+    Ok(())
+}
+
+fn index(name: &str, field: &str) -> IndexSpec {
+    IndexSpec {
+        name: name.to_owned(),
+        table: "orders".to_owned(),
+        fields: vec![field.to_owned()],
+    }
+}
+
+fn build(db: &Database, name: &str) -> Result<(), Failure> {
+    match db.build_index(name, &mut |_| ControlFlow::Continue(()))? {
+        true => Ok(()),
+        false => Err("an index was left half made".into()),
+    }
+}
+
+/// What a question asks: values of a field from one on, of which there are about so many rows.
+#[derive(Clone, Copy)]
+enum Asked {
+    Number(u64),
+    Price { from: f64, width: f64 },
+}
+
+impl Asked {
+    fn filters(self) -> Vec<Filter> {
+        let of = |field: &str, comparison, value| Filter {
+            field: field.to_owned(),
+            comparison,
+            value,
+        };
+        match self {
+            Asked::Number(at) => {
+                vec![of("number", Comparison::Equal, Value::I64(scrambled(at)))]
+            }
+            Asked::Price { from, width } => vec![
+                of("price", Comparison::GreaterOrEqual, Value::F64(from)),
+                of("price", Comparison::Less, Value::F64(from + width)),
+            ],
+        }
+    }
+}
+
+/// The rows that all streams have of it.
+fn ask(db: &Database, arguments: &Arguments, asked: Asked) -> Result<u64, Failure> {
+    let spec = ScanSpec {
+        filters: asked.filters(),
+        ..ScanSpec::default()
+    };
+    let snapshot = db.snapshot()?;
+    let mut found = 0;
+    for number in 0..arguments.streams.max(1) {
+        for chunk in snapshot.scan(&stream(number), &spec)? {
+            found += u64::try_from(chunk?.times.len())?;
+        }
+    }
+    Ok(found)
+}
+
+/// Asks a round of one kind of question, with indexes or without. What it found is compared with
+/// what was found before.
+fn round(
+    db: &Database,
+    arguments: &Arguments,
+    asked: &[Asked],
+    expected: &[u64],
+    usage: IndexUse,
+) -> Result<Taken, Failure> {
+    db.use_indexes(usage);
+    taken(|| {
+        for (asked, expected) in asked.iter().zip(expected) {
+            let found = ask(db, arguments, *asked)?;
+            if found != *expected {
+                return Err(format!("{found} rows instead of {expected}").into());
+            }
+        }
+        Ok(u64::try_from(asked.len())?)
+    })
+}
+
+fn question(
+    bench: &Bench,
+    db: &Database,
+    arguments: &Arguments,
+    what: String,
+    asked: &[Asked],
+) -> Result<Question, Failure> {
+    db.use_indexes(IndexUse::Never);
+    let expected: Vec<u64> = asked
+        .iter()
+        .map(|asked| ask(db, arguments, *asked))
+        .collect::<Result<_, _>>()?;
+    // What is warm is warm for both.
+    db.use_indexes(IndexUse::ByCost);
+    for _ in 0..3 {
+        for asked in asked {
+            ask(db, arguments, *asked)?;
+        }
+    }
+    let before = Touched::by_this_thread();
+    for asked in asked {
+        ask(db, arguments, *asked)?;
+    }
+    let touched = Touched::by_this_thread() - before;
+    let contestants = vec![
+        Contestant::new("with the index", |_| {
+            round(db, arguments, asked, &expected, IndexUse::ByCost)
+        }),
+        Contestant::new("the pyramid alone", |_| {
+            round(db, arguments, asked, &expected, IndexUse::Never)
+        }),
+    ];
+    let mut rounds = turns(bench.rounds(), contestants)?.into_iter();
+    let (Some(with), Some(without)) = (rounds.next(), rounds.next()) else {
+        return Err("no rounds".into());
+    };
+    let count = asked.len().max(1) as f64;
+    Ok(Question {
+        what,
+        rows_found: expected.iter().sum::<u64>() as f64 / count,
+        leaves: touched.leaves as f64 / count,
+        with,
+        without,
+    })
+}
+
+fn opened(bench: &Bench, what: &str) -> Result<Database, Failure> {
+    Ok(Database::open(Options::new(bench.path(what)))?)
+}
+
+/// A load with an index and one without, in turn; what is made in the background is drained.
+fn writing(bench: &Bench, arguments: &Arguments) -> Result<Vec<Rounds>, Failure> {
+    let load = |fields: &'static [&'static str]| {
+        move |_: usize| {
+            let mut db = opened(bench, "written")?;
+            write(&db, arguments, 1)?;
+            for field in fields {
+                db.create_index(&index(field, field))?;
+            }
+            taken_and_drained(
+                &mut db,
+                |db| write(db, arguments, arguments.written).map(|()| arguments.written),
+                |db| {
+                    db.flush()?;
+                    for field in fields {
+                        build(db, field)?;
+                    }
+                    Ok(())
+                },
+            )
+        }
+    };
+    turns(
+        bench.rounds(),
+        vec![
+            Contestant::new("no index", load(&[])),
+            Contestant::new("one index", load(&["number"])),
+        ],
+    )
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let bench = Bench::new("indexes", &arguments.common)?;
+    let mut probe = SyncProbe::new(bench.path("sync"))?;
+    probe.sample(100)?;
+    let sync = probe.median_us();
+    let writing = writing(&bench, arguments)?;
+
+    let db = opened(&bench, "asked")?;
+    write(&db, arguments, arguments.rows)?;
+    db.flush()?;
+    db.compact()?;
+    let begun = std::time::Instant::now();
+    for field in ["number", "price"] {
+        db.create_index(&index(field, field))?;
+        build(&db, field)?;
+    }
+    let build_seconds = begun.elapsed().as_secs_f64();
+    let all = db.indexes();
+    let sum = |of: fn(&IndexInfo) -> u64| all.iter().map(of).sum::<u64>();
+    let (entries, index_bytes) = (sum(|i| i.entries), sum(|i| i.bytes));
+
+    let mut dice = Random::new(3);
+    let numbers: Vec<Asked> = (0..arguments.questions)
+        .map(|_| Asked::Number(dice.below(arguments.rows)))
+        .collect();
+    let mut questions = vec![question(
+        &bench,
+        &db,
+        arguments,
+        "one event by its number".into(),
+        &numbers,
+    )?];
+    for share in SHARES
+        .into_iter()
+        .filter(|share| *share * 10 <= arguments.rows)
+    {
+        // Of wide ranges few are asked: each reads much.
+        let count = arguments.questions.min(share / 20).max(3);
+        let width = 1.0 / share as f64;
+        let asked: Vec<Asked> = (0..count)
+            .map(|_| Asked::Price {
+                from: dice.unit() * (1.0 - width),
+                width,
+            })
+            .collect();
+        let what = format!("one row in {share} by its price");
+        questions.push(question(&bench, &db, arguments, what, &asked)?);
+    }
+
+    let rows: Vec<Vec<String>> = questions
+        .iter()
+        .map(|q| {
+            vec![
+                q.what.clone(),
+                format!("{:.1}", q.rows_found),
+                format!("{:.1}", q.leaves),
+                q.with.time(),
+                q.with.spread(),
+                q.without.time(),
+                q.without.spread(),
+                format!("{:.2} ×", q.without.times_of(&q.with)),
+            ]
+        })
+        .collect();
+    let headings = [
+        "question",
+        "rows",
+        "leaves",
+        "with the index",
+        "spread",
+        "the pyramid alone",
+        "spread",
+        "ratio",
+    ];
+    table::print(&headings, &rows);
+    println!();
+    let rows: Vec<Vec<String>> = writing
+        .iter()
+        .map(|r| {
+            vec![
+                r.name.clone(),
+                r.time(),
+                r.spread(),
+                format!("{:.2} s", r.cpu_per_million()),
+                r.drained().time(),
+            ]
+        })
+        .collect();
+    table::print(
+        &["written", "a row", "spread", "CPU per million", "and made"],
+        &rows,
+    );
+    println!(
+        "\n{entries} entries of two indexes take {index_bytes} bytes, made in {build_seconds:.1} s; a sync takes {sync:.0} µs"
+    );
+
+    let mut targets = Targets::default();
+    let per_entry = index_bytes as f64 / entries.max(1) as f64;
+    targets.add("bytes an entry", Bound::AtMost(3.0), "", per_entry);
+    if let [without, with] = &*writing {
+        let rate = with.per_second() / without.per_second();
+        targets.add(
+            "rows a second with an index",
+            Bound::AtLeast(0.7),
+            " ×",
+            rate,
+        );
+    }
+    if let Some(one) = questions.first() {
+        targets.add(
+            "one event, warm",
+            Bound::AtMost(1.0),
+            " ms",
+            one.with.seconds() * 1e3,
+        );
+        targets.add("leaves read for it", Bound::AtMost(6.0), "", one.leaves);
+        let ratio = one.without.times_of(&one.with);
+        targets.add(
+            "beside reading everything",
+            Bound::AtLeast(100.0),
+            " ×",
+            ratio,
+        );
+    }
+    let named = format!("one row in {SHARE_WANTED} by its price");
+    if let Some(range) = questions.iter().find(|q| q.what == named) {
+        let ratio = range.without.times_of(&range.with);
+        targets.add(named, Bound::AtLeast(10.0), " ×", ratio);
+    }
+    let slowest = questions.iter().map(|q| q.with.times_of(&q.without));
+    let slowest = slowest.fold(0.0, f64::max);
+    targets.add(
+        "at no selectivity slower than",
+        Bound::AtMost(1.1),
+        " ×",
+        slowest,
+    );
+    let figures = Figures {
+        rows: arguments.rows,
+        sync_median_us: sync,
+        entries,
+        index_bytes,
+        build_seconds,
+        questions,
+        writing,
+    };
+    bench.finish(&figures, &targets)
+}

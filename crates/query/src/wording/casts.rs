@@ -1,0 +1,229 @@
+//! Casts within calls. The SQL library leaves them out of the names of what it computes, so that
+//! `min(a)` and `min(CAST(a AS BIGINT))` of one select have one name, and it refuses both.
+//!
+//! Invariant: where two calls of a select would have one name and are not the same, every cast
+//! within a call of that select is put into a call that gives the same under another name; all
+//! selects without such calls stay as they are.
+
+use super::names::each_select;
+use datafusion::sql::sqlparser::ast::{
+    Distinct, Expr, GroupByExpr, Ident, OrderBy, OrderByKind, Query, Select, SelectItem, SetExpr,
+    VisitMut, VisitorMut,
+};
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+
+/// Where more text than this would have to be compared, calls count as different ones of one name.
+const COMPARED_MAX: usize = 1 << 20;
+
+/// Takes away what the names of the SQL library do not tell: casts, brackets, what subqueries are.
+struct Bare;
+
+impl VisitorMut for Bare {
+    type Break = ();
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        while let Expr::Nested(inner) | Expr::Cast { expr: inner, .. } = expr {
+            *expr = std::mem::replace(inner.as_mut(), named(""));
+        }
+        // All of them have one name, and so has what is computed by them.
+        match expr {
+            Expr::Subquery(_) | Expr::Exists { .. } => *expr = named("<subquery>"),
+            Expr::InSubquery {
+                expr: of, negated, ..
+            } => *expr = named(&format!("{of} in <subquery> {negated}")),
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn named(text: &str) -> Expr {
+    Expr::Identifier(Ident::new(text))
+}
+
+/// What the names of the SQL library tell of an expression, about.
+pub(super) fn bare(expr: &Expr) -> String {
+    let mut bare = expr.clone();
+    // It never breaks off.
+    let _ = VisitMut::visit(&mut bare, &mut Bare);
+    bare.to_string().to_lowercase()
+}
+
+/// Keeps calls of a query's selects apart that have one name but for their casts.
+pub(super) fn keep_apart(query: &mut Query) {
+    if let SetExpr::Select(select) = query.body.as_mut() {
+        in_select(select, query.order_by.as_mut());
+    } else {
+        each_select(&mut query.body, &mut |select| in_select(select, None));
+    }
+}
+
+fn in_select(select: &mut Select, mut order: Option<&mut OrderBy>) {
+    let mut casts = Casts::default();
+    each_expr(select, order.as_deref_mut(), &mut |expr| {
+        let _ = VisitMut::visit(expr, &mut casts);
+    });
+    if !casts.found {
+        return;
+    }
+    let mut calls = Calls::default();
+    each_expr(select, order.as_deref_mut(), &mut |expr| {
+        let _ = VisitMut::visit(expr, &mut calls);
+    });
+    if calls.clash {
+        each_expr(select, order, &mut |expr| {
+            let _ = VisitMut::visit(expr, &mut Recast::default());
+        });
+    }
+}
+
+/// The expressions of a select, but for those that say where its rows come from.
+fn each_expr(select: &mut Select, order: Option<&mut OrderBy>, work: &mut dyn FnMut(&mut Expr)) {
+    if let Some(Distinct::On(keys)) = &mut select.distinct {
+        keys.iter_mut().for_each(&mut *work);
+    }
+    for item in &mut select.projection {
+        if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item {
+            work(expr);
+        }
+    }
+    if let GroupByExpr::Expressions(keys, _) = &mut select.group_by {
+        keys.iter_mut().for_each(&mut *work);
+    }
+    for expr in [&mut select.having, &mut select.qualify]
+        .into_iter()
+        .flatten()
+    {
+        work(expr);
+    }
+    if let Some(order) = order
+        && let OrderByKind::Expressions(keys) = &mut order.kind
+    {
+        keys.iter_mut().for_each(|key| work(&mut key.expr));
+    }
+}
+
+/// How deep a visitor is in calls, and in queries of their own, which are looked at by themselves.
+#[derive(Default)]
+struct Depth {
+    calls: usize,
+    queries: usize,
+}
+
+impl Depth {
+    fn enters(&mut self, expr: &Expr) {
+        self.calls += usize::from(matches!(expr, Expr::Function(_)));
+    }
+
+    fn leaves(&mut self, expr: &Expr) {
+        self.calls -= usize::from(matches!(expr, Expr::Function(_)));
+    }
+
+    /// Whether it is at a cast within a call.
+    fn is_at_cast(&self, expr: &Expr) -> bool {
+        self.calls > 0 && self.queries == 0 && matches!(expr, Expr::Cast { .. })
+    }
+}
+
+/// Looks for casts within calls.
+#[derive(Default)]
+struct Casts {
+    depth: Depth,
+    found: bool,
+}
+
+impl VisitorMut for Casts {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+        self.depth.queries += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+        self.depth.queries -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        self.found |= self.depth.is_at_cast(expr);
+        self.depth.enters(expr);
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        self.depth.leaves(expr);
+        ControlFlow::Continue(())
+    }
+}
+
+/// Looks for different calls of one name.
+#[derive(Default)]
+struct Calls {
+    queries: usize,
+    /// By what names tell of them, as they are written.
+    known: HashMap<String, String>,
+    compared: usize,
+    clash: bool,
+}
+
+impl VisitorMut for Calls {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+        self.queries += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+        self.queries -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if self.clash || self.queries > 0 || !matches!(expr, Expr::Function(_)) {
+            return ControlFlow::Continue(());
+        }
+        let written = expr.to_string().to_lowercase();
+        self.compared += written.len();
+        self.clash = self.compared > COMPARED_MAX;
+        let first = self.known.entry(bare(expr));
+        let first = first.or_insert_with(|| written.clone());
+        self.clash |= *first != written;
+        ControlFlow::Continue(())
+    }
+}
+
+/// Puts casts within calls into calls that give the same under another name.
+#[derive(Default)]
+struct Recast {
+    depth: Depth,
+}
+
+impl VisitorMut for Recast {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+        self.depth.queries += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+        self.depth.queries -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        self.depth.enters(expr);
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        self.depth.leaves(expr);
+        if self.depth.is_at_cast(expr) {
+            *expr = super::call("coalesce", vec![expr.clone()]);
+        }
+        ControlFlow::Continue(())
+    }
+}
