@@ -10,7 +10,10 @@ use headwater_codec::{Cursor, DecodeError, PutBytes};
 use headwater_engine::StateName;
 
 const MAGIC: [u8; 6] = *b"HWSYNC";
-const VERSION: u8 = 2;
+/// The newest version: it is said of what those before did not know.
+const VERSION: u8 = 3;
+/// All but what a source lacks itself.
+const VERSION_WITHOUT_HOLES: u8 = 2;
 /// Names of states had no view, and confirmations no proofs.
 const VERSION_WITHOUT_VIEWS: u8 = 1;
 const CRC_BYTES: usize = 4;
@@ -116,6 +119,20 @@ pub enum Message {
         /// One for each piece.
         digests: Vec<Digest>,
     },
+    /// From a source that is a copy itself: what it lacks of a stretch of a segment. Said when
+    /// something of that was asked for, and again when it has changed.
+    Holes {
+        /// The segment.
+        segment: u64,
+        /// The first byte of the stretch that this is about.
+        from: u64,
+        /// The first byte behind it.
+        until: u64,
+        /// First byte, and first one behind, of what it lacks there; they rise, and are apart.
+        holes: Vec<(u64, u64)>,
+        /// It gets what it is asked for, and says so then; else it may never have that.
+        on_request: bool,
+    },
     /// From either: why nothing more can be done.
     Refused {
         /// Which request.
@@ -154,7 +171,10 @@ fn put_pieces(pieces: &[Piece], out: &mut Vec<u8>) {
 #[must_use]
 pub fn encode(message: &Message) -> Vec<u8> {
     let mut out = MAGIC.to_vec();
-    out.put_u8(VERSION);
+    out.put_u8(match message {
+        Message::Holes { .. } => VERSION,
+        _ => VERSION_WITHOUT_HOLES,
+    });
     put_message(message, &mut out);
     let crc = crc32c(&out);
     out.put_u32(crc);
@@ -258,6 +278,24 @@ fn put_answer(message: &Message, out: &mut Vec<u8>) {
             out.put_prefixed(code.as_bytes());
             out.put_prefixed(text.as_bytes());
         }
+        Message::Holes {
+            segment,
+            from,
+            until,
+            holes,
+            on_request,
+        } => {
+            out.put_u8(13);
+            for number in [*segment, *from, *until] {
+                out.put_varint(number);
+            }
+            out.put_u8(u8::from(*on_request));
+            out.put_varint(wide(holes.len()));
+            for (from, until) in holes {
+                out.put_varint(*from);
+                out.put_varint(*until);
+            }
+        }
         Message::Hello(_)
         | Message::AskState { .. }
         | Message::Fetch { .. }
@@ -284,7 +322,7 @@ pub fn decode(bytes: &[u8]) -> Result<Message, DecodeError> {
     }
     let version = cursor.u8("version of a message")?;
     if !(VERSION_WITHOUT_VIEWS..=VERSION).contains(&version) {
-        return Err(wrong("a message of version 1 or 2"));
+        return Err(wrong("a message of version 1, 2 or 3"));
     }
     if crc32c(body) != u32::from_le_bytes(*crc) {
         return Err(wrong("a message with the right checksum"));
@@ -300,6 +338,7 @@ pub fn decode(bytes: &[u8]) -> Result<Message, DecodeError> {
                 _ => proofs(&mut cursor)?,
             },
         },
+        13 => holes(&mut cursor)?,
         _ => {
             let request = cursor.u64("number of a request")?;
             of_request(version, kind, request, &mut cursor)?
@@ -359,7 +398,7 @@ fn of_request(
             code: cursor.text("code of a refusal")?.to_owned(),
             text: cursor.text("text of a refusal")?.to_owned(),
         },
-        _ => return Err(cursor.fail("a kind from 1 to 12")),
+        _ => return Err(cursor.fail("a kind from 1 to 13")),
     })
 }
 
@@ -423,6 +462,37 @@ fn proofs(cursor: &mut Cursor<'_>) -> Result<Vec<(u64, Digest)>, DecodeError> {
         out.push((cursor.varint("segment")?, digest(cursor)?));
     }
     Ok(out)
+}
+
+fn holes(cursor: &mut Cursor<'_>) -> Result<Message, DecodeError> {
+    let segment = cursor.varint("segment")?;
+    let from = cursor.varint("where a stretch begins")?;
+    let until = cursor.varint("where a stretch ends")?;
+    let on_request = match cursor.u8("whether what is asked for is got")? {
+        0 => false,
+        1 => true,
+        _ => return Err(cursor.fail("0 or 1")),
+    };
+    let count = count(cursor, "number of holes")?;
+    let (mut holes, mut at) = (Vec::new(), from);
+    for _ in 0..count {
+        let hole = (
+            cursor.varint("where a hole begins")?,
+            cursor.varint("where a hole ends")?,
+        );
+        if hole.0 < at || hole.1 <= hole.0 || hole.1 > until {
+            return Err(cursor.fail("holes that rise, apart, within their stretch"));
+        }
+        at = hole.1;
+        holes.push(hole);
+    }
+    Ok(Message::Holes {
+        segment,
+        from,
+        until,
+        holes,
+        on_request,
+    })
 }
 
 fn digests(cursor: &mut Cursor<'_>) -> Result<Vec<Digest>, DecodeError> {
@@ -511,6 +581,13 @@ mod tests {
                 code: REFUSED_HISTORY.into(),
                 text: "why".into(),
             },
+            Message::Holes {
+                segment: 6,
+                from: 64,
+                until: 1 << 33,
+                holes: vec![(64, 900), (1_000, 1 << 33)],
+                on_request: true,
+            },
         ]
     }
 
@@ -543,6 +620,25 @@ mod tests {
     }
 
     #[test]
+    fn holes_that_do_not_fit_together_are_none() {
+        for holes in [
+            vec![(4, 9)],
+            vec![(10, 10)],
+            vec![(10, 30), (29, 31)],
+            vec![(90, 101)],
+        ] {
+            let message = Message::Holes {
+                segment: 1,
+                from: 5,
+                until: 100,
+                holes,
+                on_request: false,
+            };
+            assert!(decode(&encode(&message)).is_err(), "{message:?}");
+        }
+    }
+
+    #[test]
     fn messages_of_version_1_are_read() {
         let path =
             std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/messages_v1.hex");
@@ -556,7 +652,9 @@ mod tests {
             Message::Hello(name) => Message::Hello(StateName { view: 0, ..name }),
             other => other,
         };
-        let now: Vec<Message> = all().into_iter().map(without_view).collect();
+        let is_old = |message: &Message| !matches!(message, Message::Holes { .. });
+        let now = all().into_iter().filter(is_old).map(without_view);
+        let now: Vec<Message> = now.collect();
         let old: Vec<Message> = old.collect();
         assert_eq!((old.len(), &old[0]), (now.len(), &now[0]));
         let kinds = |all: &[Message]| all.iter().map(std::mem::discriminant).collect::<Vec<_>>();

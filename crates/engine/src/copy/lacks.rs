@@ -90,6 +90,13 @@ pub(super) struct Lacks {
     pub(super) facts: Facts,
 }
 
+/// Which rows go first, of those that can be had, and how many bytes may be fetched ahead.
+pub(super) struct ByScore<'a> {
+    pub(super) score: &'a dyn Fn(&LeafFacts) -> f64,
+    pub(super) can_be_had: &'a dyn Fn(&Missing) -> bool,
+    pub(super) ahead_bytes: u64,
+}
+
 fn bytes_of(ranges: &[WantedRange]) -> u64 {
     ranges.iter().map(|r| r.range.bytes).sum()
 }
@@ -217,20 +224,16 @@ impl Lacks {
     /// Rows that are missing, those first that a score names: rows that are wanted, and as much of
     /// those that may be fetched ahead as there is room for. Only of segments of which facts are
     /// known.
-    pub(super) fn missing_by_score(
-        &self,
-        score: &dyn Fn(&LeafFacts) -> f64,
-        ahead_bytes: u64,
-        bytes_max: u64,
-    ) -> Vec<Missing> {
-        let mut ahead_left = self.ahead_left(ahead_bytes);
+    pub(super) fn missing_by_score(&self, by: &ByScore<'_>, bytes_max: u64) -> Vec<Missing> {
+        let mut ahead_left = self.ahead_left(by.ahead_bytes);
         let mut all: Vec<Missing> = Vec::new();
         for (id, segment) in &self.segments {
             let rows = segment.missing.iter().filter(|r| r.reason == Reason::Rows);
             let found = rows.chain(&segment.ahead).filter_map(|range| {
                 let facts = self.facts.of(*id, range.range.offset)?;
-                let score = Some(score(&facts)).filter(|s| s.is_finite());
-                Some(missing_of(*id, range, Some(score.unwrap_or(0.0))))
+                let score = Some((by.score)(&facts)).filter(|s| s.is_finite());
+                let found = missing_of(*id, range, Some(score.unwrap_or(0.0)));
+                Some(found).filter(by.can_be_had)
             });
             all.extend(found);
         }

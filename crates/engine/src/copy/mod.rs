@@ -19,11 +19,13 @@ mod kept;
 mod lacks;
 mod open;
 mod pack;
+mod passing;
 mod receive;
 mod score;
 mod shown;
 mod wants;
 
+pub(crate) use passing::WeakCopy;
 pub use score::LeafFacts;
 
 use crate::ids::SegmentId;

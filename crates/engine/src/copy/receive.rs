@@ -12,7 +12,7 @@ use super::lacks::{Lacks, SegmentLacks};
 use super::pack::{Pack, PackFiles, Present, pack_dir, pack_path};
 use super::shown::next_shown;
 use crate::assured::wide;
-use crate::ids::SegmentId;
+use crate::ids::{SegmentId, Sequence};
 use crate::layout::segment_dir;
 use crate::needed::{Needed, needed};
 use crate::segment::Store;
@@ -63,6 +63,8 @@ pub(super) struct Receiving {
     /// A pack was made whose name is perhaps not on the medium.
     has_new_name: bool,
     pub(super) lacks: Lacks,
+    /// Copies of this copy: up to which delete each was told.
+    pub(super) further: BTreeMap<String, Sequence>,
     /// Rises with every change of what is told of it.
     pub(super) changes: u64,
     failed: Option<Error>,
@@ -94,6 +96,7 @@ impl Receiving {
             writing: BTreeMap::new(),
             has_new_name: false,
             lacks: Lacks::default(),
+            further: BTreeMap::new(),
             changes: 0,
             failed: None,
         };
@@ -204,6 +207,7 @@ impl Receiving {
                 name.number, name.incarnation, before.number, before.incarnation
             )));
         }
+        let state = self.remembering(state);
         let has_changed = |now: &&StatePartition| {
             let before = self.state.partition(now.id);
             !before.is_some_and(|before| before.is_same(now))

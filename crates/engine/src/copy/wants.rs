@@ -1,6 +1,7 @@
 //! What is wanted of a copy: rules, pins, what readers ask for; and what of it is missing, by
 //! reason.
 
+use super::lacks::ByScore;
 use super::receive::Receiving;
 use super::{Explained, LeafFacts, Missing, RemoteCopy, Tally};
 use crate::catalog::decode_stream_key;
@@ -110,10 +111,28 @@ impl RemoteCopy {
         score: &dyn Fn(&LeafFacts) -> f64,
         bytes_max: u64,
     ) -> Result<Vec<Missing>> {
+        self.missing_by_score_among(score, &|_| true, bytes_max)
+    }
+
+    /// As [`RemoteCopy::missing_by_score`], of those rows only that can be had: the others take
+    /// nothing of what may be fetched ahead.
+    ///
+    /// # Errors
+    /// `io`.
+    pub fn missing_by_score_among(
+        &self,
+        score: &dyn Fn(&LeafFacts) -> f64,
+        can_be_had: &dyn Fn(&Missing) -> bool,
+        bytes_max: u64,
+    ) -> Result<Vec<Missing>> {
         let mut receiving = self.inner.receiving.lock();
         receiving.look_at_leaves()?;
-        let ahead = receiving.rules.ahead_bytes();
-        Ok(receiving.lacks.missing_by_score(score, ahead, bytes_max))
+        let by = ByScore {
+            score,
+            can_be_had,
+            ahead_bytes: receiving.rules.ahead_bytes(),
+        };
+        Ok(receiving.lacks.missing_by_score(&by, bytes_max))
     }
 
     /// True when every byte of a segment of the state is here, wanted or not: then it can be proven
