@@ -217,7 +217,7 @@ impl Agent {
                 state,
                 pieces,
             } => {
-                let answers = self.fetch(now, request, &state, &pieces);
+                let answers = self.fetch(db, now, (request, &state), &pieces);
                 self.told.pass_on(db);
                 answers
             }
@@ -294,7 +294,7 @@ impl Agent {
         let newest = self.newest(db)?;
         let budget = &mut self.budget;
         let mut may = |message: &Message| budget.take(now, told::size(message)).is_ok();
-        self.told.changes(&newest, &mut may)
+        self.told.changes(db, &newest, &mut may)
     }
 
     fn state(
@@ -343,9 +343,9 @@ impl Agent {
 
     fn fetch(
         &mut self,
+        db: &dyn Source,
         now: Now,
-        request: u64,
-        state: &StateName,
+        (request, state): (u64, &StateName),
         pieces: &[Piece],
     ) -> Result<Vec<Message>> {
         let Some(held) = self.holds.named(state) else {
@@ -395,7 +395,7 @@ impl Agent {
             }
         }
         for (segment, around) in lacking {
-            if let Some(holes) = self.told.tell(&held, segment, around)? {
+            if let Some(holes) = self.told.tell(db, &held, (segment, around))? {
                 if let Err(time) = self.budget.take(now, told::size(&holes)) {
                     answers.push(wait(request, time));
                     return Ok(answers);

@@ -59,7 +59,7 @@ impl Filling {
     pub(crate) fn of(
         copy: &RemoteCopy,
         score: &dyn Fn(&LeafFacts) -> f64,
-        open: Open<'_>,
+        open: &Open,
         on_their_way: &[Piece],
         limits: Limits,
     ) -> Result<Filling> {

@@ -1,15 +1,16 @@
 //! What a source that is a copy itself has said that it lacks: it is set aside here, so that
 //! requests ask for what can be had.
 //!
-//! A source either may never get what it lacks, then all of its holes are set aside; or it gets what
-//! it is asked for, then what was asked for once is set aside, and as much is asked for ahead as is
-//! worth while.
+//! What the source does not want, and what it wants itself, is set aside as a whole. What it gets
+//! when it is asked for it is set aside once it was asked for, and as much of it is asked for ahead
+//! as is worth while.
 //!
 //! Invariants: what is set aside is asked for again when the source says that it has it, or after a
 //! while, in case it said so and that was lost. A source that lacks nothing sets nothing aside.
 //! Concurrency: plain data.
 
-use crate::message::Piece;
+use crate::message::{LackingPart, Outlook, Piece};
+use crate::ranges::{Range, apart, beside, bytes, within};
 use headwater_engine::{Missing, NeededRange, State};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,48 +18,43 @@ use std::time::Duration;
 /// Bytes that a source is to get for us at once, about.
 const WISHED_MAX: u64 = 4 << 20;
 
-/// What is lacking of a segment: ranges from a first byte to the first one behind, which rise and
-/// are apart.
+/// What is lacking of a segment.
 #[derive(Debug, Default)]
 struct Lacks {
-    holes: Vec<(u64, u64)>,
-    /// Those parts of holes that the source was asked for.
-    asked: Vec<(u64, u64)>,
-    on_request: bool,
+    /// By first byte; they do not meet.
+    holes: Vec<LackingPart>,
+    /// Of what the source gets when it is asked for it: what it was asked for.
+    asked: Vec<Range>,
     /// When it is asked for all the same.
     again: Duration,
+}
+
+impl Lacks {
+    fn ranges(&self, is_meant: impl Fn(Outlook) -> bool) -> Vec<Range> {
+        let meant = self.holes.iter().filter(|hole| is_meant(hole.outlook));
+        apart(meant.map(|hole| (hole.from, hole.until)).collect())
+    }
+
+    /// Parts of holes before a place, or behind another.
+    fn beside(&self, (from, until): Range) -> impl Iterator<Item = LackingPart> + '_ {
+        self.holes.iter().flat_map(move |hole| {
+            let before = LackingPart {
+                until: hole.until.min(from),
+                ..*hole
+            };
+            let behind = LackingPart {
+                from: hole.from.max(until),
+                ..*hole
+            };
+            [before, behind].into_iter().filter(|h| h.from < h.until)
+        })
+    }
 }
 
 /// What the source lacks, by segment.
 #[derive(Debug, Default)]
 pub(crate) struct Lacking {
     segments: BTreeMap<u64, Lacks>,
-}
-
-/// The parts of a range that others hold, or do not hold.
-fn parts(range: (u64, u64), others: &[(u64, u64)], held: bool) -> Vec<(u64, u64)> {
-    let (mut at, end) = range;
-    let mut out = Vec::new();
-    let first = others.partition_point(|(_, until)| *until <= at);
-    let others = others.get(first..).unwrap_or_default();
-    for (from, until) in others.iter().take_while(|(from, _)| *from < end) {
-        let (from, until) = ((*from).max(at), (*until).min(end));
-        if !held && at < from {
-            out.push((at, from));
-        }
-        if held {
-            out.push((from, until));
-        }
-        at = until;
-    }
-    if !held && at < end {
-        out.push((at, end));
-    }
-    out
-}
-
-fn bytes(ranges: &[(u64, u64)]) -> u64 {
-    ranges.iter().map(|(from, until)| until - from).sum()
 }
 
 impl Lacking {
@@ -70,21 +66,27 @@ impl Lacking {
     pub(crate) fn take(
         &mut self,
         segment: u64,
-        (from, until): (u64, u64),
-        new: Vec<(u64, u64)>,
-        (on_request, again): (bool, Duration),
+        stretch: Range,
+        new: Vec<LackingPart>,
+        again: Duration,
     ) {
         let lacks = self.segments.entry(segment).or_default();
-        let mut holes = parts((0, from), &lacks.holes, true);
-        holes.extend(new);
-        holes.extend(parts((until, u64::MAX), &lacks.holes, true));
+        let mut holes: Vec<LackingPart> = lacks.beside(stretch).chain(new).collect();
+        holes.sort_unstable_by_key(|hole| hole.from);
+        (lacks.holes, lacks.again) = (holes, again);
+        let on_request = lacks.ranges(|outlook| outlook == Outlook::OnRequest);
         let asked = lacks.asked.iter();
-        let asked = asked.flat_map(|asked| parts(*asked, &holes, true));
+        let asked = asked.flat_map(|asked| within(*asked, &on_request));
         lacks.asked = asked.collect();
-        (lacks.holes, lacks.on_request, lacks.again) = (holes, on_request, again);
         if lacks.holes.is_empty() {
             self.segments.remove(&segment);
         }
+    }
+
+    /// What of a segment may never be had.
+    pub(crate) fn never(&self, segment: u64) -> Vec<Range> {
+        let lacks = self.segments.get(&segment);
+        lacks.map_or_else(Vec::new, |l| l.ranges(|outlook| outlook == Outlook::Never))
     }
 
     /// Forgets what is not named any more, and what is to be asked for again.
@@ -104,71 +106,69 @@ impl Lacking {
     }
 
     /// What there is to ask for.
-    pub(crate) fn open(&self) -> Open<'_> {
+    pub(crate) fn open(&self) -> Open {
+        let is_full = self.wished() >= WISHED_MAX;
+        let aside = self.segments.iter().map(|(segment, lacks)| {
+            let aside = match is_full {
+                true => lacks.ranges(|_| true),
+                false => {
+                    let mut aside = lacks.ranges(|outlook| outlook != Outlook::OnRequest);
+                    aside.extend(&lacks.asked);
+                    apart(aside)
+                }
+            };
+            (*segment, aside)
+        });
         Open {
-            lacking: self,
-            is_full: self.wished() >= WISHED_MAX,
+            aside: aside.collect(),
         }
     }
 
     /// These were asked for.
     pub(crate) fn asked(&mut self, pieces: impl Iterator<Item = Piece>) {
         for piece in pieces {
-            let lacks = self.segments.get_mut(&piece.segment);
-            let Some(lacks) = lacks.filter(|lacks| lacks.on_request) else {
+            let Some(lacks) = self.segments.get_mut(&piece.segment) else {
                 continue;
             };
-            let range = (
-                piece.offset,
-                piece.offset.saturating_add(u64::from(piece.bytes)),
-            );
-            let new = parts(range, &lacks.holes, true).into_iter();
-            let new: Vec<_> = new.flat_map(|r| parts(r, &lacks.asked, false)).collect();
-            lacks.asked.extend(new);
-            lacks.asked.sort_unstable();
+            let on_request = lacks.ranges(|outlook| outlook == Outlook::OnRequest);
+            lacks.asked.extend(within(piece.range(), &on_request));
+            lacks.asked = apart(std::mem::take(&mut lacks.asked));
         }
     }
 
     /// True when the source lacks a part of a piece.
     pub(crate) fn lacks(&self, piece: &Piece) -> bool {
-        let end = piece.offset.saturating_add(u64::from(piece.bytes));
         let lacks = self.segments.get(&piece.segment);
-        lacks.is_some_and(|lacks| !parts((piece.offset, end), &lacks.holes, true).is_empty())
+        lacks.is_some_and(|lacks| !within(piece.range(), &lacks.ranges(|_| true)).is_empty())
     }
 
-    /// True when the source does not get what it lacks of a segment.
-    pub(crate) fn is_for_good(&self, segment: u64) -> bool {
-        let lacks = self.segments.get(&segment);
-        lacks.is_some_and(|lacks| !lacks.on_request)
+    /// True when a part of a piece may never be had.
+    pub(crate) fn lacks_for_good(&self, piece: &Piece) -> bool {
+        !within(piece.range(), &self.never(piece.segment)).is_empty()
     }
 }
 
 /// What may be asked for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Open<'a> {
-    lacking: &'a Lacking,
-    /// The source is to get enough for us.
-    is_full: bool,
+#[derive(Debug)]
+pub(crate) struct Open {
+    /// What is set aside, by segment.
+    aside: BTreeMap<u64, Vec<Range>>,
 }
 
-impl Open<'_> {
+impl Open {
     /// True when nothing is set aside.
     pub(crate) fn is_everything(&self) -> bool {
-        self.lacking.is_empty()
+        self.aside.is_empty()
     }
 
     /// The parts of what is missing that may be asked for.
     pub(crate) fn parts(&self, missing: &Missing) -> Vec<Missing> {
-        let Some(lacks) = self.lacking.segments.get(&missing.segment) else {
+        let Some(aside) = self.aside.get(&missing.segment) else {
             return vec![*missing];
-        };
-        let aside = match lacks.on_request && !self.is_full {
-            true => &lacks.asked,
-            false => &lacks.holes,
         };
         let range = &missing.range;
         let range = (range.offset, range.offset.saturating_add(range.bytes));
-        let open = parts(range, aside, false).into_iter();
+        let open = beside(range, aside).into_iter();
         let open = open.map(|(from, until)| Missing {
             range: NeededRange {
                 offset: from,
@@ -209,46 +209,45 @@ mod tests {
         }
     }
 
-    #[test]
-    fn parts_of_a_range_are_within_others_or_beside_them() {
-        let others = [(10, 20), (30, 40)];
-        assert_eq!(parts((0, 50), &others, true), others);
-        assert_eq!(
-            parts((0, 50), &others, false),
-            [(0, 10), (20, 30), (40, 50)]
-        );
-        assert_eq!(parts((12, 35), &others, true), [(12, 20), (30, 35)]);
-        assert_eq!(parts((12, 35), &others, false), [(20, 30)]);
-        assert_eq!(parts((12, 18), &others, false), []);
+    fn hole((from, until): Range, outlook: Outlook) -> LackingPart {
+        LackingPart {
+            from,
+            until,
+            outlook,
+        }
     }
 
     #[test]
     fn what_is_told_of_a_stretch_leaves_what_was_told_of_the_rest() {
         let mut lacking = Lacking::default();
-        lacking.take(7, (0, 100), vec![(0, 10), (50, 100)], (false, LATER));
-        lacking.take(7, (60, 80), vec![], (false, LATER));
-        assert!(lacking.lacks(&piece(55, 5)) && !lacking.lacks(&piece(60, 20)));
+        let holes = [(0, 10), (50, 100)].map(|range| hole(range, Outlook::Never));
+        lacking.take(7, (0, 100), holes.into(), LATER);
+        let comes = hole((62, 65), Outlook::Comes);
+        lacking.take(7, (60, 80), vec![comes], LATER);
+        assert!(lacking.lacks(&piece(55, 5)) && !lacking.lacks(&piece(65, 15)));
         assert!(lacking.lacks(&piece(0, 1)) && lacking.lacks(&piece(70, 11)));
-        lacking.take(7, (0, 100), vec![], (false, LATER));
+        assert!(lacking.lacks(&piece(64, 9)) && !lacking.lacks_for_good(&piece(64, 9)));
+        assert_eq!(lacking.never(7), [(0, 10), (50, 60), (80, 100)]);
+        lacking.take(7, (0, 100), vec![], LATER);
         assert!(lacking.is_empty());
     }
 
     #[test]
-    fn of_a_source_that_gets_what_it_lacks_only_that_is_set_aside_which_was_asked_for() {
+    fn of_what_a_source_gets_only_that_is_set_aside_which_was_asked_for() {
         let mut lacking = Lacking::default();
-        let hole = (0, 3 * WISHED_MAX);
-        lacking.take(7, hole, vec![hole], (true, LATER));
-        assert!(!lacking.is_for_good(7));
+        let all = (0, 3 * WISHED_MAX);
+        lacking.take(7, all, vec![hole(all, Outlook::OnRequest)], LATER);
+        assert!(!lacking.lacks_for_good(&piece(5, 5)));
         lacking.asked([piece(0, 1000), piece(500, 1000)].into_iter());
         assert_eq!(lacking.wished(), 1500);
-        assert!(!lacking.open().is_full);
+        assert_eq!(lacking.open().aside[&7], [(0, 1500)]);
         // As soon as it has that, there is room for more.
         let most = u32::try_from(WISHED_MAX).unwrap_or(u32::MAX);
         lacking.asked([piece(2000, most)].into_iter());
-        assert!(lacking.open().is_full);
-        let left = (2000 + WISHED_MAX, hole.1);
-        lacking.take(7, hole, vec![left], (true, LATER));
+        assert_eq!(lacking.open().aside[&7], [all]);
+        let left = (2000 + WISHED_MAX, all.1);
+        lacking.take(7, all, vec![hole(left, Outlook::OnRequest)], LATER);
         assert_eq!(lacking.wished(), 0);
-        assert!(!lacking.open().is_full);
+        assert_eq!(lacking.open().aside[&7], []);
     }
 }

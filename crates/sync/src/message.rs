@@ -36,6 +36,36 @@ pub struct Piece {
     pub bytes: u32,
 }
 
+impl Piece {
+    /// From its first byte to the first one behind.
+    pub(crate) fn range(&self) -> (u64, u64) {
+        let end = self.offset.saturating_add(u64::from(self.bytes));
+        (self.offset, end)
+    }
+}
+
+/// What becomes of something that a source lacks which is a copy itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Outlook {
+    /// It does not want it, and may never have it.
+    Never,
+    /// It gets it when it is asked for it.
+    OnRequest,
+    /// It wants it itself, and says so when it has it.
+    Comes,
+}
+
+/// A part of a segment that a source lacks which is a copy itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LackingPart {
+    /// The first byte.
+    pub from: u64,
+    /// The first byte behind it.
+    pub until: u64,
+    /// What becomes of it.
+    pub outlook: Outlook,
+}
+
 /// A message. Those with a number answer the request of that number; every answer to a request ends
 /// with [`Message::Done`] or [`Message::Wait`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -128,10 +158,8 @@ pub enum Message {
         from: u64,
         /// The first byte behind it.
         until: u64,
-        /// First byte, and first one behind, of what it lacks there; they rise, and are apart.
-        holes: Vec<(u64, u64)>,
-        /// It gets what it is asked for, and says so then; else it may never have that.
-        on_request: bool,
+        /// What it lacks there; the parts rise, and do not meet.
+        holes: Vec<LackingPart>,
     },
     /// From either: why nothing more can be done.
     Refused {
@@ -283,17 +311,20 @@ fn put_answer(message: &Message, out: &mut Vec<u8>) {
             from,
             until,
             holes,
-            on_request,
         } => {
             out.put_u8(13);
             for number in [*segment, *from, *until] {
                 out.put_varint(number);
             }
-            out.put_u8(u8::from(*on_request));
             out.put_varint(wide(holes.len()));
-            for (from, until) in holes {
-                out.put_varint(*from);
-                out.put_varint(*until);
+            for hole in holes {
+                out.put_varint(hole.from);
+                out.put_varint(hole.until);
+                out.put_u8(match hole.outlook {
+                    Outlook::Never => 0,
+                    Outlook::OnRequest => 1,
+                    Outlook::Comes => 2,
+                });
             }
         }
         Message::Hello(_)
@@ -468,22 +499,23 @@ fn holes(cursor: &mut Cursor<'_>) -> Result<Message, DecodeError> {
     let segment = cursor.varint("segment")?;
     let from = cursor.varint("where a stretch begins")?;
     let until = cursor.varint("where a stretch ends")?;
-    let on_request = match cursor.u8("whether what is asked for is got")? {
-        0 => false,
-        1 => true,
-        _ => return Err(cursor.fail("0 or 1")),
-    };
     let count = count(cursor, "number of holes")?;
     let (mut holes, mut at) = (Vec::new(), from);
     for _ in 0..count {
-        let hole = (
-            cursor.varint("where a hole begins")?,
-            cursor.varint("where a hole ends")?,
-        );
-        if hole.0 < at || hole.1 <= hole.0 || hole.1 > until {
+        let hole = LackingPart {
+            from: cursor.varint("where a hole begins")?,
+            until: cursor.varint("where a hole ends")?,
+            outlook: match cursor.u8("what becomes of a hole")? {
+                0 => Outlook::Never,
+                1 => Outlook::OnRequest,
+                2 => Outlook::Comes,
+                _ => return Err(cursor.fail("a number from 0 to 2")),
+            },
+        };
+        if hole.from < at || hole.until <= hole.from || hole.until > until {
             return Err(cursor.fail("holes that rise, apart, within their stretch"));
         }
-        at = hole.1;
+        at = hole.until;
         holes.push(hole);
     }
     Ok(Message::Holes {
@@ -491,7 +523,6 @@ fn holes(cursor: &mut Cursor<'_>) -> Result<Message, DecodeError> {
         from,
         until,
         holes,
-        on_request,
     })
 }
 
@@ -508,6 +539,14 @@ fn digests(cursor: &mut Cursor<'_>) -> Result<Vec<Digest>, DecodeError> {
 mod tests {
     #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
     use super::*;
+
+    fn hole(from: u64, until: u64, outlook: Outlook) -> LackingPart {
+        LackingPart {
+            from,
+            until,
+            outlook,
+        }
+    }
 
     fn all() -> Vec<Message> {
         let state = StateName {
@@ -585,8 +624,11 @@ mod tests {
                 segment: 6,
                 from: 64,
                 until: 1 << 33,
-                holes: vec![(64, 900), (1_000, 1 << 33)],
-                on_request: true,
+                holes: vec![
+                    hole(64, 900, Outlook::Comes),
+                    hole(900, 1_000, Outlook::OnRequest),
+                    hole(1_001, 1 << 33, Outlook::Never),
+                ],
             },
         ]
     }
@@ -627,12 +669,12 @@ mod tests {
             vec![(10, 30), (29, 31)],
             vec![(90, 101)],
         ] {
+            let holes = holes.into_iter();
             let message = Message::Holes {
                 segment: 1,
                 from: 5,
                 until: 100,
-                holes,
-                on_request: false,
+                holes: holes.map(|(f, u)| hole(f, u, Outlook::Never)).collect(),
             };
             assert!(decode(&encode(&message)).is_err(), "{message:?}");
         }

@@ -300,7 +300,7 @@ impl Planner {
         Filling::of(
             &self.copy,
             &|facts| score(by, facts),
-            self.lacking.open(),
+            &self.lacking.open(),
             &on_their_way.map(|asking| asking.piece).collect::<Vec<_>>(),
             Limits {
                 most: self.limits.request_bytes.max(1),
@@ -426,7 +426,8 @@ impl Planner {
     /// fetched again; true when one has come so twice.
     fn is_deceived(&mut self) -> Result<bool> {
         let state = self.copy.state();
-        for segment in self.verifier.proven(&state).disproved {
+        let disproved = self.verifier.proven(&state).disproved;
+        for segment in disproved.into_iter().chain(self.copy.damaged()) {
             if !self.fetched_again.insert(segment) {
                 self.refused = Some(format!(
                     "segment {segment} is not what was hashed where it was written, and came so twice"
@@ -506,8 +507,7 @@ impl Planner {
                 return Ok(());
             }
             Message::Holes { .. } => {
-                self.take_holes(now, message);
-                return Ok(());
+                return self.take_holes(now, message);
             }
             Message::State { request, .. }
             | Message::Bytes { request, .. }

@@ -34,6 +34,10 @@ pub trait Source {
     /// The database's own.
     fn complete_ledger(&self, bytes_max: u64) -> Result<bool>;
 
+    /// What it lacks of a segment and wants itself: offset and length of each, rising; `None` when
+    /// that is not known yet.
+    fn wants(&self, segment: u64) -> Option<Vec<(u64, u64)>>;
+
     /// Wants what it lacks of a range itself; false where it does not, or not now.
     fn wish(&self, segment: u64, offset: u64, bytes: u64) -> bool;
 }
@@ -57,6 +61,10 @@ impl Source for Database {
 
     fn complete_ledger(&self, bytes_max: u64) -> Result<bool> {
         Database::complete_ledger(self, bytes_max)
+    }
+
+    fn wants(&self, _: u64) -> Option<Vec<(u64, u64)>> {
+        Some(Vec::new())
     }
 
     fn wish(&self, _: u64, _: u64, _: u64) -> bool {
@@ -85,6 +93,10 @@ impl Source for RemoteCopy {
     fn complete_ledger(&self, _: u64) -> Result<bool> {
         // Only where something is written is it hashed.
         Ok(true)
+    }
+
+    fn wants(&self, segment: u64) -> Option<Vec<(u64, u64)>> {
+        self.missing_of(segment)
     }
 
     fn wish(&self, segment: u64, offset: u64, bytes: u64) -> bool {

@@ -6,7 +6,8 @@
 //! Concurrency: plain data.
 //! Failure: what is lost on its way is asked for again by the other side, in its time.
 
-use crate::message::Message;
+use crate::message::{LackingPart, Message, Outlook};
+use crate::ranges::{apart, beside, within};
 use crate::source::Source;
 use crate::wide::wide;
 use headwater_engine::{ErrorKind, HeldState, Result};
@@ -18,13 +19,15 @@ const HOLES_MAX: usize = 4096;
 const MESSAGE_BYTES: u64 = 40;
 const HOLE_BYTES: u64 = 10;
 /// Ranges that wait for being wanted here, at the most.
-const WISHES_MAX: usize = 256;
+const WISHES_MAX: usize = 4096;
+
+/// What was told of a segment: bytes that it is long, that it lacks, and that come.
+type Sums = (u64, u64, u64);
 
 /// What was told.
 #[derive(Debug, Default)]
 pub(crate) struct Told {
-    /// By segment: bytes that it is long, and bytes of it that are missing.
-    segments: BTreeMap<u64, (u64, u64)>,
+    segments: BTreeMap<u64, Sums>,
     /// What others have asked for, and is not wanted here yet: segment, offset, length.
     wishes: VecDeque<(u64, u64, u64)>,
     /// What is asked for is wanted here, too.
@@ -39,25 +42,87 @@ pub(crate) fn size(message: &Message) -> u64 {
     }
 }
 
-fn length(held: &HeldState, segment: u64) -> Option<u64> {
-    let mut all = held.state().segments();
-    all.find(|s| s.id == segment).map(|s| s.bytes)
+/// What a segment lacks.
+struct Lacks {
+    segment: u64,
+    bytes: u64,
+    holes: Vec<LackingPart>,
 }
 
-/// The parts of a segment that are missing; `None` when it is named no more.
-fn missing(held: &HeldState, segment: u64) -> Result<Option<(u64, Vec<(u64, u64)>)>> {
-    let Some(bytes) = length(held, segment) else {
-        return Ok(None);
-    };
-    match held.missing(segment, 0, bytes) {
-        Ok(missing) => Ok(Some((bytes, missing))),
-        Err(error) if error.kind() == ErrorKind::Gone => Ok(None),
-        Err(error) => Err(error),
+impl Lacks {
+    /// That of a segment; `None` when it is named no more.
+    fn of(
+        source: &dyn Source,
+        held: &HeldState,
+        segment: u64,
+        otherwise: Outlook,
+    ) -> Result<Option<Lacks>> {
+        let mut segments = held.state().segments();
+        let Some(bytes) = segments.find(|s| s.id == segment).map(|s| s.bytes) else {
+            return Ok(None);
+        };
+        let missing = match held.missing(segment, 0, bytes) {
+            Ok(missing) => missing,
+            Err(error) if error.kind() == ErrorKind::Gone => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let wants = source.wants(segment).map_or_else(
+            || vec![(0, bytes)],
+            |wants| apart(wants.into_iter().map(|(at, len)| (at, at + len)).collect()),
+        );
+        let hole = |(from, until), outlook| LackingPart {
+            from,
+            until,
+            outlook,
+        };
+        let mut holes: Vec<LackingPart> = Vec::new();
+        for (at, len) in missing {
+            let range = (at, at.saturating_add(len));
+            let comes = within(range, &wants).into_iter();
+            holes.extend(comes.map(|part| hole(part, Outlook::Comes)));
+            let others = beside(range, &wants).into_iter();
+            holes.extend(others.map(|part| hole(part, otherwise)));
+        }
+        holes.sort_unstable_by_key(|hole| hole.from);
+        Ok(Some(Lacks {
+            segment,
+            bytes,
+            holes,
+        }))
     }
-}
 
-fn sum(missing: &[(u64, u64)]) -> u64 {
-    missing.iter().map(|(_, bytes)| bytes).sum()
+    fn sums(&self) -> Sums {
+        let sum = |is_meant: &dyn Fn(&&LackingPart) -> bool| {
+            let meant = self.holes.iter().filter(is_meant);
+            meant.map(|hole| hole.until - hole.from).sum()
+        };
+        let comes = sum(&|hole| hole.outlook == Outlook::Comes);
+        (self.bytes, sum(&|_| true), comes)
+    }
+
+    /// As a message; where these are too many, of a stretch that holds a place.
+    fn message(self, place: u64) -> Message {
+        let Lacks {
+            segment,
+            bytes,
+            mut holes,
+        } = self;
+        let (mut from, mut until) = (0, bytes);
+        if holes.len() > HOLES_MAX {
+            holes.retain(|hole| hole.until > place);
+            from = holes.first().map_or(place, |hole| hole.from.min(place));
+        }
+        if holes.len() > HOLES_MAX {
+            holes.truncate(HOLES_MAX);
+            until = holes.last().map_or(bytes, |hole| hole.until);
+        }
+        Message::Holes {
+            segment,
+            from,
+            until,
+            holes,
+        }
+    }
 }
 
 impl Told {
@@ -67,42 +132,25 @@ impl Told {
         self.wishes.clear();
     }
 
+    fn otherwise(&self) -> Outlook {
+        match self.gets {
+            true => Outlook::OnRequest,
+            false => Outlook::Never,
+        }
+    }
+
     /// What a segment lacks, around a place that was asked for.
     pub(crate) fn tell(
         &mut self,
+        source: &dyn Source,
         held: &HeldState,
-        segment: u64,
-        around: u64,
+        (segment, place): (u64, u64),
     ) -> Result<Option<Message>> {
-        let Some((bytes, missing)) = missing(held, segment)? else {
-            return Ok(None);
-        };
-        self.segments.insert(segment, (bytes, sum(&missing)));
-        Ok(Some(self.message(segment, (bytes, &missing), around)))
-    }
-
-    fn message(&self, segment: u64, (bytes, missing): (u64, &[(u64, u64)]), at: u64) -> Message {
-        let holes = missing.iter().map(|(at, bytes)| (*at, at + bytes));
-        let (mut from, mut until) = (0, bytes);
-        let mut holes: Vec<(u64, u64)> = match missing.len() > HOLES_MAX {
-            false => holes.collect(),
-            true => {
-                let found: Vec<_> = holes.filter(|(_, end)| *end > at).collect();
-                from = found.first().map_or(at, |(first, _)| at.min(*first));
-                found
-            }
-        };
-        if holes.len() > HOLES_MAX {
-            holes.truncate(HOLES_MAX);
-            until = holes.last().map_or(bytes, |(_, end)| *end);
-        }
-        Message::Holes {
-            segment,
-            from,
-            until,
-            holes,
-            on_request: self.gets,
-        }
+        let lacks = Lacks::of(source, held, segment, self.otherwise())?;
+        Ok(lacks.map(|lacks| {
+            self.segments.insert(segment, lacks.sums());
+            lacks.message(place)
+        }))
     }
 
     /// Somebody asked for what is missing here.
@@ -133,27 +181,30 @@ impl Told {
     /// What has changed since it was told; each is told if `may` says so, or else the next time.
     pub(crate) fn changes(
         &mut self,
+        source: &dyn Source,
         held: &HeldState,
         may: &mut dyn FnMut(&Message) -> bool,
     ) -> Result<Vec<Message>> {
         let mut out = Vec::new();
         let known: Vec<_> = self.segments.iter().map(|(s, told)| (*s, *told)).collect();
         for (segment, told) in known {
-            let Some((bytes, missing)) = missing(held, segment)? else {
+            let lacks = Lacks::of(source, held, segment, self.otherwise())?;
+            let Some(lacks) = lacks else {
                 self.segments.remove(&segment);
                 self.wishes.retain(|(of, ..)| *of != segment);
                 continue;
             };
-            let now = (bytes, sum(&missing));
+            let now = lacks.sums();
             if now == told {
                 continue;
             }
-            let first = missing.first().map_or(0, |(at, _)| *at);
-            let message = self.message(segment, (bytes, &missing), first);
+            let is_whole = lacks.holes.is_empty();
+            let first = lacks.holes.first().map_or(0, |hole| hole.from);
+            let message = lacks.message(first);
             if !may(&message) {
                 break;
             }
-            match missing.is_empty() {
+            match is_whole {
                 true => drop(self.segments.remove(&segment)),
                 false => drop(self.segments.insert(segment, now)),
             }

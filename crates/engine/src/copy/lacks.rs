@@ -9,7 +9,7 @@ use super::pack::Pack;
 use super::score::{Facts, LeafFacts};
 use super::{Missing, Tally};
 use crate::ids::SegmentId;
-use crate::needed::{NeededFor, NeededRange, Reason, WantedRange, Why};
+use crate::needed::{Needed, NeededFor, NeededRange, Reason, WantedRange, Why};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -38,6 +38,8 @@ pub(super) struct SegmentLacks {
     ahead: Vec<WantedRange>,
     wanted: Sums,
     is_damaged: bool,
+    /// What is here tells all that is wanted.
+    is_known: bool,
 }
 
 impl SegmentLacks {
@@ -47,11 +49,15 @@ impl SegmentLacks {
         ahead: Vec::new(),
         wanted: Sums([0; Reason::ALL.len()]),
         is_damaged: true,
+        is_known: true,
     };
 
-    pub(super) fn of(wanted: &[WantedRange], pack: &Pack) -> SegmentLacks {
-        let mut lacks = SegmentLacks::default();
-        for one in wanted {
+    pub(super) fn of(needed: &Needed, pack: &Pack) -> SegmentLacks {
+        let mut lacks = SegmentLacks {
+            is_known: needed.is_whole,
+            ..SegmentLacks::default()
+        };
+        for one in &needed.ranges {
             lacks.wanted.add(one.reason, one.range.bytes);
             let missing = pack.missing(one.range.offset, one.range.bytes);
             let parts = missing.into_iter().map(|(offset, bytes)| WantedRange {
@@ -72,6 +78,21 @@ impl SegmentLacks {
 
     pub(super) fn is_complete(&self) -> bool {
         self.missing.is_empty() && !self.is_damaged
+    }
+
+    /// True when nothing is missing but within these ranges, each from its first byte to the first
+    /// one behind.
+    fn is_complete_but_for(&self, ranges: &[(u64, u64)]) -> bool {
+        let is_within = |wanted: &WantedRange| {
+            let (from, end) = (
+                wanted.range.offset,
+                wanted.range.offset + wanted.range.bytes,
+            );
+            let at = ranges.partition_point(|(_, until)| *until <= from);
+            let around = ranges.get(at);
+            around.is_some_and(|(first, until)| *first <= from && end <= *until)
+        };
+        !self.is_damaged && self.missing.iter().all(is_within)
     }
 }
 
@@ -147,6 +168,32 @@ impl Lacks {
 
     pub(super) fn is_complete(&self, id: SegmentId) -> bool {
         self.segments.get(&id).is_none_or(SegmentLacks::is_complete)
+    }
+
+    /// True when nothing of a segment is missing but within these ranges.
+    pub(super) fn is_complete_but_for(&self, id: SegmentId, ranges: &[(u64, u64)]) -> bool {
+        let segment = self.segments.get(&id);
+        segment.is_none_or(|segment| segment.is_complete_but_for(ranges))
+    }
+
+    /// What is missing of a segment, and wanted or asked for: offset and length of each, which
+    /// rise; `None` when it is not known yet what is wanted.
+    pub(super) fn missing_of(&self, id: SegmentId) -> Option<Vec<(u64, u64)>> {
+        let Some(segment) = self.segments.get(&id) else {
+            return Some(Vec::new());
+        };
+        let missing = segment.missing.iter();
+        let missing = missing.map(|wanted| (wanted.range.offset, wanted.range.bytes));
+        let asked = self.asked.iter().filter(|asked| asked.segment == id);
+        let asked = asked.map(|asked| (asked.offset, asked.bytes));
+        let mut all: Vec<(u64, u64)> = missing.chain(asked).collect();
+        all.sort_unstable();
+        segment.is_known.then_some(all)
+    }
+
+    pub(super) fn damaged(&self) -> Vec<u64> {
+        let damaged = self.segments.iter().filter(|(_, s)| s.is_damaged);
+        damaged.map(|(id, _)| id.0).collect()
     }
 
     /// True when something is wanted of a segment.

@@ -24,6 +24,7 @@ mod receive;
 mod score;
 mod shown;
 mod wants;
+mod without;
 
 pub(crate) use passing::WeakCopy;
 pub use score::LeafFacts;

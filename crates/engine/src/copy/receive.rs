@@ -65,6 +65,8 @@ pub(super) struct Receiving {
     pub(super) lacks: Lacks,
     /// Copies of this copy: up to which delete each was told.
     pub(super) further: BTreeMap<String, Sequence>,
+    /// What cannot be had of segments: ranges from a first byte to the first one behind, apart.
+    pub(super) without: BTreeMap<SegmentId, Vec<(u64, u64)>>,
     /// Rises with every change of what is told of it.
     pub(super) changes: u64,
     failed: Option<Error>,
@@ -97,6 +99,7 @@ impl Receiving {
             has_new_name: false,
             lacks: Lacks::default(),
             further: BTreeMap::new(),
+            without: BTreeMap::new(),
             changes: 0,
             failed: None,
         };
@@ -181,12 +184,12 @@ impl Receiving {
         Ok(())
     }
 
-    fn check(&self) -> Result<()> {
+    pub(super) fn check(&self) -> Result<()> {
         self.failed.clone().map_or(Ok(()), Err)
     }
 
     /// Remembers a failure after which nothing is believed that was written since.
-    fn believed<T>(&mut self, result: Result<T>) -> Result<T> {
+    pub(super) fn believed<T>(&mut self, result: Result<T>) -> Result<T> {
         if let Err(error) = &result {
             self.failed = Some(error.clone());
         }
@@ -223,6 +226,7 @@ impl Receiving {
     fn put_state(&mut self, state: Arc<State>, changed: &BTreeSet<SegmentId>) -> Result<()> {
         self.lacks
             .keep(&|id| state.partition(id).is_some(), changed);
+        self.without.retain(|id, _| state.partition(*id).is_some());
         self.wanted = Wanted::of(&self.rules, &self.pins, &state);
         let before = std::mem::replace(&mut self.state, state);
         self.look(changed)?;
@@ -424,7 +428,7 @@ impl Receiving {
             }
             other => other?,
         };
-        let lacks = SegmentLacks::of(&found.ranges, &pack);
+        let lacks = SegmentLacks::of(&found, &pack);
         if lacks.is_complete() && !found.is_whole {
             return Err(Error::internal(
                 "a segment of a copy that lacks what it holds",
@@ -442,9 +446,10 @@ impl Receiving {
     }
 
     /// Shows what can be shown now; with the state before, if there is another since.
-    fn show(&mut self, before: Option<Arc<State>>) -> Result<()> {
+    pub(super) fn show(&mut self, before: Option<Arc<State>>) -> Result<()> {
+        let complete = self.shown_without()?;
         let lacks = &self.lacks;
-        let is_complete = |p: &StatePartition| lacks.is_complete(p.id);
+        let is_complete = |p: &StatePartition| lacks.is_complete(p.id) || complete.contains(&p.id);
         let is_other = before.is_some();
         let before = before.unwrap_or_else(|| Arc::clone(&self.state));
         let is_told = |p: &StatePartition| self.is_told(p, &before);

@@ -57,25 +57,24 @@ impl Planner {
     }
 
     /// Takes what the source lacks. What was asked for of that is answered by it.
-    pub(super) fn take_holes(&mut self, now: Now, message: Message) {
+    pub(super) fn take_holes(&mut self, now: Now, message: Message) -> Result<()> {
         let Message::Holes {
             segment,
             from,
             until,
             holes,
-            on_request,
         } = message
         else {
-            return;
+            return Ok(());
         };
         let again = now.monotonic + self.limits.wait_most;
-        self.lacking
-            .take(segment, (from, until), holes, (on_request, again));
+        self.lacking.take(segment, (from, until), holes, again);
         let lacking = &self.lacking;
         for on_its_way in &mut self.on_its_way {
             let mut pieces = on_its_way.pieces().iter().map(|asking| &asking.piece);
             on_its_way.was_told |= pieces.any(|p| p.segment == segment && lacking.lacks(p));
         }
+        self.copy.do_without(segment, self.lacking.never(segment))
     }
 
     fn take_bytes(
@@ -173,7 +172,7 @@ impl Planner {
     /// What readers asked for, and the source never gets, cannot be had.
     fn forget_lacking(&mut self, asking: &[Asking]) {
         for Asking { piece, .. } in asking.iter().filter(|a| a.is_asked_for) {
-            if self.lacking.is_for_good(piece.segment) && self.lacking.lacks(piece) {
+            if self.lacking.lacks_for_good(piece) {
                 let bytes = u64::from(piece.bytes);
                 self.copy.forget_asked(piece.segment, piece.offset, bytes);
             }
