@@ -43,6 +43,8 @@ pub struct Fleet {
     edges: Mutex<Edges>,
     held: Mutex<HashMap<String, Arc<Held>>>,
     sessions: AtomicU64,
+    /// The identity of this node's own database; 0 = not said.
+    node: AtomicU64,
     /// Goes up when some copy may show something else.
     changes: Arc<AtomicU64>,
     shown: Mutex<Shown>,
@@ -81,6 +83,7 @@ impl Fleet {
             edges: Mutex::new(Edges::open(dir)?),
             held: Mutex::default(),
             sessions: AtomicU64::new(1),
+            node: AtomicU64::new(0),
             // More than what was shown last, so that the first reader looks.
             changes: Arc::new(AtomicU64::new(1)),
             shown: Mutex::default(),
@@ -88,6 +91,16 @@ impl Fleet {
             open_max: OPEN_MAX,
             behind: Arc::default(),
         })
+    }
+
+    /// Says which node this is: the identity of its own database. What has come through it before is
+    /// refused from then on.
+    pub fn set_node(&self, identity: u64) {
+        self.node.store(identity, Ordering::Relaxed);
+    }
+
+    pub(crate) fn node(&self) -> u64 {
+        self.node.load(Ordering::Relaxed)
     }
 
     pub(crate) fn env(&self) -> &Env {
@@ -212,7 +225,7 @@ impl Fleet {
         Ok(())
     }
 
-    fn copy_of(&self, name: &str) -> Result<(Arc<Held>, RemoteCopy), FleetError> {
+    pub(crate) fn copy_of(&self, name: &str) -> Result<(Arc<Held>, RemoteCopy), FleetError> {
         let edge = self.edges.lock().get(name)?.clone();
         let held = self.held(name);
         let copy = self.copy(&held, &edge)?.ok_or_else(|| {
@@ -465,6 +478,7 @@ impl Fleet {
                 different: found.different,
                 missing: found.missing,
             }),
+            through: live.path.iter().map(|n| format!("{n:016x}")).collect(),
             error,
         }
     }
