@@ -108,20 +108,35 @@ impl Relays {
         blocking(move || file.write(&dir)).await?
     }
 
+    /// Has the other cloud put aside what it has of an edge, and begin anew: for when the copy here
+    /// was begun anew, too.
+    ///
+    /// # Errors
+    /// `not_found` when it is not passed on, `io`.
+    pub fn begin_anew(&self, name: &str) -> Result<(), FleetError> {
+        let dir = self.dir_of(name);
+        let mut file = self.file(name)?;
+        file.begins_anew = true;
+        file.write(&dir)
+    }
+
+    fn file(&self, name: &str) -> Result<UplinkFile, FleetError> {
+        self.known(name)?;
+        UplinkFile::read(&self.dir_of(name))?.ok_or_else(|| {
+            FleetError::new(
+                FleetErrorKind::NotFound,
+                format!("the edge `{name}` is not passed on to another cloud"),
+            )
+        })
+    }
+
     /// Passes an edge on no more. What the other cloud has stays there.
     ///
     /// # Errors
     /// `not_found` when it is not passed on, `io`.
     pub fn stop(&self, name: &str) -> Result<(), FleetError> {
-        let dir = self.dir_of(name);
-        self.known(name)?;
-        if UplinkFile::read(&dir)?.is_none() {
-            return Err(FleetError::new(
-                FleetErrorKind::NotFound,
-                format!("the edge `{name}` is not passed on to another cloud"),
-            ));
-        }
-        UplinkFile::forget(&dir)?;
+        self.file(name)?;
+        UplinkFile::forget(&self.dir_of(name))?;
         self.end(name);
         Ok(())
     }

@@ -21,6 +21,7 @@ Examples:
   headwater edges                                     # how it stands with each
   headwater edges add pump-7 --at https://cloud.example:7373
   headwater edges add pump-8 --want summaries:12      # no rows, only what tiles from level 12 on need
+  headwater edges relay pump-7 hwjoin1.eyJ1cmwi…      # pass it on to another cloud, which printed that
   headwater edges remove pump-7")]
 pub(crate) struct Edges {
     #[command(flatten)]
@@ -95,6 +96,30 @@ enum What {
         /// forever (the default of every edge), or a duration such as 90d; 0s = not at all
         #[arg(value_name = "HOW LONG", value_parser = parse_kept)]
         kept: Kept,
+    },
+    /// Pass an edge on to another cloud, to which this one is its edge then
+    Relay {
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// What `headwater edges add` printed at the other cloud; it is worth one joining
+        #[arg(value_name = "INVITATION", required_unless_present_any = ["new_incarnation", "stop"])]
+        invitation: Option<String>,
+        /// Address of the other cloud, where this one reaches it under another than the invitation
+        /// names
+        #[arg(long, value_name = "URL", requires = "invitation")]
+        to: Option<String>,
+        /// Certificate of the other cloud, or of its issuer, in PEM
+        #[arg(long, value_name = "FILE", requires = "invitation")]
+        ca: Option<PathBuf>,
+        /// Ask the edge for what the other cloud wants and this one has not
+        #[arg(long, requires = "invitation")]
+        fetch: bool,
+        /// Have the other cloud put aside what it has of the edge, and begin anew
+        #[arg(long)]
+        new_incarnation: bool,
+        /// Pass it on no more; what the other cloud has stays there
+        #[arg(long, conflicts_with_all = ["invitation", "new_incarnation"])]
+        stop: bool,
     },
 }
 
@@ -183,6 +208,32 @@ impl Edges {
             }) => {
                 server.sync(&json!({ "op": "keep", "edge": name, "seconds": seconds }))?;
                 print(&format!("{name}: kept so from now on\n"))
+            }
+            Some(What::Relay {
+                name, stop: true, ..
+            }) => {
+                server.sync(&json!({ "op": "stop_relay", "edge": name }))?;
+                print(&format!("{name}: not passed on any more\n"))
+            }
+            Some(What::Relay {
+                name,
+                invitation,
+                to,
+                ca,
+                fetch,
+                new_incarnation,
+                stop: false,
+            }) => {
+                let ca = ca.as_ref().map(|path| {
+                    let read = std::fs::read_to_string(path);
+                    read.map_err(|e| Failure::usage(format!("--ca {}: {e}", path.display())))
+                });
+                let asked = json!({
+                    "op": "relay", "edge": name, "invitation": invitation, "url": to,
+                    "ca": ca.transpose()?, "fetch": fetch, "new_incarnation": new_incarnation,
+                });
+                server.sync(&asked)?;
+                print(&format!("{name}: passed on from now on\n"))
             }
             Some(What::Address {
                 name,
