@@ -93,8 +93,8 @@ impl Fleet {
         })
     }
 
-    /// Says which node this is: the identity of its own database. What has come through it before is
-    /// refused from then on.
+    /// Says which node this is: the identity of its own database. What has come through it before
+    /// is refused from then on.
     pub fn set_node(&self, identity: u64) {
         self.node.store(identity, Ordering::Relaxed);
     }

@@ -27,6 +27,14 @@ impl Origin {
         matches!(self, Origin::Copy(..))
     }
 
+    /// True when nothing can have changed: a copy that nobody has open takes in nothing.
+    pub(crate) fn rests(&self) -> bool {
+        match self {
+            Origin::Database(_) => false,
+            Origin::Copy(fleet, name) => fleet.held(name).open_copy().is_none(),
+        }
+    }
+
     /// As what the copy at the cloud is known.
     pub(crate) fn copy(&self) -> &'static str {
         match self {

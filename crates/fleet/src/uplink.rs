@@ -427,6 +427,9 @@ impl Uplink {
         told: Option<StateName>,
         thorough: bool,
     ) -> Result<Option<StateName>, FleetError> {
+        if told.is_some() && self.origin.rests() {
+            return Ok(None);
+        }
         let mut agent = self.agent.lock();
         agent.keep_within();
         let now = self.now();
@@ -449,7 +452,7 @@ impl Uplink {
 
     /// What has changed of what is lacking here, of an edge that is relayed.
     fn changes(&self) -> Result<Vec<Message>, FleetError> {
-        if !self.origin.is_relayed() {
+        if !self.origin.is_relayed() || self.origin.rests() {
             return Ok(Vec::new());
         }
         let (mut agent, now) = (self.agent.lock(), self.now());

@@ -31,7 +31,8 @@ pub struct UplinkFile {
     /// The cloud is to put aside what it has, and to begin anew, at the next connection.
     #[serde(default)]
     pub begins_anew: bool,
-    /// Of an edge that is relayed: what the cloud asks for and is lacking here is asked of the edge.
+    /// Of an edge that is relayed: what the cloud asks for and is lacking here is asked of the
+    /// edge.
     #[serde(default, skip_serializing_if = "is_false")]
     pub gets: bool,
 }

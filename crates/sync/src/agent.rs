@@ -109,8 +109,8 @@ impl Agent {
         }
     }
 
-    /// What a copy asks for, and the source lacks itself, the source is to want too: for one that is
-    /// a copy. By default it goes by its own rules.
+    /// What a copy asks for, and the source lacks itself, the source is to want too: for one that
+    /// is a copy. By default it goes by its own rules.
     pub fn set_gets(&mut self, gets: bool) {
         self.told.gets = gets;
     }
@@ -284,8 +284,8 @@ impl Agent {
         }
     }
 
-    /// What has changed of what the source lacks, since it was told. To be called now and then, for a
-    /// source that is a copy.
+    /// What has changed of what the source lacks, since it was told. To be called now and then, for
+    /// a source that is a copy.
     ///
     /// # Errors
     /// The copy's own.

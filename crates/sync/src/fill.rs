@@ -54,8 +54,8 @@ fn is_met(places: &Places, missing: &Missing) -> bool {
 }
 
 impl Filling {
-    /// Of what a copy lacks, what is open, and was not asked for yet: `on_their_way` are pieces that
-    /// were, and have not come.
+    /// Of what a copy lacks, what is open, and was not asked for yet: `on_their_way` are pieces
+    /// that were, and have not come.
     pub(crate) fn of(
         copy: &RemoteCopy,
         score: &dyn Fn(&LeafFacts) -> f64,

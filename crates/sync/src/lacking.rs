@@ -9,7 +9,8 @@
 //! while, in case it said so and that was lost. A source that lacks nothing sets nothing aside.
 //! Concurrency: plain data.
 
-use crate::message::{LackingPart, Outlook, Piece};
+use crate::holes::{LackingPart, Outlook};
+use crate::message::Piece;
 use crate::ranges::{Range, apart, beside, bytes, within};
 use headwater_engine::{Missing, NeededRange, State};
 use std::collections::BTreeMap;
@@ -127,12 +128,11 @@ impl Lacking {
     /// These were asked for.
     pub(crate) fn asked(&mut self, pieces: impl Iterator<Item = Piece>) {
         for piece in pieces {
-            let Some(lacks) = self.segments.get_mut(&piece.segment) else {
-                continue;
-            };
-            let on_request = lacks.ranges(|outlook| outlook == Outlook::OnRequest);
-            lacks.asked.extend(within(piece.range(), &on_request));
-            lacks.asked = apart(std::mem::take(&mut lacks.asked));
+            if let Some(lacks) = self.segments.get_mut(&piece.segment) {
+                let on_request = lacks.ranges(|outlook| outlook == Outlook::OnRequest);
+                lacks.asked.extend(within(piece.range(), &on_request));
+                lacks.asked = apart(std::mem::take(&mut lacks.asked));
+            }
         }
     }
 

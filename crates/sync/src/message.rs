@@ -4,6 +4,7 @@
 //! so are others; what is decoded takes no more memory than its bytes, but for lists of pieces,
 //! which take three times as much.
 
+use crate::holes::{self, LackingPart};
 use crate::wide::wide;
 use headwater_codec::checksum::crc32c;
 use headwater_codec::{Cursor, DecodeError, PutBytes};
@@ -42,28 +43,6 @@ impl Piece {
         let end = self.offset.saturating_add(u64::from(self.bytes));
         (self.offset, end)
     }
-}
-
-/// What becomes of something that a source lacks which is a copy itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Outlook {
-    /// It does not want it, and may never have it.
-    Never,
-    /// It gets it when it is asked for it.
-    OnRequest,
-    /// It wants it itself, and says so when it has it.
-    Comes,
-}
-
-/// A part of a segment that a source lacks which is a copy itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LackingPart {
-    /// The first byte.
-    pub from: u64,
-    /// The first byte behind it.
-    pub until: u64,
-    /// What becomes of it.
-    pub outlook: Outlook,
 }
 
 /// A message. Those with a number answer the request of that number; every answer to a request ends
@@ -313,19 +292,7 @@ fn put_answer(message: &Message, out: &mut Vec<u8>) {
             holes,
         } => {
             out.put_u8(13);
-            for number in [*segment, *from, *until] {
-                out.put_varint(number);
-            }
-            out.put_varint(wide(holes.len()));
-            for hole in holes {
-                out.put_varint(hole.from);
-                out.put_varint(hole.until);
-                out.put_u8(match hole.outlook {
-                    Outlook::Never => 0,
-                    Outlook::OnRequest => 1,
-                    Outlook::Comes => 2,
-                });
-            }
+            holes::put(*segment, (*from, *until), holes, out);
         }
         Message::Hello(_)
         | Message::AskState { .. }
@@ -369,7 +336,15 @@ pub fn decode(bytes: &[u8]) -> Result<Message, DecodeError> {
                 _ => proofs(&mut cursor)?,
             },
         },
-        13 => holes(&mut cursor)?,
+        13 => {
+            let (segment, (from, until), holes) = holes::read(&mut cursor)?;
+            Message::Holes {
+                segment,
+                from,
+                until,
+                holes,
+            }
+        }
         _ => {
             let request = cursor.u64("number of a request")?;
             of_request(version, kind, request, &mut cursor)?
@@ -495,37 +470,6 @@ fn proofs(cursor: &mut Cursor<'_>) -> Result<Vec<(u64, Digest)>, DecodeError> {
     Ok(out)
 }
 
-fn holes(cursor: &mut Cursor<'_>) -> Result<Message, DecodeError> {
-    let segment = cursor.varint("segment")?;
-    let from = cursor.varint("where a stretch begins")?;
-    let until = cursor.varint("where a stretch ends")?;
-    let count = count(cursor, "number of holes")?;
-    let (mut holes, mut at) = (Vec::new(), from);
-    for _ in 0..count {
-        let hole = LackingPart {
-            from: cursor.varint("where a hole begins")?,
-            until: cursor.varint("where a hole ends")?,
-            outlook: match cursor.u8("what becomes of a hole")? {
-                0 => Outlook::Never,
-                1 => Outlook::OnRequest,
-                2 => Outlook::Comes,
-                _ => return Err(cursor.fail("a number from 0 to 2")),
-            },
-        };
-        if hole.from < at || hole.until <= hole.from || hole.until > until {
-            return Err(cursor.fail("holes that rise, apart, within their stretch"));
-        }
-        at = hole.until;
-        holes.push(hole);
-    }
-    Ok(Message::Holes {
-        segment,
-        from,
-        until,
-        holes,
-    })
-}
-
 fn digests(cursor: &mut Cursor<'_>) -> Result<Vec<Digest>, DecodeError> {
     let count = count(cursor, "number of digests")?;
     let mut out = Vec::new();
@@ -539,6 +483,7 @@ fn digests(cursor: &mut Cursor<'_>) -> Result<Vec<Digest>, DecodeError> {
 mod tests {
     #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
     use super::*;
+    use crate::holes::Outlook;
 
     fn hole(from: u64, until: u64, outlook: Outlook) -> LackingPart {
         LackingPart {
@@ -659,25 +604,6 @@ mod tests {
             text, known,
             "the bytes changed: give the new shape a new version, and keep reading the old one"
         );
-    }
-
-    #[test]
-    fn holes_that_do_not_fit_together_are_none() {
-        for holes in [
-            vec![(4, 9)],
-            vec![(10, 10)],
-            vec![(10, 30), (29, 31)],
-            vec![(90, 101)],
-        ] {
-            let holes = holes.into_iter();
-            let message = Message::Holes {
-                segment: 1,
-                from: 5,
-                until: 100,
-                holes: holes.map(|(f, u)| hole(f, u, Outlook::Never)).collect(),
-            };
-            assert!(decode(&encode(&message)).is_err(), "{message:?}");
-        }
     }
 
     #[test]

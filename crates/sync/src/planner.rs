@@ -1,7 +1,7 @@
 //! The side of the copy: it asks for what the copy lacks, in requests filled from shares by weight
 //! ([`crate::shares`]), and confirms what is on its medium. Some requests are on their way at once,
-//! as many as are answered soon ([`crate::window`]). What a source that is a copy lacks itself is set
-//! aside until it says that it has it ([`crate::lacking`]).
+//! as many as are answered soon ([`crate::window`]). What a source that is a copy lacks itself is
+//! set aside until it says that it has it ([`crate::lacking`]).
 //!
 //! Invariants: no share starves, states among them; an answer counts only for a request that is on
 //! its way, and nothing is on its way twice; a request that is not answered in time is given up,

@@ -9,7 +9,7 @@ pub(crate) type Range = (u64, u64);
 pub(crate) fn within(range: Range, others: &[Range]) -> Vec<Range> {
     let (at, end) = range;
     let first = others.partition_point(|(_, until)| *until <= at);
-    let others = others.get(first..).unwrap_or_default().iter();
+    let others = others.iter().skip(first);
     let others = others.take_while(|(from, _)| *from < end);
     others
         .map(|(from, until)| ((*from).max(at), (*until).min(end)))

@@ -6,7 +6,8 @@
 //! Concurrency: plain data.
 //! Failure: what is lost on its way is asked for again by the other side, in its time.
 
-use crate::message::{LackingPart, Message, Outlook};
+use crate::holes::{LackingPart, Outlook};
+use crate::message::Message;
 use crate::ranges::{apart, beside, within};
 use crate::source::Source;
 use crate::wide::wide;

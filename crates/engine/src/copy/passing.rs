@@ -1,5 +1,5 @@
-//! What a copy passes on to copies of its own, which are called *further* copies here: its state, the
-//! bytes that it has, and the deletes that they were not told of yet.
+//! What a copy passes on to copies of its own, which are called *further* copies here: its state,
+//! the bytes that it has, and the deletes that they were not told of yet.
 //!
 //! A state is passed on as it came. Its source forgets deletes that this copy has confirmed; a
 //! further copy may not have heard of them by then, so that they are remembered here.

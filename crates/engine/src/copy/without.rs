@@ -59,11 +59,9 @@ impl Receiving {
     /// Segments of the state that are shown although something is missing that cannot be had.
     pub(super) fn shown_without(&self) -> Result<BTreeSet<SegmentId>> {
         let mut found = BTreeSet::new();
-        for (id, ranges) in &self.without {
-            let partition = self.state.partition(*id);
-            let Some(partition) = partition else {
-                continue;
-            };
+        let named = self.without.iter();
+        let named = named.filter_map(|(id, ranges)| Some((id, ranges, self.state.partition(*id)?)));
+        for (id, ranges, partition) in named {
             let lacks = &self.lacks;
             if !lacks.is_complete(*id)
                 && lacks.is_complete_but_for(*id, ranges)

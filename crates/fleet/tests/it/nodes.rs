@@ -145,9 +145,18 @@ pub(crate) struct Edge {
 
 impl Edge {
     pub(crate) async fn start(invitation: &str) -> Edge {
+        Edge::joining(invitation, false).await
+    }
+
+    /// One whose cloud puts aside what it has under the name.
+    pub(crate) async fn start_anew(invitation: &str) -> Edge {
+        Edge::joining(invitation, true).await
+    }
+
+    async fn joining(invitation: &str, anew: bool) -> Edge {
         let kept = tempfile::tempdir().unwrap();
         let db = Database::open_in(Env::system(), Options::new(kept.path())).unwrap();
-        join(kept.path(), invitation, None, None, false)
+        join(kept.path(), invitation, None, None, anew)
             .await
             .unwrap();
         let uplink = Uplink::new(db.clone(), Env::system(), kept.path(), settings());

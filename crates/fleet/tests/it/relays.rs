@@ -141,3 +141,26 @@ fn a_circle_is_refused_and_so_is_a_second_edge_under_the_name() {
         assert_eq!(error.kind(), FleetErrorKind::NotFound);
     });
 }
+
+#[test]
+fn another_history_is_refused_by_the_centre_until_it_is_told_to_begin_anew() {
+    runtime().block_on(async {
+        let (region, centre) = (Cloud::start().await, Cloud::start().await);
+        let mut edge = Edge::start(&region.invite("a")).await;
+        edge.write();
+        region.relay("a", &centre, "a").await.unwrap();
+        until("the centre has all", || is_current(&centre, "a", &edge)).await;
+        // The machine was replaced, with a database of its own, and the region is told so.
+        drop(edge);
+        let mut edge = Edge::start_anew(&region.invite_again("a")).await;
+        edge.write();
+        until("the region has it", || is_current(&region, "a", &edge)).await;
+        until("refused", || centre.edge("a").state == EdgeState::Refused).await;
+        let identity = |cloud: &Cloud| cloud.edge("a").copy.unwrap().identity;
+        assert_ne!(identity(&centre), identity(&region));
+        region.relays.begin_anew("a").unwrap();
+        until("the centre has it, too", || is_current(&centre, "a", &edge)).await;
+        assert_eq!(identity(&centre), identity(&region));
+        assert!(centre.dir.join("copies-aside/a.1").exists());
+    });
+}

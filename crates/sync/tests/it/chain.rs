@@ -1,5 +1,6 @@
-//! Three nodes: a source, a copy of it in the middle, and a copy of that which is far away. What lies
-//! between the first two is a [`World`]; between the last two there is another link as bad as that.
+//! Three nodes: a source, a copy of it in the middle, and a copy of that which is far away. What
+//! lies between the first two is a [`World`]; between the last two there is another link as bad as
+//! that.
 
 use crate::simulation::settle;
 use crate::world::{LEVEL, Link, PERFECT, STEP, World, far, options};
