@@ -525,25 +525,28 @@ impl Fleet {
         if asked.is_empty() {
             return Ok(false);
         }
-        let all = asked.len();
+        let mut has_come = false;
         while !asked.is_empty() && tokio::time::Instant::now() < until {
             tokio::time::sleep(FETCH_LOOK).await;
-            asked = blocking(move || {
+            (asked, has_come) = blocking(move || {
                 asked.retain(|(held, copy, missed)| {
                     // Without a connection nothing comes.
                     // A range that was asked for is bounded, and fits.
                     let bytes = u32::try_from(missed.bytes).unwrap_or(u32::MAX);
                     let is_here = copy.read(missed.segment, missed.offset, bytes).is_ok();
                     if is_here {
+                        has_come = true;
                         held.has_changed();
                     }
-                    !is_here && held.live.lock().session != 0
+                    // Nor does what cannot be had.
+                    let is_asked = copy.asks_for(missed.segment, missed.offset, missed.bytes);
+                    !is_here && is_asked && held.live.lock().session != 0
                 });
-                asked
+                (asked, has_come)
             })
             .await?;
         }
-        Ok(asked.len() < all)
+        Ok(has_come)
     }
 
     /// Has all copies ask for what readers have missed.

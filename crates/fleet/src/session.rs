@@ -305,21 +305,20 @@ impl Session {
     }
 
     fn take(&mut self, message: Message, outcome: &mut Outcome) -> Result<(), FleetError> {
+        if self.was_refused {
+            return Ok(());
+        }
         if let Message::Hello(state) = &message
             && let Some(why) = refuses(&self.fleet, &[state.identity])
         {
-            if !self.was_refused {
-                self.refuse(&why, outcome);
-            }
+            self.refuse(&why, outcome);
             return Ok(());
         }
         if let Message::Hello(state) = &message
             && !self.fleet.admit(&self.held.name, state)?
         {
-            if !self.was_refused {
-                let text = "another database than the one that belongs to this name; if that is meant, run `headwater join --new-incarnation` at the edge, which puts the copy aside";
-                self.refuse(text, outcome);
-            }
+            let text = "another database than the one that belongs to this name; if that is meant, run `headwater join --new-incarnation` at the edge, which puts the copy aside";
+            self.refuse(text, outcome);
             return Ok(());
         }
         let now = self.now();

@@ -291,6 +291,9 @@ impl Agent {
     /// The copy's own.
     pub fn changes(&mut self, db: &dyn Source, now: Now) -> Result<Vec<Message>> {
         self.told.pass_on(db);
+        if self.holds.newest().is_some_and(|held| !held.is_there()) {
+            self.told.look_again();
+        }
         let newest = self.newest(db)?;
         let budget = &mut self.budget;
         let mut may = |message: &Message| budget.take(now, told::size(message)).is_ok();

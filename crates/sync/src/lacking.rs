@@ -19,6 +19,9 @@ use std::time::Duration;
 /// Bytes that a source is to get for us at once, about.
 const WISHED_MAX: u64 = 4 << 20;
 
+/// So often the time doubles after which something is asked for again.
+const IN_VAIN_MOST: u32 = 6;
+
 /// What is lacking of a segment.
 #[derive(Debug, Default)]
 struct Lacks {
@@ -28,6 +31,10 @@ struct Lacks {
     asked: Vec<Range>,
     /// When it is asked for all the same.
     again: Duration,
+    /// That time has come.
+    is_due: bool,
+    /// How often nothing was new then.
+    in_vain: u32,
 }
 
 impl Lacks {
@@ -69,12 +76,18 @@ impl Lacking {
         segment: u64,
         stretch: Range,
         new: Vec<LackingPart>,
-        again: Duration,
+        (now, after): (Duration, Duration),
     ) {
         let lacks = self.segments.entry(segment).or_default();
         let mut holes: Vec<LackingPart> = lacks.beside(stretch).chain(new).collect();
         holes.sort_unstable_by_key(|hole| hole.from);
-        (lacks.holes, lacks.again) = (holes, again);
+        lacks.in_vain = match lacks.holes == holes {
+            true => lacks.in_vain.saturating_add(u32::from(lacks.is_due)),
+            false => 0,
+        };
+        lacks.is_due = false;
+        lacks.again = now + after.saturating_mul(1 << lacks.in_vain.min(IN_VAIN_MOST));
+        lacks.holes = holes;
         let on_request = lacks.ranges(|outlook| outlook == Outlook::OnRequest);
         let asked = lacks.asked.iter();
         let asked = asked.flat_map(|asked| within(*asked, &on_request));
@@ -90,15 +103,21 @@ impl Lacking {
         lacks.map_or_else(Vec::new, |l| l.ranges(|outlook| outlook == Outlook::Never))
     }
 
-    /// Forgets what is not named any more, and what is to be asked for again.
+    /// Forgets what is not named any more; what is to be asked for again is set aside no more.
     pub(crate) fn keep(&mut self, now: Duration, state: &State) {
         if self.segments.is_empty() {
             return;
         }
         let named: Vec<u64> = state.segments().map(|s| s.id).collect();
         let is_named = |id: &u64| named.binary_search(id).is_ok();
-        self.segments
-            .retain(|id, lacks| lacks.again > now && is_named(id));
+        self.segments.retain(|id, _| is_named(id));
+        self.due(now);
+    }
+
+    fn due(&mut self, now: Duration) {
+        for lacks in self.segments.values_mut() {
+            lacks.is_due |= lacks.again <= now;
+        }
     }
 
     /// Bytes that the source is to get for us.
@@ -109,7 +128,8 @@ impl Lacking {
     /// What there is to ask for.
     pub(crate) fn open(&self) -> Open {
         let is_full = self.wished() >= WISHED_MAX;
-        let aside = self.segments.iter().map(|(segment, lacks)| {
+        let segments = self.segments.iter().filter(|(_, lacks)| !lacks.is_due);
+        let aside = segments.map(|(segment, lacks)| {
             let aside = match is_full {
                 true => lacks.ranges(|_| true),
                 false => {
@@ -199,7 +219,7 @@ impl Open {
 mod tests {
     use super::*;
 
-    const LATER: Duration = Duration::from_secs(300);
+    const LATER: (Duration, Duration) = (Duration::ZERO, Duration::from_secs(300));
 
     fn piece(offset: u64, bytes: u32) -> Piece {
         Piece {
@@ -230,6 +250,26 @@ mod tests {
         assert_eq!(lacking.never(7), [(0, 10), (50, 60), (80, 100)]);
         lacking.take(7, (0, 100), vec![], LATER);
         assert!(lacking.is_empty());
+    }
+
+    #[test]
+    fn what_is_lacking_is_asked_for_again_later_and_later() {
+        let mut lacking = Lacking::default();
+        let hole = hole((0, 10), Outlook::Never);
+        let (mut now, after) = (Duration::ZERO, Duration::from_secs(1));
+        let mut waited = Vec::new();
+        for _ in 0..9 {
+            lacking.take(7, (0, 10), vec![hole], (now, after));
+            // Said again before that time, it is nothing new.
+            lacking.take(7, (0, 10), vec![hole], (now, after));
+            let begun = now;
+            while !lacking.open().is_everything() {
+                now += Duration::from_millis(500);
+                lacking.due(now);
+            }
+            waited.push((now - begun).as_secs());
+        }
+        assert_eq!(waited, [1, 2, 4, 8, 16, 32, 64, 64, 64]);
     }
 
     #[test]

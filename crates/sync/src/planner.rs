@@ -114,6 +114,8 @@ impl Planner {
     /// number by chance: what comes late for one before is told by it.
     #[must_use]
     pub fn new(copy: RemoteCopy, limits: PlannerLimits, first_request: u64) -> Planner {
+        // What was said of what cannot be had was said by a source of before.
+        copy.do_without_nothing();
         Planner {
             copy,
             window: Window::new(limits.requests),

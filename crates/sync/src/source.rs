@@ -34,6 +34,9 @@ pub trait Source {
     /// The database's own.
     fn complete_ledger(&self, bytes_max: u64) -> Result<bool>;
 
+    /// Changes where something has come that it lacked, or it wants something else.
+    fn changes(&self) -> u64;
+
     /// What it lacks of a segment and wants itself: offset and length of each, rising; `None` when
     /// that is not known yet.
     fn wants(&self, segment: u64) -> Option<Vec<(u64, u64)>>;
@@ -63,12 +66,16 @@ impl Source for Database {
         Database::complete_ledger(self, bytes_max)
     }
 
+    fn changes(&self) -> u64 {
+        // It lacks nothing.
+        0
+    }
+
     fn wants(&self, _: u64) -> Option<Vec<(u64, u64)>> {
         Some(Vec::new())
     }
 
     fn wish(&self, _: u64, _: u64, _: u64) -> bool {
-        // It lacks nothing.
         false
     }
 }
@@ -93,6 +100,10 @@ impl Source for RemoteCopy {
     fn complete_ledger(&self, _: u64) -> Result<bool> {
         // Only where something is written is it hashed.
         Ok(true)
+    }
+
+    fn changes(&self) -> u64 {
+        RemoteCopy::changes(self)
     }
 
     fn wants(&self, segment: u64) -> Option<Vec<(u64, u64)>> {

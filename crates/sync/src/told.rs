@@ -29,6 +29,8 @@ type Sums = (u64, u64, u64);
 #[derive(Debug, Default)]
 pub(crate) struct Told {
     segments: BTreeMap<u64, Sums>,
+    /// When it was looked at last what has changed, in changes of the source.
+    looked_at: Option<u64>,
     /// What others have asked for, and is not wanted here yet: segment, offset, length.
     wishes: VecDeque<(u64, u64, u64)>,
     /// What is asked for is wanted here, too.
@@ -131,6 +133,12 @@ impl Told {
     pub(crate) fn begin_anew(&mut self) {
         self.segments.clear();
         self.wishes.clear();
+        self.looked_at = None;
+    }
+
+    /// The source counts its changes anew.
+    pub(crate) fn look_again(&mut self) {
+        self.looked_at = None;
     }
 
     fn otherwise(&self) -> Outlook {
@@ -187,6 +195,10 @@ impl Told {
         may: &mut dyn FnMut(&Message) -> bool,
     ) -> Result<Vec<Message>> {
         let mut out = Vec::new();
+        let changes = source.changes();
+        if self.looked_at == Some(changes) {
+            return Ok(out);
+        }
         let known: Vec<_> = self.segments.iter().map(|(s, told)| (*s, *told)).collect();
         for (segment, told) in known {
             let lacks = Lacks::of(source, held, segment, self.otherwise())?;
@@ -203,7 +215,7 @@ impl Told {
             let first = lacks.holes.first().map_or(0, |hole| hole.from);
             let message = lacks.message(first);
             if !may(&message) {
-                break;
+                return Ok(out);
             }
             match is_whole {
                 true => drop(self.segments.remove(&segment)),
@@ -211,6 +223,7 @@ impl Told {
             }
             out.push(message);
         }
+        self.looked_at = Some(changes);
         Ok(out)
     }
 }

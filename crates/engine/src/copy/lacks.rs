@@ -104,6 +104,13 @@ struct Asked {
     bytes: u64,
 }
 
+impl Asked {
+    fn meets(&self, offset: u64, bytes: u64) -> bool {
+        let end = self.offset.saturating_add(self.bytes);
+        self.offset < offset.saturating_add(bytes) && offset < end
+    }
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Lacks {
     segments: BTreeMap<SegmentId, SegmentLacks>,
@@ -354,14 +361,16 @@ impl Lacks {
         true
     }
 
+    /// True when readers ask for something of a range.
+    pub(super) fn asks_for(&self, segment: SegmentId, offset: u64, bytes: u64) -> bool {
+        let mut asked = self.asked.iter();
+        asked.any(|asked| asked.segment == segment && asked.meets(offset, bytes))
+    }
+
     /// Forgets what readers asked for of a range.
     pub(super) fn forget_asked(&mut self, segment: SegmentId, offset: u64, bytes: u64) {
-        let end = offset.saturating_add(bytes);
-        let meets = |asked: &Asked| {
-            let asked_end = asked.offset.saturating_add(asked.bytes);
-            asked.segment == segment && asked.offset < end && offset < asked_end
-        };
-        self.asked.retain(|asked| !meets(asked));
+        let is_meant = |asked: &Asked| asked.segment == segment && asked.meets(offset, bytes);
+        self.asked.retain(|asked| !is_meant(asked));
     }
 
     /// What readers asked for, and is here in part or as a whole, is asked for no more.

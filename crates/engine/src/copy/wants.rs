@@ -86,6 +86,14 @@ impl RemoteCopy {
         receiving.lacks.ask_for(id, &missing)
     }
 
+    /// Whether something of a range is asked for, and has not come.
+    #[must_use]
+    pub fn asks_for(&self, segment: u64, offset: u64, bytes: u64) -> bool {
+        let receiving = self.inner.receiving.lock();
+        let id = SegmentId(segment);
+        receiving.lacks.asks_for(id, offset, bytes)
+    }
+
     /// Forgets what readers asked for of a range: it cannot be had.
     pub fn forget_asked(&self, segment: u64, offset: u64, bytes: u64) {
         let mut receiving = self.inner.receiving.lock();

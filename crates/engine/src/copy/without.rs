@@ -37,6 +37,11 @@ impl RemoteCopy {
         receiving.believed(shown)
     }
 
+    /// Everything can be had from now on, as far as is known. What is shown stays.
+    pub fn do_without_nothing(&self) {
+        self.inner.receiving.lock().without.clear();
+    }
+
     /// What is missing of a segment, and is wanted or asked for: offset and length of each, rising;
     /// `None` when it is not known yet what is wanted of it.
     #[must_use]

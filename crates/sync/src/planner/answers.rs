@@ -67,7 +67,7 @@ impl Planner {
         else {
             return Ok(());
         };
-        let again = now.monotonic + self.limits.wait_most;
+        let again = (now.monotonic, self.limits.wait_most);
         self.lacking.take(segment, (from, until), holes, again);
         let lacking = &self.lacking;
         for on_its_way in &mut self.on_its_way {

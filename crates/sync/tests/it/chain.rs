@@ -254,10 +254,15 @@ impl Chain {
         self.settle_far();
         // What was set aside, and of which the bad link has lost that it is there, is asked for
         // again after a while.
-        for _ in 0..120 {
-            self.step();
+        for _ in 0..40 {
+            if self.left_lying().is_empty() {
+                return;
+            }
+            for _ in 0..200 {
+                self.step();
+            }
+            self.settle_far();
         }
-        self.settle_far();
     }
 
     pub(crate) fn settle_far(&mut self) {
