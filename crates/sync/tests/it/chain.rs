@@ -255,7 +255,8 @@ impl Chain {
         // What was set aside, and of which the bad link has lost that it is there, is asked for
         // again after a while.
         for _ in 0..40 {
-            if self.left_lying().is_empty() {
+            let has_all = !self.gets || self.copy().missing_bytes() == 0;
+            if has_all && self.left_lying().is_empty() {
                 return;
             }
             for _ in 0..200 {
