@@ -100,7 +100,7 @@ pub(crate) fn until_current(cloud: &Running, edge: &Running, name: &str) {
     });
 }
 
-fn flushed(edge: &Running) {
+pub(crate) fn flushed(edge: &Running) {
     until("events are flushed", || {
         let mut answer = client().get(edge.url("/api/v1/storage")).call().unwrap();
         json(&mut answer)["events_in_memory"] == 0
@@ -137,34 +137,6 @@ fn an_edge_joins_and_the_cloud_has_what_it_has_and_proves_it() {
     let told = status(&edge)["cloud"].clone();
     assert_eq!(told["verified"]["equal"], verified["equal"]);
     assert!(told["confirmed_bytes"].as_u64() > Some(0), "{told}");
-}
-
-#[test]
-fn a_cloud_passes_an_edge_on_to_another_cloud() {
-    let (region, centre) = (cloud(), cloud());
-    let edge = edge(&region, "pump-7");
-    write(&edge, &an_hour("a"));
-    flushed(&edge);
-    until_current(&region, &edge, "pump-7");
-    let invitation = invite(&centre, "north-pump-7", &json!({}));
-    let relay = json!({"op": "relay", "edge": "pump-7", "invitation": invitation});
-    assert_eq!(ask(&region, &relay).0, 200);
-    until_current(&centre, &edge, "north-pump-7");
-    let there = of_edge(&centre, "north-pump-7");
-    assert_eq!(there["copy"]["missing_bytes"], 0);
-    assert_eq!(there["through"].as_array().unwrap().len(), 1);
-    let relays = status(&region)["relays"].clone();
-    assert_eq!(relays[0]["edge"], "pump-7");
-    assert_eq!(relays[0]["to"]["state"], "connected");
-    let (code, answer) = ask(&region, &json!({"op": "relay", "edge": "pump-7"}));
-    assert_eq!((code, &answer["code"]), (400, &json!("E_INVALID")));
-    for (edge, expected) in [("pump-7", 200), ("pump-7", 404), ("pump-8", 404)] {
-        let stop = json!({"op": "stop_relay", "edge": edge});
-        assert_eq!(ask(&region, &stop).0, expected);
-    }
-    until("the relay has ended", || {
-        of_edge(&centre, "north-pump-7")["state"] == "offline"
-    });
 }
 
 fn get(server: &Running, path: &str) -> (u16, String) {
