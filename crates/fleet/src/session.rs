@@ -151,6 +151,8 @@ struct Session {
     is_paused: bool,
     /// What comes is passed on by another node.
     is_relayed: bool,
+    /// It comes a way that is refused, whatever database it is of.
+    is_refused_way: bool,
 }
 
 impl Session {
@@ -172,6 +174,7 @@ impl Session {
                 was_refused: false,
                 is_paused: false,
                 is_relayed: false,
+                is_refused_way: false,
             })
         }
     }
@@ -350,6 +353,7 @@ impl Session {
         self.held.live.lock().path = path;
         self.is_relayed = true;
         self.distrust();
+        self.is_refused_way = why.is_some();
         if let Some(why) = why {
             self.refuse(&why, outcome);
         }
@@ -373,6 +377,8 @@ impl Session {
                 (live.wants_verifying, live.is_verifying) = (true, true);
                 live.verified = None;
             }
+            // To begin anew makes no way better: the copy stays as it is.
+            Note::BeginAnew {} if self.is_refused_way => {}
             Note::BeginAnew {} => {
                 self.fleet.begin_anew(&self.held.name)?;
                 self.was_refused = false;

@@ -117,6 +117,19 @@ fn a_circle_is_refused_and_so_is_a_second_edge_under_the_name() {
             relays[0].to.state == UplinkState::Refused
         })
         .await;
+        // To begin anew makes no circle better.
+        let since = || centre.relays.status().unwrap()[0].to.since_ns;
+        let before = since();
+        centre.relays.begin_anew("a").unwrap();
+        until("refused again", || {
+            let relays = centre.relays.status().unwrap();
+            since() != before && relays[0].to.state == UplinkState::Refused
+        })
+        .await;
+        edge.write();
+        until("the centre has more", || is_current(&centre, "a", &edge)).await;
+        let back = region.edge("back");
+        assert!(back.copy.is_none() && back.state == EdgeState::Refused);
         // Another edge, passed on under the name of the first.
         let mut other = Edge::start(&region.invite("b")).await;
         other.write();
