@@ -13,6 +13,7 @@
 //! [law 4]: ../../../../ARCHITECTURE.md#laws
 
 use crate::catalog::{StreamRecord, Table};
+use crate::copy::WeakCopy;
 use crate::core::Core;
 use crate::error::Damage;
 use crate::ids::{SegmentId, Sequence, StreamId, TableId};
@@ -22,7 +23,7 @@ use crate::segment::{Partition, SegmentFile};
 use crate::state::{State, StateEnds, StateName, StatePartition, left_out, view_of};
 use crate::tombstone::{DeleteRecord, Tombstone};
 use crate::wanted::{Rules, Want, Wanted};
-use crate::{Database, Error, ErrorKind, Result};
+use crate::{Database, Error, ErrorKind, RemoteCopy, Result};
 use headwater_codec::Cursor;
 use headwater_types::Level;
 use parking_lot::Mutex;
@@ -32,12 +33,23 @@ use std::sync::Arc;
 /// Looks that are taken before giving up.
 const LOOKS_MAX: usize = 64;
 
-/// A state of an open database, with its files.
+/// A state with the bytes that it names: of an open database, with its files, or of a copy that
+/// passes on what it has.
 #[derive(Debug)]
 pub struct HeldState {
-    core: Arc<Core>,
-    state: State,
-    files: BTreeMap<SegmentId, Arc<SegmentFile>>,
+    state: Arc<State>,
+    bytes: HeldBytes,
+}
+
+/// Where the bytes are.
+#[derive(Debug)]
+enum HeldBytes {
+    Database {
+        core: Arc<Core>,
+        files: FilesById,
+    },
+    /// What is passed on keeps no copy open, and no bytes that the copy lets go.
+    Copy(WeakCopy),
 }
 
 impl Database {
@@ -247,10 +259,31 @@ fn look(core: &Arc<Core>, before: Option<&State>, rules: &Rules) -> Result<Optio
         partitions,
     };
     Ok(Some(HeldState {
-        core: Arc::clone(core),
-        state,
-        files,
+        state: Arc::new(state),
+        bytes: HeldBytes::Database {
+            core: Arc::clone(core),
+            files,
+        },
     }))
+}
+
+impl RemoteCopy {
+    /// The state that the copy has, to be passed on: under the name that its source gave it, with
+    /// the hashes that its source computed. Tables of which the rules want nothing are left out, as
+    /// by [`Database::hold_state_of`]. Neither the copy nor any of its bytes are kept by that.
+    #[must_use]
+    pub fn hold_state_of(&self, rules: &Rules) -> HeldState {
+        let state = self.state();
+        let withheld = state.tables.iter().filter(|t| rules.withholds(&t.name));
+        let withheld: Vec<TableId> = withheld.map(|t| t.id).collect();
+        HeldState {
+            state: match withheld.is_empty() {
+                true => state,
+                false => Arc::new(state.without(&withheld)),
+            },
+            bytes: HeldBytes::Copy(self.weak()),
+        }
+    }
 }
 
 type FilesById = BTreeMap<SegmentId, Arc<SegmentFile>>;
@@ -375,21 +408,61 @@ impl HeldState {
         })
     }
 
+    /// The partition of bytes that the state names.
+    fn of_bytes(&self, segment: u64, offset: u64, bytes: u64) -> Result<&StatePartition> {
+        let partition = self.partition(segment)?;
+        let committed = partition.record.committed_bytes;
+        let end = offset.checked_add(bytes);
+        match end.is_some_and(|end| end <= committed) {
+            true => Ok(partition),
+            false => Err(Error::invalid(format!(
+                "{bytes} bytes from {offset} on of segment {segment}, of which {committed} are committed"
+            ))),
+        }
+    }
+
+    /// The parts of a range that are not here, by offset: offset and length of each. A database has
+    /// everything that it names, a copy what it was given.
+    ///
+    /// # Errors
+    /// `not_found` and `invalid` as [`HeldState::read`]; `gone` when the copy was closed, or has
+    /// let go of the segment.
+    pub fn missing(&self, segment: u64, offset: u64, bytes: u64) -> Result<Vec<(u64, u64)>> {
+        let partition = self.of_bytes(segment, offset, bytes)?;
+        match &self.bytes {
+            HeldBytes::Database { .. } => Ok(Vec::new()),
+            HeldBytes::Copy(copy) => copy.missing(partition.id, offset, bytes),
+        }
+    }
+
+    /// Whether there is anything to read it of: false when the copy was closed.
+    #[must_use]
+    pub fn is_there(&self) -> bool {
+        match &self.bytes {
+            HeldBytes::Database { .. } => true,
+            HeldBytes::Copy(copy) => copy.is_there(),
+        }
+    }
+
+    /// Whether it is passed on by a copy.
+    #[must_use]
+    pub fn is_passed_on(&self) -> bool {
+        matches!(self.bytes, HeldBytes::Copy(_))
+    }
+
     /// Bytes of a segment that the state names.
     ///
     /// # Errors
     /// `not_found` for another segment, `invalid` for bytes that are not committed, `corrupt` when
-    /// the file is cut short, `io`.
+    /// the file is cut short, `io`; of a copy `elsewhere` for bytes that it has not, and `gone`
+    /// when it was closed.
     pub fn read(&self, segment: u64, offset: u64, bytes: u32) -> Result<Vec<u8>> {
-        let partition = self.partition(segment)?;
-        let committed = partition.record.committed_bytes;
-        let end = offset.checked_add(u64::from(bytes));
-        if end.is_none_or(|end| end > committed) {
-            return Err(Error::invalid(format!(
-                "{bytes} bytes from {offset} on of segment {segment}, of which {committed} are committed"
-            )));
-        }
-        let (store, id) = (&self.core.store, partition.id);
+        let partition = self.of_bytes(segment, offset, u64::from(bytes))?;
+        let core = match &self.bytes {
+            HeldBytes::Database { core, .. } => core,
+            HeldBytes::Copy(copy) => return copy.read(partition.id, offset, bytes),
+        };
+        let (store, id) = (&core.store, partition.id);
         let mut out = vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)];
         store
             .held(id)?
@@ -409,19 +482,31 @@ impl HeldState {
     /// What of a segment a reader touches for tiles at this level and above.
     ///
     /// # Errors
-    /// `not_found` for a segment that the state does not name, `corrupt`, `io`.
+    /// `not_found` for a segment that the state does not name, `corrupt`, `io`; `elsewhere` of a
+    /// copy, which says itself [what it wants](RemoteCopy::missing).
     pub fn needed(&self, segment: u64, level: Level) -> Result<Vec<NeededRange>> {
         let partition = self.partition(segment)?;
-        let file = self.files.get(&partition.id);
+        let HeldBytes::Database { core, files } = &self.bytes else {
+            return Err(Error::new(
+                ErrorKind::Elsewhere,
+                "what is needed of a segment is known where it was written",
+            ));
+        };
+        let file = files.get(&partition.id);
         let file = file.ok_or_else(|| Error::internal("a state without one of its files"))?;
         let wanted = Wanted::from(Want::from(level));
-        let needed = needed(&self.core.store, &self.state, partition, file, &wanted)?;
+        let needed = needed(&core.store, &self.state, partition, file, &wanted)?;
         Ok(needed.ranges.iter().map(|wanted| wanted.range).collect())
     }
 
     /// Files that exist only because a state is held, with their committed lengths.
     fn replaced(&self) -> impl Iterator<Item = (SegmentId, u64)> + '_ {
-        let replaced = self.files.iter().filter(|(_, file)| file.is_replaced());
+        let files = match &self.bytes {
+            HeldBytes::Database { files, .. } => Some(files),
+            HeldBytes::Copy(_) => None,
+        };
+        let replaced = files.into_iter().flatten();
+        let replaced = replaced.filter(|(_, file)| file.is_replaced());
         replaced.filter_map(|(id, _)| {
             let partition = self.state.partition(*id)?;
             Some((*id, partition.record.committed_bytes))

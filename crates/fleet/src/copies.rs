@@ -43,6 +43,8 @@ pub struct Fleet {
     edges: Mutex<Edges>,
     held: Mutex<HashMap<String, Arc<Held>>>,
     sessions: AtomicU64,
+    /// The identity of this node's own database; 0 = not said.
+    node: AtomicU64,
     /// Goes up when some copy may show something else.
     changes: Arc<AtomicU64>,
     shown: Mutex<Shown>,
@@ -81,6 +83,7 @@ impl Fleet {
             edges: Mutex::new(Edges::open(dir)?),
             held: Mutex::default(),
             sessions: AtomicU64::new(1),
+            node: AtomicU64::new(0),
             // More than what was shown last, so that the first reader looks.
             changes: Arc::new(AtomicU64::new(1)),
             shown: Mutex::default(),
@@ -88,6 +91,16 @@ impl Fleet {
             open_max: OPEN_MAX,
             behind: Arc::default(),
         })
+    }
+
+    /// Says which node this is: the identity of its own database. What has come through it before
+    /// is refused from then on.
+    pub fn set_node(&self, identity: u64) {
+        self.node.store(identity, Ordering::Relaxed);
+    }
+
+    pub(crate) fn node(&self) -> u64 {
+        self.node.load(Ordering::Relaxed)
     }
 
     pub(crate) fn env(&self) -> &Env {
@@ -212,7 +225,7 @@ impl Fleet {
         Ok(())
     }
 
-    fn copy_of(&self, name: &str) -> Result<(Arc<Held>, RemoteCopy), FleetError> {
+    pub(crate) fn copy_of(&self, name: &str) -> Result<(Arc<Held>, RemoteCopy), FleetError> {
         let edge = self.edges.lock().get(name)?.clone();
         let held = self.held(name);
         let copy = self.copy(&held, &edge)?.ok_or_else(|| {
@@ -465,6 +478,7 @@ impl Fleet {
                 different: found.different,
                 missing: found.missing,
             }),
+            through: live.path.iter().map(|n| format!("{n:016x}")).collect(),
             error,
         }
     }
@@ -511,25 +525,28 @@ impl Fleet {
         if asked.is_empty() {
             return Ok(false);
         }
-        let all = asked.len();
+        let mut has_come = false;
         while !asked.is_empty() && tokio::time::Instant::now() < until {
             tokio::time::sleep(FETCH_LOOK).await;
-            asked = blocking(move || {
+            (asked, has_come) = blocking(move || {
                 asked.retain(|(held, copy, missed)| {
                     // Without a connection nothing comes.
                     // A range that was asked for is bounded, and fits.
                     let bytes = u32::try_from(missed.bytes).unwrap_or(u32::MAX);
                     let is_here = copy.read(missed.segment, missed.offset, bytes).is_ok();
                     if is_here {
+                        has_come = true;
                         held.has_changed();
                     }
-                    !is_here && held.live.lock().session != 0
+                    // Nor does what cannot be had.
+                    let is_asked = copy.asks_for(missed.segment, missed.offset, missed.bytes);
+                    !is_here && is_asked && held.live.lock().session != 0
                 });
-                asked
+                (asked, has_come)
             })
             .await?;
         }
-        Ok(asked.len() < all)
+        Ok(has_come)
     }
 
     /// Has all copies ask for what readers have missed.

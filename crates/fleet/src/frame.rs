@@ -65,6 +65,24 @@ pub(crate) enum Note {
     Verify {},
     /// Edge: the copy is to be put aside, and another begun.
     BeginAnew {},
+    /// Relay: the nodes through which what it passes on has come, itself last, each as 16
+    /// hexadecimal digits.
+    Path { nodes: Vec<String> },
+}
+
+impl Note {
+    pub(crate) fn path(nodes: &[u64]) -> Note {
+        let nodes = nodes.iter().map(|node| format!("{node:016x}"));
+        Note::Path {
+            nodes: nodes.collect(),
+        }
+    }
+}
+
+/// The nodes of a path; what is no number stands for none that is known.
+pub(crate) fn nodes(path: &[String]) -> Vec<u64> {
+    let nodes = path.iter().map(|node| u64::from_str_radix(node, 16));
+    nodes.map(|node| node.unwrap_or(u64::MAX)).collect()
 }
 
 /// What came.
@@ -191,5 +209,11 @@ mod tests {
             panic!("no note");
         };
         assert_eq!(found, verified);
+        let path = Note::path(&[10, u64::MAX]);
+        assert_eq!(
+            json(&path),
+            "{\"path\":{\"nodes\":[\"000000000000000a\",\"ffffffffffffffff\"]}}"
+        );
+        assert_eq!(nodes(&["a".into(), "x".into()]), [10, u64::MAX]);
     }
 }

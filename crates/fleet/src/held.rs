@@ -38,6 +38,9 @@ impl Place {
     }
 }
 
+/// As what a copy knows the one that it is passed on to.
+pub(crate) const FURTHER: &str = "relay";
+
 /// What is known of a copy while the node runs.
 #[derive(Debug, Default)]
 pub(crate) struct Live {
@@ -54,6 +57,8 @@ pub(crate) struct Live {
     pub(crate) wants_fetching_again: bool,
     pub(crate) is_verifying: bool,
     pub(crate) verified: Option<(Timestamp, Verified)>,
+    /// The nodes through which it comes, where it is relayed by another cloud.
+    pub(crate) path: Vec<u64>,
 }
 
 /// What reads a copy.
@@ -82,6 +87,8 @@ pub(crate) struct Held {
     pub(crate) wake: Notify,
     copy: Mutex<Option<RemoteCopy>>,
     reading: Mutex<Reading>,
+    /// It is passed on to another cloud.
+    is_relayed: AtomicBool,
     /// It was used since it was looked at last whether it is to be closed.
     was_used: AtomicBool,
     /// Goes up when what is shown may have changed, and that of all copies with it.
@@ -110,6 +117,7 @@ impl Held {
             wake: Notify::new(),
             copy: Mutex::new(None),
             reading: Mutex::default(),
+            is_relayed: AtomicBool::new(false),
             was_used: AtomicBool::new(false),
             changes: AtomicU64::new(0),
             all_changes: Arc::clone(all_changes),
@@ -144,6 +152,24 @@ impl Held {
         self.live.lock().progress = Some(progress);
     }
 
+    /// It is passed on to another cloud from now on, or no more.
+    pub(crate) fn set_relayed(&self, is_relayed: bool) {
+        // Nobody opens it meanwhile.
+        let held = self.copy.lock();
+        self.is_relayed.store(is_relayed, Ordering::Relaxed);
+        match (&*held, is_relayed) {
+            (Some(copy), true) => copy.add_further(FURTHER),
+            (Some(copy), false) => copy.remove_further(FURTHER),
+            (None, _) => {}
+        }
+    }
+
+    fn opened(&self, copy: &RemoteCopy) {
+        if self.is_relayed.load(Ordering::Relaxed) {
+            copy.add_further(FURTHER);
+        }
+    }
+
     /// The copy, opened if it is there; and whether it was opened for this.
     pub(crate) fn copy(&self, place: &Place) -> Result<(Option<RemoteCopy>, bool)> {
         self.was_used.store(true, Ordering::Relaxed);
@@ -152,6 +178,7 @@ impl Held {
             return Ok((Some(copy.clone()), false));
         }
         *held = place.open()?;
+        held.iter().for_each(|copy| self.opened(copy));
         Ok((held.clone(), held.is_some()))
     }
 
@@ -178,6 +205,7 @@ impl Held {
             return Ok(copy.clone());
         }
         let copy = RemoteCopy::begin(place.env.clone(), &place.dir, state, place.rules.clone())?;
+        self.opened(&copy);
         *held = Some(copy.clone());
         Ok(copy)
     }

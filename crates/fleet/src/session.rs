@@ -12,8 +12,9 @@ use crate::dial::limits;
 use crate::edges::Secret;
 use crate::error::{FleetError, FleetErrorKind, medium};
 use crate::follow::Follower;
-use crate::frame::{Came, Note, came, message, note};
+use crate::frame::{Came, Note, came, message, nodes, note};
 use crate::held::Held;
+use crate::origin::refuses;
 use crate::waiting::{blocking, stopped};
 use futures_util::{FutureExt, SinkExt, StreamExt};
 use headwater_engine::CopyProgress;
@@ -109,6 +110,8 @@ impl Fleet {
             let mut live = held.live.lock();
             live.session = session;
             (live.refused, live.failed) = (None, None);
+            // Who relays it says so before all else.
+            live.path.clear();
             live.heard = Some(self.env().clock.now());
         }
         tracing::info!(edge = name, "an edge is connected");
@@ -146,6 +149,10 @@ struct Session {
     tells_verified: bool,
     was_refused: bool,
     is_paused: bool,
+    /// What comes is passed on by another node.
+    is_relayed: bool,
+    /// It comes a way that is refused, whatever database it is of.
+    is_refused_way: bool,
 }
 
 impl Session {
@@ -166,6 +173,8 @@ impl Session {
                 tells_verified: false,
                 was_refused: false,
                 is_paused: false,
+                is_relayed: false,
+                is_refused_way: false,
             })
         }
     }
@@ -260,7 +269,7 @@ impl Session {
         for frame in incoming {
             let taken = match came(frame) {
                 Came::Message(message) => self.take(message, &mut outcome),
-                Came::Note(found) => self.take_note(found),
+                Came::Note(found) => self.take_note(found, &mut outcome),
                 Came::Nothing | Came::End => Ok(()),
             };
             if let Err(error) = taken {
@@ -299,13 +308,20 @@ impl Session {
     }
 
     fn take(&mut self, message: Message, outcome: &mut Outcome) -> Result<(), FleetError> {
+        if self.was_refused {
+            return Ok(());
+        }
+        if let Message::Hello(state) = &message
+            && let Some(why) = refuses(&self.fleet, &[state.identity])
+        {
+            self.refuse(&why, outcome);
+            return Ok(());
+        }
         if let Message::Hello(state) = &message
             && !self.fleet.admit(&self.held.name, state)?
         {
-            if !self.was_refused {
-                let text = "another database than the one that belongs to this name; if that is meant, run `headwater join --new-incarnation` at the edge, which puts the copy aside";
-                self.refuse(text, outcome);
-            }
+            let text = "another database than the one that belongs to this name; if that is meant, run `headwater join --new-incarnation` at the edge, which puts the copy aside";
+            self.refuse(text, outcome);
             return Ok(());
         }
         let now = self.now();
@@ -319,8 +335,28 @@ impl Session {
             let copy = self.held.begin(&place, &state).map_err(medium)?;
             self.told = None;
             self.follower.plan(copy);
+            self.distrust();
         }
         Ok(())
+    }
+
+    /// What another node passes on is proven here.
+    fn distrust(&mut self) {
+        let is_relayed = self.is_relayed;
+        if let Some(planner) = self.follower.planner().filter(|_| is_relayed) {
+            planner.distrust();
+        }
+    }
+
+    fn take_path(&mut self, path: Vec<u64>, outcome: &mut Outcome) {
+        let why = refuses(&self.fleet, &path);
+        self.held.live.lock().path = path;
+        self.is_relayed = true;
+        self.distrust();
+        self.is_refused_way = why.is_some();
+        if let Some(why) = why {
+            self.refuse(&why, outcome);
+        }
     }
 
     fn refuse(&mut self, text: &str, outcome: &mut Outcome) {
@@ -331,8 +367,9 @@ impl Session {
         tracing::warn!(edge = self.held.name, why = text, "an edge is refused");
     }
 
-    fn take_note(&mut self, found: Note) -> Result<(), FleetError> {
+    fn take_note(&mut self, found: Note, outcome: &mut Outcome) -> Result<(), FleetError> {
         match found {
+            Note::Path { nodes: path } => self.take_path(nodes(&path), outcome),
             Note::About(about) => self.held.live.lock().about = Some(about),
             Note::Verify {} => {
                 self.tells_verified = true;
@@ -340,11 +377,14 @@ impl Session {
                 (live.wants_verifying, live.is_verifying) = (true, true);
                 live.verified = None;
             }
+            // To begin anew makes no way better: the copy stays as it is.
+            Note::BeginAnew {} if self.is_refused_way => {}
             Note::BeginAnew {} => {
                 self.fleet.begin_anew(&self.held.name)?;
                 self.was_refused = false;
                 self.follower = follower(&self.fleet, &self.held)?;
                 self.told = None;
+                self.distrust();
             }
             // What a cloud says is said to no cloud.
             _ => {}

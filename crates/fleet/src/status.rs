@@ -111,6 +111,9 @@ pub struct EdgeStatus {
     pub is_verifying: bool,
     /// What the newest comparison found.
     pub verified: Option<VerifiedStatus>,
+    /// The nodes through which it comes, where it is relayed by another cloud.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub through: Vec<String>,
     /// Why it is refused, or the copy cannot be used.
     pub error: Option<String>,
 }
@@ -165,6 +168,15 @@ pub struct UplinkStatus {
     pub error: Option<String>,
 }
 
+/// How it stands with the cloud that an edge is passed on to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RelayStatus {
+    /// What the edge is called here.
+    pub edge: String,
+    /// How it stands with the other cloud.
+    pub to: UplinkStatus,
+}
+
 /// How a node stands with others, as it tells.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeStatus {
@@ -174,6 +186,9 @@ pub struct NodeStatus {
     pub cloud: Option<UplinkStatus>,
     /// Of a cloud: how it stands with each edge.
     pub edges: Option<Vec<EdgeStatus>>,
+    /// Of a cloud: the edges that it passes on to another.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub relays: Vec<RelayStatus>,
 }
 
 /// Nanoseconds as decimal text, since programs that read JSON may not have 64 bits for a number.

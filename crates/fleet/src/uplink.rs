@@ -1,5 +1,5 @@
 //! The connection of an edge to its cloud: made, kept, made again, and what is asked over it
-//! answered within the budget.
+//! answered within the budget. A cloud node that relays an edge has one, too, for each.
 //!
 //! Invariants: an edge without a connection works as any other node. What is sent is granted by the
 //! budget first. The cloud is never asked for anything that the edge depends on.
@@ -7,16 +7,18 @@
 //! Failure: a connection that fails is made again, after a second first, after a minute at most;
 //! one over which something came begins that anew.
 
-use crate::dial::{Dialled, dial};
-use crate::error::{FleetError, FleetErrorKind, medium};
-use crate::frame::{About, Came, Note, came, message, note};
+mod talk;
+
+use crate::dial::dial;
+use crate::error::{FleetError, FleetErrorKind};
+use crate::frame::{About, Came, Note, came};
 use crate::invite::Invite;
+use crate::origin::Origin;
 use crate::private;
-use crate::session::SILENT_MAX;
 use crate::status::{UplinkState, UplinkStatus, VerifiedStatus};
 use crate::uplink_file::UplinkFile;
 use crate::waiting::{blocking, stopped};
-use futures_util::{SinkExt, StreamExt};
+use futures_util::StreamExt;
 use headwater_engine::{Database, Rules, StateName};
 use headwater_io::Env;
 use headwater_sync::{Agent, Budget, BudgetLimits, Confirmed, Message, Now, Spent, Verified};
@@ -26,9 +28,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use talk::Talk;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, timeout};
-use tokio_tungstenite::tungstenite::Message as Frame;
+use tokio::time::{sleep, timeout};
 
 /// How often the file and the database are looked at.
 const LOOK: Duration = Duration::from_secs(1);
@@ -38,8 +40,6 @@ const ABOUT: Duration = Duration::from_secs(10);
 const BACK_OFF_FIRST: Duration = Duration::from_secs(1);
 const BACK_OFF_MOST: Duration = Duration::from_secs(60);
 const SEND_MAX: Duration = Duration::from_secs(60);
-/// As what the database knows the cloud's copy.
-const COPY: &str = "cloud";
 
 /// What an edge may do for its cloud.
 #[derive(Clone, Debug)]
@@ -71,7 +71,7 @@ struct Known {
 /// What keeps an edge connected.
 #[derive(Debug)]
 pub struct Uplink {
-    db: Database,
+    origin: Origin,
     env: Env,
     dir: PathBuf,
     settings: UplinkSettings,
@@ -160,17 +160,27 @@ impl Uplink {
         dir: &Path,
         settings: UplinkSettings,
     ) -> Result<Uplink, FleetError> {
+        Uplink::of(Origin::Database(db), env, dir, settings)
+    }
+
+    /// That of what is served, with its files in a directory.
+    pub(crate) fn of(
+        origin: Origin,
+        env: Env,
+        dir: &Path,
+        settings: UplinkSettings,
+    ) -> Result<Uplink, FleetError> {
         let file = UplinkFile::read(dir)?;
         let budget = Budget::new(settings.budget.clone(), read_spent(&spent_path(dir))?);
         let mut agent = Agent::new(settings.hold_bytes, budget);
         agent.set_rules(settings.rules.clone());
-        agent.set_copy(COPY);
+        agent.set_copy(origin.copy());
         if file.is_some() {
             // Deletes that come before the connection have to reach the copy, too.
-            db.add_copy(COPY).map_err(medium)?;
+            origin.add_copy()?;
         }
         Ok(Uplink {
-            db,
+            origin,
             dir: dir.to_owned(),
             agent: Mutex::new(agent),
             known: Mutex::new(Known {
@@ -196,7 +206,7 @@ impl Uplink {
     /// # Errors
     /// The database's own.
     pub fn status(&self) -> headwater_engine::Result<UplinkStatus> {
-        let state_number = self.db.state_number()?;
+        let state_number = self.origin.number()?;
         let (spent, confirmed) = {
             let agent = self.agent.lock();
             (agent.spent(), agent.confirmed().cloned())
@@ -323,9 +333,8 @@ impl Uplink {
     /// There is no copy any more that would have to be told of deletes.
     async fn leave(self: &Arc<Self>) {
         let uplink = Arc::clone(self);
-        let left = blocking(move || uplink.db.remove_copy(COPY)).await;
-        let left = left.map_err(|e| e.to_string());
-        if let Err(error) = left.and_then(|left| left.map_err(|e| e.to_string())) {
+        let left = blocking(move || uplink.origin.remove_copy()).await;
+        if let Err(error) = left.and_then(|left| left) {
             tracing::warn!(why = %error, "sync: deletes are kept for a cloud that was left");
         }
     }
@@ -341,6 +350,18 @@ impl Uplink {
         }
     }
 
+    /// Makes ready what is served, for somebody who was told of nothing yet.
+    fn prepare(&self) -> Result<(), FleetError> {
+        self.origin.add_copy()?;
+        // There is nothing to connect for as long as there is nothing here.
+        self.origin.with(&mut |_| Ok(()))?;
+        let gets = self.known.lock().file.as_ref().is_some_and(|f| f.gets);
+        let mut agent = self.agent.lock();
+        agent.begin_anew();
+        agent.set_gets(gets);
+        Ok(())
+    }
+
     /// Makes a connection and serves it; true when something was asked over it.
     async fn connect(
         self: &Arc<Self>,
@@ -348,8 +369,8 @@ impl Uplink {
         stopping: &mut watch::Receiver<bool>,
     ) -> bool {
         let uplink = Arc::clone(self);
-        let known = blocking(move || uplink.db.add_copy(COPY)).await;
-        if let Err(error) = known.and_then(|known| known.map_err(medium)) {
+        let known = blocking(move || uplink.prepare()).await;
+        if let Err(error) = known.and_then(|known| known) {
             self.stands(UplinkState::Offline, Some(error.to_string()));
             return false;
         }
@@ -363,14 +384,7 @@ impl Uplink {
                 false
             }
             Ok(connection) => {
-                let mut talk = Talk {
-                    uplink: Arc::clone(self),
-                    connection,
-                    file: file.clone(),
-                    told: None,
-                    was_of_use: false,
-                    flushed: Instant::now(),
-                };
+                let mut talk = Talk::new(self, connection, file);
                 let ended = talk.run(stopping).await;
                 let was_of_use = talk.was_of_use;
                 if self.known.lock().state == UplinkState::Connected {
@@ -391,7 +405,12 @@ impl Uplink {
     /// Answers, once what that costs is on the medium: no restart gives a cap back.
     fn answer(&self, asked: Message) -> Result<Vec<Message>, String> {
         let mut agent = self.agent.lock();
-        let answers = agent.answer(&self.db, self.now(), asked);
+        let now = self.now();
+        let mut asked = Some(asked);
+        let answers = self.origin.with(&mut |source| match asked.take() {
+            Some(asked) => agent.answer(source, now, asked),
+            None => Ok(Vec::new()),
+        });
         let answers = answers.map_err(|e| e.to_string())?;
         if let Some(spent) = agent.to_keep() {
             let kept = private::replace_bytes(&spent_path(&self.dir), &spent.encode());
@@ -407,26 +426,41 @@ impl Uplink {
         &self,
         told: Option<StateName>,
         thorough: bool,
-    ) -> headwater_engine::Result<Option<StateName>> {
-        let mut agent = self.agent.lock();
-        agent.keep_within();
-        if !self.ledger_is_complete.load(Ordering::Relaxed) {
-            let is_complete = agent.complete_ledger(&self.db, self.now())?;
-            self.ledger_is_complete
-                .store(is_complete, Ordering::Relaxed);
-        }
-        let number = self.db.state_number()?;
-        if !thorough && told.is_some_and(|told| told.number == number) {
+    ) -> Result<Option<StateName>, FleetError> {
+        if told.is_some() && self.origin.rests() {
             return Ok(None);
         }
-        match agent.hello(&self.db)? {
-            Message::Hello(name) if told != Some(name) => Ok(Some(name)),
-            _ => Ok(None),
-        }
+        let mut agent = self.agent.lock();
+        agent.keep_within();
+        let now = self.now();
+        self.origin.with(&mut |source| {
+            if !self.ledger_is_complete.load(Ordering::Relaxed) {
+                let is_complete = agent.complete_ledger(source, now)?;
+                self.ledger_is_complete
+                    .store(is_complete, Ordering::Relaxed);
+            }
+            let number = source.number()?;
+            if !thorough && told.is_some_and(|told| told.number == number) {
+                return Ok(None);
+            }
+            match agent.hello(source)? {
+                Message::Hello(name) if told != Some(name) => Ok(Some(name)),
+                _ => Ok(None),
+            }
+        })
     }
 
-    fn about(&self) -> headwater_engine::Result<About> {
-        let stats = self.db.stats()?;
+    /// What has changed of what is lacking here, of an edge that is relayed.
+    fn changes(&self) -> Result<Vec<Message>, FleetError> {
+        if !self.origin.is_relayed() || self.origin.rests() {
+            return Ok(Vec::new());
+        }
+        let (mut agent, now) = (self.agent.lock(), self.now());
+        self.origin.with(&mut |source| agent.changes(source, now))
+    }
+
+    fn about(&self) -> Result<About, FleetError> {
+        let (disk_bytes, written_bytes) = self.origin.sizes()?;
         let spent = self.agent.lock().spent();
         let budget = &self.settings.budget;
         Ok(About {
@@ -437,181 +471,8 @@ impl Uplink {
             rate: budget.bytes_per_second,
             day_max: budget.bytes_per_day,
             month_max: budget.bytes_per_month,
-            disk_bytes: stats.disk_bytes,
-            written_bytes: stats.bulk_written_bytes + stats.fast_written_bytes,
+            disk_bytes,
+            written_bytes,
         })
-    }
-}
-
-/// One connection.
-struct Talk {
-    uplink: Arc<Uplink>,
-    connection: Dialled,
-    file: UplinkFile,
-    /// The state that the cloud was told of last.
-    told: Option<StateName>,
-    was_of_use: bool,
-    flushed: Instant,
-}
-
-impl Talk {
-    /// Serves until something ends it; says what.
-    async fn run(&mut self, stopping: &mut watch::Receiver<bool>) -> String {
-        if self.file.begins_anew
-            && let Err(ended) = self.send(note(&Note::BeginAnew {})).await
-        {
-            return ended;
-        }
-        let mut look = tokio::time::interval(LOOK);
-        let mut heard = Instant::now();
-        let mut about: Option<Instant> = None;
-        loop {
-            tokio::select! {
-                frame = self.connection.next() => {
-                    heard = Instant::now();
-                    let taken = match frame {
-                        Some(Ok(frame)) => self.take(&frame).await,
-                        Some(Err(error)) => Err(error.to_string()),
-                        None => Err("the cloud has ended the connection".to_owned()),
-                    };
-                    if let Err(ended) = taken {
-                        return ended;
-                    }
-                }
-                _ = look.tick() => {
-                    if heard.elapsed() > SILENT_MAX {
-                        return "the cloud is silent".to_owned();
-                    }
-                    let is_due = about.is_none_or(|at| at.elapsed() >= ABOUT);
-                    if is_due {
-                        about = Some(Instant::now());
-                    }
-                    if let Err(ended) = self.look(is_due).await {
-                        return ended;
-                    }
-                }
-                () = stopped(stopping) => {
-                    let _ = timeout(LOOK, self.connection.close(None)).await;
-                    return "this node stops".to_owned();
-                }
-            }
-        }
-    }
-
-    async fn send(&mut self, frame: Frame) -> Result<(), String> {
-        match timeout(SEND_MAX, self.connection.send(frame)).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(error.to_string()),
-            Err(_) => Err("the cloud takes nothing".to_owned()),
-        }
-    }
-
-    /// Asks the database something, where that may wait.
-    async fn ask<T: Send + 'static>(
-        &self,
-        question: impl FnOnce(&Uplink) -> headwater_engine::Result<T> + Send + 'static,
-    ) -> Result<T, String> {
-        let uplink = Arc::clone(&self.uplink);
-        match blocking(move || question(&uplink)).await {
-            Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(error)) => Err(error.to_string()),
-            Err(error) => Err(error.to_string()),
-        }
-    }
-
-    /// Looks at the file and the database, and says what is new.
-    async fn look(&mut self, thorough: bool) -> Result<(), String> {
-        let file = UplinkFile::read(&self.uplink.dir).map_err(|e| e.to_string())?;
-        if file.as_ref() != Some(&self.file) {
-            return Err("what is known of the cloud has changed".to_owned());
-        }
-        if thorough {
-            let about = self.ask(Uplink::about).await?;
-            self.send(note(&Note::About(about))).await?;
-            self.send(Frame::Ping(Vec::new().into())).await?;
-        }
-        if std::mem::take(&mut self.uplink.known.lock().wants_verifying) {
-            self.send(note(&Note::Verify {})).await?;
-        }
-        self.flush_if_due().await?;
-        let told = self.told;
-        let news = self.ask(move |uplink| uplink.news(told, thorough)).await?;
-        if let Some(name) = news {
-            self.send(message(&Message::Hello(name))).await?;
-            self.told = Some(name);
-        }
-        Ok(())
-    }
-
-    /// Makes visible to the copy what has waited in memory for long.
-    async fn flush_if_due(&mut self) -> Result<(), String> {
-        let Some(every) = self.uplink.settings.flush_every else {
-            return Ok(());
-        };
-        if self.flushed.elapsed() < every {
-            return Ok(());
-        }
-        self.flushed = Instant::now();
-        self.ask(|uplink| match uplink.db.stats()?.events_in_memory {
-            0 => Ok(()),
-            _ => uplink.db.flush(),
-        })
-        .await
-    }
-
-    async fn take(&mut self, frame: &Frame) -> Result<(), String> {
-        match came(frame) {
-            Came::Message(message) => self.answer(message).await,
-            Came::Note(found) => {
-                self.take_note(found);
-                Ok(())
-            }
-            Came::Nothing => Ok(()),
-            Came::End => Err("the cloud ends the connection".to_owned()),
-        }
-    }
-
-    fn take_note(&mut self, found: Note) {
-        let uplink = &self.uplink;
-        match found {
-            Note::Welcome { .. } => uplink.stands(UplinkState::Connected, None),
-            Note::Refused { text, .. } => uplink.stands(UplinkState::Refused, Some(text)),
-            Note::Verified {
-                equal,
-                different,
-                missing,
-            } => {
-                let at = uplink.env.clock.now();
-                let mut known = uplink.known.lock();
-                known.is_verifying = false;
-                let found = Verified {
-                    equal,
-                    different,
-                    missing,
-                };
-                known.verified = Some((at, found));
-            }
-            // What an edge says is said to no edge.
-            _ => {}
-        }
-    }
-
-    async fn answer(&mut self, asked: Message) -> Result<(), String> {
-        self.was_of_use = true;
-        let begins = matches!(asked, Message::AskState { known: None, .. });
-        if begins && self.file.begins_anew {
-            // The cloud has put its copy aside, and asks for a first state.
-            let changed = self.uplink.change_file(|file| file.begins_anew = false);
-            changed.map_err(|e| e.to_string())?;
-            self.file.begins_anew = false;
-            self.uplink.known.lock().file = Some(self.file.clone());
-            self.uplink.stands(UplinkState::Connected, None);
-        }
-        let uplink = Arc::clone(&self.uplink);
-        let answers = blocking(move || uplink.answer(asked)).await;
-        for answer in answers.map_err(|e| e.to_string())?? {
-            self.send(message(&answer)).await?;
-        }
-        Ok(())
     }
 }

@@ -31,6 +31,15 @@ pub struct UplinkFile {
     /// The cloud is to put aside what it has, and to begin anew, at the next connection.
     #[serde(default)]
     pub begins_anew: bool,
+    /// Of an edge that is relayed: what the cloud asks for and is lacking here is asked of the
+    /// edge.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub gets: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 impl UplinkFile {
@@ -44,6 +53,7 @@ impl UplinkFile {
             ca,
             is_paused: false,
             begins_anew: false,
+            gets: false,
         }
     }
 

@@ -12,7 +12,7 @@ use crate::settings::Settings;
 use crate::tile_cache::TileCache;
 use crate::tile_costs::TileCosts;
 use headwater::{ClosedRange, Database, Level, Snapshot, StreamName, Timestamp};
-use headwater_fleet::{Fleet, NodeStatus, Uplink};
+use headwater_fleet::{Fleet, NodeStatus, Relays, Uplink};
 use headwater_shell::Shell;
 use std::sync::Arc;
 
@@ -39,6 +39,8 @@ pub(crate) struct App {
     pub(crate) holdings: Holdings,
     /// The edges of a cloud node and their copies.
     pub(crate) fleet: Option<Arc<Fleet>>,
+    /// What keeps edges of a cloud node connected to another cloud.
+    pub(crate) relays: Option<Arc<Relays>>,
     /// What keeps an edge connected to its cloud.
     pub(crate) uplink: Option<Arc<Uplink>>,
     /// What is counted of messages from a broker; all zero without one.
@@ -107,6 +109,10 @@ impl App {
             role: self.settings.sync.role.name().to_owned(),
             cloud: self.uplink.as_ref().map(|u| u.status()).transpose()?,
             edges: self.fleet.as_ref().map(|fleet| fleet.status()),
+            relays: match &self.relays {
+                Some(relays) => relays.status()?,
+                None => Vec::new(),
+            },
         })
     }
 

@@ -17,7 +17,7 @@ use crate::start_error::StartError;
 use crate::tile_cache::TileCache;
 use crate::tile_costs::TileCosts;
 use headwater::Database;
-use headwater_fleet::{Fleet, Uplink, UplinkFile};
+use headwater_fleet::{Fleet, Relays, Uplink, UplinkFile};
 use headwater_io::Env;
 use headwater_shell::{Bound, Listener};
 use std::net::SocketAddr;
@@ -153,6 +153,7 @@ impl Server {
             live,
             holdings: Holdings::default(),
             fleet: others.fleet,
+            relays: others.relays,
             uplink: others.uplink,
             tiles: TileCache::new(settings.tile_cache),
             tile_costs: TileCosts::new(),
@@ -252,6 +253,7 @@ impl headwater_query::Snapshots for All {
 /// What there is besides the node's own database.
 struct Others {
     fleet: Option<Arc<Fleet>>,
+    relays: Option<Arc<Relays>>,
     uplink: Option<Arc<Uplink>>,
 }
 
@@ -261,12 +263,21 @@ impl Others {
         let dir = settings.db();
         let mut others = Others {
             fleet: None,
+            relays: None,
             uplink: None,
         };
         match settings.sync.role {
             NodeRole::Cloud => {
                 let reader = settings.engine.clone();
-                others.fleet = Some(Arc::new(Fleet::open(env.clone(), dir, reader)?));
+                let fleet = Arc::new(Fleet::open(env.clone(), dir, reader)?);
+                let (identity, _) =
+                    headwater_fleet::database_of(db).map_err(|source| StartError::Database {
+                        dir: dir.display().to_string(),
+                        source,
+                    })?;
+                fleet.set_node(identity);
+                let relays = Relays::open(&fleet, dir, settings.sync.uplink()?)?;
+                (others.fleet, others.relays) = (Some(fleet), Some(Arc::new(relays)));
             }
             NodeRole::Edge => {
                 let uplink = Uplink::new(db.clone(), env.clone(), dir, settings.sync.uplink()?)?;

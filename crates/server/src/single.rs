@@ -44,6 +44,10 @@ impl Role for Single {
             let run = Arc::clone(uplink).run(shell.stopping());
             work.workers.push(Box::pin(run));
         }
+        if let Some(relays) = &self.app.relays {
+            let run = Arc::clone(relays).run(shell.stopping());
+            work.workers.push(Box::pin(run));
+        }
         #[cfg(feature = "mqtt")]
         if let Some(source) = self.source.take() {
             work.workers

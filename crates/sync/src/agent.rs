@@ -1,4 +1,5 @@
-//! The side of the source: it answers what is asked, within its budget.
+//! The side of the source: it answers what is asked, within its budget. A source that is a copy
+//! itself says what it lacks, when that is asked for and when it has changed.
 //!
 //! Invariants: only bytes below the committed lengths of a state that is held are given away, and
 //! nothing of a table that the source's own rules withhold, whatever is asked; answers are no
@@ -10,10 +11,13 @@ use crate::allowance::Allowance;
 use crate::budget::Budget;
 use crate::message::{Digest, Message, Piece, REFUSED_HISTORY};
 use crate::now::Now;
+use crate::source::Source;
 use crate::spent::Spent;
+use crate::told::{self, Told};
 use crate::wide::wide;
-use headwater_engine::{Database, Error, ErrorKind, HeldState, Holds, Result, Rules, StateName};
+use headwater_engine::{ErrorKind, HeldState, Holds, Result, Rules, StateName};
 use sha2::{Digest as _, Sha256};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,6 +40,8 @@ const STATE_LEAST: u64 = 64 << 10;
 const STATE_READS: u64 = 4;
 /// What is hashed at once of what was written before there were hashes.
 const LEDGER_BYTES: u64 = 4 << 20;
+/// How long somebody is to wait who is ahead of a source that passes on what it has.
+const BEHIND: Duration = Duration::from_secs(5);
 /// The code of a refusal: what was asked for is not committed, or too much.
 const REFUSED_PIECE: &str = "piece";
 
@@ -67,6 +73,7 @@ pub struct Agent {
     /// The newest state that was sent took so much.
     state_bytes: u64,
     confirmed: Option<Confirmed>,
+    told: Told,
 }
 
 fn refused(request: u64, code: &str, text: String) -> Vec<Message> {
@@ -98,7 +105,20 @@ impl Agent {
             reads: Allowance::new(READS_A_SECOND),
             state_bytes: 0,
             confirmed: None,
+            told: Told::default(),
         }
+    }
+
+    /// What a copy asks for, and the source lacks itself, the source is to want too: for one that
+    /// is a copy. By default it goes by its own rules.
+    pub fn set_gets(&mut self, gets: bool) {
+        self.told.gets = gets;
+    }
+
+    /// Somebody else is answered from now on, or the same over another connection: what was told of
+    /// what is lacking was told to nobody.
+    pub fn begin_anew(&mut self) {
+        self.told.begin_anew();
     }
 
     /// The database knows the copy by this name ([`Database::add_copy`]): what it confirms, it is
@@ -154,12 +174,17 @@ impl Agent {
     }
 
     /// The newest state, held.
-    fn newest(&self, db: &Database) -> Result<Arc<HeldState>> {
-        let newest = self.holds.newest();
+    fn newest(&self, db: &dyn Source) -> Result<Arc<HeldState>> {
+        let mut newest = self.holds.newest();
+        if newest.as_ref().is_some_and(|newest| !newest.is_there()) {
+            // The copy was closed, and is another one now.
+            self.holds.release_all();
+            newest = None;
+        }
         if let Some(newest) = &newest
-            && newest.state().name().number == db.state_number()?
+            && newest.state().name().number == db.number()?
         {
-            let now = db.hold_state_of(Some(newest.state()), &self.rules)?;
+            let now = db.hold(Some(newest.state()), &self.rules)?;
             // Definitions and deletes come without a new number.
             if now.state().says_the_same(newest.state()) {
                 return Ok(Arc::clone(newest));
@@ -167,7 +192,7 @@ impl Agent {
             return Ok(self.holds.hold(now));
         }
         let before = newest.as_ref().map(|newest| newest.state());
-        let now = db.hold_state_of(before, &self.rules)?;
+        let now = db.hold(before, &self.rules)?;
         Ok(self.holds.hold(now))
     }
 
@@ -175,7 +200,7 @@ impl Agent {
     ///
     /// # Errors
     /// The database's own.
-    pub fn hello(&self, db: &Database) -> Result<Message> {
+    pub fn hello(&self, db: &dyn Source) -> Result<Message> {
         Ok(Message::Hello(self.newest(db)?.state().name()))
     }
 
@@ -183,7 +208,7 @@ impl Agent {
     ///
     /// # Errors
     /// The database's own.
-    pub fn answer(&mut self, db: &Database, now: Now, message: Message) -> Result<Vec<Message>> {
+    pub fn answer(&mut self, db: &dyn Source, now: Now, message: Message) -> Result<Vec<Message>> {
         self.holds.keep_within();
         match message {
             Message::AskState { request, known } => self.state(db, now, request, known),
@@ -191,7 +216,11 @@ impl Agent {
                 request,
                 state,
                 pieces,
-            } => self.fetch(now, request, &state, &pieces),
+            } => {
+                let answers = self.fetch(db, now, (request, &state), &pieces);
+                self.told.pass_on(db);
+                answers
+            }
             Message::Compare {
                 request,
                 state,
@@ -205,7 +234,7 @@ impl Agent {
                 // One that is not looked at is as one that was lost.
                 if self.reads.take(now, STATE_LEAST).is_ok() && db.was_in(&state)? {
                     if let Some(copy) = &self.copy {
-                        db.confirm_copy(copy, &state);
+                        db.confirm(copy, &state);
                     }
                     self.confirmed = Some(self.confirm(state, segments, &proofs));
                 }
@@ -248,16 +277,32 @@ impl Agent {
     ///
     /// # Errors
     /// The database's own.
-    pub fn complete_ledger(&mut self, db: &Database, now: Now) -> Result<bool> {
+    pub fn complete_ledger(&mut self, db: &dyn Source, now: Now) -> Result<bool> {
         match self.reads.take(now, LEDGER_BYTES) {
             Ok(()) => db.complete_ledger(LEDGER_BYTES),
             Err(_) => Ok(false),
         }
     }
 
+    /// What has changed of what the source lacks, since it was told. To be called now and then, for
+    /// a source that is a copy.
+    ///
+    /// # Errors
+    /// The copy's own.
+    pub fn changes(&mut self, db: &dyn Source, now: Now) -> Result<Vec<Message>> {
+        self.told.pass_on(db);
+        if self.holds.newest().is_some_and(|held| !held.is_there()) {
+            self.told.look_again();
+        }
+        let newest = self.newest(db)?;
+        let budget = &mut self.budget;
+        let mut may = |message: &Message| budget.take(now, told::size(message)).is_ok();
+        self.told.changes(db, &newest, &mut may)
+    }
+
     fn state(
         &mut self,
-        db: &Database,
+        db: &dyn Source,
         now: Now,
         request: u64,
         known: Option<StateName>,
@@ -271,6 +316,10 @@ impl Agent {
         if let Some(known) = &known
             && !state.goes_on_from(known)
         {
+            if newest.is_passed_on() && is_behind(&state.name(), known) {
+                // It came another way. Whether it goes on from here is known once this has come.
+                return Ok(vec![wait(request, BEHIND)]);
+            }
             let text = format!(
                 "state {} of incarnation {:016x} is none that this database was in: one of the two was restored, rolled back or cloned",
                 known.number, known.incarnation
@@ -297,9 +346,9 @@ impl Agent {
 
     fn fetch(
         &mut self,
+        db: &dyn Source,
         now: Now,
-        request: u64,
-        state: &StateName,
+        (request, state): (u64, &StateName),
         pieces: &[Piece],
     ) -> Result<Vec<Message>> {
         let Some(held) = self.holds.named(state) else {
@@ -307,32 +356,55 @@ impl Agent {
         };
         let mut answers = Vec::new();
         let mut sent = 0;
+        // Segments of which something is lacking, each with the first place of it.
+        let mut lacking: BTreeMap<u64, u64> = BTreeMap::new();
         for piece in pieces.iter().take(PIECES_MAX) {
             if sent >= ANSWER_MAX {
                 break;
             }
             let piece = &self.within_caps(now, piece);
-            let granted = self.reads.take(now, READ_LEAST).and_then(|()| {
-                let bytes = u64::from(piece.bytes) + MESSAGE_BYTES;
-                self.budget.take(now, bytes)
-            });
-            if let Err(time) = granted {
-                answers.push(wait(request, time));
-                return Ok(answers);
-            }
-            let bytes = match read(&held, piece)? {
-                Found::Bytes(bytes) => bytes,
-                // The others are as good as before.
-                Found::Damaged => continue,
-                Found::NoPiece(text) => return Ok(refused(request, REFUSED_PIECE, text)),
+            let here = match look(&held, piece)? {
+                Looked::Here(here, missing) => {
+                    if let Some((first, _)) = missing.first() {
+                        lacking.entry(piece.segment).or_insert(*first);
+                    }
+                    self.told.wish(piece.segment, &missing);
+                    here
+                }
+                Looked::Gone => return Ok(vec![Message::Gone { request }]),
+                Looked::NoPiece(text) => return Ok(refused(request, REFUSED_PIECE, text)),
             };
-            sent += wide(bytes.len()) + MESSAGE_BYTES;
-            answers.push(Message::Bytes {
-                request,
-                segment: piece.segment,
-                offset: piece.offset,
-                bytes,
-            });
+            for piece in &here {
+                let granted = self.reads.take(now, READ_LEAST).and_then(|()| {
+                    let bytes = u64::from(piece.bytes) + MESSAGE_BYTES;
+                    self.budget.take(now, bytes)
+                });
+                if let Err(time) = granted {
+                    answers.push(wait(request, time));
+                    return Ok(answers);
+                }
+                let bytes = match read(&held, piece)? {
+                    Found::Bytes(bytes) => bytes,
+                    // The others are as good as before.
+                    Found::Damaged | Found::Lacking => continue,
+                };
+                sent += wide(bytes.len()) + MESSAGE_BYTES;
+                answers.push(Message::Bytes {
+                    request,
+                    segment: piece.segment,
+                    offset: piece.offset,
+                    bytes,
+                });
+            }
+        }
+        for (segment, around) in lacking {
+            if let Some(holes) = self.told.tell(db, &held, (segment, around))? {
+                if let Err(time) = self.budget.take(now, told::size(&holes)) {
+                    answers.push(wait(request, time));
+                    return Ok(answers);
+                }
+                answers.push(holes);
+            }
         }
         answers.push(Message::Done { request });
         Ok(answers)
@@ -375,10 +447,15 @@ impl Agent {
                 Err(time) => return Ok(vec![wait(request, time)]),
                 Ok(()) => {}
             }
-            match read(&held, piece)? {
-                Found::Bytes(bytes) => digests.push(digest(&bytes)),
-                Found::Damaged => digests.push(NO_DIGEST),
-                Found::NoPiece(text) => return Ok(refused(request, REFUSED_PIECE, text)),
+            match look(&held, piece)? {
+                Looked::Here(_, missing) if !missing.is_empty() => digests.push(LACKING),
+                Looked::Here(..) => match read(&held, piece)? {
+                    Found::Bytes(bytes) => digests.push(digest(&bytes)),
+                    Found::Damaged => digests.push(NO_DIGEST),
+                    Found::Lacking => digests.push(LACKING),
+                },
+                Looked::Gone => return Ok(vec![Message::Gone { request }]),
+                Looked::NoPiece(text) => return Ok(refused(request, REFUSED_PIECE, text)),
             }
             looked_at += u64::from(piece.bytes);
         }
@@ -400,28 +477,76 @@ pub(crate) fn digest(bytes: &[u8]) -> Digest {
 
 /// What stands for the digest of bytes that cannot be read: equal to none.
 const NO_DIGEST: Digest = [0; 32];
+/// What stands for the digest of bytes that the source lacks itself.
+pub(crate) const LACKING: Digest = [255; 32];
+
+/// True when a state is behind another of the same database, as far as their numbers tell.
+fn is_behind(state: &StateName, other: &StateName) -> bool {
+    (state.identity, state.incarnation) == (other.identity, other.incarnation)
+        && (state.number, state.sequence) < (other.number, other.sequence)
+}
+
+/// What of a piece may be read.
+enum Looked {
+    /// What of it is here, as pieces, and what is missing: offset and length of each.
+    Here(Vec<Piece>, Vec<(u64, u64)>),
+    /// It will not come any more.
+    Gone,
+    /// Why it is none.
+    NoPiece(String),
+}
+
+fn look(held: &HeldState, piece: &Piece) -> Result<Looked> {
+    if piece.bytes > PIECE_MAX {
+        return Ok(Looked::NoPiece(format!(
+            "a piece of {} bytes, at most {PIECE_MAX} are given away at once",
+            piece.bytes
+        )));
+    }
+    let missing = held.missing(piece.segment, piece.offset, u64::from(piece.bytes));
+    let missing = match missing {
+        Ok(missing) => missing,
+        Err(error) => {
+            return match error.kind() {
+                ErrorKind::Invalid | ErrorKind::NotFound => Ok(Looked::NoPiece(error.to_string())),
+                ErrorKind::Gone => Ok(Looked::Gone),
+                _ => Err(error),
+            };
+        }
+    };
+    let end = piece.offset.saturating_add(u64::from(piece.bytes));
+    let mut here = Vec::new();
+    let mut at = piece.offset;
+    for (from, bytes) in missing.iter().copied().chain([(end, 0)]) {
+        if at < from {
+            here.push(Piece {
+                segment: piece.segment,
+                offset: at,
+                bytes: u32::try_from(from - at).unwrap_or(piece.bytes),
+            });
+        }
+        at = from.saturating_add(bytes);
+    }
+    Ok(Looked::Here(here, missing))
+}
 
 /// What a piece is.
 enum Found {
     Bytes(Vec<u8>),
     /// The medium does not have it any more.
     Damaged,
-    /// Why it is none.
-    NoPiece(String),
+    /// It was let go since it was looked for.
+    Lacking,
 }
 
-/// A piece, from the medium.
+/// A piece that is here, from the medium.
 fn read(held: &HeldState, piece: &Piece) -> Result<Found> {
-    if piece.bytes > PIECE_MAX {
-        return Ok(Found::NoPiece(format!(
-            "a piece of {} bytes, at most {PIECE_MAX} are given away at once",
-            piece.bytes
-        )));
-    }
-    let is_no_piece = |e: &Error| matches!(e.kind(), ErrorKind::Invalid | ErrorKind::NotFound);
     match held.read(piece.segment, piece.offset, piece.bytes) {
-        Err(error) if is_no_piece(&error) => Ok(Found::NoPiece(error.to_string())),
-        Err(error) if error.kind() == ErrorKind::Corrupt => Ok(Found::Damaged),
-        other => other.map(Found::Bytes),
+        Err(error) => match error.kind() {
+            ErrorKind::Corrupt => Ok(Found::Damaged),
+            ErrorKind::Elsewhere | ErrorKind::Gone => Ok(Found::Lacking),
+            _ => Err(error),
+        },
+        Ok(bytes) => Ok(Found::Bytes(bytes)),
     }
 }

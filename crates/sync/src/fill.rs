@@ -2,6 +2,7 @@
 
 use crate::agent::PIECE_MAX;
 use crate::figures::Asking;
+use crate::lacking::Open;
 use crate::message::Piece;
 use crate::shares::{Share, Turns};
 use headwater_engine::{LeafFacts, Missing, Reason, RemoteCopy, Result};
@@ -24,15 +25,19 @@ pub(crate) fn pieces(segment: u64, offset: u64, bytes: u64) -> impl Iterator<Ite
     })
 }
 
-/// Fills one request.
-pub(crate) struct Filling<'a> {
-    pub(crate) copy: &'a RemoteCopy,
-    pub(crate) score: &'a dyn Fn(&LeafFacts) -> f64,
+/// What a request may be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
     /// Bytes of it, about.
     pub(crate) most: u64,
     pub(crate) wants_state: bool,
-    /// Pieces that were asked for and have not come: they are not asked for again.
-    pub(crate) on_their_way: Vec<Piece>,
+}
+
+/// Fills one request.
+pub(crate) struct Filling {
+    limits: Limits,
+    /// What each share has to ask for.
+    queues: BTreeMap<Share, VecDeque<Missing>>,
 }
 
 /// Where pieces begin and end, by segment.
@@ -48,18 +53,31 @@ fn is_met(places: &Places, missing: &Missing) -> bool {
         .is_some_and(|(_, behind)| *behind > range.offset)
 }
 
-impl Filling<'_> {
-    /// What each share has to ask for.
-    fn queues(&self) -> Result<BTreeMap<Share, VecDeque<Missing>>> {
-        let places = self.on_their_way.iter();
+impl Filling {
+    /// Of what a copy lacks, what is open, and was not asked for yet: `on_their_way` are pieces
+    /// that were, and have not come.
+    pub(crate) fn of(
+        copy: &RemoteCopy,
+        score: &dyn Fn(&LeafFacts) -> f64,
+        open: &Open,
+        on_their_way: &[Piece],
+        limits: Limits,
+    ) -> Result<Filling> {
+        let places = on_their_way.iter();
         let places: Places = places
             .map(|piece| {
                 let end = piece.offset.saturating_add(u64::from(piece.bytes));
                 ((piece.segment, piece.offset), end)
             })
             .collect();
-        let on_their_way = self.on_their_way.iter().map(|p| u64::from(p.bytes));
-        let most = self.most.saturating_add(on_their_way.sum());
+        let asked = on_their_way.iter().map(|p| u64::from(p.bytes));
+        let most = limits.most.saturating_add(asked.sum());
+        // What is set aside may be as much as there is: behind it is what can be had.
+        let looked_at = if open.is_everything() { most } else { u64::MAX };
+        let of = |missing| match open.is_everything() {
+            true => missing,
+            false => open.of(missing, most),
+        };
         let mut queues: BTreeMap<Share, VecDeque<Missing>> = BTreeMap::new();
         for reason in [
             Reason::Asked,
@@ -68,22 +86,30 @@ impl Filling<'_> {
             Reason::Rows,
         ] {
             let queue = queues.entry(Share::of(reason)).or_default();
-            let missing = self.copy.missing_for(reason, most).into_iter();
+            let missing = of(copy.missing_for(reason, looked_at)).into_iter();
             queue.extend(missing.filter(|missing| !is_met(&places, missing)));
         }
-        let rows = self.copy.missing_by_score(self.score, most)?.into_iter();
+        let can_be_had = |missing: &Missing| !open.parts(missing).is_empty();
+        let rows = copy.missing_by_score_among(score, &can_be_had, looked_at)?;
+        let rows = of(rows).into_iter();
         let rows = rows.filter(|missing| !is_met(&places, missing));
         queues.insert(Share::Proactive, rows.collect());
-        Ok(queues)
+        Ok(Filling { limits, queues })
+    }
+
+    /// True when no share has anything to ask for.
+    pub(crate) fn is_nothing(&self) -> bool {
+        self.queues.values().all(VecDeque::is_empty)
     }
 
     /// What the shares ask for in turn, until it is the turn of a state.
-    pub(crate) fn fill(&self, turns: &mut Turns) -> Result<Plan> {
-        let mut queues = self.queues()?;
+    pub(crate) fn fill(self, turns: &mut Turns) -> Plan {
+        let Limits { most, wants_state } = self.limits;
+        let mut queues = self.queues;
         let mut taken: BTreeSet<(u64, u64)> = BTreeSet::new();
         let mut asking: Vec<Asking> = Vec::new();
         let mut bytes = 0;
-        while bytes < self.most {
+        while bytes < most {
             for queue in queues.values_mut() {
                 // Rows are in two of them.
                 let is_taken = |m: &Missing| taken.contains(&(m.segment, m.range.offset));
@@ -92,7 +118,7 @@ impl Filling<'_> {
                 }
             }
             let next = turns.next(|share| match share {
-                Share::States => self.wants_state,
+                Share::States => wants_state,
                 share => queues.get(&share).is_some_and(|queue| !queue.is_empty()),
             });
             let queue = next.and_then(|share| Some((share, queues.get_mut(&share)?)));
@@ -115,10 +141,10 @@ impl Filling<'_> {
                 });
             }
         }
-        Ok(match asking.is_empty() {
+        match asking.is_empty() {
             false => Plan::Pieces(asking),
-            true if self.wants_state => Plan::State,
+            true if wants_state => Plan::State,
             true => Plan::Nothing,
-        })
+        }
     }
 }

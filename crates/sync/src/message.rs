@@ -4,13 +4,17 @@
 //! so are others; what is decoded takes no more memory than its bytes, but for lists of pieces,
 //! which take three times as much.
 
+use crate::holes::{self, LackingPart};
 use crate::wide::wide;
 use headwater_codec::checksum::crc32c;
 use headwater_codec::{Cursor, DecodeError, PutBytes};
 use headwater_engine::StateName;
 
 const MAGIC: [u8; 6] = *b"HWSYNC";
-const VERSION: u8 = 2;
+/// The newest version: it is said of what those before did not know.
+const VERSION: u8 = 3;
+/// All but what a source lacks itself.
+const VERSION_WITHOUT_HOLES: u8 = 2;
 /// Names of states had no view, and confirmations no proofs.
 const VERSION_WITHOUT_VIEWS: u8 = 1;
 const CRC_BYTES: usize = 4;
@@ -31,6 +35,14 @@ pub struct Piece {
     pub offset: u64,
     /// Its length.
     pub bytes: u32,
+}
+
+impl Piece {
+    /// From its first byte to the first one behind.
+    pub(crate) fn range(&self) -> (u64, u64) {
+        let end = self.offset.saturating_add(u64::from(self.bytes));
+        (self.offset, end)
+    }
 }
 
 /// A message. Those with a number answer the request of that number; every answer to a request ends
@@ -116,6 +128,18 @@ pub enum Message {
         /// One for each piece.
         digests: Vec<Digest>,
     },
+    /// From a source that is a copy itself: what it lacks of a stretch of a segment. Said when
+    /// something of that was asked for, and again when it has changed.
+    Holes {
+        /// The segment.
+        segment: u64,
+        /// The first byte of the stretch that this is about.
+        from: u64,
+        /// The first byte behind it.
+        until: u64,
+        /// What it lacks there; the parts rise, and do not meet.
+        holes: Vec<LackingPart>,
+    },
     /// From either: why nothing more can be done.
     Refused {
         /// Which request.
@@ -154,7 +178,10 @@ fn put_pieces(pieces: &[Piece], out: &mut Vec<u8>) {
 #[must_use]
 pub fn encode(message: &Message) -> Vec<u8> {
     let mut out = MAGIC.to_vec();
-    out.put_u8(VERSION);
+    out.put_u8(match message {
+        Message::Holes { .. } => VERSION,
+        _ => VERSION_WITHOUT_HOLES,
+    });
     put_message(message, &mut out);
     let crc = crc32c(&out);
     out.put_u32(crc);
@@ -258,6 +285,15 @@ fn put_answer(message: &Message, out: &mut Vec<u8>) {
             out.put_prefixed(code.as_bytes());
             out.put_prefixed(text.as_bytes());
         }
+        Message::Holes {
+            segment,
+            from,
+            until,
+            holes,
+        } => {
+            out.put_u8(13);
+            holes::put(*segment, (*from, *until), holes, out);
+        }
         Message::Hello(_)
         | Message::AskState { .. }
         | Message::Fetch { .. }
@@ -284,7 +320,7 @@ pub fn decode(bytes: &[u8]) -> Result<Message, DecodeError> {
     }
     let version = cursor.u8("version of a message")?;
     if !(VERSION_WITHOUT_VIEWS..=VERSION).contains(&version) {
-        return Err(wrong("a message of version 1 or 2"));
+        return Err(wrong("a message of version 1, 2 or 3"));
     }
     if crc32c(body) != u32::from_le_bytes(*crc) {
         return Err(wrong("a message with the right checksum"));
@@ -300,6 +336,15 @@ pub fn decode(bytes: &[u8]) -> Result<Message, DecodeError> {
                 _ => proofs(&mut cursor)?,
             },
         },
+        13 => {
+            let (segment, (from, until), holes) = holes::read(&mut cursor)?;
+            Message::Holes {
+                segment,
+                from,
+                until,
+                holes,
+            }
+        }
         _ => {
             let request = cursor.u64("number of a request")?;
             of_request(version, kind, request, &mut cursor)?
@@ -359,7 +404,7 @@ fn of_request(
             code: cursor.text("code of a refusal")?.to_owned(),
             text: cursor.text("text of a refusal")?.to_owned(),
         },
-        _ => return Err(cursor.fail("a kind from 1 to 12")),
+        _ => return Err(cursor.fail("a kind from 1 to 13")),
     })
 }
 
@@ -438,6 +483,15 @@ fn digests(cursor: &mut Cursor<'_>) -> Result<Vec<Digest>, DecodeError> {
 mod tests {
     #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
     use super::*;
+    use crate::holes::Outlook;
+
+    fn hole(from: u64, until: u64, outlook: Outlook) -> LackingPart {
+        LackingPart {
+            from,
+            until,
+            outlook,
+        }
+    }
 
     fn all() -> Vec<Message> {
         let state = StateName {
@@ -511,6 +565,16 @@ mod tests {
                 code: REFUSED_HISTORY.into(),
                 text: "why".into(),
             },
+            Message::Holes {
+                segment: 6,
+                from: 64,
+                until: 1 << 33,
+                holes: vec![
+                    hole(64, 900, Outlook::Comes),
+                    hole(900, 1_000, Outlook::OnRequest),
+                    hole(1_001, 1 << 33, Outlook::Never),
+                ],
+            },
         ]
     }
 
@@ -556,7 +620,9 @@ mod tests {
             Message::Hello(name) => Message::Hello(StateName { view: 0, ..name }),
             other => other,
         };
-        let now: Vec<Message> = all().into_iter().map(without_view).collect();
+        let is_old = |message: &Message| !matches!(message, Message::Holes { .. });
+        let now = all().into_iter().filter(is_old).map(without_view);
+        let now: Vec<Message> = now.collect();
         let old: Vec<Message> = old.collect();
         assert_eq!((old.len(), &old[0]), (now.len(), &now[0]));
         let kinds = |all: &[Message]| all.iter().map(std::mem::discriminant).collect::<Vec<_>>();

@@ -1,6 +1,7 @@
 //! The side of the copy: it asks for what the copy lacks, in requests filled from shares by weight
 //! ([`crate::shares`]), and confirms what is on its medium. Some requests are on their way at once,
-//! as many as are answered soon ([`crate::window`]).
+//! as many as are answered soon ([`crate::window`]). What a source that is a copy lacks itself is
+//! set aside until it says that it has it ([`crate::lacking`]).
 //!
 //! Invariants: no share starves, states among them; an answer counts only for a request that is on
 //! its way, and nothing is on its way twice; a request that is not answered in time is given up,
@@ -9,19 +10,20 @@
 //! Failure: an error is one of the copy's own medium; then the planner is made anew with the copy
 //! opened again.
 
+mod answers;
+
 use crate::figures::{Asking, Counted, PlannerFigures};
-use crate::fill::{Filling, Plan};
-use crate::message::{Digest, Message, Piece, REFUSED_HISTORY};
+use crate::fill::{Filling, Limits, Plan};
+use crate::lacking::Lacking;
+use crate::message::{Digest, Message, Piece};
 use crate::now::Now;
 use crate::proof::Found;
 use crate::score::{ScoreBy, score};
 use crate::shares::{Share, Turns, Weights};
 use crate::verify::{ProvenFigures, Verified, Verifier};
-use crate::wide::wide;
 use crate::window::{Asked, OnItsWay, Window};
-use headwater_engine::{
-    Error, ErrorKind, Explained, Missing, Reason, RemoteCopy, Result, State, StateName,
-};
+use answers::HEARD_MAX;
+use headwater_engine::{Error, Explained, Missing, Reason, RemoteCopy, Result, StateName};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -96,20 +98,24 @@ pub struct Planner {
     refused: Option<String>,
     /// It is the turn of a comparison, if there is one.
     compares: bool,
+    /// What the source has not itself.
+    lacking: Lacking,
+    /// What the source gives is proven as soon as it can be, and not kept if that fails.
+    distrusts: bool,
+    /// Segments that were fetched again since they held something else.
+    fetched_again: BTreeSet<u64>,
 }
 
-/// What readers asked for, and did not come with so many answers, cannot be had.
-const IN_VAIN_MAX: u32 = 3;
 /// What a state takes, before one has come.
 const STATE_BYTES: u64 = 4 << 10;
-/// More states than this in one answer's time are too many to tell apart: the newest is asked for.
-const HEARD_MAX: usize = 16;
 
 impl Planner {
     /// A planner for a copy. Requests are numbered from `first_request` on, which should be a
     /// number by chance: what comes late for one before is told by it.
     #[must_use]
     pub fn new(copy: RemoteCopy, limits: PlannerLimits, first_request: u64) -> Planner {
+        // What was said of what cannot be had was said by a source of before.
+        copy.do_without_nothing();
         Planner {
             copy,
             window: Window::new(limits.requests),
@@ -133,7 +139,18 @@ impl Planner {
             verifier: Verifier::default(),
             refused: None,
             compares: true,
+            lacking: Lacking::default(),
+            distrusts: false,
+            fetched_again: BTreeSet::new(),
         }
+    }
+
+    /// The source passes on what another node has written: a segment that does not hold what was
+    /// hashed there is forgotten and fetched again, and the second time the source is refused. A
+    /// source that has written it itself is believed, and whoever looks at [`Planner::proven`] is
+    /// told.
+    pub fn distrust(&mut self) {
+        self.distrusts = true;
     }
 
     /// The copy.
@@ -254,15 +271,44 @@ impl Planner {
         self.on_its_way.is_empty()
             && !self.wants_state
             && !self.verifier.is_busy()
-            && self.copy.missing_bytes() == 0
-            && self.copy.missing_for(Reason::Asked, 1).is_empty()
-            && self.by_score(1).is_ok_and(|rows| rows.is_empty())
+            && match self.lacking.is_empty() {
+                true => {
+                    self.copy.missing_bytes() == 0
+                        && self.copy.missing_for(Reason::Asked, 1).is_empty()
+                        && self.by_score(1).is_ok_and(|rows| rows.is_empty())
+                }
+                false => self.filling().is_ok_and(|filling| filling.is_nothing()),
+            }
+    }
+
+    /// True when something is wanted that the source lacks itself.
+    #[must_use]
+    pub fn is_ahead_of_its_source(&self) -> bool {
+        !self.lacking.is_empty()
     }
 
     fn by_score(&self, bytes_max: u64) -> Result<Vec<Missing>> {
         let by = self.score;
         self.copy
             .missing_by_score(&|facts| score(by, facts), bytes_max)
+    }
+
+    /// What there is to ask for.
+    fn filling(&self) -> Result<Filling> {
+        let by = self.score;
+        let on_their_way = self.on_its_way.iter().flat_map(OnItsWay::pieces);
+        let asks_for_state = |o: &OnItsWay| matches!(o.asked, Asked::State);
+        let state_comes = self.on_its_way.iter().any(asks_for_state);
+        Filling::of(
+            &self.copy,
+            &|facts| score(by, facts),
+            &self.lacking.open(),
+            &on_their_way.map(|asking| asking.piece).collect::<Vec<_>>(),
+            Limits {
+                most: self.limits.request_bytes.max(1),
+                wants_state: self.wants_state && !state_comes,
+            },
+        )
     }
 
     fn has_failed(&mut self, now: Now) {
@@ -286,6 +332,7 @@ impl Planner {
             until: now.monotonic + self.limits.answer_within,
             asked,
             has_brought: false,
+            was_told: false,
         });
         request
     }
@@ -320,7 +367,11 @@ impl Planner {
         if self.verifier.is_proving() {
             self.verifier.work(&self.copy)?;
             self.looked_at = None;
+            if self.distrusts && self.is_deceived()? {
+                return Ok(None);
+            }
         }
+        self.lacking.keep(now.monotonic, &self.copy.state());
         if let Some(confirmation) = self.confirmation() {
             return Ok(Some(confirmation));
         }
@@ -345,6 +396,7 @@ impl Planner {
             }
             Plan::Pieces(asking) => {
                 let pieces = asking.iter().map(|a| a.piece).collect();
+                self.lacking.asked(asking.iter().map(|a| a.piece));
                 self.counted.asked(&asking);
                 let request = self.ask(now, Asked::Pieces(asking));
                 Some(Message::Fetch {
@@ -358,27 +410,36 @@ impl Planner {
 
     /// What to ask for next.
     fn plan(&mut self) -> Result<Plan> {
-        let by = self.score;
         let asks_for_state = |o: &OnItsWay| matches!(o.asked, Asked::State);
         let state_comes = self.on_its_way.iter().any(asks_for_state);
-        let on_their_way = self.on_its_way.iter().flat_map(OnItsWay::pieces);
-        let filling = Filling {
-            copy: &self.copy,
-            score: &|facts| score(by, facts),
-            most: self.limits.request_bytes.max(1),
-            wants_state: self.wants_state && !state_comes,
-            on_their_way: on_their_way.map(|asking| asking.piece).collect(),
-        };
         // Nothing can be fetched of a state that is not held any more.
         let plan = match (self.needs_state, state_comes) {
             (true, true) => Plan::Nothing,
             (true, false) => Plan::State,
-            (false, _) => filling.fill(&mut self.turns)?,
+            (false, _) => self.filling()?.fill(&mut self.turns),
         };
         if matches!(plan, Plan::State) {
             self.turns.charge(Share::States, self.state_bytes);
         }
         Ok(plan)
+    }
+
+    /// Forgets segments that do not hold what was hashed where they were written, so that they are
+    /// fetched again; true when one has come so twice.
+    fn is_deceived(&mut self) -> Result<bool> {
+        let state = self.copy.state();
+        let disproved = self.verifier.proven(&state).disproved;
+        for segment in disproved.into_iter().chain(self.copy.damaged()) {
+            if !self.fetched_again.insert(segment) {
+                self.refused = Some(format!(
+                    "segment {segment} is not what was hashed where it was written, and came so twice"
+                ));
+                self.on_its_way.clear();
+            }
+            self.verifier.forget(segment);
+            self.copy.forget(segment, 0, u64::MAX)?;
+        }
+        Ok(self.refused.is_some())
     }
 
     /// What is on the medium and was not confirmed yet.
@@ -447,6 +508,9 @@ impl Planner {
                 self.take_hello(*name);
                 return Ok(());
             }
+            Message::Holes { .. } => {
+                return self.take_holes(now, message);
+            }
             Message::State { request, .. }
             | Message::Bytes { request, .. }
             | Message::Digests { request, .. }
@@ -471,211 +535,5 @@ impl Planner {
         // It may have been started anew, and learns again what is here.
         self.confirmed = None;
         self.looked_at = None;
-    }
-
-    /// Takes what answers a request, by where it is among those on their way.
-    fn take_answer(&mut self, now: Now, at: usize, message: Message) -> Result<()> {
-        match message {
-            Message::State { bytes, .. } => self.take_state(now, at, &bytes)?,
-            Message::Bytes {
-                segment,
-                offset,
-                bytes,
-                ..
-            } => self.take_bytes(now, at, (segment, offset), &bytes)?,
-            Message::Digests { digests, .. } => self.take_digests(now, at, &digests),
-            Message::Done { .. } => self.take_done(now, at)?,
-            Message::Wait { millis, .. } => {
-                self.take_back(at)?;
-                self.failures = 0;
-                self.window.begin_anew();
-                let wait = Duration::from_millis(millis).min(self.limits.wait_most);
-                self.not_before = self.not_before.max(now.monotonic + wait);
-            }
-            Message::Gone { .. } => {
-                self.take_back(at)?;
-                self.wants_state = true;
-                self.needs_state = true;
-            }
-            Message::Refused { code, text, .. } => {
-                self.forget_asked(at);
-                self.put_back(at);
-                match code == REFUSED_HISTORY {
-                    true => self.refused = Some(text),
-                    false => self.has_failed(now),
-                }
-            }
-            _ => {}
-        }
-        Ok(())
-    }
-
-    fn take_bytes(
-        &mut self,
-        now: Now,
-        at: usize,
-        (segment, offset): (u64, u64),
-        bytes: &[u8],
-    ) -> Result<()> {
-        match self.copy.put(segment, offset, bytes) {
-            // It was not asked for.
-            Err(error) if error.kind() == ErrorKind::Invalid => {}
-            other => {
-                other?;
-                self.count_arrived(now, at, (segment, offset), wide(bytes.len()));
-                self.has_brought(now, at);
-            }
-        }
-        Ok(())
-    }
-
-    fn take_done(&mut self, now: Now, at: usize) -> Result<()> {
-        let answered = self.on_its_way.remove(at);
-        self.copy.commit()?;
-        self.verifier.look_again();
-        self.look_for_asked(answered.pieces());
-        match answered.has_brought {
-            true => {
-                self.failures = 0;
-                let was_full = self.on_its_way.len() + 1 >= self.window.size();
-                let took = now.monotonic.saturating_sub(answered.since);
-                self.window.answered(took, was_full);
-            }
-            false => self.has_failed(now),
-        }
-        Ok(())
-    }
-
-    /// Ends a request of which nothing more is granted.
-    fn take_back(&mut self, at: usize) -> Result<()> {
-        self.refund(at);
-        self.put_back(at);
-        self.copy.commit()?;
-        Ok(())
-    }
-
-    /// Where a request is among those on their way.
-    fn find(&self, request: u64) -> Option<usize> {
-        let mut all = self.on_its_way.iter();
-        all.position(|on_its_way| on_its_way.request == request)
-    }
-
-    fn has_brought(&mut self, now: Now, at: usize) {
-        self.counted.last_success = Some(now.wall);
-        if let Some(on_its_way) = self.on_its_way.get_mut(at) {
-            on_its_way.has_brought = true;
-        }
-    }
-
-    /// Counts what arrived in the share out of which it was asked for. As long as something comes,
-    /// the others wait: what was asked for first is answered first.
-    fn count_arrived(&mut self, now: Now, at: usize, place: (u64, u64), bytes: u64) {
-        let asked = self.on_its_way.get_mut(at).map(|o| &mut o.asked);
-        if let Some(Asked::Pieces(asking)) = asked {
-            let is_it = |a: &&mut Asking| (a.piece.segment, a.piece.offset) == place;
-            if let Some(asking) = asking.iter_mut().find(is_it) {
-                let is_first = !std::mem::replace(&mut asking.has_come, true);
-                self.counted.arrived(asking.share, bytes);
-                let until = now.monotonic + self.limits.answer_within;
-                for other in self.on_its_way.iter_mut().filter(|_| is_first) {
-                    other.until = other.until.max(until);
-                }
-            }
-        }
-    }
-
-    /// What was not granted is not counted against its share: else the shares whose turn it would
-    /// have been would come off badly whenever an answer is cut short.
-    fn refund(&mut self, at: usize) {
-        let asked = self.on_its_way.get(at).into_iter();
-        for asking in asked.flat_map(OnItsWay::pieces).filter(|a| !a.has_come) {
-            let bytes = u64::from(asking.piece.bytes);
-            self.turns.refund(asking.share, bytes);
-        }
-    }
-
-    /// What readers asked for is forgotten when it does not come, again and again.
-    fn look_for_asked(&mut self, asking: &[Asking]) {
-        let missing = self.copy.missing_for(Reason::Asked, u64::MAX);
-        let place = |m: &Missing| (m.segment, m.range.offset);
-        let missing: BTreeSet<(u64, u64)> = missing.iter().map(place).collect();
-        self.in_vain.retain(|place, _| missing.contains(place));
-        for Asking { piece, .. } in asking.iter().filter(|a| a.is_asked_for) {
-            let place = (piece.segment, piece.offset);
-            if missing.contains(&place) {
-                let times = self.in_vain.entry(place).or_default();
-                *times += 1;
-                if *times >= IN_VAIN_MAX {
-                    let bytes = u64::from(piece.bytes);
-                    self.copy.forget_asked(piece.segment, piece.offset, bytes);
-                }
-            }
-        }
-    }
-
-    /// The source refuses what was asked for: readers do not ask for it any more.
-    fn forget_asked(&mut self, at: usize) {
-        let asked = self.on_its_way.get(at).into_iter();
-        let asking = asked.flat_map(OnItsWay::pieces);
-        for Asking { piece, .. } in asking.filter(|a| a.is_asked_for) {
-            let bytes = u64::from(piece.bytes);
-            self.copy.forget_asked(piece.segment, piece.offset, bytes);
-        }
-    }
-
-    /// Ends a request that was not answered: what was to be compared still is.
-    fn put_back(&mut self, at: usize) {
-        let ended = self.on_its_way.remove(at);
-        if let Asked::Digests(these) = ended.asked {
-            self.verifier.put_back(these);
-        }
-    }
-
-    fn take_state(&mut self, now: Now, at: usize, bytes: &[u8]) -> Result<()> {
-        let known = self.copy.state();
-        let more = wide(bytes.len()).saturating_sub(self.state_bytes);
-        if more > 0 {
-            self.turns.charge(Share::States, more);
-        }
-        self.state_bytes = wide(bytes.len()).max(1);
-        self.counted.arrived(Share::States, self.state_bytes);
-        let Ok(state) = State::decode(bytes, Some(&known)) else {
-            // What differs from a state that is not known, or no state at all.
-            self.wants_whole = true;
-            self.on_its_way.remove(at);
-            self.has_failed(now);
-            return Ok(());
-        };
-        // One of the same age may be of another view: tables may leave that might not, or not any
-        // more.
-        let view = state.name().view;
-        let is_older = |heard: &StateName| !state.goes_on_from(heard) || heard.view != view;
-        self.wants_state = self.heard.len() >= HEARD_MAX || self.heard.iter().any(is_older);
-        self.wants_whole = false;
-        self.needs_state = false;
-        self.verifier.look_again();
-        match self.copy.take_state(state) {
-            Err(error) if error.kind() == ErrorKind::Invalid => {
-                self.refused = Some(error.to_string());
-                self.on_its_way.clear();
-                return Ok(());
-            }
-            other => other?,
-        }
-        self.has_brought(now, at);
-        Ok(())
-    }
-
-    /// Compares pieces with what the source has.
-    fn take_digests(&mut self, now: Now, at: usize, digests: &[Digest]) {
-        let asked = self.on_its_way.get_mut(at).map(|o| &mut o.asked);
-        let Some(Asked::Digests(these)) = asked else {
-            return;
-        };
-        let these = std::mem::take(these);
-        self.verifier.take_digests(&self.copy, these, digests);
-        if !digests.is_empty() {
-            self.has_brought(now, at);
-        }
     }
 }

@@ -4,11 +4,12 @@
 //! Invariants: a comparison is through when every byte that is here was compared in the state that
 //! the copy has, and every segment was proven that can be.
 
-use crate::agent::digest;
+use crate::agent::{LACKING, digest};
 use crate::fill::pieces;
 use crate::message::{Digest, Piece};
 use crate::proof::{Found, Prover};
 use headwater_engine::{ErrorKind, RemoteCopy, Result, State, StateName};
+use std::collections::BTreeMap;
 
 /// Bytes of segments that are read at once, to prove them.
 const PROVE_BYTES: u64 = 1 << 20;
@@ -20,7 +21,8 @@ pub struct Verified {
     pub equal: u64,
     /// Bytes of pieces that are not, or cannot be read on one side.
     pub different: u64,
-    /// Bytes that are wanted and not here.
+    /// Bytes that are wanted and not here; and those that are here and not proven, and could not be
+    /// compared, since the source passes on what it has and lacks them itself.
     pub missing: u64,
 }
 
@@ -44,6 +46,8 @@ struct Verifying {
     /// Pieces that are not compared yet, the last ones first.
     left: Vec<Piece>,
     found: Verified,
+    /// What the source lacks itself: bytes by segment.
+    lacking: BTreeMap<u64, u64>,
 }
 
 #[derive(Debug)]
@@ -87,6 +91,7 @@ impl Verifier {
             state: copy.state().name(),
             left: left.collect(),
             found: Verified::default(),
+            lacking: BTreeMap::new(),
         });
     }
 
@@ -136,6 +141,12 @@ impl Verifier {
         figures
     }
 
+    /// A segment is fetched again.
+    pub(crate) fn forget(&mut self, segment: u64) {
+        self.prover.forget(segment);
+        self.proves = true;
+    }
+
     /// Forgets what differs, but for what is proven to be right here.
     pub(crate) fn fetch_again(&mut self, copy: &RemoteCopy) -> Result<()> {
         let state = copy.state();
@@ -169,11 +180,17 @@ impl Verifier {
             return None;
         }
         if verifying.left.is_empty() {
-            let missing = copy.progress().missing_bytes;
-            self.verified = Some(Verified {
-                missing,
-                ..verifying.found
-            });
+            let mut found = verifying.found;
+            found.missing = copy.progress().missing_bytes;
+            let state = copy.state();
+            for (segment, bytes) in &verifying.lacking {
+                // What its writer has hashed needs no comparison.
+                match self.prover.found(&state, *segment) {
+                    Some(Found::Proven(..)) => found.equal += bytes,
+                    _ => found.missing += bytes,
+                }
+            }
+            self.verified = Some(found);
             self.verifying = None;
             return None;
         }
@@ -201,6 +218,12 @@ impl Verifier {
         self.put_back(rest);
         for (piece, theirs) in these.iter().zip(digests) {
             let bytes = u64::from(piece.bytes);
+            if *theirs == LACKING {
+                if let Some(verifying) = &mut self.verifying {
+                    *verifying.lacking.entry(piece.segment).or_default() += bytes;
+                }
+                continue;
+            }
             let ours = match copy.read(piece.segment, piece.offset, piece.bytes) {
                 Ok(bytes) => Some(digest(&bytes)),
                 // It was replaced meanwhile.

@@ -31,6 +31,8 @@ pub(crate) struct OnItsWay {
     pub(crate) asked: Asked,
     /// Something that was asked for came.
     pub(crate) has_brought: bool,
+    /// The source has told that it lacks something of it.
+    pub(crate) was_told: bool,
 }
 
 impl OnItsWay {

@@ -9,7 +9,7 @@ use super::pack::Pack;
 use super::score::{Facts, LeafFacts};
 use super::{Missing, Tally};
 use crate::ids::SegmentId;
-use crate::needed::{NeededFor, NeededRange, Reason, WantedRange, Why};
+use crate::needed::{Needed, NeededFor, NeededRange, Reason, WantedRange, Why};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -38,6 +38,8 @@ pub(super) struct SegmentLacks {
     ahead: Vec<WantedRange>,
     wanted: Sums,
     is_damaged: bool,
+    /// What is here tells all that is wanted.
+    is_known: bool,
 }
 
 impl SegmentLacks {
@@ -47,11 +49,15 @@ impl SegmentLacks {
         ahead: Vec::new(),
         wanted: Sums([0; Reason::ALL.len()]),
         is_damaged: true,
+        is_known: true,
     };
 
-    pub(super) fn of(wanted: &[WantedRange], pack: &Pack) -> SegmentLacks {
-        let mut lacks = SegmentLacks::default();
-        for one in wanted {
+    pub(super) fn of(needed: &Needed, pack: &Pack) -> SegmentLacks {
+        let mut lacks = SegmentLacks {
+            is_known: needed.is_whole,
+            ..SegmentLacks::default()
+        };
+        for one in &needed.ranges {
             lacks.wanted.add(one.reason, one.range.bytes);
             let missing = pack.missing(one.range.offset, one.range.bytes);
             let parts = missing.into_iter().map(|(offset, bytes)| WantedRange {
@@ -73,6 +79,21 @@ impl SegmentLacks {
     pub(super) fn is_complete(&self) -> bool {
         self.missing.is_empty() && !self.is_damaged
     }
+
+    /// True when nothing is missing but within these ranges, each from its first byte to the first
+    /// one behind.
+    fn is_complete_but_for(&self, ranges: &[(u64, u64)]) -> bool {
+        let is_within = |wanted: &WantedRange| {
+            let (from, end) = (
+                wanted.range.offset,
+                wanted.range.offset + wanted.range.bytes,
+            );
+            let at = ranges.partition_point(|(_, until)| *until <= from);
+            let around = ranges.get(at);
+            around.is_some_and(|(first, until)| *first <= from && end <= *until)
+        };
+        !self.is_damaged && self.missing.iter().all(is_within)
+    }
 }
 
 /// A range that readers asked for.
@@ -83,11 +104,25 @@ struct Asked {
     bytes: u64,
 }
 
+impl Asked {
+    fn meets(&self, offset: u64, bytes: u64) -> bool {
+        let end = self.offset.saturating_add(self.bytes);
+        self.offset < offset.saturating_add(bytes) && offset < end
+    }
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Lacks {
     segments: BTreeMap<SegmentId, SegmentLacks>,
     asked: VecDeque<Asked>,
     pub(super) facts: Facts,
+}
+
+/// Which rows go first, of those that can be had, and how many bytes may be fetched ahead.
+pub(super) struct ByScore<'a> {
+    pub(super) score: &'a dyn Fn(&LeafFacts) -> f64,
+    pub(super) can_be_had: &'a dyn Fn(&Missing) -> bool,
+    pub(super) ahead_bytes: u64,
 }
 
 fn bytes_of(ranges: &[WantedRange]) -> u64 {
@@ -140,6 +175,32 @@ impl Lacks {
 
     pub(super) fn is_complete(&self, id: SegmentId) -> bool {
         self.segments.get(&id).is_none_or(SegmentLacks::is_complete)
+    }
+
+    /// True when nothing of a segment is missing but within these ranges.
+    pub(super) fn is_complete_but_for(&self, id: SegmentId, ranges: &[(u64, u64)]) -> bool {
+        let segment = self.segments.get(&id);
+        segment.is_none_or(|segment| segment.is_complete_but_for(ranges))
+    }
+
+    /// What is missing of a segment, and wanted or asked for: offset and length of each, which
+    /// rise; `None` when it is not known yet what is wanted.
+    pub(super) fn missing_of(&self, id: SegmentId) -> Option<Vec<(u64, u64)>> {
+        let Some(segment) = self.segments.get(&id) else {
+            return Some(Vec::new());
+        };
+        let missing = segment.missing.iter();
+        let missing = missing.map(|wanted| (wanted.range.offset, wanted.range.bytes));
+        let asked = self.asked.iter().filter(|asked| asked.segment == id);
+        let asked = asked.map(|asked| (asked.offset, asked.bytes));
+        let mut all: Vec<(u64, u64)> = missing.chain(asked).collect();
+        all.sort_unstable();
+        segment.is_known.then_some(all)
+    }
+
+    pub(super) fn damaged(&self) -> Vec<u64> {
+        let damaged = self.segments.iter().filter(|(_, s)| s.is_damaged);
+        damaged.map(|(id, _)| id.0).collect()
     }
 
     /// True when something is wanted of a segment.
@@ -217,20 +278,16 @@ impl Lacks {
     /// Rows that are missing, those first that a score names: rows that are wanted, and as much of
     /// those that may be fetched ahead as there is room for. Only of segments of which facts are
     /// known.
-    pub(super) fn missing_by_score(
-        &self,
-        score: &dyn Fn(&LeafFacts) -> f64,
-        ahead_bytes: u64,
-        bytes_max: u64,
-    ) -> Vec<Missing> {
-        let mut ahead_left = self.ahead_left(ahead_bytes);
+    pub(super) fn missing_by_score(&self, by: &ByScore<'_>, bytes_max: u64) -> Vec<Missing> {
+        let mut ahead_left = self.ahead_left(by.ahead_bytes);
         let mut all: Vec<Missing> = Vec::new();
         for (id, segment) in &self.segments {
             let rows = segment.missing.iter().filter(|r| r.reason == Reason::Rows);
             let found = rows.chain(&segment.ahead).filter_map(|range| {
                 let facts = self.facts.of(*id, range.range.offset)?;
-                let score = Some(score(&facts)).filter(|s| s.is_finite());
-                Some(missing_of(*id, range, Some(score.unwrap_or(0.0))))
+                let score = Some((by.score)(&facts)).filter(|s| s.is_finite());
+                let found = missing_of(*id, range, Some(score.unwrap_or(0.0)));
+                Some(found).filter(by.can_be_had)
             });
             all.extend(found);
         }
@@ -304,14 +361,16 @@ impl Lacks {
         true
     }
 
+    /// True when readers ask for something of a range.
+    pub(super) fn asks_for(&self, segment: SegmentId, offset: u64, bytes: u64) -> bool {
+        let mut asked = self.asked.iter();
+        asked.any(|asked| asked.segment == segment && asked.meets(offset, bytes))
+    }
+
     /// Forgets what readers asked for of a range.
     pub(super) fn forget_asked(&mut self, segment: SegmentId, offset: u64, bytes: u64) {
-        let end = offset.saturating_add(bytes);
-        let meets = |asked: &Asked| {
-            let asked_end = asked.offset.saturating_add(asked.bytes);
-            asked.segment == segment && asked.offset < end && offset < asked_end
-        };
-        self.asked.retain(|asked| !meets(asked));
+        let is_meant = |asked: &Asked| asked.segment == segment && asked.meets(offset, bytes);
+        self.asked.retain(|asked| !is_meant(asked));
     }
 
     /// What readers asked for, and is here in part or as a whole, is asked for no more.

@@ -19,11 +19,14 @@ mod kept;
 mod lacks;
 mod open;
 mod pack;
+mod passing;
 mod receive;
 mod score;
 mod shown;
 mod wants;
+mod without;
 
+pub(crate) use passing::WeakCopy;
 pub use score::LeafFacts;
 
 use crate::ids::SegmentId;

@@ -12,7 +12,7 @@ use super::lacks::{Lacks, SegmentLacks};
 use super::pack::{Pack, PackFiles, Present, pack_dir, pack_path};
 use super::shown::next_shown;
 use crate::assured::wide;
-use crate::ids::SegmentId;
+use crate::ids::{SegmentId, Sequence};
 use crate::layout::segment_dir;
 use crate::needed::{Needed, needed};
 use crate::segment::Store;
@@ -63,6 +63,10 @@ pub(super) struct Receiving {
     /// A pack was made whose name is perhaps not on the medium.
     has_new_name: bool,
     pub(super) lacks: Lacks,
+    /// Copies of this copy: up to which delete each was told.
+    pub(super) further: BTreeMap<String, Sequence>,
+    /// What cannot be had of segments: ranges from a first byte to the first one behind, apart.
+    pub(super) without: BTreeMap<SegmentId, Vec<(u64, u64)>>,
     /// Rises with every change of what is told of it.
     pub(super) changes: u64,
     failed: Option<Error>,
@@ -94,6 +98,8 @@ impl Receiving {
             writing: BTreeMap::new(),
             has_new_name: false,
             lacks: Lacks::default(),
+            further: BTreeMap::new(),
+            without: BTreeMap::new(),
             changes: 0,
             failed: None,
         };
@@ -178,12 +184,12 @@ impl Receiving {
         Ok(())
     }
 
-    fn check(&self) -> Result<()> {
+    pub(super) fn check(&self) -> Result<()> {
         self.failed.clone().map_or(Ok(()), Err)
     }
 
     /// Remembers a failure after which nothing is believed that was written since.
-    fn believed<T>(&mut self, result: Result<T>) -> Result<T> {
+    pub(super) fn believed<T>(&mut self, result: Result<T>) -> Result<T> {
         if let Err(error) = &result {
             self.failed = Some(error.clone());
         }
@@ -204,6 +210,7 @@ impl Receiving {
                 name.number, name.incarnation, before.number, before.incarnation
             )));
         }
+        let state = self.remembering(state);
         let has_changed = |now: &&StatePartition| {
             let before = self.state.partition(now.id);
             !before.is_some_and(|before| before.is_same(now))
@@ -219,6 +226,7 @@ impl Receiving {
     fn put_state(&mut self, state: Arc<State>, changed: &BTreeSet<SegmentId>) -> Result<()> {
         self.lacks
             .keep(&|id| state.partition(id).is_some(), changed);
+        self.without.retain(|id, _| state.partition(*id).is_some());
         self.wanted = Wanted::of(&self.rules, &self.pins, &state);
         let before = std::mem::replace(&mut self.state, state);
         self.look(changed)?;
@@ -420,7 +428,7 @@ impl Receiving {
             }
             other => other?,
         };
-        let lacks = SegmentLacks::of(&found.ranges, &pack);
+        let lacks = SegmentLacks::of(&found, &pack);
         if lacks.is_complete() && !found.is_whole {
             return Err(Error::internal(
                 "a segment of a copy that lacks what it holds",
@@ -438,9 +446,10 @@ impl Receiving {
     }
 
     /// Shows what can be shown now; with the state before, if there is another since.
-    fn show(&mut self, before: Option<Arc<State>>) -> Result<()> {
+    pub(super) fn show(&mut self, before: Option<Arc<State>>) -> Result<()> {
+        let complete = self.shown_without()?;
         let lacks = &self.lacks;
-        let is_complete = |p: &StatePartition| lacks.is_complete(p.id);
+        let is_complete = |p: &StatePartition| lacks.is_complete(p.id) || complete.contains(&p.id);
         let is_other = before.is_some();
         let before = before.unwrap_or_else(|| Arc::clone(&self.state));
         let is_told = |p: &StatePartition| self.is_told(p, &before);

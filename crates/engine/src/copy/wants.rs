@@ -1,6 +1,7 @@
 //! What is wanted of a copy: rules, pins, what readers ask for; and what of it is missing, by
 //! reason.
 
+use super::lacks::ByScore;
 use super::receive::Receiving;
 use super::{Explained, LeafFacts, Missing, RemoteCopy, Tally};
 use crate::catalog::decode_stream_key;
@@ -85,6 +86,14 @@ impl RemoteCopy {
         receiving.lacks.ask_for(id, &missing)
     }
 
+    /// Whether something of a range is asked for, and has not come.
+    #[must_use]
+    pub fn asks_for(&self, segment: u64, offset: u64, bytes: u64) -> bool {
+        let receiving = self.inner.receiving.lock();
+        let id = SegmentId(segment);
+        receiving.lacks.asks_for(id, offset, bytes)
+    }
+
     /// Forgets what readers asked for of a range: it cannot be had.
     pub fn forget_asked(&self, segment: u64, offset: u64, bytes: u64) {
         let mut receiving = self.inner.receiving.lock();
@@ -110,10 +119,28 @@ impl RemoteCopy {
         score: &dyn Fn(&LeafFacts) -> f64,
         bytes_max: u64,
     ) -> Result<Vec<Missing>> {
+        self.missing_by_score_among(score, &|_| true, bytes_max)
+    }
+
+    /// As [`RemoteCopy::missing_by_score`], of those rows only that can be had: the others take
+    /// nothing of what may be fetched ahead.
+    ///
+    /// # Errors
+    /// `io`.
+    pub fn missing_by_score_among(
+        &self,
+        score: &dyn Fn(&LeafFacts) -> f64,
+        can_be_had: &dyn Fn(&Missing) -> bool,
+        bytes_max: u64,
+    ) -> Result<Vec<Missing>> {
         let mut receiving = self.inner.receiving.lock();
         receiving.look_at_leaves()?;
-        let ahead = receiving.rules.ahead_bytes();
-        Ok(receiving.lacks.missing_by_score(score, ahead, bytes_max))
+        let by = ByScore {
+            score,
+            can_be_had,
+            ahead_bytes: receiving.rules.ahead_bytes(),
+        };
+        Ok(receiving.lacks.missing_by_score(&by, bytes_max))
     }
 
     /// True when every byte of a segment of the state is here, wanted or not: then it can be proven

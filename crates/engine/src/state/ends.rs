@@ -47,16 +47,37 @@ impl StateEnds {
         })
     }
 
-    /// With those that are known before.
+    /// With those that are known before. Who says what differs may know of more that came before
+    /// than is known here, where the state came another way: of that nothing is claimed.
     pub(super) fn after(self, known: &State) -> StateEnds {
-        let mut all: BTreeMap<Sequence, DeleteRecord> =
-            known.ends.deletes.iter().cloned().collect();
+        let from = self.from.max(known.ends.from);
+        self.with(&known.ends, from)
+    }
+
+    fn with(self, earlier: &StateEnds, from: Sequence) -> StateEnds {
+        let mut all: BTreeMap<Sequence, DeleteRecord> = earlier.deletes.iter().cloned().collect();
         all.extend(self.deletes);
-        all.retain(|sequence, _| *sequence > self.from);
+        all.retain(|sequence, _| *sequence > from);
         StateEnds {
-            from: self.from,
+            from,
             deletes: all.into_iter().collect(),
         }
+    }
+
+    /// With those of an earlier state above a number, for somebody who was not told of them yet,
+    /// and at most so many, the newest.
+    pub(crate) fn remembering(self, earlier: &State, told: Sequence, most: usize) -> StateEnds {
+        if self.from.0 > earlier.name.sequence {
+            // Some in between are not known.
+            return self;
+        }
+        let from = earlier.ends.from.max(told).min(self.from);
+        let mut out = self.with(&earlier.ends, from);
+        let over = out.deletes.len().saturating_sub(most);
+        if let Some((last, _)) = out.deletes.drain(..over).next_back() {
+            out.from = last;
+        }
+        out
     }
 
     /// The deletes of a table above a number; `None` when some of them may not be known.

@@ -468,6 +468,43 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn deletes_are_remembered_for_who_was_not_told_of_them() {
+        let (before, after) = two();
+        let remembered = |ends: &StateEnds, told, most| {
+            let ends = ends.clone().remembering(&before, Sequence(told), most);
+            let deletes = ends.deletes.iter().map(|(s, _)| s.0);
+            (ends.from.0, deletes.collect::<Vec<_>>())
+        };
+        assert_eq!(remembered(&after.ends, 0, 9), (980, vec![990, 1_020]));
+        assert_eq!(remembered(&after.ends, 983, 9), (983, vec![990, 1_020]));
+        assert_eq!(remembered(&after.ends, 995, 9), (985, vec![990, 1_020]));
+        assert_eq!(remembered(&after.ends, 0, 1), (990, vec![1_020]));
+        // The source has forgotten what this one has confirmed.
+        let forgot = StateEnds {
+            from: Sequence(1_000),
+            deletes: after.ends.deletes[1..].to_vec(),
+        };
+        assert_eq!(remembered(&forgot, 0, 9), (980, vec![990, 1_020]));
+        // Of those after the state before some are not known.
+        let gap = StateEnds {
+            from: Sequence(1_001),
+            ..forgot.clone()
+        };
+        assert_eq!(remembered(&gap, 0, 9), (1_001, vec![1_020]));
+        // Whoever knows less than the state that the rest is told of claims no more than that.
+        let mut other = before.clone();
+        other.ends = StateEnds::unknown(before.name.sequence);
+        let told = State {
+            ends: after.ends.clone().remembering(&before, Sequence(0), 9),
+            ..after
+        };
+        let found = State::decode(&told.encode_after(&before), Some(&other)).unwrap();
+        assert_eq!(found.ends.from, Sequence(1_000));
+        let found = found.ends.deletes.iter().map(|(s, _)| s.0);
+        assert_eq!(found.collect::<Vec<_>>(), [1_020]);
+    }
+
+    #[test]
     fn a_state_that_was_changed_or_cut_is_refused() {
         let (before, after) = two();
         for bytes in [before.encode(), after.encode_after(&before)] {

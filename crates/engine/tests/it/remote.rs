@@ -5,5 +5,6 @@ mod copies;
 mod edge;
 mod kept;
 mod needed;
+mod passing;
 mod states;
 mod wants;

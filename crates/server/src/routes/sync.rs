@@ -17,7 +17,8 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use headwater_fleet::{
-    EdgeAddress, Fleet, FleetError, FleetErrorKind, PinSpec, Uplink, Want, WantRule,
+    EdgeAddress, Fleet, FleetError, FleetErrorKind, PinSpec, RelaySpec, Relays, Uplink, Want,
+    WantRule,
 };
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
@@ -113,6 +114,22 @@ enum Asked {
     FetchAgain {
         edge: String,
     },
+    /// Passes an edge on to another cloud, which has invited it.
+    Relay {
+        edge: String,
+        /// Nothing = the relay that there is has the other cloud begin anew.
+        invitation: Option<String>,
+        url: Option<String>,
+        ca: Option<String>,
+        #[serde(default)]
+        new_incarnation: bool,
+        /// What the other cloud asks for and is lacking here is asked of the edge.
+        #[serde(default)]
+        fetch: bool,
+    },
+    StopRelay {
+        edge: String,
+    },
 }
 
 fn no_role(needed: NodeRole) -> ApiError {
@@ -126,6 +143,10 @@ fn no_role(needed: NodeRole) -> ApiError {
 
 fn fleet(app: &App) -> Result<&Arc<Fleet>, ApiError> {
     app.fleet.as_ref().ok_or_else(|| no_role(NodeRole::Cloud))
+}
+
+fn relays(app: &App) -> Result<&Arc<Relays>, ApiError> {
+    app.relays.as_ref().ok_or_else(|| no_role(NodeRole::Cloud))
 }
 
 fn uplink(app: &App) -> Result<&Arc<Uplink>, ApiError> {
@@ -172,6 +193,25 @@ async fn change(
             ),
         )
     })?;
+    if let Asked::Relay {
+        edge,
+        invitation: Some(invitation),
+        url,
+        ca,
+        new_incarnation,
+        fetch,
+    } = asked
+    {
+        let spec = RelaySpec {
+            invitation,
+            url,
+            ca,
+            begins_anew: new_incarnation,
+            gets: fetch,
+        };
+        relays(&app)?.relay(&edge, spec).await?;
+        return Ok(answer(request::JSON, json!({ "done": true }).to_string()));
+    }
     let done = app.blocking(move |app| done(app, asked)).await?;
     Ok(answer(request::JSON, done.to_string()))
 }
@@ -212,6 +252,19 @@ fn done(app: &App, asked: Asked) -> Result<serde_json::Value, ApiError> {
         Asked::Verify { edge: Some(edge) } => fleet(app)?.verify(&edge)?,
         Asked::Verify { edge: None } => uplink(app)?.verify()?,
         Asked::FetchAgain { edge } => fleet(app)?.fetch_again(&edge)?,
+        Asked::Relay {
+            edge,
+            new_incarnation: true,
+            ..
+        } => relays(app)?.begin_anew(&edge)?,
+        Asked::Relay { .. } => {
+            return Err(ApiError::new(
+                StatusCode::BAD_REQUEST,
+                "E_INVALID",
+                "expected an `invitation` of the other cloud, or `new_incarnation`",
+            ));
+        }
+        Asked::StopRelay { edge } => relays(app)?.stop(&edge)?,
     }
     Ok(json!({ "done": true }))
 }

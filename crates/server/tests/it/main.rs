@@ -32,6 +32,7 @@ mod page;
 #[cfg(feature = "sql")]
 mod postgres;
 mod prometheus;
+mod relays;
 mod replay;
 mod settings_page;
 #[cfg(feature = "sql")]

@@ -100,7 +100,7 @@ pub(crate) fn until_current(cloud: &Running, edge: &Running, name: &str) {
     });
 }
 
-fn flushed(edge: &Running) {
+pub(crate) fn flushed(edge: &Running) {
     until("events are flushed", || {
         let mut answer = client().get(edge.url("/api/v1/storage")).call().unwrap();
         json(&mut answer)["events_in_memory"] == 0

@@ -7,7 +7,9 @@
     reason = "tests"
 )]
 
+mod chain;
 mod dice;
+mod relayed;
 mod rows;
 mod simulation;
 mod world;

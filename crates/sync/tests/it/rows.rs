@@ -1,7 +1,7 @@
 //! Rows as the two sides have them, and deletes of some.
 
 use crate::world::{SECOND, SECRET, World, options};
-use headwater_engine::{DeleteSpec, ErrorKind, Result, ScanSpec, Snapshot};
+use headwater_engine::{DeleteSpec, ErrorKind, RemoteCopy, Result, ScanSpec, Snapshot};
 use headwater_io::Env;
 use headwater_types::{ClosedRange, StreamName};
 use std::collections::BTreeSet;
@@ -29,28 +29,38 @@ impl World {
 
     /// Streams and instants of rows in the copy, without stretches in which something is elsewhere.
     pub(crate) fn rows_here(&self) -> BTreeSet<(StreamName, i64)> {
-        let reader = self.planner().copy().reader(options()).unwrap();
+        self.rows_of(self.planner().copy())
+    }
+
+    /// The same of any copy.
+    pub(crate) fn rows_of(&self, copy: &RemoteCopy) -> BTreeSet<(StreamName, i64)> {
+        let reader = copy.reader(options()).unwrap();
         all_rows(&reader.snapshot(), self.source.newest)
     }
 
     /// Those of these rows that the copy does not have.
     pub(crate) fn lost(&self, rows: &BTreeSet<(StreamName, i64)>) -> usize {
-        let reader = self.planner().copy().reader(options()).unwrap();
-        let snapshot = reader.snapshot();
-        let is_here = |(stream, at): &&(StreamName, i64)| {
-            let spec = ScanSpec {
-                range: ClosedRange::nanos(*at, *at),
-                ..ScanSpec::default()
-            };
-            let scan = snapshot.scan(stream, &spec);
-            scan.is_ok_and(|mut scan| scan.any(|chunk| chunk.is_ok_and(|c| c.times == [*at])))
-        };
-        rows.iter().filter(|row| !is_here(row)).count()
+        lost_of(self.planner().copy(), rows)
     }
 
     pub(crate) fn rows_of_the_source(&self) -> BTreeSet<(StreamName, i64)> {
         all_rows(&self.source.db().snapshot().unwrap(), self.source.newest)
     }
+}
+
+/// Those of these rows that a copy does not have.
+pub(crate) fn lost_of(copy: &RemoteCopy, rows: &BTreeSet<(StreamName, i64)>) -> usize {
+    let reader = copy.reader(options()).unwrap();
+    let snapshot = reader.snapshot();
+    let is_here = |(stream, at): &&(StreamName, i64)| {
+        let spec = ScanSpec {
+            range: ClosedRange::nanos(*at, *at),
+            ..ScanSpec::default()
+        };
+        let scan = snapshot.scan(stream, &spec);
+        scan.is_ok_and(|mut scan| scan.any(|chunk| chunk.is_ok_and(|c| c.times == [*at])))
+    };
+    rows.iter().filter(|row| !is_here(row)).count()
 }
 
 fn all_rows(snapshot: &Snapshot, newest: i64) -> BTreeSet<(StreamName, i64)> {

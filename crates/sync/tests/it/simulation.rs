@@ -10,7 +10,7 @@ use headwater_sync::{
 use headwater_types::Level;
 
 /// Lets a world come to rest over a link without faults.
-fn settle(world: &mut World) {
+pub(crate) fn settle(world: &mut World) {
     world.link = PERFECT;
     world.source.db().flush().unwrap();
     world.hello();

@@ -5,7 +5,7 @@
 use crate::dice::Dice;
 use headwater_engine::{
     Database, DeleteSpec, ErrorKind, Options, Pin, RemoteCopy, Rule, Rules, ScanSpec, Snapshot,
-    StateName, TableChange, TableSpec, Want,
+    State, StateName, TableChange, TableSpec, Want,
 };
 use headwater_io::{Env, FaultyFiles, ManualClock, NoThreads, SeededChance};
 use headwater_sync::{
@@ -173,7 +173,7 @@ impl Source {
     }
 
     /// What may leave.
-    fn rules(&self) -> Rules {
+    pub(crate) fn rules(&self) -> Rules {
         match self.withholds {
             true => Rules::new(vec![rule(SECRET, None, Want::Nothing, 0)], Want::Full).unwrap(),
             false => Rules::default(),
@@ -325,6 +325,16 @@ impl World {
         world
     }
 
+    /// The copy is lost, and another one is begun with a state.
+    pub(crate) fn begin_anew(&mut self, first: &State) {
+        self.planner = None;
+        self.flying.clear();
+        self.disk = FaultyFiles::new(self.dice.next());
+        let rules = self.rules.clone();
+        RemoteCopy::begin(far(&self.disk), Path::new(DIR), first, rules).unwrap();
+        self.open_copy();
+    }
+
     pub(crate) fn open_copy(&mut self) {
         self.planner = None;
         let rules = self.rules.clone();
@@ -397,7 +407,7 @@ impl World {
         Timestamp::from_nanos(start + passed + self.skew)
     }
 
-    fn clocks(&self) -> Now {
+    pub(crate) fn clocks(&self) -> Now {
         Now {
             monotonic: self.now,
             wall: self.wall(),
@@ -596,7 +606,7 @@ pub(crate) fn some_rules(dice: &mut Dice) -> Rules {
     }
 }
 
-fn far(disk: &FaultyFiles) -> Env {
+pub(crate) fn far(disk: &FaultyFiles) -> Env {
     Env {
         files: Arc::new(disk.clone()),
         ..Env::memory()
@@ -604,7 +614,7 @@ fn far(disk: &FaultyFiles) -> Env {
 }
 
 /// Tiles from the level on are all here; of rows, those that are here are the same.
-fn compare(source: &Snapshot, copy: &Snapshot) -> u64 {
+pub(crate) fn compare(source: &Snapshot, copy: &Snapshot) -> u64 {
     let mut elsewhere = 0;
     let streams = source.streams("m", &[]).unwrap();
     assert_eq!(copy.streams("m", &[]).unwrap(), streams);

@@ -1,0 +1,152 @@
+//! What a connection to a cloud serves: the node's own database, or its copy of an edge.
+//!
+//! Invariants: a copy is opened for as long as it is asked, and kept open by nobody here. What is
+//! passed on of an edge is its copy under its name, and nothing else.
+//! Concurrency: that of the database, and of the copies.
+//! Failure: `not_found` where nothing of the edge is here.
+
+use crate::copies::Fleet;
+use crate::error::{FleetError, medium};
+use crate::held::FURTHER;
+use headwater_engine::Database;
+use headwater_sync::Source;
+use std::sync::Arc;
+
+/// As what a database knows the cloud's copy.
+const COPY: &str = "cloud";
+
+/// What is served.
+#[derive(Debug)]
+pub(crate) enum Origin {
+    Database(Database),
+    Copy(Arc<Fleet>, String),
+}
+
+impl Origin {
+    pub(crate) fn is_relayed(&self) -> bool {
+        matches!(self, Origin::Copy(..))
+    }
+
+    /// True when nothing can have changed: a copy that nobody has open takes in nothing.
+    pub(crate) fn rests(&self) -> bool {
+        match self {
+            Origin::Database(_) => false,
+            Origin::Copy(fleet, name) => fleet.held(name).open_copy().is_none(),
+        }
+    }
+
+    /// As what the copy at the cloud is known.
+    pub(crate) fn copy(&self) -> &'static str {
+        match self {
+            Origin::Database(_) => COPY,
+            Origin::Copy(..) => FURTHER,
+        }
+    }
+
+    /// Asks the source something.
+    pub(crate) fn with<T>(
+        &self,
+        ask: &mut dyn FnMut(&dyn Source) -> headwater_engine::Result<T>,
+    ) -> Result<T, FleetError> {
+        match self {
+            Origin::Database(db) => ask(db).map_err(medium),
+            Origin::Copy(fleet, name) => {
+                let (_, copy) = fleet.copy_of(name)?;
+                ask(&copy).map_err(medium)
+            }
+        }
+    }
+
+    /// The copy at the cloud is told of every delete from now on.
+    pub(crate) fn add_copy(&self) -> Result<(), FleetError> {
+        match self {
+            Origin::Database(db) => db.add_copy(COPY).map_err(medium),
+            Origin::Copy(fleet, name) => {
+                fleet.held(name).set_relayed(true);
+                Ok(())
+            }
+        }
+    }
+
+    /// There is no copy any more that would have to be told.
+    pub(crate) fn remove_copy(&self) -> Result<(), FleetError> {
+        match self {
+            Origin::Database(db) => db.remove_copy(COPY).map_err(medium),
+            Origin::Copy(fleet, name) => {
+                fleet.held(name).set_relayed(false);
+                Ok(())
+            }
+        }
+    }
+
+    /// The number of the state that is served; 0 where there is none.
+    pub(crate) fn number(&self) -> headwater_engine::Result<u64> {
+        match self {
+            Origin::Database(db) => db.state_number(),
+            Origin::Copy(fleet, name) => {
+                let held = fleet.held(name);
+                let live = held.live.lock();
+                Ok(live.progress.as_ref().map_or(0, |p| p.state.number))
+            }
+        }
+    }
+
+    /// Makes visible what waits in memory.
+    pub(crate) fn flush(&self) -> Result<(), FleetError> {
+        match self {
+            Origin::Database(db) => match db.stats().map_err(medium)?.events_in_memory {
+                0 => Ok(()),
+                _ => db.flush().map_err(medium),
+            },
+            Origin::Copy(..) => Ok(()),
+        }
+    }
+
+    /// Bytes that there are, and bytes that were written for them since the start.
+    pub(crate) fn sizes(&self) -> Result<(u64, u64), FleetError> {
+        match self {
+            Origin::Database(db) => {
+                let stats = db.stats().map_err(medium)?;
+                let written = stats.bulk_written_bytes + stats.fast_written_bytes;
+                Ok((stats.disk_bytes, written))
+            }
+            Origin::Copy(fleet, name) => {
+                let held = fleet.held(name);
+                let live = held.live.lock();
+                Ok((live.progress.as_ref().map_or(0, |p| p.bytes), 0))
+            }
+        }
+    }
+
+    /// The nodes through which what is passed on has come, this one last; none for a node's own.
+    pub(crate) fn path(&self) -> Vec<u64> {
+        match self {
+            Origin::Database(_) => Vec::new(),
+            Origin::Copy(fleet, name) => {
+                let mut path = fleet.held(name).live.lock().path.clone();
+                path.push(fleet.node());
+                path
+            }
+        }
+    }
+}
+
+/// Most nodes through which something may have come.
+const PATH_MAX: usize = 8;
+
+/// Why nothing that came through these nodes is taken by the last of them.
+pub(crate) fn refuses(fleet: &Fleet, path: &[u64]) -> Option<String> {
+    let node = fleet.node();
+    if node != 0 && path.contains(&node) {
+        return Some(
+            "it has come through this node before: that is a circle; stop one of its relays (`headwater edges relay NAME --stop`)"
+                .to_owned(),
+        );
+    }
+    (path.len() > PATH_MAX).then(|| {
+        format!(
+            "it has come through {} nodes, and {PATH_MAX} are the most",
+            path.len()
+        )
+    })
+}
