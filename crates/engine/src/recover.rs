@@ -48,7 +48,7 @@ use headwater_codec::light::decode_rows;
 use headwater_codec::{Cursor, DecodeError};
 use headwater_io::{Env, Files, OpenMode};
 use headwater_types::{Producer, Rows, Timestamp};
-use media::{announcer, fast_index, reserve_space, watch_bulk};
+use media::{announcer, repeat_segments, reserve_space, watch_bulk};
 use opened_by::{Opener, Ownership};
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -160,13 +160,9 @@ pub(crate) fn load(
     .with_paging(Paging {
         entries: options.index_page_entries,
     })
-    .with_holes(copy.as_ref().and_then(|parts| parts.here.clone()))
-    .with_fast_index(fast_index(
-        (&env, &options),
-        tier.as_deref(),
-        &partitions,
-        &guard,
-    ));
+    .with_holes(copy.as_ref().and_then(|parts| parts.here.clone()));
+    let tier_of = tier.as_deref();
+    repeat_segments(&store, (&env, &options), tier_of, &partitions, &guard);
     let hashers = copy.as_ref().and_then(|parts| parts.hashers.clone());
     let mut pieces = HashMap::new();
     let mut recovery = Recovery::default();

@@ -6,7 +6,7 @@
 //! Concurrency: holds the locks of the database and of the tier.
 //! Failure: as an opening; kind `busy` when the log holds what cannot be stored yet.
 
-use crate::fast_index;
+use crate::fast_index::What;
 use crate::flush::{leave_log, store_all};
 use crate::layout::{log_dir, meta_path};
 use crate::log::{Access, replay};
@@ -182,8 +182,10 @@ fn change(env: &Env, options: &Options, wanted: &Wanted) -> Result<()> {
     if log_moves {
         remove_all(&**placed.log_files(), &log_dir(&placed, dir))?;
     }
-    if is.parts.index && !(wanted.parts.index && is_same_folder) {
-        fast_index::clear(&**env.fast_files(), &is.fast)?;
+    for what in What::ALL {
+        if what.is_in(is.parts) && !(what.is_in(wanted.parts) && is_same_folder) {
+            what.clear(&**env.fast_files(), &is.fast)?;
+        }
     }
     if !is.parts.is_empty() && is.fast != wanted.fast {
         clear(&**env.fast_files(), &is.fast)?;

@@ -156,14 +156,14 @@ impl std::fmt::Debug for Core {
 impl Core {
     /// Fails with `full` while a disk is full and its reserve given up.
     pub(crate) fn check_space(&self) -> Result<()> {
-        if let (Some(index), Some(tier)) = (self.store.fast_index(), &self.tier)
+        if let Some(tier) = &self.tier
             && self
                 .reserves
                 .iter()
                 .any(|r| r.is_given_up_in(&tier.tier.folder))
         {
-            // Nothing is lost with it, and writes go on.
-            index.give_way();
+            // Nothing is lost with what is repeated there, and writes go on.
+            self.store.repeats().all().for_each(|kept| kept.give_way());
         }
         self.reserves.iter().try_for_each(|r| r.check())
     }
