@@ -11,6 +11,7 @@ use crate::ids::Sequence;
 use crate::late::PolicyChoice;
 use crate::late_policy::{self, LateReport};
 use crate::maintain::{self, maintain_after_write};
+use crate::moving;
 use crate::read::Snapshot;
 use crate::recover::{self, Recovery};
 use crate::refused::Refused;
@@ -244,7 +245,10 @@ impl Database {
     }
 
     fn submit(&self, batch: Batch) -> Result<Ticket> {
-        let submitted = write::submit(self.own_core()?, batch)?;
+        let core = self.own_core()?;
+        let entered = core.placing.enter();
+        let submitted = write::submit(core, batch)?;
+        drop(entered);
         Ok(Ticket {
             core: Arc::clone(self.core()),
             sequence: submitted.sequence,
@@ -522,8 +526,36 @@ impl Database {
     /// The fast tier, if the database has one.
     #[must_use]
     pub fn fast_tier(&self) -> Option<crate::FastTier> {
-        let owned = self.core().tier.as_ref();
-        owned.map(|owned| owned.tier.clone())
+        let placed = self.core().placing.now();
+        placed.tier.as_ref().map(|owned| owned.tier.clone())
+    }
+
+    /// Has the open database use a fast tier, another one, or other parts of it; `None` = no tier
+    /// any more. Reads go on. Writes go on while the log is stored that is to move, and wait while
+    /// the last of it is. When this returns every later opening finds the new layout; whatever
+    /// happens before, one of the two. What the tier repeats of segments is made in the background.
+    ///
+    /// ```
+    /// use headwater_engine::{Database, FastTier, Options};
+    /// let dir = tempfile::tempdir().unwrap();
+    /// let db = Database::open(Options::new(dir.path().join("db")))?;
+    /// let tier = FastTier { folder: dir.path().join("fast"), parts: "log,newest".parse()? };
+    /// db.move_tier(Some(&tier))?;
+    /// assert_eq!(db.fast_tier(), Some(tier));
+    /// db.move_tier(None)?;
+    /// assert_eq!(db.fast_tier(), None);
+    /// db.close()?;
+    /// # Ok::<(), headwater_engine::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `tier` when the folder belongs to another database or is not empty, `locked` when somebody
+    /// uses it, `full` without room for the log there, `invalid` for a folder that cannot be one,
+    /// `busy` when the log holds what cannot be stored, `closed`, `io`. The layout stays as it is
+    /// then; after an error of `DIR/tier` itself the database takes no more writes, and the next
+    /// opening finds which of the two it is.
+    pub fn move_tier(&self, wanted: Option<&crate::FastTier>) -> Result<()> {
+        moving::move_tier(self.own_core()?, wanted)
     }
 
     /// Counters and sizes.
@@ -659,7 +691,7 @@ impl Inner {
         let written = core.log.wait_published(core.log.newest());
         stored.and(written).and_then(|()| flush::leave_log(core))?;
         // Of what is not needed any more no copy is kept.
-        if let Some(mirror) = &core.mirror {
+        if let Some(mirror) = &core.placing.now().mirror {
             maintain::mirror_log(core, mirror);
         }
         Ok(())

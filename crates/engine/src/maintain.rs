@@ -95,7 +95,7 @@ pub(crate) fn maintain_after_write(core: &Core) {
 /// Copies what was written to the log in a fast tier, when it is time.
 fn mirror_if_due(core: &Core) {
     let now = core.env.clock.monotonic();
-    if let Some(mirror) = &core.mirror
+    if let Some(mirror) = &core.placing.now().mirror
         && core.log.check_failure().is_ok()
         && mirror.is_due(now)
     {
@@ -271,15 +271,17 @@ fn index_a_piece(core: &Core) -> bool {
     }
 }
 
-/// The life of the thread that copies the log of a fast tier to bulk.
-pub(crate) fn mirror_worker(core: &Core, mirror: &Mirror) {
+/// The life of the thread that copies the log of a fast tier to bulk, while it lies in one.
+pub(crate) fn mirror_worker(core: &Core, interval: Duration) {
     while !core.signals.is_stopped() {
-        core.signals.pause(&*core.env.clock, mirror.interval);
+        core.signals.pause(&*core.env.clock, interval);
         if core.log.check_failure().is_err() {
             // Latched: the next writer is told.
             return;
         }
-        mirror_log(core, mirror);
+        if let Some(mirror) = &core.placing.now().mirror {
+            mirror_log(core, mirror);
+        }
     }
 }
 

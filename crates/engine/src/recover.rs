@@ -21,8 +21,8 @@ pub(crate) use opened_by::{CopyParts, OpenedBy};
 use crate::catalog::{AddedFields, Catalog, Definition, StreamIndex, StreamRecord, Table};
 use crate::clock::ClockGuard;
 use crate::core::{
-    Commits, Compaction, Core, Door, Ends, LateChoice, MemoryUse, NewStreams, NewestDeletes, Rest,
-    SegmentIds, Shards, Signals, UnreadablePartitions, WrittenOnDay,
+    Commits, Compaction, Core, Door, Ends, LateChoice, MemoryUse, NewStreams, NewestDeletes,
+    Placed, Placing, Rest, SegmentIds, Shards, Signals, UnreadablePartitions, WrittenOnDay,
 };
 use crate::counters::{COMPACTION_DAY, COMPACTION_DAY_BYTES, Counters};
 use crate::error::Damage;
@@ -48,7 +48,8 @@ use headwater_codec::light::decode_rows;
 use headwater_codec::{Cursor, DecodeError};
 use headwater_io::{Env, Files, OpenMode};
 use headwater_types::{Producer, Rows, Timestamp};
-use media::{announcer, repeat_segments, reserve_space, watch_bulk};
+pub(crate) use media::{announcer, place_of};
+use media::{repeat_segments, reserve_space, watch_bulk};
 use opened_by::{Opener, Ownership};
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -108,13 +109,14 @@ pub(crate) fn open(mut env: Env, options: Options) -> Result<(Core, Recovery)> {
     let pin_files = PinFiles::new(Arc::clone(env.buffer_files()), env.media.buffers_root(&dir));
     let run_files = Arc::clone(env.segment_files());
     let reserves = reserve_space(&mut env, &options)?;
-    let bulk = watch_bulk(&mut env, tier.as_ref());
+    let bulk = Some(watch_bulk(&mut env, tier.as_ref()));
     let (meta, owner) = open_meta(&env, &options, owner)?;
     let opened_by = OpenedBy::Owner(Ownership {
         owner,
         tier: tier.map(Arc::new),
         bulk,
         reserves,
+        fast_files,
         pin_files,
         run_files,
     });
@@ -136,6 +138,7 @@ pub(crate) fn load(
         tier,
         bulk,
         reserves,
+        fast_files,
         pin_files,
         run_files,
         access,
@@ -297,8 +300,14 @@ pub(crate) fn load(
     let next_segment = meta
         .next_segment()?
         .max(partitions.iter().map(|(id, _)| id.0 + 1).max().unwrap_or(1));
-    let core = Core {
+    let placed = Placed {
+        mirror: Mirror::of(tier.as_deref(), &env, &options)?.map(Arc::new),
+        env: env.clone(),
+        tier,
         reserves,
+    };
+    let core = Core {
+        placing: Placing::new(placed, fast_files),
         producers,
         newest_deletes,
         ends,
@@ -323,8 +332,6 @@ pub(crate) fn load(
         pin_files: Mutex::new(pin_files),
         guard,
         unreadable: UnreadablePartitions::new(!unreadable.is_empty()),
-        mirror: Mirror::of(tier.as_deref(), &env, &options)?,
-        tier,
         bulk,
         _lock: owner.map(|owner| owner.lock),
         env,

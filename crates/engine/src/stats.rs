@@ -219,7 +219,8 @@ impl Stats {
 
     /// What lies in the fast tier, and how much either medium was written to.
     fn tell_tiers(&mut self, core: &Core) {
-        let media = &core.env.media;
+        let placed = core.placing.now();
+        let media = &placed.env.media;
         let fast = [
             (&media.log_root, self.log_bytes),
             (&media.buffers_root, self.pinned_file_bytes),
@@ -243,12 +244,12 @@ impl Stats {
             self.fast_bytes += self.fast_newest_bytes;
             self.disk_bytes += self.fast_newest_bytes;
         }
-        if let Some(owned) = &core.tier {
+        if let Some(owned) = &placed.tier {
             self.fast_written_bytes = owned.written.load(Ordering::Relaxed);
             self.fast_bytes_max = core.options.fast_bytes.unwrap_or(0);
         }
         self.bulk_written_bytes = core.guard.bulk_written().load(Ordering::Relaxed);
-        self.log_mirror_behind_bytes = core.mirror.as_ref().map_or(0, |mirror| {
+        self.log_mirror_behind_bytes = placed.mirror.as_ref().map_or(0, |mirror| {
             mirror.bytes_behind(&core.log, core.commits.log_generation())
         });
     }

@@ -23,10 +23,10 @@ mod repeats;
 mod writing;
 
 pub(crate) use format::UpTo;
-pub(crate) use repeats::Repeats;
-pub(crate) use writing::Writing;
 #[cfg(fuzzing)]
 pub(crate) use format::fuzz;
+pub(crate) use repeats::Repeats;
+pub(crate) use writing::Writing;
 
 use crate::assured::wide;
 use crate::guard::Guard;
@@ -269,9 +269,7 @@ impl FastIndex {
             let path = dir.join(&name);
             let number = name.strip_suffix(what.ending());
             let number = number.and_then(|number| number.parse().ok());
-            let id = number
-                .map(SegmentId)
-                .filter(|id| name == what.name_of(*id));
+            let id = number.map(SegmentId).filter(|id| name == what.name_of(*id));
             match id {
                 Some(id) if segments.all.contains_key(&id) => {
                     let file = files.open(&path, OpenMode::Read);

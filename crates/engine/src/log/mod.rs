@@ -28,9 +28,10 @@ use crate::ids::Sequence;
 use crate::{Durability, Error, ErrorKind, Result};
 use files::LogFiles;
 use headwater_codec::checksum::crc32c;
-use headwater_io::Clock;
+use headwater_io::{Clock, Files};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
@@ -78,6 +79,7 @@ pub(crate) struct LogStats {
 
 struct Leader {
     files: LogFiles,
+    make_known: MakeKnown,
     /// Files up to this generation are known to be begun.
     begun: u64,
     buffer: Vec<u8>,
@@ -85,12 +87,19 @@ struct Leader {
     sync_samples: Vec<Duration>,
 }
 
+/// Whether the log lies elsewhere now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Moved {
+    Yes,
+    /// It holds something that is needed.
+    No,
+}
+
 /// Makes it known, so that it stays known, that a file of a generation was begun.
 pub(crate) type MakeKnown = Box<dyn Fn(u64) -> Result<()> + Send + Sync>;
 
 pub(crate) struct Log {
     durability: Durability,
-    make_known: MakeKnown,
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
     /// `published` of the state, for readers: they need not wait for the lock.
@@ -158,6 +167,7 @@ impl Log {
         let live = AtomicU64::new(replayed.files.live_bytes());
         let leader = Leader {
             files: replayed.files,
+            make_known,
             begun: 0,
             buffer: Vec::new(),
             syncs: 0,
@@ -165,7 +175,6 @@ impl Log {
         };
         Log {
             durability,
-            make_known,
             clock,
             state: Mutex::new(state),
             published: AtomicU64::new(after.0),
@@ -433,7 +442,7 @@ impl Log {
             if generation > leader.begun {
                 // Its header is on the medium: should it be gone one day, nobody takes it for one
                 // that was never begun.
-                (self.make_known)(generation)?;
+                (leader.make_known)(generation)?;
                 leader.begun = generation;
             }
             let mut buffer = std::mem::take(&mut leader.buffer);
@@ -461,6 +470,44 @@ impl Log {
         }
         self.note_live(leader);
         Ok(())
+    }
+
+    /// Goes on in another place, if nothing is needed in files any more: `switch` says there that
+    /// it is the place from now on. Nobody writes to the log meanwhile; records that wait go to
+    /// the new place.
+    pub(crate) fn move_to(
+        &self,
+        (files, dir): (&Arc<dyn Files>, &Path),
+        make_known: MakeKnown,
+        switch: impl FnOnce() -> Result<()>,
+    ) -> Result<Moved> {
+        let mut state = self.state.lock();
+        loop {
+            state.check_failed()?;
+            if !state.leading {
+                break;
+            }
+            self.changed.wait(&mut state);
+        }
+        state.leading = true;
+        drop(state);
+        let latch = self.latch_on_panic("moved the log");
+        let moved = {
+            let mut leader = self.leader.lock();
+            match leader.files.live_bytes() {
+                0 => switch().map(|()| {
+                    leader.files.move_to(files, dir);
+                    leader.make_known = make_known;
+                    Moved::Yes
+                }),
+                _ => Ok(Moved::No),
+            }
+        };
+        drop(latch);
+        let mut state = self.state.lock();
+        state.leading = false;
+        drop(self.announce(state));
+        moved
     }
 
     fn note_live(&self, leader: &Leader) {

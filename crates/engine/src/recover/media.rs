@@ -41,19 +41,21 @@ pub(super) fn reserve_space(env: &mut Env, options: &Options) -> Result<Vec<Arc<
     Ok(reserved.into_iter().map(|(_, reserve)| reserve).collect())
 }
 
-/// Where the log lies in a fast tier, bulk may stall while writes go on: looks into it are watched.
-pub(super) fn watch_bulk(env: &mut Env, tier: Option<&OwnedTier>) -> Option<Arc<Watch>> {
-    tier.filter(|owned| owned.tier.parts.log)?;
+/// Where the log lies in a fast tier, bulk may stall while writes go on: looks into it are watched
+/// then, and as soon as it does.
+pub(super) fn watch_bulk(env: &mut Env, tier: Option<&OwnedTier>) -> Arc<Watch> {
     let watch = Watch::new(&env.clock);
-    let fast = Arc::clone(env.log_files());
-    *env = env.map_files(|files| match Arc::ptr_eq(files, &fast) {
+    let is_log_fast = tier.is_some_and(|owned| owned.tier.parts.log);
+    watch.set_on(is_log_fast);
+    let log = Arc::clone(env.log_files());
+    *env = env.map_files(|files| match is_log_fast && Arc::ptr_eq(files, &log) {
         true => Arc::clone(files),
         false => Arc::new(WatchedFiles {
             files: Arc::clone(files),
             watch: Arc::clone(&watch),
         }),
     });
-    Some(watch)
+    watch
 }
 
 /// What of the memory budget knows what the files of an index in the fast tier hold.
@@ -127,7 +129,7 @@ pub(super) fn repeat_segments(
 }
 
 /// How it is made known that a log file was begun: in a fast tier without asking bulk.
-pub(super) fn announcer(env: &Env, meta: &Arc<Meta>, tier: Option<&Arc<OwnedTier>>) -> MakeKnown {
+pub(crate) fn announcer(env: &Env, meta: &Arc<Meta>, tier: Option<&Arc<OwnedTier>>) -> MakeKnown {
     if let Some(tier) = tier.filter(|owned| owned.tier.parts.log) {
         let (tier, files) = (Arc::clone(tier), Arc::clone(env.log_files()));
         return Box::new(move |generation| tier.note_log_begun(&*files, generation));
