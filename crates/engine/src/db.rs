@@ -11,7 +11,6 @@ use crate::ids::Sequence;
 use crate::late::PolicyChoice;
 use crate::late_policy::{self, LateReport};
 use crate::maintain::{self, maintain_after_write};
-use crate::moving;
 use crate::read::Snapshot;
 use crate::recover::{self, Recovery};
 use crate::refused::Refused;
@@ -530,34 +529,6 @@ impl Database {
         placed.tier.as_ref().map(|owned| owned.tier.clone())
     }
 
-    /// Has the open database use a fast tier, another one, or other parts of it; `None` = no tier
-    /// any more. Reads go on. Writes go on while the log is stored that is to move, and wait while
-    /// the last of it is. When this returns every later opening finds the new layout; whatever
-    /// happens before, one of the two. What the tier repeats of segments is made in the background.
-    ///
-    /// ```
-    /// use headwater_engine::{Database, FastTier, Options};
-    /// let dir = tempfile::tempdir().unwrap();
-    /// let db = Database::open(Options::new(dir.path().join("db")))?;
-    /// let tier = FastTier { folder: dir.path().join("fast"), parts: "log,newest".parse()? };
-    /// db.move_tier(Some(&tier))?;
-    /// assert_eq!(db.fast_tier(), Some(tier));
-    /// db.move_tier(None)?;
-    /// assert_eq!(db.fast_tier(), None);
-    /// db.close()?;
-    /// # Ok::<(), headwater_engine::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// `tier` when the folder belongs to another database or is not empty, `locked` when somebody
-    /// uses it, `full` without room for the log there, `invalid` for a folder that cannot be one,
-    /// `busy` when the log holds what cannot be stored, `closed`, `io`. The layout stays as it is
-    /// then; after an error of `DIR/tier` itself the database takes no more writes, and the next
-    /// opening finds which of the two it is.
-    pub fn move_tier(&self, wanted: Option<&crate::FastTier>) -> Result<()> {
-        moving::move_tier(self.own_core()?, wanted)
-    }
-
     /// Counters and sizes.
     ///
     /// # Errors
@@ -674,6 +645,8 @@ impl Inner {
             return Ok(());
         }
         let core = &self.core;
+        // A change of the layout comes to its end first.
+        let _no_change = core.placing.begin_change();
         let stored = core
             .log
             .check_failure()

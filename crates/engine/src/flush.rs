@@ -166,6 +166,11 @@ pub(crate) fn leave_log(core: &Core) -> Result<()> {
 /// Steps until nothing is left in memory of what was there at the beginning. Writers may go on.
 pub(crate) fn store_all(core: &Core) -> Result<()> {
     let _no_compaction = core.compaction.begin();
+    store_all_alone(core)
+}
+
+/// As [`store_all`], for who sees to it that no partition is being rewritten.
+pub(crate) fn store_all_alone(core: &Core) -> Result<()> {
     core.log.wait_published(core.log.newest())?;
     let newest = core.log.published();
     for index in core.shards.indices() {

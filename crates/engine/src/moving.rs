@@ -16,9 +16,9 @@
 
 use crate::core::{Core, Placed};
 use crate::fast_index::{FastIndex, What};
-use crate::flush::store_all;
+use crate::flush::{store_all, store_all_alone};
 use crate::guard::GuardedFiles;
-use crate::layout::bulk_log_dir;
+use crate::layout::{bulk_log_dir, log_dir};
 use crate::log::{MakeKnown, Moved};
 use crate::mirror::Mirror;
 use crate::recover::{announcer, place_of};
@@ -27,21 +27,51 @@ use crate::reserve::{Reserve, ReservedFiles};
 use crate::segment::named;
 use crate::step;
 use crate::tiers::{BulkLog, FastTier, OwnedTier, TierParts, TierRecord};
-use crate::{Error, ErrorKind, Result};
+use crate::{Database, Error, ErrorKind, Result};
 use headwater_io::{Env, Files, Media};
+use parking_lot::{MutexGuard, RwLockWriteGuard};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// So often the rest is stored before the log is said to hold what cannot be.
 const ROUNDS: usize = 16;
 
-/// Has an open database use a fast tier, another one, or other parts of it; `None` = no tier any
-/// more.
-pub(crate) fn move_tier(core: &Core, wanted: Option<&FastTier>) -> Result<()> {
+impl Database {
+    /// Has the open database use a fast tier, another one, or other parts of it; `None` = no tier
+    /// any more. Reads go on. Writes go on while the log is stored that is to move, and wait while
+    /// the last of it is. When this returns every later opening finds the new layout; whatever
+    /// happens before, one of the two. What the tier repeats of segments is made in the background.
+    ///
+    /// ```
+    /// use headwater_engine::{Database, FastTier, Options};
+    /// let dir = tempfile::tempdir().unwrap();
+    /// let db = Database::open(Options::new(dir.path().join("db")))?;
+    /// let tier = FastTier { folder: dir.path().join("fast"), parts: "log,newest".parse()? };
+    /// db.move_tier(Some(&tier))?;
+    /// assert_eq!(db.fast_tier(), Some(tier));
+    /// db.move_tier(None)?;
+    /// assert_eq!(db.fast_tier(), None);
+    /// db.close()?;
+    /// # Ok::<(), headwater_engine::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `tier` when the folder belongs to another database or is not empty, `locked` when somebody
+    /// uses it, `full` without room for the log there, `invalid` for a folder that cannot be one,
+    /// `busy` when the log holds what cannot be stored, `closed`, `io`. The layout stays as it is
+    /// then; after an error of `DIR/tier` itself the database takes no more writes, and the next
+    /// opening finds which of the two it is.
+    pub fn move_tier(&self, wanted: Option<&FastTier>) -> Result<()> {
+        move_tier(self.own_core()?, wanted)
+    }
+}
+
+fn move_tier(core: &Core, wanted: Option<&FastTier>) -> Result<()> {
     let _alone = core.placing.begin_change();
     core.log.check()?;
-    let wanted = wanted_of(wanted)?;
+    let wanted = wanted_of(wanted.filter(|tier| !tier.parts.is_empty()))?;
     let before = core.placing.now();
     let is = before
         .tier
@@ -125,7 +155,8 @@ impl Change<'_> {
             let env = &new.placed.env;
             let root = env.media.buffers_root(&self.core.options.dir);
             let mut pins = self.core.pin_files.lock();
-            *pins = pins.moved(env.buffer_files(), root, new.tier.clone());
+            let tier = new.tier.clone().filter(|_| self.wanted.parts.buffers);
+            *pins = pins.moved(env.buffer_files(), root, tier);
         }
         for what in What::ALL {
             if !self.stays(what)
@@ -304,7 +335,7 @@ impl Change<'_> {
         let core = self.core;
         let (old, now) = (&self.before.env, &new.placed.env);
         let dir = core.options.dir.as_path();
-        let to = crate::layout::log_dir(now, dir);
+        let to = log_dir(now, dir);
         let files = now.log_files();
         if !self.wanted.parts.log {
             make_folder(&**files, &to, dir)?;
@@ -313,9 +344,9 @@ impl Change<'_> {
         store_all(core)?;
         core.log.leave_file()?;
         step::commit_log_cut(core)?;
-        let _held_back = core.placing.hold_back();
+        let (_no_compaction, _held_back) = writers_wait(core);
         for _ in 0..ROUNDS {
-            store_all(core)?;
+            store_all_alone(core)?;
             core.log.leave_file()?;
             step::commit_log_cut(core)?;
             let make_known: MakeKnown = announcer(now, &core.meta, new.tier.as_ref());
@@ -333,9 +364,7 @@ impl Change<'_> {
                 if let Some(watch) = &core.bulk {
                     watch.set_on(self.wanted.parts.log);
                 }
-                if let Err(error) =
-                    remove_all(&**old.log_files(), &crate::layout::log_dir(old, dir))
-                {
+                if let Err(error) = remove_all(&**old.log_files(), &log_dir(old, dir)) {
                     tracing::warn!(%error, "log files that are not needed could not be removed");
                 }
                 return self.mirror(new);
@@ -413,6 +442,20 @@ impl Change<'_> {
             tracing::warn!(%error, "what was made ready for a fast tier could not be removed");
         }
     }
+}
+
+/// Holds batches back while no partition is being rewritten: what is left in memory must not wait
+/// for that.
+fn writers_wait(core: &Core) -> (MutexGuard<'_, ()>, RwLockWriteGuard<'_, ()>) {
+    for _ in 0..ROUNDS {
+        drop(core.compaction.begin());
+        let held_back = core.placing.hold_back();
+        if let Some(alone) = core.compaction.try_begin_for(Duration::ZERO) {
+            return (alone, held_back);
+        }
+    }
+    let held_back = core.placing.hold_back();
+    (core.compaction.begin(), held_back)
 }
 
 /// The environment with everything in bulk.

@@ -111,13 +111,15 @@ pub(crate) fn open(mut env: Env, options: Options) -> Result<(Core, Recovery)> {
     let reserves = reserve_space(&mut env, &options)?;
     let bulk = Some(watch_bulk(&mut env, tier.as_ref()));
     let (meta, owner) = open_meta(&env, &options, owner)?;
+    let tier = tier.map(Arc::new);
+    let in_tier = tier.clone().filter(|owned| owned.tier.parts.buffers);
     let opened_by = OpenedBy::Owner(Ownership {
         owner,
-        tier: tier.map(Arc::new),
+        tier,
         bulk,
         reserves,
         fast_files,
-        pin_files,
+        pin_files: pin_files.in_tier(in_tier),
         run_files,
     });
     load(env, options, meta, opened_by)

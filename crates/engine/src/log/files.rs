@@ -115,7 +115,7 @@ impl LogFiles {
         self.current = None;
         self.full.clear();
         self.free.clear();
-        self.size = self.file_bytes.min(SMALL_FILE_BYTES);
+        self.size = self.file_bytes;
         self.of_size = 0;
     }
 

@@ -14,10 +14,12 @@
 //! `tests/it/crash.rs` cuts at every barrier.
 
 mod files;
+mod moved;
 mod record;
 mod replay;
 
 pub(crate) use files::{LogPart, file_path as log_path};
+pub(crate) use moved::Moved;
 pub(crate) use record::{
     FILE_HEADER_BYTES, FILE_MAGIC, FileHeader, RECORD_HEADER_BYTES, RecordHeader, RecordKind, pad,
     record_bytes,
@@ -28,10 +30,9 @@ use crate::ids::Sequence;
 use crate::{Durability, Error, ErrorKind, Result};
 use files::LogFiles;
 use headwater_codec::checksum::crc32c;
-use headwater_io::{Clock, Files};
+use headwater_io::Clock;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
@@ -85,14 +86,6 @@ struct Leader {
     buffer: Vec<u8>,
     syncs: u64,
     sync_samples: Vec<Duration>,
-}
-
-/// Whether the log lies elsewhere now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Moved {
-    Yes,
-    /// It holds something that is needed.
-    No,
 }
 
 /// Makes it known, so that it stays known, that a file of a generation was begun.
@@ -472,44 +465,6 @@ impl Log {
         Ok(())
     }
 
-    /// Goes on in another place, if nothing is needed in files any more: `switch` says there that
-    /// it is the place from now on. Nobody writes to the log meanwhile; records that wait go to
-    /// the new place.
-    pub(crate) fn move_to(
-        &self,
-        (files, dir): (&Arc<dyn Files>, &Path),
-        make_known: MakeKnown,
-        switch: impl FnOnce() -> Result<()>,
-    ) -> Result<Moved> {
-        let mut state = self.state.lock();
-        loop {
-            state.check_failed()?;
-            if !state.leading {
-                break;
-            }
-            self.changed.wait(&mut state);
-        }
-        state.leading = true;
-        drop(state);
-        let latch = self.latch_on_panic("moved the log");
-        let moved = {
-            let mut leader = self.leader.lock();
-            match leader.files.live_bytes() {
-                0 => switch().map(|()| {
-                    leader.files.move_to(files, dir);
-                    leader.make_known = make_known;
-                    Moved::Yes
-                }),
-                _ => Ok(Moved::No),
-            }
-        };
-        drop(latch);
-        let mut state = self.state.lock();
-        state.leading = false;
-        drop(self.announce(state));
-        moved
-    }
-
     fn note_live(&self, leader: &Leader) {
         self.live
             .store(leader.files.live_bytes(), Ordering::Relaxed);
@@ -717,7 +672,6 @@ impl State {
 /// Replays a log made of one file with these bytes.
 #[cfg(fuzzing)]
 pub(crate) fn fuzz_file(bytes: &[u8]) {
-    use std::path::Path;
     let env = headwater_io::Env::memory();
     let dir = Path::new("/log");
     let path = dir.join("1.log");

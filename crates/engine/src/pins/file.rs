@@ -55,8 +55,8 @@ pub(crate) struct PinFiles {
     bytes: Arc<AtomicU64>,
     /// The folder is there.
     is_made: bool,
-    /// The tier in whose folder they lie stays locked while there are any, if it was changed while
-    /// the database was open.
+    /// The tier in whose folder they lie: it stays locked while there are any, also when the
+    /// database has left it.
     tier: Option<Arc<OwnedTier>>,
 }
 
@@ -70,6 +70,11 @@ impl PinFiles {
             is_made: false,
             tier: None,
         }
+    }
+
+    /// In the folder of a tier.
+    pub(crate) fn in_tier(self, tier: Option<Arc<OwnedTier>>) -> PinFiles {
+        PinFiles { tier, ..self }
     }
 
     /// Makes them in another place from now on, in the folder of a tier or without one. Those that

