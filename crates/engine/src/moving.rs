@@ -367,7 +367,8 @@ impl Change<'_> {
                 if let Err(error) = remove_all(&**old.log_files(), &log_dir(old, dir)) {
                     tracing::warn!(%error, "log files that are not needed could not be removed");
                 }
-                return self.mirror(new);
+                self.mirror(new);
+                return Ok(());
             }
         }
         Err(Error::new(
@@ -376,16 +377,19 @@ impl Change<'_> {
         ))
     }
 
-    /// The copy of the log, where there is to be one.
-    fn mirror(&self, new: &NewTier) -> Result<()> {
-        let core = self.core;
+    /// The copy of the log, where there is to be one. It has happened already that the log moved.
+    fn mirror(&self, new: &NewTier) {
         let placed = &new.placed;
-        let mirror = Mirror::of(placed.tier.as_deref(), &placed.env, &core.options)?;
-        core.placing.set(Placed {
-            mirror: mirror.map(Arc::new),
-            ..placed.clone()
-        });
-        Ok(())
+        match Mirror::of(placed.tier.as_deref(), &placed.env, &self.core.options) {
+            Ok(mirror) => self.core.placing.set(Placed {
+                mirror: mirror.map(Arc::new),
+                ..placed.clone()
+            }),
+            // There is to be none.
+            Err(error) => {
+                tracing::warn!(%error, "an older copy of the log could not be removed");
+            }
+        }
     }
 
     /// Repeats in the tier what it did not: now by name, the bytes in the background.

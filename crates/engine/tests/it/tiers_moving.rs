@@ -238,8 +238,8 @@ fn whichever_medium_dies_first_what_was_acknowledged_is_found_once() {
     let disks = || (FaultyFiles::new(4), FaultyFiles::new(5));
     let (bulk, fast) = disks();
     life(&on_two(&bulk, &fast)).1.unwrap();
-    let of_fast = cuts(fast.operations(), 7).map(|cut| (true, cut));
-    let of_bulk = cuts(bulk.operations(), 13).map(|cut| (false, cut));
+    let of_fast = cuts(fast.operations(), 3).map(|cut| (true, cut));
+    let of_bulk = cuts(bulk.operations(), 3).map(|cut| (false, cut));
     for (is_fast, cut) in of_fast.chain(of_bulk) {
         let (bulk, fast) = disks();
         match is_fast {

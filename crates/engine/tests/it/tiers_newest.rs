@@ -44,8 +44,8 @@ fn kept(disks: &Disks) -> Vec<PathBuf> {
 }
 
 fn kept_bytes(disks: &Disks) -> u64 {
-    let len = |path| disks.fast.read_file(path).unwrap().len() as u64;
-    kept(disks).iter().map(|path| len(path)).sum()
+    let len = |path: &PathBuf| disks.fast.read_file(path).unwrap().len() as u64;
+    kept(disks).iter().map(len).sum()
 }
 
 /// A database with copies of all segments in the tier, closed.

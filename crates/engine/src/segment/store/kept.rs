@@ -74,10 +74,13 @@ impl Store {
     /// What is read of a segment turned out not to be in order: once, what the fast tier has of it
     /// is not believed any more, and it is read again. True then.
     pub(super) fn doubts_kept(&self, id: SegmentId, error: &Error) -> bool {
-        error.kind() == ErrorKind::Corrupt
-            && self.repeats.all().fold(false, |dropped, kept| {
-                kept.drop_once(id, &error.to_string()) || dropped
-            })
+        if error.kind() != ErrorKind::Corrupt {
+            return false;
+        }
+        let reason = error.to_string();
+        let dropped = self.repeats.all().map(|kept| kept.drop_once(id, &reason));
+        // Of whatever has it, not of the first alone.
+        dropped.filter(|was| *was).count() > 0
     }
 
     /// Looks something up in a segment's index: again in bulk, if it is not in order in the fast
