@@ -152,8 +152,8 @@ pub(crate) struct NamedSegment {
 struct Segment {
     shard: ShardIndex,
     named: UpTo,
-    /// The last instant of its span, in ns.
-    last: i64,
+    /// The last instant of its span.
+    last: Timestamp,
     /// Bytes of its file; `None` = there is none.
     bytes: Option<u64>,
     /// How often a file was taken away: one that is written meanwhile does not count.
@@ -183,7 +183,7 @@ impl Segments {
 
     /// The metadata name a segment so. False when they named more of it already.
     fn name(&mut self, id: SegmentId, named: &NamedSegment) -> bool {
-        let last = named.last.as_nanos();
+        let last = named.last;
         let segment = self.all.entry(id).or_insert_with(|| Segment {
             shard: named.shard,
             named: named.up_to,
@@ -315,10 +315,11 @@ impl FastIndex {
     }
 
     /// The oldest place of a segment that is wanted; `None` = none is. Only of the newest.
-    fn oldest_wanted(&self, segments: &Segments) -> Option<(i64, SegmentId)> {
-        let cut = self.place.age_max.map_or(i64::MIN, |age| {
+    fn oldest_wanted(&self, segments: &Segments) -> Option<newest::Place> {
+        let cut = self.place.age_max.map_or(Timestamp::MIN, |age| {
             let age = i64::try_from(age.as_nanos()).unwrap_or(i64::MAX);
-            self.place.clock.now().as_nanos().saturating_sub(age)
+            let now = self.place.clock.now();
+            Timestamp::from_nanos(now.as_nanos().saturating_sub(age))
         });
         let most = self.place.bytes_max.unwrap_or(u64::MAX);
         let room = most.min(self.room.load(Ordering::Relaxed));

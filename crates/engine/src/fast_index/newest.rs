@@ -6,13 +6,14 @@
 
 use super::file::bytes_of;
 use crate::ids::SegmentId;
+use headwater_types::Timestamp;
 use std::collections::BTreeSet;
 
 /// What a file takes beside the segment's bytes, for the records of a few batches.
 const FILE_EXTRA_BYTES: u64 = 4096;
 
-/// The place of a segment among others: where its span ends, in ns.
-pub(super) type Place = (i64, SegmentId);
+/// The place of a segment among others: where its span ends.
+pub(super) type Place = (Timestamp, SegmentId);
 
 /// The segments by the ends of their spans.
 #[derive(Debug, Default)]
@@ -50,7 +51,7 @@ impl ByEnd {
     /// wanted.
     pub(super) fn oldest_wanted(
         &self,
-        cut: i64,
+        cut: Timestamp,
         room: u64,
         bytes: impl Fn(SegmentId) -> u64,
     ) -> Option<Place> {
@@ -86,13 +87,16 @@ mod tests {
     #[test]
     fn the_newest_that_have_room_are_wanted_and_none_behind_a_gap() {
         let mut all = ByEnd::default();
+        let place = |end, id| (Timestamp::from_nanos(end), SegmentId(id));
         for (end, id) in [(10, 1), (20, 2), (20, 3), (30, 4)] {
-            all.add((end, SegmentId(id)));
+            all.add(place(end, id));
         }
         let oldest = |cut, room| {
-            // The middle ones are large.
-            all.oldest_wanted(cut, room, |id| if id.0 == 2 { 100 } else { 10 })
-                .map(|(_, id)| id.0)
+            // One in the middle is large.
+            all.oldest_wanted(Timestamp::from_nanos(cut), room, |id| {
+                if id.0 == 2 { 100 } else { 10 }
+            })
+            .map(|(_, id)| id.0)
         };
         assert_eq!(oldest(i64::MIN, 9), None);
         assert_eq!(oldest(i64::MIN, 10), Some(4));
@@ -102,14 +106,14 @@ mod tests {
         assert_eq!(oldest(20, 130), Some(2));
         assert_eq!(oldest(31, 130), None);
         for (end, id) in [(10, 1), (20, 2), (30, 4)] {
-            all.note_kept((end, SegmentId(id)), true);
+            all.note_kept(place(end, id), true);
         }
         let ids = |oldest| all.kept_before(oldest).len();
         assert_eq!(ids(None), 3);
-        assert_eq!(ids(Some((20, SegmentId(3)))), 2);
-        assert_eq!(ids(Some((10, SegmentId(1)))), 0);
-        all.note_kept((30, SegmentId(4)), false);
-        all.remove((10, SegmentId(1)));
+        assert_eq!(ids(Some(place(20, 3))), 2);
+        assert_eq!(ids(Some(place(10, 1))), 0);
+        all.note_kept(place(30, 4), false);
+        all.remove(place(10, 1));
         assert_eq!(all.kept_before(None), [SegmentId(2)]);
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Invariants: what is written is what the segment has up to a footer that was committed.
 //! Concurrency: whoever writes a segment's file holds its lock.
-//! Failure: a file whose writing failed is removed; on a full medium nothing is written for a while.
+//! Failure: a file whose writing failed is removed; on a full medium nothing is written for a
+//! while.
 
 use super::file::{IndexFile, NewBatch, NotAppended, ReadSegment, bytes_of};
 use super::format::UpTo;

@@ -1,6 +1,7 @@
 //! The log goes on in another place.
 //!
-//! Invariants: it does only while nothing in its files is needed, and nobody writes to it meanwhile.
+//! Invariants: it does only while nothing in its files is needed, and nobody writes to it
+//! meanwhile.
 //! Concurrency: takes the leader's place.
 //! Failure: what `switch` says; the log stays where it is then.
 

@@ -113,10 +113,8 @@ pub(super) fn repeat_segments(
     let Some(tier) = tier else {
         return;
     };
-    for what in What::ALL {
-        let Some(place) = place_of(what, env_and_options, tier, guard) else {
-            continue;
-        };
+    let places = What::ALL.map(|what| (what, place_of(what, env_and_options, tier, guard)));
+    for (what, place) in places.into_iter().filter_map(|(what, p)| Some((what, p?))) {
         let all = partitions.iter();
         let all = all.map(|(id, record)| (*id, named(record)));
         match FastIndex::open(place, all) {

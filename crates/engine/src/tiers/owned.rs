@@ -72,8 +72,8 @@ pub(crate) struct OwnedTier {
 }
 
 impl OwnedTier {
-    /// A tier that is taken into use by the open database in `dir`. `files` are those of its folder,
-    /// neither guarded nor with a reserve.
+    /// A tier that is taken into use by the open database in `dir`. `files` are those of its
+    /// folder, neither guarded nor with a reserve.
     pub(crate) fn begun(
         files: &Arc<dyn Files>,
         prepared: Prepared,

@@ -1,5 +1,5 @@
-//! A large medium and a small fast one: how often segments are read on the large one is counted, and
-//! such reads can be made to stall.
+//! A large medium and a small fast one: how often segments are read on the large one is counted,
+//! and such reads can be made to stall.
 
 use headwater_engine::{Database, Error, Options};
 use headwater_io::{Env, FaultyFiles, File, Files, ManualClock, Media, OpenMode, SeededChance};
