@@ -39,6 +39,13 @@ type Stats struct {
 	FastIndexReads   uint64 `json:"fast_index_reads"`
 	FastIndexDropped uint64 `json:"fast_index_dropped"`
 	FastIndexRefused uint64 `json:"fast_index_refused"`
+	// FastNewestBytes of FastBytes are copies of the newest FastNewestSegments segments. Since opening they answered FastNewestReads;
+	// FastNewestDropped of them were dropped because they were not in order, and there was no room for more FastNewestRefused times.
+	FastNewestBytes    uint64 `json:"fast_newest_bytes"`
+	FastNewestSegments uint64 `json:"fast_newest_segments"`
+	FastNewestReads    uint64 `json:"fast_newest_reads"`
+	FastNewestDropped  uint64 `json:"fast_newest_dropped"`
+	FastNewestRefused  uint64 `json:"fast_newest_refused"`
 	// DeadBytes of segments are referred to by nothing any more.
 	DeadBytes uint64 `json:"dead_bytes"`
 	// MemoryBytes that events occupy.

@@ -244,7 +244,10 @@ impl Database {
     }
 
     fn submit(&self, batch: Batch) -> Result<Ticket> {
-        let submitted = write::submit(self.own_core()?, batch)?;
+        let core = self.own_core()?;
+        let entered = core.placing.enter();
+        let submitted = write::submit(core, batch)?;
+        drop(entered);
         Ok(Ticket {
             core: Arc::clone(self.core()),
             sequence: submitted.sequence,
@@ -522,8 +525,8 @@ impl Database {
     /// The fast tier, if the database has one.
     #[must_use]
     pub fn fast_tier(&self) -> Option<crate::FastTier> {
-        let owned = self.core().tier.as_ref();
-        owned.map(|owned| owned.tier.clone())
+        let placed = self.core().placing.now();
+        placed.tier.as_ref().map(|owned| owned.tier.clone())
     }
 
     /// Counters and sizes.
@@ -642,6 +645,8 @@ impl Inner {
             return Ok(());
         }
         let core = &self.core;
+        // A change of the layout comes to its end first.
+        let _no_change = core.placing.begin_change();
         let stored = core
             .log
             .check_failure()
@@ -659,7 +664,7 @@ impl Inner {
         let written = core.log.wait_published(core.log.newest());
         stored.and(written).and_then(|()| flush::leave_log(core))?;
         // Of what is not needed any more no copy is kept.
-        if let Some(mirror) = &core.mirror {
+        if let Some(mirror) = &core.placing.now().mirror {
             maintain::mirror_log(core, mirror);
         }
         Ok(())

@@ -30,7 +30,7 @@ fn view(core: &Core, index: ShardIndex) -> Result<(ShardView, usize)> {
 /// The length of the log at which events are stored for its sake.
 pub(crate) fn log_bytes_max(core: &Core) -> u64 {
     let usual = LOG_BUDGETS_MAX * core.options.memory_budget_bytes as u64;
-    let is_fast = core.tier.as_ref().is_some_and(|owned| owned.tier.parts.log);
+    let is_fast = core.placing.now().is_log_fast();
     match core.options.fast_bytes {
         // The files that are being filled and made ready are beside what is needed.
         Some(most) if is_fast => usual.min(most.saturating_sub(2 * core.options.log_file_size())),
@@ -156,7 +156,7 @@ pub(crate) fn leave_log(core: &Core) -> Result<()> {
     settle_analyzers(core);
     core.log.leave_file()?;
     step::commit_log_cut(core)?;
-    match &core.tier {
+    match &core.placing.now().tier {
         // Should the tier be lost now, nothing is lost with it.
         Some(tier) if core.log.live_bytes() == 0 => tier.note_settled(&*core.env.files),
         _ => Ok(()),
@@ -166,6 +166,11 @@ pub(crate) fn leave_log(core: &Core) -> Result<()> {
 /// Steps until nothing is left in memory of what was there at the beginning. Writers may go on.
 pub(crate) fn store_all(core: &Core) -> Result<()> {
     let _no_compaction = core.compaction.begin();
+    store_all_alone(core)
+}
+
+/// As [`store_all`], for who sees to it that no partition is being rewritten.
+pub(crate) fn store_all_alone(core: &Core) -> Result<()> {
     core.log.wait_published(core.log.newest())?;
     let newest = core.log.published();
     for index in core.shards.indices() {

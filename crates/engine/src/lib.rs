@@ -40,6 +40,7 @@ mod maintain;
 mod memory;
 mod meta;
 mod mirror;
+mod moving;
 mod needed;
 mod notes;
 mod options;

@@ -1,7 +1,7 @@
 //! What workers do, or writers where there are no threads: flush, end what is due to end, compact.
 //!
 //! Concurrency: one worker per shard flushes, and makes up for what the fast tier does not have of
-//! the index; one more compacts; one copies the log of a fast tier, where that is wanted. Without
+//! segments; one more compacts; one copies the log of a fast tier, where that is wanted. Without
 //! threads [`maintain`] does it all on the caller. Every loop here ends: one that rewrites goes on
 //! while there are partitions with a reason ([`step::compaction_wanted`]), which a rewriting takes
 //! away.
@@ -47,23 +47,31 @@ pub(crate) fn maintain(core: &Core) -> Result<()> {
     }
     for index in core.shards.indices() {
         let mut from = SegmentId(0);
-        while let Some(next) = keep_index(core, index, from)? {
+        while let Some(next) = keep_behind(core, index, from)? {
             from = next;
         }
     }
     Ok(())
 }
 
-/// Repeats in the fast tier what it does not have of the index of one segment, from this number
-/// on. Gives the number from which on to look for the next; `None` = there is none.
-fn keep_index(core: &Core, shard: ShardIndex, from: SegmentId) -> Result<Option<SegmentId>> {
-    let behind = core.store.fast_index();
-    let Some(id) = behind.and_then(|index| index.next_behind(shard, from)) else {
+/// Repeats in the fast tier what it is to have of one segment and does not have, from this number
+/// on. Gives the number from which on to look for the next; `None` = there is none. First it lets
+/// go of what has become old there.
+fn keep_behind(core: &Core, shard: ShardIndex, from: SegmentId) -> Result<Option<SegmentId>> {
+    let mut next: Option<SegmentId> = None;
+    for kept in core.store.repeats().all() {
+        kept.let_go();
+        let behind = kept.next_behind(shard, from);
+        next = next.into_iter().chain(behind).min();
+    }
+    let Some(id) = next else {
         return Ok(None);
     };
     let partitions = Arc::clone(&core.shards.get(shard)?.state.lock().partitions);
     if let Some(partition) = partitions.all().find(|p| p.id() == id) {
-        core.store.keep_index(partition);
+        for kept in core.store.repeats().all() {
+            core.store.keep_missing(&kept, partition);
+        }
     }
     Ok(Some(SegmentId(id.0 + 1)))
 }
@@ -87,7 +95,7 @@ pub(crate) fn maintain_after_write(core: &Core) {
 /// Copies what was written to the log in a fast tier, when it is time.
 fn mirror_if_due(core: &Core) {
     let now = core.env.clock.monotonic();
-    if let Some(mirror) = &core.mirror
+    if let Some(mirror) = &core.placing.now().mirror
         && core.log.check_failure().is_ok()
         && mirror.is_due(now)
     {
@@ -189,12 +197,12 @@ pub(crate) fn compact_all(core: &Core) -> Result<()> {
 
 /// The life of a shard's worker.
 pub(crate) fn flush_worker(core: &Core, index: ShardIndex) {
-    // Where segments are looked for whose index is to be repeated in the fast tier.
+    // Where segments are looked for of which the fast tier is to repeat something.
     let mut from = SegmentId(0);
     while !core.signals.is_stopped() {
         match flush_if_due(core, index) {
             Ok(true) => {}
-            Ok(false) => match keep_index(core, index, from) {
+            Ok(false) => match keep_behind(core, index, from) {
                 Ok(Some(next)) => from = next,
                 Ok(None) => {
                     from = SegmentId(0);
@@ -268,15 +276,17 @@ fn index_a_piece(core: &Core) -> bool {
     }
 }
 
-/// The life of the thread that copies the log of a fast tier to bulk.
-pub(crate) fn mirror_worker(core: &Core, mirror: &Mirror) {
+/// The life of the thread that copies the log of a fast tier to bulk, while it lies in one.
+pub(crate) fn mirror_worker(core: &Core, interval: Duration) {
     while !core.signals.is_stopped() {
-        core.signals.pause(&*core.env.clock, mirror.interval);
+        core.signals.pause(&*core.env.clock, interval);
         if core.log.check_failure().is_err() {
             // Latched: the next writer is told.
             return;
         }
-        mirror_log(core, mirror);
+        if let Some(mirror) = &core.placing.now().mirror {
+            mirror_log(core, mirror);
+        }
     }
 }
 

@@ -44,6 +44,8 @@ pub(crate) struct Mirror {
 
 #[derive(Debug, Default)]
 struct Copies {
+    /// The log moved away: nothing is copied any more.
+    is_ended: bool,
     /// What lay there before was looked at.
     is_begun: bool,
     /// When the newest round began.
@@ -96,6 +98,9 @@ impl Mirror {
     pub(crate) fn round(&self, log: &Log, first_needed: u64, now: Duration) -> Result<()> {
         let mut copies = self.copies.lock();
         copies.newest_round = Some(now);
+        if copies.is_ended {
+            return Ok(());
+        }
         if !copies.is_begun {
             copies.files = self.take_up()?;
             copies.is_begun = true;
@@ -118,6 +123,11 @@ impl Mirror {
             self.ends.lock().remove(&generation);
         }
         Ok(())
+    }
+
+    /// The log moves away: when this returns, nothing is written to the copy any more.
+    pub(crate) fn end(&self) {
+        self.copies.lock().is_ended = true;
     }
 
     /// Bytes of records in the log that the copy does not have.

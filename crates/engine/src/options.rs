@@ -82,6 +82,13 @@ pub struct Options {
     /// What the index of segments may take in the fast tier, in bytes, if it is kept there; what is
     /// beyond that is read in bulk. `None` = as much as there is room for. Default none.
     pub fast_index_bytes: Option<u64>,
+    /// What copies of the newest segments may take in the fast tier, in bytes, if they are kept
+    /// there; older ones are read in bulk. `None` = 32 times the memory budget, and never more.
+    /// Default none.
+    pub fast_newest_bytes: Option<u64>,
+    /// Segments whose span of time ended longer ago than this are not kept in the fast tier;
+    /// `None` = as many as there is room for. Default none.
+    pub fast_newest_age: Option<Duration>,
     /// The log in a fast tier is copied to bulk this often, so that a tier that is lost costs
     /// little; `None` = never. Default none.
     pub log_mirror: Option<Duration>,
@@ -142,9 +149,12 @@ impl Options {
                 log: true,
                 buffers: true,
                 index: false,
+                newest: false,
             },
             fast_bytes: None,
             fast_index_bytes: None,
+            fast_newest_bytes: None,
+            fast_newest_age: None,
             log_mirror: None,
             log_file_bytes: 0,
             busy_timeout: Duration::from_secs(5),

@@ -21,8 +21,8 @@ pub(crate) use opened_by::{CopyParts, OpenedBy};
 use crate::catalog::{AddedFields, Catalog, Definition, StreamIndex, StreamRecord, Table};
 use crate::clock::ClockGuard;
 use crate::core::{
-    Commits, Compaction, Core, Door, Ends, LateChoice, MemoryUse, NewStreams, NewestDeletes, Rest,
-    SegmentIds, Shards, Signals, UnreadablePartitions, WrittenOnDay,
+    Commits, Compaction, Core, Door, Ends, LateChoice, MemoryUse, NewStreams, NewestDeletes,
+    Placed, Placing, Rest, SegmentIds, Shards, Signals, UnreadablePartitions, WrittenOnDay,
 };
 use crate::counters::{COMPACTION_DAY, COMPACTION_DAY_BYTES, Counters};
 use crate::error::Damage;
@@ -48,7 +48,8 @@ use headwater_codec::light::decode_rows;
 use headwater_codec::{Cursor, DecodeError};
 use headwater_io::{Env, Files, OpenMode};
 use headwater_types::{Producer, Rows, Timestamp};
-use media::{announcer, fast_index, reserve_space, watch_bulk};
+pub(crate) use media::{announcer, place_of};
+use media::{repeat_segments, reserve_space, watch_bulk};
 use opened_by::{Opener, Ownership};
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -108,14 +109,17 @@ pub(crate) fn open(mut env: Env, options: Options) -> Result<(Core, Recovery)> {
     let pin_files = PinFiles::new(Arc::clone(env.buffer_files()), env.media.buffers_root(&dir));
     let run_files = Arc::clone(env.segment_files());
     let reserves = reserve_space(&mut env, &options)?;
-    let bulk = watch_bulk(&mut env, tier.as_ref());
+    let bulk = Some(watch_bulk(&mut env, tier.as_ref()));
     let (meta, owner) = open_meta(&env, &options, owner)?;
+    let tier = tier.map(Arc::new);
+    let in_tier = tier.clone().filter(|owned| owned.tier.parts.buffers);
     let opened_by = OpenedBy::Owner(Ownership {
         owner,
-        tier: tier.map(Arc::new),
+        tier,
         bulk,
         reserves,
-        pin_files,
+        fast_files,
+        pin_files: pin_files.in_tier(in_tier),
         run_files,
     });
     load(env, options, meta, opened_by)
@@ -136,6 +140,7 @@ pub(crate) fn load(
         tier,
         bulk,
         reserves,
+        fast_files,
         pin_files,
         run_files,
         access,
@@ -160,13 +165,9 @@ pub(crate) fn load(
     .with_paging(Paging {
         entries: options.index_page_entries,
     })
-    .with_holes(copy.as_ref().and_then(|parts| parts.here.clone()))
-    .with_fast_index(fast_index(
-        (&env, &options),
-        tier.as_deref(),
-        &partitions,
-        &guard,
-    ));
+    .with_holes(copy.as_ref().and_then(|parts| parts.here.clone()));
+    let tier_of = tier.as_deref();
+    repeat_segments(&store, (&env, &options), tier_of, &partitions, &guard);
     let hashers = copy.as_ref().and_then(|parts| parts.hashers.clone());
     let mut pieces = HashMap::new();
     let mut recovery = Recovery::default();
@@ -302,8 +303,14 @@ pub(crate) fn load(
     let next_segment = meta
         .next_segment()?
         .max(partitions.iter().map(|(id, _)| id.0 + 1).max().unwrap_or(1));
-    let core = Core {
+    let placed = Placed {
+        mirror: Mirror::of(tier.as_deref(), &env, &options)?.map(Arc::new),
+        env: env.clone(),
+        tier,
         reserves,
+    };
+    let core = Core {
+        placing: Placing::new(placed, fast_files),
         producers,
         newest_deletes,
         ends,
@@ -328,8 +335,6 @@ pub(crate) fn load(
         pin_files: Mutex::new(pin_files),
         guard,
         unreadable: UnreadablePartitions::new(!unreadable.is_empty()),
-        mirror: Mirror::of(tier.as_deref(), &env, &options)?,
-        tier,
         bulk,
         _lock: owner.map(|owner| owner.lock),
         env,

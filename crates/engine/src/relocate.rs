@@ -6,14 +6,14 @@
 //! Concurrency: holds the locks of the database and of the tier.
 //! Failure: as an opening; kind `busy` when the log holds what cannot be stored yet.
 
-use crate::fast_index;
+use crate::fast_index::What;
 use crate::flush::{leave_log, store_all};
 use crate::layout::{log_dir, meta_path};
 use crate::log::{Access, replay};
 use crate::meta::copy::look;
 use crate::tiers::{
-    FastTier, TierParts, TierRecord, absolute, lock_fast, log_begun, of_another, path_in, place,
-    same_set, same_time,
+    FastTier, Prepared, TierParts, TierRecord, absolute, lock_fast, log_begun, of_another, path_in,
+    place, same_set, same_time,
 };
 use crate::{Error, ErrorKind, Options, Result, owner, recover};
 use headwater_io::{Env, Files, NoThreads};
@@ -91,21 +91,27 @@ pub fn adopt_fast_tier(env: &Env, options: &Options) -> Result<()> {
 
 /// What is to lie where.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Wanted {
-    fast: PathBuf,
-    parts: TierParts,
+pub(crate) struct Wanted {
+    pub(crate) fast: PathBuf,
+    pub(crate) parts: TierParts,
 }
 
-fn wanted_of(tier: Option<&FastTier>) -> Result<Wanted> {
+impl Wanted {
+    pub(crate) fn none() -> Wanted {
+        Wanted {
+            fast: PathBuf::new(),
+            parts: TierParts::NONE,
+        }
+    }
+}
+
+pub(crate) fn wanted_of(tier: Option<&FastTier>) -> Result<Wanted> {
     Ok(match tier {
         Some(tier) => Wanted {
             fast: absolute(&tier.folder)?,
             parts: tier.parts,
         },
-        None => Wanted {
-            fast: PathBuf::new(),
-            parts: TierParts::NONE,
-        },
+        None => Wanted::none(),
     })
 }
 
@@ -123,16 +129,10 @@ pub(crate) fn settle(env: &Env, options: &Options) -> Result<()> {
 
 fn change(env: &Env, options: &Options, wanted: &Wanted) -> Result<()> {
     let dir = options.dir.as_path();
-    let is = TierRecord::read(&*env.files, dir)?.map_or(
-        Wanted {
-            fast: PathBuf::new(),
-            parts: TierParts::NONE,
-        },
-        |record| Wanted {
-            fast: record.fast,
-            parts: record.parts,
-        },
-    );
+    let is = TierRecord::read(&*env.files, dir)?.map_or_else(Wanted::none, |record| Wanted {
+        fast: record.fast,
+        parts: record.parts,
+    });
     let is_same_folder = is.fast == wanted.fast || wanted.parts.is_empty();
     if is.parts == wanted.parts && is_same_folder {
         return Ok(());
@@ -172,7 +172,10 @@ fn change(env: &Env, options: &Options, wanted: &Wanted) -> Result<()> {
         remove_all(&**env.log_files(), &log_dir(env, dir))?;
     }
     if !wanted.parts.is_empty() {
-        begin(env, dir, before.as_ref(), wanted)?;
+        // `DIR/tier` last.
+        let mut prepared = prepare(env, dir, before.as_ref(), wanted)?;
+        prepared.ours.serial = before.map_or(0, |before| before.serial);
+        prepared.ours.write(&*env.files, dir)?;
     } else if let Some(mut record) = before {
         record.parts = TierParts::NONE;
         record.next = record.token;
@@ -182,8 +185,10 @@ fn change(env: &Env, options: &Options, wanted: &Wanted) -> Result<()> {
     if log_moves {
         remove_all(&**placed.log_files(), &log_dir(&placed, dir))?;
     }
-    if is.parts.index && !(wanted.parts.index && is_same_folder) {
-        fast_index::clear(&**env.fast_files(), &is.fast)?;
+    for what in What::ALL {
+        if what.is_in(is.parts) && !(what.is_in(wanted.parts) && is_same_folder) {
+            what.clear(&**env.fast_files(), &is.fast)?;
+        }
     }
     if !is.parts.is_empty() && is.fast != wanted.fast {
         clear(&**env.fast_files(), &is.fast)?;
@@ -193,19 +198,26 @@ fn change(env: &Env, options: &Options, wanted: &Wanted) -> Result<()> {
 }
 
 /// Removes what a tier that is not used any more holds: the file that says whose it is last.
-fn clear(files: &dyn Files, fast: &Path) -> Result<()> {
+pub(crate) fn clear(files: &dyn Files, fast: &Path) -> Result<()> {
     remove_all(files, &fast.join("log"))?;
     remove(files, &fast.join("reserve"))?;
     remove(files, &path_in(fast))?;
     files.sync_dir(fast).map_err(|e| Error::io("sync", fast, e))
 }
 
-/// The tier is taken into use: `DIR/tier` last.
-fn begin(env: &Env, dir: &Path, before: Option<&TierRecord>, wanted: &Wanted) -> Result<()> {
+/// Makes the folder ready that is to be the tier, and holds its lock. `DIR/tier` does not say so
+/// yet.
+pub(crate) fn prepare(
+    env: &Env,
+    dir: &Path,
+    before: Option<&TierRecord>,
+    wanted: &Wanted,
+) -> Result<Prepared> {
     let files = env.fast_files();
     let fast = wanted.fast.as_path();
     let bulk = absolute(dir)?;
-    if fast == bulk {
+    // A tier above the database would have the log where its copy is to lie.
+    if bulk.starts_with(fast) {
         return Err(Error::invalid(format!(
             "{}: the fast tier needs a folder of its own, on another medium than the database",
             fast.display()
@@ -215,7 +227,7 @@ fn begin(env: &Env, dir: &Path, before: Option<&TierRecord>, wanted: &Wanted) ->
     files
         .create_dir_all(&log)
         .map_err(|e| Error::io("create", &log, e))?;
-    let _fast_lock = lock_fast(env, fast)?;
+    let lock = lock_fast(env, fast)?;
     let set = before.map_or_else(|| env.chance.next_u64(), |record| record.set);
     match TierRecord::read(&**files, fast)? {
         Some(found) if found.set == set => {}
@@ -235,8 +247,8 @@ fn begin(env: &Env, dir: &Path, before: Option<&TierRecord>, wanted: &Wanted) ->
         }
     }
     // What an earlier use left there is of no use any more: `DIR/tier` says where the log is.
-    let is_in_use = before.is_some_and(|record| record.parts.log && record.fast == fast);
-    if !is_in_use {
+    let in_use = before.filter(|record| !record.parts.is_empty() && record.fast == fast);
+    if !in_use.is_some_and(|record| record.parts.log) {
         remove_all(&**files, &log)?;
     }
     let token = env.chance.next_u64();
@@ -251,17 +263,22 @@ fn begin(env: &Env, dir: &Path, before: Option<&TierRecord>, wanted: &Wanted) ->
         begun: 0,
         unsettled: false,
     };
-    if is_in_use && let Some(before) = before {
+    // Of a tier that is in use only the parts change, with one write: its token is that of both
+    // until an opening draws another one.
+    if let Some(before) = in_use {
         (record.token, record.next) = (before.token, before.next);
         record.unsettled = before.unsettled;
     }
     let mut theirs = record.clone();
     theirs.serial = TierRecord::read(&**files, fast)?.map_or(0, |found| found.serial);
-    if !is_in_use {
+    if in_use.is_none() {
         theirs.write(&**files, fast)?;
     }
-    record.serial = before.map_or(0, |before| before.serial);
-    record.write(&*env.files, dir)
+    Ok(Prepared {
+        ours: record,
+        theirs,
+        lock,
+    })
 }
 
 /// Fails when the log holds something that no segment has: that of a partition that cannot be read.
@@ -291,7 +308,7 @@ fn require_nothing_needed(env: &Env, options: &Options) -> Result<()> {
     ))
 }
 
-fn remove_all(files: &dyn Files, folder: &Path) -> Result<()> {
+pub(crate) fn remove_all(files: &dyn Files, folder: &Path) -> Result<()> {
     let names = match files.list(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         other => other.map_err(|e| Error::io("list", folder, e))?,
@@ -307,7 +324,7 @@ fn remove_all(files: &dyn Files, folder: &Path) -> Result<()> {
         .map_err(|e| Error::io("sync", folder, e))
 }
 
-fn remove(files: &dyn Files, path: &Path) -> Result<()> {
+pub(crate) fn remove(files: &dyn Files, path: &Path) -> Result<()> {
     match files.remove(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             Err(Error::io("remove", path, error))

@@ -150,9 +150,14 @@ impl Reserve {
         }
     }
 
+    /// True when it lies in this folder.
+    pub(crate) fn is_in(&self, folder: &Path) -> bool {
+        self.path.parent() == Some(folder)
+    }
+
     /// True while the reserve of a medium with this folder is given up.
     pub(crate) fn is_given_up_in(&self, folder: &Path) -> bool {
-        self.released.load(Ordering::Acquire) && self.path.parent() == Some(folder)
+        self.released.load(Ordering::Acquire) && self.is_in(folder)
     }
 
     /// Fails with `full` while the reserve is given up; tries to make it again now and then.

@@ -361,6 +361,13 @@ pub static SETTINGS: &[Setting] = settings! {
         SettingKind::Bytes { range: MIB..=1024 * GIB, or_none: true, or_zero: false },
         "1MiB to 1024GiB, or none",
         "Most that the index of segments takes in a fast tier, where it is kept there; none = as much as there is room for.";
+    "tier.newest_size" limit(fast_newest_bytes),
+        SettingKind::Bytes { range: MIB..=1024 * GIB, or_none: true, or_zero: false },
+        "1MiB to 1024GiB, or none",
+        "Most that copies of the newest partitions take in a fast tier, where they are kept there; none = 32 times the memory budget, which is the most in any case.";
+    "tier.newest_age" optional_span(fast_newest_age),
+        within_or_none(SECOND, Duration::from_secs(100 * 365 * 86_400)), "1s to 36500d, or none",
+        "Partitions whose span of time ended longer ago are not kept in a fast tier; none = as many as there is room for.";
     "tier.log_mirror" optional_span(log_mirror),
         within_or_none(Duration::from_millis(10), HOUR), "10ms to 1h, or none",
         "The commit log in a fast tier is copied to the large medium this often, which bounds what is lost with the tier; none = never.";

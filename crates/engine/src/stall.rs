@@ -10,7 +10,7 @@ use headwater_io::{Clock, File, Files, OpenMode};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// A medium that has not answered for so long stalls.
@@ -26,6 +26,8 @@ pub(crate) struct Watch {
     begun: [AtomicU64; PLACES],
     /// Where a free place is looked for first.
     next: AtomicUsize,
+    /// Looks are watched.
+    on: AtomicBool,
 }
 
 /// A look that has not come back.
@@ -45,7 +47,18 @@ impl Watch {
             clock: Arc::clone(clock),
             begun: [const { AtomicU64::new(0) }; PLACES],
             next: AtomicUsize::new(0),
+            on: AtomicBool::new(true),
         })
+    }
+
+    /// Whether looks are watched from now on.
+    pub(crate) fn set_on(&self, on: bool) {
+        self.on.store(on, Ordering::Relaxed);
+    }
+
+    /// True when looks are watched.
+    pub(crate) fn is_on(&self) -> bool {
+        self.on.load(Ordering::Relaxed)
     }
 
     fn now(&self) -> u64 {
@@ -55,6 +68,9 @@ impl Watch {
     }
 
     fn begin(&self) -> Looking<'_> {
+        if !self.is_on() {
+            return Looking(None);
+        }
         let now = self.now();
         let first = self.next.fetch_add(1, Ordering::Relaxed);
         let free = (0..PLACES)

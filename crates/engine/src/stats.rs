@@ -3,6 +3,7 @@
 use crate::Result;
 use crate::core::Core;
 use crate::counters::Cause;
+use crate::fast_index::What;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -50,6 +51,16 @@ pub struct Stats {
     pub fast_index_dropped: u64,
     /// How often since opening there was no room for more of it.
     pub fast_index_refused: u64,
+    /// Bytes of the newest segments that the fast tier has whole. Part of `fast_bytes`.
+    pub fast_newest_bytes: u64,
+    /// How many these are.
+    pub fast_newest_segments: u64,
+    /// Reads of segments that they answered since opening, in place of bulk.
+    pub fast_newest_reads: u64,
+    /// How many were dropped since opening because they were not in order.
+    pub fast_newest_dropped: u64,
+    /// How often since opening there was no room for more of them.
+    pub fast_newest_refused: u64,
     /// Bytes of segments that nothing refers to any more.
     pub dead_bytes: u64,
     /// Bytes of memory that events occupy.
@@ -208,14 +219,15 @@ impl Stats {
 
     /// What lies in the fast tier, and how much either medium was written to.
     fn tell_tiers(&mut self, core: &Core) {
-        let media = &core.env.media;
+        let placed = core.placing.now();
+        let media = &placed.env.media;
         let fast = [
             (&media.log_root, self.log_bytes),
             (&media.buffers_root, self.pinned_file_bytes),
         ];
         let fast = fast.into_iter().filter(|(root, _)| root.is_some());
         self.fast_bytes = fast.map(|(_, bytes)| bytes).sum();
-        if let Some(index) = core.store.fast_index() {
+        if let Some(index) = core.store.repeats().get(What::Index) {
             self.fast_index_bytes = index.bytes();
             self.fast_index_reads = index.counters.reads.load(Ordering::Relaxed);
             self.fast_index_dropped = index.counters.dropped.load(Ordering::Relaxed);
@@ -223,12 +235,21 @@ impl Stats {
             self.fast_bytes += self.fast_index_bytes;
             self.disk_bytes += self.fast_index_bytes;
         }
-        if let Some(owned) = &core.tier {
+        if let Some(newest) = core.store.repeats().get(What::Newest) {
+            self.fast_newest_bytes = newest.bytes();
+            self.fast_newest_segments = newest.kept();
+            self.fast_newest_reads = newest.counters.reads.load(Ordering::Relaxed);
+            self.fast_newest_dropped = newest.counters.dropped.load(Ordering::Relaxed);
+            self.fast_newest_refused = newest.counters.refused.load(Ordering::Relaxed);
+            self.fast_bytes += self.fast_newest_bytes;
+            self.disk_bytes += self.fast_newest_bytes;
+        }
+        if let Some(owned) = &placed.tier {
             self.fast_written_bytes = owned.written.load(Ordering::Relaxed);
             self.fast_bytes_max = core.options.fast_bytes.unwrap_or(0);
         }
         self.bulk_written_bytes = core.guard.bulk_written().load(Ordering::Relaxed);
-        self.log_mirror_behind_bytes = core.mirror.as_ref().map_or(0, |mirror| {
+        self.log_mirror_behind_bytes = placed.mirror.as_ref().map_or(0, |mirror| {
             mirror.bytes_behind(&core.log, core.commits.log_generation())
         });
     }

@@ -35,8 +35,8 @@ pub(crate) fn spawn_workers(core: &Arc<Core>, threads: &mut Vec<Box<dyn Joiner>>
     }
     spawn("hw-compact".into(), Box::new(compaction_worker))?;
     spawn("hw-log".into(), Box::new(log_worker))?;
-    if core.mirror.is_some() {
-        let body = |core: &Core| core.mirror.iter().for_each(|m| mirror_worker(core, m));
+    if let Some(interval) = core.options.log_mirror {
+        let body = move |core: &Core| mirror_worker(core, interval);
         spawn("hw-mirror".into(), Box::new(body))?;
     }
     core.signals.set_threads(!threads.is_empty());

@@ -32,7 +32,7 @@ enum What {
         /// Folder of the tier
         #[arg(long, value_name = "DIR")]
         fast: PathBuf,
-        /// What is to lie there: log, buffers, index, or several with commas between
+        /// What is to lie there: log, buffers, index, newest, or several with commas between
         #[arg(long, value_name = "PARTS", default_value = "log,buffers")]
         parts: TierParts,
     },
@@ -58,7 +58,7 @@ impl Tier {
             What::Use { db, fast, parts } => {
                 if parts.is_empty() {
                     return Err(Failure::usage(
-                        "--parts: expected log, buffers, or both; `headwater tier leave` uses none",
+                        "--parts: expected log, buffers, index, newest, or several; `headwater tier leave` uses none",
                     ));
                 }
                 let tier = FastTier {

@@ -3,6 +3,8 @@
 //! Invariants: [`Core`] itself holds no state but its rooms; what is to be kept true of a room's
 //! fields is kept by its methods alone. It is put together once, by [`crate::recover`].
 //! Concurrency: locks are taken in this order, never the other way round:
+//! 0. a change of the layout ([`Placing::begin_change`]), then the entrance
+//!    ([`Placing::hold_back`]);
 //! 1. `compaction` ([`Compaction::begin`]);
 //! 2. a shard's `stepping`;
 //! 3. `commits` ([`Commits::begin`]), or `pin_files`; before `commits` that of changes of indexes
@@ -13,8 +15,8 @@
 //! 7. `producers`;
 //! 8. the log's state.
 //!
-//! The first three are held over I/O, but only steps and builders of indexes take them; no other
-//! lock is held over I/O.
+//! The first four are held over I/O, but only steps, builders of indexes and changes of the layout
+//! take them, and batches on their way in the entrance; no other lock is held over I/O.
 //! Whatever other lock a room has is held for no other.
 
 mod commits;
@@ -23,6 +25,7 @@ mod door;
 mod ends;
 mod memory_use;
 mod newest_deletes;
+mod placing;
 mod rest;
 mod segment_ids;
 mod shards;
@@ -35,6 +38,7 @@ pub(crate) use door::Door;
 pub(crate) use ends::Ends;
 pub(crate) use memory_use::MemoryUse;
 pub(crate) use newest_deletes::NewestDeletes;
+pub(crate) use placing::{Placed, Placing};
 pub(crate) use rest::Rest;
 pub(crate) use segment_ids::SegmentIds;
 pub(crate) use shards::{Shards, shard_number};
@@ -50,14 +54,11 @@ use crate::index::Indexes;
 use crate::late::PolicyChoice;
 use crate::log::{Log, RecordKind};
 use crate::meta::Meta;
-use crate::mirror::Mirror;
 use crate::pins::PinFiles;
 use crate::producers::Producers;
 use crate::regime::Regime;
-use crate::reserve::Reserve;
 use crate::segment::Store;
 use crate::stall::Watch;
-use crate::tiers::OwnedTier;
 use crate::{Options, Result};
 use headwater_codec::PutBytes;
 use headwater_io::{Env, Lock};
@@ -76,8 +77,8 @@ pub(crate) struct Core {
     pub(crate) indexes: Indexes,
     pub(crate) shards: Shards,
     pub(crate) counters: Counters,
-    /// Space for a full disk, on every medium, if it is set.
-    pub(crate) reserves: Vec<Arc<Reserve>>,
+    /// Where parts lie that may lie in a fast tier.
+    pub(crate) placing: Placing,
     /// Who numbers batches.
     pub(crate) producers: Producers,
     pub(crate) newest_deletes: NewestDeletes,
@@ -100,11 +101,7 @@ pub(crate) struct Core {
     /// What must hold for files to be changed.
     pub(crate) guard: Arc<Guard>,
     pub(crate) unreadable: UnreadablePartitions,
-    /// The fast tier, if there is one.
-    pub(crate) tier: Option<Arc<OwnedTier>>,
-    /// The copy in bulk of a log in the fast tier, if there is to be one.
-    pub(crate) mirror: Option<Mirror>,
-    /// Whether bulk stalls, where the log lies in a fast tier.
+    /// Whether bulk stalls; it watches where the log lies in a fast tier.
     pub(crate) bulk: Option<Arc<Watch>>,
     /// That of the directory; it ends with the database.
     pub(crate) _lock: Option<Box<dyn Lock>>,
@@ -156,16 +153,17 @@ impl std::fmt::Debug for Core {
 impl Core {
     /// Fails with `full` while a disk is full and its reserve given up.
     pub(crate) fn check_space(&self) -> Result<()> {
-        if let (Some(index), Some(tier)) = (self.store.fast_index(), &self.tier)
-            && self
+        let placed = self.placing.now();
+        if let Some(tier) = &placed.tier
+            && placed
                 .reserves
                 .iter()
                 .any(|r| r.is_given_up_in(&tier.tier.folder))
         {
-            // Nothing is lost with it, and writes go on.
-            index.give_way();
+            // Nothing is lost with what is repeated there, and writes go on.
+            self.store.repeats().all().for_each(|kept| kept.give_way());
         }
-        self.reserves.iter().try_for_each(|r| r.check())
+        placed.reserves.iter().try_for_each(|r| r.check())
     }
 
     /// Adds to the bytes of memory in use; wakes writers when they become fewer.

@@ -78,7 +78,7 @@ pub(crate) struct UpTo {
 
 impl UpTo {
     /// Where the footer ends.
-    pub(super) fn end(&self) -> u64 {
+    pub(crate) fn end(&self) -> u64 {
         self.footer_offset
             .saturating_add(u64::from(self.footer_bytes))
     }

@@ -1,5 +1,7 @@
-//! The index of segments, kept in the fast tier: of each segment `ID.idx` repeats those bytes that
-//! say where rows lie, and those of the pyramid, so that who looks for them does not ask bulk.
+//! What the fast tier repeats of segments. Their index: of each segment `ID.idx` has those bytes
+//! that say where rows lie, and those of the pyramid, so that who looks for them does not ask bulk.
+//! And the newest of them whole: `ID.copy` has all bytes of a segment, so that who reads rows of
+//! the newest spans of time does not ask bulk either.
 //!
 //! A segment in bulk stays complete, and bytes below its committed length never change. So a file
 //! here is a durable cache: it may be behind, then the rest is read in bulk; it is dropped at any
@@ -16,19 +18,25 @@
 
 mod file;
 mod format;
+mod newest;
+mod repeats;
+mod writing;
 
-pub(crate) use file::ReadSegment;
 pub(crate) use format::UpTo;
 #[cfg(fuzzing)]
 pub(crate) use format::fuzz;
+pub(crate) use repeats::Repeats;
+pub(crate) use writing::Writing;
 
+use crate::assured::wide;
 use crate::guard::Guard;
 use crate::ids::{SegmentId, ShardIndex};
-use crate::reserve::is_full;
-use crate::{Error, Result};
-use file::{Doubt, IndexFile, NewBatch, NotAppended, bytes_of};
+use crate::{Error, Result, TierParts};
+use file::{Doubt, IndexFile};
 use format::IndexHeader;
 use headwater_io::{Clock, Files, OpenMode};
+use headwater_types::Timestamp;
+use newest::{ByEnd, file_bytes};
 use parking_lot::Mutex;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
@@ -42,26 +50,62 @@ use std::time::Duration;
 /// After a full medium nothing is written for so long.
 const SPACE_PATIENCE: Duration = Duration::from_secs(60);
 
-/// Where the files are, in the folder of a fast tier.
-pub(crate) fn folder(fast: &Path) -> PathBuf {
-    fast.join("index")
+/// What of segments is repeated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    /// What says where rows lie, and the pyramid, of all segments.
+    Index,
+    /// The segments of the newest spans of time, whole.
+    Newest,
 }
 
-/// Removes all that was kept in the folder of a fast tier: for who changes segments, or leaves the
-/// tier.
-pub(crate) fn clear(files: &dyn Files, fast: &Path) -> Result<()> {
-    let dir = folder(fast);
-    let names = match files.list(&dir) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        other => other.map_err(|e| Error::io("list", &dir, e))?,
-    };
-    for name in names.iter().filter(|name| name.ends_with(".idx")) {
-        let path = dir.join(name);
-        files
-            .remove(&path)
-            .map_err(|e| Error::io("remove", &path, e))?;
+impl What {
+    pub(crate) const ALL: [What; 2] = [What::Index, What::Newest];
+
+    /// True when it is among the parts of a tier.
+    pub(crate) fn is_in(self, parts: TierParts) -> bool {
+        match self {
+            What::Index => parts.index,
+            What::Newest => parts.newest,
+        }
     }
-    files.sync_dir(&dir).map_err(|e| Error::io("sync", &dir, e))
+
+    /// Where the files are, in the folder of a fast tier.
+    pub(crate) fn folder(self, fast: &Path) -> PathBuf {
+        fast.join(match self {
+            What::Index => "index",
+            What::Newest => "newest",
+        })
+    }
+
+    /// How the names of files end.
+    fn ending(self) -> &'static str {
+        match self {
+            What::Index => ".idx",
+            What::Newest => ".copy",
+        }
+    }
+
+    fn name_of(self, id: SegmentId) -> String {
+        format!("{}{}", id.0, self.ending())
+    }
+
+    /// Removes all that was kept of it in the folder of a fast tier: for who changes segments, or
+    /// leaves the tier.
+    pub(crate) fn clear(self, files: &dyn Files, fast: &Path) -> Result<()> {
+        let dir = self.folder(fast);
+        let names = match files.list(&dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            other => other.map_err(|e| Error::io("list", &dir, e))?,
+        };
+        for name in names.iter().filter(|name| name.ends_with(self.ending())) {
+            let path = dir.join(name);
+            files
+                .remove(&path)
+                .map_err(|e| Error::io("remove", &path, e))?;
+        }
+        files.sync_dir(&dir).map_err(|e| Error::io("sync", &dir, e))
+    }
 }
 
 /// What was read here and what was not, since opening.
@@ -75,15 +119,18 @@ pub(crate) struct IndexCounters {
     pub(crate) refused: AtomicU64,
 }
 
-/// Who keeps an index where.
+/// Who keeps what where.
 pub(crate) struct Place {
+    pub(crate) what: What,
     pub(crate) files: Arc<dyn Files>,
-    /// Where the files lie.
-    pub(crate) dir: PathBuf,
+    /// The folder of the tier.
+    pub(crate) fast: PathBuf,
     /// The number of the database's set of tiers.
     pub(crate) set: u64,
     /// Most bytes of all files; `None` = no limit.
     pub(crate) bytes_max: Option<u64>,
+    /// Of the newest segments: spans that ended longer ago are let go.
+    pub(crate) age_max: Option<Duration>,
     /// Bytes of memory for knowing what files hold.
     pub(crate) memory_bytes: u64,
     pub(crate) guard: Arc<Guard>,
@@ -92,10 +139,21 @@ pub(crate) struct Place {
     pub(crate) written: Arc<AtomicU64>,
 }
 
+/// A segment as the metadata name it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NamedSegment {
+    pub(crate) shard: ShardIndex,
+    pub(crate) up_to: UpTo,
+    /// The last instant of its span.
+    pub(crate) last: Timestamp,
+}
+
 /// A segment that the metadata name.
 struct Segment {
     shard: ShardIndex,
     named: UpTo,
+    /// The last instant of its span.
+    last: Timestamp,
     /// Bytes of its file; `None` = there is none.
     bytes: Option<u64>,
     /// How often a file was taken away: one that is written meanwhile does not count.
@@ -110,15 +168,37 @@ struct Segments {
     /// Those whose files may be behind, or not there.
     behind: BTreeSet<(ShardIndex, SegmentId)>,
     bytes: u64,
+    by_end: ByEnd,
 }
 
 impl Segments {
     fn note_bytes(&mut self, id: SegmentId, bytes: Option<u64>) {
         if let Some(segment) = self.all.get_mut(&id) {
             let before = std::mem::replace(&mut segment.bytes, bytes);
+            self.by_end.note_kept((segment.last, id), bytes.is_some());
             self.bytes = self.bytes.saturating_sub(before.unwrap_or(0));
             self.bytes += bytes.unwrap_or(0);
         }
+    }
+
+    /// The metadata name a segment so. False when they named more of it already.
+    fn name(&mut self, id: SegmentId, named: &NamedSegment) -> bool {
+        let last = named.last;
+        let segment = self.all.entry(id).or_insert_with(|| Segment {
+            shard: named.shard,
+            named: named.up_to,
+            last,
+            bytes: None,
+            taken_away: 0,
+            writing: Arc::default(),
+        });
+        if segment.named.footer_offset > named.up_to.footer_offset {
+            return false;
+        }
+        segment.named = named.up_to;
+        self.by_end.add((last, id));
+        self.behind.insert((named.shard, id));
+        true
     }
 
     /// The file of a segment reaches up to this footer.
@@ -143,6 +223,8 @@ impl Weighter<SegmentId, Arc<IndexFile>> for FileWeight {
 /// The index of the segments of a database, in its fast tier.
 pub(crate) struct FastIndex {
     place: Place,
+    /// Where the files lie.
+    dir: PathBuf,
     segments: Mutex<Segments>,
     /// What files hold, as far as it was asked for lately.
     known: Cache<SegmentId, Arc<IndexFile>, FileWeight>,
@@ -152,44 +234,42 @@ pub(crate) struct FastIndex {
     doubted: Mutex<HashSet<SegmentId>>,
     /// Someone was told that there is no room since there was some.
     told: AtomicBool,
+    /// Bytes that the newest segments may take, learnt where the medium had no more room.
+    room: AtomicU64,
+    /// The layout changed: nothing is written any more.
+    retired: AtomicBool,
     pub(crate) counters: IndexCounters,
 }
 
 impl std::fmt::Debug for FastIndex {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("FastIndex")
-            .field("dir", &self.place.dir)
+            .field("dir", &self.dir)
             .finish_non_exhaustive()
     }
 }
 
 impl FastIndex {
-    /// The index of these segments, as the metadata name them. What the folder holds of others is
-    /// removed.
+    /// What is repeated of these segments, as the metadata name them. What the folder holds of
+    /// others is removed.
     pub(crate) fn open(
         place: Place,
-        named: impl Iterator<Item = (SegmentId, ShardIndex, UpTo)>,
+        all: impl Iterator<Item = (SegmentId, NamedSegment)>,
     ) -> Result<FastIndex> {
         let mut segments = Segments::default();
-        for (id, shard, named) in named {
-            let segment = Segment {
-                shard,
-                named,
-                bytes: None,
-                taken_away: 0,
-                writing: Arc::default(),
-            };
-            segments.behind.insert((shard, id));
-            segments.all.insert(id, segment);
+        for (id, named) in all {
+            segments.name(id, &named);
         }
-        let (files, dir) = (&place.files, &place.dir);
+        let what = place.what;
+        let (files, dir) = (&place.files, &what.folder(&place.fast));
         files
             .create_dir_all(dir)
             .map_err(|e| Error::io("create", dir, e))?;
         for name in files.list(dir).map_err(|e| Error::io("list", dir, e))? {
             let path = dir.join(&name);
-            let number = name.strip_suffix(".idx").and_then(|n| n.parse().ok());
-            let id = number.map(SegmentId).filter(|id| name == name_of(*id));
+            let number = name.strip_suffix(what.ending());
+            let number = number.and_then(|number| number.parse().ok());
+            let id = number.map(SegmentId).filter(|id| name == what.name_of(*id));
             match id {
                 Some(id) if segments.all.contains_key(&id) => {
                     let file = files.open(&path, OpenMode::Read);
@@ -201,31 +281,107 @@ impl FastIndex {
                     files
                         .remove(&path)
                         .map_err(|e| Error::io("remove", &path, e))?;
-                    tracing::info!(path = %path.display(), "removed the index of a segment that is gone");
+                    tracing::info!(path = %path.display(), "removed what was kept of a segment that is gone");
                 }
                 // Not one of ours.
                 None => {}
             }
         }
-        let items = usize::try_from(place.memory_bytes / 8192).unwrap_or(usize::MAX);
-        Ok(FastIndex {
+        // Of whole segments more must be known, so that the cache must not be divided into parts.
+        let of_each = match what {
+            What::Index => 8192,
+            What::Newest => 1 << 16,
+        };
+        let items = usize::try_from(place.memory_bytes / of_each).unwrap_or(usize::MAX);
+        let index = FastIndex {
             known: Cache::with_weighter(items.clamp(16, 1 << 16), place.memory_bytes, FileWeight),
+            dir: dir.clone(),
+            room: AtomicU64::new(u64::MAX),
+            retired: AtomicBool::default(),
             segments: Mutex::new(segments),
             paused_to: Mutex::default(),
             doubted: Mutex::default(),
             told: AtomicBool::default(),
             counters: IndexCounters::default(),
             place,
+        };
+        index.let_go();
+        Ok(index)
+    }
+
+    /// What of segments is repeated here.
+    pub(crate) fn what(&self) -> What {
+        self.place.what
+    }
+
+    /// The oldest place of a segment that is wanted; `None` = none is. Only of the newest.
+    fn oldest_wanted(&self, segments: &Segments) -> Option<newest::Place> {
+        let cut = self.place.age_max.map_or(Timestamp::MIN, |age| {
+            let age = i64::try_from(age.as_nanos()).unwrap_or(i64::MAX);
+            let now = self.place.clock.now();
+            Timestamp::from_nanos(now.as_nanos().saturating_sub(age))
+        });
+        let most = self.place.bytes_max.unwrap_or(u64::MAX);
+        let room = most.min(self.room.load(Ordering::Relaxed));
+        segments.by_end.oldest_wanted(cut, room, |id| {
+            let segment = segments.all.get(&id);
+            segment.map_or(0, |segment| {
+                file_bytes(segment.named.end()).max(segment.bytes.unwrap_or(0))
+            })
         })
     }
 
+    /// True when a segment is to be kept: of the index every one, else those of the newest spans.
+    fn is_wanted(&self, segments: &Segments, id: SegmentId) -> bool {
+        self.place.what == What::Index
+            || segments.all.get(&id).is_some_and(|segment| {
+                let oldest = self.oldest_wanted(segments);
+                oldest.is_some_and(|oldest| (segment.last, id) >= oldest)
+            })
+    }
+
+    /// Lets go of segments that are not among the newest any more: there are newer ones, or they
+    /// have become old. Bulk has them.
+    pub(crate) fn let_go(&self) {
+        if self.place.what == What::Index {
+            return;
+        }
+        let old = {
+            let segments = self.segments.lock();
+            segments.by_end.kept_before(self.oldest_wanted(&segments))
+        };
+        for id in old {
+            self.take_away(id);
+        }
+    }
+
+    /// The layout changed: from now on nothing is written, and nothing is there.
+    pub(crate) fn retire(&self) {
+        self.retired.store(true, Ordering::Release);
+        let all: Vec<(SegmentId, Arc<Mutex<()>>)> = {
+            let segments = self.segments.lock();
+            let all = segments.all.iter();
+            all.map(|(id, s)| (*id, Arc::clone(&s.writing))).collect()
+        };
+        for (id, writing) in all {
+            // Who was writing sees from here on that nothing is to be.
+            let _alone = writing.lock();
+            self.take_away(id);
+        }
+    }
+
     fn path(&self, id: SegmentId) -> PathBuf {
-        self.place.dir.join(name_of(id))
+        self.dir.join(self.place.what.name_of(id))
     }
 
     /// Bytes of all files.
     pub(crate) fn bytes(&self) -> u64 {
         self.segments.lock().bytes
+    }
+
+    /// How many segments have a file.
+    pub(crate) fn kept(&self) -> u64 {
+        wide(self.segments.lock().by_end.kept())
     }
 
     /// Reads bytes of a segment, if they are all here.
@@ -366,6 +522,7 @@ impl FastIndex {
             let segment = segments.all.remove(&id);
             if let Some(segment) = &segment {
                 segments.behind.remove(&(segment.shard, id));
+                segments.by_end.remove((segment.last, id));
             }
             self.known.remove(&id);
             segment
@@ -383,24 +540,16 @@ impl FastIndex {
         match self.place.files.remove(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 // It is not read any more; a later opening removes or drops it.
-                tracing::warn!(path = %path.display(), %error, "cannot remove the index of a segment");
+                tracing::warn!(path = %path.display(), %error, "cannot remove what was kept of a segment");
             }
             _ => {}
         }
     }
 
-    /// The metadata name a segment up to this footer from now on.
-    pub(crate) fn named(&self, id: SegmentId, shard: ShardIndex, named: UpTo) {
-        let mut segments = self.segments.lock();
-        let segment = segments.all.entry(id).or_insert_with(|| Segment {
-            shard,
-            named,
-            bytes: None,
-            taken_away: 0,
-            writing: Arc::default(),
-        });
-        segment.named = named;
-        segments.behind.insert((shard, id));
+    /// The metadata name a segment so from now on.
+    pub(crate) fn named(&self, id: SegmentId, named: &NamedSegment) {
+        self.segments.lock().name(id, named);
+        self.let_go();
     }
 
     /// A segment of a shard whose file is behind, from this one on, while anything may be written.
@@ -409,14 +558,23 @@ impl FastIndex {
             return None;
         }
         let segments = self.segments.lock();
-        let mut behind = segments.behind.range((shard, from)..);
-        let (of, id) = behind.next()?;
-        (*of == shard).then_some(*id)
+        let behind = segments.behind.range((shard, from)..);
+        let mut behind = behind.take_while(|(of, _)| *of == shard).map(|(_, id)| *id);
+        if self.place.what == What::Index {
+            return behind.next();
+        }
+        let oldest = self.oldest_wanted(&segments)?;
+        behind.find(|id| {
+            let segment = segments.all.get(id);
+            segment.is_some_and(|segment| (segment.last, *id) >= oldest)
+        })
     }
 
     fn is_paused(&self) -> bool {
         let now = self.place.clock.monotonic();
-        self.place.guard.is_closed() || now < *self.paused_to.lock()
+        self.retired.load(Ordering::Acquire)
+            || self.place.guard.is_closed()
+            || now < *self.paused_to.lock()
     }
 
     /// Nothing is written for a while.
@@ -425,21 +583,25 @@ impl FastIndex {
         self.counters.refused.fetch_add(1, Ordering::Relaxed);
         if !self.told.swap(true, Ordering::AcqRel) {
             tracing::warn!(
-                dir = %self.place.dir.display(),
-                "there is no room for more of the index in the fast tier: the rest is read in bulk"
+                dir = %self.dir.display(),
+                "there is no room for more of segments in the fast tier: the rest is read in bulk"
             );
         }
     }
 
     /// Makes room for what must not be refused: all files go, and none is written for a while.
+    /// Later the newest segments take no more than half of what they had.
     pub(crate) fn give_way(&self) {
-        let ids: Vec<SegmentId> = {
+        let (ids, bytes): (Vec<SegmentId>, u64) = {
             let segments = self.segments.lock();
             let held = segments.all.iter().filter(|(_, s)| s.bytes.is_some());
-            held.map(|(id, _)| *id).collect()
+            (held.map(|(id, _)| *id).collect(), segments.bytes)
         };
         if ids.is_empty() && self.is_paused() {
             return;
+        }
+        if !ids.is_empty() {
+            self.room.store(bytes / 2, Ordering::Relaxed);
         }
         self.pause();
         for id in ids {
@@ -466,7 +628,7 @@ impl FastIndex {
             let segments = self.segments.lock();
             let segment = segments.all.get(&id)?;
             // Somebody looks at an older state of it; who made the newer one has it written.
-            (segment.named.footer_offset == to.footer_offset)
+            (segment.named.footer_offset == to.footer_offset && self.is_wanted(&segments, id))
                 .then(|| Arc::clone(&segment.writing))?
         };
         Some(Writing {
@@ -500,101 +662,4 @@ impl FastIndex {
     fn taken_away(&self, id: SegmentId) -> Option<u64> {
         Some(self.segments.lock().all.get(&id)?.taken_away)
     }
-}
-
-/// The index of a segment while it is written.
-pub(crate) struct Writing<'a> {
-    index: &'a FastIndex,
-    id: SegmentId,
-    to: UpTo,
-    lock: Arc<Mutex<()>>,
-}
-
-impl Writing<'_> {
-    /// The footer up to which everything is here; `None` = nothing is.
-    pub(crate) fn from(&self) -> Option<UpTo> {
-        Some(self.index.file(self.id)?.up_to)
-    }
-
-    /// Nothing is missing.
-    pub(crate) fn is_whole(&self) -> bool {
-        let from = self.from();
-        let is_whole = from.is_some_and(|up_to| up_to.footer_offset == self.to.footer_offset);
-        if is_whole {
-            self.index.segments.lock().is_up_to(self.id, &self.to);
-        }
-        is_whole
-    }
-
-    /// The footers of the segment do not lead to where the file ends.
-    pub(crate) fn doubt(&self, reason: &str) {
-        self.index.drop_doubted(self.id, reason);
-    }
-
-    /// Writes these stretches of the segment, which rise, behind what is here up to `from`.
-    pub(crate) fn append(
-        &self,
-        from: Option<UpTo>,
-        ranges: &[(u64, u64)],
-        footer_crc: u32,
-        segment: ReadSegment<'_>,
-    ) -> Result<()> {
-        let _alone = self.lock.lock();
-        let index = self.index;
-        let taken_away = index.taken_away(self.id);
-        let before = index.file(self.id);
-        if before.as_ref().map(|file| file.up_to) != from {
-            // Somebody else was faster.
-            return Ok(());
-        }
-        let most = index.place.bytes_max.unwrap_or(u64::MAX);
-        if index.bytes().saturating_add(bytes_of(ranges)) > most {
-            index.pause();
-            return Ok(());
-        }
-        let batch = NewBatch {
-            header: index.header(self.id),
-            up_to: self.to,
-            footer_crc,
-            ranges,
-        };
-        let (files, path) = (&*index.place.files, index.path(self.id));
-        let end = before.as_ref().map_or(0, |file| file.end);
-        let written = match &before {
-            Some(file) => file.appended(files, &path, &batch, segment),
-            None => {
-                // What is not believed may still lie there.
-                index.unlink(self.id);
-                IndexFile::begin(files, &path, &batch, segment)
-            }
-        };
-        match written {
-            Ok(file) => {
-                let grown = file.end.saturating_sub(end);
-                index.place.written.fetch_add(grown, Ordering::Relaxed);
-                index.note_written(self.id, &self.to, file, taken_away);
-                Ok(())
-            }
-            Err(failed) => {
-                // What stands behind the last batch now would be in doubt.
-                index.take_away(self.id);
-                index.unlink(self.id);
-                match failed {
-                    NotAppended::Segment(error) => Err(error),
-                    NotAppended::File(error) if is_full(&error) => {
-                        index.pause();
-                        Ok(())
-                    }
-                    NotAppended::File(error) => {
-                        index.pause();
-                        Err(Error::io("write", &path, error))
-                    }
-                }
-            }
-        }
-    }
-}
-
-fn name_of(id: SegmentId) -> String {
-    format!("{}.idx", id.0)
 }

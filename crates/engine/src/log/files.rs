@@ -108,6 +108,17 @@ impl LogFiles {
         }
     }
 
+    /// Goes on in another place, where there is no file. What is here is of no use any more.
+    pub(crate) fn move_to(&mut self, files: &Arc<dyn Files>, dir: &Path) {
+        self.files = Arc::clone(files);
+        self.dir = dir.to_owned();
+        self.current = None;
+        self.full.clear();
+        self.free.clear();
+        self.size = self.file_bytes;
+        self.of_size = 0;
+    }
+
     /// Bytes of records one file can take.
     pub(crate) fn room(&self) -> u64 {
         self.file_bytes - FILE_HEADER_BYTES

@@ -14,10 +14,12 @@
 //! `tests/it/crash.rs` cuts at every barrier.
 
 mod files;
+mod moved;
 mod record;
 mod replay;
 
 pub(crate) use files::{LogPart, file_path as log_path};
+pub(crate) use moved::Moved;
 pub(crate) use record::{
     FILE_HEADER_BYTES, FILE_MAGIC, FileHeader, RECORD_HEADER_BYTES, RecordHeader, RecordKind, pad,
     record_bytes,
@@ -78,6 +80,7 @@ pub(crate) struct LogStats {
 
 struct Leader {
     files: LogFiles,
+    make_known: MakeKnown,
     /// Files up to this generation are known to be begun.
     begun: u64,
     buffer: Vec<u8>,
@@ -90,7 +93,6 @@ pub(crate) type MakeKnown = Box<dyn Fn(u64) -> Result<()> + Send + Sync>;
 
 pub(crate) struct Log {
     durability: Durability,
-    make_known: MakeKnown,
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
     /// `published` of the state, for readers: they need not wait for the lock.
@@ -158,6 +160,7 @@ impl Log {
         let live = AtomicU64::new(replayed.files.live_bytes());
         let leader = Leader {
             files: replayed.files,
+            make_known,
             begun: 0,
             buffer: Vec::new(),
             syncs: 0,
@@ -165,7 +168,6 @@ impl Log {
         };
         Log {
             durability,
-            make_known,
             clock,
             state: Mutex::new(state),
             published: AtomicU64::new(after.0),
@@ -433,7 +435,7 @@ impl Log {
             if generation > leader.begun {
                 // Its header is on the medium: should it be gone one day, nobody takes it for one
                 // that was never begun.
-                (self.make_known)(generation)?;
+                (leader.make_known)(generation)?;
                 leader.begun = generation;
             }
             let mut buffer = std::mem::take(&mut leader.buffer);
@@ -670,7 +672,6 @@ impl State {
 /// Replays a log made of one file with these bytes.
 #[cfg(fuzzing)]
 pub(crate) fn fuzz_file(bytes: &[u8]) {
-    use std::path::Path;
     let env = headwater_io::Env::memory();
     let dir = Path::new("/log");
     let path = dir.join("1.log");

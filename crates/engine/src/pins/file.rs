@@ -11,6 +11,7 @@ use crate::assured::part_of;
 use crate::chunk::{Chunk, Sequences};
 use crate::error::Damage;
 use crate::ids::Sequence;
+use crate::tiers::OwnedTier;
 use crate::{Error, Result};
 use headwater_codec::checksum::crc32c;
 use headwater_codec::light::{decode_rows, encode_rows, within_limits};
@@ -52,6 +53,11 @@ pub(crate) struct PinFiles {
     folder: PathBuf,
     next: u64,
     bytes: Arc<AtomicU64>,
+    /// The folder is there.
+    is_made: bool,
+    /// The tier in whose folder they lie: it stays locked while there are any, also when the
+    /// database has left it.
+    tier: Option<Arc<OwnedTier>>,
 }
 
 impl PinFiles {
@@ -61,6 +67,32 @@ impl PinFiles {
             folder: folder(dir),
             next: 0,
             bytes: Arc::default(),
+            is_made: false,
+            tier: None,
+        }
+    }
+
+    /// In the folder of a tier.
+    pub(crate) fn in_tier(self, tier: Option<Arc<OwnedTier>>) -> PinFiles {
+        PinFiles { tier, ..self }
+    }
+
+    /// Makes them in another place from now on, in the folder of a tier or without one. Those that
+    /// there are stay where they are.
+    pub(crate) fn moved(
+        &self,
+        files: &Arc<dyn Files>,
+        dir: &Path,
+        tier: Option<Arc<OwnedTier>>,
+    ) -> PinFiles {
+        PinFiles {
+            files: Arc::clone(files),
+            folder: folder(dir),
+            // No number comes twice.
+            next: self.next,
+            bytes: Arc::clone(&self.bytes),
+            is_made: false,
+            tier,
         }
     }
 
@@ -75,10 +107,11 @@ impl PinFiles {
         &mut self,
         chunks: impl Iterator<Item = &'a Chunk>,
     ) -> Result<Vec<Option<PinLocation>>> {
-        if self.next == 0 {
+        if !self.is_made {
             self.files
                 .create_dir_all(&self.folder)
                 .map_err(|e| Error::io("create", &self.folder, e))?;
+            self.is_made = true;
         }
         let path = self.folder.join(self.next.to_string());
         self.next += 1;
@@ -91,6 +124,7 @@ impl PinFiles {
             files: Arc::clone(&self.files),
             bytes: AtomicU64::new(0),
             all: Arc::clone(&self.bytes),
+            _tier: self.tier.clone(),
         });
         let mut places = Vec::new();
         let mut buffer = Vec::new();
@@ -129,6 +163,8 @@ pub(crate) struct PinFile {
     bytes: AtomicU64,
     /// Of all files.
     all: Arc<AtomicU64>,
+    /// Nobody else takes its folder while the file is there.
+    _tier: Option<Arc<OwnedTier>>,
 }
 
 impl PinFile {

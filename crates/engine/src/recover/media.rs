@@ -2,13 +2,13 @@
 //! log has a faster one of its own, a watch over the others.
 
 use super::files::Named;
-use crate::fast_index::{self, FastIndex};
+use crate::fast_index::{self, FastIndex, What};
 use crate::guard::Guard;
 use crate::layout::durable_roots;
 use crate::log::MakeKnown;
 use crate::meta::Meta;
 use crate::reserve::{Reserve, ReservedFiles};
-use crate::segment::named;
+use crate::segment::{Store, named};
 use crate::stall::{Watch, WatchedFiles};
 use crate::tiers::OwnedTier;
 use crate::{Options, Result};
@@ -41,57 +41,93 @@ pub(super) fn reserve_space(env: &mut Env, options: &Options) -> Result<Vec<Arc<
     Ok(reserved.into_iter().map(|(_, reserve)| reserve).collect())
 }
 
-/// Where the log lies in a fast tier, bulk may stall while writes go on: looks into it are watched.
-pub(super) fn watch_bulk(env: &mut Env, tier: Option<&OwnedTier>) -> Option<Arc<Watch>> {
-    tier.filter(|owned| owned.tier.parts.log)?;
+/// Where the log lies in a fast tier, bulk may stall while writes go on: looks into it are watched
+/// then, and as soon as it does.
+pub(super) fn watch_bulk(env: &mut Env, tier: Option<&OwnedTier>) -> Arc<Watch> {
     let watch = Watch::new(&env.clock);
-    let fast = Arc::clone(env.log_files());
-    *env = env.map_files(|files| match Arc::ptr_eq(files, &fast) {
+    let is_log_fast = tier.is_some_and(|owned| owned.tier.parts.log);
+    watch.set_on(is_log_fast);
+    let log = Arc::clone(env.log_files());
+    *env = env.map_files(|files| match is_log_fast && Arc::ptr_eq(files, &log) {
         true => Arc::clone(files),
         false => Arc::new(WatchedFiles {
             files: Arc::clone(files),
             watch: Arc::clone(&watch),
         }),
     });
-    Some(watch)
+    watch
 }
 
-/// What of a memory for caches knows what the files of an index in the fast tier hold.
-const INDEX_CACHE_SHARE: usize = 32;
+/// What of the memory budget knows what the files of an index in the fast tier hold.
+const INDEX_MEMORY_SHARE: u64 = 128;
+/// The same for the newest segments, of which files are larger.
+const NEWEST_MEMORY_SHARE: u64 = 32;
+/// The newest segments take so many times the memory that knows what their files hold, and no
+/// more: for each piece of 4,096 bytes there is a checksum of 4.
+const NEWEST_PER_MEMORY: u64 = 1024;
 
-/// The index of segments in the fast tier, where one is to be kept there. Without it reads go to
-/// bulk, so none is no reason not to open.
-pub(super) fn fast_index(
+/// Where the fast tier repeats something of segments, if it is to.
+pub(crate) fn place_of(
+    what: What,
     (env, options): (&Env, &Options),
-    tier: Option<&OwnedTier>,
-    partitions: &Named,
+    tier: &OwnedTier,
     guard: &Arc<Guard>,
-) -> Option<Arc<FastIndex>> {
-    let tier = tier.filter(|owned| owned.tier.parts.index)?;
-    let memory = options.memory_budget_bytes / 4 / INDEX_CACHE_SHARE;
-    let place = fast_index::Place {
+) -> Option<fast_index::Place> {
+    let budget = u64::try_from(options.memory_budget_bytes).unwrap_or(u64::MAX);
+    let is_there = what.is_in(tier.tier.parts);
+    let (bytes_max, memory_bytes) = match what {
+        What::Index => {
+            let memory = budget / INDEX_MEMORY_SHARE;
+            (options.fast_index_bytes, memory)
+        }
+        What::Newest => {
+            let memory = budget / NEWEST_MEMORY_SHARE;
+            let known = memory.saturating_mul(NEWEST_PER_MEMORY);
+            let most = options.fast_newest_bytes.unwrap_or(u64::MAX).min(known);
+            (Some(most), memory)
+        }
+    };
+    is_there.then(|| fast_index::Place {
+        what,
         files: Arc::clone(&tier.files),
-        dir: fast_index::folder(&tier.tier.folder),
+        fast: tier.tier.folder.clone(),
         set: tier.set,
-        bytes_max: options.fast_index_bytes,
-        memory_bytes: u64::try_from(memory).unwrap_or(u64::MAX),
+        bytes_max,
+        age_max: options.fast_newest_age,
+        memory_bytes,
         guard: Arc::clone(guard),
         clock: Arc::clone(&env.clock),
         written: Arc::clone(&tier.written),
+    })
+}
+
+/// What the fast tier is to repeat of segments. Without it reads go to bulk, so that what cannot be
+/// used is no reason not to open.
+pub(super) fn repeat_segments(
+    store: &Store,
+    env_and_options: (&Env, &Options),
+    tier: Option<&OwnedTier>,
+    partitions: &Named,
+    guard: &Arc<Guard>,
+) {
+    let Some(tier) = tier else {
+        return;
     };
-    let all = partitions.iter();
-    let all = all.map(|(id, record)| (*id, record.shard, named(record)));
-    match FastIndex::open(place, all) {
-        Ok(index) => Some(Arc::new(index)),
-        Err(error) => {
-            tracing::warn!(%error, "the index in the fast tier cannot be used: it is read in bulk");
-            None
+    let places = What::ALL.map(|what| (what, place_of(what, env_and_options, tier, guard)));
+    for (what, place) in places.into_iter().filter_map(|(what, p)| Some((what, p?))) {
+        let all = partitions.iter();
+        let all = all.map(|(id, record)| (*id, named(record)));
+        match FastIndex::open(place, all) {
+            Ok(index) => drop(store.repeats().set(what, Some(Arc::new(index)))),
+            Err(error) => {
+                tracing::warn!(%error, "what the fast tier has of segments cannot be used: they are read in bulk");
+            }
         }
     }
 }
 
 /// How it is made known that a log file was begun: in a fast tier without asking bulk.
-pub(super) fn announcer(env: &Env, meta: &Arc<Meta>, tier: Option<&Arc<OwnedTier>>) -> MakeKnown {
+pub(crate) fn announcer(env: &Env, meta: &Arc<Meta>, tier: Option<&Arc<OwnedTier>>) -> MakeKnown {
     if let Some(tier) = tier.filter(|owned| owned.tier.parts.log) {
         let (tier, files) = (Arc::clone(tier), Arc::clone(env.log_files()));
         return Box::new(move |generation| tier.note_log_begun(&*files, generation));

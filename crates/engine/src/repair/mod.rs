@@ -21,7 +21,7 @@ mod scan;
 use crate::assured::first_mut;
 use crate::check::{CheckReport, check};
 use crate::error::Damage;
-use crate::fast_index;
+use crate::fast_index::What;
 use crate::layout::{files_of, log_dir, meta_path, segment_dir};
 use crate::log::FILE_HEADER_BYTES;
 use crate::meta::Meta;
@@ -153,7 +153,9 @@ fn repair_placed(env: &Env, options: &Options, mode: RepairMode) -> Result<Repai
     }
     if let Some(tier) = fast_tier(env, dir)? {
         // It repeats what the segments were before.
-        fast_index::clear(&**env.fast_files(), &tier.folder)?;
+        for what in What::ALL {
+            what.clear(&**env.fast_files(), &tier.folder)?;
+        }
     }
     act(env, options, &plan, &report.quarantined)?;
     drop((tier_lock, meta_lock, lock));

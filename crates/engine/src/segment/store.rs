@@ -33,7 +33,7 @@ use super::paging::Paging;
 use super::piece::Piece;
 use super::recent::Recent;
 use super::state::Sums;
-use crate::fast_index::FastIndex;
+use crate::fast_index::Repeats;
 use crate::ids::{SegmentId, Sequence, StreamId};
 use crate::meta::PartitionRecord;
 use crate::touched;
@@ -118,8 +118,8 @@ pub(crate) struct SegmentFile {
     pub(crate) id: SegmentId,
     path: PathBuf,
     files: Arc<dyn Files>,
-    /// Where the fast tier has its index.
-    fast_index: Option<Arc<FastIndex>>,
+    /// What the fast tier repeats of it.
+    repeats: Arc<Repeats>,
     replaced: AtomicBool,
 }
 
@@ -144,8 +144,8 @@ impl Drop for SegmentFile {
         if !self.replaced.load(Ordering::Acquire) {
             return;
         }
-        if let Some(index) = &self.fast_index {
-            index.forget(self.id);
+        for kept in self.repeats.all() {
+            kept.forget(self.id);
         }
         if let Err(error) = self.files.remove(&self.path) {
             // The next opening removes it: the metadata does not name it.
@@ -253,7 +253,7 @@ pub(crate) struct Store {
     /// Which bytes are here, where files have holes.
     here: Option<Arc<dyn Here>>,
     /// What the fast tier repeats of segments.
-    fast_index: Option<Arc<FastIndex>>,
+    repeats: Arc<Repeats>,
     /// Streams of which a checkpoint has pages, and pages of checkpoints.
     held: Cache<HeldKey, Arc<PagedStream>, CacheWeight>,
     index_pages: Cache<FileOffset, Arc<PageEntries>, CacheWeight>,
@@ -303,7 +303,7 @@ impl Store {
             pages: Recent::new(cache_bytes / 16 * 3, 2 * shards.max(1)),
             paging: Paging::default(),
             here: None,
-            fast_index: None,
+            repeats: Arc::default(),
             held: Cache::with_weighter(LARGE_ITEMS, bytes / 32, CacheWeight),
             index_pages: Cache::with_weighter(LARGE_ITEMS, bytes / 32, CacheWeight),
             distrusted: Mutex::new(HashSet::new()),
@@ -356,7 +356,7 @@ impl Store {
             id,
             path: self.path(id),
             files: Arc::clone(&self.files),
-            fast_index: self.fast_index.clone(),
+            repeats: Arc::clone(&self.repeats),
             replaced: AtomicBool::new(false),
         })
     }
@@ -424,7 +424,7 @@ impl Store {
             return Ok(file);
         }
         let file = self.open_path(id)?;
-        self.compare_with_index(id, &*file)?;
+        self.compare_with_kept(id, &*file)?;
         self.open.insert(id, Arc::clone(&file));
         Ok(file)
     }

@@ -171,11 +171,11 @@ pub(super) fn publish(core: &Core, shard: &Shard, sequence: Sequence, written: &
     core.memory_changed(change);
 }
 
-/// Beside the steps: what was committed of the index is repeated in the fast tier, where that is
+/// Beside the steps: what was committed of segments is repeated in the fast tier, where that is
 /// wanted. Nothing depends on it.
-pub(super) fn keep_index(core: &Core, written: &[WrittenGroup]) {
+pub(super) fn keep_committed(core: &Core, written: &[WrittenGroup]) {
     for one in written {
-        core.store.keep_index_of(&one.partition);
+        core.store.keep_committed(&one.partition);
     }
 }
 

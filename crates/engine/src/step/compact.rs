@@ -11,7 +11,7 @@
 //! partition stays as it is.
 
 use super::carried;
-use super::commit::{commit, free_log, keep_index, make_durable};
+use super::commit::{commit, free_log, keep_committed, make_durable};
 use super::cutter::SharedLeaves;
 use super::rewriting::{Purpose, Rewriting};
 use super::stream_writer::GroupOutput;
@@ -279,7 +279,7 @@ fn rewrite(
         state.version += 1;
         state.partitions = Arc::new(partitions);
     }
-    keep_index(core, &written);
+    keep_committed(core, &written);
     core.store.forget(partition.id());
     partition.file.set_replaced();
     if let [one] = &*written {

@@ -45,7 +45,7 @@ use crate::ids::{ShardIndex, StreamId, TableId};
 use crate::late_policy::InForce;
 use crate::shard::Shard;
 use crate::unreadable::set_aside;
-use commit::{commit, free_log, keep_index, make_durable, publish};
+use commit::{commit, free_log, keep_committed, make_durable, publish};
 use pinning::bound_pins;
 use place::place;
 use std::sync::Arc;
@@ -129,7 +129,7 @@ pub(crate) fn run_step(
     }
     commit(core, sequence, &written, &[])?;
     publish(core, shard, sequence, &written);
-    keep_index(core, &written);
+    keep_committed(core, &written);
     measure(core, shard, &written);
     core.counters.count_flush();
     free_log(core)?;

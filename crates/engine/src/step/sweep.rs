@@ -9,7 +9,7 @@
 //! the cut, which stands behind it in the log. A partition of which nothing can be read is left as
 //! it is, and the deletes that concern it stay.
 
-use super::commit::{commit, free_log, keep_index, make_durable};
+use super::commit::{commit, free_log, keep_committed, make_durable};
 use super::cutter::SharedLeaves;
 use super::erase::{erase, is_touched};
 use super::pinning::bound_pins;
@@ -206,7 +206,7 @@ fn carry_out(
         state.partitions = Arc::new(partitions);
         state.step_sequence = state.step_sequence.max(sequence);
     }
-    keep_index(core, &written);
+    keep_committed(core, &written);
     for one in &gone {
         tracing::info!(
             segment = one.id().0,

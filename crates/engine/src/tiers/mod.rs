@@ -21,7 +21,7 @@ pub use record::TierParts;
 #[cfg(fuzzing)]
 pub(crate) use record::fuzz_record;
 
-pub(crate) use owned::{BulkLog, OwnedTier, log_begun};
+pub(crate) use owned::{BulkLog, OwnedTier, Prepared, log_begun};
 pub(crate) use place::{lock_fast, of_another, place, same_set, same_time, take};
 pub(crate) use record::{TierRecord, path_in};
 

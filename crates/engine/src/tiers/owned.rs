@@ -6,8 +6,8 @@
 //! Concurrency: one lock, held while a record of the tier is written, and for no other lock.
 //! Failure: as any write; what a record said before stays.
 
-use super::FastTier;
 use super::record::TierRecord;
+use super::{FastTier, TierParts};
 use crate::Result;
 use crate::layout::bulk_log_dir;
 use headwater_io::{Env, Files, Lock};
@@ -21,6 +21,15 @@ use std::sync::atomic::AtomicU64;
 pub(crate) struct BulkLog {
     pub(crate) files: Arc<dyn Files>,
     pub(crate) dir: PathBuf,
+}
+
+/// A folder that is made ready to be a fast tier: what `DIR/tier` is to say, what its own file
+/// says, and its lock.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    pub(crate) ours: TierRecord,
+    pub(crate) theirs: TierRecord,
+    pub(crate) lock: Box<dyn Lock>,
 }
 
 impl BulkLog {
@@ -58,11 +67,65 @@ pub(crate) struct OwnedTier {
     /// The tier's files without a guard and without a reserve: for what may fail without harm.
     pub(crate) files: Arc<dyn Files>,
     pub(super) dir: PathBuf,
-    pub(super) records: Mutex<Records>,
-    pub(super) _lock: Box<dyn Lock>,
+    pub(super) records: Arc<Mutex<Records>>,
+    pub(super) _lock: Arc<Box<dyn Lock>>,
 }
 
 impl OwnedTier {
+    /// A tier that is taken into use by the open database in `dir`. `files` are those of its
+    /// folder, neither guarded nor with a reserve.
+    pub(crate) fn begun(
+        files: &Arc<dyn Files>,
+        prepared: Prepared,
+        dir: &Path,
+        bulk_log: BulkLog,
+    ) -> OwnedTier {
+        let Prepared { ours, theirs, lock } = prepared;
+        OwnedTier {
+            tier: FastTier {
+                folder: ours.fast.clone(),
+                parts: ours.parts,
+            },
+            bulk_log,
+            written: Arc::default(),
+            set: ours.set,
+            files: Arc::clone(files),
+            dir: dir.to_owned(),
+            records: Arc::new(Mutex::new(Records { ours, theirs })),
+            _lock: Arc::new(lock),
+        }
+    }
+
+    /// The same tier with other parts.
+    pub(crate) fn with_parts(&self, parts: TierParts) -> OwnedTier {
+        OwnedTier {
+            tier: FastTier {
+                folder: self.tier.folder.clone(),
+                parts,
+            },
+            bulk_log: self.bulk_log.clone(),
+            written: Arc::clone(&self.written),
+            set: self.set,
+            files: Arc::clone(&self.files),
+            dir: self.dir.clone(),
+            records: Arc::clone(&self.records),
+            _lock: Arc::clone(&self._lock),
+        }
+    }
+
+    /// What `DIR/tier` says, or is to say, with the parts of this one.
+    pub(crate) fn ours(&self) -> TierRecord {
+        TierRecord {
+            parts: self.tier.parts,
+            ..self.records.lock().ours.clone()
+        }
+    }
+
+    /// `DIR/tier` says this from now on.
+    pub(crate) fn note_named(&self, record: TierRecord) {
+        self.records.lock().ours = record;
+    }
+
     /// Says in the tier that its log files up to this generation were begun: from now on they must
     /// be there for as long as they are needed. `files` are those of the tier.
     pub(crate) fn note_log_begun(&self, files: &dyn Files, generation: u64) -> Result<()> {

@@ -75,8 +75,8 @@ pub(crate) fn take(
         set: ours.set,
         files: Arc::clone(fast_files),
         dir: dir.to_owned(),
-        records: Mutex::new(Records { ours, theirs }),
-        _lock: lock,
+        records: Arc::new(Mutex::new(Records { ours, theirs })),
+        _lock: Arc::new(lock),
     }))
 }
 

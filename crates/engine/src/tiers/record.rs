@@ -32,18 +32,22 @@ pub struct TierParts {
     pub buffers: bool,
     /// A copy of what says in segments where rows lie, and of the pyramid.
     pub index: bool,
+    /// Copies of the newest segments, so that the newest rows are read there.
+    pub newest: bool,
 }
 
 impl TierParts {
     const LOG: u8 = 1;
     const BUFFERS: u8 = 2;
     const INDEX: u8 = 4;
+    const NEWEST: u8 = 8;
 
     /// No part of it.
     pub const NONE: TierParts = TierParts {
         log: false,
         buffers: false,
         index: false,
+        newest: false,
     };
 
     /// True when nothing lies there.
@@ -53,11 +57,12 @@ impl TierParts {
     }
 
     /// Each part and its name.
-    fn named(self) -> [(&'static str, bool); 3] {
+    fn named(self) -> [(&'static str, bool); 4] {
         [
             ("log", self.log),
             ("buffers", self.buffers),
             ("index", self.index),
+            ("newest", self.newest),
         ]
     }
 
@@ -65,6 +70,7 @@ impl TierParts {
         u8::from(self.log) * TierParts::LOG
             + u8::from(self.buffers) * TierParts::BUFFERS
             + u8::from(self.index) * TierParts::INDEX
+            + u8::from(self.newest) * TierParts::NEWEST
     }
 
     fn of_bits(bits: u8) -> Option<TierParts> {
@@ -72,6 +78,7 @@ impl TierParts {
             log: bits & TierParts::LOG != 0,
             buffers: bits & TierParts::BUFFERS != 0,
             index: bits & TierParts::INDEX != 0,
+            newest: bits & TierParts::NEWEST != 0,
         };
         (parts.bits() == bits).then_some(parts)
     }
@@ -85,6 +92,7 @@ impl TierParts {
 /// assert!(parts.log && parts.buffers && !parts.index);
 /// assert_eq!(parts.to_string(), "log,buffers");
 /// assert_eq!("index,log".parse::<TierParts>()?.to_string(), "log,index");
+/// assert!("log,newest".parse::<TierParts>()?.newest);
 /// assert_eq!("none".parse::<TierParts>()?, TierParts::NONE);
 /// assert!("segments".parse::<TierParts>().is_err());
 /// # Ok::<(), headwater_engine::Error>(())
@@ -113,9 +121,10 @@ impl FromStr for TierParts {
                 "log" => parts.log = true,
                 "buffers" => parts.buffers = true,
                 "index" => parts.index = true,
+                "newest" => parts.newest = true,
                 other => {
                     return Err(Error::invalid(format!(
-                        "parts of a fast tier: expected log, buffers, index or several of them with commas between, found `{other}`"
+                        "parts of a fast tier: expected log, buffers, index, newest or several of them with commas between, found `{other}`"
                     )));
                 }
             }

@@ -227,7 +227,7 @@ fn check_still_there(core: &Core, prepared: &[PreparedRows]) -> Result<()> {
 /// The stream behind key bytes, if it is defined. Who has to ask bulk for it does not begin to
 /// while that stalls.
 fn find_stream(core: &Core, key: &[u8]) -> Result<Option<StreamId>> {
-    if core.bulk.is_some() {
+    if core.bulk.as_ref().is_some_and(|bulk| bulk.is_on()) {
         if let Some(stream) = core.catalog.known_stream(key) {
             return Ok(Some(stream));
         }

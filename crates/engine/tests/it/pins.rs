@@ -3,7 +3,8 @@
 
 use crate::model::Random;
 use headwater_engine::{
-    AggregateSpec, Bins, Database, DeleteSpec, Durability, ErrorKind, Options, ScanSpec, Snapshot,
+    AggregateSpec, Bins, Database, DeleteSpec, Durability, ErrorKind, FastTier, Options, ScanSpec,
+    Snapshot,
 };
 use headwater_io::{
     Env, File, Files, MemoryFiles, NoThreads, OpenMode, SystemClock, SystemThreads,
@@ -96,12 +97,31 @@ fn compare(snapshot: &Snapshot, content: &Content, what: &str) {
     }
 }
 
+/// Has the buffers lie elsewhere from now on.
+fn change_layout(db: &Database, number: u64) {
+    let tier = |folder: &str, parts: &str| FastTier {
+        folder: folder.into(),
+        parts: parts.parse().unwrap(),
+    };
+    let wanted = match number {
+        0 => None,
+        1 => Some(tier("/fast", "buffers")),
+        2 => Some(tier("/fast", "log,newest")),
+        _ => Some(tier("/other", "log,buffers,index")),
+    };
+    match db.move_tier(wanted.as_ref()) {
+        // A tier that was left, in which an open snapshot still has rows, is nobody's.
+        Err(error) => assert_eq!(error.kind(), ErrorKind::Locked, "{error}"),
+        Ok(()) => assert_eq!(db.fast_tier(), wanted),
+    }
+}
+
 /// Random writes and deletes, with snapshots that are taken, held and let go of at random. Gives
 /// the most that was in files.
 fn random_snapshots(seed: u64, steps: usize) -> u64 {
     let files = Arc::new(MemoryFiles::new());
     let db = Database::open_in(without_threads(&files), options()).unwrap();
-    let mut random = Random::new(seed);
+    let (mut random, mut layout) = (Random::new(seed), Random::new(seed + 1));
     let mut content = Content::new();
     let mut held: Vec<(Snapshot, Content)> = Vec::new();
     let mut most = 0;
@@ -143,6 +163,7 @@ fn random_snapshots(seed: u64, steps: usize) -> u64 {
             }
             96 => db.flush().unwrap(),
             97 => db.compact().unwrap(),
+            98 => change_layout(&db, layout.below(4)),
             _ => {}
         }
         let stats = db.stats().unwrap();
@@ -157,6 +178,10 @@ fn random_snapshots(seed: u64, steps: usize) -> u64 {
     drop(held);
     let stats = db.stats().unwrap();
     assert_eq!((stats.pinned_bytes, stats.pinned_file_bytes), (0, 0));
+    for folder in ["/fast/pins", "/other/pins"] {
+        let left = files.list(Path::new(folder)).unwrap_or_default();
+        assert_eq!(left, Vec::<String>::new());
+    }
     let left = files.list(Path::new("/db/pins")).unwrap_or_default();
     assert!(left.is_empty(), "{left:?}");
     most

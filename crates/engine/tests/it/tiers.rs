@@ -157,6 +157,7 @@ fn a_tier_is_taken_into_use_changed_and_left_and_nothing_is_lost() {
             log: true,
             buffers: true,
             index: true,
+            newest: true,
         })),
         Some(FastTier {
             folder: "/other".into(),
@@ -258,6 +259,55 @@ fn whatever_is_cut_off_when_what_was_acknowledged_is_found() {
         }
     }
     assert!(cut_off > 100, "{cut_off}");
+}
+
+/// Parts are changed in the tier that is used; gives how many rows were acknowledged.
+fn life_of_parts(disk: &FaultyFiles) -> (i64, Result<(), Error>) {
+    let mut written = 400;
+    let mut live = || {
+        for parts in [BUFFERS, LOG, BUFFERS, tiered().fast_parts] {
+            let db = Database::open_in(
+                env(disk),
+                Options {
+                    fast_parts: parts,
+                    ..tiered()
+                },
+            )?;
+            write(&db, written..written + 20)?;
+            written += 20;
+            db.close()?;
+        }
+        Ok(())
+    };
+    let ended = live();
+    (written, ended)
+}
+
+#[test]
+fn whatever_is_cut_off_when_parts_change_in_place_what_was_acknowledged_is_found() {
+    let disk = before_the_tier();
+    let begun = disk.operations();
+    let (written, ended) = life_of_parts(&disk);
+    ended.unwrap();
+    assert_eq!(written, 480);
+    for cut in cuts(disk.operations() - begun, 3) {
+        for seed in 0..3 {
+            let disk = before_the_tier();
+            disk.crash_at(disk.operations() + cut);
+            let (written, _) = life_of_parts(&disk);
+            let after = disk.after_crash(seed);
+            let db = Database::open_in(env(&after), plain());
+            let db = db.unwrap_or_else(|error| panic!("cut {cut}, seed {seed}: {error}"));
+            let found = times(&db);
+            let all: Vec<i64> = (0..found.len() as i64).collect();
+            assert_eq!(found, all, "cut {cut}, seed {seed}");
+            let found = found.len() as i64;
+            assert!(
+                (written..=written + 20).contains(&found),
+                "cut {cut}, seed {seed}"
+            );
+        }
+    }
 }
 
 #[test]

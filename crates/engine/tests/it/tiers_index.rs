@@ -4,174 +4,36 @@
 
 mod doubts;
 
+use crate::disks::Disks;
 use headwater_engine::{
     AggregateSpec, BackupOptions, Bin, Bins, Database, DeleteSpec, Error, ErrorKind, FastTier,
     Options, RepairMode, ScanChunk, ScanSpec, TierParts, Touched, backup_with, check, repair,
     use_fast_tier,
 };
-use headwater_io::{
-    Env, FaultKind, FaultyFiles, File, Files, ManualClock, Media, OpenMode, SeededChance,
-    SystemThreads,
-};
+use headwater_io::{Env, FaultKind, Files, SystemThreads};
 use headwater_types::{Aggregate, Batch, ClosedRange, Level, StreamName, Value};
-use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
-const SECOND: i64 = 1_000_000_000;
+pub(crate) const SECOND: i64 = 1_000_000_000;
 /// A multiple of large buckets.
-const START: i64 = (1_622 << 20) * SECOND;
+pub(crate) const START: i64 = (1_622 << 20) * SECOND;
 const INDEX: TierParts = TierParts {
     index: true,
     ..TierParts::NONE
 };
 
-/// Reads of segments in bulk, which can be made to stall.
-#[derive(Debug, Default)]
-struct Looks {
-    reads: AtomicU64,
-    stalls: Mutex<bool>,
-    changed: Condvar,
+fn open(disks: &Disks) -> Database {
+    disks.open(options()).unwrap()
 }
 
-impl Looks {
-    fn look(&self) {
-        self.reads.fetch_add(1, Ordering::Relaxed);
-        let mut stalls = self.stalls.lock().unwrap();
-        while *stalls {
-            stalls = self.changed.wait(stalls).unwrap();
-        }
-    }
-
-    fn stall(&self, stalls: bool) {
-        *self.stalls.lock().unwrap() = stalls;
-        self.changed.notify_all();
-    }
-
-    /// How many reads a piece of work makes.
-    fn of<T>(&self, work: impl FnOnce() -> T) -> (u64, T) {
-        let before = self.reads.load(Ordering::Relaxed);
-        let done = work();
-        (self.reads.load(Ordering::Relaxed) - before, done)
-    }
+/// The files of the index.
+fn kept(disks: &Disks) -> Vec<PathBuf> {
+    disks.in_fast("index")
 }
 
-#[derive(Debug)]
-struct Bulk {
-    disk: FaultyFiles,
-    looks: Arc<Looks>,
-}
-
-#[derive(Debug)]
-struct BulkFile {
-    file: Arc<dyn File>,
-    looks: Option<Arc<Looks>>,
-}
-
-impl File for BulkFile {
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
-        self.looks.iter().for_each(|looks| looks.look());
-        self.file.read_at(offset, buf)
-    }
-
-    fn write_all_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.file.write_all_at(offset, data)
-    }
-
-    fn sync_data(&self) -> io::Result<()> {
-        self.file.sync_data()
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        self.file.len()
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.file.set_len(len)
-    }
-}
-
-impl Files for Bulk {
-    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
-        let is_segment = path.extension().is_some_and(|e| e == "seg");
-        Ok(Arc::new(BulkFile {
-            file: self.disk.open(path, mode)?,
-            looks: is_segment.then(|| Arc::clone(&self.looks)),
-        }))
-    }
-
-    headwater_io::pass_on_files!(disk; remove list create_dir_all sync_dir exists lock lock_file);
-}
-
-/// A large medium and a small fast one.
-struct Disks {
-    bulk: FaultyFiles,
-    fast: FaultyFiles,
-    looks: Arc<Looks>,
-    clock: Arc<ManualClock>,
-}
-
-impl Disks {
-    fn new(seed: u64) -> Disks {
-        Disks::of(FaultyFiles::new(seed), FaultyFiles::new(seed + 1))
-    }
-
-    fn of(bulk: FaultyFiles, fast: FaultyFiles) -> Disks {
-        Disks {
-            bulk,
-            fast,
-            looks: Arc::default(),
-            clock: Arc::new(ManualClock::new(Env::MEMORY_START)),
-        }
-    }
-
-    fn env(&self) -> Env {
-        Env {
-            files: Arc::new(Bulk {
-                disk: self.bulk.clone(),
-                looks: Arc::clone(&self.looks),
-            }),
-            media: Media {
-                fast: Some(Arc::new(self.fast.clone())),
-                ..Media::default()
-            },
-            clock: Arc::<ManualClock>::clone(&self.clock),
-            chance: Arc::new(SeededChance::new(
-                self.bulk.operations() + self.fast.operations() + 1,
-            )),
-            ..Env::memory()
-        }
-    }
-
-    fn open(&self) -> Database {
-        self.try_open(options()).unwrap()
-    }
-
-    fn try_open(&self, options: Options) -> Result<Database, Error> {
-        Database::open_in(self.env(), options)
-    }
-
-    /// The files of the index.
-    fn kept(&self) -> Vec<PathBuf> {
-        let files = self.fast.files().into_iter().map(|(path, _)| path);
-        files
-            .filter(|path| path.starts_with("/fast/index"))
-            .collect()
-    }
-
-    fn segments(&self) -> usize {
-        let files = self.bulk.files().into_iter().map(|(path, _)| path);
-        files.filter(|path| path.starts_with("/db/segment")).count()
-    }
-
-    fn fast_bytes(&self) -> u64 {
-        self.fast.files().into_iter().map(|(_, len)| len).sum()
-    }
-}
-
-fn options() -> Options {
+pub(crate) fn options() -> Options {
     Options {
         fast_dir: Some("/fast".into()),
         fast_parts: TierParts { log: true, ..INDEX },
@@ -191,13 +53,13 @@ fn options() -> Options {
     }
 }
 
-fn stream(id: i64) -> StreamName {
+pub(crate) fn stream(id: i64) -> StreamName {
     StreamName::new("channel", [("id", id.to_string())])
 }
 
-const STREAMS: i64 = 3;
+pub(crate) const STREAMS: i64 = 3;
 
-fn write(db: &Database, seconds: std::ops::Range<i64>) -> Result<(), Error> {
+pub(crate) fn write(db: &Database, seconds: std::ops::Range<i64>) -> Result<(), Error> {
     let mut batch = Batch::new();
     for second in seconds {
         for id in 0..STREAMS {
@@ -212,14 +74,14 @@ fn write(db: &Database, seconds: std::ops::Range<i64>) -> Result<(), Error> {
 }
 
 /// Some groups in order, in several partitions; everything is stored.
-fn fill(db: &Database, seconds: i64) {
+pub(crate) fn fill(db: &Database, seconds: i64) {
     for from in (0..seconds).step_by(200) {
         write(db, from..from + 200).unwrap();
         db.flush().unwrap();
     }
 }
 
-fn level(number: i32) -> Level {
+pub(crate) fn level(number: i32) -> Level {
     Level::new(number).unwrap()
 }
 
@@ -232,7 +94,7 @@ fn shown(of: &Aggregate) -> String {
 }
 
 /// All tiles and other answers that need no row, from a level on.
-fn outlines(db: &Database, from: i32) -> Vec<String> {
+pub(crate) fn outlines(db: &Database, from: i32) -> Vec<String> {
     let snapshot = db.snapshot().unwrap();
     let mut out = Vec::new();
     for id in 0..STREAMS {
@@ -265,7 +127,7 @@ fn outlines(db: &Database, from: i32) -> Vec<String> {
     out
 }
 
-fn rows(db: &Database) -> Vec<String> {
+pub(crate) fn rows(db: &Database) -> Vec<String> {
     let snapshot = db.snapshot().unwrap();
     let rows = |id| {
         let scan = snapshot.scan(&stream(id), &ScanSpec::default());
@@ -305,16 +167,16 @@ fn base(db: &Database) -> i32 {
 /// What the database answers without any index in the tier, and from which level on tiles need no
 /// row. In the end the index is there again.
 fn in_bulk(disks: &Disks) -> (i32, Vec<String>, Vec<String>) {
-    for path in disks.kept() {
+    for path in kept(disks) {
         disks.fast.vanish(&path).unwrap();
     }
-    let db = disks.open();
+    let db = open(disks);
     let base = base(&db);
     let (reads, outlines) = disks.looks.of(|| outlines(&db, base));
     assert!(reads > 0, "without the index these are read in bulk");
     let rows = rows(&db);
     db.maintain().unwrap();
-    assert_eq!(disks.kept().len(), disks.segments());
+    assert_eq!(kept(disks).len(), disks.segments());
     (base, outlines, rows)
 }
 
@@ -324,27 +186,27 @@ fn filled(seed: u64) -> Disks {
 }
 
 fn filled_on(disks: Disks) -> Disks {
-    let db = disks.open();
+    let db = open(&disks);
     fill(&db, 2000);
     db.close().unwrap();
     drop(db);
     assert!(disks.segments() > 3, "{}", disks.segments());
-    assert_eq!(disks.kept().len(), disks.segments());
+    assert_eq!(kept(&disks).len(), disks.segments());
     disks
 }
 
 /// Answers are those without the index, whatever has become of it, and then everything is kept
 /// again.
 fn answers_as_ever(disks: &Disks, dropped: u64, what: &str) {
-    let db = disks.open();
+    let db = open(disks);
     let base = base(&db);
     let found = (outlines(&db, base), rows(&db));
     db.maintain().unwrap();
     let stats = db.stats().unwrap();
     assert!(stats.fast_index_dropped >= dropped, "{what}: {stats:?}");
     drop(db);
-    assert_eq!(disks.kept().len(), disks.segments(), "{what}");
-    let db = disks.open();
+    assert_eq!(kept(disks).len(), disks.segments(), "{what}");
+    let db = open(disks);
     let (reads, again) = disks.looks.of(|| outlines(&db, base));
     assert_eq!(reads, 0, "{what}: made anew");
     assert_eq!(again, found.0, "{what}: made anew");
@@ -358,7 +220,7 @@ fn answers_as_ever(disks: &Disks, dropped: u64, what: &str) {
 fn nothing_is_read_in_bulk_to_open_to_find_rows_or_for_a_tile() {
     let disks = filled(1);
     let (base, outlines_in_bulk, rows_in_bulk) = in_bulk(&disks);
-    let (reads, db) = disks.looks.of(|| disks.open());
+    let (reads, db) = disks.looks.of(|| open(&disks));
     assert_eq!(reads, 0, "to open");
     let (reads, found) = disks.looks.of(|| outlines(&db, base));
     assert_eq!(reads, 0, "for tiles from level {base} on");
@@ -380,7 +242,7 @@ fn nothing_is_read_in_bulk_to_open_to_find_rows_or_for_a_tile() {
     });
     assert!((1..8).contains(&reads), "{reads}");
     drop(db);
-    assert_eq!(rows(&filled(1).open()), rows_in_bulk);
+    assert_eq!(rows(&open(&filled(1))), rows_in_bulk);
 }
 
 #[test]
@@ -418,7 +280,7 @@ fn its_bytes_are_told_and_count_as_written_to_the_tier() {
         .filter(|(path, _)| path.starts_with("/fast/index"))
         .map(|(_, len)| len)
         .sum();
-    let db = disks.open();
+    let db = open(&disks);
     let stats = db.stats().unwrap();
     assert_eq!(stats.fast_index_bytes, kept);
     assert_eq!(stats.fast_bytes, kept + stats.log_bytes);
@@ -440,7 +302,7 @@ fn a_full_tier_keeps_no_more_of_it_and_what_must_be_written_comes_first() {
         log_file_bytes: 16 << 10,
         ..options()
     };
-    let db = disks.try_open(options.clone()).unwrap();
+    let db = disks.open(options.clone()).unwrap();
     write(&db, 0..200).unwrap();
     db.flush().unwrap();
     // Room for the log, and for a little of the index.
@@ -462,7 +324,7 @@ fn a_full_tier_keeps_no_more_of_it_and_what_must_be_written_comes_first() {
     disks.fast.capacity(u64::MAX);
     disks.clock.advance(Duration::from_secs(3600));
     db.maintain().unwrap();
-    assert_eq!(disks.kept().len(), disks.segments());
+    assert_eq!(kept(&disks).len(), disks.segments());
     assert_eq!((outlines(&db, -2), rows(&db)), found);
     drop(db);
     answers_as_ever(&disks, 0, "with room again");
@@ -476,7 +338,7 @@ fn it_takes_no_more_than_it_may() {
         fast_index_bytes: Some(most),
         ..options()
     };
-    let db = disks.try_open(options).unwrap();
+    let db = disks.open(options).unwrap();
     fill(&db, 2000);
     let stats = db.stats().unwrap();
     assert!(stats.fast_index_bytes <= most && stats.fast_index_bytes > most / 4);
@@ -492,11 +354,11 @@ fn it_goes_with_its_segment_and_what_nobody_names_is_removed() {
     disks.fast.write_file(strange, b"left by a crash").unwrap();
     let other = Path::new("/fast/index/notes.txt");
     disks.fast.write_file(other, b"of somebody else").unwrap();
-    let db = disks.open();
+    let db = open(&disks);
     assert!(disks.fast.read_file(strange).is_err());
     assert!(disks.fast.read_file(other).is_ok());
     disks.fast.vanish(other).unwrap();
-    let before = disks.kept();
+    let before = kept(&disks);
     let snapshot = db.snapshot().unwrap();
     let of_table = |range| DeleteSpec {
         table: "channel".into(),
@@ -510,10 +372,10 @@ fn it_goes_with_its_segment_and_what_nobody_names_is_removed() {
     // The snapshot still reads the segments that were rewritten.
     assert!(before.iter().all(|path| disks.fast.read_file(path).is_ok()));
     drop(snapshot);
-    assert_eq!(disks.kept().len(), disks.segments());
+    assert_eq!(kept(&disks).len(), disks.segments());
     db.delete(&of_table(ClosedRange::ALL)).unwrap();
     db.maintain().unwrap();
-    assert_eq!((disks.kept().len(), disks.segments()), (0, 0));
+    assert_eq!((kept(&disks).len(), disks.segments()), (0, 0));
 }
 
 #[test]
@@ -540,13 +402,13 @@ fn no_backup_has_it_and_a_tier_that_is_left_is_rid_of_it() {
         index: false,
         ..options().fast_parts
     });
-    assert_eq!(disks.kept().len(), 0);
+    assert_eq!(kept(&disks).len(), 0);
     assert_eq!(outlines(&db, base), outlines_in_bulk);
     drop(db);
     // The index alone, and the log in bulk.
     let db = use_parts(INDEX);
     db.maintain().unwrap();
-    assert_eq!(disks.kept().len(), disks.segments());
+    assert_eq!(kept(&disks).len(), disks.segments());
     let (reads, found) = disks.looks.of(|| outlines(&db, base));
     assert_eq!((reads, found), (0, outlines_in_bulk));
     drop(db);
@@ -561,7 +423,7 @@ fn no_backup_has_it_and_a_tier_that_is_left_is_rid_of_it() {
 #[test]
 fn workers_make_up_for_what_is_missing() {
     let disks = filled(17);
-    for path in disks.kept() {
+    for path in kept(&disks) {
         disks.fast.vanish(&path).unwrap();
     }
     let env = Env {
@@ -570,7 +432,7 @@ fn workers_make_up_for_what_is_missing() {
     };
     let db = Database::open_in(env, options()).unwrap();
     // Nobody asks for anything: the workers find it by themselves.
-    while disks.kept().len() < disks.segments() {
+    while kept(&disks).len() < disks.segments() {
         std::thread::yield_now();
     }
     db.close().unwrap();

@@ -2,61 +2,14 @@
 //! memory that dies at any fence.
 
 use crate::cuts::cuts;
+use crate::disks::Disks;
 use crate::pump::{times, write};
 use crate::support::small_options;
-use headwater_engine::{
-    Database, DeleteSpec, Error, ErrorKind, Options, TierParts, check, fast_tier,
-};
-use headwater_io::{Env, FaultKind, FaultyFiles, ManualClock, Media, SeededChance};
+use headwater_engine::{DeleteSpec, Error, ErrorKind, Options, TierParts, check, fast_tier};
+use headwater_io::{FaultKind, FaultyFiles};
 use headwater_types::ClosedRange;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
-
-/// A large medium and a small fast one.
-struct Disks {
-    bulk: FaultyFiles,
-    fast: FaultyFiles,
-    clock: Arc<ManualClock>,
-}
-
-impl Disks {
-    fn new(seed: u64) -> Disks {
-        Disks::of(FaultyFiles::new(seed), FaultyFiles::new(seed + 1))
-    }
-
-    fn of(bulk: FaultyFiles, fast: FaultyFiles) -> Disks {
-        Disks {
-            bulk,
-            fast,
-            clock: Arc::new(ManualClock::new(Env::MEMORY_START)),
-        }
-    }
-
-    fn env(&self) -> Env {
-        Env {
-            files: Arc::new(self.bulk.clone()),
-            media: Media {
-                fast: Some(Arc::new(self.fast.clone())),
-                ..Media::default()
-            },
-            clock: Arc::<ManualClock>::clone(&self.clock),
-            chance: Arc::new(SeededChance::new(
-                self.bulk.operations() + self.fast.operations() + 1,
-            )),
-            ..Env::memory()
-        }
-    }
-
-    fn open(&self, options: Options) -> Result<Database, Error> {
-        Database::open_in(self.env(), options)
-    }
-
-    /// Bytes of all files of the fast medium.
-    fn fast_bytes(&self) -> u64 {
-        self.fast.files().into_iter().map(|(_, len)| len).sum()
-    }
-}
 
 fn tiered() -> Options {
     Options {

@@ -3,7 +3,7 @@
 //! stands in nobody's way; and all that was acknowledged meanwhile is found after a power cut.
 
 use crate::support::small_options;
-use headwater_engine::{Database, Error, ErrorKind, Options, ScanSpec, check};
+use headwater_engine::{Database, Error, ErrorKind, FastTier, Options, ScanSpec, check};
 use headwater_io::{
     Clock, Env, FaultyFiles, File, Files, Lock, LockError, ManualClock, OpenMode, SeededChance,
     SystemThreads,
@@ -457,7 +457,19 @@ fn when_memory_is_used_up_writes_say_busy_until_the_medium_answers_again() {
 
 #[test]
 fn who_needs_what_only_the_stalled_medium_holds_is_in_nobodys_way() {
-    let life = Life::new(3);
+    look_up_while_it_stalls(&Life::new(3), None);
+}
+
+#[test]
+fn nor_is_he_in_a_tier_that_was_taken_into_use_while_the_database_was_open() {
+    let mut life = Life::new(4);
+    let folder = life.options.fast_dir.take().unwrap();
+    let parts = life.options.fast_parts;
+    look_up_while_it_stalls(&life, Some(FastTier { folder, parts }));
+}
+
+/// `tier` is taken into use by the open database.
+fn look_up_while_it_stalls(life: &Life, tier: Option<FastTier>) {
     let tables = ["fans", "motors"];
     let db = life.open();
     for table in ["pumps", tables[0], tables[1]] {
@@ -466,6 +478,9 @@ fn who_needs_what_only_the_stalled_medium_holds_is_in_nobodys_way() {
     db.close().unwrap();
     drop(db);
     let db = life.open();
+    if tier.is_some() {
+        db.move_tier(tier.as_ref()).unwrap();
+    }
     // What is known of this stream is known by now, and of the others it is not.
     write(&db, "pumps", "pressure", FAR..FAR + 25).unwrap();
     life.medium.begin();

@@ -105,6 +105,21 @@ const COUNTERS: [Figure; 17] = [
         |s| s.fast_index_refused,
     ),
     (
+        "fast_tier_newest_reads",
+        "Reads of segments that copies of the newest in the fast tier answered since the start",
+        |s| s.fast_newest_reads,
+    ),
+    (
+        "fast_tier_newest_dropped",
+        "Copies of segments in the fast tier that were not in order and dropped since the start",
+        |s| s.fast_newest_dropped,
+    ),
+    (
+        "fast_tier_newest_refused",
+        "How often there was no room for more copies of segments in the fast tier since the start",
+        |s| s.fast_newest_refused,
+    ),
+    (
         "damaged_parts",
         "Damaged leaves and blocks met since the start",
         |s| s.damaged_parts,
@@ -164,6 +179,16 @@ const GAUGES: [Figure; 19] = [
         "fast_tier_index_bytes",
         "Bytes of the index of segments that the fast tier repeats",
         |s| s.fast_index_bytes,
+    ),
+    (
+        "fast_tier_newest_bytes",
+        "Bytes of copies of the newest segments in the fast tier",
+        |s| s.fast_newest_bytes,
+    ),
+    (
+        "fast_tier_newest_segments",
+        "Segments of which the fast tier has a copy",
+        |s| s.fast_newest_segments,
     ),
     ("segment_bytes", "Bytes of segments", |s| s.segment_bytes),
     ("log_bytes", "Bytes of log files", |s| s.log_bytes),

@@ -116,6 +116,8 @@ struct Tiers {
     log_mirror_behind_bytes: Option<u64>,
     /// Bytes of the index of segments there; nothing where it is not kept there.
     fast_index_bytes: Option<u64>,
+    /// Bytes of copies of the newest segments there; nothing where they are not kept there.
+    fast_newest_bytes: Option<u64>,
 }
 
 impl Tiers {
@@ -132,6 +134,7 @@ impl Tiers {
             bulk_written_bytes: stats.bulk_written_bytes,
             log_mirror_behind_bytes: is_copied.then_some(stats.log_mirror_behind_bytes),
             fast_index_bytes: tier.parts.index.then_some(stats.fast_index_bytes),
+            fast_newest_bytes: tier.parts.newest.then_some(stats.fast_newest_bytes),
         })
     }
 }

@@ -139,8 +139,8 @@ static SERVER: &[Setting] = &[
     Setting {
         key: "tier.parts",
         kind: "PART,…",
-        allowed: "log, buffers, index, or several, separated by commas",
-        about: "What is to lie in tier.fast: the commit log, rows that memory has no room for, a copy of the index of segments.",
+        allowed: "log, buffers, index, newest, or several, separated by commas",
+        about: "What is to lie in tier.fast: the commit log, rows that memory has no room for, a copy of the index of segments, copies of the newest partitions.",
         how: How::Own {
             set: |s, text| {
                 s.engine.fast_parts = text

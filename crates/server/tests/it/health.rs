@@ -82,6 +82,7 @@ fn a_server_with_a_fast_tier_tells_what_lies_on_which_medium_and_how_they_wear()
         settings.engine.fast_dir = Some(folder.clone());
         settings.engine.fast_bytes = Some(64 << 20);
         settings.engine.fast_parts.index = true;
+        settings.engine.fast_parts.newest = true;
         settings.engine.log_mirror = Some(std::time::Duration::from_millis(10));
     });
     let line = "pump,id=1 rpm=3 1500000000000000000\n";
@@ -95,8 +96,9 @@ fn a_server_with_a_fast_tier_tells_what_lies_on_which_medium_and_how_they_wear()
         std::thread::sleep(std::time::Duration::from_millis(5));
     };
     assert_eq!(tiers["fast"], folder.to_str().unwrap());
-    assert_eq!(tiers["parts"], "log,buffers,index");
+    assert_eq!(tiers["parts"], "log,buffers,index,newest");
     assert_eq!(tiers["fast_index_bytes"], 0, "nothing is stored yet");
+    assert_eq!(tiers["fast_newest_bytes"], 0, "nothing is stored yet");
     assert_eq!(tiers["fast_bytes_max"], 64 << 20);
     for medium in ["fast", "bulk"] {
         let figure = |name: &str| tiers[format!("{medium}_{name}")].as_u64().unwrap();
@@ -116,6 +118,8 @@ fn a_server_with_a_fast_tier_tells_what_lies_on_which_medium_and_how_they_wear()
         "headwater_fast_tier_index_reads_total 0",
         "headwater_fast_tier_index_dropped_total 0",
         "headwater_fast_tier_index_refused_total 0",
+        "headwater_fast_tier_newest_bytes 0",
+        "headwater_fast_tier_newest_segments 0",
     ] {
         let is_told = metrics.lines().any(|line| line.starts_with(name));
         assert!(is_told, "{name}: {metrics}");

@@ -1,14 +1,15 @@
 //! What the fast tier repeats of segments: reading it there, and writing it there after a commit.
 //!
-//! Invariants: everything but leaves is repeated: headers, blocks, checkpoints and footers, up to
-//! a footer that was committed. What is read there is what stands in the segment.
+//! Invariants: of every segment everything but leaves is repeated, where the index is: headers,
+//! blocks, checkpoints and footers, up to a footer that was committed; of the newest segments all
+//! of it, where they are. What is read there is what stands in the segment.
 //! Concurrency: as in [`super`]; who has a segment's part written holds no lock but, in a step,
 //! that of the step.
 //! Failure: where the tier has nothing, or nothing that is believed, bulk is read.
 
 use super::{Partition, Store};
 use crate::error::Damage;
-use crate::fast_index::{FastIndex, UpTo};
+use crate::fast_index::{FastIndex, NamedSegment, Repeats, UpTo, What};
 use crate::ids::SegmentId;
 use crate::meta::PartitionRecord;
 use crate::segment::format::{Footer, HEADER_BYTES, SegmentHeader};
@@ -25,8 +26,20 @@ const TRAILER_BYTES: u64 = 16;
 const TRAILER_LEN: usize = 16;
 const TRAILER_CRC: std::ops::Range<usize> = 4..8;
 
-/// What a commit says of a partition's index.
-pub(crate) fn named(record: &PartitionRecord) -> UpTo {
+/// So much of a segment is repeated by the step that wrote it; more, where it is needed for the
+/// newest rows alone, is repeated in the background.
+const AT_ONCE_BYTES: u64 = 4 << 20;
+
+/// What a commit says of a partition's segment.
+pub(crate) fn named(record: &PartitionRecord) -> NamedSegment {
+    NamedSegment {
+        shard: record.shard,
+        up_to: up_to(record),
+        last: record.span().last,
+    }
+}
+
+fn up_to(record: &PartitionRecord) -> UpTo {
     UpTo {
         footer_offset: record.footer_offset,
         footer_bytes: record.footer_bytes,
@@ -34,7 +47,7 @@ pub(crate) fn named(record: &PartitionRecord) -> UpTo {
     }
 }
 
-/// What is missing of a segment's index.
+/// What is missing of what is kept of a segment.
 struct Missing {
     /// Rising stretches of the segment.
     ranges: Vec<(u64, u64)>,
@@ -42,29 +55,32 @@ struct Missing {
 }
 
 impl Store {
-    /// Reads what the fast tier repeats there.
-    pub(crate) fn with_fast_index(mut self, index: Option<Arc<FastIndex>>) -> Store {
-        self.fast_index = index;
-        self
-    }
-
-    /// What the fast tier repeats, if anything.
-    pub(crate) fn fast_index(&self) -> Option<&Arc<FastIndex>> {
-        self.fast_index.as_ref()
+    /// What the fast tier repeats.
+    pub(crate) fn repeats(&self) -> &Arc<Repeats> {
+        &self.repeats
     }
 
     /// Reads bytes of a segment in the fast tier, if they are all there.
     pub(super) fn read_kept(&self, id: SegmentId, offset: u64, out: &mut [u8]) -> bool {
-        let index = self.fast_index.as_ref();
-        index.is_some_and(|index| index.read(id, offset, out))
+        self.repeats.all().any(|kept| kept.read(id, offset, out))
+    }
+
+    /// As [`Store::read_kept`], of rows, which no index has.
+    pub(super) fn read_rows_kept(&self, id: SegmentId, offset: u64, out: &mut [u8]) -> bool {
+        let newest = self.repeats.get(What::Newest);
+        newest.is_some_and(|kept| kept.read(id, offset, out))
     }
 
     /// What is read of a segment turned out not to be in order: once, what the fast tier has of it
     /// is not believed any more, and it is read again. True then.
     pub(super) fn doubts_kept(&self, id: SegmentId, error: &Error) -> bool {
-        let index = self.fast_index.as_ref();
-        error.kind() == ErrorKind::Corrupt
-            && index.is_some_and(|index| index.drop_once(id, &error.to_string()))
+        if error.kind() != ErrorKind::Corrupt {
+            return false;
+        }
+        let reason = error.to_string();
+        let dropped = self.repeats.all().map(|kept| kept.drop_once(id, &reason));
+        // Of whatever has it, not of the first alone.
+        dropped.filter(|was| *was).count() > 0
     }
 
     /// Looks something up in a segment's index: again in bulk, if it is not in order in the fast
@@ -83,7 +99,7 @@ impl Store {
     /// Before something is written behind a segment: it is the one of which the fast tier repeats
     /// the index.
     pub(crate) fn compare_file(&self, id: SegmentId) -> Result<()> {
-        match &self.fast_index {
+        match self.repeats.all().next() {
             Some(_) => self.open_file(id).map(drop),
             None => Ok(()),
         }
@@ -91,12 +107,13 @@ impl Store {
 
     /// Compares a segment's file with what the fast tier says of it, when it is opened: whoever
     /// opened the database may have looked at the tier alone.
-    pub(super) fn compare_with_index(&self, id: SegmentId, file: &dyn File) -> Result<()> {
-        let Some((index, (up_to, footer_crc))) = self
-            .fast_index
-            .as_ref()
-            .and_then(|index| Some((index, index.up_to(id)?)))
-        else {
+    pub(super) fn compare_with_kept(&self, id: SegmentId, file: &dyn File) -> Result<()> {
+        let mut all = self.repeats.all();
+        all.try_for_each(|kept| self.compare_with(&kept, id, file))
+    }
+
+    fn compare_with(&self, index: &FastIndex, id: SegmentId, file: &dyn File) -> Result<()> {
+        let Some((up_to, footer_crc)) = index.up_to(id) else {
             return Ok(());
         };
         let (mut header, mut kept) = ([0; HEADER_LEN], [0; HEADER_LEN]);
@@ -141,36 +158,36 @@ impl Store {
         }
     }
 
-    /// A commit named a partition: what its index has more is repeated in the fast tier.
-    pub(crate) fn keep_index_of(&self, partition: &Partition) {
-        if let Some(index) = &self.fast_index {
-            let record = &partition.record;
-            index.named(partition.id(), record.shard, named(record));
-            self.keep_index(partition);
+    /// A commit named a partition: what it has more is repeated in the fast tier.
+    pub(crate) fn keep_committed(&self, partition: &Partition) {
+        for kept in self.repeats.all() {
+            kept.named(partition.id(), &named(&partition.record));
+            self.keep_in(&kept, partition, AT_ONCE_BYTES);
         }
     }
 
-    /// Repeats in the fast tier what it does not have of a partition's index.
-    pub(crate) fn keep_index(&self, partition: &Partition) {
-        let Some(index) = self.fast_index.as_ref() else {
-            return;
-        };
+    /// Repeats in the fast tier what it does not have of a partition.
+    pub(crate) fn keep_missing(&self, kept: &FastIndex, partition: &Partition) {
+        self.keep_in(kept, partition, u64::MAX);
+    }
+
+    fn keep_in(&self, kept: &FastIndex, partition: &Partition, rows_max: u64) {
         if partition.unreadable.is_none()
-            && let Err(error) = self.try_keep(index, partition)
+            && let Err(error) = self.try_keep(kept, partition, rows_max)
         {
-            index.leave(partition.id());
+            kept.leave(partition.id());
             // Reads go to bulk, and say there what is wrong with the segment.
             tracing::warn!(
                 segment = partition.id().0,
                 %error,
-                "the index of a segment could not be put into the fast tier"
+                "what is to be kept of a segment could not be put into the fast tier"
             );
         }
     }
 
-    fn try_keep(&self, index: &FastIndex, partition: &Partition) -> Result<()> {
+    fn try_keep(&self, index: &FastIndex, partition: &Partition, rows_max: u64) -> Result<()> {
         let (id, record) = (partition.id(), &partition.record);
-        let Some(writing) = index.writing(id, named(record)) else {
+        let Some(writing) = index.writing(id, up_to(record)) else {
             return Ok(());
         };
         if writing.is_whole() {
@@ -184,9 +201,21 @@ impl Store {
             from = None;
             missing = self.missing(id, newest, from)?;
         }
-        let Some(Missing { ranges, footer_crc }) = missing else {
+        let Some(Missing {
+            mut ranges,
+            footer_crc,
+        }) = missing
+        else {
             return Err(Error::internal("footers that end before the first"));
         };
+        if index.what() == What::Newest {
+            let begin = from.map_or(0, |up_to| up_to.end());
+            let bytes = up_to(record).end().saturating_sub(begin);
+            if bytes > rows_max {
+                return Ok(());
+            }
+            ranges = vec![(begin, bytes)];
+        }
         writing.append(from, &ranges, footer_crc, &mut |offset, out| {
             self.read_bulk(id, offset, out)
         })

@@ -46,13 +46,25 @@ impl Store {
         if let Some((leaf, _)) = self.leaves.get(&place) {
             return Ok((leaf, true));
         }
-        // The fast tier repeats no leaves.
-        let bytes = Store::read_shared(entry.bytes, |out| self.read_bulk(id, entry.offset, out))?;
+        let (leaf, len) = self.without_doubt(id, || self.read_leaf(id, entry))?;
+        self.counters.leaves.fetch_add(1, Ordering::Relaxed);
+        self.leaves.insert(place, (leaf.clone(), len));
+        Ok((leaf, false))
+    }
+
+    /// A leaf and its bytes, read where it lies.
+    fn read_leaf(&self, id: SegmentId, entry: &LeafEntry) -> Result<(Leaf, usize)> {
+        let bytes = Store::read_shared(entry.bytes, |out| {
+            match self.read_rows_kept(id, entry.offset, out) {
+                true => Ok(()),
+                false => self.read_bulk(id, entry.offset, out),
+            }
+        })?;
         let len = bytes.len();
         let leaf = Leaf::open(bytes).map_err(|e| Error::decode(&self.path(id), entry.offset, e));
         let leaf = leaf.and_then(|leaf| {
             if leaf.rows() == entry.leaf_rows as usize {
-                return Ok(leaf);
+                return Ok((leaf, len));
             }
             Err(Error::damage(crate::error::Damage {
                 file: self.path(id),
@@ -61,10 +73,7 @@ impl Store {
                 found: format!("a leaf of {} rows", leaf.rows()),
             }))
         });
-        let leaf = leaf.inspect_err(|error| self.note_damage(place, error))?;
-        self.counters.leaves.fetch_add(1, Ordering::Relaxed);
-        self.leaves.insert(place, (leaf.clone(), len));
-        Ok((leaf, false))
+        leaf.inspect_err(|error| self.note_damage(FileOffset(id, entry.offset), error))
     }
 
     /// All fields of rows `rows` of a stream's entry, counted from the entry's first, in the types

@@ -7,21 +7,21 @@ use crate::support::Dice;
 #[test]
 fn one_that_is_missing_or_behind_is_made_up_for() {
     let disks = filled(4);
-    for path in disks.kept() {
+    for path in kept(&disks) {
         disks.fast.vanish(&path).unwrap();
     }
     answers_as_ever(&disks, 0, "missing");
 
     // Older files of the same segments: what they hold is true, and the rest is added.
     let disks = Disks::new(5);
-    let db = disks.open();
+    let db = open(&disks);
     let mut older = Vec::new();
     for from in (0..2000).step_by(200) {
         write(&db, from..from + 200).unwrap();
         db.flush().unwrap();
         if from == 800 {
-            let kept = disks.kept().into_iter();
-            older = kept
+            let files = kept(&disks).into_iter();
+            older = files
                 .map(|path| (path.clone(), disks.fast.read_file(&path).unwrap()))
                 .collect();
         }
@@ -45,7 +45,7 @@ fn one_that_is_missing_or_behind_is_made_up_for() {
 fn one_that_is_damaged_or_not_its_own_is_dropped_and_made_anew() {
     // Each line of 64 bytes of a file in turn, as a medium loses them.
     let disks = filled(6);
-    let path = disks.kept().remove(0);
+    let path = kept(&disks).remove(0);
     let bytes = disks.fast.read_file(&path).unwrap();
     for at in cuts(bytes.len() as u64 / 64, 9) {
         disks.fast.write_file(&path, &bytes).unwrap();
@@ -62,8 +62,8 @@ fn one_that_is_damaged_or_not_its_own_is_dropped_and_made_anew() {
     disks.fast.write_file(&path, &longer).unwrap();
     answers_as_ever(&disks, 1, "longer");
     // That of another segment.
-    let kept = disks.kept();
-    let (one, other) = (&kept[0], &kept[1]);
+    let paths = kept(&disks);
+    let (one, other) = (&paths[0], &paths[1]);
     let (first, second) = (disks.fast.read_file(one), disks.fast.read_file(other));
     disks.fast.write_file(one, second.unwrap()).unwrap();
     disks.fast.write_file(other, first.unwrap()).unwrap();
@@ -73,11 +73,11 @@ fn one_that_is_damaged_or_not_its_own_is_dropped_and_made_anew() {
     // Its numbers are drawn by what was done to the medium.
     strange.fast.create_dir_all(Path::new("/other")).unwrap();
     let strange = filled_on(strange);
-    for path in disks.kept() {
+    for path in kept(&disks) {
         let bytes = strange.fast.read_file(&path).unwrap();
         disks.fast.write_file(&path, bytes).unwrap();
     }
-    answers_as_ever(&disks, disks.kept().len() as u64, "of another database");
+    answers_as_ever(&disks, kept(&disks).len() as u64, "of another database");
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn one_that_is_newer_than_its_segment_is_dropped() {
     // Bulk as it was before, with the files of the tier as they are now: only who says that both
     // are of one time can come by it.
     let disks = Disks::new(8);
-    let db = disks.open();
+    let db = open(&disks);
     fill(&db, 2000);
     db.close().unwrap();
     drop(db);
@@ -99,7 +99,7 @@ fn one_that_is_newer_than_its_segment_is_dropped() {
         .into_iter()
         .map(|(path, _)| (path.clone(), disks.fast.read_file(&path).unwrap()))
         .collect();
-    let db = disks.open();
+    let db = open(&disks);
     write(&db, 2000..2200).unwrap();
     db.close().unwrap();
     drop(db);
@@ -124,7 +124,7 @@ fn one_that_is_newer_than_its_segment_is_dropped() {
 fn a_page_that_cannot_be_read_is_read_in_bulk() {
     let disks = filled(9);
     let (base, outlines_in_bulk, _) = in_bulk(&disks);
-    let db = disks.open();
+    let db = open(&disks);
     let reads = db.stats().unwrap().fast_index_reads;
     let needed = {
         outlines(&db, base);
@@ -133,7 +133,7 @@ fn a_page_that_cannot_be_read_is_read_in_bulk() {
     drop(db);
     let mut dropped = 0;
     for after in cuts(needed, 7) {
-        let db = disks.open();
+        let db = open(&disks);
         disks.fast.fail_next(FaultKind::ReadError, after);
         assert_eq!(outlines(&db, base), outlines_in_bulk, "read {after}");
         disks.fast.heal();
@@ -158,7 +158,7 @@ fn a_segment_whose_file_is_not_its_own_gives_no_rows_although_the_index_is_in_or
     let shortest = segments.iter().min_by_key(|path| longest(path)).unwrap();
     let bytes = disks.bulk.read_file(other).unwrap();
     disks.bulk.write_file(shortest, bytes).unwrap();
-    let db = disks.open();
+    let db = open(&disks);
     let snapshot = db.snapshot().unwrap();
     let failed = (0..STREAMS).any(|id| {
         let scan = snapshot.scan(&stream(id), &ScanSpec::default());
@@ -173,7 +173,7 @@ fn a_repair_makes_it_anew() {
     let disks = filled(15);
     let segment = Path::new("/db/segment").join(format!(
         "{}.seg",
-        disks.kept()[0].file_stem().unwrap().to_str().unwrap()
+        kept(&disks)[0].file_stem().unwrap().to_str().unwrap()
     ));
     // The last footer is damaged, which the tier still has.
     let len = disks.bulk.read_file(&segment).unwrap().len() as u64;
@@ -181,16 +181,16 @@ fn a_repair_makes_it_anew() {
     let report = repair(&disks.env(), &options(), RepairMode::Act).unwrap();
     assert!(!report.findings.is_empty());
     assert!(report.after.is_sound(), "{report:#?}");
-    let db = disks.open();
+    let db = open(&disks);
     db.maintain().unwrap();
     assert_eq!(db.stats().unwrap().fast_index_dropped, 0);
-    assert_eq!(disks.kept().len(), disks.segments());
+    assert_eq!(kept(&disks).len(), disks.segments());
     let found = (outlines(&db, -2), rows(&db));
     drop(db);
-    for path in disks.kept() {
+    for path in kept(&disks) {
         disks.fast.vanish(&path).unwrap();
     }
-    let db = disks.open();
+    let db = open(&disks);
     assert_eq!((outlines(&db, -2), rows(&db)), found);
 }
 
@@ -200,7 +200,7 @@ fn life(disks: &Disks) -> (i64, Result<(), Error>) {
     let mut live = || {
         let mut dice = Dice::new(3);
         for _ in 0..3 {
-            let db = disks.try_open(options())?;
+            let db = disks.open(options())?;
             for round in 0..6 {
                 write(&db, written..written + 40)?;
                 written += 40;
@@ -241,7 +241,7 @@ fn wherever_power_is_cut_answers_are_those_of_the_rows() {
                 disks.bulk.after_crash(seed + cut),
                 disks.fast.after_crash(seed),
             );
-            let db = after.open();
+            let db = open(&after);
             let found = rows(&db);
             let with = outlines(&db, -2);
             db.maintain().unwrap();
@@ -260,10 +260,10 @@ fn wherever_power_is_cut_answers_are_those_of_the_rows() {
             drop(snapshot);
             db.close().unwrap();
             drop(db);
-            for path in after.kept() {
+            for path in kept(&after) {
                 after.fast.vanish(&path).unwrap();
             }
-            let db = after.open();
+            let db = open(&after);
             assert_eq!(rows(&db), found, "cut {cut}, seed {seed}");
             assert_eq!(outlines(&db, -2), with, "cut {cut}, seed {seed}");
             drop(db);

@@ -1,0 +1,82 @@
+//! Where the parts of an open database lie, which can change while it is open.
+//!
+//! Invariants: what is placed is replaced as one; who looked keeps what he saw. Writes that wait at
+//! the entrance have no number yet.
+//! Concurrency: one change at a time, whose lock is taken before all others but the entrance;
+//! nobody who writes holds the entrance while it is acknowledged.
+//! Failure: none of its own.
+
+use crate::mirror::Mirror;
+use crate::reserve::Reserve;
+use crate::tiers::OwnedTier;
+use headwater_io::{Env, Files};
+use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
+
+/// Where parts lie.
+#[derive(Clone, Debug)]
+pub(crate) struct Placed {
+    /// The environment in which the log and the buffers are found where they lie.
+    pub(crate) env: Env,
+    /// The fast tier, if there is one.
+    pub(crate) tier: Option<Arc<OwnedTier>>,
+    /// Space for a full disk, on every medium, if it is set.
+    pub(crate) reserves: Vec<Arc<Reserve>>,
+    /// The copy in bulk of a log in the fast tier, if there is to be one.
+    pub(crate) mirror: Option<Arc<Mirror>>,
+}
+
+impl Placed {
+    /// True when the log lies in a fast tier.
+    pub(crate) fn is_log_fast(&self) -> bool {
+        self.tier.as_ref().is_some_and(|owned| owned.tier.parts.log)
+    }
+}
+
+/// Where the parts of an open database lie now.
+#[derive(Debug)]
+pub(crate) struct Placing {
+    now: RwLock<Arc<Placed>>,
+    changing: Mutex<()>,
+    entrance: RwLock<()>,
+    /// The files of tiers, neither guarded nor with a reserve.
+    fast_files: Arc<dyn Files>,
+}
+
+impl Placing {
+    pub(crate) fn new(placed: Placed, fast_files: Arc<dyn Files>) -> Placing {
+        Placing {
+            now: RwLock::new(Arc::new(placed)),
+            changing: Mutex::default(),
+            entrance: RwLock::default(),
+            fast_files,
+        }
+    }
+
+    pub(crate) fn now(&self) -> Arc<Placed> {
+        Arc::clone(&self.now.read())
+    }
+
+    pub(crate) fn set(&self, placed: Placed) {
+        *self.now.write() = Arc::new(placed);
+    }
+
+    /// Makes this the only change until the guard is dropped.
+    pub(crate) fn begin_change(&self) -> MutexGuard<'_, ()> {
+        self.changing.lock()
+    }
+
+    /// For a batch on its way in.
+    pub(crate) fn enter(&self) -> RwLockReadGuard<'_, ()> {
+        self.entrance.read()
+    }
+
+    /// Batches wait until this is dropped.
+    pub(crate) fn hold_back(&self) -> RwLockWriteGuard<'_, ()> {
+        self.entrance.write()
+    }
+
+    pub(crate) fn fast_files(&self) -> &Arc<dyn Files> {
+        &self.fast_files
+    }
+}

@@ -1,0 +1,60 @@
+//! The log goes on in another place.
+//!
+//! Invariants: it does only while nothing in its files is needed, and nobody writes to it
+//! meanwhile.
+//! Concurrency: takes the leader's place.
+//! Failure: what `switch` says; the log stays where it is then.
+
+use super::{Log, MakeKnown};
+use crate::Result;
+use headwater_io::Files;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Whether the log lies elsewhere now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Moved {
+    Yes,
+    /// It holds something that is needed.
+    No,
+}
+
+impl Log {
+    /// Goes on in another place, if nothing is needed in files any more: `switch` says there that
+    /// it is the place from now on. Nobody writes to the log meanwhile; records that wait go to
+    /// the new place.
+    pub(crate) fn move_to(
+        &self,
+        (files, dir): (&Arc<dyn Files>, &Path),
+        make_known: MakeKnown,
+        switch: impl FnOnce() -> Result<()>,
+    ) -> Result<Moved> {
+        let mut state = self.state.lock();
+        loop {
+            state.check_failed()?;
+            if !state.leading {
+                break;
+            }
+            self.changed.wait(&mut state);
+        }
+        state.leading = true;
+        drop(state);
+        let latch = self.latch_on_panic("moved the log");
+        let moved = {
+            let mut leader = self.leader.lock();
+            match leader.files.live_bytes() {
+                0 => switch().map(|()| {
+                    leader.files.move_to(files, dir);
+                    leader.make_known = make_known;
+                    Moved::Yes
+                }),
+                _ => Ok(Moved::No),
+            }
+        };
+        drop(latch);
+        let mut state = self.state.lock();
+        state.leading = false;
+        drop(self.announce(state));
+        moved
+    }
+}
