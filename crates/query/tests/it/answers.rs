@@ -354,10 +354,7 @@ fn columns_may_have_one_name() {
                 vec!["rpm", "temp", "rpm + 1"],
             ),
         ] {
-            let answer = lake
-                .session
-                .run(sql, headwater_query::Parameters::none())
-                .await;
+            let answer = lake.session.run(sql, Parameters::none()).await;
             let answer = answer.unwrap_or_else(|e| panic!("{sql}: {e}"));
             let names: Vec<String> = answer
                 .schema
@@ -374,10 +371,7 @@ fn columns_may_have_one_name() {
         for _ in 0..2 {
             let answer = lake
                 .session
-                .run(
-                    "SELECT id, id FROM pump WHERE rpm < 20",
-                    headwater_query::Parameters::none(),
-                )
+                .run("SELECT id, id FROM pump WHERE rpm < 20", Parameters::none())
                 .await
                 .unwrap();
             assert_eq!(answer.schema.field(1).name(), "id");

@@ -43,7 +43,7 @@ impl EngineFigures {
 /// Names, help, and how to read the figure.
 type Figure = (&'static str, &'static str, fn(&Stats) -> u64);
 
-const COUNTERS: [Figure; 17] = [
+const COUNTERS: [Figure; 20] = [
     ("events_accepted", "Events accepted", |s| s.events_accepted),
     (
         "accepted_bytes",
@@ -136,7 +136,7 @@ const COUNTERS: [Figure; 17] = [
     ),
 ];
 
-const GAUGES: [Figure; 19] = [
+const GAUGES: [Figure; 21] = [
     ("events", "Events stored or in memory", |s| s.events),
     (
         "events_in_memory",
