@@ -119,8 +119,8 @@ func IdleAfter(idle time.Duration) Option {
 	return option(func(o *C.hw_options) { o.idle_after_ns = C.int64_t(idle) })
 }
 
-// FastTier puts parts of the database into a folder on a small fast medium: "log", "buffers", "index", or several with commas between.
-// Without it the database uses the tier that it has. docs/operate/tiers.md says what to place there, and what is lost when it dies.
+// FastTier puts parts of the database into a folder on a small fast medium: "log", "buffers", "index", "newest", or several with commas
+// between. Without it the database uses the tier that it has. docs/operate/tiers.md says what to place there, and what is lost when it dies.
 func FastTier(dir, parts string) Option {
 	return func(c *config) { c.fastDir, c.fastParts = dir, parts }
 }
@@ -134,6 +134,16 @@ func FastTierBytes(bytes int64) Option {
 // as there is room for.
 func FastTierIndexBytes(bytes int64) Option {
 	return option(func(o *C.hw_options) { o.fast_index_bytes = C.uint64_t(max(bytes, 0)) })
+}
+
+// FastTierNewest bounds the copies of the newest partitions in a fast tier, where they are kept there: the most that they take, and how
+// old they may become. 0 bytes, the default, are 32 times the memory budget, which is the most in any case; an age below 0, the default,
+// is any.
+func FastTierNewest(bytes int64, age time.Duration) Option {
+	return option(func(o *C.hw_options) {
+		o.fast_newest_bytes = C.uint64_t(max(bytes, 0))
+		o.fast_newest_age_ns = C.int64_t(age)
+	})
 }
 
 // LogMirror copies the log in a fast tier to the large medium this often, at least every 10 ms, which bounds what is lost with the

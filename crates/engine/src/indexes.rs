@@ -12,7 +12,7 @@ use crate::index::{IndexDefinition, IndexUse, types_in};
 use crate::indexing::{
     Missing, Piece, create, drop_indexes, is_alive, missing, next_piece, partitions,
 };
-use crate::{Database, Error, Result};
+use crate::{Database, Error, Reader, Result};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -151,8 +151,16 @@ impl Database {
     }
 }
 
+impl Reader {
+    /// The indexes, by name, as of the owner's last step.
+    #[must_use]
+    pub fn indexes(&self) -> Vec<IndexInfo> {
+        list(&self.core())
+    }
+}
+
 /// The indexes, by name.
-pub(crate) fn list(core: &Core) -> Vec<IndexInfo> {
+fn list(core: &Core) -> Vec<IndexInfo> {
     let definitions = core.indexes.definitions();
     let alive = definitions.iter().filter(|index| is_alive(core, index));
     let mut all: Vec<IndexInfo> = alive.filter_map(|index| info(core, index)).collect();

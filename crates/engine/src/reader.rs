@@ -127,12 +127,6 @@ impl Reader {
         tables.iter().map(|t| core.catalog.table_info(t)).collect()
     }
 
-    /// The indexes, by name, as of the owner's last step.
-    #[must_use]
-    pub fn indexes(&self) -> Vec<crate::IndexInfo> {
-        crate::indexes::list(&self.core())
-    }
-
     /// What is known of late events, as of the owner's last step: see [`crate::Database::late`].
     #[must_use]
     pub fn late(&self) -> crate::LateReport {

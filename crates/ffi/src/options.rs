@@ -94,7 +94,8 @@ pub struct hw_options {
     /// Folder of a fast tier, on a small fast medium: see docs/operate/tiers.md. Empty (default) =
     /// as the database has it.
     pub fast_dir: hw_str,
-    /// What is to lie there: "log", "buffers", "index", or several with commas between them.
+    /// What is to lie there: "log", "buffers", "index", "newest", or several with commas
+    /// between them.
     /// Empty = "log,buffers".
     pub fast_parts: hw_str,
     /// Most that the log takes there; 0 (default) = four times the memory budget.
@@ -104,6 +105,11 @@ pub struct hw_options {
     pub log_mirror_ns: i64,
     /// Most that the index of segments takes there; 0 (default) = as much as there is room for.
     pub fast_index_bytes: u64,
+    /// Most that copies of the newest partitions take there; 0 (default) = 32 times the memory
+    /// budget, which is the most in any case.
+    pub fast_newest_bytes: u64,
+    /// Copies of partitions older than this are let go, ns; below 0 = by room alone (default).
+    pub fast_newest_age_ns: i64,
 }
 
 fn nanos(duration: Duration) -> i64 {
@@ -176,6 +182,8 @@ impl hw_options {
             fast_bytes: 0,
             log_mirror_ns: optional_nanos(options.log_mirror),
             fast_index_bytes: 0,
+            fast_newest_bytes: 0,
+            fast_newest_age_ns: optional_nanos(options.fast_newest_age),
         }
     }
 
@@ -257,6 +265,8 @@ impl hw_options {
         options.fast_bytes = limit(self.fast_bytes);
         options.log_mirror = optional_duration(self.log_mirror_ns);
         options.fast_index_bytes = limit(self.fast_index_bytes);
+        options.fast_newest_bytes = limit(self.fast_newest_bytes);
+        options.fast_newest_age = optional_duration(self.fast_newest_age_ns);
         Ok((options, flag(self.read_only, "read_only")?))
     }
 }

@@ -328,6 +328,14 @@ impl Uplink {
                 () = self.until_the_file_changes() => {}
             }
         }
+        let uplink = Arc::clone(&self);
+        if let Err(error) = blocking(move || uplink.keep_exactly())
+            .await
+            .map_err(|e| e.to_string())
+            .and_then(|kept| kept)
+        {
+            tracing::warn!(why = %error, "sync: more counts as sent than was");
+        }
     }
 
     /// There is no copy any more that would have to be told of deletes.
@@ -418,6 +426,19 @@ impl Uplink {
             agent.has_kept(spent);
         }
         Ok(answers)
+    }
+
+    /// Nothing is sent any more: what was counted ahead of that is given back.
+    fn keep_exactly(&self) -> Result<(), String> {
+        let mut agent = self.agent.lock();
+        let spent = agent.spent();
+        if spent == Spent::default() {
+            return Ok(());
+        }
+        let kept = private::replace_bytes(&spent_path(&self.dir), &spent.encode());
+        kept.map_err(|e| e.to_string())?;
+        agent.has_kept(spent);
+        Ok(())
     }
 
     /// What is to be said of the database if the cloud was told of this state last. Definitions

@@ -2,7 +2,8 @@
 //!
 //! Purpose: manifests of Iceberg, of which only a part of Avro is needed. Written are files with
 //! the schema they are given, without compression ([`file()`]); read are files of any schema that
-//! does not contain itself, plain or deflated ([`records`]), and what is looked for is found by name.
+//! does not contain itself, plain or deflated ([`records`]), and what is looked for is found by
+//! name.
 //!
 //! Invariants: no bytes make it panic, or take more memory than a multiple of what the file has,
 //! which is [`read::INFLATED_MAX`] where it is deflated. Integers, dates and enumerations are one

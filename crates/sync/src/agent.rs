@@ -121,8 +121,7 @@ impl Agent {
         self.told.begin_anew();
     }
 
-    /// The database knows the copy by this name ([`Database::add_copy`]): what it confirms, it is
-    /// not told again.
+    /// The source knows the copy by this name: what it confirms, it is not told again.
     pub fn set_copy(&mut self, name: &str) {
         self.copy = Some(name.to_owned());
     }

@@ -517,14 +517,14 @@ def open(
     :param batch_bytes_max: most bytes of a batch, which is stored whole or not at all; 16 MiB.
     :param fast_dir: folder of a fast tier, on a small fast medium beside that of the database; the one the database has, if it has
         one. See docs/operate/tiers.md.
-    :param fast_parts: what is to lie there: ``"log"``, ``"buffers"``, ``"index"``, or several with commas between them;
-        ``"log,buffers"``.
+    :param fast_parts: what is to lie there: ``"log"``, ``"buffers"``, ``"index"``, ``"newest"``, or several with commas
+        between them; ``"log,buffers"``.
     :param idle_after: when nothing was written for this time, what memory holds is stored, and the log gives back files that it
         does not need; 30 s, ``None`` = never.
     :param more: ``late_runs_max``, ``partition_target_bytes``, ``partition_bytes_max``, ``leaf_events``, ``bucket_events``,
         ``groups_max``, ``clock_jump_max``, ``clock_settle``, ``compaction_bytes_per_second``, ``compaction_bytes_per_day``, ``log_file_bytes``, ``string_bytes_max``, ``tables_max``,
         ``fields_max``, ``streams_max``, ``reserve_bytes``, ``open_files_max``, ``fast_bytes``, ``fast_index_bytes``,
-        ``log_mirror``: as in docs/embed/python.md.
+        ``fast_newest_bytes``, ``fast_newest_age``, ``log_mirror``: as in docs/embed/python.md.
     :raises NotFoundError: there is no database, with ``create=False`` or ``read_only=True``.
     :raises LockedError: another process owns it.
     :raises CorruptError: files are damaged.

@@ -222,11 +222,11 @@ fn question(
     let (Some(with), Some(without)) = (rounds.next(), rounds.next()) else {
         return Err("no rounds".into());
     };
-    let count = asked.len().max(1) as f64;
+    let count = float(u64::try_from(asked.len().max(1))?);
     Ok(Question {
         what,
-        rows_found: expected.iter().sum::<u64>() as f64 / count,
-        leaves: touched.leaves as f64 / count,
+        rows_found: float(expected.iter().sum::<u64>()) / count,
+        leaves: float(touched.leaves) / count,
         with,
         without,
     })
@@ -288,34 +288,28 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let sum = |of: fn(&IndexInfo) -> u64| all.iter().map(of).sum::<u64>();
     let (entries, index_bytes) = (sum(|i| i.entries), sum(|i| i.bytes));
 
-    let mut dice = Random::new(3);
-    let numbers: Vec<Asked> = (0..arguments.questions)
-        .map(|_| Asked::Number(dice.below(arguments.rows)))
-        .collect();
-    let mut questions = vec![question(
-        &bench,
-        &db,
-        arguments,
-        "one event by its number".into(),
-        &numbers,
-    )?];
-    for share in SHARES
-        .into_iter()
-        .filter(|share| *share * 10 <= arguments.rows)
-    {
-        // Of wide ranges few are asked: each reads much.
-        let count = arguments.questions.min(share / 20).max(3);
-        let width = 1.0 / share as f64;
-        let asked: Vec<Asked> = (0..count)
-            .map(|_| Asked::Price {
-                from: dice.unit() * (1.0 - width),
-                width,
-            })
-            .collect();
-        let what = format!("one row in {share} by its price");
-        questions.push(question(&bench, &db, arguments, what, &asked)?);
-    }
+    let questions = ask_all(&bench, &db, arguments)?;
+    print(&questions, &writing);
+    println!(
+        "\n{entries} entries of two indexes take {index_bytes} bytes, made in {build_seconds:.1} s; a sync takes {sync:.0} µs"
+    );
+    let mut targets = Targets::default();
+    let per_entry = float(index_bytes) / float(entries.max(1));
+    targets.add("bytes an entry", Bound::AtMost(3.0), "", per_entry);
+    add_targets(&mut targets, &questions, &writing);
+    let figures = Figures {
+        rows: arguments.rows,
+        sync_median_us: sync,
+        entries,
+        index_bytes,
+        build_seconds,
+        questions,
+        writing,
+    };
+    bench.finish(&figures, &targets)
+}
 
+fn print(questions: &[Question], writing: &[Rounds]) {
     let rows: Vec<Vec<String>> = questions
         .iter()
         .map(|q| {
@@ -359,14 +353,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         &["written", "a row", "spread", "CPU per million", "and made"],
         &rows,
     );
-    println!(
-        "\n{entries} entries of two indexes take {index_bytes} bytes, made in {build_seconds:.1} s; a sync takes {sync:.0} µs"
-    );
+}
 
-    let mut targets = Targets::default();
-    let per_entry = index_bytes as f64 / entries.max(1) as f64;
-    targets.add("bytes an entry", Bound::AtMost(3.0), "", per_entry);
-    if let [without, with] = &*writing {
+fn add_targets(targets: &mut Targets, questions: &[Question], writing: &[Rounds]) {
+    if let [without, with] = writing {
         let rate = with.per_second() / without.per_second();
         targets.add(
             "rows a second with an index",
@@ -404,14 +394,41 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         " ×",
         slowest,
     );
-    let figures = Figures {
-        rows: arguments.rows,
-        sync_median_us: sync,
-        entries,
-        index_bytes,
-        build_seconds,
-        questions,
-        writing,
-    };
-    bench.finish(&figures, &targets)
+}
+
+/// Asks for one event, and for ranges of several widths.
+fn ask_all(bench: &Bench, db: &Database, arguments: &Arguments) -> Result<Vec<Question>, Failure> {
+    let mut dice = Random::new(3);
+    let numbers: Vec<Asked> = (0..arguments.questions)
+        .map(|_| Asked::Number(dice.below(arguments.rows)))
+        .collect();
+    let mut questions = vec![question(
+        bench,
+        db,
+        arguments,
+        "one event by its number".into(),
+        &numbers,
+    )?];
+    for share in SHARES
+        .into_iter()
+        .filter(|share| *share * 10 <= arguments.rows)
+    {
+        // Of wide ranges few are asked: each reads much.
+        let count = arguments.questions.min(share / 20).max(3);
+        let width = 1.0 / float(share);
+        let asked: Vec<Asked> = (0..count)
+            .map(|_| Asked::Price {
+                from: dice.unit() * (1.0 - width),
+                width,
+            })
+            .collect();
+        let what = format!("one row in {share} by its price");
+        questions.push(question(bench, db, arguments, what, &asked)?);
+    }
+    Ok(questions)
+}
+
+/// A number as it is, up to 2^32.
+fn float(number: u64) -> f64 {
+    u32::try_from(number).map_or(f64::from(u32::MAX), f64::from)
 }

@@ -1,8 +1,8 @@
 //! Files of Avro read.
 //!
 //! Invariants: the values of a file are at most [`VALUES_A_BYTE`] for each of its bytes, inflated,
-//! and [`VALUES_FREE`] more; the bytes that it inflates to are at most [`INFLATED_MAX`]. Values that
-//! take no bytes, of which a few bytes could say any number, are an error beyond that.
+//! and [`VALUES_FREE`] more; the bytes that it inflates to are at most [`INFLATED_MAX`]. Values
+//! that take no bytes, of which a few bytes could say any number, are an error beyond that.
 
 use super::schema::{Type, parse};
 use super::{MAGIC, Parsed, Record, SYNC, Value};

@@ -1,7 +1,7 @@
 //! `CREATE INDEX`, `DROP INDEX` and `SHOW INDEXES`.
 //!
-//! Invariants: an index changes no answer, so whoever manages a table may make and drop its indexes;
-//! of an index is told to whom its table and all its fields are told.
+//! Invariants: an index changes no answer, so whoever manages a table may make and drop its
+//! indexes; of an index is told to whom its table and all its fields are told.
 //! Failure: a part of a statement that we would leave out is refused by name.
 
 use super::create::forbidden;

@@ -225,23 +225,12 @@ fn kind(statement: Parse) -> Result<Kind> {
         ast::Statement::CreateView(view) => Kind::CreateView(Box::new(view)),
         ast::Statement::ShowViews { .. } => Kind::ShowViews,
         ast::Statement::Drop {
-            object_type: ast::ObjectType::View,
+            object_type:
+                object @ (ast::ObjectType::Table | ast::ObjectType::View | ast::ObjectType::Index),
             names,
             if_exists,
             ..
-        } => Kind::DropView { names, if_exists },
-        ast::Statement::Drop {
-            object_type: ast::ObjectType::Index,
-            names,
-            if_exists,
-            ..
-        } => Kind::DropIndex { names, if_exists },
-        ast::Statement::Drop {
-            object_type: ast::ObjectType::Table,
-            names,
-            if_exists,
-            ..
-        } => Kind::Drop { names, if_exists },
+        } => dropping(object, names, if_exists),
         ast::Statement::Update(_) => {
             return Err(unsupported("UPDATE").with_hint(
                 "insert a row with the same tags and time: the newer value of a field wins",
@@ -249,6 +238,15 @@ fn kind(statement: Parse) -> Result<Kind> {
         }
         other => return Err(unsupported(beginning(&other))),
     })
+}
+
+/// A statement that drops tables, views or indexes.
+fn dropping(object: ast::ObjectType, names: Vec<ast::ObjectName>, if_exists: bool) -> Kind {
+    match object {
+        ast::ObjectType::View => Kind::DropView { names, if_exists },
+        ast::ObjectType::Index => Kind::DropIndex { names, if_exists },
+        _ => Kind::Drop { names, if_exists },
+    }
 }
 
 /// Whether a statement changes something, by its first word, and asks for nothing.

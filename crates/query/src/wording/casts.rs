@@ -5,7 +5,6 @@
 //! within a call of that select is put into a call that gives the same under another name; all
 //! selects without such calls stay as they are.
 
-use super::names::each_select;
 use datafusion::sql::sqlparser::ast::{
     Distinct, Expr, GroupByExpr, Ident, OrderBy, OrderByKind, Query, Select, SelectItem, SetExpr,
     VisitMut, VisitorMut,
@@ -48,6 +47,18 @@ pub(super) fn bare(expr: &Expr) -> String {
     // It never breaks off.
     let _ = VisitMut::visit(&mut bare, &mut Bare);
     bare.to_string().to_lowercase()
+}
+
+/// The selects of a body that are not within queries of their own.
+pub(super) fn each_select(body: &mut SetExpr, work: &mut dyn FnMut(&mut Select)) {
+    match body {
+        SetExpr::Select(select) => work(select),
+        SetExpr::SetOperation { left, right, .. } => {
+            each_select(left, work);
+            each_select(right, work);
+        }
+        _ => {}
+    }
 }
 
 /// Keeps calls of a query's selects apart that have one name but for their casts.

@@ -8,7 +8,7 @@
 //! Invariants: the first column of a name keeps it, so that what refers to it finds it; a mark is
 //! in no name that an asker is told.
 
-use super::casts;
+use super::casts::{self, each_select};
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::{Column, Result};
 use datafusion::logical_expr::{Expr as Meaning, LogicalPlan, Projection};
@@ -352,18 +352,6 @@ fn order_by_places(query: &mut Query) {
             let number = Value::Number((place + 1).to_string(), false);
             key.expr = Expr::Value(ValueWithSpan::from(number));
         }
-    }
-}
-
-/// The selects of a body that are not within queries of their own.
-pub(super) fn each_select(body: &mut SetExpr, work: &mut dyn FnMut(&mut Select)) {
-    match body {
-        SetExpr::Select(select) => work(select),
-        SetExpr::SetOperation { left, right, .. } => {
-            each_select(left, work);
-            each_select(right, work);
-        }
-        _ => {}
     }
 }
 

@@ -224,9 +224,9 @@ impl Snapshot {
         }
     }
 
-    /// The names of the indexes that can say which rows of a table pass these filters, as those of a
-    /// [`crate::ScanSpec`]. Whether one
-    /// is used is decided where rows are read, for each partition by itself. Of several databases
+    /// The names of the indexes that can say which rows of a table pass these filters, as those of
+    /// a [`crate::ScanSpec`]. Whether one is used is decided where rows are read, for each partition
+    /// by itself. Of several databases
     /// none are told.
     ///
     /// # Errors

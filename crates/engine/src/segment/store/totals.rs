@@ -1,5 +1,5 @@
-//! What is kept of streams as a whole: the rows and aggregates of all that a partition holds of one,
-//! which overviews of whole tables ask for again and again.
+//! What is kept of streams as a whole: the rows and aggregates of all that a partition holds of
+//! one, which overviews of whole tables ask for again and again.
 //!
 //! Invariants: what is kept depends on nothing but its key: a partition as a commit left it, which
 //! never changes, and the definitions by which it was read. Nothing in memory, no delete and no
