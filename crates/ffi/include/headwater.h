@@ -300,7 +300,8 @@ typedef struct hw_options {
   // Folder of a fast tier, on a small fast medium: see docs/operate/tiers.md. Empty (default) =
   // as the database has it.
   struct hw_str fast_dir;
-  // What is to lie there: "log", "buffers", "index", or several with commas between them.
+  // What is to lie there: "log", "buffers", "index", "newest", or several with commas
+  // between them.
   // Empty = "log,buffers".
   struct hw_str fast_parts;
   // Most that the log takes there; 0 (default) = four times the memory budget.
@@ -310,6 +311,11 @@ typedef struct hw_options {
   int64_t log_mirror_ns;
   // Most that the index of segments takes there; 0 (default) = as much as there is room for.
   uint64_t fast_index_bytes;
+  // Most that copies of the newest partitions take there; 0 (default) = 32 times the memory
+  // budget, which is the most in any case.
+  uint64_t fast_newest_bytes;
+  // Copies of partitions older than this are let go, ns; below 0 = by room alone (default).
+  int64_t fast_newest_age_ns;
 } hw_options;
 
 // A database. To end with hw_close.
