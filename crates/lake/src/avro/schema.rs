@@ -1,8 +1,8 @@
 //! What a schema of Avro says, as far as manifests need it.
 //!
 //! Invariants: what is said of a name is kept once, however often the name is used, so a schema
-//! takes a multiple of its text; types lie in each other at most [`DEPTH_MAX`] deep, so that what walks
-//! along them ends on any stack.
+//! takes a multiple of its text; types lie in each other at most [`DEPTH_MAX`] deep, so that what
+//! walks along them ends on any stack.
 
 use super::Parsed;
 use serde_json::Value as Json;

@@ -1,9 +1,9 @@
 //! What PostgreSQL means by a statement, where the SQL library reads it otherwise or not at all.
 //!
 //! [`names`] lets columns of a query have one name, `casts` calls, `lookups` and `lateral` are
-//! about what looks into other queries, [`patterns`] are those of `SIMILAR TO`, [`lengths`] are texts of intervals,
-//! [`times`] those of instants, and this module changes a statement that was read into one that
-//! means to the library what it means to PostgreSQL.
+//! about what looks into other queries, [`patterns`] are those of `SIMILAR TO`, [`lengths`] are
+//! texts of intervals, [`times`] those of instants, and this module changes a statement that was
+//! read into one that means to the library what it means to PostgreSQL.
 //!
 //! Invariants: a statement without any of these stays as it is; what is put into it stands where
 //! the original stood.

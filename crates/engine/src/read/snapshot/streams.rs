@@ -225,9 +225,8 @@ impl Snapshot {
     }
 
     /// The names of the indexes that can say which rows of a table pass these filters, as those of
-    /// a [`crate::ScanSpec`]. Whether one is used is decided where rows are read, for each partition
-    /// by itself. Of several databases
-    /// none are told.
+    /// a [`crate::ScanSpec`]. Whether one is used is decided where rows are read, for each
+    /// partition by itself. Of several databases none are told.
     ///
     /// # Errors
     /// `not_found` without such a table or field; `invalid` where a value is of another type.
