@@ -38,7 +38,7 @@ def test_options_are_taken_and_checked(path: Path) -> None:
         fast_bytes=64 << 20,
         fast_index_bytes=64 << 20,
         fast_newest_bytes=64 << 20,
-        fast_newest_age=86_400.0,
+        fast_newest_age=86_400,
         log_mirror=3600,
         idle_after=None,
     ) as db:
