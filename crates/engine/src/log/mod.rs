@@ -673,7 +673,7 @@ impl State {
 #[cfg(fuzzing)]
 pub(crate) fn fuzz_file(bytes: &[u8]) {
     let env = headwater_io::Env::memory();
-    let dir = Path::new("/log");
+    let dir = std::path::Path::new("/log");
     let path = dir.join("1.log");
     let put = || {
         env.files.create_dir_all(dir)?;
