@@ -71,11 +71,9 @@ pub(super) fn keep_apart(query: &mut Query) {
 }
 
 fn in_select(select: &mut Select, mut order: Option<&mut OrderBy>) {
-    let mut casts = Casts::default();
-    each_expr(select, order.as_deref_mut(), &mut |expr| {
-        let _ = VisitMut::visit(expr, &mut casts);
-    });
-    if !casts.found {
+    let mut found = false;
+    each_cast(select, order.as_deref_mut(), &mut |_| found = true);
+    if !found {
         return;
     }
     let mut calls = Calls::default();
@@ -83,8 +81,9 @@ fn in_select(select: &mut Select, mut order: Option<&mut OrderBy>) {
         let _ = VisitMut::visit(expr, &mut calls);
     });
     if calls.clash {
-        each_expr(select, order, &mut |expr| {
-            let _ = VisitMut::visit(expr, &mut Recast::default());
+        // A call of one argument gives the same under another name.
+        each_cast(select, order, &mut |expr| {
+            *expr = super::call("coalesce", vec![expr.clone()]);
         });
     }
 }
@@ -115,58 +114,51 @@ fn each_expr(select: &mut Select, order: Option<&mut OrderBy>, work: &mut dyn Fn
     }
 }
 
-/// How deep a visitor is in calls, and in queries of their own, which are looked at by themselves.
-#[derive(Default)]
-struct Depth {
+/// Hands out the casts within calls. Queries of their own are looked at by themselves.
+struct AtCasts<'a> {
     calls: usize,
     queries: usize,
+    work: &'a mut dyn FnMut(&mut Expr),
 }
 
-impl Depth {
-    fn enters(&mut self, expr: &Expr) {
-        self.calls += usize::from(matches!(expr, Expr::Function(_)));
-    }
-
-    fn leaves(&mut self, expr: &Expr) {
-        self.calls -= usize::from(matches!(expr, Expr::Function(_)));
-    }
-
-    /// Whether it is at a cast within a call.
-    fn is_at_cast(&self, expr: &Expr) -> bool {
-        self.calls > 0 && self.queries == 0 && matches!(expr, Expr::Cast { .. })
-    }
-}
-
-/// Looks for casts within calls.
-#[derive(Default)]
-struct Casts {
-    depth: Depth,
-    found: bool,
-}
-
-impl VisitorMut for Casts {
+impl VisitorMut for AtCasts<'_> {
     type Break = ();
 
     fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
-        self.depth.queries += 1;
+        self.queries += 1;
         ControlFlow::Continue(())
     }
 
     fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
-        self.depth.queries -= 1;
+        self.queries -= 1;
         ControlFlow::Continue(())
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        self.found |= self.depth.is_at_cast(expr);
-        self.depth.enters(expr);
+        self.calls += usize::from(matches!(expr, Expr::Function(_)));
         ControlFlow::Continue(())
     }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        self.depth.leaves(expr);
+        self.calls -= usize::from(matches!(expr, Expr::Function(_)));
+        if self.calls > 0 && self.queries == 0 && matches!(expr, Expr::Cast { .. }) {
+            (self.work)(expr);
+        }
         ControlFlow::Continue(())
     }
+}
+
+/// Hands out the casts within calls of a select's own expressions.
+fn each_cast(select: &mut Select, order: Option<&mut OrderBy>, work: &mut dyn FnMut(&mut Expr)) {
+    let mut casts = AtCasts {
+        calls: 0,
+        queries: 0,
+        work,
+    };
+    // It never breaks off.
+    each_expr(select, order, &mut |expr| {
+        let _ = VisitMut::visit(expr, &mut casts);
+    });
 }
 
 /// Looks for different calls of one name.
@@ -202,39 +194,6 @@ impl VisitorMut for Calls {
         let first = self.known.entry(bare(expr));
         let first = first.or_insert_with(|| written.clone());
         self.clash |= *first != written;
-        ControlFlow::Continue(())
-    }
-}
-
-/// Puts casts within calls into calls that give the same under another name.
-#[derive(Default)]
-struct Recast {
-    depth: Depth,
-}
-
-impl VisitorMut for Recast {
-    type Break = ();
-
-    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
-        self.depth.queries += 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
-        self.depth.queries -= 1;
-        ControlFlow::Continue(())
-    }
-
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        self.depth.enters(expr);
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        self.depth.leaves(expr);
-        if self.depth.is_at_cast(expr) {
-            *expr = super::call("coalesce", vec![expr.clone()]);
-        }
         ControlFlow::Continue(())
     }
 }
