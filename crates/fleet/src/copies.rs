@@ -10,6 +10,7 @@ use crate::edges::{Edge, EdgeAddress, Edges, Secret};
 use crate::error::{FleetError, FleetErrorKind, medium};
 use crate::held::{Held, Live, Place, Shows};
 use crate::invite::{Invite, check_url};
+use crate::migration::Migration;
 use crate::status::{CopyStatus, EdgeState, EdgeStatus, VerifiedStatus};
 use crate::waiting::blocking;
 use crate::wants::{PinSpec, Want, WantRule, rules};
@@ -203,6 +204,14 @@ impl Fleet {
     /// `not_found`, `io`.
     pub fn keep(&self, name: &str, seconds: Option<u64>) -> Result<(), FleetError> {
         self.wants_from_now_on(name, |edge| edge.kept_seconds = seconds)
+    }
+
+    /// Copies otherwise what nobody has asked for, from now on.
+    ///
+    /// # Errors
+    /// `not_found`, `io`.
+    pub fn migrate(&self, name: &str, migration: Migration) -> Result<(), FleetError> {
+        self.wants_from_now_on(name, |edge| edge.migration = migration)
     }
 
     fn wants_from_now_on(
@@ -463,6 +472,7 @@ impl Fleet {
             want: edge.want,
             rules: edge.rules.clone(),
             kept_seconds: edge.kept_seconds,
+            migration: edge.migration,
             address: edge.address.clone(),
             heard_ns: live.heard.map(Timestamp::as_nanos),
             current_ns: live.current.map(Timestamp::as_nanos),

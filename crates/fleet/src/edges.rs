@@ -8,6 +8,7 @@
 
 use crate::error::{FleetError, FleetErrorKind};
 use crate::invite::SECRET_PREFIX;
+use crate::migration::Migration;
 use crate::private::{self, VERSION, check_version, damaged};
 use crate::wants::{Want, WantRule, rules};
 use headwater_engine::Rules;
@@ -55,6 +56,9 @@ pub struct Edge {
     /// = for ever.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept_seconds: Option<u64>,
+    /// What is copied before somebody asks for it.
+    #[serde(default, skip_serializing_if = "Migration::is_default")]
+    pub migration: Migration,
     /// Nothing is asked of it for now.
     #[serde(default)]
     pub is_paused: bool,
@@ -82,10 +86,11 @@ impl Edge {
         self.invite.is_some()
     }
 
-    /// What is wanted of it, and for how long what it cuts away is kept.
+    /// What is wanted of it, how much ahead of that, and for how long what it cuts away is kept.
     pub(crate) fn wanted(&self) -> Result<Rules, FleetError> {
         let kept = self.kept_seconds.map_or(Duration::MAX, Duration::from_secs);
-        Ok(rules(&self.rules, self.want)?.keeping(kept))
+        let rules = rules(&self.rules, self.want)?.keeping(kept);
+        Ok(rules.with_ahead_bytes(self.migration.ahead_bytes))
     }
 }
 
@@ -275,6 +280,7 @@ impl Edges {
                     want: want.unwrap_or_default(),
                     rules: Vec::new(),
                     kept_seconds: None,
+                    migration: Migration::default(),
                     is_paused: false,
                     address: None,
                     identity: None,

@@ -5,6 +5,7 @@
 //! Concurrency: plain data with one owner; its calls wait for the medium.
 //! Failure: an error of the medium ends it, and it is made anew.
 
+use crate::migration::Migration;
 use headwater_engine::{Error, RemoteCopy, State};
 use headwater_sync::{Message, Now, Planner, PlannerLimits, Verified};
 use std::time::Duration;
@@ -16,6 +17,7 @@ const FIRST_STATE_WITHIN: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(crate) struct Follower {
     first_request: u64,
+    migration: Migration,
     stage: Stage,
 }
 
@@ -45,7 +47,18 @@ impl Follower {
         };
         Follower {
             first_request,
+            migration: Migration::default(),
             stage,
+        }
+    }
+
+    /// Asks so from now on for what nobody has asked for.
+    pub(crate) fn migrate(&mut self, migration: Migration) {
+        let has_changed = self.migration != migration;
+        self.migration = migration;
+        if let Some(planner) = self.planner().filter(|_| has_changed) {
+            planner.set_policy(migration.policy.into());
+            planner.set_score(migration.score.into());
         }
     }
 
@@ -108,7 +121,9 @@ impl Follower {
     pub(crate) fn plan(&mut self, copy: RemoteCopy) {
         // What comes late for requests of before is told by their numbers.
         let first = self.first_request.wrapping_add(1 << 32);
+        let migration = self.migration;
         *self = Follower::new(Some(copy), first);
+        self.migrate(migration);
     }
 
     /// What to say now, if anything.

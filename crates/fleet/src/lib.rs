@@ -34,6 +34,7 @@ mod follow;
 mod frame;
 mod held;
 pub mod invite;
+mod migration;
 mod origin;
 mod private;
 mod relays;
@@ -52,6 +53,7 @@ pub use error::{FleetError, FleetErrorKind};
 pub use frame::{About, MESSAGE_MAX};
 pub use headwater_engine::Rules;
 pub use headwater_sync::{BudgetLimits, QuietHours};
+pub use migration::{Migration, MigrationPolicy, MigrationScore};
 pub use relays::{RelaySpec, Relays};
 pub use session::accept_key;
 pub use status::{

@@ -280,7 +280,9 @@ impl Session {
             return self.failed(&error);
         }
         let edge = self.fleet.edge(&self.held.name);
-        self.is_paused = edge.is_none_or(|edge| edge.is_paused);
+        self.is_paused = edge.as_ref().is_none_or(|edge| edge.is_paused);
+        self.follower
+            .migrate(edge.map(|e| e.migration).unwrap_or_default());
         if !self.is_paused && !self.was_refused {
             let now = self.now();
             while let Some(said) = self.follower.next(now) {

@@ -2,6 +2,7 @@
 
 use crate::edges::EdgeAddress;
 use crate::frame::About;
+use crate::migration::Migration;
 use crate::wants::{Want, WantRule};
 use serde::{Deserialize, Serialize};
 
@@ -90,6 +91,8 @@ pub struct EdgeStatus {
     pub want: Want,
     /// What is wanted of some of its streams.
     pub rules: Vec<WantRule>,
+    /// What is copied before somebody asks for it.
+    pub migration: Migration,
     /// For how many seconds what it cuts away because of its age is kept here beyond that; nothing
     /// = for ever.
     pub kept_seconds: Option<u64>,

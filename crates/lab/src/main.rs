@@ -51,6 +51,8 @@ enum Experiment {
     Overwrite(experiments::overwrite::Arguments),
     /// Indexes over values: one event by its number, ranges, and what writing with one costs.
     Indexes(experiments::indexes::Arguments),
+    /// What is at the cloud when somebody looks: policies of migration before visits.
+    Migration(experiments::migration::Arguments),
     /// Line protocol: our parser beside the published one.
     Parse(experiments::parse::Arguments),
     /// Queue sets beside one queue and direct calls, over a throttled device and in a model.
@@ -80,6 +82,7 @@ fn main() -> ExitCode {
         Experiment::Server(arguments) => experiments::server::run(&arguments),
         Experiment::Overwrite(arguments) => experiments::overwrite::run(&arguments),
         Experiment::Indexes(arguments) => experiments::indexes::run(&arguments),
+        Experiment::Migration(arguments) => experiments::migration::run(&arguments),
         Experiment::Parse(arguments) => experiments::parse::run(&arguments),
         Experiment::Queues(arguments) => experiments::queues::run(&arguments),
         Experiment::Mqtt(arguments) => experiments::mqtt::run(&arguments),

@@ -4,6 +4,7 @@ use crate::agent::PIECE_MAX;
 use crate::figures::Asking;
 use crate::lacking::Open;
 use crate::message::Piece;
+use crate::policy::Policy;
 use crate::shares::{Share, Turns};
 use headwater_engine::{LeafFacts, Missing, Reason, RemoteCopy, Result};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -31,6 +32,7 @@ pub(crate) struct Limits {
     /// Bytes of it, about.
     pub(crate) most: u64,
     pub(crate) wants_state: bool,
+    pub(crate) policy: Policy,
 }
 
 /// Fills one request.
@@ -94,6 +96,8 @@ impl Filling {
         let rows = of(rows).into_iter();
         let rows = rows.filter(|missing| !is_met(&places, missing));
         queues.insert(Share::Proactive, rows.collect());
+        let lacks_summaries = !copy.missing_for(Reason::Summaries, 1).is_empty();
+        queues.retain(|share, _| limits.policy.lets(*share, lacks_summaries));
         Ok(Filling { limits, queues })
     }
 
@@ -104,7 +108,9 @@ impl Filling {
 
     /// What the shares ask for in turn, until it is the turn of a state.
     pub(crate) fn fill(self, turns: &mut Turns) -> Plan {
-        let Limits { most, wants_state } = self.limits;
+        let Limits {
+            most, wants_state, ..
+        } = self.limits;
         let mut queues = self.queues;
         let mut taken: BTreeSet<(u64, u64)> = BTreeSet::new();
         let mut asking: Vec<Asking> = Vec::new();

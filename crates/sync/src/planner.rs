@@ -17,6 +17,7 @@ use crate::fill::{Filling, Limits, Plan};
 use crate::lacking::Lacking;
 use crate::message::{Digest, Message, Piece};
 use crate::now::Now;
+use crate::policy::Policy;
 use crate::proof::Found;
 use crate::score::{ScoreBy, score};
 use crate::shares::{Share, Turns, Weights};
@@ -85,6 +86,8 @@ pub struct Planner {
     /// What a state takes, as far as is known.
     state_bytes: u64,
     turns: Turns,
+    weights: Weights,
+    policy: Policy,
     score: ScoreBy,
     counted: Counted,
     /// How often what readers asked for did not come with the answer.
@@ -130,6 +133,8 @@ impl Planner {
             needs_state: false,
             state_bytes: STATE_BYTES,
             turns: Turns::default(),
+            weights: Weights::default(),
+            policy: Policy::default(),
             score: ScoreBy::default(),
             counted: Counted::default(),
             in_vain: BTreeMap::new(),
@@ -159,9 +164,16 @@ impl Planner {
         &self.copy
     }
 
-    /// How much of what travels each share gets.
+    /// How much of what travels each share gets under [`Policy::Shares`].
     pub fn set_weights(&mut self, weights: Weights) {
-        self.turns.set_weights(weights);
+        self.weights = weights;
+        self.turns.set_weights(self.policy.weights(weights));
+    }
+
+    /// What is copied before somebody asks for it.
+    pub fn set_policy(&mut self, policy: Policy) {
+        self.policy = policy;
+        self.turns.set_weights(policy.weights(self.weights));
     }
 
     /// By what rows go before others.
@@ -271,7 +283,7 @@ impl Planner {
         self.on_its_way.is_empty()
             && !self.wants_state
             && !self.verifier.is_busy()
-            && match self.lacking.is_empty() {
+            && match self.lacking.is_empty() && self.policy == Policy::Shares {
                 true => {
                     self.copy.missing_bytes() == 0
                         && self.copy.missing_for(Reason::Asked, 1).is_empty()
@@ -307,6 +319,7 @@ impl Planner {
             Limits {
                 most: self.limits.request_bytes.max(1),
                 wants_state: self.wants_state && !state_comes,
+                policy: self.policy,
             },
         )
     }

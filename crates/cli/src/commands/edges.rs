@@ -1,6 +1,6 @@
 //! `headwater edges`: the edges of a cloud.
 
-use crate::arguments::parse_duration;
+use crate::arguments::{parse_duration, parse_size};
 use crate::commands::sync::{ListFormat, NodeArgs, ago, edges_of};
 use crate::failure::Failure;
 use crate::grid::{Heading, bytes, render};
@@ -8,7 +8,7 @@ use crate::output::{print, print_json};
 use crate::server::Server;
 use clap::{Args, Subcommand};
 use headwater::StreamName;
-use headwater_fleet::{EdgeStatus, Want, WantRule};
+use headwater_fleet::{EdgeStatus, MigrationPolicy, MigrationScore, Want, WantRule};
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -97,6 +97,22 @@ enum What {
         /// forever (the default of every edge), or a duration such as 90d; 0s = not at all
         #[arg(value_name = "HOW LONG", value_parser = parse_kept)]
         kept: Kept,
+    },
+    /// Say what is copied of an edge before somebody asks for it, and in which order
+    Migrate {
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// none; periodic: the overview, coarse before fine, then rows in their order; deviation:
+        /// the overview, then rows by score; both: those two in turn; shares: all at once, each
+        /// with a share of what travels
+        #[arg(long, default_value = "shares", value_parser = parse_policy)]
+        policy: MigrationPolicy,
+        /// Which rows go first: deviation, spread, events, or misses
+        #[arg(long, default_value = "deviation", value_parser = parse_score)]
+        score: MigrationScore,
+        /// Copy so many bytes of rows ahead, of streams of which only summaries are wanted
+        #[arg(long, value_name = "SIZE", default_value = "0", value_parser = parse_size)]
+        ahead: usize,
     },
     /// Pass an edge on to another cloud, to which this one is its edge then
     Relay(Relay),
@@ -189,6 +205,22 @@ fn parse_rule(text: &str) -> Result<WantRule, String> {
     })
 }
 
+/// The one of some names that a text is.
+fn named<T: Copy>(text: &str, all: &[(&str, T)]) -> Result<T, String> {
+    let found = all.iter().find(|(name, _)| *name == text);
+    let names = || all.iter().map(|(name, _)| *name).collect::<Vec<_>>();
+    let found = found.map(|(_, value)| *value);
+    found.ok_or_else(|| format!("expected one of {}", names().join(", ")))
+}
+
+fn parse_policy(text: &str) -> Result<MigrationPolicy, String> {
+    named(text, &MigrationPolicy::ALL)
+}
+
+fn parse_score(text: &str) -> Result<MigrationScore, String> {
+    named(text, &MigrationScore::ALL)
+}
+
 impl Edges {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let server = self.node.open()?;
@@ -232,6 +264,19 @@ impl Edges {
             }) => {
                 server.sync(&json!({ "op": "keep", "edge": name, "seconds": seconds }))?;
                 print(&format!("{name}: kept so from now on\n"))
+            }
+            Some(What::Migrate {
+                name,
+                policy,
+                score,
+                ahead,
+            }) => {
+                let asked = json!({
+                    "op": "migrate", "edge": name, "policy": policy, "score": score,
+                    "ahead_bytes": ahead,
+                });
+                server.sync(&asked)?;
+                print(&format!("{name}: copied so from now on\n"))
             }
             Some(What::Relay(relay)) => relay.run(&server),
             Some(What::Address {

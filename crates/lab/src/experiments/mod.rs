@@ -6,6 +6,7 @@ pub(crate) mod events;
 pub(crate) mod golsm;
 pub(crate) mod indexes;
 pub(crate) mod memory;
+pub(crate) mod migration;
 pub(crate) mod mqtt;
 pub(crate) mod overwrite;
 pub(crate) mod parse;

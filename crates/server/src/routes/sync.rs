@@ -17,8 +17,8 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use headwater_fleet::{
-    EdgeAddress, Fleet, FleetError, FleetErrorKind, PinSpec, RelaySpec, Relays, Uplink, Want,
-    WantRule,
+    EdgeAddress, Fleet, FleetError, FleetErrorKind, Migration, MigrationPolicy, MigrationScore,
+    PinSpec, RelaySpec, Relays, Uplink, Want, WantRule,
 };
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
@@ -89,6 +89,16 @@ enum Asked {
     Keep {
         edge: String,
         seconds: Option<u64>,
+    },
+    /// What is copied before somebody asks for it; what is not said is as by default.
+    Migrate {
+        edge: String,
+        #[serde(default)]
+        policy: MigrationPolicy,
+        #[serde(default)]
+        score: MigrationScore,
+        #[serde(default)]
+        ahead_bytes: u64,
     },
     Pin {
         edge: String,
@@ -234,6 +244,19 @@ fn done(app: &App, asked: Asked) -> Result<serde_json::Value, ApiError> {
         Asked::Address { edge, address } => fleet(app)?.set_address(&edge, address)?,
         Asked::Want { edge, want, rules } => fleet(app)?.want(&edge, want, rules)?,
         Asked::Keep { edge, seconds } => fleet(app)?.keep(&edge, seconds)?,
+        Asked::Migrate {
+            edge,
+            policy,
+            score,
+            ahead_bytes,
+        } => {
+            let migration = Migration {
+                policy,
+                score,
+                ahead_bytes,
+            };
+            fleet(app)?.migrate(&edge, migration)?;
+        }
         Asked::Pin { edge, pin } => {
             return Ok(json!({ "pin": fleet(app)?.pin(&edge, &pin)? }));
         }

@@ -504,6 +504,43 @@ fn rules_say_what_is_copied_and_an_edge_what_never_leaves_it() {
 }
 
 #[test]
+fn a_policy_says_what_is_copied_before_somebody_asks_for_it() {
+    let cloud = cloud();
+    let edge = edge(&cloud, "e");
+    let migrate = |cloud: &Running, edge: &str, policy: &str| {
+        let asked = json!({"op": "migrate", "edge": edge, "policy": policy, "score": "misses"});
+        ask(cloud, &asked).0
+    };
+    assert_eq!(migrate(&cloud, "e", "none"), 200);
+    write(&edge, &an_hour("a"));
+    flushed(&edge);
+    until("the state is there", || {
+        of_edge(&cloud, "e")["copy"]["missing_bytes"].as_u64() > Some(0)
+    });
+    // What is asked for comes all the same, and nothing else does.
+    let rows = "/api/v1/scan?stream=pump,id=a&limit=1";
+    assert_eq!(get(&cloud, rows).0, 503);
+    until("the rows come", || {
+        get(&cloud, &format!("{rows}&fetch=true")).0 == 200
+    });
+    let there = of_edge(&cloud, "e");
+    assert_ne!(there["state"], "current", "{there}");
+    let expected = json!({"policy": "none", "score": "misses", "ahead_bytes": 0});
+    assert_eq!(there["migration"], expected);
+    // It is kept.
+    let port = cloud.addr.port();
+    let cloud = cloud.restarted(|s| {
+        s.sync.role = NodeRole::Cloud;
+        s.http_addr.set_port(port);
+    });
+    assert_eq!(of_edge(&cloud, "e")["migration"], expected);
+    assert_eq!(migrate(&cloud, "e", "some"), 400);
+    assert_eq!(migrate(&cloud, "x", "both"), 404);
+    assert_eq!(migrate(&cloud, "e", "both"), 200);
+    until_current(&cloud, &edge, "e");
+}
+
+#[test]
 fn a_cap_holds_over_a_restart_of_the_edge() {
     let cloud = cloud();
     let edge = edge(&cloud, "e");

@@ -5,7 +5,8 @@ use crate::dice::Dice;
 use crate::world::{LEVEL, PERFECT, World, some_rules};
 use headwater_engine::{Reason, Rules, StateName};
 use headwater_sync::{
-    BudgetLimits, Message, Piece, PlannerLimits, QuietHours, Share, Verified, Weights,
+    BudgetLimits, Message, Piece, PlannerLimits, Policy, QuietHours, ScoreBy, Share, Verified,
+    Weights,
 };
 use headwater_types::Level;
 
@@ -137,11 +138,9 @@ fn no_share_starves_while_the_source_goes_on_changing_over_a_link_that_is_too_sl
         };
         let mut world = World::new(seed, limits, Rules::default());
         world.link = PERFECT;
-        world
-            .planner
-            .as_mut()
-            .unwrap()
-            .set_weights(Weights::default());
+        let planner = world.planner.as_mut().unwrap();
+        planner.set_policy(Policy::Shares);
+        planner.set_weights(Weights::default());
         let mut behind = 0;
         for step in 0..3_000 {
             world.step();
@@ -529,4 +528,55 @@ fn over_a_long_link_several_requests_are_on_their_way_at_once() {
         together * 3 < alone,
         "{together} steps, and {alone} one at a time"
     );
+}
+
+/// What came of each share by when nothing is asked for any more under a policy.
+fn copied_under(policy: Policy, rules: Rules) -> (Vec<Share>, World) {
+    let mut world = World::new(97, BudgetLimits::default(), rules);
+    world.link = PERFECT;
+    let planner = world.planner.as_mut().unwrap();
+    planner.set_policy(policy);
+    planner.set_score(ScoreBy::Deviation);
+    settle(&mut world);
+    let figures = world.figures().shares;
+    let came = figures.iter().filter(|f| f.arrived > 0).map(|f| f.share);
+    let came = came.filter(|share| *share != Share::States).collect();
+    (came, world)
+}
+
+#[test]
+fn a_policy_says_what_is_copied_before_somebody_asks_for_it() {
+    let (came, mut world) = copied_under(Policy::None, Rules::default());
+    assert_eq!(came, []);
+    assert!(world.planner().copy().progress().missing_bytes > 0);
+    // What a reader asks for comes whatever the policy.
+    for _ in 0..10 {
+        world.ask_for();
+    }
+    settle(&mut world);
+    let asked = world.figures().shares;
+    assert!(
+        asked
+            .iter()
+            .any(|f| f.share == Share::Asked && f.arrived > 0)
+    );
+
+    let (came, world) = copied_under(Policy::Periodic, Rules::default());
+    assert_eq!(came, [Share::Periodic, Share::Backlog]);
+    assert_eq!(world.planner().copy().progress().missing_bytes, 0);
+    let (came, world) = copied_under(Policy::Deviation, Rules::default());
+    assert_eq!(came, [Share::Periodic, Share::Proactive]);
+    assert_eq!(world.planner().copy().progress().missing_bytes, 0);
+    let (came, _) = copied_under(Policy::Both, Rules::default());
+    assert_eq!(came, [Share::Periodic, Share::Proactive, Share::Backlog]);
+
+    // Of streams of which summaries are wanted, rows come only where they may be copied ahead.
+    let summaries = || Rules::from(Level::clamped(LEVEL));
+    let (came, _) = copied_under(Policy::Deviation, summaries());
+    assert!(!came.contains(&Share::Proactive), "{came:?}");
+    let (came, world) = copied_under(Policy::Deviation, summaries().with_ahead_bytes(2000));
+    assert!(came.contains(&Share::Proactive), "{came:?}");
+    let figures = world.figures().shares;
+    let ahead = figures.iter().find(|f| f.share == Share::Proactive);
+    assert!(ahead.unwrap().arrived <= 2000, "{ahead:?}");
 }

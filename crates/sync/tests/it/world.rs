@@ -9,8 +9,8 @@ use headwater_engine::{
 };
 use headwater_io::{Env, FaultyFiles, ManualClock, NoThreads, SeededChance};
 use headwater_sync::{
-    Agent, Budget, BudgetLimits, Message, Now, Planner, PlannerFigures, PlannerLimits, ScoreBy,
-    Spent, Weights, decode, encode,
+    Agent, Budget, BudgetLimits, Message, Now, Planner, PlannerFigures, PlannerLimits, Policy,
+    ScoreBy, Spent, Weights, decode, encode,
 };
 use headwater_types::{Batch, ClosedRange, Level, StreamName, TILE_BUCKETS, Timestamp, Value};
 use std::collections::BTreeMap;
@@ -361,6 +361,12 @@ impl World {
             2 => ScoreBy::Events,
             3 => ScoreBy::Misses,
             _ => ScoreBy::Deviation,
+        });
+        // Of those that bring all that is wanted.
+        planner.set_policy(match weight() {
+            0 => Policy::Periodic,
+            1 => Policy::Both,
+            _ => Policy::Shares,
         });
         self.planner = Some(planner);
     }

@@ -1,0 +1,200 @@
+//! How people look at data: overview, drill-down, panning; and which tiles that asks for.
+//!
+//! A visit begins with the whole week of a sensor. Then, until it ends, the visitor
+//!
+//! - zooms in by 2, 4 or 8 (55 %): to where the plot draws the eye (7 of 10), which is a sixteenth
+//!   of the view by the square of how tall its band from the smallest to the largest value is; else
+//!   anywhere in the view;
+//! - moves half a view or a whole one to either side (22 %);
+//! - zooms out by 2, 4 or 8 (15 %);
+//! - looks at another sensor of the same room at the same time (8 %).
+//!
+//! A view is drawn with 512 to 1,024 buckets, so with two or three tiles. What is on the page
+//! already is not asked for again. The model knows nothing of policies: it looks at what a plot
+//! shows, which is minimum and maximum, and at no deviation.
+
+use super::sensors::{BEGIN, Channel, FIELDS, SECONDS};
+use crate::harness::Random;
+use headwater_types::TILE_BUCKETS;
+use std::collections::HashSet;
+
+/// The finest and the coarsest level that tiles are asked for.
+pub(super) const FINEST: i32 = 0;
+pub(super) const COARSEST: i32 = 11;
+/// Parts of a view that may draw the eye.
+const PARTS: usize = 16;
+/// The narrowest view in seconds.
+const NARROWEST: f64 = 512.0;
+
+/// A tile of a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Tile {
+    pub(super) channel: usize,
+    pub(super) level: i32,
+    pub(super) offset: i64,
+}
+
+impl Tile {
+    /// Seconds of the week that it is of.
+    pub(super) fn seconds(&self) -> std::ops::Range<usize> {
+        let width = TILE_BUCKETS << self.level;
+        let first = self.offset * width - BEGIN;
+        let within = |second: i64| second.clamp(0, SECONDS as i64) as usize;
+        within(first)..within(first + width)
+    }
+}
+
+/// All tiles of a channel at a level.
+pub(super) fn tiles_of(channel: usize, level: i32) -> impl Iterator<Item = Tile> {
+    let width = TILE_BUCKETS << level;
+    let last = BEGIN + SECONDS as i64 - 1;
+    (BEGIN.div_euclid(width)..=last.div_euclid(width)).map(move |offset| Tile {
+        channel,
+        level,
+        offset,
+    })
+}
+
+/// The smallest and the largest value of each stretch of 64 seconds: what a plot is drawn from.
+struct Bands(Vec<Vec<(f64, f64)>>);
+
+const BAND: usize = 64;
+
+impl Bands {
+    fn of(channels: &[Channel]) -> Bands {
+        let band = |values: &[f64]| {
+            let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+            let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            (least, most)
+        };
+        let bands = channels
+            .iter()
+            .map(|c| c.values.chunks(BAND).map(band).collect());
+        Bands(bands.collect())
+    }
+
+    /// How tall the band is over some seconds.
+    fn height(&self, channel: usize, from: f64, to: f64) -> f64 {
+        let (from, to) = (from as usize / BAND, (to as usize).div_ceil(BAND));
+        let bands = self.0[channel].iter().take(to).skip(from);
+        let (least, most) = bands.fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), (c, d)| {
+            (a.min(*c), b.max(*d))
+        });
+        (most - least).max(0.0)
+    }
+}
+
+/// What is on the screen: a channel, the first second and how many.
+#[derive(Clone, Copy)]
+struct View {
+    channel: usize,
+    first: f64,
+    seconds: f64,
+}
+
+impl View {
+    fn within(self) -> View {
+        let seconds = self.seconds.clamp(NARROWEST, SECONDS as f64);
+        View {
+            first: self.first.clamp(0.0, SECONDS as f64 - seconds),
+            seconds,
+            ..self
+        }
+    }
+
+    fn tiles(&self) -> impl Iterator<Item = Tile> + use<> {
+        // So that 512 to 1,024 buckets are drawn.
+        let level = (self.seconds / TILE_BUCKETS as f64).log2().floor() as i32;
+        let level = level.clamp(FINEST, COARSEST);
+        let width = TILE_BUCKETS << level;
+        let first = BEGIN + self.first as i64;
+        let last = (BEGIN + (self.first + self.seconds) as i64 - 1).min(BEGIN + SECONDS as i64 - 1);
+        let channel = self.channel;
+        (first.div_euclid(width)..=last.div_euclid(width)).map(move |offset| Tile {
+            channel,
+            level,
+            offset,
+        })
+    }
+
+    fn next(self, bands: &Bands, dice: &mut Random) -> View {
+        let times = f64::from(1u32 << (1 + dice.below(3)));
+        let side = if dice.below(2) == 0 { 1.0 } else { -1.0 };
+        let moved = match dice.below(100) {
+            0..=54 => {
+                let middle = self.focus(bands, dice);
+                let seconds = self.seconds / times;
+                View {
+                    first: middle - seconds / 2.0,
+                    seconds,
+                    ..self
+                }
+            }
+            55..=76 => {
+                let part = if dice.below(2) == 0 { 0.5 } else { 1.0 };
+                View {
+                    first: self.first + side * part * self.seconds,
+                    ..self
+                }
+            }
+            77..=91 => View {
+                first: self.first - self.seconds * (times - 1.0) / 2.0,
+                seconds: self.seconds * times,
+                ..self
+            },
+            _ => {
+                let fields = FIELDS.len();
+                let other = (self.channel + 1 + dice.below(fields as u64 - 1) as usize) % fields;
+                View {
+                    channel: self.channel / fields * fields + other,
+                    ..self
+                }
+            }
+        };
+        moved.within()
+    }
+
+    /// The second that is looked at more closely.
+    fn focus(&self, bands: &Bands, dice: &mut Random) -> f64 {
+        let part = self.seconds / PARTS as f64;
+        if dice.below(10) >= 7 {
+            return self.first + dice.unit() * self.seconds;
+        }
+        let heights = (0..PARTS).map(|n| {
+            let from = self.first + part * n as f64;
+            bands.height(self.channel, from, from + part).powi(2)
+        });
+        let heights: Vec<f64> = heights.collect();
+        let mut left = dice.unit() * heights.iter().sum::<f64>();
+        let found = heights.iter().position(|height| {
+            left -= height;
+            left <= 0.0
+        });
+        self.first + part * (found.unwrap_or(PARTS / 2) as f64 + dice.unit())
+    }
+}
+
+/// What a visit asks for, in order, by a seed.
+fn visit(channels: usize, bands: &Bands, seed: u64) -> Vec<Tile> {
+    let mut dice = Random::new(seed);
+    let mut view = View {
+        channel: dice.below(channels as u64) as usize,
+        first: 0.0,
+        seconds: SECONDS as f64,
+    };
+    let mut seen = HashSet::new();
+    let mut asked = Vec::new();
+    for _ in 0..12 + dice.below(24) {
+        asked.extend(view.tiles().filter(|tile| seen.insert(*tile)));
+        view = view.next(bands, &mut dice);
+    }
+    asked
+}
+
+/// Visits by seeds from 1 on.
+pub(super) fn visits(channels: &[Channel], count: u64) -> Vec<Vec<Tile>> {
+    let bands = Bands::of(channels);
+    (1..=count)
+        .map(|seed| visit(channels.len(), &bands, seed))
+        .collect()
+}
