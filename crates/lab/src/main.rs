@@ -41,6 +41,8 @@ enum Experiment {
     /// Tiles of one channel at every level and size, overviews beside SQLite, ingest by store and
     /// batch size.
     Tiles(experiments::tiles::Arguments),
+    /// A small fast medium beside a large slow one: the log, openings, the index.
+    Tiers(experiments::tiers::Arguments),
     /// Late data: what the policies of the SEP paper write again, simulated, run and predicted.
     Wa(experiments::wa::Arguments),
     /// Peak memory with many events and with many streams, and opening after a kill.
@@ -53,6 +55,8 @@ enum Experiment {
     Indexes(experiments::indexes::Arguments),
     /// What is at the cloud when somebody looks: policies of migration before visits.
     Migration(experiments::migration::Arguments),
+    /// Several nodes: copies at a cloud, a dispatcher before a node.
+    Nodes(experiments::nodes::Arguments),
     /// Line protocol: our parser beside the published one.
     Parse(experiments::parse::Arguments),
     /// Queue sets beside one queue and direct calls, over a throttled device and in a model.
@@ -77,12 +81,14 @@ fn main() -> ExitCode {
         Experiment::Events(arguments) => experiments::events::run(&arguments),
         Experiment::Bulk(arguments) => experiments::bulk::run(&arguments),
         Experiment::Tiles(arguments) => experiments::tiles::run(&arguments),
+        Experiment::Tiers(arguments) => experiments::tiers::run(&arguments),
         Experiment::Wa(arguments) => experiments::wa::run(&arguments),
         Experiment::Memory(arguments) => experiments::memory::run(&arguments),
         Experiment::Server(arguments) => experiments::server::run(&arguments),
         Experiment::Overwrite(arguments) => experiments::overwrite::run(&arguments),
         Experiment::Indexes(arguments) => experiments::indexes::run(&arguments),
         Experiment::Migration(arguments) => experiments::migration::run(&arguments),
+        Experiment::Nodes(arguments) => experiments::nodes::run(&arguments),
         Experiment::Parse(arguments) => experiments::parse::run(&arguments),
         Experiment::Queues(arguments) => experiments::queues::run(&arguments),
         Experiment::Mqtt(arguments) => experiments::mqtt::run(&arguments),

@@ -2,17 +2,20 @@
 
 use crate::failure::Failure;
 use crate::output::print;
-use crate::store::DbArgs;
+use crate::server::Server;
+use crate::store::{DbArgs, Place, PlaceArgs};
 use clap::{Args, Subcommand};
 use headwater::io::{PmemFiles, Standing};
 use headwater::{FastTier, TierParts};
+use serde_json::json;
 use std::path::{Path, PathBuf};
 
 /// Show or change what lies in the fast tier of a database
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A fast tier is a folder on a small fast medium beside the large one of the database. The database must not be open, but
-for `show`. A server takes its tier from the setting tier.fast. docs/operate/tiers.md says what to place where.")]
+A fast tier is a folder on a small fast medium beside the large one of the database. A database of --db must not be open,
+but for `show`; a server (--url) moves what lies there while it serves, and takes the tier at its next start from the
+setting tier.fast, which should name the same. docs/operate/tiers.md says what to place where.")]
 pub(crate) struct Tier {
     #[command(subcommand)]
     what: What,
@@ -28,7 +31,7 @@ enum What {
     /// Use a tier, or place other parts in it
     Use {
         #[command(flatten)]
-        db: DbArgs,
+        place: PlaceArgs,
         /// Folder of the tier
         #[arg(long, value_name = "DIR")]
         fast: PathBuf,
@@ -39,7 +42,7 @@ enum What {
     /// Use no tier any more: everything lies in the directory of the database again
     Leave {
         #[command(flatten)]
-        db: DbArgs,
+        place: PlaceArgs,
     },
     /// Take up a database and its tier that were moved to other folders
     Adopt {
@@ -55,7 +58,7 @@ impl Tier {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let db = match self.what {
             What::Show { db } => db,
-            What::Use { db, fast, parts } => {
+            What::Use { place, fast, parts } => {
                 if parts.is_empty() {
                     return Err(Failure::usage(
                         "--parts: expected log, buffers, index, newest, or several; `headwater tier leave` uses none",
@@ -65,13 +68,21 @@ impl Tier {
                     folder: fast,
                     parts,
                 };
-                headwater::use_fast_tier(&db.options(), Some(&tier))?;
-                db
+                match place.open()? {
+                    Place::There(server) => return there(&server, Some(&tier)),
+                    Place::Here(db) => {
+                        headwater::use_fast_tier(&db.options(), Some(&tier))?;
+                        db
+                    }
+                }
             }
-            What::Leave { db } => {
-                headwater::use_fast_tier(&db.options(), None)?;
-                db
-            }
+            What::Leave { place } => match place.open()? {
+                Place::There(server) => return there(&server, None),
+                Place::Here(db) => {
+                    headwater::use_fast_tier(&db.options(), None)?;
+                    db
+                }
+            },
             What::Adopt { db, fast } => {
                 let mut options = db.options();
                 options.fast_dir = Some(fast);
@@ -88,6 +99,20 @@ impl Tier {
             )),
             None => print("fast: none\n"),
         }
+    }
+}
+
+/// Has a server move what lies in the tier, while it serves.
+fn there(server: &Server, tier: Option<&FastTier>) -> Result<(), Failure> {
+    let asked = json!({
+        "op": "move_tier",
+        "fast": tier.map(|tier| &tier.folder),
+        "parts": tier.map(|tier| tier.parts.to_string()),
+    });
+    let now = server.manage(&asked)?;
+    match (now.text("fast"), now.text("parts")) {
+        (Some(fast), Some(parts)) => print(&format!("fast: {fast} ({parts})\n")),
+        _ => print("fast: none\n"),
     }
 }
 

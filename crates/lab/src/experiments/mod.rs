@@ -8,6 +8,7 @@ pub(crate) mod indexes;
 pub(crate) mod memory;
 pub(crate) mod migration;
 pub(crate) mod mqtt;
+pub(crate) mod nodes;
 pub(crate) mod overwrite;
 pub(crate) mod parse;
 #[cfg(feature = "sql")]
@@ -15,5 +16,6 @@ pub(crate) mod query;
 pub(crate) mod queues;
 pub(crate) mod respawn;
 pub(crate) mod server;
+pub(crate) mod tiers;
 pub(crate) mod tiles;
 pub(crate) mod wa;

@@ -17,8 +17,8 @@ use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use headwater::{
-    ClosedRange, DeleteSpec, Duplicates, FieldSpec, FieldType, TableChange, TableInfo, TableSpec,
-    Timestamp,
+    ClosedRange, DeleteSpec, Duplicates, FastTier, FieldSpec, FieldType, Options, TableChange,
+    TableInfo, TableSpec, Timestamp,
 };
 use headwater_wire::durations::{format_duration_ns, parse_duration_ns};
 use headwater_wire::instant::format_instant;
@@ -26,6 +26,7 @@ use headwater_wire::query::parse_instant_at;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -62,6 +63,12 @@ enum Asked {
         tags: BTreeMap<String, String>,
     },
     Compact,
+    /// The fast tier that is used from now on; no folder = none.
+    MoveTier {
+        fast: Option<PathBuf>,
+        /// What is to lie there; nothing = the log, and rows that memory has no room for.
+        parts: Option<String>,
+    },
 }
 
 /// A table, or what is to become of one.
@@ -117,7 +124,7 @@ fn may(access: &Access, asked: &Asked) -> Result<(), ApiError> {
         Asked::Delete { table, tags, .. } | Asked::DropStreams { table, tags } => {
             access.may(Action::Manage, table, &pairs(tags))
         }
-        Asked::Compact => access.all(Action::Manage),
+        Asked::Compact | Asked::MoveTier { .. } => access.all(Action::Manage),
     };
     if allowed {
         return Ok(());
@@ -180,6 +187,7 @@ fn done(app: &App, access: &Access, asked: Asked) -> Result<Value, ApiError> {
             json!({ "streams": db.drop_streams(&table, &tags)? })
         }
         Asked::Compact => compacted(app)?,
+        Asked::MoveTier { fast, parts } => moved(app, fast, parts.as_deref())?,
     })
 }
 
@@ -220,6 +228,35 @@ fn compacted(app: &App) -> Result<Value, ApiError> {
     let before = app.db.stats()?.disk_bytes;
     app.db.compact()?;
     Ok(json!({ "bytes_before": before, "bytes": app.db.stats()?.disk_bytes }))
+}
+
+/// Moves what lies in the fast tier while the database is open, and tells where it lies then.
+fn moved(app: &App, fast: Option<PathBuf>, parts: Option<&str>) -> Result<Value, ApiError> {
+    let wanted = match (fast, parts) {
+        (None, None) => None,
+        (None, Some(_)) => {
+            return Err(invalid(
+                "parts: of which tier? Give `fast`, or neither to use none".to_owned(),
+            ));
+        }
+        (Some(folder), _) if !folder.is_absolute() => {
+            return Err(invalid(format!(
+                "fast: expected a folder of this server from the root on, such as /mnt/nvme/headwater, found `{}`",
+                folder.display()
+            )));
+        }
+        (Some(folder), parts) => {
+            let parts = parts.map_or(Ok(Options::new(&folder).fast_parts), str::parse);
+            let parts = parts.map_err(|error: headwater::Error| invalid(error.to_string()))?;
+            Some(FastTier { folder, parts })
+        }
+    };
+    app.db.move_tier(wanted.as_ref())?;
+    let now = app.db.fast_tier();
+    Ok(json!({
+        "fast": now.as_ref().map(|tier| tier.folder.display().to_string()),
+        "parts": now.as_ref().map(|tier| tier.parts.to_string()),
+    }))
 }
 
 fn invalid(message: String) -> ApiError {

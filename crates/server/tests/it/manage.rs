@@ -163,3 +163,46 @@ fn a_token_manages_what_its_rules_name_and_is_told_of_nothing_else() {
     assert_eq!(status(all, value!({"op": "compact"})), 200);
     assert_eq!(status(reader, value!({"op": "show_tables"})), 403);
 }
+
+#[test]
+fn the_fast_tier_is_changed_while_the_server_serves() {
+    let server = Running::start();
+    write(&server, "a,id=1 v=1 1700000000");
+    let fast = tempfile::tempdir().unwrap();
+    let folder = |name: &str| fast.path().join(name).display().to_string();
+    let moved = |server: &Running, fast: Value, parts: Value| {
+        let asked = value!({"op": "move_tier", "fast": fast, "parts": parts});
+        manage(server, None, &asked)
+    };
+    let (status, answer) = moved(&server, value!(folder("f")), value!("log,index"));
+    let expected = value!({"fast": folder("f"), "parts": "log,index"});
+    assert_eq!((status, answer), (200, expected));
+    write(&server, "a,id=1 v=2 1700000001");
+    // What cannot be one is refused, and everything stays as it is.
+    for (fast, parts) in [
+        (value!("here"), value!(null)),
+        (value!(null), value!("log")),
+        (value!(folder("g")), value!("logs")),
+    ] {
+        let (status, answer) = moved(&server, fast, parts);
+        assert_eq!(
+            (status, &answer["code"]),
+            (400, &value!("E_INVALID")),
+            "{answer}"
+        );
+    }
+    std::fs::write(fast.path().join("taken"), "somebody's file").unwrap();
+    let (status, answer) = moved(&server, value!(fast.path()), value!(null));
+    assert!(status >= 400, "{answer}");
+    write(&server, "a,id=1 v=3 1700000002");
+    // It is found by the next start, which names none.
+    let server = server.restarted(|_| {});
+    assert_eq!(rows(&server, "a"), 3);
+    let (status, answer) = moved(&server, value!(null), value!(null));
+    let nothing = value!({"fast": null, "parts": null});
+    assert_eq!((status, answer), (200, nothing));
+    let server = server.restarted(|_| {});
+    std::fs::remove_dir_all(fast.path().join("f")).unwrap();
+    let server = server.restarted(|_| {});
+    assert_eq!(rows(&server, "a"), 3);
+}

@@ -2,7 +2,7 @@
 
 use crate::harness::Failure;
 use headwater_server::Settings;
-use headwater_server::settings::{Broker, Subscription};
+use headwater_server::settings::{Broker, DispatchNode, NodeRole, Subscription};
 use headwater_wire::message::{MessageRules, PayloadForm, TopicPattern};
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -17,12 +17,26 @@ pub(crate) struct ChildArguments {
     /// Takes messages from a broker on this port.
     #[arg(long)]
     mqtt_port: Option<u16>,
+    /// What it is to other nodes: `edge`, `cloud` or `dispatcher`.
+    #[arg(long, default_value = "single")]
+    role: String,
+    /// A node that a dispatcher sends questions to.
+    #[arg(long)]
+    node: Vec<String>,
 }
 
 /// The child's part: serves until SIGTERM, and tells its address once it answers.
 pub(crate) fn run_child(arguments: &ChildArguments) -> Result<(), Failure> {
     let mut settings = Settings::new(&arguments.db);
     settings.http_addr.set_port(0);
+    let mut roles = NodeRole::ALL.into_iter();
+    let role = roles.find(|role| role.name() == arguments.role);
+    settings.sync.role = role.ok_or("no such role")?;
+    let nodes = arguments.node.iter().map(|url| DispatchNode {
+        url: url.clone(),
+        public_url: url.clone(),
+    });
+    settings.dispatch.nodes = nodes.collect();
     if let Some(port) = arguments.mqtt_port {
         settings.mqtt.broker = Some(Broker {
             tls: false,

@@ -101,6 +101,11 @@ impl Connection {
         }
     }
 
+    /// The head of an answer in lower case.
+    pub(crate) fn head(&self, answer: &Answer) -> String {
+        String::from_utf8_lossy(self.bytes(0..answer.body.0)).to_ascii_lowercase()
+    }
+
     pub(crate) fn body(&self, answer: &Answer) -> &[u8] {
         self.bytes(answer.body.0..answer.body.1)
     }

@@ -22,6 +22,9 @@ mod streams;
 mod writing;
 
 pub(crate) use child::{ChildArguments, Server, Used, run_child, used_of};
+pub(crate) use client::{by_threads, post};
+pub(crate) use connection::{Connection, get};
+pub(crate) use fleet::Fleet;
 
 use crate::harness::{Bench, Common, Failure, Targets};
 use serde::Serialize;

@@ -1,0 +1,61 @@
+//! Several nodes on one machine, each a process: copies of an edge at a cloud, and a dispatcher
+//! before a node (EXPERIMENTS.md, R-9 to R-11; docs/cluster).
+//!
+//! `copies`: what a full copy and one of summaries take of wire, time and processors, beside writing
+//! the same values over HTTP. `dispatch`: questions answered by the node itself, passed on by the
+//! dispatcher, and sent on by it; open connections; and a restart with many streams.
+//!
+//! Processor time is told for each process, so that the clients on the same processors can be set
+//! apart from who is measured.
+
+mod asking;
+mod copies;
+mod dispatch;
+
+use crate::harness::{Bench, Common, Failure, Targets};
+use serde::Serialize;
+
+/// Options of the experiment.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    common: Common,
+    /// Values that are copied, of a hundred devices with ten fields.
+    #[arg(long, default_value_t = 20_000_000)]
+    values: usize,
+    /// Streams behind the dispatcher where it is started anew.
+    #[arg(long, default_value_t = 1_000_000)]
+    streams: usize,
+    /// Connections that are open at the dispatcher.
+    #[arg(long, default_value_t = 10_000)]
+    connections: usize,
+    /// Seconds each question is asked for, in every round.
+    #[arg(long, default_value_t = 2.0)]
+    seconds: f64,
+    /// Only `copies`, or only `dispatch`.
+    #[arg(long, default_value = "")]
+    part: String,
+}
+
+#[derive(Serialize)]
+struct Figures {
+    copies: Option<copies::Figures>,
+    dispatch: Option<dispatch::Figures>,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let bench = Bench::new("nodes", &arguments.common)?;
+    let mut targets = Targets::default();
+    let wants = |part: &str| arguments.part.is_empty() || arguments.part == part;
+    let mut figures = Figures {
+        copies: None,
+        dispatch: None,
+    };
+    if wants("copies") {
+        figures.copies = Some(copies::measure(&bench, arguments, &mut targets)?);
+    }
+    if wants("dispatch") {
+        figures.dispatch = Some(dispatch::measure(&bench, arguments, &mut targets)?);
+    }
+    bench.finish(&figures, &targets)
+}

@@ -1,0 +1,227 @@
+//! Questions with the index in the fast tier and without, while every read of the large medium takes
+//! 200 µs.
+
+use super::Fast;
+use super::slow::{Reading, Slow};
+use crate::harness::{Bench, Bound, Contestant, Failure, Random, Rounds, Targets, taken, turns};
+use crate::rivals::{Survives, options};
+use crate::table;
+use headwater::{
+    AggregateSpec, Batch, Bins, ClosedRange, Comparison, Database, Filter, Level, ScanSpec,
+    StreamName, StreamRows, Value, Values,
+};
+use headwater_engine::TierParts;
+use serde::Serialize;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+const LATENCY: Duration = Duration::from_micros(200);
+const BEGIN: i64 = 1_700_000_000;
+const NANOS: i64 = 1_000_000_000;
+const BATCH: usize = 10_000;
+
+#[derive(Serialize)]
+pub(super) struct Question {
+    what: &'static str,
+    with: Rounds,
+    without: Rounds,
+    reads_with: f64,
+    reads_without: f64,
+}
+
+/// A database on the slow medium.
+struct Side {
+    db: Database,
+    reading: Arc<Reading>,
+}
+
+fn name() -> StreamName {
+    StreamName::new("sine", [("id", "0")])
+}
+
+/// Six floats an event, of which one is above 0.999 in one of a thousand stretches.
+fn fill(db: &Database, points: usize) -> Result<(), Failure> {
+    let mut dice = Random::new(5);
+    for first in (0..points).step_by(BATCH) {
+        let seconds: Vec<usize> = (first..(first + BATCH).min(points)).collect();
+        let mut rows = StreamRows::new(name());
+        rows.times = seconds
+            .iter()
+            .map(|s| (BEGIN + *s as i64) * NANOS)
+            .collect();
+        for field in 0..6 {
+            let value = |second: &usize| {
+                let wave = (*second as f64 / (600.0 + f64::from(field) * 77.0)).sin() * 0.9;
+                let is_rare = field == 0 && (second / 1_000).is_multiple_of(1_000);
+                if is_rare {
+                    1.5
+                } else {
+                    wave + dice.unit() * 0.01
+                }
+            };
+            let values = seconds.iter().map(value).collect();
+            rows = rows.with_column(format!("x{field}"), Values::F64(values));
+        }
+        let mut batch = Batch::new();
+        batch.push(rows);
+        db.commit(batch)?;
+    }
+    db.flush()?;
+    db.compact()?;
+    Ok(())
+}
+
+/// Opens the database in a folder, its large medium slow from the start.
+fn open(dir: &PathBuf, fast: &Fast, with_index: bool) -> Result<Side, Failure> {
+    let mut options = options(dir, Survives::Process);
+    // What is cached in memory is not what is asked about.
+    options.memory_budget_bytes = 1 << 20;
+    options.fast_dir = Some(fast.tier(dir));
+    options.fast_parts = TierParts {
+        index: with_index,
+        buffers: true,
+        ..TierParts::NONE
+    };
+    let (env, reading) = Slow::env(LATENCY);
+    let db = Database::open_in(env, options)?;
+    Ok(Side { db, reading })
+}
+
+/// How a question is asked; how many rows or buckets it found.
+type Ask = fn(&Database, &mut Random, usize) -> Result<usize, Failure>;
+
+fn tile(db: &Database, dice: &mut Random, points: usize) -> Result<usize, Failure> {
+    let level = Level::clamped(8 + dice.below(5) as i32);
+    let second = BEGIN + dice.below(points as u64) as i64;
+    let offset = second >> (level.get() + 9);
+    let found = db.snapshot()?.tile(&name(), "x1", level, offset)?;
+    Ok(found.len())
+}
+
+fn aggregate(db: &Database, dice: &mut Random, points: usize) -> Result<usize, Failure> {
+    // Whole buckets of about an hour.
+    let width = 1i64 << 12;
+    let first = (BEGIN + dice.below(points as u64 / 2) as i64) / width * width;
+    let range = ClosedRange::nanos(first * NANOS, (first + 64 * width) * NANOS - 1);
+    let spec = AggregateSpec {
+        range,
+        bins: Bins::Whole,
+        first_last: false,
+    };
+    let bins = db.snapshot()?.aggregate(&name(), "x2", &spec)?;
+    Ok(bins.len())
+}
+
+fn filter(db: &Database, _: &mut Random, _: usize) -> Result<usize, Failure> {
+    let spec = ScanSpec {
+        filters: vec![Filter {
+            field: "x0".to_owned(),
+            comparison: Comparison::Greater,
+            value: Value::F64(1.0),
+        }],
+        ..ScanSpec::default()
+    };
+    let mut rows = 0;
+    for chunk in db.snapshot()?.scan(&name(), &spec)? {
+        rows += chunk?.times.len();
+    }
+    Ok(rows)
+}
+
+pub(super) fn measure(
+    bench: &Bench,
+    fast: &Fast,
+    points: usize,
+    targets: &mut Targets,
+) -> Result<Vec<Question>, Failure> {
+    let dirs = [bench.path("indexed"), bench.path("plain")];
+    for (dir, with_index) in dirs.iter().zip([true, false]) {
+        let side = open(dir, fast, with_index)?;
+        fill(&side.db, points)?;
+        // The copies of the index are made in the background.
+        side.db.maintain()?;
+        side.db.close()?;
+    }
+    let sides = [open(&dirs[0], fast, true)?, open(&dirs[1], fast, false)?];
+    let asked: [(&'static str, Ask, u64); 3] = [
+        ("tile at or above the base level", tile, 200),
+        ("aggregate over whole buckets", aggregate, 200),
+        ("filter that 0.1 % of stretches meet", filter, 5),
+    ];
+    let mut questions = Vec::new();
+    for (what, ask, times) in asked {
+        let mut reads = [0.0; 2];
+        let contestants = sides.iter().zip(&mut reads).map(|(side, reads)| {
+            Contestant::new(what, move |round| {
+                let mut dice = Random::new(round as u64);
+                let before = side.reading.reads();
+                let taken = taken(|| {
+                    let mut found = 0;
+                    for _ in 0..times {
+                        found += ask(&side.db, &mut dice, points)?;
+                    }
+                    match found {
+                        0 => Err("nothing was found".into()),
+                        _ => Ok(times),
+                    }
+                })?;
+                *reads = (side.reading.reads() - before) as f64 / times as f64;
+                Ok(taken)
+            })
+        });
+        let rounds = turns(bench.rounds(), contestants.collect())?;
+        let [with, without] = <[Rounds; 2]>::try_from(rounds).map_err(|_| "two sides")?;
+        questions.push(Question {
+            what,
+            with,
+            without,
+            reads_with: reads[0],
+            reads_without: reads[1],
+        });
+    }
+    print(&questions);
+    for question in &questions {
+        targets.add(
+            format!("{}: time with by without", question.what),
+            Bound::AtMost(0.6),
+            " ×",
+            question.with.times_of(&question.without),
+        );
+    }
+    if let Some(tile) = questions.first() {
+        targets.add(
+            "reads of the large medium for a tile",
+            Bound::AtMost(0.0),
+            "",
+            tile.reads_with,
+        );
+    }
+    Ok(questions)
+}
+
+fn print(questions: &[Question]) {
+    let line = |q: &Question| {
+        vec![
+            q.what.to_owned(),
+            q.with.time(),
+            q.with.spread(),
+            format!("{:.2}", q.reads_with),
+            q.without.time(),
+            q.without.spread(),
+            format!("{:.2}", q.reads_without),
+            format!("{:.2} ×", q.with.times_of(&q.without)),
+        ]
+    };
+    let heads = [
+        "large medium at 200 µs a read",
+        "index in the tier",
+        "spread",
+        "reads",
+        "without",
+        "spread",
+        "reads",
+        "time",
+    ];
+    table::print(&heads, &questions.iter().map(line).collect::<Vec<_>>());
+}
