@@ -121,17 +121,17 @@ fn invited(cloud: &Server, want: &Value) -> Result<String, Failure> {
     Ok(invitation.to_owned())
 }
 
-fn copy(bench: &Bench, edge: &Path, want: &Value, taken: &mut Taken) -> Result<(), Failure> {
+fn copy(bench: &Bench, dir: &Path, want: &Value, taken: &mut Taken) -> Result<(), Failure> {
     let cloud = Server::start_with(&bench.path("cloud"), &["--role", "cloud"])?;
     let invitation = invited(&cloud, want)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let joined = headwater_fleet::join(edge, &invitation, None, None, true);
+    let joined = headwater_fleet::join(dir, &invitation, None, None, true);
     runtime.block_on(joined)?;
-    drop(std::fs::remove_file(edge.join("uplink.spent")));
+    drop(std::fs::remove_file(dir.join("uplink.spent")));
     let before = cloud.used()?.cpu_seconds;
-    let edge = Server::start_with(edge, &["--role", "edge"])?;
+    let edge = Server::start_with(dir, &["--role", "edge"])?;
     let edge_before = edge.used()?.cpu_seconds;
     let begun = Instant::now();
     until("the copy is current", || {
@@ -147,11 +147,19 @@ fn copy(bench: &Bench, edge: &Path, want: &Value, taken: &mut Taken) -> Result<(
         .push(edge.used()?.cpu_seconds - edge_before);
     let status = json(&edge, "/api/v1/sync")?;
     taken.wire_bytes = status["cloud"]["sent_today"].as_u64().unwrap_or(0);
-    let storage = json(&edge, "/api/v1/storage")?;
-    taken.stored_bytes = storage["bytes"]["segments"].as_u64().unwrap_or(0);
     edge.stop()?;
+    taken.stored_bytes = stored(dir)?;
     cloud.stop()?;
     Ok(())
+}
+
+/// Bytes of the segments of a database.
+fn stored(dir: &Path) -> Result<u64, Failure> {
+    let mut bytes = 0;
+    for entry in std::fs::read_dir(dir.join("segment"))? {
+        bytes += entry?.metadata()?.len();
+    }
+    Ok(bytes)
 }
 
 fn median(figures: &[f64]) -> f64 {

@@ -104,7 +104,7 @@ struct Question<'a> {
 
 fn tile(more: &str) -> Vec<u8> {
     let offset = (BEGIN + SECONDS / 2) >> 13;
-    let path = format!("/api/v1/tile?stream=lab,id%3Da&field=v&level=4&offset={offset}");
+    let path = format!("/tiles/lab,id%3Da.v/4.{offset}.json");
     let line = format!("GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n{more}\r\n");
     line.into_bytes()
 }

@@ -29,6 +29,7 @@ pub(crate) struct ChildArguments {
 pub(crate) fn run_child(arguments: &ChildArguments) -> Result<(), Failure> {
     let mut settings = Settings::new(&arguments.db);
     settings.http_addr.set_port(0);
+    settings.connections_max = 20_000;
     let mut roles = NodeRole::ALL.into_iter();
     let role = roles.find(|role| role.name() == arguments.role);
     settings.sync.role = role.ok_or("no such role")?;

@@ -281,12 +281,6 @@ pub(super) fn opening(
         " ms",
         empty.0,
     );
-    targets.add(
-        "reading the log at an opening, a MiB",
-        Bound::AtMost(20.0),
-        " ms",
-        (took.0 - empty.0).max(0.0) / (opening.log_bytes as f64 / f64::from(1 << 20)),
-    );
     Ok(opening)
 }
 
