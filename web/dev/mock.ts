@@ -4,6 +4,7 @@
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { BUCKETS, tileStart } from "../src/lib/level";
+import { isTileHere, sendPresence, sendSync, type FleetRole } from "./fleet";
 import { answerSql } from "./sql";
 import { bucket, noise, signals, type Bucket, type Signal } from "./signals";
 
@@ -13,6 +14,8 @@ export interface MockOptions {
   /** No data until this many milliseconds have passed. */
   readonly emptyFor?: number;
   readonly now?: bigint;
+  /** It has edges, one of which cannot be reached. */
+  readonly fleet?: FleetRole;
 }
 
 export function mock(
@@ -38,7 +41,13 @@ export function mock(
         json(response, isEmpty() ? { streams: [], total: 0, next: null } : listStreams(all, url.searchParams));
         break;
       case "/api/v1/tiles":
-        sendTiles(response, channels, url.searchParams);
+        if (isTileHere(response, options.fleet, url.searchParams)) sendTiles(response, channels, url.searchParams);
+        break;
+      case "/api/v1/sync":
+        sendSync(response, options.fleet);
+        break;
+      case "/api/v1/presence":
+        sendPresence(response, options.fleet, url.searchParams);
         break;
       case "/api/v1/scan":
         json(response, rows(all, url.searchParams));

@@ -1,4 +1,4 @@
-/** What an empty plot says: that nothing lies in view, and where something does. */
+/** What plots say of what they do not show: where something lies, and who has what is not here. */
 import type { JSX } from "preact";
 import { useEmitter, useShared } from "../context";
 import type { Channel } from "../explore/channels";
@@ -50,6 +50,26 @@ export function Nothing({ plot }: { plot: Plot }): JSX.Element | null {
       <button type="button" class="link" onClick={() => explorer.show(fitted(extent.from, extent.to))}>
         Go there
       </button>
+    </p>
+  );
+}
+
+/** Of which stretches only an overview is here, or nothing; who has the rest, and since when that one cannot be reached. */
+export function AwayNote({ plot }: { plot: Plot }): JSX.Element | null {
+  const { explorer } = useShared();
+  useEmitter(explorer.painted);
+  const words = new Set<string>();
+  let isInReach = true;
+  for (const channel of plot.channels) {
+    for (const mark of explorer.away.marks(channel, explorer.view, explorer.level, explorer.zone)) {
+      words.add(mark.words);
+      isInReach &&= mark.isInReach;
+    }
+  }
+  if (words.size === 0) return null;
+  return (
+    <p class={isInReach ? "away-note" : "away-note error"} role="status">
+      Hatched: no finer values here. {[...words].join("; ")}.
     </p>
   );
 }

@@ -4,13 +4,13 @@ import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import { useShared } from "../context";
 import type { Explorer, Plot } from "../explore/explorer";
-import { paint } from "../explore/paint";
+import { hatch, paint } from "../explore/paint";
 import { axisLabels, valueTicks } from "../lib/scale";
 import type { Palette, Theme } from "../lib/theme";
 import { timeTicks } from "../lib/ticks";
 import { fractionOf } from "../lib/view";
 import { cursorPoint, Legend } from "./Legend";
-import { Nothing } from "./Nothing";
+import { AwayNote, Nothing } from "./Nothing";
 
 /** Room for the time marks: about one per this many pixels. */
 export const TICK_PX = 84;
@@ -61,6 +61,7 @@ export function PlotPanel({ plot, frame, height, isFirst, isLast }: PlotPanelPro
       <div class="chart-place">
         <div class="chart" data-picture="canvas" ref={place} />
         <Nothing plot={plot} />
+        <AwayNote plot={plot} />
       </div>
       <Handle plotKey={plot.key} height={height} />
     </section>
@@ -138,6 +139,12 @@ function paintChart(chart: uPlot, explorer: Explorer, plot: Plot, palette: Palet
   const ratio = devicePixelRatio;
   const context = chart.ctx;
   const [low, high] = explorer.scale(plot.key);
+  for (const channel of plot.channels) {
+    for (const mark of explorer.away.marks(channel, explorer.view, explorer.level, explorer.zone)) {
+      const [from, to] = [fractionOf(explorer.view, mark.from), fractionOf(explorer.view, mark.to)];
+      hatch({ context, left, top, width, height, ratio }, from, to, mark.isInReach ? palette.muted : palette.danger);
+    }
+  }
   for (const channel of plot.channels) {
     if (!channel.points) continue;
     const line = palette.series[channel.colour] ?? palette.ink;

@@ -28,6 +28,7 @@ import { eased, roomy, union, type Range } from "../lib/scale";
 import { TileStore } from "../lib/tiles";
 import { HOUR, isZone, MINUTE, nowInstant, toBig, type Instant, type Span, type Zone } from "../lib/time";
 import { fitted, isClose, isSame, limited, panned, towards, width, zoomed } from "../lib/view";
+import { AwayParts } from "./away";
 import { Channels, type Channel } from "./channels";
 
 /** One plot: the channels that share a scale. */
@@ -51,6 +52,8 @@ export class Explorer {
   readonly channels = new Channels();
   readonly store = new TileStore();
   readonly loader: Loader;
+  /** What of the view other nodes have. */
+  readonly away: AwayParts;
 
   view: Span;
   goal: Span;
@@ -110,7 +113,7 @@ export class Explorer {
     this.view = this.goal = { from: to - HOUR, to };
     this.loader = new Loader(
       this.store,
-      (channels, address, signal) => fetchTiles(client, channels, address, signal),
+      (channels, address, signal, isSeen) => fetchTiles(client, channels, address, signal, isSeen),
       () => this.channels.arrivals,
       () => {
         this.countStep();
@@ -122,6 +125,7 @@ export class Explorer {
         this.changed.emit();
       },
     );
+    this.away = new AwayParts(client, this.loader, () => this.redraw(), this.now);
   }
 
   start(): void {
@@ -559,6 +563,7 @@ export class Explorer {
     this.counters.frames++;
     this.painted.emit();
     if (!isMoving) {
+      if (this.placed) this.away.look(this.channels.all, this.view, this.level);
       this.motion = 0;
       this.zooming = 0;
       if (this.live) this.runOn(ms);

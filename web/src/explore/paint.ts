@@ -71,6 +71,35 @@ export function paint(frame: Frame, source: Line, size: number, low: number, hig
   context.restore();
 }
 
+/** Distance of the lines of a hatching, in CSS pixels. */
+const HATCH_PX = 9;
+
+/** Marks a stretch, from and to as fractions of the width, by lines across it. */
+export function hatch(frame: Frame, from: number, to: number, colour: string): void {
+  const { context, left, top, width, height, ratio } = frame;
+  const [low, high] = [left + Math.max(0, from) * width, left + Math.min(1, to) * width];
+  if (!(high > low)) return;
+  context.save();
+  context.beginPath();
+  context.rect(low, top, high - low, height);
+  context.clip();
+  context.globalAlpha = 0.1;
+  context.fillStyle = colour;
+  context.fillRect(low, top, high - low, height);
+  context.globalAlpha = 0.34;
+  context.strokeStyle = colour;
+  context.lineWidth = ratio;
+  context.beginPath();
+  // Lines stand where they stood before, wherever the stretch begins.
+  for (let x = left - height; x < left + width; x += HATCH_PX * ratio) {
+    if (x + height < low || x > high) continue;
+    context.moveTo(x, top + height);
+    context.lineTo(x + height, top);
+  }
+  context.stroke();
+  context.restore();
+}
+
 /** How far beyond the view lines are drawn, in widths. */
 const MARGIN = 0.05;
 

@@ -2,7 +2,7 @@ import { describe, expect, test, vi } from "vitest";
 import { CHANNEL, put, signal, tileOf } from "../../dev/fixtures";
 import type { Outcome } from "../api/client";
 import { keyOf, tilesOf, type Address } from "./level";
-import { AHEAD_LIMIT, LIMIT, Loader, type TileAnswer } from "./loader";
+import { AHEAD_LIMIT, AWAY_MS, LIMIT, Loader, type TileAnswer } from "./loader";
 import { plan, PREFETCH, type PlanInput, type Want } from "./plan";
 import { TileStore } from "./tiles";
 import { SECOND } from "./time";
@@ -15,6 +15,7 @@ interface Asked {
   readonly address: Address;
   readonly channels: readonly string[];
   readonly signal: AbortSignal;
+  readonly isSeen: boolean;
   readonly answer: (outcome: Outcome<TileAnswer[]>) => void;
 }
 
@@ -26,8 +27,9 @@ function setup(): { store: TileStore; loader: Loader; asked: Asked[]; clock: { m
     channels: readonly string[],
     address: Address,
     control: AbortSignal,
+    isSeen: boolean,
   ): Promise<Outcome<TileAnswer[]>> =>
-    new Promise((answer) => asked.push({ address, channels, signal: control, answer }));
+    new Promise((answer) => asked.push({ address, channels, signal: control, isSeen, answer }));
   const loader = new Loader(
     store,
     fetchTiles,
@@ -233,5 +235,43 @@ describe("the plan", () => {
     for (const tile of plan(store, beyond)) put(store, source, tile);
     const left = plan(store, beyond).filter((w) => !store.get(CHANNEL, w) && w.rank < PREFETCH);
     expect(left).toEqual([]);
+  });
+
+  test("rests when a tile is elsewhere, and asks again for what comes into view, and after a while", async () => {
+    const { loader, asked, clock } = setup();
+    const away = (one: Asked): Outcome<TileAnswer[]> => ({
+      ok: true,
+      value: one.channels.map((channel) => ({
+        channel,
+        data: undefined,
+        error: { code: "E_ELSEWHERE", message: "away", status: 503 },
+        isAway: true,
+      })),
+    });
+    const [ahead, seen] = [want(0, 5, PREFETCH + 1), want(0, 5, 1)];
+    loader.want([ahead]);
+    expect(asked.map((one) => one.isSeen)).toEqual([false]);
+    asked[0]?.answer(away(asked[0]));
+    await flush();
+    loader.want([ahead]);
+    expect(asked).toHaveLength(1);
+    loader.want([seen]);
+    expect(asked.map((one) => one.isSeen)).toEqual([false, true]);
+    expect(loader.isWaiting()).toBe(true);
+    if (asked[1]) asked[1].answer(away(asked[1]));
+    await flush();
+    // It is no failure, and nobody waits for it.
+    expect(loader.failure).toBeUndefined();
+    expect(loader.isWaiting()).toBe(false);
+    expect(loader.awayAt(CHANNEL, seen)?.isSeen).toBe(true);
+    loader.want([seen]);
+    expect(asked).toHaveLength(2);
+    clock.ms += AWAY_MS;
+    loader.want([seen]);
+    expect(asked).toHaveLength(3);
+    if (asked[2]) asked[2].answer(good(asked[2]));
+    await flush();
+    expect(loader.awayAt(CHANNEL, seen)).toBeUndefined();
+    loader.stop();
   });
 });

@@ -4,7 +4,9 @@
  * Invariants: at most `LIMIT` requests are under way, at most `AHEAD_LIMIT` of them for what is not in view yet, and none
  * of these begins while something in view is under way; channels that want the same tile share one; what a new plan does
  * not want any more is not asked for, and abandoned if it is under way. A tile that failed is asked for again after
- * 0.5, 1, 2 … seconds, five times, and not at all if the request is refused; then it rests until `retry`. Concurrency: all on the page's one thread.
+ * 0.5, 1, 2 … seconds, five times, and not at all if the request is refused; then it rests until `retry`. A tile that is
+ * elsewhere is no failure: it is asked for again after a while, or when it comes into view and may be fetched for that.
+ * Concurrency: all on the page's one thread.
  */
 import type { ApiError, Outcome } from "../api/client";
 import { keyOf, type Address } from "./level";
@@ -16,6 +18,8 @@ export const LIMIT = 8;
 export const AHEAD_LIMIT = 3;
 const CHANNELS_MAX = 64;
 const ATTEMPTS_MAX = 5;
+/** When a tile is asked for again that was elsewhere. */
+export const AWAY_MS = 10_000;
 /** A tile in view is asked for anew when it is stale, but not more often than this. */
 const REFRESH_MS = 400;
 
@@ -24,13 +28,26 @@ export interface TileAnswer {
   readonly channel: string;
   readonly data: TileData | undefined;
   readonly error?: ApiError;
+  /** It is there, but not here: another node has it, which may not be reached now. */
+  readonly isAway?: boolean;
 }
 
 export type FetchTiles = (
   channels: readonly string[],
   address: Address,
   signal: AbortSignal,
+  /** It is in view: what is elsewhere is worth fetching. */
+  isSeen: boolean,
 ) => Promise<Outcome<TileAnswer[]>>;
+
+/** A tile that is elsewhere. */
+export interface Away {
+  readonly error: ApiError;
+  /** When it was found to be, and asked for again. */
+  readonly ms: number;
+  /** It was asked for as something in view is. */
+  readonly isSeen: boolean;
+}
 
 interface Flight {
   readonly key: string;
@@ -57,6 +74,7 @@ export class Loader {
   private wants: readonly Want[] = [];
   private readonly flights = new Set<Flight>();
   private readonly failures = new Map<string, Failure>();
+  private readonly away = new Map<string, Away>();
   /** Channels that are not to be asked for, and why: unknown, or not numeric. */
   readonly refused = new Map<string, ApiError>();
   private error: ApiError | undefined;
@@ -86,8 +104,16 @@ export class Loader {
     return this.wants.some(
       (want) =>
         want.rank < SEEN &&
-        [...want.channels].some((channel) => !this.refused.has(channel) && !this.store.get(channel, want)),
+        [...want.channels].some(
+          (channel) =>
+            !this.refused.has(channel) && !this.store.get(channel, want) && !this.awayAt(channel, want)?.isSeen,
+        ),
     );
+  }
+
+  /** Why a tile is not here, if it was found to be elsewhere. */
+  awayAt(channel: string, address: Address): Away | undefined {
+    return this.away.get(`${keyOf(address)} ${channel}`);
   }
 
   /** Replaces what is wanted. */
@@ -110,6 +136,7 @@ export class Loader {
   /** Asks again for what has been given up. */
   retry(): void {
     this.failures.clear();
+    this.away.clear();
     this.refused.clear();
     this.error = undefined;
     this.pump();
@@ -146,6 +173,7 @@ export class Loader {
         if (this.refused.has(channel)) return false;
         const tile = this.store.get(channel, want);
         if (tile && !(tile.stale && want.rank < PREFETCH && now - tile.asked.ms >= REFRESH_MS)) return false;
+        if (this.rests(channel, want, now)) return false;
         const failure = this.failures.get(`${key} ${channel}`);
         if (failure && (failure.attempts >= ATTEMPTS_MAX || failure.again > now)) return false;
         return !this.isUnderWay(key, channel);
@@ -155,6 +183,15 @@ export class Loader {
       }
     }
     return out;
+  }
+
+  /** Whether a tile was asked for not long ago, and was elsewhere. */
+  private rests(channel: string, want: Want, now: number): boolean {
+    const away = this.awayAt(channel, want);
+    if (!away) return false;
+    // What came into view may be fetched: that was not tried yet.
+    if (!away.isSeen && want.rank < PREFETCH) return false;
+    return now - away.ms < AWAY_MS;
   }
 
   private isUnderWay(key: string, channel: string): boolean {
@@ -175,21 +212,33 @@ export class Loader {
     this.flights.add(flight);
     this.counters.requests++;
     this.counters.inFlightMax = Math.max(this.counters.inFlightMax, this.flights.size);
-    void this.fetchTiles(channels, address, flight.control.signal).then((outcome) => {
+    const isSeen = rank < PREFETCH;
+    void this.fetchTiles(channels, address, flight.control.signal, isSeen).then((outcome) => {
       // An abandoned request has left the set already.
       if (!this.flights.delete(flight)) return;
-      if (outcome.ok) this.accept(flight, outcome.value, asked);
+      if (outcome.ok) this.accept(flight, outcome.value, asked, isSeen);
       else this.fail(flight, outcome.error);
       this.pump();
       this.onChange();
     });
   }
 
-  private accept(flight: Flight, answers: readonly TileAnswer[], asked: { ms: number; arrivals: number }): void {
+  private accept(
+    flight: Flight,
+    answers: readonly TileAnswer[],
+    asked: { ms: number; arrivals: number },
+    isSeen: boolean,
+  ): void {
     this.error = undefined;
     for (const answer of answers) {
-      if (answer.data) {
-        this.failures.delete(`${flight.key} ${answer.channel}`);
+      const key = `${flight.key} ${answer.channel}`;
+      this.away.delete(key);
+      if (answer.isAway && answer.error) {
+        this.away.set(key, { error: answer.error, ms: this.clock(), isSeen });
+        // Some hundred are enough: those of long ago are asked for again.
+        for (const [oldest] of this.away) if (this.away.size > 512) this.away.delete(oldest);
+      } else if (answer.data) {
+        this.failures.delete(key);
         this.store.put(answer.channel, flight.address, answer.data, asked);
       } else if (answer.error) {
         this.refused.set(answer.channel, answer.error);
@@ -219,6 +268,11 @@ export class Loader {
         if (this.refused.has(channel)) continue;
         const tile = this.store.get(channel, want);
         if (this.isUnderWay(keyOf(want), channel)) continue;
+        const away = this.awayAt(channel, want);
+        if (away && want.rank < PREFETCH) {
+          soonest = Math.min(soonest, away.ms + AWAY_MS);
+          continue;
+        }
         if (tile?.stale && want.rank < PREFETCH) soonest = Math.min(soonest, tile.asked.ms + REFRESH_MS);
         const failure = this.failures.get(`${keyOf(want)} ${channel}`);
         if (!tile && failure && failure.attempts < ATTEMPTS_MAX) soonest = Math.min(soonest, failure.again);

@@ -12,6 +12,7 @@ export interface Palette {
   readonly grid: string;
   readonly surface: string;
   readonly cursor: string;
+  readonly danger: string;
 }
 
 export class Theme {
@@ -55,5 +56,6 @@ function read(): Palette {
     grid: colour("--grid"),
     surface: colour("--surface"),
     cursor: colour("--cursor"),
+    danger: colour("--danger"),
   };
 }
