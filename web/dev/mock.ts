@@ -5,6 +5,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { BUCKETS, tileStart } from "../src/lib/level";
 import { isTileHere, sendPresence, sendSync, type FleetRole } from "./fleet";
+import { sendReplay } from "./replay";
 import { answerSql } from "./sql";
 import { bucket, noise, signals, type Bucket, type Signal } from "./signals";
 
@@ -51,6 +52,9 @@ export function mock(
         break;
       case "/api/v1/scan":
         json(response, rows(all, url.searchParams));
+        break;
+      case "/api/v1/replay":
+        sendReplay(request, response, all, url.searchParams);
         break;
       case "/api/v1/live":
         sendLive(request, response, channels, url.searchParams);
@@ -228,6 +232,20 @@ function storage(): unknown {
       last: String(now),
     })),
     partitions,
+    tiers: {
+      fast: "/mnt/nvme/headwater",
+      parts: "log,buffers,index,newest",
+      fast_bytes: 1_290_000_000,
+      fast_bytes_max: 268_435_456,
+      bulk_bytes: 12_903_441_200,
+      fast_written_bytes: 48_000_000_000,
+      bulk_written_bytes: 20_000_000_000,
+      log_mirror_behind_bytes: 4_096,
+      fast_index_bytes: 300_000_000,
+      fast_newest_bytes: 900_000_000,
+      fast_index: { segments: null, bytes_max: null, reads: 48_210, dropped: 0, refused: 0 },
+      fast_newest: { segments: 14, bytes_max: 2_147_483_648, reads: 7_204, dropped: 1, refused: 0 },
+    },
     memory: { used: 41_000_000, budget: 64 * 1024 * 1024 },
     mqtt: {
       broker: "mqtts://broker.example:8883",

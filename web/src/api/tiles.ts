@@ -12,15 +12,15 @@ const TILE_HEADER = 32;
 const COLUMNS = 6;
 
 /**
- * Tiles of channels. Where one of them is elsewhere the server says so of all: then each is asked for by itself, and what
- * is in view may be fetched from the edge that has it.
+ * Tiles of channels. Where one of them is elsewhere the server says so of all: then each is asked for by itself. With
+ * `fetches` what is elsewhere is got from the edge that has it, which takes its time and costs the edge something.
  */
 export async function fetchTiles(
   client: Client,
   channels: readonly string[],
   address: Address,
   signal: AbortSignal,
-  isSeen: boolean,
+  fetches: boolean,
 ): Promise<Outcome<TileAnswer[]>> {
   const ask = async (some: readonly string[], more: Query = []): Promise<Outcome<TileAnswer[]>> => {
     const query: [string, string][] = some.map((channel) => ["channel", channel]);
@@ -28,12 +28,15 @@ export async function fetchTiles(
     const outcome = await client.bytes("api/v1/tiles", [...query, ...more], { signal, accept: TILES_TYPE });
     return outcome.ok ? decodeTiles(outcome.value, some, address) : outcome;
   };
-  const all = await ask(channels);
-  if (all.ok || !isElsewhere(all.error)) return all;
   const away = (channel: string, error: ApiError): TileAnswer => ({ channel, data: undefined, error, isAway: true });
-  if (!isSeen) return { ok: true, value: channels.map((channel) => away(channel, all.error)) };
+  if (!fetches) {
+    const all = await ask(channels);
+    if (all.ok || !isElsewhere(all.error)) return all;
+    if (channels.length === 1) return { ok: true, value: [away(channels[0] ?? "", all.error)] };
+  }
   const out: TileAnswer[] = [];
-  const answers = await Promise.all(channels.map((channel) => ask([channel], [["fetch", "true"]])));
+  const more: Query = fetches ? [["fetch", "true"]] : [];
+  const answers = await Promise.all(channels.map((channel) => ask([channel], more)));
   for (const [k, answer] of answers.entries()) {
     if (answer.ok) out.push(...answer.value);
     else if (isElsewhere(answer.error)) out.push(away(channels[k] ?? "", answer.error));

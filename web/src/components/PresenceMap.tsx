@@ -77,23 +77,26 @@ function StreamField({ stream, onChoose }: StreamFieldProps): JSX.Element {
   const [text, setText] = useState(stream ?? "");
   const [found, setFound] = useState<readonly StreamInfo[]>([]);
 
+  const find = async (signal?: AbortSignal): Promise<readonly StreamInfo[]> => {
+    // A whole name is found by its words.
+    const search = text.replace(/[,=\\]+/g, " ");
+    const outcome = await fetchStreams(client, { search, limit: FOUND_MAX }, signal);
+    if (!outcome.ok || signal?.aborted) return [];
+    setFound(outcome.value.streams);
+    return outcome.value.streams;
+  };
+  const choose = (name: string): void => {
+    setText(name);
+    onChoose(name);
+  };
+
   useEffect(() => {
     const control = new AbortController();
-    const timer = setTimeout(
-      () => {
-        // A whole name is found by its words.
-        const search = text.replace(/[,=\\]+/g, " ");
-        void fetchStreams(client, { search, limit: FOUND_MAX }, control.signal).then((outcome) => {
-          if (!outcome.ok) return;
-          setFound(outcome.value.streams);
-          const [first] = outcome.value.streams;
-          if (stream !== undefined || text !== "" || !first) return;
-          setText(first.stream);
-          onChoose(first.stream);
-        });
-      },
-      text === "" ? 0 : SEARCH_WAIT_MS,
-    );
+    const search = async (): Promise<void> => {
+      const [first] = await find(control.signal);
+      if (stream === undefined && text === "" && first) choose(first.stream);
+    };
+    const timer = setTimeout(() => void search(), text === "" ? 0 : SEARCH_WAIT_MS);
     return () => {
       control.abort();
       clearTimeout(timer);
@@ -105,10 +108,11 @@ function StreamField({ stream, onChoose }: StreamFieldProps): JSX.Element {
       class="presence-form"
       onSubmit={(event) => {
         event.preventDefault();
-        const [first] = found;
-        if (!first || found.some((each) => each.stream === text)) return;
-        setText(first.stream);
-        onChoose(first.stream);
+        // What was found so far may be for what was typed before.
+        void find().then((now) => {
+          const best = now.find((each) => each.stream === text) ?? now[0];
+          if (best) choose(best.stream);
+        });
       }}
     >
       <label>

@@ -57,7 +57,7 @@ export class AwayParts {
 
   /** Whether a tile of the view was found to be elsewhere. */
   private isAway({ name }: Channel, view: Span, level: number): boolean {
-    return tilesOf(level, view).some((tile) => this.loader.awayAt(name, tile)?.isSeen);
+    return tilesOf(level, view).some((tile) => this.loader.awayAt(name, tile));
   }
 
   private ask(stream: string, view: Span, level: number): void {
@@ -78,6 +78,11 @@ export class AwayParts {
       });
       this.onChange();
     });
+  }
+
+  /** Whether something of a stream in view is elsewhere. */
+  has(stream: string): boolean {
+    return this.streams.has(stream);
   }
 
   /** The stretches of a channel that are not here. */

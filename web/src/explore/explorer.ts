@@ -23,13 +23,15 @@ import { compose } from "../lib/compose";
 import { Emitter } from "../lib/emitter";
 import { levelFor } from "../lib/level";
 import { Loader } from "../lib/loader";
+import { isOf, nextMark, type Marks, type PlotMark } from "../lib/marks";
 import { plan } from "../lib/plan";
 import { eased, roomy, union, type Range } from "../lib/scale";
 import { TileStore } from "../lib/tiles";
 import { HOUR, isZone, MINUTE, nowInstant, toBig, type Instant, type Span, type Zone } from "../lib/time";
-import { fitted, isClose, isSame, limited, panned, towards, width, zoomed } from "../lib/view";
+import { fitted, fractionOf, instantAt, isClose, isSame, limited, panned, towards, width, zoomed } from "../lib/view";
 import { AwayParts } from "./away";
 import { Channels, type Channel } from "./channels";
+import { Replay } from "./replay";
 
 /** One plot: the channels that share a scale. */
 export interface Plot {
@@ -54,6 +56,8 @@ export class Explorer {
   readonly loader: Loader;
   /** What of the view other nodes have. */
   readonly away: AwayParts;
+  /** What is shown as it happened, while somebody wants that. */
+  readonly replay: Replay;
 
   view: Span;
   goal: Span;
@@ -69,8 +73,14 @@ export class Explorer {
   rolling: Rolling | undefined;
   /** Every how many seconds that is done, and everything loaded again; 0 = every ten, and only what is new. */
   refresh = 0;
+  /** What is marked on the plots: what a search or a statement found. */
+  marks: Marks | undefined;
+  /** The mark that was gone to last. */
+  markAt: number | undefined;
   /** Where the cursor stands, as a fraction of the width. */
   cursor: number | undefined;
+  /** How many channels were chosen last. */
+  private chosen = 0;
   /** Whether a view has been chosen, by an address, a person or the data. */
   private placed = false;
   private pixels = 800;
@@ -113,7 +123,7 @@ export class Explorer {
     this.view = this.goal = { from: to - HOUR, to };
     this.loader = new Loader(
       this.store,
-      (channels, address, signal, isSeen) => fetchTiles(client, channels, address, signal, isSeen),
+      (channels, address, signal, fetches) => fetchTiles(client, channels, address, signal, fetches),
       () => this.channels.arrivals,
       () => {
         this.countStep();
@@ -126,6 +136,12 @@ export class Explorer {
       },
     );
     this.away = new AwayParts(client, this.loader, () => this.redraw(), this.now);
+    this.replay = new Replay(
+      client,
+      () => this.channels.all,
+      () => this.redraw(),
+      this.now,
+    );
   }
 
   start(): void {
@@ -144,6 +160,7 @@ export class Explorer {
     this.unlisten?.();
     this.unlisten = undefined;
     this.loader.stop();
+    this.replay.close();
     cancelAnimationFrame(this.frame);
     this.frame = 0;
   }
@@ -244,6 +261,8 @@ export class Explorer {
   select(names: readonly string[], known: readonly StreamInfo[] = []): void {
     const left = this.channels.set(names.slice(0, CHANNELS_MAX));
     for (const name of left) this.store.forget(name);
+    if (left.length > 0 || names.length !== this.chosen) this.replay.reselect();
+    this.chosen = names.length;
     for (const info of known) this.channels.learn(info);
     if (!this.placed) this.place();
     this.relisten();
@@ -525,6 +544,76 @@ export class Explorer {
     return newest + toBig(Math.min(ms - this.newest.ms, LIVE_RUN_MS) * 1e6);
   }
 
+  // ---- Replay ----
+
+  /** Begins to play what is in view, or ends that. */
+  toggleReplay(): void {
+    if (this.replay.range) {
+      this.replay.close();
+      return;
+    }
+    this.endLive();
+    this.stayPut();
+    const extent = this.channels.extent();
+    const { goal } = this;
+    // Where there are no data there is nothing to wait for.
+    const from = extent && extent.from > goal.from ? extent.from : goal.from;
+    const to = extent && extent.to < goal.to ? extent.to + 1n : goal.to;
+    this.replay.open({ from, to });
+  }
+
+  /** Goes on with the replay; the view turns a page when the playhead leaves it. */
+  private playOn(): void {
+    const { replay } = this;
+    if (!replay.isPlaying) return;
+    replay.advance();
+    const share = fractionOf(this.goal, replay.at);
+    if (share > 1 && share < 1.5) this.setGoal(panned(this.goal, share - 0.1));
+    const wait = replay.speed === "max" ? 0 : width(this.view) / 1e6 / replay.speed / this.pixels / 3;
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.redraw(), Math.min(200, Math.max(16, wait)));
+  }
+
+  // ---- Marks ----
+
+  setMarks(marks: Marks | undefined): void {
+    this.marks = marks && marks.all.length > 0 ? marks : undefined;
+    this.markAt = undefined;
+    this.redraw();
+    this.changed.emit();
+  }
+
+  /** Goes to the next mark, or the one before: from the last one gone to, or from the cursor. */
+  goToMark(direction: 1 | -1): void {
+    const { marks } = this;
+    if (!marks) return;
+    const { all } = marks;
+    const from = this.markAt ?? nextMark(all, instantAt(this.goal, this.cursor ?? 0.5), direction);
+    const at = this.markAt === undefined ? (from ?? (direction === 1 ? 0 : all.length - 1)) : this.markAt + direction;
+    const index = (at + all.length) % all.length;
+    const mark = all[index];
+    if (!mark) return;
+    this.markAt = index;
+    const size = this.goal.to - this.goal.from;
+    const long = (mark.to - mark.from) * 3n;
+    // A match that is wider than the view is shown whole.
+    const half = (long > size ? long : size) / 2n;
+    const middle = mark.from + (mark.to - mark.from) / 2n;
+    this.show({ from: middle - half, to: middle + half });
+    this.setCursor(0.5);
+    this.changed.emit();
+  }
+
+  /** Shows the stream of the mark that was gone to, by the field that was looked in. */
+  showMarkedStream(): void {
+    const { marks, markAt } = this;
+    const mark = markAt === undefined ? undefined : marks?.all[markAt];
+    if (mark?.stream === undefined || marks?.field === undefined) return;
+    const names = this.channels.all.map((channel) => channel.name);
+    const name = channelOf(mark.stream, marks.field);
+    this.select(names.length < CHANNELS_MAX ? [...names, name] : [...names.slice(0, -1), name]);
+  }
+
   // ---- Frames ----
 
   redraw(): void {
@@ -542,6 +631,7 @@ export class Explorer {
 
   /** Draws one frame; true if another must follow at once. */
   private step(ms: number, elapsed: number): boolean {
+    this.playOn();
     let isMoving = this.move(ms, elapsed);
     this.ask();
     this.level = isSame(this.view, this.goal) ? this.goalLevel : levelFor(this.view, this.pixels, this.level);
@@ -582,6 +672,7 @@ export class Explorer {
         motion: this.motion,
         zoom: this.zooming,
         next: this.next(),
+        isAway: (channel, address) => this.loader.awayAt(channel, address) !== undefined,
       }),
     );
   }
@@ -655,6 +746,11 @@ export class Explorer {
     }
     if (isBlank) this.counters.blankFrames++;
   }
+}
+
+/** Whether a mark is of a stream that is on screen. */
+export function isMarkShown(explorer: Explorer, mark: PlotMark): boolean {
+  return explorer.channels.all.some((channel) => isOf(mark, channel.stream));
 }
 
 /** The zone that was chosen on this device. */

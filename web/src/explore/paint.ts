@@ -100,6 +100,29 @@ export function hatch(frame: Frame, from: number, to: number, colour: string): v
   context.restore();
 }
 
+/** Marks an instant or a stretch, given as fractions of the width: a line with a flag at its top, or a band. */
+export function mark(frame: Frame, from: number, to: number, colour: string, isCurrent: boolean): void {
+  const { context, left, top, width, height, ratio } = frame;
+  const [low, high] = [left + from * width, left + to * width];
+  context.save();
+  context.beginPath();
+  context.rect(left, top, width, height);
+  context.clip();
+  context.fillStyle = colour;
+  if (high - low > ratio) {
+    context.globalAlpha = isCurrent ? 0.28 : 0.15;
+    context.fillRect(low, top, high - low, height);
+  }
+  context.globalAlpha = isCurrent ? 1 : 0.7;
+  context.fillRect(low - ratio / 2, top, (isCurrent ? 2 : 1) * ratio, height);
+  context.beginPath();
+  context.moveTo(low - 4 * ratio, top);
+  context.lineTo(low + 4 * ratio, top);
+  context.lineTo(low, top + 6 * ratio);
+  context.fill();
+  context.restore();
+}
+
 /** How far beyond the view lines are drawn, in widths. */
 const MARGIN = 0.05;
 

@@ -5,7 +5,7 @@
  * of these begins while something in view is under way; channels that want the same tile share one; what a new plan does
  * not want any more is not asked for, and abandoned if it is under way. A tile that failed is asked for again after
  * 0.5, 1, 2 … seconds, five times, and not at all if the request is refused; then it rests until `retry`. A tile that is
- * elsewhere is no failure: it is asked for again after a while, or when it comes into view and may be fetched for that.
+ * elsewhere is no failure: what is in view is got from there, a few at once, and asked for again after a while.
  * Concurrency: all on the page's one thread.
  */
 import type { ApiError, Outcome } from "../api/client";
@@ -18,6 +18,8 @@ export const LIMIT = 8;
 export const AHEAD_LIMIT = 3;
 const CHANNELS_MAX = 64;
 const ATTEMPTS_MAX = 5;
+/** Requests that wait for another node leave room for those that do not. */
+export const FETCH_LIMIT = 4;
 /** When a tile is asked for again that was elsewhere. */
 export const AWAY_MS = 10_000;
 /** A tile in view is asked for anew when it is stale, but not more often than this. */
@@ -36,8 +38,8 @@ export type FetchTiles = (
   channels: readonly string[],
   address: Address,
   signal: AbortSignal,
-  /** It is in view: what is elsewhere is worth fetching. */
-  isSeen: boolean,
+  /** What is elsewhere is to be got from there. */
+  fetches: boolean,
 ) => Promise<Outcome<TileAnswer[]>>;
 
 /** A tile that is elsewhere. */
@@ -45,8 +47,8 @@ export interface Away {
   readonly error: ApiError;
   /** When it was found to be, and asked for again. */
   readonly ms: number;
-  /** It was asked for as something in view is. */
-  readonly isSeen: boolean;
+  /** It could not be got from there either. */
+  readonly isOutOfReach: boolean;
 }
 
 interface Flight {
@@ -54,6 +56,8 @@ interface Flight {
   readonly address: Address;
   readonly channels: ReadonlySet<string>;
   readonly control: AbortController;
+  /** It waits for another node. */
+  readonly fetches: boolean;
   /** As the newest plan has it. */
   rank: number;
 }
@@ -61,6 +65,13 @@ interface Flight {
 interface Failure {
   attempts: number;
   again: number;
+}
+
+/** Channels of a tile to ask for. */
+interface Missing {
+  readonly want: Want;
+  readonly channels: string[];
+  readonly fetches: boolean;
 }
 
 export interface LoaderStatus {
@@ -106,7 +117,7 @@ export class Loader {
         want.rank < SEEN &&
         [...want.channels].some(
           (channel) =>
-            !this.refused.has(channel) && !this.store.get(channel, want) && !this.awayAt(channel, want)?.isSeen,
+            !this.refused.has(channel) && !this.store.get(channel, want) && !this.awayAt(channel, want)?.isOutOfReach,
         ),
     );
   }
@@ -149,10 +160,11 @@ export class Loader {
 
   private pump(): void {
     clearTimeout(this.timer);
-    for (const { want, channels } of this.missing()) {
+    for (const { want, channels, fetches } of this.missing()) {
       if (this.flights.size >= LIMIT) return;
       if (want.rank >= PREFETCH && !this.isFreeAhead()) break;
-      this.start(want, channels);
+      if (fetches && [...this.flights].filter((flight) => flight.fetches).length >= FETCH_LIMIT) continue;
+      this.start(want, channels, fetches);
     }
     this.wakeLater();
   }
@@ -164,9 +176,9 @@ export class Loader {
   }
 
   /** Tiles to ask for now, most urgent first, each with at most as many channels as a request may name. */
-  private missing(): { want: Want; channels: string[] }[] {
+  private missing(): Missing[] {
     const now = this.clock();
-    const out: { want: Want; channels: string[] }[] = [];
+    const out: Missing[] = [];
     for (const want of this.wants) {
       const key = keyOf(want);
       const channels = [...want.channels].filter((channel) => {
@@ -178,8 +190,11 @@ export class Loader {
         if (failure && (failure.attempts >= ATTEMPTS_MAX || failure.again > now)) return false;
         return !this.isUnderWay(key, channel);
       });
-      for (let i = 0; i < channels.length; i += CHANNELS_MAX) {
-        out.push({ want, channels: channels.slice(i, i + CHANNELS_MAX) });
+      const away = channels.filter((channel) => this.awayAt(channel, want));
+      for (const channel of away) out.push({ want, channels: [channel], fetches: true });
+      const others = channels.filter((channel) => !away.includes(channel));
+      for (let i = 0; i < others.length; i += CHANNELS_MAX) {
+        out.push({ want, channels: others.slice(i, i + CHANNELS_MAX), fetches: false });
       }
     }
     return out;
@@ -189,8 +204,10 @@ export class Loader {
   private rests(channel: string, want: Want, now: number): boolean {
     const away = this.awayAt(channel, want);
     if (!away) return false;
-    // What came into view may be fetched: that was not tried yet.
-    if (!away.isSeen && want.rank < PREFETCH) return false;
+    // What is in view may be got from there: that was not tried yet.
+    if (!away.isOutOfReach && want.rank < PREFETCH && !want.isOverview) return false;
+    // What nobody waits for is not worth what it costs an edge.
+    if (want.rank >= PREFETCH || want.isOverview) return true;
     return now - away.ms < AWAY_MS;
   }
 
@@ -199,42 +216,37 @@ export class Loader {
     return false;
   }
 
-  private start({ level, offset, rank }: Want, channels: readonly string[]): void {
+  private start({ level, offset, rank }: Want, channels: readonly string[], fetches: boolean): void {
     const address = { level, offset };
     const flight: Flight = {
       key: keyOf(address),
       address,
       channels: new Set(channels),
       control: new AbortController(),
+      fetches,
       rank,
     };
     const asked = { ms: this.clock(), arrivals: this.arrivals() };
     this.flights.add(flight);
     this.counters.requests++;
     this.counters.inFlightMax = Math.max(this.counters.inFlightMax, this.flights.size);
-    const isSeen = rank < PREFETCH;
-    void this.fetchTiles(channels, address, flight.control.signal, isSeen).then((outcome) => {
+    void this.fetchTiles(channels, address, flight.control.signal, fetches).then((outcome) => {
       // An abandoned request has left the set already.
       if (!this.flights.delete(flight)) return;
-      if (outcome.ok) this.accept(flight, outcome.value, asked, isSeen);
+      if (outcome.ok) this.accept(flight, outcome.value, asked);
       else this.fail(flight, outcome.error);
       this.pump();
       this.onChange();
     });
   }
 
-  private accept(
-    flight: Flight,
-    answers: readonly TileAnswer[],
-    asked: { ms: number; arrivals: number },
-    isSeen: boolean,
-  ): void {
+  private accept(flight: Flight, answers: readonly TileAnswer[], asked: { ms: number; arrivals: number }): void {
     this.error = undefined;
     for (const answer of answers) {
       const key = `${flight.key} ${answer.channel}`;
       this.away.delete(key);
       if (answer.isAway && answer.error) {
-        this.away.set(key, { error: answer.error, ms: this.clock(), isSeen });
+        this.away.set(key, { error: answer.error, ms: this.clock(), isOutOfReach: flight.fetches });
         // Some hundred are enough: those of long ago are asked for again.
         for (const [oldest] of this.away) if (this.away.size > 512) this.away.delete(oldest);
       } else if (answer.data) {
@@ -269,7 +281,8 @@ export class Loader {
         const tile = this.store.get(channel, want);
         if (this.isUnderWay(keyOf(want), channel)) continue;
         const away = this.awayAt(channel, want);
-        if (away && want.rank < PREFETCH) {
+        if (away) {
+          if (want.rank >= PREFETCH || want.isOverview) continue;
           soonest = Math.min(soonest, away.ms + AWAY_MS);
           continue;
         }

@@ -13,6 +13,7 @@ export interface Palette {
   readonly surface: string;
   readonly cursor: string;
   readonly danger: string;
+  readonly accent: string;
 }
 
 export class Theme {
@@ -57,5 +58,6 @@ function read(): Palette {
     surface: colour("--surface"),
     cursor: colour("--cursor"),
     danger: colour("--danger"),
+    accent: colour("--accent"),
   };
 }

@@ -247,9 +247,13 @@ function Nodes({ nodes }: { nodes: readonly FleetNode[] }): JSX.Element {
 }
 
 /** What is wanted of an edge. */
-function wanted({ want, rules }: Edge): string {
-  const what = want === "full" ? "all rows" : want === "nothing" ? "nothing" : `summaries from level ${want}`;
-  return rules === 0 ? what : `${what}; ${rules === 1 ? "1 rule says" : `${rules} rules say`} otherwise`;
+function Wanted({ want, rules }: Edge): JSX.Element {
+  return (
+    <>
+      {want === "full" ? "all rows" : want === "nothing" ? "nothing" : `summaries from level ${want}`}
+      {rules > 0 && <div class="soft">{rules === 1 ? "1 rule says" : `${rules} rules say`} otherwise</div>}
+    </>
+  );
 }
 
 /** What an edge may send, and did. */
@@ -259,14 +263,11 @@ function Budget({ edge }: { edge: Edge }): JSX.Element {
     <>
       {size(edge.sentToday)}
       {of(edge.dayMax)}
-      {(edge.rate !== undefined || edge.monthMax !== undefined) && (
+      {edge.rate !== undefined && <div class="soft">{formatBytes(edge.rate)}/s</div>}
+      {edge.monthMax !== undefined && (
         <div class="soft">
-          {[
-            edge.rate === undefined ? "" : `${formatBytes(edge.rate)}/s`,
-            edge.monthMax === undefined ? "" : `${size(edge.sentThisMonth)}${of(edge.monthMax)} this month`,
-          ]
-            .filter(Boolean)
-            .join(", ")}
+          {size(edge.sentThisMonth)}
+          {of(edge.monthMax)} a month
         </div>
       )}
     </>
@@ -282,7 +283,9 @@ function Row({ edge, zone, act }: { edge: Edge; zone: Zone; act: Act }): JSX.Ele
         {STATES[edge.state] ?? edge.state}
         {edge.error !== undefined && <div class="soft">{edge.error}</div>}
       </td>
-      <td>{wanted(edge)}</td>
+      <td>
+        <Wanted {...edge} />
+      </td>
       <td>{since(edge.heard)}</td>
       <td>{since(edge.current)}</td>
       <td class="num">{size(edge.bytes)}</td>
