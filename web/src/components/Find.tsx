@@ -33,7 +33,6 @@ export function FindButton(): JSX.Element {
         onClick={() => setOpen(!open)}
       >
         <Icon name="search" />
-        <span class="wide">Find</span>
       </button>
       {open && <FindForm onDone={() => setOpen(false)} />}
     </div>

@@ -7,9 +7,10 @@ import { formatInstant, type Span } from "../lib/time";
 import { fitted } from "../lib/view";
 
 /** Whether it is known that nothing of a channel lies in view: neither an event nor a line between two. */
-export function isEmptyHere(explorer: Explorer, { name, stream, points, problem }: Channel): boolean {
+export function isEmptyHere(explorer: Explorer, channel: Channel): boolean {
+  const { name, points, problem } = channel;
   if (problem !== undefined || explorer.loader.refused.has(name)) return true;
-  if (explorer.away.has(stream)) return false;
+  if (explorer.away.isAway(channel, explorer.view, explorer.level)) return false;
   return points !== undefined && points.covered > 0.999 && points.range === undefined;
 }
 

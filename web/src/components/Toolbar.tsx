@@ -28,7 +28,7 @@ export function Toolbar({ plots, say }: ToolbarProps): JSX.Element {
       <div class="group">
         <button
           type="button"
-          class="ghost"
+          class="ghost zoom"
           aria-label="Zoom out"
           title="Zoom out (S)"
           onClick={() => explorer.zoomBy(2, 0.5)}
@@ -37,7 +37,7 @@ export function Toolbar({ plots, say }: ToolbarProps): JSX.Element {
         </button>
         <button
           type="button"
-          class="ghost"
+          class="ghost zoom"
           aria-label="Zoom in"
           title="Zoom in (W)"
           onClick={() => explorer.zoomBy(0.5, 0.5)}

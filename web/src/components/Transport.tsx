@@ -19,7 +19,7 @@ export function Transport(): JSX.Element | null {
     <div class="transport" role="group" aria-label="Replay">
       <button
         type="button"
-        class="ghost"
+        class="ghost rewind"
         aria-label="To the beginning"
         title="To the beginning"
         onClick={() => replay.seek(replay.range?.from ?? 0n)}

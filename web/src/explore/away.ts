@@ -15,6 +15,8 @@ import type { Channel } from "./channels";
 
 const BINS = 128;
 const AGAIN_MS = 4_000;
+/** What an edge sends so soon needs no word. */
+const PATIENCE_MS = 400;
 
 /** A stretch of which only an overview is here, or nothing. */
 export interface Mark extends Span {
@@ -35,6 +37,7 @@ interface Known {
 export class AwayParts {
   private readonly streams = new Map<string, Known>();
   private readonly asking = new Set<string>();
+  private timer: ReturnType<typeof setTimeout> | undefined;
 
   constructor(
     private readonly client: Client,
@@ -46,7 +49,15 @@ export class AwayParts {
   /** Looks whether something of the view is elsewhere, and asks who has it. */
   look(channels: readonly Channel[], view: Span, level: number): void {
     const streams = new Set<string>();
-    for (const channel of channels) if (this.isAway(channel, view, level)) streams.add(channel.stream);
+    clearTimeout(this.timer);
+    for (const channel of channels) {
+      const found = tilesOf(level, view).flatMap((tile) => this.loader.awayAt(channel.name, tile) ?? []);
+      if (found.some(({ isOutOfReach, ms }) => isOutOfReach || this.clock() - ms >= PATIENCE_MS)) {
+        streams.add(channel.stream);
+      } else if (found.length > 0) {
+        this.timer = setTimeout(this.onChange, PATIENCE_MS);
+      }
+    }
     for (const stream of [...this.streams.keys()]) {
       if (streams.has(stream)) continue;
       this.streams.delete(stream);
@@ -56,7 +67,7 @@ export class AwayParts {
   }
 
   /** Whether a tile of the view was found to be elsewhere. */
-  private isAway({ name }: Channel, view: Span, level: number): boolean {
+  isAway({ name }: Channel, view: Span, level: number): boolean {
     return tilesOf(level, view).some((tile) => this.loader.awayAt(name, tile));
   }
 
@@ -78,11 +89,6 @@ export class AwayParts {
       });
       this.onChange();
     });
-  }
-
-  /** Whether something of a stream in view is elsewhere. */
-  has(stream: string): boolean {
-    return this.streams.has(stream);
   }
 
   /** The stretches of a channel that are not here. */
@@ -113,7 +119,8 @@ export function marksOf(presence: Presence, within: Span, zone: Zone, now: Insta
     const from = span.from > within.from ? span.from : within.from;
     const to = span.to < within.to ? span.to : within.to;
     if (to <= from) continue;
-    const words = sinceWords(sourceAt(presence, span.from), now, zone);
+    const source = sourceAt(presence, span.from);
+    const words = source?.isConnected ? `${source.edge ?? "its owner"} is asked for it` : sinceWords(source, now, zone);
     const last = out[out.length - 1];
     if (last && last.to === from && last.words === words) out[out.length - 1] = { ...last, to };
     else out.push({ from, to, isInReach: cell === "elsewhere", words });

@@ -46,6 +46,8 @@ const INERTIA_MS = 280;
 const LIVE_RUN_MS = 2_000;
 const LIVE_ROOM = 0.02;
 const REFRESH_MS = 10_000;
+/** A stretch that is gone to takes at least this part of the view. */
+const MARK_WIDTHS = 24n;
 const ZONE_KEY = "headwater.zone";
 
 export class Explorer {
@@ -595,10 +597,11 @@ export class Explorer {
     if (!mark) return;
     this.markAt = index;
     const size = this.goal.to - this.goal.from;
-    const long = (mark.to - mark.from) * 3n;
-    // A match that is wider than the view is shown whole.
-    const half = (long > size ? long : size) / 2n;
-    const middle = mark.from + (mark.to - mark.from) / 2n;
+    const length = mark.to - mark.from;
+    // A stretch is shown whole, and so wide that its shape is seen; an instant in a view as wide as before.
+    const [least, most] = [length * 3n, length * MARK_WIDTHS];
+    const half = (length === 0n ? size : size < least ? least : size > most ? most : size) / 2n;
+    const middle = mark.from + length / 2n;
     this.show({ from: middle - half, to: middle + half });
     this.setCursor(0.5);
     this.changed.emit();

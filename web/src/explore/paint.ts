@@ -83,10 +83,10 @@ export function hatch(frame: Frame, from: number, to: number, colour: string): v
   context.beginPath();
   context.rect(low, top, high - low, height);
   context.clip();
-  context.globalAlpha = 0.1;
+  context.globalAlpha = 0.06;
   context.fillStyle = colour;
   context.fillRect(low, top, high - low, height);
-  context.globalAlpha = 0.34;
+  context.globalAlpha = 0.26;
   context.strokeStyle = colour;
   context.lineWidth = ratio;
   context.beginPath();

@@ -189,7 +189,8 @@ export class Replay {
       table,
       tags,
       fields,
-      from: this.place,
+      // By the clock the playhead may be ahead of rows that have not come yet.
+      from: course.cursor === undefined ? this.place : course.reached,
       to: range.to,
       ...(course.cursor === undefined ? {} : { after: course.cursor }),
       ...(this.speed === "max" ? {} : { speed: this.speed }),
