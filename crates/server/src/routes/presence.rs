@@ -1,5 +1,5 @@
-//! What is here of a stream, as a map of levels and time: which cells are read without an edge, from
-//! which edge the rest comes, since when that cannot be reached, and why so much is here.
+//! What is here of a stream, as a map of levels and time: which cells are read without an edge,
+//! which edge has the rest, since when that cannot be reached, and why so much is here.
 //!
 //! Invariants: a cell that is said to be here is read without an edge. An answer has at most
 //! `LINES_MAX` times `BINS_MAX` cells, and takes no longer than a request may. Of the rules of an

@@ -152,7 +152,9 @@ impl Kept {
 
     fn newest(app: &App, stats: &Stats) -> Kept {
         // Beyond that they are not kept, whatever is set.
-        let most = (app.db.memory_budget_bytes() as u64).saturating_mul(32);
+        let most = u64::try_from(app.db.memory_budget_bytes())
+            .unwrap_or(u64::MAX)
+            .saturating_mul(32);
         let set = app.settings.engine.fast_newest_bytes;
         Kept {
             segments: Some(stats.fast_newest_segments),

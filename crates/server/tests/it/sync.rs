@@ -267,69 +267,11 @@ fn a_cloud_that_wants_summaries_says_what_is_elsewhere() {
     assert_eq!(coverage("&level=8")["is_here"], true);
     assert_eq!(coverage("")["is_here"], false);
     assert_eq!(coverage("")["stretches"][0]["edge"], "e");
-    let presence = |more: &str| -> Value {
-        let (status, text) = get(
-            &cloud,
-            &format!("/api/v1/presence?stream=pump,id%3Da{more}"),
-        );
-        assert_eq!(status, 200, "{text}");
-        serde_json::from_str(&text).unwrap()
-    };
-    let map = presence("&bins=4&level=rows&level=2&level=8");
-    let lines = map["lines"].as_array().unwrap();
-    let cells: Vec<&str> = lines.iter().map(|l| l["cells"].as_str().unwrap()).collect();
-    assert_eq!(cells, ["eeee", "eeee", "hhhh"], "{map}");
-    assert!(lines[0]["level"].is_null() && lines[2]["level"] == 8);
-    assert!(lines[0]["missing_bytes"].as_u64() > Some(0), "{map}");
-    let source = &map["sources"][0];
-    assert_eq!(source["edge"], "e", "{map}");
-    assert_eq!(source["want"], json!({"summaries": 8}), "{map}");
-    assert_eq!(source["is_connected"], true, "{map}");
-    assert!(source["heard"].is_string() && source["rule"].is_null());
     // Asked for, it is fetched from the edge, and kept.
     assert_eq!(get(&cloud, &format!("{rows}&fetch=true")), get(&edge, rows));
     assert_eq!(get(&cloud, rows), get(&edge, rows));
     let later = "/api/v1/scan?stream=pump,id%3Da&from=1700003000000000000";
-    let map = presence("&bins=36&level=rows");
-    let cells = map["lines"][0]["cells"].as_str().unwrap();
-    assert!(cells.starts_with('h') && cells.ends_with('e'), "{map}");
-    // A pin is a reason that the map tells; what other streams are wanted for is not.
-    let pin = json!({
-        "op": "pin", "edge": "e", "table": "pump", "tags": {"id": "a"},
-        "from_ns": 1_700_000_000_000_000_000_i64, "to_ns": 1_700_000_059_999_999_999_i64,
-    });
-    assert_eq!(ask(&cloud, &pin).0, 200);
-    let want = json!({"op": "want", "edge": "e", "want": {"summaries": 8}, "rules": [
-        {"table": "other", "want": "full"},
-        {"table": "pump", "tags": {"id": "a"}, "want": {"summaries": 6}},
-    ]});
-    assert_eq!(ask(&cloud, &want).0, 200);
-    let source = presence("&bins=1&level=rows")["sources"][0].clone();
-    assert_eq!(source["rule"], 2, "{source}");
-    assert_eq!(source["want"], json!({"summaries": 6}), "{source}");
-    assert_eq!(source["pins"][0]["to"], "1700000060000000000", "{source}");
-    for bad in [
-        "&bins=0",
-        "&bins=257",
-        "&level=41",
-        "&level=x",
-        "&from=2&to=1",
-    ] {
-        let (status, text) = get(&cloud, &format!("/api/v1/presence?stream=pump,id%3Da{bad}"));
-        assert!(
-            status == 400 && text.contains("E_PARAMETER"),
-            "{bad}: {text}"
-        );
-    }
     // An edge has all: the parameter means nothing there, and harms nothing.
-    let (_, text) = get(
-        &edge,
-        "/api/v1/presence?stream=pump,id%3Da&bins=2&level=rows",
-    );
-    assert!(
-        text.contains("\"cells\":\"hh\"") && text.contains("\"edge\":null"),
-        "{text}"
-    );
     assert_eq!(
         get(&edge, &format!("{later}&fetch=true")),
         get(&edge, later)
