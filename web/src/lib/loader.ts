@@ -190,7 +190,7 @@ export class Loader {
         if (failure && (failure.attempts >= ATTEMPTS_MAX || failure.again > now)) return false;
         return !this.isUnderWay(key, channel);
       });
-      const away = channels.filter((channel) => this.awayAt(channel, want));
+      const away = isWorthFetching(want) ? channels.filter((channel) => this.awayAt(channel, want)) : [];
       for (const channel of away) out.push({ want, channels: [channel], fetches: true });
       const others = channels.filter((channel) => !away.includes(channel));
       for (let i = 0; i < others.length; i += CHANNELS_MAX) {
@@ -205,9 +205,8 @@ export class Loader {
     const away = this.awayAt(channel, want);
     if (!away) return false;
     // What is in view may be got from there: that was not tried yet.
-    if (!away.isOutOfReach && want.rank < PREFETCH && !want.isOverview) return false;
-    // What nobody waits for is not worth what it costs an edge.
-    if (want.rank >= PREFETCH || want.isOverview) return true;
+    if (!away.isOutOfReach && isWorthFetching(want)) return false;
+    if (want.rank >= PREFETCH) return true;
     return now - away.ms < AWAY_MS;
   }
 
@@ -282,7 +281,7 @@ export class Loader {
         if (this.isUnderWay(keyOf(want), channel)) continue;
         const away = this.awayAt(channel, want);
         if (away) {
-          if (want.rank >= PREFETCH || want.isOverview) continue;
+          if (want.rank >= PREFETCH) continue;
           soonest = Math.min(soonest, away.ms + AWAY_MS);
           continue;
         }
@@ -295,4 +294,9 @@ export class Loader {
       this.timer = setTimeout(() => this.pump(), Math.max(20, soonest - now));
     }
   }
+}
+
+/** What is seen is worth what it costs an edge; what would complete it, or come next, is not. */
+function isWorthFetching(want: Want): boolean {
+  return want.rank < SEEN && !want.isOverview;
 }
