@@ -283,7 +283,7 @@ test("storage tells what a fast tier holds and repeats, and what it does not hav
   tiered.import(
     Array.from({ length: 5_000 }, (_, k) => `pump,id=a flow=${k % 97} ${now - BigInt(k) * 1_000_000_000n}`),
   );
-  const tier = ["--tier.fast", `${tiered.db}-fast`, "--tier.parts", "log,buffers,index,newest"];
+  const tier = ["--tier-fast", `${tiered.db}-fast`, "--tier-parts", "log,buffers,index,newest"];
   const url = await tiered.start(...tier);
   const { page, problems, close } = await open(browser, `${url}#/storage`);
   const media = page.locator(".card").filter({ has: page.getByRole("heading", { name: "Media" }) });
