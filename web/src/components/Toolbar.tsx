@@ -99,7 +99,6 @@ function ReplayButton(): JSX.Element {
       onClick={() => explorer.toggleReplay()}
     >
       <Icon name="play" />
-      <span class="wide">Replay</span>
     </button>
   );
 }
