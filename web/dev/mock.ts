@@ -4,6 +4,8 @@
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { BUCKETS, tileStart } from "../src/lib/level";
+import { isTileHere, sendPresence, sendSync, type FleetRole } from "./fleet";
+import { sendReplay } from "./replay";
 import { answerSql } from "./sql";
 import { bucket, noise, signals, type Bucket, type Signal } from "./signals";
 
@@ -13,6 +15,8 @@ export interface MockOptions {
   /** No data until this many milliseconds have passed. */
   readonly emptyFor?: number;
   readonly now?: bigint;
+  /** It has edges, one of which cannot be reached. */
+  readonly fleet?: FleetRole;
 }
 
 export function mock(
@@ -38,10 +42,19 @@ export function mock(
         json(response, isEmpty() ? { streams: [], total: 0, next: null } : listStreams(all, url.searchParams));
         break;
       case "/api/v1/tiles":
-        sendTiles(response, channels, url.searchParams);
+        if (isTileHere(response, options.fleet, url.searchParams)) sendTiles(response, channels, url.searchParams);
+        break;
+      case "/api/v1/sync":
+        sendSync(response, options.fleet);
+        break;
+      case "/api/v1/presence":
+        sendPresence(response, options.fleet, url.searchParams);
         break;
       case "/api/v1/scan":
         json(response, rows(all, url.searchParams));
+        break;
+      case "/api/v1/replay":
+        sendReplay(request, response, all, url.searchParams);
         break;
       case "/api/v1/live":
         sendLive(request, response, channels, url.searchParams);
@@ -219,6 +232,20 @@ function storage(): unknown {
       last: String(now),
     })),
     partitions,
+    tiers: {
+      fast: "/mnt/nvme/headwater",
+      parts: "log,buffers,index,newest",
+      fast_bytes: 1_290_000_000,
+      fast_bytes_max: 268_435_456,
+      bulk_bytes: 12_903_441_200,
+      fast_written_bytes: 48_000_000_000,
+      bulk_written_bytes: 20_000_000_000,
+      log_mirror_behind_bytes: 4_096,
+      fast_index_bytes: 300_000_000,
+      fast_newest_bytes: 900_000_000,
+      fast_index: { segments: null, bytes_max: null, reads: 48_210, dropped: 0, refused: 0 },
+      fast_newest: { segments: 14, bytes_max: 2_147_483_648, reads: 7_204, dropped: 1, refused: 0 },
+    },
     memory: { used: 41_000_000, budget: 64 * 1024 * 1024 },
     mqtt: {
       broker: "mqtts://broker.example:8883",

@@ -20,7 +20,8 @@ export function answerSql(request: IncomingMessage, response: ServerResponse, si
         response.setHeader("content-type", "text/csv");
         response.end("n\n" + Array.from({ length: 12_000 }, (_, k) => `${k}\n`).join(""));
       }
-    } else if (/INSERT/.test(sql)) send(response, ["done", "count"], [["inserted", 2]]);
+    } else if (/MATCH_RECOGNIZE/.test(sql)) sendMatches(response);
+    else if (/INSERT/.test(sql)) send(response, ["done", "count"], [["inserted", 2]]);
     else if (/weather/.test(sql)) sendWeather(response);
     else send(response, ["answer"], [[42]]);
   });
@@ -89,5 +90,25 @@ function sendWeather(response: ServerResponse): void {
       { name: "mean", type: "f64" },
     ],
     rows,
+  });
+}
+
+/** Twelve stretches of the last months, every second one of another site. */
+function sendMatches(response: ServerResponse): void {
+  const now = Date.now();
+  const text = (ms: number): string => new Date(now - ms).toISOString();
+  json(response, {
+    columns: [
+      { name: "site", type: "string" },
+      { name: "begin", type: "time" },
+      { name: "finish", type: "time" },
+      { name: "depth", type: "f64" },
+    ],
+    rows: Array.from({ length: 12 }, (_, k) => [
+      k % 2 ? "harbour" : "north",
+      text((12 - k) * 240 * HOUR),
+      text((12 - k) * 240 * HOUR - 72 * HOUR),
+      k / 2,
+    ]),
   });
 }

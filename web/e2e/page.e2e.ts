@@ -337,6 +337,10 @@ test("storage tells sizes, amplification, partitions and late data", async () =>
     "60 partitions",
     "mqtts://broker.example:8883",
     "E_TYPE",
+    "1 part of copies not in order and made again",
+    "Newest partitions",
+    "858 MiB",
+    "2.00 GiB",
   ]) {
     expect(text).toContain(part);
   }

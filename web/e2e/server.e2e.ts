@@ -277,6 +277,32 @@ test("storage shows what the server tells", async () => {
   await close();
 });
 
+test("storage tells what a fast tier holds and repeats, and what it does not have room for", async () => {
+  const tiered = new Headwater();
+  const now = nowInstant();
+  tiered.import(
+    Array.from({ length: 5_000 }, (_, k) => `pump,id=a flow=${k % 97} ${now - BigInt(k) * 1_000_000_000n}`),
+  );
+  const tier = ["--tier-fast", `${tiered.db}-fast`, "--tier-parts", "log,buffers,index,newest"];
+  const url = await tiered.start(...tier);
+  const { page, problems, close } = await open(browser, `${url}#/storage`);
+  const media = page.locator(".card").filter({ has: page.getByRole("heading", { name: "Media" }) });
+  const row = media.getByRole("row", { name: /Newest partitions/ });
+  await row.waitFor();
+  // Copies are made in the background.
+  await expect
+    .poll(async () => (await row.locator(".num").allTextContents())[2], { timeout: 20_000 })
+    .toMatch(/^[1-9]/);
+  const text = await media.innerText();
+  for (const part of [`${tiered.db}-fast`, "in order", "log and buffers", "Index of segments", "2.00 GiB"]) {
+    expect(text).toContain(part);
+  }
+  await shoot(page, "server-tiers");
+  expect(problems).toEqual([]);
+  await close();
+  await tiered.remove();
+});
+
 describe("when the server goes away", () => {
   test("the page says so, keeps what it shows, and goes on by itself", async () => {
     const { page, close } = await open(browser, view([NORTH]));

@@ -164,9 +164,10 @@ function useAddress(): Route["page"] {
     const read = (): void => {
       if (location.hash === written) return;
       const route = readRoute(location.hash);
+      // Also of other pages: who comes back from one finds the address of the plots as it was.
+      written = location.hash;
       setPage(route.page);
       if (route.page !== "view") return;
-      written = location.hash;
       channels = route.state.channels.join("\n");
       explorer.apply(route.state);
     };

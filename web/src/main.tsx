@@ -4,6 +4,7 @@ import "uplot/dist/uPlot.min.css";
 import "./style/base.css";
 import "./style/layout.css";
 import "./style/sql.css";
+import "./style/fleet.css";
 import { Client } from "./api/client";
 import { App } from "./app";
 import { SharedContext } from "./context";

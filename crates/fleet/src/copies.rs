@@ -449,6 +449,12 @@ impl Fleet {
         edges.iter().map(|edge| self.status_of(edge)).collect()
     }
 
+    /// How it stands with an edge; `None` when there is none of that name.
+    #[must_use]
+    pub fn edge_status(&self, name: &str) -> Option<EdgeStatus> {
+        self.edge(name).map(|edge| self.status_of(&edge))
+    }
+
     fn status_of(&self, edge: &Edge) -> EdgeStatus {
         let held = self.held(&edge.name);
         if held.live.lock().progress.is_none() {

@@ -27,6 +27,15 @@ pub enum EdgeState {
 }
 
 impl EdgeState {
+    /// Whether it can be asked for something now.
+    #[must_use]
+    pub fn is_connected(self) -> bool {
+        matches!(
+            self,
+            EdgeState::Current | EdgeState::Catching | EdgeState::Paused
+        )
+    }
+
     /// As it is told.
     #[must_use]
     pub fn name(self) -> &'static str {

@@ -54,12 +54,7 @@ impl EdgeView {
     /// What is wanted of a stream: the first rule that fits decides.
     #[must_use]
     pub fn want_of(&self, stream: &StreamName) -> Want {
-        let rule = self.edge.rules.iter().find(|rule| {
-            let is_table = |table: &String| table == stream.table();
-            let mut tags = rule.tags.iter();
-            rule.table.as_ref().is_none_or(is_table)
-                && tags.all(|(key, value)| stream.tag(key) == Some(value))
-        });
+        let rule = self.edge.rules.iter().find(|rule| rule.fits(stream));
         rule.map_or(self.edge.want, |rule| rule.want)
     }
 

@@ -4,7 +4,7 @@
 
 use crate::error::FleetError;
 use headwater_engine::{Pin, Rule, Rules};
-use headwater_types::{ClosedRange, Level, Timestamp};
+use headwater_types::{ClosedRange, Level, StreamName, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -49,6 +49,21 @@ pub struct WantRule {
     /// What has more of it goes first.
     #[serde(default)]
     pub priority: u8,
+}
+
+/// Whether a stream is of a table, where one is named, and has these tags.
+fn is_of(stream: &StreamName, table: Option<&str>, tags: &BTreeMap<String, String>) -> bool {
+    let mut tags = tags.iter();
+    table.is_none_or(|table| table == stream.table())
+        && tags.all(|(key, value)| stream.tag(key) == Some(value))
+}
+
+impl WantRule {
+    /// Whether it says something of a stream.
+    #[must_use]
+    pub fn fits(&self, stream: &StreamName) -> bool {
+        is_of(stream, self.table.as_deref(), &self.tags)
+    }
 }
 
 /// The rules as the engine has them.
@@ -104,6 +119,12 @@ pub struct PinSpec {
 }
 
 impl PinSpec {
+    /// Whether it is about a stream.
+    #[must_use]
+    pub fn fits(&self, stream: &StreamName) -> bool {
+        is_of(stream, Some(&self.table), &self.tags)
+    }
+
     pub(crate) fn pin(&self) -> Pin {
         Pin {
             table: self.table.clone(),

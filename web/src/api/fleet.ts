@@ -14,13 +14,19 @@ export interface Edge {
   readonly name: string;
   readonly state: string;
   /** `full`, or the level from which on summaries are wanted. */
-  readonly want: "full" | number;
+  readonly want: "full" | "nothing" | number;
+  /** How many rules say otherwise of some of its streams. */
+  readonly rules: number;
   readonly heard: Instant | undefined;
   readonly current: Instant | undefined;
   readonly bytes: number | undefined;
   readonly missing: number | undefined;
   readonly sentToday: number | undefined;
   readonly dayMax: number | undefined;
+  readonly sentThisMonth: number | undefined;
+  readonly monthMax: number | undefined;
+  /** Bytes that it may send a second. */
+  readonly rate: number | undefined;
   readonly written: number | undefined;
   readonly version: string | undefined;
   readonly isVerifying: boolean;
@@ -43,8 +49,23 @@ export interface Cloud {
   readonly error: string | undefined;
 }
 
+/** A node that a dispatcher sends questions to. */
+export interface FleetNode {
+  readonly url: string;
+  /** Where clients reach it. */
+  readonly publicUrl: string | undefined;
+  readonly isLive: boolean;
+  readonly error: string | undefined;
+  readonly edges: number | undefined;
+  readonly connected: number | undefined;
+  readonly streams: number | undefined;
+  readonly tiles: number | undefined;
+}
+
 export interface FleetState {
   readonly role: string;
+  /** Of a dispatcher. */
+  readonly nodes: readonly FleetNode[] | undefined;
   readonly cloud: Cloud | undefined;
   readonly edges: readonly Edge[] | undefined;
 }
@@ -68,6 +89,9 @@ export function readFleet(body: Json): FleetState {
   const cloud = object(body["cloud"]);
   return {
     role: text(body["role"]) ?? "single",
+    nodes: Array.isArray(body["nodes"])
+      ? list(body["nodes"]).flatMap((each) => readNode(object(each)) ?? [])
+      : undefined,
     cloud: cloud && readCloud(cloud),
     edges: Array.isArray(body["edges"])
       ? list(body["edges"]).flatMap((item) => {
@@ -87,18 +111,37 @@ function readEdge(edge: Json): Edge | undefined {
   return {
     name,
     state: text(edge["state"]) ?? "unknown",
-    want: number(object(edge["want"])?.["summaries"]) ?? "full",
+    want: edge["want"] === "nothing" ? "nothing" : (number(object(edge["want"])?.["summaries"]) ?? "full"),
+    rules: list(edge["rules"]).length,
     heard: integer(edge["heard_ns"]),
     current: integer(edge["current_ns"]),
     bytes: number(copy?.["bytes"]),
     missing: number(copy?.["missing_bytes"]),
     sentToday: number(about?.["sent_today"]),
     dayMax: number(about?.["day_max"]),
+    sentThisMonth: number(about?.["sent_this_month"]),
+    monthMax: number(about?.["month_max"]),
+    rate: number(about?.["rate"]),
     written: number(about?.["written_bytes"]),
     version: text(about?.["version"]),
     isVerifying: edge["is_verifying"] === true,
     verified: readCompared(edge["verified"]),
     error: text(edge["error"]),
+  };
+}
+
+function readNode(node: Json | undefined): FleetNode | undefined {
+  const url = text(node?.["url"]);
+  if (!node || url === undefined) return undefined;
+  return {
+    url,
+    publicUrl: text(node["public_url"]),
+    isLive: node["is_live"] === true,
+    error: text(node["error"]),
+    edges: number(node["edges"]),
+    connected: number(node["connected"]),
+    streams: number(node["streams"]),
+    tiles: number(node["tiles"]),
   };
 }
 

@@ -63,6 +63,20 @@ export interface TierUse {
   readonly bulkWritten: number | undefined;
   /** What the copy of the log does not have; nothing where it is not copied. */
   readonly mirrorBehind: number | undefined;
+  /** Nothing where it is not kept there. */
+  readonly index: KeptUse | undefined;
+  readonly newest: KeptUse | undefined;
+}
+
+/** What the fast tier repeats of the large medium; counts are since the server started. */
+export interface KeptUse {
+  readonly bytes: number | undefined;
+  readonly bytesMax: number | undefined;
+  /** Partitions that are copied; nothing of the index. */
+  readonly segments: number | undefined;
+  readonly reads: number | undefined;
+  readonly dropped: number | undefined;
+  readonly refused: number | undefined;
 }
 
 export interface StorageUse {
@@ -169,6 +183,22 @@ function readTiers(json: Json | undefined): TierUse | undefined {
     fastWritten: number(json["fast_written_bytes"]),
     bulkWritten: number(json["bulk_written_bytes"]),
     mirrorBehind: number(json["log_mirror_behind_bytes"]),
+    index: readKept(json, "fast_index"),
+    newest: readKept(json, "fast_newest"),
+  };
+}
+
+function readKept(tiers: Json, name: string): KeptUse | undefined {
+  const bytes = number(tiers[`${name}_bytes`]);
+  const kept = object(tiers[name]);
+  if (bytes === undefined) return undefined;
+  return {
+    bytes,
+    bytesMax: number(kept?.["bytes_max"]),
+    segments: number(kept?.["segments"]),
+    reads: number(kept?.["reads"]),
+    dropped: number(kept?.["dropped"]),
+    refused: number(kept?.["refused"]),
   };
 }
 

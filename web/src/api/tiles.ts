@@ -2,7 +2,7 @@
 import { heldStart, type Address } from "../lib/level";
 import type { TileAnswer } from "../lib/loader";
 import type { TileData } from "../lib/tiles";
-import { failure, type Client, type Outcome } from "./client";
+import { failure, type ApiError, type Client, type Outcome, type Query } from "./client";
 
 export const TILES_TYPE = "application/vnd.headwater.tiles";
 
@@ -11,16 +11,43 @@ const FILE_HEADER = 8;
 const TILE_HEADER = 32;
 const COLUMNS = 6;
 
+/**
+ * Tiles of channels. Where one of them is elsewhere the server says so of all: then each is asked for by itself. With
+ * `fetches` what is elsewhere is got from the edge that has it, which takes its time and costs the edge something.
+ */
 export async function fetchTiles(
   client: Client,
   channels: readonly string[],
   address: Address,
   signal: AbortSignal,
+  fetches: boolean,
 ): Promise<Outcome<TileAnswer[]>> {
-  const query: [string, string][] = channels.map((channel) => ["channel", channel]);
-  query.push(["level", String(address.level)], ["offset", String(address.offset)], ["format", "binary"]);
-  const outcome = await client.bytes("api/v1/tiles", query, { signal, accept: TILES_TYPE });
-  return outcome.ok ? decodeTiles(outcome.value, channels, address) : outcome;
+  const ask = async (some: readonly string[], more: Query = []): Promise<Outcome<TileAnswer[]>> => {
+    const query: [string, string][] = some.map((channel) => ["channel", channel]);
+    query.push(["level", String(address.level)], ["offset", String(address.offset)], ["format", "binary"]);
+    const outcome = await client.bytes("api/v1/tiles", [...query, ...more], { signal, accept: TILES_TYPE });
+    return outcome.ok ? decodeTiles(outcome.value, some, address) : outcome;
+  };
+  const away = (channel: string, error: ApiError): TileAnswer => ({ channel, data: undefined, error, isAway: true });
+  if (!fetches) {
+    const all = await ask(channels);
+    if (all.ok || !isElsewhere(all.error)) return all;
+    if (channels.length === 1) return { ok: true, value: [away(channels[0] ?? "", all.error)] };
+  }
+  const out: TileAnswer[] = [];
+  const more: Query = fetches ? [["fetch", "true"]] : [];
+  const answers = await Promise.all(channels.map((channel) => ask([channel], more)));
+  for (const [k, answer] of answers.entries()) {
+    if (answer.ok) out.push(...answer.value);
+    else if (isElsewhere(answer.error)) out.push(away(channels[k] ?? "", answer.error));
+    else return answer;
+  }
+  return { ok: true, value: out };
+}
+
+/** Whether another node has it, which may not be reached. */
+function isElsewhere({ code }: ApiError): boolean {
+  return code === "E_ELSEWHERE" || code === "E_UNREACHABLE";
 }
 
 /** Reads the reply; every length is checked before it is used. */

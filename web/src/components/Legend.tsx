@@ -162,6 +162,10 @@ function Reading({ channel }: { channel: Channel }): JSX.Element | null {
   const { explorer } = useShared();
   const { points } = channel;
   const newest = channel.tail[channel.tail.length - 1];
+  if (explorer.cursor === undefined && explorer.replay.range) {
+    const played = explorer.replay.values.get(channel.name)?.value;
+    return played === undefined ? null : <span class="reading">{formatReading(Number(played))}</span>;
+  }
   if (explorer.cursor === undefined && explorer.live && newest) {
     return <span class="reading">{formatReading(newest.value)}</span>;
   }

@@ -1,4 +1,4 @@
-/** What an empty plot says: that nothing lies in view, and where something does. */
+/** What plots say of what they do not show: where something lies, and who has what is not here. */
 import type { JSX } from "preact";
 import { useEmitter, useShared } from "../context";
 import type { Channel } from "../explore/channels";
@@ -7,8 +7,10 @@ import { formatInstant, type Span } from "../lib/time";
 import { fitted } from "../lib/view";
 
 /** Whether it is known that nothing of a channel lies in view: neither an event nor a line between two. */
-export function isEmptyHere(explorer: Explorer, { name, points, problem }: Channel): boolean {
+export function isEmptyHere(explorer: Explorer, channel: Channel): boolean {
+  const { name, points, problem } = channel;
   if (problem !== undefined || explorer.loader.refused.has(name)) return true;
+  if (explorer.away.isAway(channel, explorer.view, explorer.level)) return false;
   return points !== undefined && points.covered > 0.999 && points.range === undefined;
 }
 
@@ -50,6 +52,26 @@ export function Nothing({ plot }: { plot: Plot }): JSX.Element | null {
       <button type="button" class="link" onClick={() => explorer.show(fitted(extent.from, extent.to))}>
         Go there
       </button>
+    </p>
+  );
+}
+
+/** Of which stretches only an overview is here, or nothing; who has the rest, and since when that one cannot be reached. */
+export function AwayNote({ plot }: { plot: Plot }): JSX.Element | null {
+  const { explorer } = useShared();
+  useEmitter(explorer.painted);
+  const words = new Set<string>();
+  let isInReach = true;
+  for (const channel of plot.channels) {
+    for (const mark of explorer.away.marks(channel, explorer.view, explorer.level, explorer.zone)) {
+      words.add(mark.words);
+      isInReach &&= mark.isInReach;
+    }
+  }
+  if (words.size === 0) return null;
+  return (
+    <p class={isInReach ? "away-note" : "away-note error"} role="status">
+      Hatched: no finer values here. {[...words].join("; ")}.
     </p>
   );
 }

@@ -4,13 +4,14 @@ import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import { useShared } from "../context";
 import type { Explorer, Plot } from "../explore/explorer";
-import { paint } from "../explore/paint";
+import { hatch, mark as paintMark, paint } from "../explore/paint";
+import { isOf } from "../lib/marks";
 import { axisLabels, valueTicks } from "../lib/scale";
 import type { Palette, Theme } from "../lib/theme";
 import { timeTicks } from "../lib/ticks";
 import { fractionOf } from "../lib/view";
 import { cursorPoint, Legend } from "./Legend";
-import { Nothing } from "./Nothing";
+import { AwayNote, Nothing } from "./Nothing";
 
 /** Room for the time marks: about one per this many pixels. */
 export const TICK_PX = 84;
@@ -61,6 +62,7 @@ export function PlotPanel({ plot, frame, height, isFirst, isLast }: PlotPanelPro
       <div class="chart-place">
         <div class="chart" data-picture="canvas" ref={place} />
         <Nothing plot={plot} />
+        <AwayNote plot={plot} />
       </div>
       <Handle plotKey={plot.key} height={height} />
     </section>
@@ -139,11 +141,18 @@ function paintChart(chart: uPlot, explorer: Explorer, plot: Plot, palette: Palet
   const context = chart.ctx;
   const [low, high] = explorer.scale(plot.key);
   for (const channel of plot.channels) {
+    for (const mark of explorer.away.marks(channel, explorer.view, explorer.level, explorer.zone)) {
+      const [from, to] = [fractionOf(explorer.view, mark.from), fractionOf(explorer.view, mark.to)];
+      hatch({ context, left, top, width, height, ratio }, from, to, mark.isInReach ? palette.muted : palette.danger);
+    }
+  }
+  for (const channel of plot.channels) {
     if (!channel.points) continue;
     const line = palette.series[channel.colour] ?? palette.ink;
     const style = { line, band: `${line}38`, stepped: channel.type === "bool" };
     paint({ context, left, top, width, height, ratio }, channel.points, size, low, high, style);
   }
+  paintMarks({ context, left, top, width, height, ratio }, explorer, plot, palette);
   if (explorer.cursor === undefined) return;
   context.save();
   for (const channel of plot.channels) {
@@ -162,6 +171,24 @@ function paintChart(chart: uPlot, explorer: Explorer, plot: Plot, palette: Palet
     context.stroke();
   }
   context.restore();
+}
+
+/** Marks closer together than this are drawn as one, in CSS pixels. */
+const MARKS_APART = 1.5;
+
+function paintMarks(frame: Parameters<typeof paintMark>[0], explorer: Explorer, plot: Plot, palette: Palette): void {
+  const { marks, markAt, view } = explorer;
+  const apart = (MARKS_APART * frame.ratio) / frame.width;
+  let free = -Infinity;
+  for (const [k, mark] of (marks?.all ?? []).entries()) {
+    const isCurrent = k === markAt;
+    if (mark.to < view.from || mark.from > view.to) continue;
+    const [from, to] = [fractionOf(view, mark.from), fractionOf(view, mark.to)];
+    if (from < free && !isCurrent) continue;
+    if (!plot.channels.some((channel) => isOf(mark, channel.stream))) continue;
+    paintMark(frame, from, to, palette.accent, isCurrent);
+    free = from + apart;
+  }
 }
 
 interface HandleProps {

@@ -5,7 +5,7 @@ import { useEmitter, useShared } from "../context";
 import type { Plot } from "../explore/explorer";
 import { attachGestures } from "../explore/gestures";
 import { formatInstant, formatLength } from "../lib/time";
-import { instantAt } from "../lib/view";
+import { fractionOf, instantAt } from "../lib/view";
 import { legendHeight } from "./Legend";
 import { PlotPanel, type Frame } from "./PlotPanel";
 import { RowPanel, type Picked } from "./RowPanel";
@@ -86,6 +86,7 @@ export function Plots({ area, say }: PlotsProps): JSX.Element {
             <TimeAxis frame={frame} />
             <div class="over" style={{ left: `${frame.gutter}px`, width: `${Math.max(0, inner)}px` }}>
               <CursorLine inner={inner} />
+              <Playhead inner={inner} />
               {mark && (
                 <div
                   class="mark"
@@ -121,6 +122,21 @@ function CursorLine({ inner }: { inner: number }): JSX.Element | null {
   useEmitter(explorer.painted);
   const { cursor } = explorer;
   return cursor === undefined ? null : <div class="cursor" style={{ transform: `translateX(${cursor * inner}px)` }} />;
+}
+
+/** Where the replay is: what lies behind it has not happened yet. */
+function Playhead({ inner }: { inner: number }): JSX.Element | null {
+  const { explorer } = useShared();
+  useEmitter(explorer.painted);
+  const { replay, view } = explorer;
+  if (!replay.range) return null;
+  const x = fractionOf(view, replay.at) * inner;
+  return (
+    <>
+      <div class="future" style={{ left: `${Math.min(inner, Math.max(0, x))}px` }} />
+      {x >= 0 && x <= inner && <div class="playhead" style={{ transform: `translateX(${x}px)` }} />}
+    </>
+  );
 }
 
 /** Tells those who cannot see the plots what is shown, a moment after it came to rest. */

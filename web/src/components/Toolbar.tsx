@@ -4,6 +4,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { useEmitter, useShared } from "../context";
 import { download, fileName, picture, rowsCsv, shownCsv } from "../explore/save";
 import { writeRoute, type Layout } from "../lib/address";
+import { FindButton } from "./Find";
 import { Icon, type IconName } from "./icons";
 import { RangeButton } from "./Range";
 
@@ -27,7 +28,7 @@ export function Toolbar({ plots, say }: ToolbarProps): JSX.Element {
       <div class="group">
         <button
           type="button"
-          class="ghost"
+          class="ghost zoom"
           aria-label="Zoom out"
           title="Zoom out (S)"
           onClick={() => explorer.zoomBy(2, 0.5)}
@@ -36,7 +37,7 @@ export function Toolbar({ plots, say }: ToolbarProps): JSX.Element {
         </button>
         <button
           type="button"
-          class="ghost"
+          class="ghost zoom"
           aria-label="Zoom in"
           title="Zoom in (W)"
           onClick={() => explorer.zoomBy(0.5, 0.5)}
@@ -58,6 +59,7 @@ export function Toolbar({ plots, say }: ToolbarProps): JSX.Element {
           <span class="wide">Live</span>
         </button>
       </div>
+      <ReplayButton />
       <span class="spring" />
       <div class="group segmented" role="radiogroup" aria-label="Layout">
         {LAYOUTS.map(([layout, icon, title]) => (
@@ -75,9 +77,29 @@ export function Toolbar({ plots, say }: ToolbarProps): JSX.Element {
           </button>
         ))}
       </div>
+      <FindButton />
       <CopyLink say={say} />
       <SaveMenu plots={plots} say={say} />
     </div>
+  );
+}
+
+function ReplayButton(): JSX.Element {
+  const { explorer } = useShared();
+  useEmitter(explorer.replay.changed);
+  const isOn = explorer.replay.range !== undefined;
+  return (
+    <button
+      type="button"
+      class={isOn ? "ghost on" : "ghost"}
+      aria-label="Replay"
+      aria-pressed={isOn}
+      title="Play what is in view as it happened (R)"
+      disabled={explorer.channels.all.length === 0}
+      onClick={() => explorer.toggleReplay()}
+    >
+      <Icon name="play" />
+    </button>
   );
 }
 

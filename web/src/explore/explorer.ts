@@ -23,12 +23,15 @@ import { compose } from "../lib/compose";
 import { Emitter } from "../lib/emitter";
 import { levelFor } from "../lib/level";
 import { Loader } from "../lib/loader";
+import { isOf, nextMark, type Marks, type PlotMark } from "../lib/marks";
 import { plan } from "../lib/plan";
 import { eased, roomy, union, type Range } from "../lib/scale";
 import { TileStore } from "../lib/tiles";
 import { HOUR, isZone, MINUTE, nowInstant, toBig, type Instant, type Span, type Zone } from "../lib/time";
-import { fitted, isClose, isSame, limited, panned, towards, width, zoomed } from "../lib/view";
+import { fitted, fractionOf, instantAt, isClose, isSame, limited, panned, towards, width, zoomed } from "../lib/view";
+import { AwayParts } from "./away";
 import { Channels, type Channel } from "./channels";
+import { Replay } from "./replay";
 
 /** One plot: the channels that share a scale. */
 export interface Plot {
@@ -43,6 +46,8 @@ const INERTIA_MS = 280;
 const LIVE_RUN_MS = 2_000;
 const LIVE_ROOM = 0.02;
 const REFRESH_MS = 10_000;
+/** A stretch that is gone to takes at least this part of the view. */
+const MARK_WIDTHS = 24n;
 const ZONE_KEY = "headwater.zone";
 
 export class Explorer {
@@ -51,6 +56,10 @@ export class Explorer {
   readonly channels = new Channels();
   readonly store = new TileStore();
   readonly loader: Loader;
+  /** What of the view other nodes have. */
+  readonly away: AwayParts;
+  /** What is shown as it happened, while somebody wants that. */
+  readonly replay: Replay;
 
   view: Span;
   goal: Span;
@@ -66,8 +75,14 @@ export class Explorer {
   rolling: Rolling | undefined;
   /** Every how many seconds that is done, and everything loaded again; 0 = every ten, and only what is new. */
   refresh = 0;
+  /** What is marked on the plots: what a search or a statement found. */
+  marks: Marks | undefined;
+  /** The mark that was gone to last. */
+  markAt: number | undefined;
   /** Where the cursor stands, as a fraction of the width. */
   cursor: number | undefined;
+  /** How many channels were chosen last. */
+  private chosen = 0;
   /** Whether a view has been chosen, by an address, a person or the data. */
   private placed = false;
   private pixels = 800;
@@ -110,7 +125,7 @@ export class Explorer {
     this.view = this.goal = { from: to - HOUR, to };
     this.loader = new Loader(
       this.store,
-      (channels, address, signal) => fetchTiles(client, channels, address, signal),
+      (channels, address, signal, fetches) => fetchTiles(client, channels, address, signal, fetches),
       () => this.channels.arrivals,
       () => {
         this.countStep();
@@ -121,6 +136,13 @@ export class Explorer {
         this.told = { failure, refused: refused.size };
         this.changed.emit();
       },
+    );
+    this.away = new AwayParts(client, this.loader, () => this.redraw(), this.now);
+    this.replay = new Replay(
+      client,
+      () => this.channels.all,
+      () => this.redraw(),
+      this.now,
     );
   }
 
@@ -140,6 +162,7 @@ export class Explorer {
     this.unlisten?.();
     this.unlisten = undefined;
     this.loader.stop();
+    this.replay.close();
     cancelAnimationFrame(this.frame);
     this.frame = 0;
   }
@@ -240,6 +263,8 @@ export class Explorer {
   select(names: readonly string[], known: readonly StreamInfo[] = []): void {
     const left = this.channels.set(names.slice(0, CHANNELS_MAX));
     for (const name of left) this.store.forget(name);
+    if (left.length > 0 || names.length !== this.chosen) this.replay.reselect();
+    this.chosen = names.length;
     for (const info of known) this.channels.learn(info);
     if (!this.placed) this.place();
     this.relisten();
@@ -521,6 +546,77 @@ export class Explorer {
     return newest + toBig(Math.min(ms - this.newest.ms, LIVE_RUN_MS) * 1e6);
   }
 
+  // ---- Replay ----
+
+  /** Begins to play what is in view, or ends that. */
+  toggleReplay(): void {
+    if (this.replay.range) {
+      this.replay.close();
+      return;
+    }
+    this.endLive();
+    this.stayPut();
+    const extent = this.channels.extent();
+    const { goal } = this;
+    // Where there are no data there is nothing to wait for.
+    const from = extent && extent.from > goal.from ? extent.from : goal.from;
+    const to = extent && extent.to < goal.to ? extent.to + 1n : goal.to;
+    this.replay.open({ from, to });
+  }
+
+  /** Goes on with the replay; the view turns a page when the playhead leaves it. */
+  private playOn(): void {
+    const { replay } = this;
+    if (!replay.isPlaying) return;
+    replay.advance();
+    const share = fractionOf(this.goal, replay.at);
+    if (share > 1 && share < 1.5) this.setGoal(panned(this.goal, share - 0.1));
+    const wait = replay.speed === "max" ? 0 : width(this.view) / 1e6 / replay.speed / this.pixels / 3;
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.redraw(), Math.min(200, Math.max(16, wait)));
+  }
+
+  // ---- Marks ----
+
+  setMarks(marks: Marks | undefined): void {
+    this.marks = marks && marks.all.length > 0 ? marks : undefined;
+    this.markAt = undefined;
+    this.redraw();
+    this.changed.emit();
+  }
+
+  /** Goes to the next mark, or the one before: from the last one gone to, or from the cursor. */
+  goToMark(direction: 1 | -1): void {
+    const { marks } = this;
+    if (!marks) return;
+    const { all } = marks;
+    const from = this.markAt ?? nextMark(all, instantAt(this.goal, this.cursor ?? 0.5), direction);
+    const at = this.markAt === undefined ? (from ?? (direction === 1 ? 0 : all.length - 1)) : this.markAt + direction;
+    const index = (at + all.length) % all.length;
+    const mark = all[index];
+    if (!mark) return;
+    this.markAt = index;
+    const size = this.goal.to - this.goal.from;
+    const length = mark.to - mark.from;
+    // A stretch is shown whole, and so wide that its shape is seen; an instant in a view as wide as before.
+    const [least, most] = [length * 3n, length * MARK_WIDTHS];
+    const half = (length === 0n ? size : size < least ? least : size > most ? most : size) / 2n;
+    const middle = mark.from + length / 2n;
+    this.show({ from: middle - half, to: middle + half });
+    this.setCursor(0.5);
+    this.changed.emit();
+  }
+
+  /** Shows the stream of the mark that was gone to, by the field that was looked in. */
+  showMarkedStream(): void {
+    const { marks, markAt } = this;
+    const mark = markAt === undefined ? undefined : marks?.all[markAt];
+    if (mark?.stream === undefined || marks?.field === undefined) return;
+    const names = this.channels.all.map((channel) => channel.name);
+    const name = channelOf(mark.stream, marks.field);
+    this.select(names.length < CHANNELS_MAX ? [...names, name] : [...names.slice(0, -1), name]);
+  }
+
   // ---- Frames ----
 
   redraw(): void {
@@ -538,6 +634,7 @@ export class Explorer {
 
   /** Draws one frame; true if another must follow at once. */
   private step(ms: number, elapsed: number): boolean {
+    this.playOn();
     let isMoving = this.move(ms, elapsed);
     this.ask();
     this.level = isSame(this.view, this.goal) ? this.goalLevel : levelFor(this.view, this.pixels, this.level);
@@ -559,6 +656,7 @@ export class Explorer {
     this.counters.frames++;
     this.painted.emit();
     if (!isMoving) {
+      if (this.placed) this.away.look(this.channels.all, this.view, this.level);
       this.motion = 0;
       this.zooming = 0;
       if (this.live) this.runOn(ms);
@@ -577,6 +675,7 @@ export class Explorer {
         motion: this.motion,
         zoom: this.zooming,
         next: this.next(),
+        isAway: (channel, address) => this.loader.awayAt(channel, address) !== undefined,
       }),
     );
   }
@@ -650,6 +749,11 @@ export class Explorer {
     }
     if (isBlank) this.counters.blankFrames++;
   }
+}
+
+/** Whether a mark is of a stream that is on screen. */
+export function isMarkShown(explorer: Explorer, mark: PlotMark): boolean {
+  return explorer.channels.all.some((channel) => isOf(mark, channel.stream));
 }
 
 /** The zone that was chosen on this device. */

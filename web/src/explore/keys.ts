@@ -42,6 +42,18 @@ export function pressKey(event: KeyboardEvent, explorer: Explorer, actions: KeyA
     case "l":
       explorer.setLive(!explorer.live);
       return true;
+    case "r":
+      explorer.toggleReplay();
+      return true;
+    case " ":
+      // On a button it presses that one.
+      if (!explorer.replay.range || isPressed(event.target)) return false;
+      explorer.replay.toggle();
+      return true;
+    case "n":
+    case "p":
+      explorer.goToMark(event.key.toLowerCase() === "n" ? 1 : -1);
+      return true;
     case "u":
       explorer.toggleUtc();
       return true;
@@ -78,4 +90,8 @@ function isTyping(target: EventTarget | null): boolean {
   return (
     target instanceof Element && target.closest("input, textarea, select, dialog, [role=tree], [role=menu]") !== null
   );
+}
+
+function isPressed(target: EventTarget | null): boolean {
+  return target instanceof Element && target.closest("button, a, summary") !== null;
 }

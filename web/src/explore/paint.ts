@@ -71,6 +71,58 @@ export function paint(frame: Frame, source: Line, size: number, low: number, hig
   context.restore();
 }
 
+/** Distance of the lines of a hatching, in CSS pixels. */
+const HATCH_PX = 9;
+
+/** Marks a stretch, from and to as fractions of the width, by lines across it. */
+export function hatch(frame: Frame, from: number, to: number, colour: string): void {
+  const { context, left, top, width, height, ratio } = frame;
+  const [low, high] = [left + Math.max(0, from) * width, left + Math.min(1, to) * width];
+  if (!(high > low)) return;
+  context.save();
+  context.beginPath();
+  context.rect(low, top, high - low, height);
+  context.clip();
+  context.globalAlpha = 0.06;
+  context.fillStyle = colour;
+  context.fillRect(low, top, high - low, height);
+  context.globalAlpha = 0.26;
+  context.strokeStyle = colour;
+  context.lineWidth = ratio;
+  context.beginPath();
+  // Lines stand where they stood before, wherever the stretch begins.
+  for (let x = left - height; x < left + width; x += HATCH_PX * ratio) {
+    if (x + height < low || x > high) continue;
+    context.moveTo(x, top + height);
+    context.lineTo(x + height, top);
+  }
+  context.stroke();
+  context.restore();
+}
+
+/** Marks an instant or a stretch, given as fractions of the width: a line with a flag at its top, or a band. */
+export function mark(frame: Frame, from: number, to: number, colour: string, isCurrent: boolean): void {
+  const { context, left, top, width, height, ratio } = frame;
+  const [low, high] = [left + from * width, left + to * width];
+  context.save();
+  context.beginPath();
+  context.rect(left, top, width, height);
+  context.clip();
+  context.fillStyle = colour;
+  if (high - low > ratio) {
+    context.globalAlpha = isCurrent ? 0.28 : 0.15;
+    context.fillRect(low, top, high - low, height);
+  }
+  context.globalAlpha = isCurrent ? 1 : 0.7;
+  context.fillRect(low - ratio / 2, top, (isCurrent ? 2 : 1) * ratio, height);
+  context.beginPath();
+  context.moveTo(low - 4 * ratio, top);
+  context.lineTo(low + 4 * ratio, top);
+  context.lineTo(low, top + 6 * ratio);
+  context.fill();
+  context.restore();
+}
+
 /** How far beyond the view lines are drawn, in widths. */
 const MARGIN = 0.05;
 

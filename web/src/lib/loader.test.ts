@@ -2,7 +2,7 @@ import { describe, expect, test, vi } from "vitest";
 import { CHANNEL, put, signal, tileOf } from "../../dev/fixtures";
 import type { Outcome } from "../api/client";
 import { keyOf, tilesOf, type Address } from "./level";
-import { AHEAD_LIMIT, LIMIT, Loader, type TileAnswer } from "./loader";
+import { AHEAD_LIMIT, AWAY_MS, LIMIT, Loader, type TileAnswer } from "./loader";
 import { plan, PREFETCH, type PlanInput, type Want } from "./plan";
 import { TileStore } from "./tiles";
 import { SECOND } from "./time";
@@ -15,6 +15,7 @@ interface Asked {
   readonly address: Address;
   readonly channels: readonly string[];
   readonly signal: AbortSignal;
+  readonly fetches: boolean;
   readonly answer: (outcome: Outcome<TileAnswer[]>) => void;
 }
 
@@ -26,8 +27,9 @@ function setup(): { store: TileStore; loader: Loader; asked: Asked[]; clock: { m
     channels: readonly string[],
     address: Address,
     control: AbortSignal,
+    fetches: boolean,
   ): Promise<Outcome<TileAnswer[]>> =>
-    new Promise((answer) => asked.push({ address, channels, signal: control, answer }));
+    new Promise((answer) => asked.push({ address, channels, signal: control, fetches, answer }));
   const loader = new Loader(
     store,
     fetchTiles,
@@ -234,4 +236,66 @@ describe("the plan", () => {
     const left = plan(store, beyond).filter((w) => !store.get(CHANNEL, w) && w.rank < PREFETCH);
     expect(left).toEqual([]);
   });
+
+  test("gets what is elsewhere for the view only, a coarser one meanwhile, and asks again after a while", async () => {
+    const { loader, asked, clock } = setup();
+    const away = (one: Asked): Outcome<TileAnswer[]> => ({
+      ok: true,
+      value: one.channels.map((channel) => ({
+        channel,
+        data: undefined,
+        error: { code: "E_ELSEWHERE", message: "away", status: 503 },
+        isAway: true,
+      })),
+    });
+    const [ahead, seen] = [want(0, 5, PREFETCH + 1), want(0, 5, 1)];
+    loader.want([ahead]);
+    asked[0]?.answer(away(asked[0]));
+    await flush();
+    loader.want([ahead]);
+    expect(asked.map((one) => one.fetches)).toEqual([false]);
+    // In view it is got from there, and a coarser one that may be here is looked for meanwhile.
+    loader.want([{ ...want(3, 0, 0), isOverview: true }, seen]);
+    expect(asked.map((one) => one.fetches)).toEqual([false, false, true]);
+    expect(loader.isWaiting()).toBe(true);
+    for (const one of asked.slice(1)) one.answer(away(one));
+    await flush();
+    loader.want([{ ...want(3, 0, 0), isOverview: true }, seen]);
+    expect(asked).toHaveLength(3);
+    loader.want([seen]);
+    // It is no failure, and nobody waits for it.
+    expect(loader.failure).toBeUndefined();
+    expect(loader.isWaiting()).toBe(false);
+    expect(loader.awayAt(CHANNEL, seen)?.isOutOfReach).toBe(true);
+    loader.want([seen]);
+    expect(asked).toHaveLength(3);
+    clock.ms += AWAY_MS;
+    loader.want([seen]);
+    expect(asked).toHaveLength(4);
+    if (asked[3]) asked[3].answer(good(asked[3]));
+    await flush();
+    expect(loader.awayAt(CHANNEL, seen)).toBeUndefined();
+    loader.stop();
+  });
+});
+
+test("for a tile of the view that is elsewhere the finest that may be here is wanted first", () => {
+  const away = new Set<string>();
+  const input: PlanInput = {
+    view: { from: start, to: start + 100n * SECOND },
+    level: 0,
+    channels: [{ channel: CHANNEL, extent: undefined }],
+    motion: 0,
+    zoom: 0,
+    next: { view: { from: start, to: start + 50n * SECOND }, level: -1 },
+    isAway: (channel, address) => away.has(`${keyOf(address)} ${channel}`),
+  };
+  const store = new TileStore();
+  expect(plan(store, input).some((each) => each.isOverview)).toBe(false);
+  const [tile] = tilesOf(0, input.view);
+  if (!tile) throw new Error("no tile");
+  const up = (levels: number): Address => ({ level: levels, offset: Math.floor(tile.offset / 2 ** levels) });
+  for (const levels of [0, 1, 2]) away.add(`${keyOf(up(levels))} ${CHANNEL}`);
+  const [first] = plan(store, input);
+  expect(first).toMatchObject({ ...up(3), isOverview: true });
 });

@@ -5,7 +5,7 @@
  * beyond the borders), then what is likely to be seen next: what another step of the zoom would show, neighbours in the
  * direction of movement, and the parents.
  */
-import { offsetOf, overviewLevel, parentOf, tilesOf, keyOf, type Address } from "./level";
+import { LEVEL_MAX, offsetOf, overviewLevel, parentOf, tilesOf, keyOf, type Address } from "./level";
 import { neighbourOf } from "./neighbour";
 import type { TileStore } from "./tiles";
 import type { Span } from "./time";
@@ -20,12 +20,16 @@ export interface PlanInput {
   readonly zoom: -1 | 0 | 1;
   /** What another step of the zoom like the last one would show, and at what level. */
   readonly next: { readonly view: Span; readonly level: number };
+  /** Whether a tile is known to be elsewhere. */
+  readonly isAway?: (channel: string, address: Address) => boolean;
 }
 
 /** A tile to have, of the channels named. Smaller `rank` is more urgent: below `SEEN` it is in view, from `PREFETCH` on not yet. */
 export interface Want extends Address {
   readonly rank: number;
   readonly channels: Set<string>;
+  /** It stands for a finer one that is elsewhere, and is of use only if it is here. */
+  readonly isOverview?: boolean;
 }
 
 export const SEEN = 20;
@@ -46,6 +50,7 @@ export function plan(store: TileStore, input: PlanInput): Want[] {
   };
 
   const seen = tilesOf(level, view);
+  overviews(wants, seen, input);
   const middle = (seen.length - 1) / 2;
   seen.forEach((tile, index) => want(tile, Math.min(SEEN - 1, 1 + Math.abs(index - middle))));
 
@@ -75,6 +80,22 @@ export function plan(store: TileStore, input: PlanInput): Want[] {
     for (const tile of [left, first, last, right]) want(parentOf(tile), PREFETCH + (input.zoom === 1 ? 5 : 20));
   }
   return [...wants.values()].filter((w) => w.channels.size > 0).sort((a, b) => a.rank - b.rank);
+}
+
+/** For tiles of the view that are elsewhere the finest that may be here, looked for level by level. */
+function overviews(wants: Map<string, Want>, seen: readonly Address[], { channels, isAway }: PlanInput): void {
+  if (!isAway) return;
+  for (const { channel, extent } of channels) {
+    for (const tile of seen) {
+      if ((extent && !meets(tile, extent)) || !isAway(channel, tile)) continue;
+      let coarser = parentOf(tile);
+      while (coarser.level < LEVEL_MAX && isAway(channel, coarser)) coarser = parentOf(coarser);
+      const key = `overview ${keyOf(coarser)}`;
+      const want = wants.get(key) ?? { ...coarser, rank: 0, channels: new Set<string>(), isOverview: true };
+      want.channels.add(channel);
+      wants.set(key, want);
+    }
+  }
 }
 
 /** Whether a tile can hold events of the extent. */

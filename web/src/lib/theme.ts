@@ -12,6 +12,8 @@ export interface Palette {
   readonly grid: string;
   readonly surface: string;
   readonly cursor: string;
+  readonly danger: string;
+  readonly accent: string;
 }
 
 export class Theme {
@@ -55,5 +57,7 @@ function read(): Palette {
     grid: colour("--grid"),
     surface: colour("--surface"),
     cursor: colour("--cursor"),
+    danger: colour("--danger"),
+    accent: colour("--accent"),
   };
 }

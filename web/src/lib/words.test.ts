@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { causeWords, choiceWords, policyWords } from "./words";
+import { causeWords, choiceWords, policyWords, tierWords } from "./words";
 
 test("policies and causes are told in words, and what is unknown as it is", () => {
   expect(policyWords("separate:0.875,retain=49168")).toBe(
@@ -12,4 +12,27 @@ test("policies and causes are told in words, and what is unknown as it is", () =
   );
   expect(causeWords("flush")).toBe("stored for the first time");
   expect(causeWords("some_other")).toBe("some other");
+});
+
+test("a fast tier is in order, or it is told what is not", () => {
+  const kept = { bytes: 10, bytesMax: undefined, segments: 2, reads: 5, dropped: 0, refused: 0 };
+  const tier = {
+    folder: "/mnt/fast",
+    parts: "log,newest",
+    fastBytes: 100,
+    fastBytesMax: 1_000,
+    bulkBytes: 1,
+    fastWritten: 1,
+    bulkWritten: 1,
+    mirrorBehind: undefined,
+    index: undefined,
+    newest: kept,
+  };
+  expect(tierWords(tier)).toBe("in order");
+  expect(tierWords({ ...tier, fastBytes: 960 })).toBe("the log has little room");
+  const worn = { ...kept, dropped: 1_200, refused: 3 };
+  expect(tierWords({ ...tier, newest: worn })).toBe(
+    "1\u202f200 parts of copies not in order and made again; " +
+      "no room for more partitions: older ones are read on the large medium",
+  );
 });

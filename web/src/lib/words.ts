@@ -1,4 +1,5 @@
 /** What the server's names for causes and policies mean, in words of people. What is not known is left as it is. */
+import type { TierUse } from "../api/storage";
 import { formatCount } from "./format";
 
 const CAUSES: Readonly<Record<string, string>> = {
@@ -55,4 +56,18 @@ export function choiceWords(choice: string): string {
   if (!match) return policyWords(choice);
   const who = match[1] === "adaptive" ? "chosen by what arrives" : match[1] === "fixed" ? "as set" : match[1];
   return `${(match[2] ?? "").split(" and ").map(policyWords).join("; or ")} (${who})`;
+}
+
+/** How a fast tier does: what was lost of its copies, and where room is short. All of it is made good in the background. */
+export function tierWords({ index, newest, fastBytes, fastBytesMax }: TierUse): string {
+  const out: string[] = [];
+  const copies = (newest?.bytes ?? 0) + (index?.bytes ?? 0);
+  // The log may take so much; beyond nine tenths of it rows are stored earlier.
+  if (fastBytesMax !== undefined && (fastBytes ?? 0) - copies > fastBytesMax * 0.9) out.push("the log has little room");
+  const dropped = (index?.dropped ?? 0) + (newest?.dropped ?? 0);
+  if (dropped > 0)
+    out.push(`${formatCount(dropped)} ${dropped === 1 ? "part" : "parts"} of copies not in order and made again`);
+  if (newest?.refused) out.push("no room for more partitions: older ones are read on the large medium");
+  if (index?.refused) out.push("no room for more of the index");
+  return out.length > 0 ? out.join("; ") : "in order";
 }

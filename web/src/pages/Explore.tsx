@@ -4,9 +4,11 @@ import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks"
 import type { StreamInfo } from "../api/streams";
 import { fetchStreams, isPlottable } from "../api/streams";
 import { FirstSteps } from "../components/FirstSteps";
+import { MarkBar } from "../components/Find";
 import { Announcer, Plots } from "../components/Plots";
 import { StreamTree } from "../components/StreamTree";
 import { Toolbar, Trouble } from "../components/Toolbar";
+import { Transport } from "../components/Transport";
 import { useEmitter, useShared } from "../context";
 import type { Explorer } from "../explore/explorer";
 import { LIST_LIMIT } from "../explore/first";
@@ -89,6 +91,8 @@ export function Explore({ searchField, isTreeOpen, onTreeClose, say }: ExplorePr
       ) : (
         <section class="content" aria-label="Plots">
           <Toolbar plots={plots} say={say} />
+          <Transport />
+          <MarkBar />
           <Trouble />
           {hasChannels ? (
             <Plots area={plots} say={say} />

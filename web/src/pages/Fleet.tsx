@@ -1,8 +1,17 @@
-/** A cloud's edges, or an edge's cloud: how it stands, what it costs, and what was proven. */
+/** A cloud's edges, an edge's cloud, or a dispatcher's nodes: how it stands, what it costs, and what is where. */
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import type { ApiError } from "../api/client";
-import { changeFleet, fetchFleet, type Cloud, type Compared, type Edge, type FleetState } from "../api/fleet";
+import {
+  changeFleet,
+  fetchFleet,
+  type Cloud,
+  type Compared,
+  type Edge,
+  type FleetNode,
+  type FleetState,
+} from "../api/fleet";
+import { PresenceCard } from "../components/PresenceMap";
 import { useEmitter, useShared } from "../context";
 import { formatBytes, formatCount } from "../lib/format";
 import { formatInstant, formatLength, nowInstant, type Instant, type Zone } from "../lib/time";
@@ -70,6 +79,7 @@ export function Fleet({ say }: FleetProps): JSX.Element {
         </p>
       )}
       {fleet ? <Report fleet={fleet} zone={explorer.zone} act={act} /> : !error && <p class="hint">Reading …</p>}
+      {(fleet ? fleet.edges !== undefined || fleet.nodes !== undefined : error?.status === 403) && <PresenceCard />}
     </main>
   );
 }
@@ -79,7 +89,8 @@ function Report({ fleet, zone, act }: { fleet: FleetState; zone: Zone; act: Act 
     <>
       {fleet.cloud && <OfCloud cloud={fleet.cloud} zone={zone} act={act} />}
       {fleet.edges && <Edges edges={fleet.edges} zone={zone} act={act} />}
-      {!fleet.cloud && !fleet.edges && (
+      {fleet.nodes && <Nodes nodes={fleet.nodes} />}
+      {!fleet.cloud && !fleet.edges && !fleet.nodes && (
         <section class="card">
           <h2>This node stands for itself</h2>
           <p>
@@ -183,6 +194,86 @@ function Edges({ edges, zone, act }: { edges: readonly Edge[]; zone: Zone; act: 
   );
 }
 
+/** What a dispatcher knows of the nodes that answer for it. */
+function Nodes({ nodes }: { nodes: readonly FleetNode[] }): JSX.Element {
+  const live = nodes.filter((node) => node.isLive).length;
+  const count = (value: number | undefined): string => (value === undefined ? "–" : formatCount(value));
+  return (
+    <section class="card">
+      <h2>Nodes</h2>
+      <p class="soft">
+        {formatCount(live)} of {formatCount(nodes.length)} answer. What is lacking of an edge is fetched by the node
+        that holds its connection.
+      </p>
+      <div class="scroll">
+        <table class="list">
+          <thead>
+            <tr>
+              <th>Node</th>
+              <th>State</th>
+              <th class="num" title="Edges whose connection it holds, of those of which it has something">
+                Edges connected
+              </th>
+              <th class="num">Streams</th>
+              <th class="num" title="Single tiles that it has beyond what is wanted">
+                Tiles
+              </th>
+            </tr>
+          </thead>
+          <tbody>
+            {nodes.map((node) => (
+              <tr key={node.url}>
+                <th scope="row">
+                  <a href={`${(node.publicUrl ?? node.url).replace(/\/$/, "")}/#/fleet`} rel="noreferrer">
+                    {node.publicUrl ?? node.url}
+                  </a>
+                </th>
+                <td>
+                  {node.isLive ? "answers" : <span class="error">does not answer</span>}
+                  {node.error !== undefined && <div class="soft">{node.error}</div>}
+                </td>
+                <td class="num">
+                  {count(node.connected)} of {count(node.edges)}
+                </td>
+                <td class="num">{count(node.streams)}</td>
+                <td class="num">{count(node.tiles)}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </section>
+  );
+}
+
+/** What is wanted of an edge. */
+function Wanted({ want, rules }: Edge): JSX.Element {
+  return (
+    <>
+      {want === "full" ? "all rows" : want === "nothing" ? "nothing" : `summaries from level ${want}`}
+      {rules > 0 && <div class="soft">{rules === 1 ? "1 rule says" : `${rules} rules say`} otherwise</div>}
+    </>
+  );
+}
+
+/** What an edge may send, and did. */
+function Budget({ edge }: { edge: Edge }): JSX.Element {
+  const of = (most: number | undefined): string => (most === undefined ? "" : ` of ${formatBytes(most)}`);
+  return (
+    <>
+      {size(edge.sentToday)}
+      {of(edge.dayMax)}
+      {edge.rate !== undefined && <div class="soft">{formatBytes(edge.rate)}/s</div>}
+      {edge.monthMax !== undefined && (
+        <div class="soft">
+          {size(edge.sentThisMonth)}
+          {of(edge.monthMax)} a month
+        </div>
+      )}
+    </>
+  );
+}
+
 function Row({ edge, zone, act }: { edge: Edge; zone: Zone; act: Act }): JSX.Element {
   const isThere = edge.state === "current" || edge.state === "catching";
   return (
@@ -192,14 +283,15 @@ function Row({ edge, zone, act }: { edge: Edge; zone: Zone; act: Act }): JSX.Ele
         {STATES[edge.state] ?? edge.state}
         {edge.error !== undefined && <div class="soft">{edge.error}</div>}
       </td>
-      <td>{edge.want === "full" ? "all rows" : `summaries from level ${edge.want}`}</td>
+      <td>
+        <Wanted {...edge} />
+      </td>
       <td>{since(edge.heard)}</td>
       <td>{since(edge.current)}</td>
       <td class="num">{size(edge.bytes)}</td>
       <td class="num">{size(edge.missing)}</td>
       <td class="num">
-        {size(edge.sentToday)}
-        {edge.dayMax === undefined ? "" : ` of ${formatBytes(edge.dayMax)}`}
+        <Budget edge={edge} />
       </td>
       <td class="num">{size(edge.written)}</td>
       <td>{compared(edge.verified, edge.isVerifying, zone)}</td>

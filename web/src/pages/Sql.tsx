@@ -12,6 +12,8 @@ import { useMenu } from "../components/Toolbar";
 import { useShared } from "../context";
 import { download } from "../explore/save";
 import { formatCount } from "../lib/format";
+import { writeRoute } from "../lib/address";
+import { isPattern, marksOfAnswer } from "../lib/marks";
 import { answerCsv, chartOf } from "../lib/result";
 import { offsetOf, quotedName, readHistory, remember, statementAt, wordAt, type Range } from "../lib/sql";
 
@@ -27,7 +29,7 @@ interface Ran {
 }
 
 export function Sql({ say }: { say: (text: string) => void }): JSX.Element {
-  const { client, session } = useShared();
+  const { client, session, explorer } = useShared();
   const [text, setText] = useState(() => localStorage.getItem(DRAFT) ?? "");
   const [catalog, setCatalog] = useState<readonly TableColumns[]>([]);
   const [ran, setRan] = useState<Ran>();
@@ -128,6 +130,20 @@ export function Sql({ say }: { say: (text: string) => void }): JSX.Element {
     return text.slice(range.from, range.to);
   };
 
+  /** Marks what the answer tells on the plots, and goes there. */
+  const markPlots = (): void => {
+    if (!ran?.answer) return;
+    const title = isPattern(ran.sql) ? "Matches" : "Rows of an answer";
+    const marks = marksOfAnswer(ran.answer, title);
+    if (!marks || marks.all.length === 0) {
+      say("Marks need a column of times, such as FIRST(time) AS begin in MEASURES, and a row.");
+      return;
+    }
+    explorer.setMarks(marks);
+    location.hash = writeRoute({ page: "view", state: explorer.state() });
+    explorer.goToMark(1);
+  };
+
   const save = async (): Promise<void> => {
     if (!ran?.answer) return;
     if (!ran.answer.more) {
@@ -175,7 +191,13 @@ export function Sql({ say }: { say: (text: string) => void }): JSX.Element {
           <Said ran={ran} isRunning={running !== undefined} />
           <span class="spring" />
           {ran?.answer && (
-            <ResultTools answer={ran.answer} isChart={isChart} onChart={setChart} onSave={() => void save()} />
+            <ResultTools
+              answer={ran.answer}
+              isChart={isChart}
+              onChart={setChart}
+              onMark={markPlots}
+              onSave={() => void save()}
+            />
           )}
         </div>
         {ran?.error && (
@@ -244,11 +266,13 @@ interface ResultToolsProps {
   readonly answer: Answer;
   readonly isChart: boolean;
   readonly onChart: (isChart: boolean) => void;
+  readonly onMark: () => void;
   readonly onSave: () => void;
 }
 
-function ResultTools({ answer, isChart, onChart, onSave }: ResultToolsProps): JSX.Element {
+function ResultTools({ answer, isChart, onChart, onMark, onSave }: ResultToolsProps): JSX.Element {
   const hasChart = useMemo(() => chartOf(answer) !== undefined, [answer]);
+  const hasTimes = answer.rows.length > 0 && answer.columns.some(({ type }) => type === "time");
   return (
     <>
       <div class="group segmented tabs" role="radiogroup" aria-label="Show as">
@@ -267,6 +291,17 @@ function ResultTools({ answer, isChart, onChart, onSave }: ResultToolsProps): JS
           </button>
         ))}
       </div>
+      {hasTimes && (
+        <button
+          type="button"
+          class="ghost"
+          title="Mark each row on the plots, from its first time to its last"
+          onClick={onMark}
+        >
+          <Icon name="flag" />
+          <span class="wide">Mark on plots</span>
+        </button>
+      )}
       <button type="button" class="ghost" title="Save every row as CSV" onClick={onSave}>
         <Icon name="download" />
         <span class="wide">CSV</span>

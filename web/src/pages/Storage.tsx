@@ -5,6 +5,7 @@ import type { ApiError } from "../api/client";
 import {
   fetchStorage,
   type BrokerUse,
+  type KeptUse,
   type LateUse,
   type PartitionUse,
   type StorageUse,
@@ -13,7 +14,7 @@ import {
 } from "../api/storage";
 import { useEmitter, useShared } from "../context";
 import { formatBytes, formatCount, formatShare, formatValue } from "../lib/format";
-import { causeWords, choiceWords, kindWords, policyWords } from "../lib/words";
+import { causeWords, choiceWords, kindWords, policyWords, tierWords } from "../lib/words";
 import { DAY, formatInstant, formatLength, type Instant, type Zone } from "../lib/time";
 
 const REFRESH_MS = 3_000;
@@ -147,8 +148,15 @@ function Report({ use, zone }: { use: StorageUse; zone: Zone }): JSX.Element {
   );
 }
 
+/** What each medium holds, what was written to it, and what the fast one has of the large one. */
 function Tiers({ use }: { use: TierUse }): JSX.Element {
-  const size = (value: number | undefined): string => map(value, formatBytes) ?? "not available";
+  const size = (value: number | undefined): string => map(value, formatBytes) ?? "–";
+  const kept: readonly (readonly [string, KeptUse | undefined])[] = [
+    ["Newest partitions", use.newest],
+    ["Index of segments", use.index],
+  ];
+  const copies = (use.newest?.bytes ?? 0) + (use.index?.bytes ?? 0);
+  const own = use.fastBytes === undefined ? undefined : Math.max(0, use.fastBytes - copies);
   return (
     <Card title="Media">
       <dl class="pairs">
@@ -156,17 +164,8 @@ function Tiers({ use }: { use: TierUse }): JSX.Element {
         <dd>
           {use.folder} ({use.parts})
         </dd>
-        <dt>There</dt>
-        <dd>
-          {size(use.fastBytes)}
-          {use.fastBytesMax === undefined ? "" : ` of ${formatBytes(use.fastBytesMax)} for the log`}
-        </dd>
-        <dt>Written there</dt>
-        <dd>{size(use.fastWritten)}</dd>
-        <dt>On the large medium</dt>
-        <dd>{size(use.bulkBytes)}</dd>
-        <dt>Written to it</dt>
-        <dd>{size(use.bulkWritten)}</dd>
+        <dt>State</dt>
+        <dd>{tierWords(use)}</dd>
         {use.mirrorBehind !== undefined && (
           <>
             <dt>Copy of the log is behind by</dt>
@@ -174,6 +173,70 @@ function Tiers({ use }: { use: TierUse }): JSX.Element {
           </>
         )}
       </dl>
+      <h3>What lies where</h3>
+      <Bars
+        rows={[
+          [
+            `Fast: log and buffers${use.fastBytesMax === undefined ? "" : ` (of ${formatBytes(use.fastBytesMax)} for the log)`}`,
+            own ?? NaN,
+          ],
+          ...kept.flatMap(([name, each]) =>
+            each ? [[`Fast: copy of ${name.toLowerCase()}`, each.bytes ?? NaN] as const] : [],
+          ),
+          ["Large", use.bulkBytes ?? NaN],
+        ]}
+        format={(value) => (Number.isNaN(value) ? "–" : formatBytes(value))}
+      />
+      <h3>Written since the start</h3>
+      <Bars
+        rows={[
+          ["Fast", use.fastWritten ?? NaN],
+          ["Large", use.bulkWritten ?? NaN],
+        ]}
+        format={(value) => (Number.isNaN(value) ? "–" : formatBytes(value))}
+      />
+      {kept.some(([, each]) => each) && (
+        <>
+          <h3>What the fast medium has of the large one</h3>
+          <div class="scroll">
+            <table class="list">
+              <thead>
+                <tr>
+                  <th>Copied</th>
+                  <th class="num">Held</th>
+                  <th class="num">At the most</th>
+                  <th class="num">Partitions</th>
+                  <th class="num" title="Reads that it answered in place of the large medium, since the start">
+                    Reads
+                  </th>
+                  <th class="num" title="Parts that were not in order and are made again, since the start">
+                    Dropped
+                  </th>
+                  <th class="num" title="How often there was no room for more, since the start">
+                    No room
+                  </th>
+                </tr>
+              </thead>
+              <tbody>
+                {kept.map(
+                  ([name, each]) =>
+                    each && (
+                      <tr key={name}>
+                        <th scope="row">{name}</th>
+                        <td class="num">{size(each.bytes)}</td>
+                        <td class="num">{map(each.bytesMax, formatBytes) ?? "what fits"}</td>
+                        <td class="num">{map(each.segments, formatCount) ?? "–"}</td>
+                        <td class="num">{map(each.reads, formatCount) ?? "–"}</td>
+                        <td class="num">{map(each.dropped, formatCount) ?? "–"}</td>
+                        <td class="num">{map(each.refused, formatCount) ?? "–"}</td>
+                      </tr>
+                    ),
+                )}
+              </tbody>
+            </table>
+          </div>
+        </>
+      )}
     </Card>
   );
 }

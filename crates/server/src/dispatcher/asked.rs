@@ -15,6 +15,7 @@ use headwater_wire::query::{Query, QueryError, percent_decode};
 const RELAY_HEADER: &str = "x-headwater-relay";
 /// Parameters that are not passed on.
 const OWN: [&str; 2] = ["at", "relay"];
+const PRESENCE: &str = "/api/v1/presence";
 
 /// What kind of answer a route gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +43,7 @@ impl Kind {
             "/api/v1/live" => Kind::Live,
             "/api/v1/streams" => Kind::Streams,
             "/api/v1/aggregate" | "/api/v1/coverage" | "/api/v1/export" | "/api/v1/last"
-            | "/api/v1/replay" | "/api/v1/scan" => Kind::Rows,
+            | "/api/v1/presence" | "/api/v1/replay" | "/api/v1/scan" => Kind::Rows,
             _ => Kind::Whole,
         }
     }
@@ -154,6 +155,10 @@ impl Asked {
                 || wants.is_some_and(|value| value == "true")
                 || parts.version < Version::HTTP_11,
         };
+        // An edge has all of its own: what is not everywhere is seen at a node.
+        if route == PRESENCE && asked.at == At::Any {
+            asked.at = At::Node;
+        }
         asked.take(&others);
         Ok(asked)
     }
@@ -293,6 +298,13 @@ mod tests {
         assert!(of(Some(("user-agent", "Mozilla/5.0 (X11)"))));
         assert!(of(Some(("sec-fetch-mode", "cors"))));
         assert!(of(Some(("x-headwater-relay", "true"))));
+    }
+
+    #[test]
+    fn what_is_here_of_a_stream_says_a_node() {
+        let at = |uri| asked(PRESENCE, uri, None).at;
+        assert_eq!(at("/api/v1/presence?stream=a"), At::Node);
+        assert_eq!(at("/api/v1/presence?stream=a&at=edge"), At::Edge);
     }
 
     #[test]

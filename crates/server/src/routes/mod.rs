@@ -15,6 +15,7 @@ pub(crate) mod manage;
 pub(crate) mod openapi;
 pub(crate) mod opentsdb;
 pub(crate) mod page;
+pub(crate) mod presence;
 pub(crate) mod prometheus;
 pub(crate) mod query;
 pub(crate) mod replay;
@@ -49,6 +50,7 @@ pub(crate) fn all() -> Vec<Route> {
         openapi::routes(),
         opentsdb::routes(),
         page::routes(),
+        presence::routes(),
         prometheus::routes(),
         query::routes(),
         replay::routes(),

@@ -118,6 +118,52 @@ struct Tiers {
     fast_index_bytes: Option<u64>,
     /// Bytes of copies of the newest segments there; nothing where they are not kept there.
     fast_newest_bytes: Option<u64>,
+    /// How the index does there; nothing where it is not kept there.
+    fast_index: Option<Kept>,
+    /// How copies of the newest segments do there; nothing where they are not kept there.
+    fast_newest: Option<Kept>,
+}
+
+/// What the fast tier repeats of bulk, and can lose. Counts are since the start.
+#[derive(Debug, Serialize)]
+struct Kept {
+    /// Segments of which there is a copy; nothing of the index.
+    segments: Option<u64>,
+    /// What it may take; nothing = as much as there is room for.
+    bytes_max: Option<u64>,
+    /// Reads that it answered in place of bulk.
+    reads: u64,
+    /// Parts that were not in order, and dropped.
+    dropped: u64,
+    /// How often there was no room for more.
+    refused: u64,
+}
+
+impl Kept {
+    fn index(app: &App, stats: &Stats) -> Kept {
+        Kept {
+            segments: None,
+            bytes_max: app.settings.engine.fast_index_bytes,
+            reads: stats.fast_index_reads,
+            dropped: stats.fast_index_dropped,
+            refused: stats.fast_index_refused,
+        }
+    }
+
+    fn newest(app: &App, stats: &Stats) -> Kept {
+        // Beyond that they are not kept, whatever is set.
+        let most = u64::try_from(app.db.memory_budget_bytes())
+            .unwrap_or(u64::MAX)
+            .saturating_mul(32);
+        let set = app.settings.engine.fast_newest_bytes;
+        Kept {
+            segments: Some(stats.fast_newest_segments),
+            bytes_max: Some(set.map_or(most, |set| set.min(most))),
+            reads: stats.fast_newest_reads,
+            dropped: stats.fast_newest_dropped,
+            refused: stats.fast_newest_refused,
+        }
+    }
 }
 
 impl Tiers {
@@ -135,6 +181,8 @@ impl Tiers {
             log_mirror_behind_bytes: is_copied.then_some(stats.log_mirror_behind_bytes),
             fast_index_bytes: tier.parts.index.then_some(stats.fast_index_bytes),
             fast_newest_bytes: tier.parts.newest.then_some(stats.fast_newest_bytes),
+            fast_index: tier.parts.index.then(|| Kept::index(app, stats)),
+            fast_newest: tier.parts.newest.then(|| Kept::newest(app, stats)),
         })
     }
 }

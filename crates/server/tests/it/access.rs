@@ -187,7 +187,7 @@ enum Shows {
 }
 
 /// The line of each route that reads.
-const LINES: [(&str, Shows); 22] = [
+const LINES: [(&str, Shows); 23] = [
     (
         "/api/query",
         Shows::List("/api/query?start=2023/11/14&end=2023/11/15&m=none:cars"),
@@ -227,6 +227,10 @@ const LINES: [(&str, Shows); 22] = [
     (
         "/api/v1/coverage",
         Shows::One("/api/v1/coverage?stream=STREAM"),
+    ),
+    (
+        "/api/v1/presence",
+        Shows::One("/api/v1/presence?stream=STREAM&bins=4"),
     ),
     ("/api/v1/replay", Shows::List("/api/v1/replay?table=cars")),
     ("/api/v1/live", Shows::One("/api/v1/live?channel=STREAM.v")),

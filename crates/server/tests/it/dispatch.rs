@@ -177,6 +177,15 @@ fn a_redirect_leads_to_the_answer_that_the_node_gives() {
             assert_eq!(relayed(&desk, &path), wanted, "{path}");
         }
     }
+    // What is here of a stream changes with every word of its edge: only who is asked is the same.
+    for (at, tag) in ["a", "b"].into_iter().enumerate() {
+        let path = format!("/api/v1/presence?stream=pump,id%3D{tag}&bins=2&level=rows&level=8");
+        let (location, _) = sent(&desk, &path);
+        let node = fleet.clouds[at].url("/");
+        assert!(location.starts_with(&node), "{location}");
+        let (status, text) = followed(&desk, &path);
+        assert!(status == 200 && text.contains("\"cells\":\"hh\""), "{text}");
+    }
     // What is not there is said not to be by a node, and so is what is wrong.
     for path in [tile("zz", 0, 0), "/api/v1/tiles?channel=pump".to_owned()] {
         let (location, place) = sent(&desk, &path);

@@ -100,6 +100,11 @@ fn a_server_with_a_fast_tier_tells_what_lies_on_which_medium_and_how_they_wear()
     assert_eq!(tiers["fast_index_bytes"], 0, "nothing is stored yet");
     assert_eq!(tiers["fast_newest_bytes"], 0, "nothing is stored yet");
     assert_eq!(tiers["fast_bytes_max"], 64 << 20);
+    let newest = &tiers["fast_newest"];
+    assert_eq!(newest["segments"], 0, "{tiers}");
+    assert_eq!(newest["dropped"], 0, "{tiers}");
+    assert!(newest["bytes_max"].as_u64() > Some(0), "{tiers}");
+    assert!(tiers["fast_index"]["bytes_max"].is_null() && tiers["fast_index"]["refused"] == 0);
     for medium in ["fast", "bulk"] {
         let figure = |name: &str| tiers[format!("{medium}_{name}")].as_u64().unwrap();
         assert!(

@@ -31,6 +31,7 @@ mod opentsdb;
 mod page;
 #[cfg(feature = "sql")]
 mod postgres;
+mod presence;
 mod prometheus;
 mod relays;
 mod replay;

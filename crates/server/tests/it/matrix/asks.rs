@@ -261,6 +261,15 @@ pub(super) const ROWS: &[Row] = &[
     ),
     row(
         "GET",
+        "/api/v1/presence",
+        Tells::Stored,
+        &[
+            "/api/v1/presence?stream={S}",
+            "/api/v1/presence?stream={S}&from=0&to=1800000000000000000&bins=3&level=rows&level=4",
+        ],
+    ),
+    row(
+        "GET",
         "/api/v1/held",
         Tells::Stored,
         &["/api/v1/held", "/api/v1/held?since=1&epoch=1"],

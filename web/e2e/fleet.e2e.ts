@@ -1,0 +1,185 @@
+/** Edges, nodes, what is here of streams and what cannot be reached: before made-up data, and on a real cloud with an edge. */
+import type { Browser } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { nowInstant } from "../src/lib/time";
+import { launch, open, settled, shoot } from "./browser";
+import { Headwater } from "./headwater";
+import { drawnColumns, hasNoOverflow, seconds } from "./look";
+import { serveMock } from "./mockpage";
+
+let browser: Browser;
+
+beforeAll(async () => {
+  browser = await launch();
+});
+
+afterAll(async () => {
+  await browser?.close();
+  await Headwater.removeAll();
+});
+
+describe("before made-up data", () => {
+  let site: Awaited<ReturnType<typeof serveMock>>;
+
+  beforeAll(async () => {
+    site = await serveMock({ fleet: "cloud" });
+  });
+
+  afterAll(async () => {
+    await site.stop();
+  });
+
+  const SOUTH = "press,line=L0,machine=press-0000";
+  const NORTH = "press,line=L1,machine=press-0001";
+
+  test("the map says what is here and why, by keyboard and by pointer, and since when an edge is away", async () => {
+    const { page, problems, close } = await open(browser, `${site.url}#/fleet`);
+    const field = page.getByLabel("Stream", { exact: true });
+    await field.fill("press-0000");
+    await page.keyboard.press("Enter");
+    await page.waitForFunction((name) => document.querySelector("input")?.value === name, SOUTH);
+    const map = page.getByRole("application");
+    await map.locator(".cell.away").first().waitFor();
+    expect(await map.locator(".lane").count()).toBe(9);
+    expect(await map.locator(".cell.away").count()).toBeGreaterThan(5);
+    expect(await map.locator(".cell.elsewhere").count()).toBe(0);
+    const said = page.locator(".presence-said");
+    await map.focus();
+    await page.keyboard.press("ArrowDown");
+    // The cursor begins with the rows, at the bottom.
+    expect(await said.textContent()).toMatch(/^Rows, .*not here: south cannot be reached since .* \(42 min\)$/);
+    for (let k = 0; k < 3; k++) await page.keyboard.press("ArrowRight");
+    expect(await said.textContent()).toMatch(/^Rows, .*: here$/);
+    await page.keyboard.press("ArrowUp");
+    await page.keyboard.press("End");
+    expect(await said.textContent()).toMatch(/^Buckets of 4 s, /);
+    const box = await map.locator(".lane-track").first().boundingBox();
+    if (!box) throw new Error("no map");
+    await page.mouse.move(box.x + box.width / 2, box.y + 5);
+    expect(await said.textContent()).toMatch(/^Buckets of 18\.2 h, .*: here$/);
+    expect(await page.locator(".presence-why").textContent()).toContain("buckets from 1.14 h on are wanted");
+    await shoot(page, "fleet-map");
+    // The budget stands beside the edges.
+    expect(await page.locator("main").innerText()).toContain("85.8 MiB of 9.31 GiB a month");
+    expect(problems).toEqual([]);
+    await close();
+  });
+
+  test("it fits a phone, and the dark", async () => {
+    const { page, close } = await open(browser, `${site.url}#/fleet`, {
+      viewport: { width: 360, height: 700 },
+      colorScheme: "dark",
+    });
+    await page.getByRole("application").waitFor();
+    expect(await hasNoOverflow(page)).toBe(true);
+    await page.getByRole("application").scrollIntoViewIfNeeded();
+    await shoot(page, "fleet-phone-dark");
+    await close();
+  });
+
+  test("plots show what is here at once, get the rest from an edge, and mark what cannot be reached", async () => {
+    const to = nowInstant() - 60_000_000_000n;
+    const rest = `&from=${to - 3_600_000_000_000n}&to=${to}`;
+    const { page, close } = await open(browser, `${site.url}#/view?c=${NORTH}.load&c=${SOUTH}.load${rest}`);
+    const note = page.locator(".away-note.error");
+    await note.waitFor();
+    expect(await note.textContent()).toMatch(
+      /^Hatched: no finer values here\. south cannot be reached since .* \(42 min\)\.$/,
+    );
+    await settled(page);
+    // The reachable one is drawn as ever, and nothing is said of it.
+    expect((await drawnColumns(page, 0)).drawn).toBeGreaterThan(300);
+    expect(await page.locator(".plot").nth(0).locator(".away-note").count()).toBe(0);
+    expect(await page.locator(".plot").nth(1).locator(".away-note").count()).toBe(1);
+    expect(await page.locator(".trouble").count()).toBe(0);
+    // Of the other one the overview is drawn that is here, level by level until there is one.
+    await expect.poll(async () => (await drawnColumns(page, 1)).drawn, { timeout: 10_000 }).toBeGreaterThan(300);
+    expect(await page.locator(".nothing").count()).toBe(0);
+    await shoot(page, "plots-away");
+    // Further out the overview is here.
+    for (let k = 0; seconds(page) < 40 * 86_400 && k < 40; k++) {
+      await page.keyboard.press("s");
+      await page.waitForTimeout(40);
+    }
+    await settled(page);
+    await note.waitFor({ state: "detached" });
+    expect((await drawnColumns(page, 1)).drawn).toBeGreaterThan(300);
+    await close();
+  });
+
+  test("a dispatcher's page lists its nodes", async () => {
+    const desk = await serveMock({ fleet: "dispatcher" });
+    const { page, problems, close } = await open(browser, `${desk.url}#/fleet`);
+    await page.getByRole("heading", { name: "Nodes" }).waitFor();
+    const text = await page.locator("main").innerText();
+    expect(text).toContain("1 of 2 answer");
+    expect(text).toContain("https://a.example");
+    expect(text).toContain("connection refused");
+    await page.getByRole("application").waitFor();
+    await shoot(page, "fleet-dispatcher");
+    expect(problems).toEqual([]);
+    await close();
+    await desk.stop();
+  });
+});
+
+test("a real cloud with summaries of an edge shows the overview, fetches rows, and says when the edge is away", async () => {
+  const cloud = new Headwater();
+  const url = await cloud.start("--role", "cloud");
+  const asked = await fetch(new URL("api/v1/sync", url), {
+    method: "POST",
+    body: JSON.stringify({ op: "add_edge", edge: "pump-7", url, want: { summaries: 8 } }),
+  });
+  const { invitation } = (await asked.json()) as { invitation: string };
+  const edge = new Headwater();
+  const end = nowInstant() - 60_000_000_000n;
+  // Noise, so that rows take some room: what is fetched at once is then a part of them.
+  const noise = (k: number): number => Math.abs((Math.sin(k * 12.9898) * 43_758.5453) % 1);
+  const lines = Array.from(
+    { length: 20_000 },
+    (_, k) =>
+      `pump,id=a flow=${(10 + 4 * Math.sin(k / 900) + noise(k)).toFixed(9)} ${end - BigInt(20_000 - k) * 1_000_000_000n}`,
+  );
+  edge.import(lines);
+  edge.run(["join", invitation, "--db", edge.db]);
+  await edge.start("--role", "edge");
+  const channel = "pump,id=a.flow";
+  await expect
+    .poll(async () => JSON.stringify(await (await fetch(new URL("api/v1/sync", url))).json()), { timeout: 30_000 })
+    .toContain('"state":"current"');
+
+  const fleet = await open(browser, `${url}#/fleet`);
+  const map = fleet.page.getByRole("application");
+  await map.waitFor();
+  await map.locator(".cell.here").first().waitFor();
+  await map.locator(".cell.elsewhere").first().waitFor();
+  expect(await fleet.page.locator(".presence-why").textContent()).toContain("pump-7 has it and can be asked");
+  await shoot(fleet.page, "server-fleet-map");
+  expect(fleet.problems).toEqual([]);
+
+  // Ten minutes of it: rows, which the edge sends.
+  const near = (from: bigint): string =>
+    `${url}#/view?c=${encodeURIComponent(channel)}&from=${from}&to=${from + 600_000_000_000n}`;
+  const first = await open(browser, near(end - 15_000_000_000_000n));
+  await settled(first.page);
+  await expect.poll(async () => (await drawnColumns(first.page)).drawn, { timeout: 15_000 }).toBeGreaterThan(600);
+  await first.page.locator(".away-note").waitFor({ state: "detached" });
+  await first.close();
+
+  await edge.stop();
+  await map.locator(".cell.away").first().waitFor({ timeout: 30_000 });
+  // Which rows came along with the others depends on how they lie: the map tells which did not.
+  const presence = new URL(`api/v1/presence?stream=${encodeURIComponent("pump,id=a")}&bins=33&level=rows`, url);
+  const told = (await (await fetch(presence)).json()) as { from: string; every: string; lines: { cells: string }[] };
+  const away = told.lines[0]?.cells.lastIndexOf("e") ?? -1;
+  expect(away).toBeGreaterThanOrEqual(0);
+  const second = await open(browser, near(BigInt(told.from) + BigInt(away) * BigInt(told.every)));
+  const note = second.page.locator(".away-note");
+  await note.waitFor();
+  expect(await note.textContent()).toMatch(/pump-7 cannot be reached since \d{4}-/);
+  await shoot(second.page, "server-away");
+  await second.close();
+  await fleet.close();
+  await cloud.remove();
+  await edge.remove();
+}, 120_000);
