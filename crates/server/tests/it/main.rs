@@ -42,4 +42,5 @@ mod support;
 mod sync;
 mod tls;
 mod wait;
+mod wants;
 mod write;
