@@ -12,11 +12,13 @@
 //! database that does not open keeps all that it might be repaired from.
 
 mod files;
+mod in_memory;
 mod indexes;
 mod media;
 mod opened_by;
 
-pub(crate) use opened_by::{CopyParts, OpenedBy};
+pub(crate) use in_memory::MetaInMemory;
+pub(crate) use opened_by::{CopyParts, OpenedBy, PastParts};
 
 use crate::catalog::{AddedFields, Catalog, Definition, StreamIndex, StreamRecord, Table};
 use crate::clock::ClockGuard;
@@ -31,8 +33,9 @@ use crate::ids::{Sequence, ShardIndex, StreamId, TableId};
 use crate::late_policy::{first_analyzer, kept_analyzer};
 use crate::layout::{folders, log_dir, meta_path, segment_dir};
 use crate::log::{Log, Needed, RecordKind, replay};
-use crate::meta::{Meta, PartitionRecord};
+use crate::meta::{KeptFor, Meta, PartitionRecord};
 use crate::mirror::Mirror;
+use crate::named::NamedSnapshots;
 use crate::owner::{Owner, lock_meta};
 use crate::partitions::{PartitionSet, stored_watermark};
 use crate::pins::{PinFiles, remove_left_over};
@@ -173,17 +176,27 @@ pub(crate) fn load(
     let mut recovery = Recovery::default();
     if !is_owner {
         // A copy keeps its files itself, and has looked at them.
-        let held = partitions.iter().filter(|_| copy.is_none());
+        let holds_open = match &copy {
+            None => true,
+            Some(parts) => parts.past.as_ref().is_some_and(|past| past.holds_open),
+        };
+        let held = partitions.iter().filter(|_| holds_open);
         store.pin(held.map(|(id, _)| *id))?;
     }
+    let past = copy.as_ref().and_then(|parts| parts.past.as_ref());
+    let moment = past.map(|past| past.moment.clone());
     let (mut unreadable, deletes) = match copy {
-        Some(parts) => {
+        Some(parts) if moment.is_none() => {
             pieces = parts.pieces;
             (parts.elsewhere, Some(parts.deletes))
         }
-        None => (files::look(&store, &partitions, access)?, None),
+        parts => (
+            files::look(&store, &partitions, access)?,
+            parts.map(|parts| parts.deletes),
+        ),
     };
     let mut sets = vec![PartitionSet::default(); shards];
+    let mut live = HashMap::new();
     for (id, record) in &partitions {
         let set = sets.get_mut(usize::from(record.shard.0)).ok_or_else(|| {
             Error::damage(Damage {
@@ -194,6 +207,7 @@ pub(crate) fn load(
             })
         })?;
         let file = store.segment_file(*id);
+        live.insert(*id, Arc::clone(&file));
         let reason = unreadable.remove(id);
         let partition = Partition::with(record.clone(), file, reason);
         match pieces.remove(id) {
@@ -209,7 +223,7 @@ pub(crate) fn load(
     let remembered = |name: &str| saved.get(name).copied();
     let records: Vec<&PartitionRecord> = partitions.iter().map(|(_, r)| r).collect();
     let (jump_max, settle) = (options.clock_jump_max, options.clock_settle);
-    let clock_guard = ClockGuard::new(jump_max, settle, &saved, &records);
+    let clock_guard = ClockGuard::new(jump_max, settle, &saved, &records).at(moment);
     let compacted = WrittenOnDay {
         day: remembered(COMPACTION_DAY).unwrap_or(0),
         bytes: remembered(COMPACTION_DAY_BYTES).unwrap_or(0),
@@ -231,11 +245,14 @@ pub(crate) fn load(
     producers.load(meta.producers()?);
     let newest_deletes = NewestDeletes::default();
     newest_deletes.load(meta.newest_deletes()?);
-    let ends = load_ends(&meta, &newest_deletes)?;
+    let ends = load_ends(&meta, &newest_deletes, KeptFor::Copies)?;
+    let named = NamedSnapshots::load(&meta, &store, &live)?;
+    let named_ends = load_ends(&meta, &newest_deletes, KeptFor::Snapshots)?;
+    settle_keepers(&named, &named_ends);
     let mut replayer = Replayer {
         producers: &producers,
         newest_deletes: &newest_deletes,
-        ends: &ends,
+        ends: [&ends, &named_ends],
         catalog: &catalog,
         meta: &meta,
         store: &store,
@@ -270,7 +287,7 @@ pub(crate) fn load(
     recovery.partitions_unreadable = unreadable.len() as u64;
     if is_owner {
         let present = files::present(&store)?;
-        files::settle(&store, &present, &partitions, &unreadable, &mut recovery)?;
+        files::settle(&store, &present, &partitions, &unreadable, &mut recovery, &named)?;
         indexes::settle(&meta, &store, &present, &indexes, &mut recovery)?;
         remove_left_over(&**env.buffer_files(), env.media.buffers_root(&dir))?;
     }
@@ -314,6 +331,8 @@ pub(crate) fn load(
         producers,
         newest_deletes,
         ends,
+        named,
+        named_ends,
         catalog,
         meta,
         log,
@@ -423,19 +442,27 @@ fn open_meta(env: &Env, options: &Options, mut owner: Owner) -> Result<(Meta, Ow
     Ok((meta.owned(lock, &env.chance), owner))
 }
 
-/// What copies have not confirmed of deletes.
-fn load_ends(meta: &Meta, newest: &NewestDeletes) -> Result<Ends> {
+/// What copies have not confirmed of deletes, or came after named snapshots.
+fn load_ends(meta: &Meta, newest: &NewestDeletes, kept_for: KeptFor) -> Result<Ends> {
     let ends = Ends::default();
     let newest = newest.all().into_iter().map(|(_, sequence)| sequence).max();
-    let loaded = ends.load(meta.ends()?, newest.unwrap_or_default());
+    let loaded = ends.load(meta.ends(kept_for)?, newest.unwrap_or_default());
     loaded.map_err(|e| Error::decode(meta.path(), 0, e))?;
     Ok(ends)
+}
+
+/// No deletes are kept for a snapshot whose making or end was cut short.
+fn settle_keepers(named: &NamedSnapshots, ends: &Ends) {
+    let keepers: Vec<String> = named.all().iter().map(|s| s.keeper()).collect();
+    for name in ends.others(&|name| keepers.iter().any(|k| k == name)) {
+        ends.remove_copy(&name);
+    }
 }
 
 struct Replayer<'a> {
     producers: &'a Producers,
     newest_deletes: &'a NewestDeletes,
-    ends: &'a Ends,
+    ends: [&'a Ends; 2],
     catalog: &'a Catalog,
     meta: &'a Meta,
     store: &'a Store,
@@ -620,7 +647,9 @@ impl Replayer<'_> {
 
     fn delete(&mut self, sequence: Sequence, record: &DeleteRecord) -> Result<()> {
         self.newest_deletes.note(record.table, sequence);
-        self.ends.note(sequence, record);
+        for ends in self.ends {
+            ends.note(sequence, record);
+        }
         let tombstone = record.tombstone(sequence);
         for shard in self.shards {
             shard.state.lock().add_tombstone(&tombstone);

@@ -48,5 +48,5 @@ pub(crate) use piece::Piece;
 pub(crate) use state::{Fold, StreamState, Sums};
 pub(crate) use store::{
     BlockPart, LeafCaching, PageCursor, Partition, SegmentFile, Store, Totals, TotalsKey,
-    WantedFields, named,
+    WantedFields, kept_name, named,
 };
