@@ -128,6 +128,8 @@ impl Database {
             None => None,
         };
         let before = before.map(|bytes| State::decode(&bytes, None)).transpose()?;
+        // Most footers are read before batches have to wait.
+        let before = self.hold_state(before.as_ref())?;
         let (alone, held_back) = writers_wait(core);
         store_all_alone(core)?;
         let keeper = number.to_string();
@@ -139,7 +141,7 @@ impl Database {
             core.log.newest()
         };
         core.log.wait_published(newest)?;
-        let held = self.hold_state(before.as_ref())?;
+        let held = self.hold_state(Some(before.state()))?;
         drop((held_back, alone));
         Ok((held, newest))
     }

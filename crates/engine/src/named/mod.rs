@@ -13,8 +13,10 @@ mod list;
 mod record;
 
 pub(crate) use list::{NamedSnapshot, NamedSnapshots};
-pub(crate) use record::{Ended, SnapshotRecord};
 pub use record::SnapshotEnd;
+#[cfg(fuzzing)]
+pub(crate) use record::fuzz;
+pub(crate) use record::SnapshotRecord;
 
 /// Snapshots of a database, at the most.
 pub(crate) const SNAPSHOTS_MAX: usize = 64;

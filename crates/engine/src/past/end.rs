@@ -94,7 +94,7 @@ fn is_due(core: &Core, snapshot: &NamedSnapshot, now: Timestamp) -> Option<Snaps
 
 /// On a full disk: ends the oldest snapshots until one of them kept something that nothing else
 /// needs. False when there is none, or the last one has just ended.
-pub(crate) fn end_to_make_room(core: &Core) -> Result<bool> {
+fn end_to_make_room(core: &Core) -> Result<bool> {
     let now = core.env.clock.monotonic();
     if core.named.kept_bytes() == 0 || !core.named.may_give_way(now) {
         return Ok(false);

@@ -15,5 +15,5 @@ mod end;
 mod files;
 mod open;
 
-pub(crate) use end::{end, end_due, end_to_make_room};
-pub(crate) use open::{open_named, segments_kept};
+pub(crate) use end::{end, end_due};
+pub(crate) use open::{open_named, open_whole, segments_kept};

@@ -6,7 +6,7 @@ use crate::core::Core;
 use crate::ids::{SegmentId, Sequence, StreamId, TableId};
 use crate::layout::{meta_path, segment_dir};
 use crate::meta::{Meta, PartitionRecord};
-use crate::named::{NamedSnapshot, SnapshotRecord};
+use crate::named::{NamedSnapshot, SnapshotEnd, SnapshotRecord};
 use crate::recover::{CopyParts, MetaInMemory, OpenedBy, PastParts, load};
 use crate::state::State;
 use crate::tombstone::DeleteRecord;
@@ -132,29 +132,63 @@ fn open(core: &Arc<Core>, snapshot: &NamedSnapshot) -> Result<Opened> {
     if from.0 > state.name.sequence {
         return Err(Error::new(
             ErrorKind::Gone,
-            format!("snapshot `{name}` cannot be read: more was deleted since than can be kept in mind for it"),
+            format!(
+                "snapshot `{name}` cannot be read: {}",
+                SnapshotEnd::Deletes.reason()
+            ),
         ));
     }
-    let (_, since) = core.named_ends.up_to(newest_delete, &|_| true);
-    let since = since.into_iter();
-    let since: Vec<_> = since.filter(|(s, _)| s.0 > state.name.sequence).collect();
-    let dropped: Vec<TableId> = state.tables.iter().map(|table| table.id).collect();
-    let dropped: Vec<TableId> = dropped.into_iter().filter(|t| is_dropped(core, *t)).collect();
-    let kept = files(core, snapshot);
-    let past = PastParts {
-        moment: snapshot.record.moment.clone(),
-        // Beside an owner files can go at any time.
-        holds_open: core.is_reader(),
+    let (_, deletes) = core.named_ends.up_to(newest_delete, &|_| true);
+    let sequence = state.name.sequence;
+    let deletes = deletes.into_iter().filter(|(s, _)| s.0 > sequence);
+    let ids = state.tables.iter().map(|table| table.id);
+    let since = Since {
+        deletes: deletes.collect(),
+        dropped: ids.filter(|table| is_dropped(core, *table)).collect(),
     };
-    let at = Sequence(state.name.sequence.max(newest_delete.0));
+    let dropped = since.dropped.clone();
+    Ok(Opened {
+        since: EndedSince {
+            newest_delete,
+            dropped,
+        },
+        core: Arc::new(open_state(core, snapshot, state, since)?),
+    })
+}
+
+/// The state of a snapshot with what was deleted since: for who looks at its files.
+pub(crate) fn open_whole(core: &Core, snapshot: &NamedSnapshot) -> Result<Core> {
+    let state = state_of(&core.meta, snapshot.number, &snapshot.record.name)?;
+    open_state(core, snapshot, state, Since::default())
+}
+
+/// What is left out of a state.
+#[derive(Default)]
+struct Since {
+    deletes: Deletes,
+    dropped: Vec<TableId>,
+}
+
+fn open_state(
+    core: &Core,
+    snapshot: &NamedSnapshot,
+    state: State,
+    since: Since,
+) -> Result<Core> {
+    let newest = since.deletes.last().map_or(0, |(sequence, _)| sequence.0);
+    let at = Sequence(state.name.sequence.max(newest));
     let parts = CopyParts {
-        deletes: deletes(&state, since.clone()),
-        past: Some(past),
+        deletes: deletes(&state, &since.deletes),
+        past: Some(PastParts {
+            moment: snapshot.record.moment.clone(),
+            // Beside an owner files can go at any time.
+            holds_open: core.is_reader(),
+        }),
         ..CopyParts::default()
     };
-    let meta = metadata(state, at, &since, &dropped).make(&meta_path(&core.options.dir))?;
+    let meta = metadata(state, at, &since).make(&meta_path(&core.options.dir))?;
     let env = Env {
-        files: Arc::new(kept),
+        files: Arc::new(files(core, snapshot)),
         media: Media::default(),
         ..core.env.clone()
     };
@@ -163,15 +197,7 @@ fn open(core: &Arc<Core>, snapshot: &NamedSnapshot) -> Result<Opened> {
         memory_budget_bytes: budget.max(1 << 20),
         ..core.options.clone()
     };
-    let (opened, _) = load(env, options, meta, OpenedBy::Copy(parts))?;
-    let opened = Arc::new(opened);
-    Ok(Opened {
-        since: EndedSince {
-            newest_delete,
-            dropped,
-        },
-        core: opened,
-    })
+    Ok(load(env, options, meta, OpenedBy::Copy(parts))?.0)
 }
 
 fn files(core: &Core, snapshot: &NamedSnapshot) -> PastFiles {
@@ -186,8 +212,8 @@ type Deletes = Vec<(Sequence, DeleteRecord)>;
 
 /// What waited when the state was taken, and what came since. Streams that were dropped since are
 /// not in the metadata.
-fn deletes(state: &State, since: Deletes) -> Deletes {
-    let all = state.deletes.iter().cloned().chain(since);
+fn deletes(state: &State, since: &Deletes) -> Deletes {
+    let all = state.deletes.iter().chain(since).cloned();
     let deletes = all.map(|(sequence, record)| {
         let record = DeleteRecord {
             drops_streams: false,
@@ -199,13 +225,14 @@ fn deletes(state: &State, since: Deletes) -> Deletes {
 }
 
 /// What the state names, without tables and streams that were dropped since.
-fn metadata(state: State, at: Sequence, since: &Deletes, dropped: &[TableId]) -> MetaInMemory {
+fn metadata(state: State, at: Sequence, since: &Since) -> MetaInMemory {
     let gone: BTreeSet<StreamId> = since
+        .deletes
         .iter()
         .filter(|(_, record)| record.drops_streams)
         .flat_map(|(_, record)| record.streams.iter().flat_map(|ids| ids.iter().copied()))
         .collect();
-    let is_there = |table: TableId| !dropped.contains(&table);
+    let is_there = |table: TableId| !since.dropped.contains(&table);
     let tables = state.tables.into_iter().map(|table| match is_there(table.id) {
         true => table,
         false => {

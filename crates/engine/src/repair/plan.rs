@@ -12,8 +12,9 @@ use crate::error::Damage;
 use crate::ids::{SegmentId, Sequence, StreamId};
 use crate::layout::{log_dir, meta_path, segment_dir};
 use crate::log::Needed;
-use crate::meta::{Meta, MetaChange, PartitionRecord, copy::MetaCopy};
-use crate::segment::{LeafEntry, SegmentHeader, Store};
+use crate::meta::{Meta, MetaChange, PartitionRecord, SnapshotChange, copy::MetaCopy};
+use crate::named::SnapshotRecord;
+use crate::segment::{LeafEntry, SegmentHeader, Store, kept_name};
 use crate::tiers::log_begun;
 use crate::{Error, ErrorKind, Options, Result};
 use headwater_io::{Env, File};
@@ -34,6 +35,8 @@ pub(super) struct RepairPlan {
     pub(super) patches: BTreeMap<SegmentId, Patch>,
     /// Number and content of the new log file, if the log is written anew.
     pub(super) log: Option<(u64, Vec<u8>)>,
+    /// Named snapshots that go, by number.
+    pub(super) snapshots: Vec<u64>,
     pub(super) report: RepairReport,
 }
 
@@ -51,6 +54,7 @@ struct Planning<'a> {
     quarantined: BTreeSet<PathBuf>,
     findings: Vec<RepairFinding>,
     lost: Vec<String>,
+    snapshots: Vec<u64>,
     next_segment: u64,
 }
 
@@ -118,6 +122,7 @@ impl RepairPlan {
             quarantined: BTreeSet::new(),
             findings: Vec::new(),
             lost: Vec::new(),
+            snapshots: Vec::new(),
             next_segment: 0,
         };
         let is_new = broken.is_some();
@@ -126,6 +131,7 @@ impl RepairPlan {
             None => planning.segments_named()?,
         }
         let after = planning.log_and_check(is_new)?;
+        let after = planning.without_broken_snapshots(after)?;
         let meta = if is_new {
             PlannedMeta::New(planning.file)
         } else {
@@ -135,6 +141,7 @@ impl RepairPlan {
             meta,
             patches: planning.patches,
             log: planning.log,
+            snapshots: planning.snapshots,
             report: RepairReport {
                 findings: planning.findings,
                 lost: planning.lost,
@@ -197,6 +204,57 @@ impl Planning<'_> {
             .collect();
         ids.sort_unstable();
         Ok(ids)
+    }
+
+    /// Segments that are said to be no part of the database, but for named snapshots.
+    fn kept_for_snapshots(&self) -> Result<BTreeSet<SegmentId>> {
+        let dir = segment_dir(self.dir);
+        let all = self.segment_ids()?.into_iter();
+        let files = self.env.segment_files();
+        let mut kept = BTreeSet::new();
+        for id in all {
+            let path = dir.join(kept_name(id));
+            if files
+                .exists(&path)
+                .map_err(|e| Error::io("look for", &path, e))?
+            {
+                kept.insert(id);
+            }
+        }
+        Ok(kept)
+    }
+
+    /// Plans the end of named snapshots of which something is damaged.
+    fn without_broken_snapshots(&mut self, found: CheckReport) -> Result<CheckReport> {
+        if found.damaged_snapshots.is_empty() {
+            return Ok(found);
+        }
+        let mut gone = Vec::new();
+        {
+            let meta = self.open_meta()?;
+            for (number, bytes) in meta.snapshots()? {
+                let record = SnapshotRecord::decode(&bytes);
+                let record = record.map_err(|e| Error::decode(&self.meta_path, 0, e))?;
+                if record.ended.is_none() && found.damaged_snapshots.contains(&record.name) {
+                    gone.push((number, record.name));
+                }
+            }
+            meta.change_snapshots(&SnapshotChange {
+                gone: gone.iter().map(|(number, _)| *number).collect(),
+                ..SnapshotChange::default()
+            })?;
+        }
+        for (number, name) in gone {
+            self.snapshots.push(number);
+            self.lost.push(format!("snapshot `{name}`"));
+        }
+        let after = check(self.overlay(), self.options.clone())?;
+        for damage in found.damages {
+            if !after.damages.contains(&damage) {
+                self.find(damage, "the named snapshots that have it are dropped");
+            }
+        }
+        Ok(after)
     }
 
     /// Looks at every segment that the metadata name.
@@ -427,7 +485,7 @@ impl Planning<'_> {
             .unwrap_or_else(|| damage(&self.meta_path, 0, "sound metadata", error.to_string()));
         self.find(
             found,
-            "made anew from segments and log; what there is goes to quarantine",
+            "made anew from segments and log, without named snapshots, which only they knew; what there is goes to quarantine",
         );
         let there = |path: &Path| {
             self.env
@@ -440,7 +498,15 @@ impl Planning<'_> {
         }
         let files = &**self.env.segment_files();
         let mut segments = Vec::new();
-        for id in self.segment_ids()? {
+        let kept = self.kept_for_snapshots()?;
+        if !kept.is_empty() {
+            self.lost.push(format!(
+                "named snapshots: {} segments that only they kept go with them",
+                kept.len()
+            ));
+        }
+        let ids = self.segment_ids()?.into_iter();
+        for id in ids.filter(|id| !kept.contains(id)) {
             segments.extend(ScannedSegment::open(files, self.dir, id, u64::MAX)?);
         }
         self.next_segment = segments.iter().map(|s| s.id.0 + 1).max().unwrap_or(1);

@@ -1,0 +1,781 @@
+//! Named snapshots: each reads as what it held when it was made, less what users deleted since, over
+//! compaction, retention, restarts, power cuts, backups; their bounds; a full disk; repairs.
+
+use crate::cuts::cuts;
+use crate::model::Random;
+use crate::support::{Content, Fields, check, collect, read_back, read_snapshot, small_options};
+use headwater_engine::{
+    BackupOptions, Database, DeleteSpec, Error, ErrorKind, Options, Reader, RepairMode, ScanSpec,
+    Snapshot, SnapshotEnd, TableChange, TableSpec, backup_with, repair, restore, verify_backup,
+};
+use headwater_io::{Clock, Env, FaultyFiles, Files, ManualClock, NoThreads, OpenMode};
+use headwater_types::{Batch, ClosedRange, StreamName, Timestamp, Value};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+const START: i64 = 1_700_000_000_000_000_000;
+const SECOND: i64 = 1_000_000_000;
+
+struct World {
+    disk: FaultyFiles,
+    clock: Arc<ManualClock>,
+    options: Options,
+}
+
+impl World {
+    fn new(seed: u64) -> World {
+        World {
+            disk: FaultyFiles::new(seed),
+            clock: Arc::new(ManualClock::new(Timestamp::from_nanos(START))),
+            options: small_options(),
+        }
+    }
+
+    fn env(&self) -> Env {
+        Env {
+            files: Arc::new(self.disk.clone()),
+            clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
+            threads: Arc::new(NoThreads),
+            ..Env::memory()
+        }
+    }
+
+    fn try_open(&self) -> Result<Database, Error> {
+        Database::open_in(self.env(), self.options.clone())
+    }
+
+    fn open(&self) -> Database {
+        self.try_open().unwrap()
+    }
+
+    fn on(&self, disk: FaultyFiles) -> World {
+        World {
+            disk,
+            clock: Arc::clone(&self.clock),
+            options: self.options.clone(),
+        }
+    }
+
+    fn assert_sound(&self) {
+        let report = headwater_engine::check(self.env(), self.options.clone()).unwrap();
+        assert!(report.is_sound(), "{:#?}", report.damages);
+        assert!(report.damaged_snapshots.is_empty());
+    }
+
+    /// Names of segment files, and of what says that only snapshots keep them.
+    fn segments(&self) -> BTreeSet<String> {
+        let files = self.disk.files().into_iter();
+        let inside = files.filter(|(path, _)| path.starts_with("/db/segment"));
+        let names = inside.filter_map(|(path, _)| Some(path.file_name()?.to_str()?.to_owned()));
+        names.collect()
+    }
+}
+
+fn stream(table: &str, id: u64) -> StreamName {
+    StreamName::new(table, [("id", id.to_string())])
+}
+
+/// Rows of a stream, a second apart.
+fn rows(table: &str, id: u64, first: i64, count: i64, value: f64) -> Batch {
+    let mut batch = Batch::new();
+    let name = stream(table, id);
+    let entry = batch.stream(&name);
+    for row in first..first + count {
+        let time = START + row * SECOND;
+        entry
+            .row(time, [("v", Value::F64(value + row as f64))])
+            .unwrap();
+    }
+    batch
+}
+
+fn range(first: i64, last: i64) -> ClosedRange {
+    ClosedRange::nanos(START + first * SECOND, START + last * SECOND)
+}
+
+fn delete(db: &Database, table: &str, id: Option<u64>, first: i64, last: i64) {
+    let tags = id.map(|id| ("id".to_owned(), id.to_string()));
+    let spec = DeleteSpec {
+        table: table.to_owned(),
+        tags: tags.into_iter().collect(),
+        range: range(first, last),
+    };
+    db.delete(&spec).unwrap();
+}
+
+/// Everything that a snapshot shows, with its aggregates compared with its rows.
+fn content(snapshot: &Snapshot) -> Content {
+    let names = snapshot.table_names();
+    let infos = names.iter().map(|name| snapshot.table_info(name).unwrap());
+    read_snapshot(snapshot, &infos.collect::<Vec<_>>())
+}
+
+type Rows = BTreeMap<(StreamName, i64), Fields>;
+
+fn all_rows(snapshot: &Snapshot) -> Rows {
+    let mut out = Rows::new();
+    for (name, rows) in &content(snapshot).streams {
+        for (time, fields) in rows {
+            out.insert((name.clone(), *time), fields.clone());
+        }
+    }
+    out
+}
+
+fn named(db: &Database, name: &str) -> Rows {
+    all_rows(&db.snapshot_named(name).unwrap())
+}
+
+fn names(db: &Database) -> Vec<String> {
+    db.snapshots().into_iter().map(|s| s.name).collect()
+}
+
+#[test]
+fn a_snapshot_stays_what_it_was_over_writes_compactions_retention_and_restarts() {
+    let world = World::new(1);
+    let db = world.open();
+    for id in 0..3 {
+        db.commit(rows("k", id, 0, 400, 0.5)).unwrap();
+    }
+    let before = all_rows(&db.snapshot().unwrap());
+    let info = db.create_snapshot("before").unwrap();
+    assert_eq!((info.streams, info.tables, info.events), (3, 1, 1200));
+    assert_eq!((info.kept_bytes, info.own_bytes), (0, 0));
+    assert_eq!(named(&db, "before"), before);
+    // Written again, rewritten, and then too old.
+    for id in 0..3 {
+        db.commit(rows("k", id, 0, 400, 9.5)).unwrap();
+    }
+    db.compact().unwrap();
+    assert_eq!(named(&db, "before"), before);
+    let change = TableChange {
+        retention: Some(Some(Duration::from_secs(60))),
+        ..TableChange::default()
+    };
+    db.alter_table("k", &change).unwrap();
+    for _ in 0..40 {
+        world.clock.advance(Duration::from_secs(3000));
+        db.maintain().unwrap();
+    }
+    assert!(all_rows(&db.snapshot().unwrap()).is_empty());
+    assert_eq!(named(&db, "before"), before);
+    let info = &db.snapshots()[0];
+    assert!(info.kept_bytes == info.bytes && info.own_bytes == info.bytes);
+    assert_eq!(db.stats().unwrap().snapshot_bytes, info.bytes);
+    let open = db.snapshot_named("before").unwrap();
+    db.close().unwrap();
+    drop(db);
+    world.assert_sound();
+    // Killed, and opened again.
+    let killed = world.on(world.disk.after_crash(1));
+    let db = killed.open();
+    assert_eq!(named(&db, "before"), before);
+    killed.assert_sound();
+    // A second one, of the empty table; the first goes, and its files with it.
+    db.create_snapshot("after").unwrap();
+    db.drop_snapshot("before").unwrap();
+    assert_eq!(names(&db), ["after"]);
+    assert_eq!(db.stats().unwrap().snapshot_bytes, 0);
+    assert!(killed.segments().is_empty(), "{:?}", killed.segments());
+    assert_eq!(all_rows(&open), before, "who reads it goes on");
+    let error = db.drop_snapshot("before").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
+    let error = db.snapshot_named("before").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
+}
+
+#[test]
+fn what_users_delete_later_is_not_in_a_snapshot_either() {
+    let world = World::new(2);
+    let db = world.open();
+    for (table, id) in [("k", 0), ("k", 1), ("l", 0), ("l", 1), ("m", 0)] {
+        db.commit(rows(table, id, 0, 300, 0.5)).unwrap();
+    }
+    db.create_snapshot("s").unwrap();
+    let mut expected = named(&db, "s");
+    delete(&db, "k", Some(0), 100, 199);
+    let inside = |t: i64| (START + 100 * SECOND..=START + 199 * SECOND).contains(&t);
+    expected.retain(|(name, t), _| *name != stream("k", 0) || !inside(*t));
+    assert_eq!(named(&db, "s"), expected);
+    // A dropped stream, made again: it is another one.
+    let tags = [("id".to_owned(), "1".to_owned())];
+    assert_eq!(db.drop_streams("l", &tags).unwrap(), 1);
+    db.commit(rows("l", 1, 0, 50, 7.5)).unwrap();
+    expected.retain(|(name, _), _| *name != stream("l", 1));
+    // A dropped table, made again.
+    db.drop_table("m").unwrap();
+    db.commit(rows("m", 0, 0, 50, 7.5)).unwrap();
+    expected.retain(|(name, _), _| name.table() != "m");
+    assert_eq!(named(&db, "s"), expected);
+    let past = db.snapshot_named("s").unwrap();
+    assert_eq!(past.table_names(), ["k", "l"]);
+    assert_eq!(past.streams("l", &[]).unwrap(), [stream("l", 0)]);
+    // What was written over what was deleted is later.
+    db.commit(rows("k", 0, 120, 10, 3.5)).unwrap();
+    db.compact().unwrap();
+    assert_eq!(named(&db, "s"), expected);
+    drop(past);
+    db.close().unwrap();
+    drop(db);
+    let db = world.open();
+    assert_eq!(named(&db, "s"), expected);
+    world.assert_sound();
+    // Deletes that came before a snapshot are in it, whether they were carried out or not.
+    delete(&db, "k", None, 0, 49);
+    db.create_snapshot("t").unwrap();
+    let now = all_rows(&db.snapshot().unwrap());
+    assert_eq!(named(&db, "t"), now);
+    db.commit(rows("k", 0, 0, 50, 1.5)).unwrap();
+    assert_eq!(named(&db, "t"), now);
+}
+
+#[test]
+fn names_are_taken_once_and_some_cannot_be() {
+    let world = World::new(3);
+    let db = world.open();
+    for bad in ["", "now", "a\nb", &"x".repeat(300)] {
+        let error = db.create_snapshot(bad).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    }
+    db.create_snapshot("a").unwrap();
+    let error = db.create_snapshot("a").unwrap_err();
+    assert!(error.to_string().contains("exists already"), "{error}");
+    for number in 1..64 {
+        db.create_snapshot(&format!("s{number}")).unwrap();
+    }
+    let error = db.create_snapshot("one more").unwrap_err();
+    assert!(error.to_string().contains("64 snapshots"), "{error}");
+    db.drop_snapshot("s7").unwrap();
+    db.create_snapshot("one more").unwrap();
+    assert_eq!(names(&db).len(), 64);
+}
+
+#[test]
+fn expired_values_of_then_are_gone_in_a_snapshot_and_no_others() {
+    let world = World::new(4);
+    let db = world.open();
+    for (first, lives) in [(0, 100), (100, 10_000)] {
+        let at = Timestamp::from_nanos(START + lives * SECOND);
+        let mut batch = rows("k", 0, first, 100, 0.5);
+        batch.expire_at(at);
+        db.commit(batch).unwrap();
+    }
+    world.clock.advance(Duration::from_secs(500));
+    db.create_snapshot("s").unwrap();
+    let expected = named(&db, "s");
+    assert_eq!(expected.len(), 100);
+    world.clock.advance(Duration::from_secs(20_000));
+    db.maintain().unwrap();
+    db.compact().unwrap();
+    assert!(all_rows(&db.snapshot().unwrap()).is_empty());
+    assert_eq!(named(&db, "s"), expected);
+    drop(db);
+    assert_eq!(named(&world.open(), "s"), expected);
+}
+
+#[test]
+fn snapshots_end_by_age_and_by_bytes_and_say_so() {
+    let mut world = World::new(5);
+    world.options.snapshot_age_max = Some(Duration::from_secs(3600));
+    let db = world.open();
+    db.commit(rows("k", 0, 0, 300, 0.5)).unwrap();
+    db.create_snapshot("old").unwrap();
+    let info = &db.snapshots()[0];
+    let after = info.ends.unwrap().as_nanos() - info.created.as_nanos();
+    assert_eq!(after, 3600 * SECOND);
+    world.clock.advance(Duration::from_secs(3000));
+    db.create_snapshot("new").unwrap();
+    world.clock.advance(Duration::from_secs(1000));
+    db.maintain().unwrap();
+    assert_eq!(names(&db), ["new"]);
+    let error = db.snapshot_named("old").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Gone, "{error}");
+    assert!(error.to_string().contains("age_max"), "{error}");
+    db.close().unwrap();
+    drop(db);
+    let most = 2000;
+    world.options.snapshot_bytes_max = Some(most);
+    let db = world.open();
+    let ended = db.ended_snapshots();
+    assert_eq!((ended[0].name.as_str(), ended[0].why), ("old", SnapshotEnd::Age));
+    db.commit(rows("k", 0, 0, 300, 77.5)).unwrap();
+    db.create_snapshot("newer").unwrap();
+    for round in 0..4 {
+        db.commit(rows("k", 0, 0, 300, f64::from(round))).unwrap();
+        db.compact().unwrap();
+        db.maintain().unwrap();
+        assert!(db.stats().unwrap().snapshot_bytes <= most);
+    }
+    assert!(names(&db).len() < 2, "{:?}", db.snapshots());
+    let ended = db.ended_snapshots();
+    assert!(ended.iter().any(|e| e.name == "new" && e.why == SnapshotEnd::Bytes));
+}
+
+#[test]
+fn a_backup_has_the_snapshots_too_and_so_does_a_reader() {
+    let world = World::new(6);
+    let db = world.open();
+    for id in 0..3 {
+        db.commit(rows("k", id, 0, 300, 0.5)).unwrap();
+    }
+    db.create_snapshot("s").unwrap();
+    for id in 0..3 {
+        db.commit(rows("k", id, 0, 300, 5.5)).unwrap();
+    }
+    db.compact().unwrap();
+    delete(&db, "k", Some(1), 0, 99);
+    let expected = named(&db, "s");
+    let reader = Reader::open_in(world.env(), world.options.clone()).unwrap();
+    assert_eq!(reader.snapshots().len(), 1);
+    let seen = reader.snapshot_named("s").unwrap();
+    assert_eq!(all_rows(&seen), expected);
+    let to = Path::new("/backup");
+    for _ in 0..2 {
+        let how = BackupOptions { verify: true };
+        let report = backup_with(&world.env(), &world.options, to, &how).unwrap();
+        assert!(report.damages.is_empty());
+        assert!(verify_backup(&world.env(), to).unwrap().is_sound());
+        db.compact().unwrap();
+    }
+    // The snapshot goes while somebody beside the owner reads it.
+    db.drop_snapshot("s").unwrap();
+    assert_eq!(all_rows(&seen), expected);
+    let elsewhere = Options {
+        dir: PathBuf::from("/restored"),
+        ..world.options.clone()
+    };
+    restore(&world.env(), to, &elsewhere).unwrap();
+    let restored = Database::open_in(world.env(), elsewhere).unwrap();
+    assert_eq!(named(&restored, "s"), expected);
+    assert_eq!(names(&db).len(), 0);
+}
+
+/// Random lives: rows of three streams, statements, snapshots that are held over all of it.
+fn live(seed: u64, steps: u64) {
+    let mut world = World::new(seed);
+    let mut random = Random::new(seed);
+    world.options.shards = 1 + random.below(2) as u16;
+    let mut db = world.open();
+    let mut held: BTreeMap<String, Rows> = BTreeMap::new();
+    let mut made = 0;
+    for step in 0..steps {
+        let what = format!("seed {seed}, step {step}");
+        let tables = ["k", "l"];
+        let table = tables[random.below(2) as usize];
+        let id = random.below(3);
+        let first = random.below(2 + step * 20) as i64;
+        match random.below(100) {
+            0..=54 => {
+                let count = 1 + random.below(120) as i64;
+                let value = random.below(1000) as f64;
+                db.commit(rows(table, id, first, count, value)).unwrap();
+            }
+            55..=64 if db.tables().iter().any(|t| t.name == table) => {
+                let id = random.chance(50).then_some(id);
+                let last = first + random.below(200) as i64;
+                delete(&db, table, id, first, last);
+                let gone = range(first, last);
+                for rows in held.values_mut() {
+                    rows.retain(|(name, t), _| {
+                        name.table() != table
+                            || id.is_some_and(|id| *name != stream(table, id))
+                            || !gone.contains(Timestamp::from_nanos(*t))
+                    });
+                }
+            }
+            65..=66 if db.tables().iter().any(|t| t.name == table) => {
+                let tags = [("id".to_owned(), id.to_string())];
+                db.drop_streams(table, &tags).unwrap();
+                for rows in held.values_mut() {
+                    rows.retain(|(name, _), _| *name != stream(table, id));
+                }
+            }
+            67 if db.tables().iter().any(|t| t.name == table) => {
+                db.drop_table(table).unwrap();
+                for rows in held.values_mut() {
+                    rows.retain(|(name, _), _| name.table() != table);
+                }
+            }
+            68..=69 if db.tables().iter().any(|t| t.name == table) => {
+                let seconds = [None, Some(1000), Some(100_000)][random.below(3) as usize];
+                let change = TableChange {
+                    retention: Some(seconds.map(Duration::from_secs)),
+                    ..TableChange::default()
+                };
+                db.alter_table(table, &change).unwrap();
+            }
+            70..=74 => db.compact().unwrap(),
+            75..=79 => db.flush().unwrap(),
+            80..=82 => {
+                world.clock.advance(Duration::from_secs(random.below(400)));
+                db.maintain().unwrap();
+            }
+            83..=88 if held.len() < 6 => {
+                made += 1;
+                let name = format!("s{made}");
+                let now = all_rows(&db.snapshot().unwrap());
+                db.create_snapshot(&name).unwrap();
+                assert_eq!(named(&db, &name), now, "{what}");
+                held.insert(name, now);
+            }
+            89..=91 if !held.is_empty() => {
+                let at = random.below(held.len() as u64) as usize;
+                let name = held.keys().nth(at).cloned().unwrap();
+                db.drop_snapshot(&name).unwrap();
+                held.remove(&name);
+            }
+            92..=95 => {
+                if random.chance(50) {
+                    db.close().unwrap();
+                    drop(db);
+                } else {
+                    world.disk.crash_now();
+                    drop(db);
+                    world.disk = world.disk.after_crash(random.below(1 << 20));
+                }
+                if random.chance(30) {
+                    world.assert_sound();
+                }
+                db = world.open();
+            }
+            _ => {
+                for (name, rows) in &held {
+                    assert_eq!(named(&db, name), *rows, "{what}, snapshot {name}");
+                }
+            }
+        }
+    }
+    for (name, rows) in &held {
+        assert_eq!(named(&db, name), *rows, "seed {seed}, snapshot {name}");
+        db.drop_snapshot(name).unwrap();
+    }
+    db.flush().unwrap();
+    db.close().unwrap();
+    drop(db);
+    world.assert_sound();
+    let left = world.segments();
+    let of_snapshots = left.iter().filter(|name| name.ends_with(".kept"));
+    assert_eq!(of_snapshots.count(), 0, "{left:?}");
+    let partitions = world.open().partitions().len();
+    let files = left.iter().filter(|name| name.ends_with(".seg"));
+    assert_eq!(files.count(), partitions, "{left:?}");
+}
+
+#[test]
+fn random_lives_with_snapshots_held_over_all_of_them() {
+    for seed in 0..12 {
+        live(seed, 250);
+    }
+}
+
+/// What was done with a snapshot, in the order in which it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Done {
+    Made(&'static str),
+    Dropped(&'static str),
+    Deleted,
+}
+
+/// Makes and drops snapshots between everything that moves files; notes what was acknowledged.
+fn work(db: &Database, done: &mut Vec<Done>) -> Result<(), Error> {
+    db.commit(rows("k", 0, 0, 120, 0.5))?;
+    db.commit(rows("k", 1, 0, 120, 0.5))?;
+    db.create_snapshot("a")?;
+    done.push(Done::Made("a"));
+    db.commit(rows("k", 0, 0, 120, 5.5))?;
+    db.compact()?;
+    db.create_snapshot("b")?;
+    done.push(Done::Made("b"));
+    let spec = DeleteSpec {
+        table: "k".into(),
+        tags: vec![("id".into(), "1".into())],
+        range: range(0, 59),
+    };
+    db.delete(&spec)?;
+    done.push(Done::Deleted);
+    db.flush()?;
+    db.commit(rows("k", 0, 0, 120, 7.5))?;
+    db.compact()?;
+    db.drop_snapshot("a")?;
+    done.push(Done::Dropped("a"));
+    db.create_snapshot("a")?;
+    done.push(Done::Made("a"));
+    db.drop_snapshot("b")?;
+    done.push(Done::Dropped("b"));
+    db.close()
+}
+
+/// The sum of a stream's values, and their number: enough to tell the states of [`work`] apart.
+fn sum(snapshot: &Snapshot, id: u64) -> (usize, f64) {
+    let (rows, errors) = collect(snapshot.scan(&stream("k", id), &ScanSpec::default()).unwrap());
+    assert!(errors.is_empty(), "{errors:?}");
+    let values = rows.iter().map(|(_, fields)| match fields.get("v") {
+        Some(Value::F64(value)) => *value,
+        other => panic!("{other:?}"),
+    });
+    (rows.len(), values.sum())
+}
+
+fn expected(values: f64, first: i64) -> (usize, f64) {
+    let rows = first..120;
+    let sum = rows.clone().map(|row| values + row as f64).sum();
+    (rows.count(), sum)
+}
+
+#[test]
+fn a_power_cut_leaves_each_snapshot_whole_or_not_there() {
+    let uncut = World::new(1);
+    let mut all = Vec::new();
+    work(&uncut.open(), &mut all).unwrap();
+    let operations = uncut.disk.operations();
+    for cut in cuts(operations, 5) {
+        let world = World::new(cut);
+        world.disk.crash_at(cut);
+        let mut done = Vec::new();
+        if let Ok(db) = world.try_open() {
+            drop(work(&db, &mut done));
+        }
+        if !world.disk.crashed() {
+            continue;
+        }
+        for seed in 0..3 {
+            let what = format!("cut at {cut}, seed {seed}, done {done:?}");
+            let after = world.on(world.disk.after_crash(seed));
+            let db = after.open();
+            let names = names(&db);
+            let doubt = all.get(done.len());
+            let is_there = |name: &'static str| {
+                let made = done.iter().filter(|d| **d == Done::Made(name)).count();
+                let dropped = done.iter().filter(|d| **d == Done::Dropped(name)).count();
+                made > dropped
+            };
+            for name in ["a", "b"] {
+                let may_differ =
+                    doubt == Some(&Done::Made(name)) || doubt == Some(&Done::Dropped(name));
+                let found = names.iter().any(|n| n == name);
+                assert!(found == is_there(name) || may_differ, "{what}: {names:?}");
+            }
+            let is_deleted = done.contains(&Done::Deleted);
+            let may_be = doubt == Some(&Done::Deleted);
+            for name in names {
+                let snapshot = db.snapshot_named(&name).unwrap();
+                let second = done.contains(&Done::Dropped("a"));
+                let values = match (name.as_str(), second) {
+                    ("a", false) => 0.5,
+                    ("a", true) => 7.5,
+                    _ => 5.5,
+                };
+                assert_eq!(sum(&snapshot, 0), expected(values, 0), "{what}: {name}");
+                let other = sum(&snapshot, 1);
+                let (masked, whole) = (expected(0.5, 60), expected(0.5, 0));
+                assert!(
+                    other == if is_deleted { masked } else { whole } || may_be && other == masked,
+                    "{what}: {name}: {other:?}"
+                );
+            }
+            // Life goes on, and in the end nothing is left of any.
+            for info in db.snapshots() {
+                db.drop_snapshot(&info.name).unwrap();
+            }
+            db.commit(rows("k", 2, 0, 10, 0.5)).unwrap();
+            db.create_snapshot("c").unwrap();
+            db.compact().unwrap();
+            db.drop_snapshot("c").unwrap();
+            db.close().unwrap();
+            drop(db);
+            after.assert_sound();
+            let partitions = after.open().partitions().len();
+            assert_eq!(after.segments().len(), partitions, "{what}: {:?}", after.segments());
+        }
+    }
+}
+
+#[test]
+fn on_a_full_disk_the_oldest_snapshot_gives_way() {
+    let mut world = World::new(8);
+    world.options.reserve_bytes = 64 << 10;
+    let db = world.open();
+    for id in 0..3 {
+        db.commit(rows("k", id, 0, 800, 0.5)).unwrap();
+    }
+    db.create_snapshot("first").unwrap();
+    for id in 0..3 {
+        db.commit(rows("k", id, 0, 800, 5.5)).unwrap();
+    }
+    db.compact().unwrap();
+    db.create_snapshot("second").unwrap();
+    assert!(db.snapshots()[0].own_bytes > 0);
+    let used: u64 = world.disk.files().iter().map(|(_, len)| len).sum();
+    world.disk.capacity(used + (8 << 10));
+    let mut refused = 0;
+    let mut round = 0;
+    while names(&db).len() == 2 {
+        round += 1;
+        assert!(round < 200, "{:?}", db.stats().unwrap());
+        world.clock.advance(Duration::from_secs(1));
+        match db.commit(rows("k", 3, round * 100, 100, 0.5)) {
+            Ok(_) => {}
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Full, "{error}");
+                refused += 1;
+            }
+        }
+    }
+    assert!(refused > 0);
+    let ended = db.ended_snapshots();
+    assert_eq!(ended.len(), 1);
+    assert_eq!(
+        (ended[0].name.as_str(), ended[0].why),
+        ("first", SnapshotEnd::FullDisk)
+    );
+    let error = db.snapshot_named("first").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Gone, "{error}");
+    assert!(error.to_string().contains("the disk was full"), "{error}");
+    let second = named(&db, "second");
+    assert_eq!(second.len(), 2400);
+    world.disk.capacity(u64::MAX);
+    world.clock.advance(Duration::from_secs(1));
+    drop(db.commit(rows("k", 3, 0, 1, 0.5)));
+    world.clock.advance(Duration::from_secs(1));
+    db.commit(rows("k", 3, 0, 1, 0.5)).unwrap();
+    db.close().unwrap();
+    drop(db);
+    world.assert_sound();
+    let db = world.open();
+    assert_eq!(named(&db, "second"), second);
+    assert_eq!(db.ended_snapshots().len(), 1);
+}
+
+#[test]
+fn on_a_nearly_full_disk_a_snapshot_is_made_whole_or_not_at_all() {
+    let prepared = |capacity: Option<u64>| {
+        let world = World::new(9);
+        let db = world.open();
+        for id in 0..3 {
+            db.commit(rows("k", id, 0, 200, 0.5)).unwrap();
+        }
+        if let Some(more) = capacity {
+            let used: u64 = world.disk.files().iter().map(|(_, len)| len).sum();
+            world.disk.capacity(used + more);
+        }
+        let made = db.create_snapshot("s").map(drop);
+        (world, db, made)
+    };
+    let (mut made, mut refused) = (0, 0);
+    for more in (0..90).map(|i| i * 67) {
+        let (world, db, result) = prepared(Some(more));
+        match result {
+            Ok(()) => {
+                made += 1;
+                assert_eq!(named(&db, "s").len(), 600);
+            }
+            Err(error) => {
+                refused += 1;
+                assert_eq!(error.kind(), ErrorKind::Full, "{more}: {error}");
+            }
+        }
+        let was_made = names(&db).len();
+        drop(db);
+        world.disk.capacity(u64::MAX);
+        let db = world.open();
+        assert!(names(&db).len() >= was_made, "{more}");
+        for name in names(&db) {
+            assert_eq!(named(&db, &name).len(), 600, "{more}");
+            db.drop_snapshot(&name).unwrap();
+        }
+        assert_eq!(read_back(&db).streams.len(), 3);
+        drop(db);
+        world.assert_sound();
+    }
+    assert!(made > 5 && refused > 5, "{made} made, {refused} refused");
+}
+
+#[test]
+fn damage_of_what_only_a_snapshot_keeps_is_found_and_repaired_without_it() {
+    let world = World::new(10);
+    let db = world.open();
+    for id in 0..3 {
+        db.commit(rows("k", id, 0, 300, 0.5)).unwrap();
+    }
+    db.create_snapshot("s").unwrap();
+    for id in 0..3 {
+        db.commit(rows("k", id, 0, 300, 5.5)).unwrap();
+    }
+    db.compact().unwrap();
+    db.create_snapshot("t").unwrap();
+    let now = all_rows(&db.snapshot().unwrap());
+    db.close().unwrap();
+    drop(db);
+    let marks = world.segments();
+    let kept = marks.iter().find_map(|name| name.strip_suffix(".kept")).unwrap();
+    let path = format!("/db/segment/{kept}.seg");
+    world.disk.flip_bit(&path, 90, 3).unwrap();
+    let report = check(Arc::new(world.disk.clone()), &world.options);
+    assert_eq!(report.damaged_snapshots, ["s"]);
+    assert!(!report.is_sound());
+    for mode in [RepairMode::DryRun, RepairMode::Act] {
+        let report = repair(&world.env(), &world.options, mode).unwrap();
+        assert_eq!(report.lost, ["snapshot `s`"]);
+        assert!(report.after.is_sound(), "{report:#?}");
+    }
+    let db = world.open();
+    assert_eq!(names(&db), ["t"]);
+    assert_eq!(named(&db, "t"), now);
+    assert_eq!(all_rows(&db.snapshot().unwrap()), now);
+}
+
+#[test]
+fn metadata_that_are_made_anew_have_no_snapshots_and_nothing_of_them_comes_back() {
+    let world = World::new(11);
+    let db = world.open();
+    db.create_table(&TableSpec::new("k")).unwrap();
+    for id in 0..3 {
+        db.commit(rows("k", id, 0, 300, 0.5)).unwrap();
+    }
+    db.create_snapshot("s").unwrap();
+    delete(&db, "k", None, 0, 150);
+    db.flush().unwrap();
+    db.compact().unwrap();
+    let now = all_rows(&db.snapshot().unwrap());
+    assert_eq!(named(&db, "s"), now);
+    db.close().unwrap();
+    drop(db);
+    world.disk.vanish("/db/meta.redb").unwrap();
+    let report = repair(&world.env(), &world.options, RepairMode::Act).unwrap();
+    assert!(report.after.is_sound());
+    assert!(
+        report.findings.iter().any(|f| f.action.contains("without named snapshots")),
+        "{report:#?}"
+    );
+    assert!(report.lost.iter().any(|l| l.contains("named snapshots")), "{report:#?}");
+    let db = world.open();
+    assert!(names(&db).is_empty());
+    assert_eq!(all_rows(&db.snapshot().unwrap()), now);
+    db.close().unwrap();
+    drop(db);
+    assert!(!world.segments().iter().any(|name| name.ends_with(".kept")));
+}
+
+#[test]
+fn what_is_beside_a_kept_segment_is_put_right_by_an_opening() {
+    let world = World::new(12);
+    let db = world.open();
+    db.commit(rows("k", 0, 0, 300, 0.5)).unwrap();
+    db.create_snapshot("s").unwrap();
+    db.commit(rows("k", 0, 0, 300, 5.5)).unwrap();
+    db.compact().unwrap();
+    drop(db);
+    let before = world.segments();
+    let marks: Vec<&String> = before.iter().filter(|n| n.ends_with(".kept")).collect();
+    assert!(!marks.is_empty(), "{before:?}");
+    for mark in &marks {
+        let path = PathBuf::from("/db/segment").join(mark);
+        world.disk.remove(&path).unwrap();
+    }
+    let other = Path::new("/db/segment/9999.kept");
+    drop(world.disk.open(other, OpenMode::CreateNew).unwrap());
+    drop(world.open());
+    assert_eq!(world.segments(), before);
+}
