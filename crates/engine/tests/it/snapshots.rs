@@ -5,7 +5,7 @@ use crate::cuts::cuts;
 use crate::model::Random;
 use crate::support::{Content, Fields, check, collect, read_back, read_snapshot, small_options};
 use headwater_engine::{
-    BackupOptions, Database, DeleteSpec, Error, ErrorKind, Options, Reader, RepairMode, ScanSpec,
+    BackupOptions, Database, DeleteSpec, DiffSpec, DiffStretch, Error, ErrorKind, Options, Reader, RepairMode, ScanSpec,
     Snapshot, SnapshotEnd, TableChange, TableSpec, backup_with, repair, restore, verify_backup,
 };
 use headwater_io::{Clock, Env, FaultyFiles, Files, ManualClock, NoThreads, OpenMode};
@@ -352,6 +352,56 @@ fn a_backup_has_the_snapshots_too_and_so_does_a_reader() {
     assert_eq!(names(&db).len(), 0);
 }
 
+/// What differs between two states, row by row.
+fn differing(a: &Rows, b: &Rows) -> BTreeMap<StreamName, BTreeMap<i64, &'static str>> {
+    let mut out: BTreeMap<StreamName, BTreeMap<i64, &'static str>> = BTreeMap::new();
+    for (name, time) in a.keys().chain(b.keys()) {
+        let key = (name.clone(), *time);
+        let what = match (a.get(&key), b.get(&key)) {
+            (Some(_), None) => "removed",
+            (None, Some(_)) => "added",
+            (Some(a), Some(b)) if a != b => "changed",
+            _ => continue,
+        };
+        out.entry(name.clone()).or_default().insert(*time, what);
+    }
+    out
+}
+
+/// Compares a snapshot with another one, or with the present, by [`Snapshot::diff`] and row by row.
+fn compare(db: &Database, name: &str, random: &mut Random, held: &BTreeMap<String, Rows>) {
+    let a = db.snapshot_named(name).unwrap();
+    let other = held.keys().nth(random.below(held.len() as u64) as usize);
+    let b = match other.filter(|_| random.chance(50)) {
+        Some(other) => db.snapshot_named(other).unwrap(),
+        None => db.snapshot().unwrap(),
+    };
+    let mut expected = differing(&all_rows(&a), &all_rows(&b));
+    a.diff(&b, &DiffSpec::default(), |found| {
+        let mut rows = expected.remove(&found.stream).unwrap();
+        for stretch in found.stretches {
+            let (first, last) = (stretch.range.first.as_nanos(), stretch.range.last.as_nanos());
+            let inside = rows.range(first..=last).map(|(t, what)| (*t, *what));
+            let inside: Vec<_> = inside.collect();
+            assert_eq!(inside.first().unwrap().0, first, "{}", found.stream);
+            assert_eq!(inside.last().unwrap().0, last, "{}", found.stream);
+            for (what, count) in [
+                ("removed", stretch.removed),
+                ("added", stretch.added),
+                ("changed", stretch.changed),
+            ] {
+                let of = inside.iter().filter(|(_, w)| *w == what);
+                assert_eq!(of.count() as u64, count, "{what} of {}", found.stream);
+            }
+            rows.retain(|t, _| !(first..=last).contains(t));
+        }
+        assert!(rows.is_empty(), "{}: {rows:?}", found.stream);
+        Ok(())
+    })
+    .unwrap();
+    assert!(expected.is_empty(), "{expected:?}");
+}
+
 /// Random lives: rows of three streams, statements, snapshots that are held over all of it.
 fn live(seed: u64, steps: u64) {
     let mut world = World::new(seed);
@@ -443,6 +493,7 @@ fn live(seed: u64, steps: u64) {
             _ => {
                 for (name, rows) in &held {
                     assert_eq!(named(&db, name), *rows, "{what}, snapshot {name}");
+                    compare(&db, name, &mut random, &held);
                 }
             }
         }
@@ -778,4 +829,61 @@ fn what_is_beside_a_kept_segment_is_put_right_by_an_opening() {
     drop(world.disk.open(other, OpenMode::CreateNew).unwrap());
     drop(world.open());
     assert_eq!(world.segments(), before);
+}
+
+#[test]
+fn what_differs_is_told_by_stretches_and_what_was_only_rewritten_does_not() {
+    let world = World::new(13);
+    let db = world.open();
+    for id in 0..3 {
+        db.commit(rows("k", id, 0, 300, 0.5)).unwrap();
+    }
+    db.create_snapshot("a").unwrap();
+    // Late rows that say the same, and a rewriting: nothing differs.
+    db.commit(rows("k", 1, 40, 20, 0.5)).unwrap();
+    db.compact().unwrap();
+    db.create_snapshot("b").unwrap();
+    let stretches = |from: &str, to: &Snapshot, spec: &DiffSpec| {
+        let mut out = Vec::new();
+        let from = db.snapshot_named(from).unwrap();
+        from.diff(to, spec, |found| {
+            let name = found.stream.tag("id").unwrap().to_owned();
+            out.extend(found.stretches.into_iter().map(|s| (name.clone(), s)));
+            Ok(())
+        })
+        .unwrap();
+        out
+    };
+    let b = db.snapshot_named("b").unwrap();
+    assert!(stretches("a", &b, &DiffSpec::default()).is_empty());
+    db.commit(rows("k", 1, 50, 10, 9.5)).unwrap();
+    db.commit(rows("k", 1, 55, 1, 0.5)).unwrap();
+    db.commit(rows("k", 2, 290, 20, 0.5)).unwrap();
+    let now = db.snapshot().unwrap();
+    let stretch = |first, last, added, changed| DiffStretch {
+        range: range(first, last),
+        removed: 0,
+        added,
+        changed,
+    };
+    let expected = [
+        ("1".to_owned(), stretch(50, 54, 0, 5)),
+        ("1".to_owned(), stretch(56, 59, 0, 4)),
+        ("2".to_owned(), stretch(300, 309, 10, 0)),
+    ];
+    for from in ["a", "b"] {
+        assert_eq!(stretches(from, &now, &DiffSpec::default()), expected);
+    }
+    let spec = DiffSpec {
+        tags: vec![("id".into(), "1".into())],
+        range: range(0, 52),
+        ..DiffSpec::default()
+    };
+    assert_eq!(stretches("a", &now, &spec), [("1".to_owned(), stretch(50, 52, 0, 3))]);
+    let missing = DiffSpec {
+        table: Some("other".into()),
+        ..DiffSpec::default()
+    };
+    let error = now.diff(&b, &missing, |_| Ok(())).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound);
 }
