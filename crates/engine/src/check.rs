@@ -105,11 +105,7 @@ fn snapshots(core: &Arc<Core>, report: &mut CheckReport) -> Result<()> {
     Ok(())
 }
 
-fn past_partitions(
-    past: &Core,
-    kept: &HashSet<SegmentId>,
-    report: &mut CheckReport,
-) -> Result<()> {
+fn past_partitions(past: &Core, kept: &HashSet<SegmentId>, report: &mut CheckReport) -> Result<()> {
     for shard in &past.shards {
         let partitions: Vec<Arc<Partition>> =
             shard.state.lock().partitions.all().cloned().collect();

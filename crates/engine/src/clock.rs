@@ -192,7 +192,7 @@ impl Moment {
         }
         let count = cursor.varint_up_to(wide(cursor.remaining()), "number of tables")?;
         for _ in 0..count {
-            let table = cursor.varint_up_to(wide(u32::MAX as usize), "table id")?;
+            let table = cursor.varint_up_to(u64::from(u32::MAX), "table id")?;
             let table = u32::try_from(table).map_err(|_| cursor.fail("a table id"))?;
             moment.borne_out.push(TableId(table));
         }

@@ -14,6 +14,7 @@
 mod files;
 mod in_memory;
 mod indexes;
+mod kept_deletes;
 mod media;
 mod opened_by;
 
@@ -51,6 +52,7 @@ use headwater_codec::light::decode_rows;
 use headwater_codec::{Cursor, DecodeError};
 use headwater_io::{Env, Files, OpenMode};
 use headwater_types::{Producer, Rows, Timestamp};
+use kept_deletes::{load_ends, settle_keepers};
 pub(crate) use media::{announcer, place_of};
 use media::{repeat_segments, reserve_space, watch_bulk};
 use opened_by::{Opener, Ownership};
@@ -287,7 +289,14 @@ pub(crate) fn load(
     recovery.partitions_unreadable = unreadable.len() as u64;
     if is_owner {
         let present = files::present(&store)?;
-        files::settle(&store, &present, &partitions, &unreadable, &mut recovery, &named)?;
+        files::settle(
+            &store,
+            &present,
+            &partitions,
+            &unreadable,
+            &mut recovery,
+            &named,
+        )?;
         indexes::settle(&meta, &store, &present, &indexes, &mut recovery)?;
         remove_left_over(&**env.buffer_files(), env.media.buffers_root(&dir))?;
     }
@@ -440,23 +449,6 @@ fn open_meta(env: &Env, options: &Options, mut owner: Owner) -> Result<(Meta, Ow
     files.sync_dir(dir).map_err(|e| Error::io("sync", dir, e))?;
     let meta = Meta::create(path, file, options.shards, env.chance.next_u64())?;
     Ok((meta.owned(lock, &env.chance), owner))
-}
-
-/// What copies have not confirmed of deletes, or came after named snapshots.
-fn load_ends(meta: &Meta, newest: &NewestDeletes, kept_for: KeptFor) -> Result<Ends> {
-    let ends = Ends::default();
-    let newest = newest.all().into_iter().map(|(_, sequence)| sequence).max();
-    let loaded = ends.load(meta.ends(kept_for)?, newest.unwrap_or_default());
-    loaded.map_err(|e| Error::decode(meta.path(), 0, e))?;
-    Ok(ends)
-}
-
-/// No deletes are kept for a snapshot whose making or end was cut short.
-fn settle_keepers(named: &NamedSnapshots, ends: &Ends) {
-    let keepers: Vec<String> = named.all().iter().map(|s| s.keeper()).collect();
-    for name in ends.others(&|name| keepers.iter().any(|k| k == name)) {
-        ends.remove_copy(&name);
-    }
 }
 
 struct Replayer<'a> {

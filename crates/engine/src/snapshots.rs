@@ -60,7 +60,7 @@ pub struct EndedSnapshot {
     pub created: Timestamp,
     /// When it ended.
     pub ended: Timestamp,
-    /// Why.
+    /// Why it did.
     pub why: SnapshotEnd,
 }
 
@@ -91,8 +91,8 @@ impl Database {
     /// ```
     ///
     /// # Errors
-    /// `invalid` for a bad name, one that is taken, or beyond 64 snapshots; `busy` when the database
-    /// changes faster than its state can be taken; `full`, `io`, `corrupt`, `closed`.
+    /// `invalid` for a bad name, one that is taken, or beyond 64 snapshots; `busy` when the
+    /// database changes faster than its state can be taken; `full`, `io`, `corrupt`, `closed`.
     pub fn create_snapshot(&self, name: &str) -> Result<SnapshotInfo> {
         let core = self.own_core()?;
         core.log.check()?;
@@ -127,7 +127,9 @@ impl Database {
             Some(newest) => core.meta.snapshot_state(newest.number)?,
             None => None,
         };
-        let before = before.map(|bytes| State::decode(&bytes, None)).transpose()?;
+        let before = before
+            .map(|bytes| State::decode(&bytes, None))
+            .transpose()?;
         // Most footers are read before batches have to wait.
         let before = self.hold_state(before.as_ref())?;
         let (alone, held_back) = writers_wait(core);
@@ -252,7 +254,10 @@ fn keep(
         streams: crate::assured::wide(state.streams.len()),
         events: state.partitions.iter().map(|p| p.record.events).sum(),
         ended: None,
-        segments: state.segments().map(|s| (SegmentId(s.id), s.bytes)).collect(),
+        segments: state
+            .segments()
+            .map(|s| (SegmentId(s.id), s.bytes))
+            .collect(),
     };
     let ids = record.segments.iter().map(|(id, _)| *id);
     let files: Option<Vec<_>> = ids.map(|id| files.remove(&id)).collect();

@@ -1,6 +1,7 @@
 //! What `stat` tells: sizes, counts, write amplification.
 
 use crate::Result;
+use crate::assured::wide;
 use crate::core::Core;
 use crate::counters::Cause;
 use crate::fast_index::What;
@@ -161,7 +162,7 @@ impl Stats {
 
     pub(crate) fn collect(core: &Core) -> Result<Stats> {
         let mut stats = Stats {
-            tables: core.catalog.tables().len() as u64,
+            tables: wide(core.catalog.tables().len()),
             ..Stats::default()
         };
         stats.streams = core
@@ -215,7 +216,7 @@ impl Stats {
         stats.memory_bytes = core.memory.bytes() as u64;
         stats.pinned_bytes = core.shards.pinned_bytes().all as u64;
         stats.pinned_file_bytes = core.pin_files.lock().bytes();
-        stats.snapshots = core.named.all().len() as u64;
+        stats.snapshots = wide(core.named.all().len());
         stats.snapshot_bytes = core.named.kept_bytes();
         stats.snapshot_bytes_max = core.options.snapshot_bytes_max.unwrap_or(0);
         stats.disk_bytes = stats.segment_bytes

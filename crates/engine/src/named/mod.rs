@@ -14,9 +14,9 @@ mod record;
 
 pub(crate) use list::{NamedSnapshot, NamedSnapshots};
 pub use record::SnapshotEnd;
+pub(crate) use record::SnapshotRecord;
 #[cfg(fuzzing)]
 pub(crate) use record::fuzz;
-pub(crate) use record::SnapshotRecord;
 
 /// Snapshots of a database, at the most.
 pub(crate) const SNAPSHOTS_MAX: usize = 64;

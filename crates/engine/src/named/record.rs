@@ -184,8 +184,14 @@ mod tests {
         }
         let bytes = record.encode();
         assert_eq!(SnapshotRecord::decode(&bytes).unwrap(), record);
-        assert_eq!(record.moment.of(TableId(3)).as_nanos(), 1_700_000_000_000_000_000);
-        assert_eq!(record.moment.of(TableId(4)).as_nanos(), 1_600_000_000_000_000_000);
+        assert_eq!(
+            record.moment.of(TableId(3)).as_nanos(),
+            1_700_000_000_000_000_000
+        );
+        assert_eq!(
+            record.moment.of(TableId(4)).as_nanos(),
+            1_600_000_000_000_000_000
+        );
         for at in 0..bytes.len() {
             assert!(SnapshotRecord::decode(&bytes[..at]).is_err());
         }

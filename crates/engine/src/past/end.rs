@@ -3,11 +3,11 @@
 //!
 //! Invariants: the metadata forget a snapshot before any of its files goes. The oldest ends first.
 
+use crate::Result;
 use crate::core::Core;
 use crate::error::ErrorKind;
 use crate::meta::SnapshotChange;
 use crate::named::{ENDED_MAX, NamedSnapshot, SnapshotEnd};
-use crate::Result;
 use headwater_types::Timestamp;
 use std::time::Duration;
 

@@ -57,7 +57,11 @@ fn missing(core: &Core, name: &str) -> Error {
         );
     }
     let all = core.named.all();
-    let known: Vec<&str> = all.iter().map(|s| s.record.name.as_str()).take(10).collect();
+    let known: Vec<&str> = all
+        .iter()
+        .map(|s| s.record.name.as_str())
+        .take(10)
+        .collect();
     Error::not_found(format!(
         "no snapshot `{name}`; there are: {}",
         known.join(", ")
@@ -115,12 +119,8 @@ fn is_dropped(core: &Core, table: TableId) -> bool {
 /// The state that a snapshot keeps, as it was written down.
 fn state_of(meta: &Meta, number: u64, name: &str) -> Result<State> {
     let bytes = meta.snapshot_state(number)?;
-    let bytes = bytes.ok_or_else(|| {
-        Error::new(
-            ErrorKind::Gone,
-            format!("snapshot `{name}` has just ended"),
-        )
-    })?;
+    let bytes = bytes
+        .ok_or_else(|| Error::new(ErrorKind::Gone, format!("snapshot `{name}` has just ended")))?;
     State::decode(&bytes, None)
 }
 
@@ -169,12 +169,7 @@ struct Since {
     dropped: Vec<TableId>,
 }
 
-fn open_state(
-    core: &Core,
-    snapshot: &NamedSnapshot,
-    state: State,
-    since: Since,
-) -> Result<Core> {
+fn open_state(core: &Core, snapshot: &NamedSnapshot, state: State, since: Since) -> Result<Core> {
     let newest = since.deletes.last().map_or(0, |(sequence, _)| sequence.0);
     let at = Sequence(state.name.sequence.max(newest));
     let parts = CopyParts {
@@ -233,17 +228,20 @@ fn metadata(state: State, at: Sequence, since: &Since) -> MetaInMemory {
         .flat_map(|(_, record)| record.streams.iter().flat_map(|ids| ids.iter().copied()))
         .collect();
     let is_there = |table: TableId| !since.dropped.contains(&table);
-    let tables = state.tables.into_iter().map(|table| match is_there(table.id) {
-        true => table,
-        false => {
-            let life = Life {
-                dropped: true,
-                ..table.life
-            };
-            let table = Table::clone(&table);
-            Arc::new(Table { life, ..table })
-        }
-    });
+    let tables = state
+        .tables
+        .into_iter()
+        .map(|table| match is_there(table.id) {
+            true => table,
+            false => {
+                let life = Life {
+                    dropped: true,
+                    ..table.life
+                };
+                let table = Table::clone(&table);
+                Arc::new(Table { life, ..table })
+            }
+        });
     let streams = state.streams.into_iter();
     let partitions = state.partitions.into_iter();
     MetaInMemory {

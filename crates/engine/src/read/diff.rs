@@ -98,8 +98,8 @@ impl Snapshot {
     /// ```
     ///
     /// # Errors
-    /// `not_found` for a table that neither has; `invalid` for states of several databases; `corrupt`
-    /// where rows that have to be compared cannot be read; what `each` gives.
+    /// `not_found` for a table that neither has; `invalid` for states of several databases;
+    /// `corrupt` where rows that have to be compared cannot be read; what `each` gives.
     pub fn diff(
         &self,
         other: &Snapshot,
@@ -160,7 +160,10 @@ fn between(
     stream: &StreamName,
     range: &ClosedRange,
 ) -> Result<Vec<DiffStretch>> {
-    let views = (view(a.single()?, stream, range)?, view(b.single()?, stream, range)?);
+    let views = (
+        view(a.single()?, stream, range)?,
+        view(b.single()?, stream, range)?,
+    );
     let candidates = match &views {
         (Some(a), Some(b)) => candidates((a, b), range)?,
         _ => vec![*range],
@@ -207,10 +210,7 @@ fn view(
 type Place = (SegmentId, u64, u32);
 
 /// The stretches in which rows may differ: all others are stored in the same places.
-fn candidates(
-    (a, b): (&StreamView, &StreamView),
-    range: &ClosedRange,
-) -> Result<Vec<ClosedRange>> {
+fn candidates((a, b): (&StreamView, &StreamView), range: &ClosedRange) -> Result<Vec<ClosedRange>> {
     let mut out: Vec<ClosedRange> = Vec::new();
     for view in [a, b] {
         out.extend(view.chunks.iter().map(|chunk| chunk.span));
@@ -222,7 +222,8 @@ fn candidates(
         partitions.map(|p| (p.id(), p)).collect()
     };
     let (of_a, of_b) = (of(a), of(b));
-    let mut places: (BTreeMap<Place, ClosedRange>, BTreeMap<Place, ClosedRange>) = Default::default();
+    let mut places: (BTreeMap<Place, ClosedRange>, BTreeMap<Place, ClosedRange>) =
+        Default::default();
     for (id, partition) in &of_a {
         match of_b.get(id) {
             Some(other) if is_same((a, partition), (b, other)) && !expires => {}
@@ -308,7 +309,8 @@ struct RowsAt {
     scan: Option<Scan>,
     times: Vec<i64>,
     columns: Vec<Column>,
-    at: usize,
+    /// The row that comes next.
+    next: usize,
     /// For each name the column.
     places: Vec<Option<usize>>,
 }
@@ -322,33 +324,34 @@ impl RowsAt {
             scan,
             times: Vec::new(),
             columns: Vec::new(),
-            at: 0,
+            next: 0,
             places: names.iter().map(place).collect(),
         }
     }
 
     /// The instant of the next row.
-    fn time(&mut self) -> Result<Option<i64>> {
-        while self.at >= self.times.len() {
+    fn time(&mut self) -> Result<Option<Timestamp>> {
+        while self.next >= self.times.len() {
             let Some(chunk) = self.scan.as_mut().and_then(Iterator::next) else {
                 return Ok(None);
             };
             let chunk = chunk?;
-            (self.times, self.columns, self.at) = (chunk.times, chunk.columns, 0);
+            (self.times, self.columns, self.next) = (chunk.times, chunk.columns, 0);
         }
-        Ok(self.times.get(self.at).copied())
+        let time = self.times.get(self.next).copied();
+        Ok(time.map(Timestamp::from_nanos))
     }
 
     /// All rows of an instant, which come next.
-    fn take(&mut self, at: i64) -> Result<Vec<Row>> {
+    fn take(&mut self, at: Timestamp) -> Result<Vec<Row>> {
         let mut rows = Vec::new();
         while self.time()? == Some(at) {
             let value = |place: &Option<usize>| {
                 let column = self.columns.get((*place)?)?;
-                Some(column.get(self.at)?.to_owned())
+                Some(column.get(self.next)?.to_owned())
             };
             rows.push(self.places.iter().map(value).collect());
-            self.at += 1;
+            self.next += 1;
         }
         Ok(rows)
     }
@@ -364,12 +367,12 @@ struct Found {
 
 impl Found {
     /// The rows of an instant, on either side.
-    fn rows(&mut self, at: i64, (a, b): (&[Row], &[Row])) {
+    fn rows(&mut self, at: Timestamp, (a, b): (&[Row], &[Row])) {
         let mut rest: Vec<&Row> = b.iter().collect();
         let mut removed = 0u64;
         for row in a {
             match rest.iter().position(|other| is_equal(row, other)) {
-                Some(at) => drop(rest.swap_remove(at)),
+                Some(found) => drop(rest.swap_remove(found)),
                 None => removed += 1,
             }
         }
@@ -379,7 +382,6 @@ impl Found {
             self.is_open = false;
             return;
         }
-        let at = Timestamp::from_nanos(at);
         let is_full = self.stretches.len() >= STRETCHES_MAX;
         if !(self.is_open || is_full) || self.stretches.is_empty() {
             self.stretches.push(DiffStretch {

@@ -17,6 +17,7 @@ mod overlay;
 mod plan;
 mod rebuild;
 mod scan;
+mod snapshots;
 
 use crate::assured::first_mut;
 use crate::check::{CheckReport, check};

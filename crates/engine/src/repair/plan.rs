@@ -12,9 +12,8 @@ use crate::error::Damage;
 use crate::ids::{SegmentId, Sequence, StreamId};
 use crate::layout::{log_dir, meta_path, segment_dir};
 use crate::log::Needed;
-use crate::meta::{Meta, MetaChange, PartitionRecord, SnapshotChange, copy::MetaCopy};
-use crate::named::SnapshotRecord;
-use crate::segment::{LeafEntry, SegmentHeader, Store, kept_name};
+use crate::meta::{Meta, MetaChange, PartitionRecord, copy::MetaCopy};
+use crate::segment::{LeafEntry, SegmentHeader, Store};
 use crate::tiers::log_begun;
 use crate::{Error, ErrorKind, Options, Result};
 use headwater_io::{Env, File};
@@ -41,11 +40,11 @@ pub(super) struct RepairPlan {
 }
 
 /// A plan in the making.
-struct Planning<'a> {
-    env: &'a Env,
-    options: &'a Options,
-    dir: &'a Path,
-    meta_path: PathBuf,
+pub(super) struct Planning<'a> {
+    pub(super) env: &'a Env,
+    pub(super) options: &'a Options,
+    pub(super) dir: &'a Path,
+    pub(super) meta_path: PathBuf,
     /// The metadata as they will be, in memory.
     file: Arc<dyn File>,
     change: MetaChange,
@@ -53,8 +52,8 @@ struct Planning<'a> {
     log: Option<(u64, Vec<u8>)>,
     quarantined: BTreeSet<PathBuf>,
     findings: Vec<RepairFinding>,
-    lost: Vec<String>,
-    snapshots: Vec<u64>,
+    pub(super) lost: Vec<String>,
+    pub(super) snapshots: Vec<u64>,
     next_segment: u64,
 }
 
@@ -153,14 +152,14 @@ impl RepairPlan {
 }
 
 impl Planning<'_> {
-    fn find(&mut self, damage: Damage, action: impl Into<String>) {
+    pub(super) fn find(&mut self, damage: Damage, action: impl Into<String>) {
         self.findings.push(RepairFinding {
             damage,
             action: action.into(),
         });
     }
 
-    fn open_meta(&self) -> Result<Meta> {
+    pub(super) fn open_meta(&self) -> Result<Meta> {
         Meta::open(&self.meta_path, Arc::clone(&self.file))?
             .ok_or_else(|| Error::internal("repair: planned metadata hold nothing"))
     }
@@ -192,7 +191,7 @@ impl Planning<'_> {
         )
     }
 
-    fn segment_ids(&self) -> Result<Vec<SegmentId>> {
+    pub(super) fn segment_ids(&self) -> Result<Vec<SegmentId>> {
         let dir = segment_dir(self.dir);
         let names = match self.env.segment_files().list(&dir) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
@@ -204,57 +203,6 @@ impl Planning<'_> {
             .collect();
         ids.sort_unstable();
         Ok(ids)
-    }
-
-    /// Segments that are said to be no part of the database, but for named snapshots.
-    fn kept_for_snapshots(&self) -> Result<BTreeSet<SegmentId>> {
-        let dir = segment_dir(self.dir);
-        let all = self.segment_ids()?.into_iter();
-        let files = self.env.segment_files();
-        let mut kept = BTreeSet::new();
-        for id in all {
-            let path = dir.join(kept_name(id));
-            if files
-                .exists(&path)
-                .map_err(|e| Error::io("look for", &path, e))?
-            {
-                kept.insert(id);
-            }
-        }
-        Ok(kept)
-    }
-
-    /// Plans the end of named snapshots of which something is damaged.
-    fn without_broken_snapshots(&mut self, found: CheckReport) -> Result<CheckReport> {
-        if found.damaged_snapshots.is_empty() {
-            return Ok(found);
-        }
-        let mut gone = Vec::new();
-        {
-            let meta = self.open_meta()?;
-            for (number, bytes) in meta.snapshots()? {
-                let record = SnapshotRecord::decode(&bytes);
-                let record = record.map_err(|e| Error::decode(&self.meta_path, 0, e))?;
-                if record.ended.is_none() && found.damaged_snapshots.contains(&record.name) {
-                    gone.push((number, record.name));
-                }
-            }
-            meta.change_snapshots(&SnapshotChange {
-                gone: gone.iter().map(|(number, _)| *number).collect(),
-                ..SnapshotChange::default()
-            })?;
-        }
-        for (number, name) in gone {
-            self.snapshots.push(number);
-            self.lost.push(format!("snapshot `{name}`"));
-        }
-        let after = check(self.overlay(), self.options.clone())?;
-        for damage in found.damages {
-            if !after.damages.contains(&damage) {
-                self.find(damage, "the named snapshots that have it are dropped");
-            }
-        }
-        Ok(after)
     }
 
     /// Looks at every segment that the metadata name.
@@ -666,7 +614,7 @@ impl Planning<'_> {
         Ok(needed.begun_up_to(log_begun(self.env)?))
     }
 
-    fn overlay(&self) -> Env {
+    pub(super) fn overlay(&self) -> Env {
         self.env.map_files(|files| {
             Arc::new(Overlay {
                 files: Arc::clone(files),

@@ -3,8 +3,8 @@
 use crate::core::Core;
 use crate::ids::{ShardIndex, StreamId, TableId};
 use crate::maintain::maintain;
-use crate::past::end_due;
 use crate::partitions::stored_watermark;
+use crate::past::end_due;
 use crate::ranges::union;
 use crate::{Error, ErrorKind, Result};
 use headwater_types::{ClosedRange, Level, Timestamp};

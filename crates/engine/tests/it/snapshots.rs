@@ -1,14 +1,15 @@
-//! Named snapshots: each reads as what it held when it was made, less what users deleted since, over
-//! compaction, retention, restarts, power cuts, backups; their bounds; a full disk; repairs.
+//! Named snapshots: each reads as what it held when it was made, less what users deleted since,
+//! over compaction, retention, restarts, backups; their bounds; what differs between two.
 
-use crate::cuts::cuts;
+mod failures;
+
 use crate::model::Random;
-use crate::support::{Content, Fields, check, collect, read_back, read_snapshot, small_options};
+use crate::support::{Content, Fields, read_snapshot, small_options};
 use headwater_engine::{
-    BackupOptions, Database, DeleteSpec, DiffSpec, DiffStretch, Error, ErrorKind, Options, Reader, RepairMode, ScanSpec,
-    Snapshot, SnapshotEnd, TableChange, TableSpec, backup_with, repair, restore, verify_backup,
+    BackupOptions, Database, DeleteSpec, DiffSpec, DiffStretch, Error, ErrorKind, Options, Reader,
+    Snapshot, SnapshotEnd, TableChange, backup_with, restore, verify_backup,
 };
-use headwater_io::{Clock, Env, FaultyFiles, Files, ManualClock, NoThreads, OpenMode};
+use headwater_io::{Clock, Env, FaultyFiles, ManualClock, NoThreads};
 use headwater_types::{Batch, ClosedRange, StreamName, Timestamp, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -299,7 +300,10 @@ fn snapshots_end_by_age_and_by_bytes_and_say_so() {
     world.options.snapshot_bytes_max = Some(most);
     let db = world.open();
     let ended = db.ended_snapshots();
-    assert_eq!((ended[0].name.as_str(), ended[0].why), ("old", SnapshotEnd::Age));
+    assert_eq!(
+        (ended[0].name.as_str(), ended[0].why),
+        ("old", SnapshotEnd::Age)
+    );
     db.commit(rows("k", 0, 0, 300, 77.5)).unwrap();
     db.create_snapshot("newer").unwrap();
     for round in 0..4 {
@@ -310,7 +314,11 @@ fn snapshots_end_by_age_and_by_bytes_and_say_so() {
     }
     assert!(names(&db).len() < 2, "{:?}", db.snapshots());
     let ended = db.ended_snapshots();
-    assert!(ended.iter().any(|e| e.name == "new" && e.why == SnapshotEnd::Bytes));
+    assert!(
+        ended
+            .iter()
+            .any(|e| e.name == "new" && e.why == SnapshotEnd::Bytes)
+    );
 }
 
 #[test]
@@ -380,7 +388,10 @@ fn compare(db: &Database, name: &str, random: &mut Random, held: &BTreeMap<Strin
     a.diff(&b, &DiffSpec::default(), |found| {
         let mut rows = expected.remove(&found.stream).unwrap();
         for stretch in found.stretches {
-            let (first, last) = (stretch.range.first.as_nanos(), stretch.range.last.as_nanos());
+            let (first, last) = (
+                stretch.range.first.as_nanos(),
+                stretch.range.last.as_nanos(),
+            );
             let inside = rows.range(first..=last).map(|(t, what)| (*t, *what));
             let inside: Vec<_> = inside.collect();
             assert_eq!(inside.first().unwrap().0, first, "{}", found.stream);
@@ -521,316 +532,6 @@ fn random_lives_with_snapshots_held_over_all_of_them() {
     }
 }
 
-/// What was done with a snapshot, in the order in which it was.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Done {
-    Made(&'static str),
-    Dropped(&'static str),
-    Deleted,
-}
-
-/// Makes and drops snapshots between everything that moves files; notes what was acknowledged.
-fn work(db: &Database, done: &mut Vec<Done>) -> Result<(), Error> {
-    db.commit(rows("k", 0, 0, 120, 0.5))?;
-    db.commit(rows("k", 1, 0, 120, 0.5))?;
-    db.create_snapshot("a")?;
-    done.push(Done::Made("a"));
-    db.commit(rows("k", 0, 0, 120, 5.5))?;
-    db.compact()?;
-    db.create_snapshot("b")?;
-    done.push(Done::Made("b"));
-    let spec = DeleteSpec {
-        table: "k".into(),
-        tags: vec![("id".into(), "1".into())],
-        range: range(0, 59),
-    };
-    db.delete(&spec)?;
-    done.push(Done::Deleted);
-    db.flush()?;
-    db.commit(rows("k", 0, 0, 120, 7.5))?;
-    db.compact()?;
-    db.drop_snapshot("a")?;
-    done.push(Done::Dropped("a"));
-    db.create_snapshot("a")?;
-    done.push(Done::Made("a"));
-    db.drop_snapshot("b")?;
-    done.push(Done::Dropped("b"));
-    db.close()
-}
-
-/// The sum of a stream's values, and their number: enough to tell the states of [`work`] apart.
-fn sum(snapshot: &Snapshot, id: u64) -> (usize, f64) {
-    let (rows, errors) = collect(snapshot.scan(&stream("k", id), &ScanSpec::default()).unwrap());
-    assert!(errors.is_empty(), "{errors:?}");
-    let values = rows.iter().map(|(_, fields)| match fields.get("v") {
-        Some(Value::F64(value)) => *value,
-        other => panic!("{other:?}"),
-    });
-    (rows.len(), values.sum())
-}
-
-fn expected(values: f64, first: i64) -> (usize, f64) {
-    let rows = first..120;
-    let sum = rows.clone().map(|row| values + row as f64).sum();
-    (rows.count(), sum)
-}
-
-#[test]
-fn a_power_cut_leaves_each_snapshot_whole_or_not_there() {
-    let uncut = World::new(1);
-    let mut all = Vec::new();
-    work(&uncut.open(), &mut all).unwrap();
-    let operations = uncut.disk.operations();
-    for cut in cuts(operations, 5) {
-        let world = World::new(cut);
-        world.disk.crash_at(cut);
-        let mut done = Vec::new();
-        if let Ok(db) = world.try_open() {
-            drop(work(&db, &mut done));
-        }
-        if !world.disk.crashed() {
-            continue;
-        }
-        for seed in 0..3 {
-            let what = format!("cut at {cut}, seed {seed}, done {done:?}");
-            let after = world.on(world.disk.after_crash(seed));
-            let db = after.open();
-            let names = names(&db);
-            let doubt = all.get(done.len());
-            let is_there = |name: &'static str| {
-                let made = done.iter().filter(|d| **d == Done::Made(name)).count();
-                let dropped = done.iter().filter(|d| **d == Done::Dropped(name)).count();
-                made > dropped
-            };
-            for name in ["a", "b"] {
-                let may_differ =
-                    doubt == Some(&Done::Made(name)) || doubt == Some(&Done::Dropped(name));
-                let found = names.iter().any(|n| n == name);
-                assert!(found == is_there(name) || may_differ, "{what}: {names:?}");
-            }
-            let is_deleted = done.contains(&Done::Deleted);
-            let may_be = doubt == Some(&Done::Deleted);
-            for name in names {
-                let snapshot = db.snapshot_named(&name).unwrap();
-                let second = done.contains(&Done::Dropped("a"));
-                let values = match (name.as_str(), second) {
-                    ("a", false) => 0.5,
-                    ("a", true) => 7.5,
-                    _ => 5.5,
-                };
-                assert_eq!(sum(&snapshot, 0), expected(values, 0), "{what}: {name}");
-                let other = sum(&snapshot, 1);
-                let (masked, whole) = (expected(0.5, 60), expected(0.5, 0));
-                assert!(
-                    other == if is_deleted { masked } else { whole } || may_be && other == masked,
-                    "{what}: {name}: {other:?}"
-                );
-            }
-            // Life goes on, and in the end nothing is left of any.
-            for info in db.snapshots() {
-                db.drop_snapshot(&info.name).unwrap();
-            }
-            db.commit(rows("k", 2, 0, 10, 0.5)).unwrap();
-            db.create_snapshot("c").unwrap();
-            db.compact().unwrap();
-            db.drop_snapshot("c").unwrap();
-            db.close().unwrap();
-            drop(db);
-            after.assert_sound();
-            let partitions = after.open().partitions().len();
-            assert_eq!(after.segments().len(), partitions, "{what}: {:?}", after.segments());
-        }
-    }
-}
-
-#[test]
-fn on_a_full_disk_the_oldest_snapshot_gives_way() {
-    let mut world = World::new(8);
-    world.options.reserve_bytes = 64 << 10;
-    let db = world.open();
-    for id in 0..3 {
-        db.commit(rows("k", id, 0, 800, 0.5)).unwrap();
-    }
-    db.create_snapshot("first").unwrap();
-    for id in 0..3 {
-        db.commit(rows("k", id, 0, 800, 5.5)).unwrap();
-    }
-    db.compact().unwrap();
-    db.create_snapshot("second").unwrap();
-    assert!(db.snapshots()[0].own_bytes > 0);
-    let used: u64 = world.disk.files().iter().map(|(_, len)| len).sum();
-    world.disk.capacity(used + (8 << 10));
-    let mut refused = 0;
-    let mut round = 0;
-    while names(&db).len() == 2 {
-        round += 1;
-        assert!(round < 200, "{:?}", db.stats().unwrap());
-        world.clock.advance(Duration::from_secs(1));
-        match db.commit(rows("k", 3, round * 100, 100, 0.5)) {
-            Ok(_) => {}
-            Err(error) => {
-                assert_eq!(error.kind(), ErrorKind::Full, "{error}");
-                refused += 1;
-            }
-        }
-    }
-    assert!(refused > 0);
-    let ended = db.ended_snapshots();
-    assert_eq!(ended.len(), 1);
-    assert_eq!(
-        (ended[0].name.as_str(), ended[0].why),
-        ("first", SnapshotEnd::FullDisk)
-    );
-    let error = db.snapshot_named("first").unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Gone, "{error}");
-    assert!(error.to_string().contains("the disk was full"), "{error}");
-    let second = named(&db, "second");
-    assert_eq!(second.len(), 2400);
-    world.disk.capacity(u64::MAX);
-    world.clock.advance(Duration::from_secs(1));
-    drop(db.commit(rows("k", 3, 0, 1, 0.5)));
-    world.clock.advance(Duration::from_secs(1));
-    db.commit(rows("k", 3, 0, 1, 0.5)).unwrap();
-    db.close().unwrap();
-    drop(db);
-    world.assert_sound();
-    let db = world.open();
-    assert_eq!(named(&db, "second"), second);
-    assert_eq!(db.ended_snapshots().len(), 1);
-}
-
-#[test]
-fn on_a_nearly_full_disk_a_snapshot_is_made_whole_or_not_at_all() {
-    let prepared = |capacity: Option<u64>| {
-        let world = World::new(9);
-        let db = world.open();
-        for id in 0..3 {
-            db.commit(rows("k", id, 0, 200, 0.5)).unwrap();
-        }
-        if let Some(more) = capacity {
-            let used: u64 = world.disk.files().iter().map(|(_, len)| len).sum();
-            world.disk.capacity(used + more);
-        }
-        let made = db.create_snapshot("s").map(drop);
-        (world, db, made)
-    };
-    let (mut made, mut refused) = (0, 0);
-    for more in (0..90).map(|i| i * 67) {
-        let (world, db, result) = prepared(Some(more));
-        match result {
-            Ok(()) => {
-                made += 1;
-                assert_eq!(named(&db, "s").len(), 600);
-            }
-            Err(error) => {
-                refused += 1;
-                assert_eq!(error.kind(), ErrorKind::Full, "{more}: {error}");
-            }
-        }
-        let was_made = names(&db).len();
-        drop(db);
-        world.disk.capacity(u64::MAX);
-        let db = world.open();
-        assert!(names(&db).len() >= was_made, "{more}");
-        for name in names(&db) {
-            assert_eq!(named(&db, &name).len(), 600, "{more}");
-            db.drop_snapshot(&name).unwrap();
-        }
-        assert_eq!(read_back(&db).streams.len(), 3);
-        drop(db);
-        world.assert_sound();
-    }
-    assert!(made > 5 && refused > 5, "{made} made, {refused} refused");
-}
-
-#[test]
-fn damage_of_what_only_a_snapshot_keeps_is_found_and_repaired_without_it() {
-    let world = World::new(10);
-    let db = world.open();
-    for id in 0..3 {
-        db.commit(rows("k", id, 0, 300, 0.5)).unwrap();
-    }
-    db.create_snapshot("s").unwrap();
-    for id in 0..3 {
-        db.commit(rows("k", id, 0, 300, 5.5)).unwrap();
-    }
-    db.compact().unwrap();
-    db.create_snapshot("t").unwrap();
-    let now = all_rows(&db.snapshot().unwrap());
-    db.close().unwrap();
-    drop(db);
-    let marks = world.segments();
-    let kept = marks.iter().find_map(|name| name.strip_suffix(".kept")).unwrap();
-    let path = format!("/db/segment/{kept}.seg");
-    world.disk.flip_bit(&path, 90, 3).unwrap();
-    let report = check(Arc::new(world.disk.clone()), &world.options);
-    assert_eq!(report.damaged_snapshots, ["s"]);
-    assert!(!report.is_sound());
-    for mode in [RepairMode::DryRun, RepairMode::Act] {
-        let report = repair(&world.env(), &world.options, mode).unwrap();
-        assert_eq!(report.lost, ["snapshot `s`"]);
-        assert!(report.after.is_sound(), "{report:#?}");
-    }
-    let db = world.open();
-    assert_eq!(names(&db), ["t"]);
-    assert_eq!(named(&db, "t"), now);
-    assert_eq!(all_rows(&db.snapshot().unwrap()), now);
-}
-
-#[test]
-fn metadata_that_are_made_anew_have_no_snapshots_and_nothing_of_them_comes_back() {
-    let world = World::new(11);
-    let db = world.open();
-    db.create_table(&TableSpec::new("k")).unwrap();
-    for id in 0..3 {
-        db.commit(rows("k", id, 0, 300, 0.5)).unwrap();
-    }
-    db.create_snapshot("s").unwrap();
-    delete(&db, "k", None, 0, 150);
-    db.flush().unwrap();
-    db.compact().unwrap();
-    let now = all_rows(&db.snapshot().unwrap());
-    assert_eq!(named(&db, "s"), now);
-    db.close().unwrap();
-    drop(db);
-    world.disk.vanish("/db/meta.redb").unwrap();
-    let report = repair(&world.env(), &world.options, RepairMode::Act).unwrap();
-    assert!(report.after.is_sound());
-    assert!(
-        report.findings.iter().any(|f| f.action.contains("without named snapshots")),
-        "{report:#?}"
-    );
-    assert!(report.lost.iter().any(|l| l.contains("named snapshots")), "{report:#?}");
-    let db = world.open();
-    assert!(names(&db).is_empty());
-    assert_eq!(all_rows(&db.snapshot().unwrap()), now);
-    db.close().unwrap();
-    drop(db);
-    assert!(!world.segments().iter().any(|name| name.ends_with(".kept")));
-}
-
-#[test]
-fn what_is_beside_a_kept_segment_is_put_right_by_an_opening() {
-    let world = World::new(12);
-    let db = world.open();
-    db.commit(rows("k", 0, 0, 300, 0.5)).unwrap();
-    db.create_snapshot("s").unwrap();
-    db.commit(rows("k", 0, 0, 300, 5.5)).unwrap();
-    db.compact().unwrap();
-    drop(db);
-    let before = world.segments();
-    let marks: Vec<&String> = before.iter().filter(|n| n.ends_with(".kept")).collect();
-    assert!(!marks.is_empty(), "{before:?}");
-    for mark in &marks {
-        let path = PathBuf::from("/db/segment").join(mark);
-        world.disk.remove(&path).unwrap();
-    }
-    let other = Path::new("/db/segment/9999.kept");
-    drop(world.disk.open(other, OpenMode::CreateNew).unwrap());
-    drop(world.open());
-    assert_eq!(world.segments(), before);
-}
-
 #[test]
 fn what_differs_is_told_by_stretches_and_what_was_only_rewritten_does_not() {
     let world = World::new(13);
@@ -879,7 +580,10 @@ fn what_differs_is_told_by_stretches_and_what_was_only_rewritten_does_not() {
         range: range(0, 52),
         ..DiffSpec::default()
     };
-    assert_eq!(stretches("a", &now, &spec), [("1".to_owned(), stretch(50, 52, 0, 3))]);
+    assert_eq!(
+        stretches("a", &now, &spec),
+        [("1".to_owned(), stretch(50, 52, 0, 3))]
+    );
     let missing = DiffSpec {
         table: Some("other".into()),
         ..DiffSpec::default()
