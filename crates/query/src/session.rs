@@ -274,13 +274,32 @@ impl Query {
         }
     }
 
+    /// The named snapshots of the database; of one that is read with others, its own.
+    pub(crate) fn snapshots(&self) -> Vec<SnapshotInfo> {
+        match &self.shared.source {
+            Source::Database(db) | Source::Across(db, _) => db.snapshots(),
+            Source::Reader(reader) => reader.snapshots(),
+        }
+    }
+
+    /// What a named snapshot keeps.
+    fn snapshot_named(&self, name: &str) -> headwater::Result<Snapshot> {
+        match &self.shared.source {
+            Source::Database(db) | Source::Across(db, _) => db.snapshot_named(name),
+            Source::Reader(reader) => reader.snapshot_named(name),
+        }
+    }
+
     fn view(&self, access: Arc<dyn Access>) -> Result<View> {
         let snapshot = match &self.shared.source {
             Source::Database(db) => db.snapshot()?,
             Source::Reader(reader) => reader.snapshot(),
             Source::Across(_, snapshots) => snapshots.snapshot()?,
         };
-        Ok(View::new(snapshot, access, Arc::clone(&self.shared.tables)))
+        let own = self.clone();
+        let past = Arc::new(move |name: &str| own.snapshot_named(name));
+        let view = View::new(snapshot, access, Arc::clone(&self.shared.tables));
+        Ok(view.with_past(past))
     }
 
     /// A note of the database.
