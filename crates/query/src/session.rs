@@ -47,7 +47,7 @@ use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionConfig;
 use datafusion::sql::parser::Statement;
-use headwater::{Database, IndexInfo, Reader, Snapshot};
+use headwater::{Database, IndexInfo, Reader, Snapshot, SnapshotInfo};
 use headwater_ask::Access;
 use headwater_wire::zone::Zone;
 use parking_lot::RwLock;
