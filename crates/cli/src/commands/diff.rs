@@ -74,6 +74,7 @@ impl Diff {
                 if failed.is_none() {
                     let line = self.line(&found, stretch);
                     out.buffer.extend_from_slice(line.as_bytes());
+                    out.buffer.push(b'\n');
                     failed = out.pass_on().err();
                 }
             }

@@ -20,8 +20,8 @@ fn a_snapshot_is_made_listed_compared_and_dropped() {
     let differs = bench.run("diff", &["before", "now"]).ok();
     assert_eq!(
         differs.stdout,
-        "t,id=a 1970-01-01T00:00:00.000000002Z 1970-01-01T00:00:00.000000002Z removed=0 added=0 changed=1\n\
-         t,id=a 1970-01-01T00:00:00.000000004Z 1970-01-01T00:00:00.000000004Z removed=0 added=1 changed=0\n"
+        "t,id=a 1970-01-01T00:00:02Z 1970-01-01T00:00:02Z removed=0 added=0 changed=1\n\
+         t,id=a 1970-01-01T00:00:04Z 1970-01-01T00:00:04Z removed=0 added=1 changed=0\n"
     );
     assert!(
         differs

@@ -191,20 +191,6 @@ impl Planning<'_> {
         )
     }
 
-    pub(super) fn segment_ids(&self) -> Result<Vec<SegmentId>> {
-        let dir = segment_dir(self.dir);
-        let names = match self.env.segment_files().list(&dir) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
-            other => other.map_err(|e| Error::io("list", &dir, e))?,
-        };
-        let mut ids: Vec<SegmentId> = names
-            .iter()
-            .filter_map(|n| n.strip_suffix(".seg")?.parse().ok().map(SegmentId))
-            .collect();
-        ids.sort_unstable();
-        Ok(ids)
-    }
-
     /// Looks at every segment that the metadata name.
     fn segments_named(&mut self) -> Result<()> {
         let (partitions, tables, next) = {

@@ -12,6 +12,21 @@ use crate::{Error, Result};
 use std::collections::BTreeSet;
 
 impl Planning<'_> {
+    /// The segments of which there is a file, by number.
+    pub(super) fn segment_ids(&self) -> Result<Vec<SegmentId>> {
+        let dir = segment_dir(self.dir);
+        let names = match self.env.segment_files().list(&dir) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+            other => other.map_err(|e| Error::io("list", &dir, e))?,
+        };
+        let mut ids: Vec<SegmentId> = names
+            .iter()
+            .filter_map(|n| n.strip_suffix(".seg")?.parse().ok().map(SegmentId))
+            .collect();
+        ids.sort_unstable();
+        Ok(ids)
+    }
+
     /// Segments that are said to be no part of the database, but for named snapshots.
     pub(super) fn kept_for_snapshots(&self) -> Result<BTreeSet<SegmentId>> {
         let dir = segment_dir(self.dir);

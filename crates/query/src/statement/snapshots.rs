@@ -1,7 +1,7 @@
 //! `CREATE SNAPSHOT`, `DROP SNAPSHOT` and `SHOW SNAPSHOTS`.
 //!
-//! Invariants: a snapshot is of all tables, so whoever makes, drops or lists them may do everything;
-//! of one that is read each session sees what it may see of its tables.
+//! Invariants: a snapshot is of all tables, so whoever makes, drops or lists them may do
+//! everything; of one that is read each session sees what it may see of its tables.
 
 use super::{blocking, show};
 use crate::answer::{Answer, Done, Made};
@@ -79,7 +79,7 @@ pub(super) fn schema() -> SchemaRef {
 /// The snapshots, the oldest first.
 async fn list(session: &Session) -> Result<Answer> {
     let query = session.query.clone();
-    let all = blocking(move || Ok(query.snapshots())).await?;
+    let all = blocking(move || Ok(query.source().snapshots())).await?;
     let internal = |e: arrow::error::ArrowError| Error::internal(e.to_string());
     let times = |of: &dyn Fn(&SnapshotInfo) -> Option<i64>| -> Result<ArrayRef> {
         let times: TimestampNanosecondArray = all.iter().map(of).collect();

@@ -78,7 +78,7 @@ pub(crate) fn about(tokens: &[TokenWithSpan]) -> Result<Option<About>> {
 
 fn at_end(tokens: &[TokenWithSpan], from: usize) -> Result<()> {
     let ends = |token: &TokenWithSpan| matches!(token.token, Token::SemiColon | Token::EOF);
-    let rest = tokens.get(from..).unwrap_or_default().iter();
+    let rest = tokens.iter().skip(from);
     let left = rest.filter(|t| !words::is_space(t)).find(|t| !ends(t));
     match left {
         None => Ok(()),
