@@ -146,6 +146,16 @@ func FastTierNewest(bytes int64, age time.Duration) Option {
 	})
 }
 
+// NamedSnapshots bounds named snapshots, which programs in Rust, SQL and the command make: how old they may become, 90 days by default,
+// below 0 any; and the bytes of files that only they keep, 64 GiB by default, 0 as much as there is room for. Beyond either the oldest
+// ends by itself.
+func NamedSnapshots(age time.Duration, bytes int64) Option {
+	return option(func(o *C.hw_options) {
+		o.snapshot_age_max_ns = C.int64_t(age)
+		o.snapshot_bytes_max = C.uint64_t(max(bytes, 0))
+	})
+}
+
 // LogMirror copies the log in a fast tier to the large medium this often, at least every 10 ms, which bounds what is lost with the
 // tier; below 0, the default, never.
 func LogMirror(interval time.Duration) Option {

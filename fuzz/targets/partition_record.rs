@@ -1,4 +1,4 @@
-//! Reading a partition's record never panics.
+//! Reading a partition's record, or a named snapshot's, never panics.
 #![no_main]
 
 use headwater_engine::fuzzing;
@@ -7,4 +7,5 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
     fuzzing::partition_record(data);
+    fuzzing::snapshot_record(data);
 });

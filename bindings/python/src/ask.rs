@@ -332,6 +332,7 @@ pub(crate) fn stats<'py>(py: Python<'py>, shared: &Shared) -> PyResult<Bound<'py
         bulk_written_bytes log_mirror_behind_bytes dead_bytes memory_bytes pinned_bytes pinned_file_bytes
         fast_index_bytes fast_index_reads fast_index_dropped fast_index_refused
         fast_newest_bytes fast_newest_segments fast_newest_reads fast_newest_dropped fast_newest_refused
+        snapshots snapshot_bytes snapshot_bytes_max
         events_accepted bytes_accepted
         events_flush events_merge events_late_run events_fold events_compaction events_delete
         bytes_log bytes_leaf bytes_index bytes_meta flushes merges log_syncs leaves_read pages_read

@@ -5,7 +5,8 @@ mod indexes;
 
 use crate::core::Core;
 use crate::error::Damage;
-use crate::ids::StreamId;
+use crate::ids::{SegmentId, StreamId};
+use crate::past::open_whole;
 use crate::read::merge::{Merge, Source};
 use crate::reader::open_core;
 use crate::segment::pyramid::{Bucket, Buckets, add_rows, from_block};
@@ -15,6 +16,7 @@ use headwater_codec::Cursor;
 use headwater_codec::light::decode_rows;
 use headwater_io::Env;
 use headwater_types::{Aggregate, Extremes, Level, Timestamp};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// What a check found.
@@ -34,6 +36,10 @@ pub struct CheckReport {
     pub rows: u64,
     /// Log records read.
     pub log_records: u64,
+    /// Named snapshots looked at: of each the segments that are part of the database no more.
+    pub snapshots: u64,
+    /// Names of those of them of which something is damaged.
+    pub damaged_snapshots: Vec<String>,
 }
 
 impl CheckReport {
@@ -73,7 +79,48 @@ pub fn check(env: Env, options: Options) -> Result<CheckReport> {
             checker.partition()?;
         }
     }
+    snapshots(&Arc::new(core), &mut report)?;
     Ok(report)
+}
+
+/// Looks at what named snapshots keep beside the database.
+fn snapshots(core: &Arc<Core>, report: &mut CheckReport) -> Result<()> {
+    for snapshot in core.named.all() {
+        report.snapshots += 1;
+        let before = report.damages.len();
+        match open_whole(core, &snapshot) {
+            Ok(past) => {
+                let kept: HashSet<SegmentId> = snapshot.replaced().map(|(id, _)| id).collect();
+                past_partitions(&past, &kept, report)?;
+            }
+            Err(error) if error.kind() == ErrorKind::Corrupt => {
+                report.damages.push(damage_of(&error));
+            }
+            Err(error) => return Err(error),
+        }
+        if report.damages.len() > before {
+            report.damaged_snapshots.push(snapshot.record.name.clone());
+        }
+    }
+    Ok(())
+}
+
+fn past_partitions(past: &Core, kept: &HashSet<SegmentId>, report: &mut CheckReport) -> Result<()> {
+    for shard in &past.shards {
+        let partitions: Vec<Arc<Partition>> =
+            shard.state.lock().partitions.all().cloned().collect();
+        // Of the others only that they are there: the rest was looked at.
+        let looked_at = |p: &&Arc<Partition>| kept.contains(&p.id()) || p.unreadable.is_some();
+        for partition in partitions.iter().filter(looked_at) {
+            let mut checker = Checker {
+                core: past,
+                partition,
+                report: &mut *report,
+            };
+            checker.partition()?;
+        }
+    }
+    Ok(())
 }
 
 fn damage_of(error: &Error) -> Damage {

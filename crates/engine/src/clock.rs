@@ -12,8 +12,10 @@
 //! restart changes nothing about what is believed.
 //! Concurrency: one lock, held for no other; writers take it only while the clock is not believed.
 
+use crate::assured::wide;
 use crate::ids::{StreamId, TableId};
 use crate::meta::PartitionRecord;
+use headwater_codec::{Cursor, DecodeError, PutBytes};
 use headwater_io::Clock;
 use headwater_types::Timestamp;
 use parking_lot::Mutex;
@@ -58,6 +60,8 @@ pub(crate) struct ClockGuard {
     state: Mutex<GuardState>,
     /// There is a doubt, so that writers have something to tell.
     doubts: AtomicBool,
+    /// What it says whatever the clock shows: of a state of the past.
+    fixed: Option<Moment>,
 }
 
 #[derive(Debug, Default)]
@@ -120,7 +124,7 @@ impl Witness {
 }
 
 /// One look at the clock.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Moment {
     clock: i64,
     /// The instant for tables that have not borne the clock out; `None` = it is believed.
@@ -144,6 +148,55 @@ impl Moment {
 
     pub(crate) fn is_borne_out(&self, table: TableId) -> bool {
         self.borne_out.contains(&table)
+    }
+
+    /// The instant that is believed by itself, or by no table: never after the clock.
+    pub(crate) fn believed(&self) -> Timestamp {
+        Timestamp::from_nanos(self.instead.map_or(self.clock, |i| i.min(self.clock)))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn doubted<const N: usize>(clock: i64, instead: i64, out: [u32; N]) -> Moment {
+        Moment {
+            clock,
+            instead: Some(instead),
+            borne_out: out.map(TableId).to_vec(),
+        }
+    }
+
+    /// As bytes, for records that fix a moment.
+    pub(crate) fn put(&self, out: &mut Vec<u8>) {
+        out.put_i64(self.clock);
+        out.put_u8(u8::from(self.instead.is_some()));
+        if let Some(instead) = self.instead {
+            out.put_i64(instead);
+            out.put_varint(wide(self.borne_out.len()));
+            for table in &self.borne_out {
+                out.put_varint(u64::from(table.0));
+            }
+        }
+    }
+
+    /// What [`Moment::put`] gave.
+    pub(crate) fn read(cursor: &mut Cursor<'_>) -> Result<Moment, DecodeError> {
+        let clock = cursor.i64("instant of the clock")?;
+        let mut moment = Moment {
+            clock,
+            instead: None,
+            borne_out: Vec::new(),
+        };
+        match cursor.u8("whether the clock is doubted")? {
+            0 => return Ok(moment),
+            1 => moment.instead = Some(cursor.i64("believed instant")?),
+            _ => return Err(cursor.fail("0 or 1")),
+        }
+        let count = cursor.varint_up_to(wide(cursor.remaining()), "number of tables")?;
+        for _ in 0..count {
+            let table = cursor.varint_up_to(u64::from(u32::MAX), "table id")?;
+            let table = u32::try_from(table).map_err(|_| cursor.fail("a table id"))?;
+            moment.borne_out.push(TableId(table));
+        }
+        Ok(moment)
     }
 }
 
@@ -211,6 +264,7 @@ impl ClockGuard {
         ClockGuard {
             jump_max,
             settle: settle.max(Duration::from_nanos(1)),
+            fixed: None,
             doubts: AtomicBool::new(doubted.is_some()),
             state: Mutex::new(GuardState {
                 believed,
@@ -222,6 +276,11 @@ impl ClockGuard {
                 doubt: doubted,
             }),
         }
+    }
+
+    /// As it is, but that it is this moment for ever, if there is one.
+    pub(crate) fn at(self, fixed: Option<Moment>) -> ClockGuard {
+        ClockGuard { fixed, ..self }
     }
 
     fn jump_max(&self) -> i128 {
@@ -245,6 +304,9 @@ impl ClockGuard {
 
     /// Looks at the clock.
     pub(crate) fn look(&self, clock: &dyn Clock) -> Moment {
+        if let Some(fixed) = &self.fixed {
+            return fixed.clone();
+        }
         let mut state = self.state.lock();
         self.look_at(&mut state, clock)
     }

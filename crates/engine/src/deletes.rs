@@ -226,6 +226,7 @@ fn bury(core: &Core, record: &DeleteRecord, sequence: Sequence) {
     }
     core.newest_deletes.note(record.table, sequence);
     core.ends.note(sequence, record);
+    core.named_ends.note(sequence, record);
     core.door.note_delete();
     core.log.inserted(sequence);
 }

@@ -86,6 +86,11 @@ pub fn state(bytes: &[u8], repair: bool) {
     crate::state::fuzz(bytes, repair);
 }
 
+/// The record of a named snapshot.
+pub fn snapshot_record(bytes: &[u8]) {
+    crate::named::fuzz(bytes);
+}
+
 /// A slot of the file that says which tier a database has; `repair` puts the right checksum in
 /// first.
 pub fn tier_record(bytes: &[u8], repair: bool) {

@@ -286,7 +286,7 @@ impl RemoteCopy {
     }
 }
 
-type FilesById = BTreeMap<SegmentId, Arc<SegmentFile>>;
+pub(crate) type FilesById = BTreeMap<SegmentId, Arc<SegmentFile>>;
 
 /// Partitions that a transaction names, and their files; `None` when one is not there any more.
 fn held_partitions(
@@ -497,6 +497,14 @@ impl HeldState {
         let wanted = Wanted::from(Want::from(level));
         let needed = needed(&core.store, &self.state, partition, file, &wanted)?;
         Ok(needed.ranges.iter().map(|wanted| wanted.range).collect())
+    }
+
+    /// The state and the files that it names, for who keeps them longer.
+    pub(crate) fn into_files(self) -> Result<(Arc<State>, FilesById)> {
+        match self.bytes {
+            HeldBytes::Database { files, .. } => Ok((self.state, files)),
+            HeldBytes::Copy(_) => Err(Error::internal("a copy as if it were a database")),
+        }
     }
 
     /// Files that exist only because a state is held, with their committed lengths.

@@ -41,11 +41,13 @@ mod memory;
 mod meta;
 mod mirror;
 mod moving;
+mod named;
 mod needed;
 mod notes;
 mod options;
 mod owner;
 mod partitions;
+mod past;
 mod pins;
 mod producers;
 mod prove;
@@ -62,6 +64,7 @@ mod retention;
 mod segment;
 pub mod settings;
 mod shard;
+mod snapshots;
 mod stall;
 mod state;
 mod stats;
@@ -87,14 +90,15 @@ pub use indexes::{IndexInfo, IndexProgress, IndexSpec};
 pub use late::{FlushRule, Knobs, LatePolicy, MergeScope, PolicyChoice, Split};
 pub use late_policy::{LateReport, ShardLateReport};
 pub use ledger::{Proof, SegmentLedger};
+pub use named::SnapshotEnd;
 pub use needed::{NeededFor, NeededRange, Reason, Why};
 pub use options::{Durability, Options};
 pub use read::{
     Across, AggregateSpec, Bin, Bins, ColumnSlice, Comparison, Conflict, Coverage, DataVersion,
-    Filter, HandlePage, LastValue, OutermostSpec, Owned, Owners, PageStart, PartitionInfo, Replay,
-    ReplayChunk, ReplayCursor, ReplayRow, ReplaySpec, ReplaySteps, RowBlock, Scan, ScanChunk,
-    ScanSpec, Snapshot, SnapshotPart, StreamHandle, StreamInfo, StreamPage, Stretch, Stretches,
-    SummaryBin, SummarySpec,
+    DiffSpec, DiffStretch, Filter, HandlePage, LastValue, OutermostSpec, Owned, Owners, PageStart,
+    PartitionInfo, Replay, ReplayChunk, ReplayCursor, ReplayRow, ReplaySpec, ReplaySteps, RowBlock,
+    Scan, ScanChunk, ScanSpec, Snapshot, SnapshotPart, StreamDiff, StreamHandle, StreamInfo,
+    StreamPage, Stretch, Stretches, SummaryBin, SummarySpec,
 };
 pub use reader::Reader;
 pub use recover::Recovery;
@@ -105,6 +109,7 @@ pub use refused::{
 pub use relocate::{adopt_fast_tier, use_fast_tier};
 pub use repair::{RepairFinding, RepairMode, RepairReport, repair, repair_without_fast_tier};
 pub use segment::MissedRange;
+pub use snapshots::{EndedSnapshot, SnapshotInfo};
 pub use state::{State, StateName, StateSegment};
 pub use stats::Stats;
 pub use tiers::{FastTier, TierParts, fast_tier};

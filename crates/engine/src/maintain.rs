@@ -14,6 +14,7 @@ use crate::ids::{SegmentId, ShardIndex};
 use crate::indexing::{Piece, next_piece};
 use crate::late_policy::late_work_is_due;
 use crate::mirror::Mirror;
+use crate::past::end_due;
 use crate::retention::move_horizons;
 use crate::step;
 use crate::{ErrorKind, Result};
@@ -30,6 +31,7 @@ const WRITERS_FIRST: Duration = Duration::from_secs(30);
 pub(crate) fn maintain(core: &Core) -> Result<()> {
     core.log.wait_published(core.log.newest())?;
     mirror_if_due(core);
+    end_due(core)?;
     move_horizons(core)?;
     loop {
         let mut progress = false;
@@ -227,6 +229,12 @@ pub(crate) fn flush_worker(core: &Core, index: ShardIndex) {
 /// The life of the worker that compacts.
 pub(crate) fn compaction_worker(core: &Core) {
     while !core.signals.is_stopped() {
+        if core.log.check_failure().is_ok()
+            && let Err(error) = end_due(core)
+        {
+            tracing::warn!(%error, "a snapshot could not be ended; it will be tried again");
+            core.signals.wait_for_work();
+        }
         if core.log.check_failure().is_ok()
             && let Err(error) = move_horizons(core)
         {

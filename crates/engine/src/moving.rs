@@ -450,7 +450,7 @@ impl Change<'_> {
 
 /// Holds batches back while no partition is being rewritten: what is left in memory must not wait
 /// for that.
-fn writers_wait(core: &Core) -> (MutexGuard<'_, ()>, RwLockWriteGuard<'_, ()>) {
+pub(crate) fn writers_wait(core: &Core) -> (MutexGuard<'_, ()>, RwLockWriteGuard<'_, ()>) {
     for _ in 0..ROUNDS {
         drop(core.compaction.begin());
         let held_back = core.placing.hold_back();

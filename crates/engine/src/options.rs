@@ -113,6 +113,12 @@ pub struct Options {
     /// Space kept free for a full disk (`DIR/reserve`), in bytes, so that what was taken in can be
     /// stored and deletes work; 0 = none. Default 8 MiB.
     pub reserve_bytes: u64,
+    /// Named snapshots older than this end by themselves; `None` = never. At least 1 s, default 90
+    /// days.
+    pub snapshot_age_max: Option<Duration>,
+    /// What files that are there for named snapshots only may take, in bytes; beyond that the
+    /// oldest ends. `None` = as much as there is room for. Default 64 GiB.
+    pub snapshot_bytes_max: Option<u64>,
     /// Segment files held open at once. Default 256.
     pub open_files_max: usize,
     /// Most entries of a page of a segment's index; checkpoints of it are written the oftener the
@@ -165,6 +171,8 @@ impl Options {
             streams_max: 10_000_000,
             max_future: None,
             reserve_bytes: 8 << 20,
+            snapshot_age_max: Some(Duration::from_secs(90 * 86_400)),
+            snapshot_bytes_max: Some(64 << 30),
             open_files_max: 256,
             index_page_entries: 256,
         }
@@ -219,6 +227,11 @@ impl Options {
             self.idle_after
                 .is_none_or(|after| after >= Duration::from_secs(1)),
             "idle_after must be at least 1 second, or none",
+        )?;
+        check(
+            self.snapshot_age_max
+                .is_none_or(|age| age >= Duration::from_secs(1)),
+            "snapshot_age_max must be at least 1 second, or none",
         )?;
         check(
             self.log_mirror

@@ -12,11 +12,15 @@
 //! database that does not open keeps all that it might be repaired from.
 
 mod files;
+mod in_memory;
 mod indexes;
+mod kept_deletes;
 mod media;
+mod metadata;
 mod opened_by;
 
-pub(crate) use opened_by::{CopyParts, OpenedBy};
+pub(crate) use in_memory::MetaInMemory;
+pub(crate) use opened_by::{CopyParts, OpenedBy, PastParts};
 
 use crate::catalog::{AddedFields, Catalog, Definition, StreamIndex, StreamRecord, Table};
 use crate::clock::ClockGuard;
@@ -31,9 +35,10 @@ use crate::ids::{Sequence, ShardIndex, StreamId, TableId};
 use crate::late_policy::{first_analyzer, kept_analyzer};
 use crate::layout::{folders, log_dir, meta_path, segment_dir};
 use crate::log::{Log, Needed, RecordKind, replay};
-use crate::meta::{Meta, PartitionRecord};
+use crate::meta::{KeptFor, Meta, PartitionRecord};
 use crate::mirror::Mirror;
-use crate::owner::{Owner, lock_meta};
+use crate::named::NamedSnapshots;
+use crate::owner::Owner;
 use crate::partitions::{PartitionSet, stored_watermark};
 use crate::pins::{PinFiles, remove_left_over};
 use crate::producers::Producers;
@@ -46,10 +51,12 @@ use crate::unreadable::tell_unreadable;
 use crate::{Error, ErrorKind, Options, Result};
 use headwater_codec::light::decode_rows;
 use headwater_codec::{Cursor, DecodeError};
-use headwater_io::{Env, Files, OpenMode};
+use headwater_io::Env;
 use headwater_types::{Producer, Rows, Timestamp};
+use kept_deletes::{load_ends, settle_keepers};
 pub(crate) use media::{announcer, place_of};
 use media::{repeat_segments, reserve_space, watch_bulk};
+use metadata::open_meta;
 use opened_by::{Opener, Ownership};
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -173,17 +180,27 @@ pub(crate) fn load(
     let mut recovery = Recovery::default();
     if !is_owner {
         // A copy keeps its files itself, and has looked at them.
-        let held = partitions.iter().filter(|_| copy.is_none());
+        let holds_open = match &copy {
+            None => true,
+            Some(parts) => parts.past.as_ref().is_some_and(|past| past.holds_open),
+        };
+        let held = partitions.iter().filter(|_| holds_open);
         store.pin(held.map(|(id, _)| *id))?;
     }
+    let past = copy.as_ref().and_then(|parts| parts.past.as_ref());
+    let moment = past.map(|past| past.moment.clone());
     let (mut unreadable, deletes) = match copy {
-        Some(parts) => {
+        Some(parts) if moment.is_none() => {
             pieces = parts.pieces;
             (parts.elsewhere, Some(parts.deletes))
         }
-        None => (files::look(&store, &partitions, access)?, None),
+        parts => (
+            files::look(&store, &partitions, access)?,
+            parts.map(|parts| parts.deletes),
+        ),
     };
     let mut sets = vec![PartitionSet::default(); shards];
+    let mut live = HashMap::new();
     for (id, record) in &partitions {
         let set = sets.get_mut(usize::from(record.shard.0)).ok_or_else(|| {
             Error::damage(Damage {
@@ -194,6 +211,7 @@ pub(crate) fn load(
             })
         })?;
         let file = store.segment_file(*id);
+        live.insert(*id, Arc::clone(&file));
         let reason = unreadable.remove(id);
         let partition = Partition::with(record.clone(), file, reason);
         match pieces.remove(id) {
@@ -209,7 +227,7 @@ pub(crate) fn load(
     let remembered = |name: &str| saved.get(name).copied();
     let records: Vec<&PartitionRecord> = partitions.iter().map(|(_, r)| r).collect();
     let (jump_max, settle) = (options.clock_jump_max, options.clock_settle);
-    let clock_guard = ClockGuard::new(jump_max, settle, &saved, &records);
+    let clock_guard = ClockGuard::new(jump_max, settle, &saved, &records).at(moment);
     let compacted = WrittenOnDay {
         day: remembered(COMPACTION_DAY).unwrap_or(0),
         bytes: remembered(COMPACTION_DAY_BYTES).unwrap_or(0),
@@ -231,11 +249,14 @@ pub(crate) fn load(
     producers.load(meta.producers()?);
     let newest_deletes = NewestDeletes::default();
     newest_deletes.load(meta.newest_deletes()?);
-    let ends = load_ends(&meta, &newest_deletes)?;
+    let ends = load_ends(&meta, &newest_deletes, KeptFor::Copies)?;
+    let named = NamedSnapshots::load(&meta, &store, &live)?;
+    let named_ends = load_ends(&meta, &newest_deletes, KeptFor::Snapshots)?;
+    settle_keepers(&named, &named_ends);
     let mut replayer = Replayer {
         producers: &producers,
         newest_deletes: &newest_deletes,
-        ends: &ends,
+        ends: [&ends, &named_ends],
         catalog: &catalog,
         meta: &meta,
         store: &store,
@@ -270,7 +291,14 @@ pub(crate) fn load(
     recovery.partitions_unreadable = unreadable.len() as u64;
     if is_owner {
         let present = files::present(&store)?;
-        files::settle(&store, &present, &partitions, &unreadable, &mut recovery)?;
+        files::settle(
+            &store,
+            &present,
+            &partitions,
+            &unreadable,
+            &mut recovery,
+            &named,
+        )?;
         indexes::settle(&meta, &store, &present, &indexes, &mut recovery)?;
         remove_left_over(&**env.buffer_files(), env.media.buffers_root(&dir))?;
     }
@@ -314,6 +342,8 @@ pub(crate) fn load(
         producers,
         newest_deletes,
         ends,
+        named,
+        named_ends,
         catalog,
         meta,
         log,
@@ -346,96 +376,10 @@ pub(crate) fn load(
     Ok((core, recovery))
 }
 
-/// Opens the metadata, or makes it. A database whose making was cut short holds no log and no
-/// segments: it is made again.
-fn open_meta(env: &Env, options: &Options, mut owner: Owner) -> Result<(Meta, Owner)> {
-    let dir = options.dir.as_path();
-    let path = &meta_path(dir);
-    let files = env.index_files();
-    let is_empty = |files: &Arc<dyn Files>, dir: &Path| {
-        let names = files.list(dir).map_err(|e| Error::io("list", dir, e));
-        names.map(|names| names.is_empty())
-    };
-    let empty = is_empty(env.log_files(), &log_dir(env, dir))?
-        && is_empty(env.segment_files(), &segment_dir(dir))?;
-    if let Some(lock) = owner.meta_lock.take() {
-        let file = files
-            .open(path, OpenMode::Write)
-            .map_err(|e| Error::io("open", path, e))?;
-        if !lock
-            .is_current()
-            .map_err(|e| Error::io("look for", path, e))?
-        {
-            return Err(Error::new(
-                ErrorKind::Busy,
-                format!(
-                    "{} was replaced while it was opened: try again",
-                    path.display()
-                ),
-            ));
-        }
-        match Meta::open(path, file) {
-            Ok(Some(meta)) => return Ok((meta.owned(lock, &env.chance), owner)),
-            Err(error)
-                if !empty
-                    || matches!(
-                        error.kind(),
-                        ErrorKind::Io | ErrorKind::Invalid | ErrorKind::Full
-                    ) =>
-            {
-                return Err(error);
-            }
-            Ok(None) if !empty => {
-                return Err(Error::damage(Damage {
-                    file: path.to_owned(),
-                    offset: 0,
-                    expected:
-                        "metadata with a format version, since there are log or segment files"
-                            .into(),
-                    found: "metadata without one".into(),
-                }));
-            }
-            Ok(None) | Err(_) => {
-                tracing::info!(path = %path.display(), "the database was being made when power went: making it again");
-                files
-                    .remove(path)
-                    .map_err(|e| Error::io("remove", path, e))?;
-            }
-        }
-    } else if !empty {
-        return Err(Error::damage(Damage {
-            file: path.to_owned(),
-            offset: 0,
-            expected: "metadata, since there are log or segment files".into(),
-            found: "no file".into(),
-        }));
-    }
-    let file = files
-        .open(path, OpenMode::CreateNew)
-        .map_err(|e| Error::io("create", path, e))?;
-    let Some(lock) = lock_meta(env, dir)? else {
-        return Err(Error::io("lock", path, std::io::ErrorKind::NotFound.into()));
-    };
-    // The name first: a file that holds something has a name that stays. Should this sync fail, the
-    // next opening finds an empty file, and makes it anew.
-    files.sync_dir(dir).map_err(|e| Error::io("sync", dir, e))?;
-    let meta = Meta::create(path, file, options.shards, env.chance.next_u64())?;
-    Ok((meta.owned(lock, &env.chance), owner))
-}
-
-/// What copies have not confirmed of deletes.
-fn load_ends(meta: &Meta, newest: &NewestDeletes) -> Result<Ends> {
-    let ends = Ends::default();
-    let newest = newest.all().into_iter().map(|(_, sequence)| sequence).max();
-    let loaded = ends.load(meta.ends()?, newest.unwrap_or_default());
-    loaded.map_err(|e| Error::decode(meta.path(), 0, e))?;
-    Ok(ends)
-}
-
 struct Replayer<'a> {
     producers: &'a Producers,
     newest_deletes: &'a NewestDeletes,
-    ends: &'a Ends,
+    ends: [&'a Ends; 2],
     catalog: &'a Catalog,
     meta: &'a Meta,
     store: &'a Store,
@@ -620,7 +564,9 @@ impl Replayer<'_> {
 
     fn delete(&mut self, sequence: Sequence, record: &DeleteRecord) -> Result<()> {
         self.newest_deletes.note(record.table, sequence);
-        self.ends.note(sequence, record);
+        for ends in self.ends {
+            ends.note(sequence, record);
+        }
         let tombstone = record.tombstone(sequence);
         for shard in self.shards {
             shard.state.lock().add_tombstone(&tombstone);

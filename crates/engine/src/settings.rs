@@ -373,6 +373,11 @@ pub static SETTINGS: &[Setting] = settings! {
         "The commit log in a fast tier is copied to the large medium this often, which bounds what is lost with the tier; none = never.";
     "reserve" number(reserve_bytes), bytes(0, GIB), "0 to 1GiB",
         "Space kept free for a full disk, so that what was taken in can be stored and deletes work.";
+    "snapshots.age_max" optional_span(snapshot_age_max),
+        within_or_none(SECOND, Duration::from_secs(36_500 * 86_400)), "1s to 36500d, or none",
+        "Named snapshots older than this end by themselves; none = never.";
+    "snapshots.bytes_max" limit(snapshot_bytes_max), LIMIT, "1KiB to 1024GiB, or none",
+        "Most that files take that are there for named snapshots only; beyond that the oldest ends.";
     "open_files_max" number(open_files_max), count(8, 1_000_000), "8 to 1000000",
         "Segment files held open at once.";
     "partition.target" number(partition_target_bytes), bytes(64 * KIB, 16 * GIB),

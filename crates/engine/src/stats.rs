@@ -1,6 +1,7 @@
 //! What `stat` tells: sizes, counts, write amplification.
 
 use crate::Result;
+use crate::assured::wide;
 use crate::core::Core;
 use crate::counters::Cause;
 use crate::fast_index::What;
@@ -61,6 +62,12 @@ pub struct Stats {
     pub fast_newest_dropped: u64,
     /// How often since opening there was no room for more of them.
     pub fast_newest_refused: u64,
+    /// Named snapshots.
+    pub snapshots: u64,
+    /// Bytes of segments that are there for named snapshots only. Part of `disk_bytes`.
+    pub snapshot_bytes: u64,
+    /// What these may take; 0 without a limit.
+    pub snapshot_bytes_max: u64,
     /// Bytes of segments that nothing refers to any more.
     pub dead_bytes: u64,
     /// Bytes of memory that events occupy.
@@ -155,7 +162,7 @@ impl Stats {
 
     pub(crate) fn collect(core: &Core) -> Result<Stats> {
         let mut stats = Stats {
-            tables: core.catalog.tables().len() as u64,
+            tables: wide(core.catalog.tables().len()),
             ..Stats::default()
         };
         stats.streams = core
@@ -209,7 +216,11 @@ impl Stats {
         stats.memory_bytes = core.memory.bytes() as u64;
         stats.pinned_bytes = core.shards.pinned_bytes().all as u64;
         stats.pinned_file_bytes = core.pin_files.lock().bytes();
+        stats.snapshots = wide(core.named.all().len());
+        stats.snapshot_bytes = core.named.kept_bytes();
+        stats.snapshot_bytes_max = core.options.snapshot_bytes_max.unwrap_or(0);
         stats.disk_bytes = stats.segment_bytes
+            + stats.snapshot_bytes
             + stats.log_bytes
             + stats.pinned_file_bytes
             + core.meta.file_bytes();

@@ -316,6 +316,11 @@ typedef struct hw_options {
   uint64_t fast_newest_bytes;
   // Copies of partitions older than this are let go, ns; below 0 = by room alone (default).
   int64_t fast_newest_age_ns;
+  // Named snapshots older than this end by themselves, ns; below 0 = never. Default 90 days.
+  int64_t snapshot_age_max_ns;
+  // Most that files take that are there for named snapshots only; beyond that the oldest ends. 0
+  // = as much as there is room for. Default 64 GiB.
+  uint64_t snapshot_bytes_max;
 } hw_options;
 
 // A database. To end with hw_close.

@@ -110,6 +110,11 @@ pub struct hw_options {
     pub fast_newest_bytes: u64,
     /// Copies of partitions older than this are let go, ns; below 0 = by room alone (default).
     pub fast_newest_age_ns: i64,
+    /// Named snapshots older than this end by themselves, ns; below 0 = never. Default 90 days.
+    pub snapshot_age_max_ns: i64,
+    /// Most that files take that are there for named snapshots only; beyond that the oldest ends. 0
+    /// = as much as there is room for. Default 64 GiB.
+    pub snapshot_bytes_max: u64,
 }
 
 fn nanos(duration: Duration) -> i64 {
@@ -184,6 +189,8 @@ impl hw_options {
             fast_index_bytes: 0,
             fast_newest_bytes: 0,
             fast_newest_age_ns: optional_nanos(options.fast_newest_age),
+            snapshot_age_max_ns: optional_nanos(options.snapshot_age_max),
+            snapshot_bytes_max: options.snapshot_bytes_max.unwrap_or(0),
         }
     }
 
@@ -267,6 +274,8 @@ impl hw_options {
         options.fast_index_bytes = limit(self.fast_index_bytes);
         options.fast_newest_bytes = limit(self.fast_newest_bytes);
         options.fast_newest_age = optional_duration(self.fast_newest_age_ns);
+        options.snapshot_age_max = optional_duration(self.snapshot_age_max_ns);
+        options.snapshot_bytes_max = limit(self.snapshot_bytes_max);
         Ok((options, flag(self.read_only, "read_only")?))
     }
 }

@@ -18,17 +18,17 @@
 
 pub use headwater_engine::{
     Across, AggregateSpec, BackupOptions, BackupReport, Bin, Bins, CheckReport, ColumnSlice,
-    Comparison, Conflict, Coverage, Damage, DataVersion, Database, DeleteSpec, Duplicates,
-    Durability, Error, ErrorKind, FastTier, Field, FieldSpec, Filter, FlushRule, HandlePage,
-    IndexInfo, IndexProgress, IndexSpec, IndexUse, Knobs, LastValue, LatePolicy, LateReport,
-    MergeScope, MissedRange, Options, OutermostSpec, Owned, Owners, PageStart, PartitionInfo,
-    PolicyChoice, REFUSED_ENDED, REFUSED_FIELDS, REFUSED_FUTURE, REFUSED_NAME, REFUSED_STREAMS,
-    REFUSED_STRING, REFUSED_TABLES, REFUSED_TYPE, REFUSED_UNREADABLE, Reader, Recovery, Refused,
-    RepairFinding, RepairMode, RepairReport, Replay, ReplayChunk, ReplayCursor, ReplayRow,
-    ReplaySpec, ReplaySteps, Result, RowBlock, Scan, ScanChunk, ScanSpec, ShardLateReport,
-    Snapshot, SnapshotPart, Split, Stats, StreamHandle, StreamInfo, StreamPage, Stretch, Stretches,
-    SummaryBin, SummarySpec, TableChange, TableInfo, TableSpec, Ticket, TierParts, Touched,
-    Written,
+    Comparison, Conflict, Coverage, Damage, DataVersion, Database, DeleteSpec, DiffSpec,
+    DiffStretch, Duplicates, Durability, EndedSnapshot, Error, ErrorKind, FastTier, Field,
+    FieldSpec, Filter, FlushRule, HandlePage, IndexInfo, IndexProgress, IndexSpec, IndexUse, Knobs,
+    LastValue, LatePolicy, LateReport, MergeScope, MissedRange, Options, OutermostSpec, Owned,
+    Owners, PageStart, PartitionInfo, PolicyChoice, REFUSED_ENDED, REFUSED_FIELDS, REFUSED_FUTURE,
+    REFUSED_NAME, REFUSED_STREAMS, REFUSED_STRING, REFUSED_TABLES, REFUSED_TYPE,
+    REFUSED_UNREADABLE, Reader, Recovery, Refused, RepairFinding, RepairMode, RepairReport, Replay,
+    ReplayChunk, ReplayCursor, ReplayRow, ReplaySpec, ReplaySteps, Result, RowBlock, Scan,
+    ScanChunk, ScanSpec, ShardLateReport, Snapshot, SnapshotEnd, SnapshotInfo, SnapshotPart, Split,
+    Stats, StreamDiff, StreamHandle, StreamInfo, StreamPage, Stretch, Stretches, SummaryBin,
+    SummarySpec, TableChange, TableInfo, TableSpec, Ticket, TierParts, Touched, Written,
 };
 pub use headwater_io::{Env, Media};
 pub use headwater_types::{

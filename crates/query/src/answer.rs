@@ -51,6 +51,8 @@ pub enum Made {
     View,
     /// An index.
     Index,
+    /// A named snapshot.
+    Snapshot,
 }
 
 impl Done {

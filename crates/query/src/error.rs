@@ -86,6 +86,9 @@ codes! {
     table_exists: TableExists = "table_exists", "42P07";
     unknown_index: UnknownIndex = "unknown_index", "42704";
     index_exists: IndexExists = "index_exists", "42P07";
+    unknown_snapshot: UnknownSnapshot = "unknown_snapshot", "42704";
+    snapshot_exists: SnapshotExists = "snapshot_exists", "42P07";
+    snapshot_gone: SnapshotGone = "snapshot_gone", "55000";
     invalid: Invalid = "invalid", "42000";
     invalid_value: InvalidValue = "invalid_value", "22023";
     invalid_expression: InvalidRegularExpression = "invalid_regular_expression", "2201B";
@@ -123,13 +126,18 @@ impl Code {
             | Code::AmbiguousColumn
             | Code::TableExists
             | Code::IndexExists
+            | Code::SnapshotExists
             | Code::InvalidValue
             | Code::InvalidRegularExpression
             | Code::OutOfRange
             | Code::DivisionByZero
             | Code::TypeMismatch
             | Code::InvalidParameters => Kind::Query,
-            Code::UnknownTable | Code::UnknownColumn | Code::UnknownIndex => Kind::NotFound,
+            Code::UnknownTable
+            | Code::UnknownColumn
+            | Code::UnknownIndex
+            | Code::UnknownSnapshot
+            | Code::SnapshotGone => Kind::NotFound,
             Code::Invalid | Code::Refused => Kind::Invalid,
             Code::UnsupportedStatement | Code::Unsupported => Kind::Unsupported,
             Code::Forbidden | Code::ReadOnly => Kind::Access,

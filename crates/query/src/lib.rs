@@ -46,6 +46,7 @@ mod rules;
 mod runs;
 mod session;
 mod settings;
+mod source;
 mod statement;
 mod statement_texts;
 mod stop;
@@ -69,9 +70,8 @@ pub use limits::Limits;
 pub use parameters::Parameters;
 pub use places::{Holder, Owner, Place, Places, Taken};
 pub use prepared::Prepared;
-pub use session::{
-    ColumnDescription, ColumnKind, Extension, Query, Session, Snapshots, TableDescription,
-};
+pub use session::{ColumnDescription, ColumnKind, Extension, Query, Session, TableDescription};
+pub use source::Snapshots;
 pub use statement::CopyIn;
 pub use statement_texts::{Placed, is_obvious, statements};
 pub use threads::Threads;

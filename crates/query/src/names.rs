@@ -2,6 +2,7 @@
 
 use crate::catalog::{CATALOG, SCHEMA};
 use crate::error::{Error, Result};
+use crate::syntax::past_table;
 use datafusion::sql::sqlparser::ast;
 
 /// The table that a name means: the last part; the parts before must be the catalog and schema
@@ -13,6 +14,12 @@ pub(crate) fn table_name(name: &ast::ObjectName) -> Result<String> {
             Some(ident) if ident.quote_style.is_some() => parts.push(ident.value.clone()),
             Some(ident) => parts.push(ident.value.to_lowercase()),
             None => return Err(Error::syntax(format!("`{name}` is no name of a table"))),
+        }
+    }
+    if let [schema, table] = parts.as_slice() {
+        let whole = format!("{schema}.{table}");
+        if past_table(&whole).is_some() {
+            return Ok(whole);
         }
     }
     let known = [CATALOG, SCHEMA];

@@ -4,6 +4,7 @@
 
 use crate::error::{Error, Result};
 use crate::gate::Weight;
+use crate::syntax::About;
 use crate::wording::names::Labels;
 use datafusion::sql::parser::Statement as Parse;
 use datafusion::sql::sqlparser::ast;
@@ -94,6 +95,8 @@ pub(crate) enum Kind {
     },
     /// Of one table, or of all.
     ShowIndexes(Option<String>),
+    /// About named snapshots.
+    Snapshots(About),
     Drop {
         names: Vec<ast::ObjectName>,
         if_exists: bool,

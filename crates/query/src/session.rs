@@ -28,6 +28,7 @@ use crate::rules::order_once::OrderOnce;
 use crate::rules::semi_joins::KeysOnce;
 use crate::rules::time_texts::TimeTexts;
 use crate::settings::Settings;
+use crate::source::{Snapshots, Source};
 use crate::stop::Stop;
 use crate::table::NewestOfMany;
 use crate::view::{Role, TableCache, View};
@@ -47,7 +48,7 @@ use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionConfig;
 use datafusion::sql::parser::Statement;
-use headwater::{Database, IndexInfo, Reader, Snapshot};
+use headwater::{Database, Reader};
 use headwater_ask::Access;
 use headwater_wire::zone::Zone;
 use parking_lot::RwLock;
@@ -61,23 +62,6 @@ use tokio::time::Instant;
 #[derive(Clone)]
 pub struct Query {
     pub(crate) shared: Arc<Shared>,
-}
-
-/// Where the data are.
-enum Source {
-    Database(Database),
-    Reader(Reader),
-    /// A database of its own, which statements may change, and what is read: others with it.
-    Across(Database, Arc<dyn Snapshots>),
-}
-
-/// Takes snapshots of all that is to be read.
-pub trait Snapshots: Send + Sync {
-    /// What there is now.
-    ///
-    /// # Errors
-    /// When the database is closed, or what belongs to it cannot be read.
-    fn snapshot(&self) -> headwater::Result<Snapshot>;
 }
 
 pub(crate) struct Shared {
@@ -266,38 +250,22 @@ impl Query {
         Ok(tables)
     }
 
-    /// The indexes of the database, by name; of one that is read with others, its own.
-    pub(crate) fn indexes(&self) -> Vec<IndexInfo> {
-        match &self.shared.source {
-            Source::Database(db) | Source::Across(db, _) => db.indexes(),
-            Source::Reader(reader) => reader.indexes(),
-        }
+    /// Where the data are.
+    pub(crate) fn source(&self) -> &Source {
+        &self.shared.source
     }
 
     fn view(&self, access: Arc<dyn Access>) -> Result<View> {
-        let snapshot = match &self.shared.source {
-            Source::Database(db) => db.snapshot()?,
-            Source::Reader(reader) => reader.snapshot(),
-            Source::Across(_, snapshots) => snapshots.snapshot()?,
-        };
-        Ok(View::new(snapshot, access, Arc::clone(&self.shared.tables)))
-    }
-
-    /// A note of the database.
-    fn note(&self, name: &str) -> Result<Option<Vec<u8>>> {
-        Ok(match &self.shared.source {
-            Source::Database(db) | Source::Across(db, _) => db.note(name)?,
-            Source::Reader(reader) => reader.note(name)?,
-        })
+        let snapshot = self.source().snapshot()?;
+        let own = self.clone();
+        let past = Arc::new(move |name: &str| own.source().snapshot_named(name));
+        let view = View::new(snapshot, access, Arc::clone(&self.shared.tables));
+        Ok(view.with_past(past))
     }
 
     /// The database, for statements that change it.
     pub(crate) fn database(&self) -> Result<&Database> {
-        match &self.shared.source {
-            Source::Database(db) | Source::Across(db, _) => Ok(db),
-            Source::Reader(_) => Err(Error::read_only("the database is open for reading only")
-                .with_hint("on the command line, --write opens it as its owner; while a server owns it, send the statement there")),
-        }
+        self.source().database()
     }
 }
 
@@ -456,7 +424,7 @@ impl Session {
 
     /// A note of the database.
     pub(crate) fn note(&self, name: &str) -> Result<Option<Vec<u8>>> {
-        self.query.note(name)
+        self.query.source().note(name)
     }
 
     /// What of the database the session sees now.

@@ -14,6 +14,7 @@ pub(crate) use streams::{NamesHeld, Streams};
 
 use crate::columns::{TIME, arrow_field, tag_type, time_type};
 use crate::error::{Error, Result};
+use crate::syntax::past_table;
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use headwater::{FieldType, Snapshot, StreamName};
@@ -49,6 +50,8 @@ pub(crate) struct TableView {
     pub(crate) keys: Arc<[String]>,
     /// All streams; `None` = there are more than are held, they are read a page at a time.
     pub(crate) streams: Option<Arc<Streams>>,
+    /// The named snapshot that it is a table of; `None` = of the present.
+    pub(crate) past: Option<String>,
 }
 
 impl TableView {
@@ -83,6 +86,7 @@ impl TableView {
             fields,
             keys,
             streams,
+            past: None,
         }
     }
 
@@ -166,6 +170,9 @@ impl TableCache {
     }
 }
 
+/// Opens a named snapshot.
+type OpenPast = Arc<dyn Fn(&str) -> headwater::Result<Snapshot> + Send + Sync>;
+
 /// What one statement sees.
 pub(crate) struct View {
     snapshot: Snapshot,
@@ -174,6 +181,10 @@ pub(crate) struct View {
     /// The access's key in the cache of tables; `None` = nothing is shared.
     access_key: Option<String>,
     tables: Mutex<HashMap<String, Option<Arc<TableView>>>>,
+    /// Opens named snapshots.
+    past: Option<OpenPast>,
+    /// Those that the statement has named.
+    named: Mutex<HashMap<String, Arc<View>>>,
     /// Some table has a field that the session is not told of. When it will be depends on values,
     /// not on definitions, so nothing that was made of this view is kept.
     hides: AtomicBool,
@@ -204,8 +215,66 @@ impl View {
             cache,
             access_key,
             tables: Mutex::new(HashMap::new()),
+            past: None,
+            named: Mutex::new(HashMap::new()),
             hides: AtomicBool::new(false),
         }
+    }
+
+    /// As it is, with what opens named snapshots.
+    pub(crate) fn with_past(self, past: OpenPast) -> View {
+        View {
+            past: Some(past),
+            ..self
+        }
+    }
+
+    /// What the statement sees of a named snapshot: the same one for all of it.
+    fn past(&self, name: &str) -> Result<Arc<View>> {
+        let mut named = self.named.lock();
+        if let Some(view) = named.get(name) {
+            return Ok(Arc::clone(view));
+        }
+        let Some(open) = &self.past else {
+            return Err(Error::internal("a snapshot within a snapshot"));
+        };
+        let snapshot = open(name).map_err(|error| match error.kind() {
+            headwater::ErrorKind::NotFound => {
+                let error = Error::unknown_snapshot(format!("there is no snapshot `{name}`"));
+                error.with_hint("SHOW SNAPSHOTS lists them")
+            }
+            headwater::ErrorKind::Gone => Error::snapshot_gone(error.to_string()),
+            _ => Error::from(error),
+        })?;
+        // Another snapshot may have the name when a plan is used again.
+        self.hides.store(true, Ordering::Relaxed);
+        let view = View {
+            access_key: None,
+            ..View::new(snapshot, Arc::clone(&self.access), Arc::clone(&self.cache))
+        };
+        let view = Arc::new(view);
+        named.insert(name.to_owned(), Arc::clone(&view));
+        Ok(view)
+    }
+
+    /// The view that a table belongs to: this one, or that of a named snapshot.
+    pub(crate) fn of(self: &Arc<View>, table: &TableView) -> Result<Arc<View>> {
+        match &table.past {
+            None => Ok(Arc::clone(self)),
+            Some(name) => self.past(name),
+        }
+    }
+
+    /// A table of a named snapshot, if the session sees it.
+    fn past_table(&self, snapshot: &str, table: &str) -> Result<Option<Arc<TableView>>> {
+        let found = self.past(snapshot)?.load(table)?.0;
+        let found = found.and_then(Arc::into_inner);
+        Ok(found.map(|table| {
+            Arc::new(TableView {
+                past: Some(snapshot.to_owned()),
+                ..table
+            })
+        }))
     }
 
     /// The key under which what was made of this view may be kept for others who may do the same.
@@ -237,6 +306,11 @@ impl View {
     pub(crate) fn table(&self, name: &str) -> Result<Option<Arc<TableView>>> {
         if let Some(known) = self.tables.lock().get(name) {
             return Ok(known.clone());
+        }
+        if let Some((snapshot, table)) = past_table(name) {
+            let table = self.past_table(snapshot, table)?;
+            self.tables.lock().insert(name.to_owned(), table.clone());
+            return Ok(table);
         }
         let cached = self.snapshot.definitions().zip(self.access_key.as_ref());
         let key =

@@ -7,11 +7,12 @@ use crate::holdings::Holdings;
 use crate::ingest::Ingest;
 use crate::live::Hub;
 use crate::metrics::Metrics;
-use crate::request::found;
+use crate::request::{found, no_snapshot};
 use crate::settings::Settings;
 use crate::tile_cache::TileCache;
 use crate::tile_costs::TileCosts;
-use headwater::{ClosedRange, Database, Level, Snapshot, StreamName, Timestamp};
+use axum::http::StatusCode;
+use headwater::{ClosedRange, Database, ErrorKind, Level, Snapshot, StreamName, Timestamp};
 use headwater_fleet::{Fleet, NodeStatus, Relays, Uplink};
 use headwater_shell::Shell;
 use std::sync::Arc;
@@ -65,6 +66,22 @@ impl App {
             None => Ok(own),
             Some(fleet) => fleet.across(own),
         }
+    }
+
+    /// What there is to be read, or what a named snapshot of the own database keeps.
+    pub(crate) fn snapshot_of(&self, past: Option<&str>) -> Result<Snapshot, ApiError> {
+        let Some(name) = past else {
+            return Ok(self.snapshot()?);
+        };
+        self.db
+            .snapshot_named(name)
+            .map_err(|error| match error.kind() {
+                ErrorKind::NotFound => no_snapshot(name),
+                ErrorKind::Gone => {
+                    ApiError::new(StatusCode::GONE, "E_SNAPSHOT_GONE", error.to_string())
+                }
+                _ => error.into(),
+            })
     }
 
     /// Up to when what is shown of these streams is the newest that is known of them; behind it a

@@ -98,6 +98,25 @@ pub(crate) fn not_found(what: &str, name: &impl std::fmt::Display) -> ApiError {
     )
 }
 
+/// An answer for a snapshot that is not there.
+pub(crate) fn no_snapshot(name: &str) -> ApiError {
+    ApiError::new(
+        StatusCode::NOT_FOUND,
+        "E_NO_SNAPSHOT",
+        format!("there is no snapshot `{name}`"),
+    )
+}
+
+/// The snapshot that is to be read; `None` = the present.
+pub(crate) fn past(query: &Query) -> Result<Option<String>, ApiError> {
+    match query.one("snapshot")? {
+        Some("") => {
+            Err(QueryError::value("snapshot", "expected the name of a snapshot", "").into())
+        }
+        name => Ok(name.map(str::to_owned)),
+    }
+}
+
 /// More was asked for than one answer may hold.
 pub(crate) fn too_much(message: String) -> ApiError {
     ApiError::new(StatusCode::BAD_REQUEST, "E_LIMIT", message)

@@ -33,6 +33,7 @@ mod remote;
 mod replay;
 mod round_trip;
 mod serve;
+mod snapshots;
 mod support;
 mod tables;
 mod usage;

@@ -11,6 +11,7 @@ use crate::layout::{log_dir, meta_path, segment_dir};
 use crate::log::{Access, LogEnd, log_path, replay};
 use crate::meta::copy::look;
 use crate::meta::{Meta, PartitionRecord};
+use crate::past::segments_kept;
 use crate::segment::Store;
 use crate::tiers::{log_begun, place};
 use crate::{Error, Options, Result};
@@ -124,7 +125,8 @@ struct Segments {
 
 impl Segments {
     fn open(env: &Env, options: &Options, meta: &Meta) -> Result<Segments> {
-        let list = meta.partitions()?;
+        let mut list = meta.partitions()?;
+        list.extend(segments_kept(meta)?);
         let mut store = Store::new(
             Arc::clone(env.segment_files()),
             segment_dir(&options.dir),

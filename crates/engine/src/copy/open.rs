@@ -4,16 +4,16 @@ use super::kept::pieces;
 use super::pack::{MissedRanges, PackFiles};
 use super::receive::ROOT;
 use super::{Inner, elsewhere};
-use crate::catalog::{Definition, Life, Table};
+use crate::catalog::{Life, Table};
 use crate::core::Core;
 use crate::ids::{SegmentId, Sequence};
 use crate::layout::meta_path;
-use crate::meta::{Meta, MetaChange};
-use crate::recover::{CopyParts, OpenedBy, load};
+use crate::meta::Meta;
+use crate::recover::{CopyParts, MetaInMemory, OpenedBy, load};
 use crate::segment::{Here, MissedRange};
 use crate::state::{State, StatePartition};
-use crate::{Error, Options, Result};
-use headwater_io::{Env, Files, Media, MemoryFiles, OpenMode};
+use crate::{Options, Result};
+use headwater_io::{Env, Media};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -155,27 +155,16 @@ impl Here for CopyHere {
 /// The metadata of a database that has nothing but what a copy shows.
 fn metadata(looked: &Looked) -> Result<Meta> {
     let state = &looked.state;
-    let path = meta_path(Path::new(ROOT));
-    let file = MemoryFiles::new()
-        .open(&path, OpenMode::CreateNew)
-        .map_err(|e| Error::io("create", &path, e))?;
-    let meta = Meta::create(&path, file, state.shards, state.name.identity)?;
-    let at = Sequence(state.name.sequence);
-    let tables = looked.tables.iter().map(Arc::clone).map(Definition::Table);
-    let streams = state.streams.iter().cloned().map(Arc::new);
-    let definitions = tables.chain(streams.map(Definition::Stream));
-    let newest = state.streams.last();
     let partitions = looked.partitions.iter();
-    let last = looked.partitions.last_key_value();
-    meta.commit(&MetaChange {
-        step_sequence: at,
-        definitions: definitions.map(|d| (at, d)).collect(),
-        next_stream: newest.map_or(0, |record| record.id.0.saturating_add(1)),
-        next_segment: last.map_or(1, |(id, _)| id.0.saturating_add(1)),
+    let in_memory = MetaInMemory {
+        identity: state.name.identity,
+        shards: state.shards,
+        at: Sequence(state.name.sequence),
+        tables: looked.tables.clone(),
+        streams: state.streams.clone(),
         partitions: partitions
             .map(|(id, (p, _))| (*id, p.record.clone()))
             .collect(),
-        ..MetaChange::default()
-    })?;
-    Ok(meta)
+    };
+    in_memory.make(&meta_path(Path::new(ROOT)))
 }

@@ -1,5 +1,6 @@
 //! Deletes that copies of the database have not confirmed yet: a copy that keeps what was cut away
-//! here carries them out in that, too.
+//! here carries them out in that, too. In the same way those that came after named snapshots are
+//! kept, which never confirm any.
 //!
 //! Invariants: while there is a copy, every delete with a number above `from` is there, carried out
 //! or not, and in the metadata before the log may forget its record. One goes when all copies have
@@ -173,6 +174,19 @@ impl Ends {
         let meant = deletes.filter(|(_, kept)| is_meant(kept.record.table));
         let deletes = meant.map(|(s, kept)| (*s, kept.record.clone())).collect();
         (inner.from.min(sequence), deletes)
+    }
+
+    /// The number of the newest delete, and that up to which some are not known.
+    pub(crate) fn newest_and_from(&self) -> (Sequence, Sequence) {
+        let inner = self.0.lock();
+        (inner.newest(), inner.from)
+    }
+
+    /// Of those for whom deletes are kept, the ones that are not meant any more.
+    pub(crate) fn others(&self, is_meant: &dyn Fn(&str) -> bool) -> Vec<String> {
+        let inner = self.0.lock();
+        let others = inner.copies.keys().filter(|name| !is_meant(name));
+        others.cloned().collect()
     }
 
     /// What the metadata do not hold yet.

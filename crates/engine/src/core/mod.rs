@@ -54,6 +54,7 @@ use crate::index::Indexes;
 use crate::late::PolicyChoice;
 use crate::log::{Log, RecordKind};
 use crate::meta::Meta;
+use crate::named::NamedSnapshots;
 use crate::pins::PinFiles;
 use crate::producers::Producers;
 use crate::regime::Regime;
@@ -84,6 +85,10 @@ pub(crate) struct Core {
     pub(crate) newest_deletes: NewestDeletes,
     /// Deletes that copies have not confirmed.
     pub(crate) ends: Ends,
+    /// Snapshots that last.
+    pub(crate) named: NamedSnapshots,
+    /// Deletes that came after the oldest of these.
+    pub(crate) named_ends: Ends,
     pub(crate) memory: MemoryUse,
     pub(crate) signals: Signals,
     pub(crate) rest: Rest,
@@ -164,6 +169,11 @@ impl Core {
             self.store.repeats().all().for_each(|kept| kept.give_way());
         }
         placed.reserves.iter().try_for_each(|r| r.check())
+    }
+
+    /// True for who reads beside an owner, and holds no file by itself.
+    pub(crate) fn is_reader(&self) -> bool {
+        self._lock.is_none()
     }
 
     /// Adds to the bytes of memory in use; wakes writers when they become fewer.

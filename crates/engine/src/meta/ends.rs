@@ -1,16 +1,48 @@
-//! Copies of the database, and the deletes that they have not confirmed.
+//! Deletes that are kept although they were carried out: for copies of the database that have not
+//! confirmed them, and for named snapshots that are older.
 
 use super::{Meta, STATE};
 use crate::ids::Sequence;
 use crate::{Error, Result};
 use redb::{ReadableDatabase, ReadableTable, TableDefinition};
 
-/// By sequence: the record of a delete. Missing until there was a copy.
-const ENDS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("ends");
-/// By name of a copy: the number up to which it knows all deletes. Missing until there was one.
-const COPIES: TableDefinition<'_, &str, u64> = TableDefinition::new("copies");
-/// Of deletes with numbers up to this one it is not known whether they are there.
-const ENDS_FROM: &str = "ends_from";
+/// For whom deletes are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KeptFor {
+    /// Copies of the database elsewhere.
+    Copies,
+    /// Named snapshots, by their numbers.
+    Snapshots,
+}
+
+type Deletes = TableDefinition<'static, u64, &'static [u8]>;
+type Known = TableDefinition<'static, &'static str, u64>;
+
+impl KeptFor {
+    /// By sequence: the record of a delete. Missing until there was somebody to keep them for.
+    fn deletes(self) -> Deletes {
+        TableDefinition::new(match self {
+            KeptFor::Copies => "ends",
+            KeptFor::Snapshots => "snapshot_deletes",
+        })
+    }
+
+    /// By name: the number up to which all deletes are known there. Missing until there was one.
+    fn known(self) -> Known {
+        TableDefinition::new(match self {
+            KeptFor::Copies => "copies",
+            KeptFor::Snapshots => "snapshots_know",
+        })
+    }
+
+    /// Of deletes with numbers up to this one it is not known whether they are there.
+    fn from(self) -> &'static str {
+        match self {
+            KeptFor::Copies => "ends_from",
+            KeptFor::Snapshots => "snapshot_deletes_from",
+        }
+    }
+}
 
 /// What the metadata hold for copies.
 #[derive(Debug, Default)]
@@ -32,15 +64,25 @@ pub(crate) struct EndsChange {
     pub(crate) is_due: bool,
 }
 
+impl EndsChange {
+    /// To be written, also when there is nothing new but for whom deletes are kept.
+    pub(crate) fn whole(self) -> EndsChange {
+        EndsChange {
+            is_due: true,
+            ..self
+        }
+    }
+}
+
 impl Meta {
-    /// What is held for copies.
-    pub(crate) fn ends(&self) -> Result<SavedEnds> {
+    /// What is held for them.
+    pub(crate) fn ends(&self, kept_for: KeptFor) -> Result<SavedEnds> {
         let mut saved = SavedEnds {
-            from: Sequence(self.state(ENDS_FROM)?.unwrap_or(0)),
+            from: Sequence(self.state(kept_for.from())?.unwrap_or(0)),
             ..SavedEnds::default()
         };
         let transaction = self.db.begin_read().map_err(Error::meta)?;
-        match transaction.open_table(COPIES) {
+        match transaction.open_table(kept_for.known()) {
             Ok(table) => {
                 for entry in table.iter().map_err(Error::meta)? {
                     let (name, sequence) = entry.map_err(Error::meta)?;
@@ -51,7 +93,9 @@ impl Meta {
             Err(redb::TableError::TableDoesNotExist(_)) => return Ok(saved),
             Err(error) => return Err(Error::meta(error)),
         }
-        let table = transaction.open_table(ENDS).map_err(Error::meta)?;
+        let table = transaction
+            .open_table(kept_for.deletes())
+            .map_err(Error::meta)?;
         for entry in table.iter().map_err(Error::meta)? {
             let (sequence, record) = entry.map_err(Error::meta)?;
             let delete = (Sequence(sequence.value()), record.value().to_vec());
@@ -60,10 +104,10 @@ impl Meta {
         Ok(saved)
     }
 
-    /// Writes down what has changed of it, in a transaction of its own.
+    /// Writes down what has changed of what is held for copies, in a transaction of its own.
     pub(crate) fn put_ends(&self, change: &EndsChange) -> Result<()> {
         let transaction = self.begin_write()?;
-        self.commit_ends(&transaction, change)?;
+        self.commit_ends(&transaction, change, KeptFor::Copies)?;
         transaction.commit().map_err(Error::meta)
     }
 
@@ -71,22 +115,27 @@ impl Meta {
         &self,
         transaction: &redb::WriteTransaction,
         change: &EndsChange,
+        kept_for: KeptFor,
     ) -> Result<()> {
         if !change.is_due {
             return Ok(());
         }
         let mut state = transaction.open_table(STATE).map_err(Error::meta)?;
         state
-            .insert(ENDS_FROM, change.from.0)
+            .insert(kept_for.from(), change.from.0)
             .map_err(Error::meta)?;
-        let mut copies = transaction.open_table(COPIES).map_err(Error::meta)?;
+        let mut copies = transaction
+            .open_table(kept_for.known())
+            .map_err(Error::meta)?;
         copies.retain(|_, _| false).map_err(Error::meta)?;
         for (name, sequence) in &change.copies {
             copies
                 .insert(name.as_str(), sequence.0)
                 .map_err(Error::meta)?;
         }
-        let mut ends = transaction.open_table(ENDS).map_err(Error::meta)?;
+        let mut ends = transaction
+            .open_table(kept_for.deletes())
+            .map_err(Error::meta)?;
         for sequence in &change.gone {
             ends.remove(sequence.0).map_err(Error::meta)?;
         }
@@ -111,7 +160,7 @@ mod tests {
         let path = Path::new("/meta.redb");
         let file = files.open(path, OpenMode::CreateNew).unwrap();
         let meta = Meta::create(path, file, 1, 7).unwrap();
-        let saved = meta.ends().unwrap();
+        let saved = meta.ends(KeptFor::Copies).unwrap();
         assert!(saved.copies.is_empty() && saved.deletes.is_empty());
         let first = EndsChange {
             from: Sequence(4),
@@ -129,7 +178,7 @@ mod tests {
             is_due: true,
         };
         meta.put_ends(&second).unwrap();
-        let saved = meta.ends().unwrap();
+        let saved = meta.ends(KeptFor::Copies).unwrap();
         assert_eq!(saved.from, Sequence(10));
         assert_eq!(saved.copies, [("cloud".to_owned(), Sequence(10))]);
         assert_eq!(saved.deletes, [(Sequence(12), b"b".to_vec())]);

@@ -17,13 +17,15 @@ mod log;
 mod notes;
 mod opening;
 mod records;
+mod snapshots;
 mod streams;
 
-pub(crate) use ends::{EndsChange, SavedEnds};
+pub(crate) use ends::{EndsChange, KeptFor, SavedEnds};
 pub(crate) use indexes::IndexChange;
 pub(crate) use lineage::{Lineage, NamedState};
 pub(crate) use opening::{new_database, open_database};
 pub(crate) use records::PartitionRecord;
+pub(crate) use snapshots::SnapshotChange;
 
 use crate::catalog::{Definition, StreamIndex, Table};
 use crate::ids::{SegmentId, Sequence, StreamId, TableId};
@@ -55,8 +57,11 @@ const ANALYZERS: TableDefinition<'_, u16, &[u8]> = TableDefinition::new("analyze
 const PRODUCERS: TableDefinition<'_, &str, (u64, u64)> = TableDefinition::new("producers");
 const COUNTERS: TableDefinition<'_, &str, u64> = TableDefinition::new("counters");
 
-/// The version of the whole set of formats that this build reads and writes.
+/// The version of the whole set of formats of a database without named snapshots.
 pub(crate) const FORMAT_VERSION: u64 = 1;
+/// That of a database in which there are some: programs that do not know them would remove the
+/// files that they keep.
+pub(crate) const WITH_SNAPSHOTS: u64 = 2;
 
 /// The open metadata.
 #[derive(Debug)]
@@ -92,6 +97,8 @@ pub(crate) struct MetaChange {
     pub(crate) deletes: Vec<(TableId, Sequence)>,
     /// What copies have to be told of.
     pub(crate) ends: EndsChange,
+    /// What named snapshots have to be rid of.
+    pub(crate) snapshot_ends: EndsChange,
 }
 
 impl MetaChange {
@@ -160,11 +167,11 @@ impl Meta {
         };
         match meta.state("format_version")? {
             None => Ok(None),
-            Some(FORMAT_VERSION) => Ok(Some(meta)),
+            Some(FORMAT_VERSION | WITH_SNAPSHOTS) => Ok(Some(meta)),
             Some(other) => Err(Error::new(
                 ErrorKind::Invalid,
                 format!(
-                    "{}: format version {other}, this build reads version {FORMAT_VERSION}; use the Headwater version that wrote it",
+                    "{}: format version {other}, this build reads versions {FORMAT_VERSION} and {WITH_SNAPSHOTS}; use the Headwater version that wrote it",
                     path.display()
                 ),
             )),
@@ -422,7 +429,8 @@ impl Meta {
         }
         self.commit_definitions(&transaction, &change.definitions)?;
         self.commit_deletes(&transaction, &change.deletes)?;
-        self.commit_ends(&transaction, &change.ends)?;
+        self.commit_ends(&transaction, &change.ends, KeptFor::Copies)?;
+        self.commit_ends(&transaction, &change.snapshot_ends, KeptFor::Snapshots)?;
         self.commit_hashes(&transaction, change)?;
         {
             let mut partitions = transaction.open_table(PARTITIONS).map_err(Error::meta)?;

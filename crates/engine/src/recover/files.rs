@@ -10,7 +10,8 @@ use crate::error::Damage;
 use crate::ids::SegmentId;
 use crate::log::{Access, Replayed};
 use crate::meta::PartitionRecord;
-use crate::segment::Store;
+use crate::named::NamedSnapshots;
+use crate::segment::{Store, kept_name};
 use crate::shard::Shard;
 use crate::{Error, ErrorKind, Result};
 use headwater_io::OpenMode;
@@ -87,10 +88,14 @@ pub(super) fn settle(
     partitions: &Named,
     unreadable: &HashSet<SegmentId>,
     recovery: &mut Recovery,
+    snapshots: &NamedSnapshots,
 ) -> Result<()> {
+    let kept = settle_kept(store, present, partitions, snapshots)?;
     let named: HashSet<String> = partitions
         .iter()
-        .map(|(id, _)| format!("{}.seg", id.0))
+        .map(|(id, _)| *id)
+        .chain(kept)
+        .map(|id| format!("{}.seg", id.0))
         .collect();
     let (files, dir) = (store.files(), store.dir());
     for name in present {
@@ -117,6 +122,40 @@ pub(super) fn settle(
         }
     }
     Ok(())
+}
+
+/// Segments that only snapshots name: beside each lies what says so, and beside no other.
+fn settle_kept(
+    store: &Store,
+    present: &[String],
+    partitions: &Named,
+    snapshots: &NamedSnapshots,
+) -> Result<HashSet<SegmentId>> {
+    let live: HashSet<SegmentId> = partitions.iter().map(|(id, _)| *id).collect();
+    let mut kept = HashSet::new();
+    for snapshot in snapshots.all() {
+        let segments = snapshot.record.segments.iter().map(|(id, _)| *id);
+        kept.extend(segments.filter(|id| !live.contains(id)));
+    }
+    let (files, dir) = (store.files(), store.dir());
+    let wanted: HashSet<String> = kept.iter().map(|id| kept_name(*id)).collect();
+    for name in present {
+        if name.ends_with(".kept") && !wanted.contains(name) {
+            let path = dir.join(name);
+            let removed = files.remove(&path);
+            removed.map_err(|e| Error::io("remove", &path, e))?;
+        }
+    }
+    for name in wanted.iter().filter(|name| !present.contains(name)) {
+        let path = dir.join(name);
+        match files.open(&path, OpenMode::CreateNew) {
+            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+                tracing::warn!(path = %path.display(), %error, "cannot mark a segment that only snapshots keep");
+            }
+            _ => {}
+        }
+    }
+    Ok(kept)
 }
 
 /// Says what the replay of the log found.

@@ -1,6 +1,7 @@
 //! Who opens a database, and what that means for its opening.
 
 use crate::Result;
+use crate::clock::Moment;
 use crate::error::Error;
 use crate::ids::{SegmentId, Sequence};
 use crate::log::Access;
@@ -23,7 +24,8 @@ pub(crate) enum OpenedBy<'a> {
     Owner(Ownership),
     /// Who only reads, perhaps beside an owner, and changes no file; see [`Access::Reader`].
     Reader(&'a dyn Fn() -> Result<()>),
-    /// Who only reads a copy of another database: it has no log, and its files have holes.
+    /// Who only reads a copy of another database, whose files have holes, or a state of the past:
+    /// there is no log.
     Copy(CopyParts),
 }
 
@@ -52,6 +54,17 @@ pub(crate) struct CopyParts {
     pub(crate) pieces: HashMap<SegmentId, Vec<Piece>>,
     /// Deletes that are not carried out in every partition, by sequence.
     pub(crate) deletes: Vec<(Sequence, DeleteRecord)>,
+    /// Set of a state of the past, whose files are all here.
+    pub(crate) past: Option<PastParts>,
+}
+
+/// What is known of a state of the past.
+#[derive(Debug)]
+pub(crate) struct PastParts {
+    /// What time it is in it, for ever.
+    pub(crate) moment: Moment,
+    /// Its files are held open, since somebody else may remove them.
+    pub(crate) holds_open: bool,
 }
 
 /// What opening needs of who opens.

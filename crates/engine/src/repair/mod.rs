@@ -17,6 +17,7 @@ mod overlay;
 mod plan;
 mod rebuild;
 mod scan;
+mod snapshots;
 
 use crate::assured::first_mut;
 use crate::check::{CheckReport, check};
@@ -24,8 +25,8 @@ use crate::error::Damage;
 use crate::fast_index::What;
 use crate::layout::{files_of, log_dir, meta_path, segment_dir};
 use crate::log::FILE_HEADER_BYTES;
-use crate::meta::Meta;
 use crate::meta::copy::look;
+use crate::meta::{Meta, SnapshotChange};
 use crate::tiers::{fast_tier, forget_fast_tier, is_unsettled, lock_fast, place};
 use crate::{Database, Error, Options, Result, owner};
 use headwater_io::{Env, File, Files, NoThreads, OpenMode};
@@ -254,6 +255,12 @@ fn act(env: &Env, options: &Options, plan: &RepairPlan, quarantined: &[PathBuf])
     match &plan.meta {
         PlannedMeta::Changed(change) => {
             let meta = opened_meta(env, dir)?;
+            if !plan.snapshots.is_empty() {
+                meta.change_snapshots(&SnapshotChange {
+                    gone: plan.snapshots.clone(),
+                    ..SnapshotChange::default()
+                })?;
+            }
             meta.renewing(&env.chance).commit(change)
         }
         PlannedMeta::New(memory) => {

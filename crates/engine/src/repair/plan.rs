@@ -34,15 +34,17 @@ pub(super) struct RepairPlan {
     pub(super) patches: BTreeMap<SegmentId, Patch>,
     /// Number and content of the new log file, if the log is written anew.
     pub(super) log: Option<(u64, Vec<u8>)>,
+    /// Named snapshots that go, by number.
+    pub(super) snapshots: Vec<u64>,
     pub(super) report: RepairReport,
 }
 
 /// A plan in the making.
-struct Planning<'a> {
-    env: &'a Env,
-    options: &'a Options,
-    dir: &'a Path,
-    meta_path: PathBuf,
+pub(super) struct Planning<'a> {
+    pub(super) env: &'a Env,
+    pub(super) options: &'a Options,
+    pub(super) dir: &'a Path,
+    pub(super) meta_path: PathBuf,
     /// The metadata as they will be, in memory.
     file: Arc<dyn File>,
     change: MetaChange,
@@ -50,7 +52,8 @@ struct Planning<'a> {
     log: Option<(u64, Vec<u8>)>,
     quarantined: BTreeSet<PathBuf>,
     findings: Vec<RepairFinding>,
-    lost: Vec<String>,
+    pub(super) lost: Vec<String>,
+    pub(super) snapshots: Vec<u64>,
     next_segment: u64,
 }
 
@@ -118,6 +121,7 @@ impl RepairPlan {
             quarantined: BTreeSet::new(),
             findings: Vec::new(),
             lost: Vec::new(),
+            snapshots: Vec::new(),
             next_segment: 0,
         };
         let is_new = broken.is_some();
@@ -126,6 +130,7 @@ impl RepairPlan {
             None => planning.segments_named()?,
         }
         let after = planning.log_and_check(is_new)?;
+        let after = planning.without_broken_snapshots(after)?;
         let meta = if is_new {
             PlannedMeta::New(planning.file)
         } else {
@@ -135,6 +140,7 @@ impl RepairPlan {
             meta,
             patches: planning.patches,
             log: planning.log,
+            snapshots: planning.snapshots,
             report: RepairReport {
                 findings: planning.findings,
                 lost: planning.lost,
@@ -146,14 +152,14 @@ impl RepairPlan {
 }
 
 impl Planning<'_> {
-    fn find(&mut self, damage: Damage, action: impl Into<String>) {
+    pub(super) fn find(&mut self, damage: Damage, action: impl Into<String>) {
         self.findings.push(RepairFinding {
             damage,
             action: action.into(),
         });
     }
 
-    fn open_meta(&self) -> Result<Meta> {
+    pub(super) fn open_meta(&self) -> Result<Meta> {
         Meta::open(&self.meta_path, Arc::clone(&self.file))?
             .ok_or_else(|| Error::internal("repair: planned metadata hold nothing"))
     }
@@ -183,20 +189,6 @@ impl Planning<'_> {
             self.options.open_files_max,
             1,
         )
-    }
-
-    fn segment_ids(&self) -> Result<Vec<SegmentId>> {
-        let dir = segment_dir(self.dir);
-        let names = match self.env.segment_files().list(&dir) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
-            other => other.map_err(|e| Error::io("list", &dir, e))?,
-        };
-        let mut ids: Vec<SegmentId> = names
-            .iter()
-            .filter_map(|n| n.strip_suffix(".seg")?.parse().ok().map(SegmentId))
-            .collect();
-        ids.sort_unstable();
-        Ok(ids)
     }
 
     /// Looks at every segment that the metadata name.
@@ -427,7 +419,7 @@ impl Planning<'_> {
             .unwrap_or_else(|| damage(&self.meta_path, 0, "sound metadata", error.to_string()));
         self.find(
             found,
-            "made anew from segments and log; what there is goes to quarantine",
+            "made anew from segments and log, without named snapshots, which only they knew; what there is goes to quarantine",
         );
         let there = |path: &Path| {
             self.env
@@ -440,7 +432,15 @@ impl Planning<'_> {
         }
         let files = &**self.env.segment_files();
         let mut segments = Vec::new();
-        for id in self.segment_ids()? {
+        let kept = self.kept_for_snapshots()?;
+        if !kept.is_empty() {
+            self.lost.push(format!(
+                "named snapshots: {} segments that only they kept go with them",
+                kept.len()
+            ));
+        }
+        let ids = self.segment_ids()?.into_iter();
+        for id in ids.filter(|id| !kept.contains(id)) {
             segments.extend(ScannedSegment::open(files, self.dir, id, u64::MAX)?);
         }
         self.next_segment = segments.iter().map(|s| s.id.0 + 1).max().unwrap_or(1);
@@ -600,7 +600,7 @@ impl Planning<'_> {
         Ok(needed.begun_up_to(log_begun(self.env)?))
     }
 
-    fn overlay(&self) -> Env {
+    pub(super) fn overlay(&self) -> Env {
         self.env.map_files(|files| {
             Arc::new(Overlay {
                 files: Arc::clone(files),

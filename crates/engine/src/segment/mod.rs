@@ -11,6 +11,7 @@ mod checkpoint;
 mod close;
 mod columns;
 mod covers;
+mod file;
 mod format;
 mod group;
 mod held;
@@ -30,6 +31,7 @@ pub(crate) use checkpoint::decodes_again as checkpoint_decodes_again;
 pub(crate) use close::{ClosedGroup, GroupEnd, close, close_new};
 pub(crate) use columns::LeafColumns;
 pub(crate) use covers::Covers;
+pub(crate) use file::{SegmentFile, kept_name};
 #[cfg(test)]
 pub(crate) use format::CheckpointPlace;
 pub(crate) use format::{
@@ -47,6 +49,5 @@ pub(crate) use paging::Paging;
 pub(crate) use piece::Piece;
 pub(crate) use state::{Fold, StreamState, Sums};
 pub(crate) use store::{
-    BlockPart, LeafCaching, PageCursor, Partition, SegmentFile, Store, Totals, TotalsKey,
-    WantedFields, named,
+    BlockPart, LeafCaching, PageCursor, Partition, Store, Totals, TotalsKey, WantedFields, named,
 };

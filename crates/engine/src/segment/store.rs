@@ -22,6 +22,7 @@ pub(crate) use pages::PageCursor;
 pub(crate) use totals::{Totals, TotalsKey, WantedFields};
 
 use super::checkpoint::{CheckpointIndex, PageEntries};
+use super::file::SegmentFile;
 use super::format::{
     CheckpointNote, CheckpointPlace, Cover, Footer, HEADER_BYTES, HEADER_MAGIC, SegmentHeader,
 };
@@ -49,7 +50,7 @@ use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// A partition at one point: its segment's committed length and last footer.
@@ -109,48 +110,6 @@ impl Partition {
 
     pub(crate) fn id(&self) -> SegmentId {
         self.file.id
-    }
-}
-
-/// A segment's file. It is removed from the disk when it was replaced and the last reader is gone.
-#[derive(Debug)]
-pub(crate) struct SegmentFile {
-    pub(crate) id: SegmentId,
-    path: PathBuf,
-    files: Arc<dyn Files>,
-    /// What the fast tier repeats of it.
-    repeats: Arc<Repeats>,
-    replaced: AtomicBool,
-}
-
-impl SegmentFile {
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// True when the metadata do not name the file any more.
-    pub(crate) fn is_replaced(&self) -> bool {
-        self.replaced.load(Ordering::Acquire)
-    }
-
-    /// The metadata does not name this file any more.
-    pub(crate) fn set_replaced(&self) {
-        self.replaced.store(true, Ordering::Release);
-    }
-}
-
-impl Drop for SegmentFile {
-    fn drop(&mut self) {
-        if !self.replaced.load(Ordering::Acquire) {
-            return;
-        }
-        for kept in self.repeats.all() {
-            kept.forget(self.id);
-        }
-        if let Err(error) = self.files.remove(&self.path) {
-            // The next opening removes it: the metadata does not name it.
-            tracing::warn!(path = %self.path.display(), %error, "cannot remove a replaced segment");
-        }
     }
 }
 
@@ -352,13 +311,18 @@ impl Store {
 
     /// Names the file of a segment, without touching it.
     pub(crate) fn segment_file(&self, id: SegmentId) -> Arc<SegmentFile> {
-        Arc::new(SegmentFile {
-            id,
-            path: self.path(id),
-            files: Arc::clone(&self.files),
-            repeats: Arc::clone(&self.repeats),
-            replaced: AtomicBool::new(false),
-        })
+        self.file_of(id, false)
+    }
+
+    /// As [`Store::segment_file`], of one that the metadata name for named snapshots only. It is
+    /// to be kept at once.
+    pub(crate) fn kept_file(&self, id: SegmentId) -> Arc<SegmentFile> {
+        self.file_of(id, true)
+    }
+
+    fn file_of(&self, id: SegmentId, is_kept: bool) -> Arc<SegmentFile> {
+        let place = (self.path(id), Arc::clone(&self.files));
+        Arc::new(SegmentFile::new(id, place, &self.repeats, is_kept))
     }
 
     /// Holds these files open from now on, as many as may be open at once.

@@ -117,6 +117,7 @@ pub(super) fn commit(
         analyzers: unsaved_analyzers(core),
         deletes: core.newest_deletes.unsaved(),
         ends: core.ends.unsaved(),
+        snapshot_ends: core.named_ends.unsaved(),
     };
     if let Err(error) = core.meta.commit(&change) {
         core.log.latch(error.clone());
@@ -135,6 +136,7 @@ pub(super) fn commit(
     core.producers.saved_up_to(sequence);
     core.newest_deletes.saved(&change.deletes);
     core.ends.saved(&change.ends);
+    core.named_ends.saved(&change.snapshot_ends);
     Ok(())
 }
 

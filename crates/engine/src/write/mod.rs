@@ -23,7 +23,9 @@ use accept::{CheckedEntry, check_entry};
 use headwater_codec::PutBytes;
 use headwater_codec::light::encode_rows;
 use headwater_types::{Batch, ClosedRange, Rows, Timestamp, Values};
-use pressure::{aged_stretches, ensure_watermark, wait_for_bulk, wait_for_memory, wake_workers};
+use pressure::{
+    aged_stretches, check_space, ensure_watermark, wait_for_bulk, wait_for_memory, wake_workers,
+};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -95,7 +97,7 @@ pub(crate) fn submit(core: &Core, batch: Batch) -> Result<SubmittedBatch> {
             return Ok(repeated(sequence));
         }
     }
-    core.check_space()?;
+    check_space(core)?;
     let mut refused = Vec::new();
     let requires_all = batch.requires_all();
     let prepared = prepare(core, batch, &mut refused)?;

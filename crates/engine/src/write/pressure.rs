@@ -4,6 +4,7 @@ use crate::core::Core;
 use crate::ids::{ShardIndex, StreamId, TableId};
 use crate::maintain::maintain;
 use crate::partitions::stored_watermark;
+use crate::past::end_due;
 use crate::ranges::union;
 use crate::{Error, ErrorKind, Result};
 use headwater_types::{ClosedRange, Level, Timestamp};
@@ -37,6 +38,20 @@ pub(super) fn wait_for_memory(core: &Core) -> Result<()> {
         waiting.wait((core.options.busy_timeout - waited).min(LOOK_AGAIN));
     }
     Ok(())
+}
+
+/// Fails with `full` while a disk is full; sees to it that snapshots give way there.
+pub(super) fn check_space(core: &Core) -> Result<()> {
+    let Err(full) = core.check_space() else {
+        return Ok(());
+    };
+    if !core.named.is_empty() {
+        match core.signals.has_threads() {
+            true => core.signals.nudge_workers(),
+            false => drop(end_due(core)?),
+        }
+    }
+    Err(full)
 }
 
 /// Waits while bulk stalls, for who is about to look something up there; `busy` after the

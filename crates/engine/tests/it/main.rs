@@ -42,6 +42,7 @@ mod reader;
 mod remote;
 mod repair;
 mod settled;
+mod snapshots;
 mod support;
 mod syncs;
 mod tiers;

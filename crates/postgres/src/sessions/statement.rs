@@ -185,6 +185,7 @@ fn noun(made: Made) -> &'static str {
         Made::Table => "TABLE",
         Made::View => "VIEW",
         Made::Index => "INDEX",
+        Made::Snapshot => "SNAPSHOT",
     }
 }
 

@@ -163,7 +163,7 @@ impl ExecutionPlan for PyramidExec {
 
     fn execute(&self, _: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let schema = Arc::clone(self.properties.equivalence_properties().schema());
-        let view = view_of(context.session_config())?;
+        let view = view_of(context.session_config())?.of(&self.grouped.table)?;
         // Whoever asks for the whole of a row must know which one it is.
         let keeps = match self.grouped.ends.is_empty() {
             true => false,

@@ -152,8 +152,8 @@ impl TableProvider for PyramidTable {
         _: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         // Planned without a view would be a defect: say so here, not when it runs.
-        let view = view_of(state.config())?;
         let grouped = &self.grouped;
+        let view = view_of(state.config())?.of(&grouped.table)?;
         let conditions = Conditions::of(&grouped.filters, &grouped.table)?;
         let chosen = conditions.choose(&view, &grouped.table, state.execution_props())?;
         let projection = match projection {

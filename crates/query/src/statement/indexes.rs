@@ -225,7 +225,7 @@ pub(super) async fn list(session: &Session, table: Option<String>) -> Result<Ans
         return Err(unknown_table(name));
     }
     let query = session.query.clone();
-    let known = blocking(move || Ok(query.indexes())).await?;
+    let known = blocking(move || Ok(query.source().indexes())).await?;
     let mut told = Vec::new();
     for index in known {
         let wanted = table.as_ref().is_none_or(|table| *table == index.table);

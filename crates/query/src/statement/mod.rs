@@ -15,6 +15,7 @@ mod returning;
 mod select;
 mod setting;
 mod show;
+mod snapshots;
 mod types;
 mod views;
 mod zone;
@@ -28,7 +29,7 @@ use crate::parameters::Parameters;
 use crate::parsed::{Kind, Parsed};
 use crate::plans::{Described, PlanKey};
 use crate::session::{Extension, Session, no_columns};
-use crate::syntax;
+use crate::syntax::{self, About};
 use crate::wording::{
     self,
     names::{self, Labels},
@@ -114,7 +115,16 @@ pub(crate) async fn read_and_run(
 /// Reads one statement.
 pub(crate) fn parse(sql: &str, extension: Option<&dyn Extension>) -> Result<Parsed> {
     let weight = gate::weigh(sql)?;
-    let tokens = syntax::rewrite(gate::tokens(sql)?)?;
+    let tokens = gate::tokens(sql)?;
+    if let Some(about) = syntax::about(&tokens)? {
+        return Ok(Parsed {
+            text: sql.to_owned(),
+            weight,
+            kind: Kind::Snapshots(about),
+            labels: Labels::default(),
+        });
+    }
+    let tokens = syntax::rewrite(tokens)?;
     let mut statements = weight.reading(|| {
         DFParserBuilder::new(ParserInput::Tokens(tokens))
             .with_dialect(&Counted)
@@ -289,6 +299,7 @@ fn check_asking(session: &Session, statement: &Parsed) -> Result<()> {
         | Kind::DropView { .. }
         | Kind::CreateIndex(_)
         | Kind::DropIndex { .. }
+        | Kind::Snapshots(About::Create { .. } | About::Drop { .. })
         | Kind::Set(..)
         | Kind::Reset(_) => Ok(()),
         _ => Err(asks_nothing()),
@@ -376,6 +387,7 @@ pub(crate) async fn run(
                     indexes::drop(session, &names, if_exists).await
                 }
                 Kind::ShowIndexes(table) => indexes::list(session, table).await,
+                Kind::Snapshots(about) => snapshots::run(session, about).await,
                 Kind::ShowViews => {
                     let show = async move { views::show(&own).await };
                     session.planned(true, show).await
@@ -462,6 +474,9 @@ pub(crate) async fn describe(
         Kind::DropView { .. } => nothing(Done::Dropped(Made::View)),
         Kind::DropIndex { .. } => nothing(Done::Dropped(Made::Index)),
         Kind::ShowIndexes(_) => shown(indexes::schema()),
+        Kind::Snapshots(About::Show) => shown(snapshots::schema()),
+        Kind::Snapshots(About::Create { .. }) => nothing(Done::Created(Made::Snapshot)),
+        Kind::Snapshots(About::Drop { .. }) => nothing(Done::Dropped(Made::Snapshot)),
         Kind::ShowViews => shown(views::schema()),
         Kind::Text => Err(Error::internal("a statement was described by its text")),
     }

@@ -7,10 +7,12 @@
 mod asof;
 mod latest;
 mod pattern;
+mod snapshot;
 pub(crate) mod words;
 
 pub(crate) use asof::{INNER, LEFT};
 pub(crate) use pattern::{APART, SOURCE};
+pub(crate) use snapshot::{About, about, past_table};
 
 use crate::error::Result;
 use datafusion::sql::sqlparser::tokenizer::TokenWithSpan;
@@ -18,7 +20,7 @@ use datafusion::sql::sqlparser::tokenizer::TokenWithSpan;
 /// The words and signs of a statement as the parser is to read them.
 pub(crate) fn rewrite(mut tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
     let has = |wanted: &str| tokens.iter().any(|token| words::is(token, wanted));
-    let (asof, latest) = (has("ASOF"), has("LATEST"));
+    let (asof, latest, snapshots) = (has("ASOF"), has("LATEST"), has("SNAPSHOT"));
     if has("MATCH_RECOGNIZE") {
         tokens = pattern::rewrite(tokens)?;
     }
@@ -27,6 +29,9 @@ pub(crate) fn rewrite(mut tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpa
     }
     if latest {
         tokens = latest::rewrite(tokens)?;
+    }
+    if snapshots {
+        tokens = snapshot::rewrite(tokens)?;
     }
     Ok(tokens)
 }

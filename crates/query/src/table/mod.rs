@@ -85,7 +85,7 @@ impl TableProvider for Table {
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let conditions = Conditions::of(filters, &self.view)?;
-        let view = view_of(state.config())?;
+        let view = view_of(state.config())?.of(&self.view)?;
         let chosen = conditions.choose(&view, &self.view, state.execution_props())?;
         let projection = match projection {
             Some(columns) => columns.clone(),

@@ -521,7 +521,7 @@ impl ExecutionPlan for ScanExec {
     ) -> Result<SendableRecordBatchStream> {
         let schema = Arc::clone(self.properties.equivalence_properties().schema());
         let mut queue = RecordBatchReceiverStream::builder(Arc::clone(&schema), QUEUE);
-        let view = view_of(context.session_config())?;
+        let view = view_of(context.session_config())?.of(&self.table)?;
         let reader = |streams: Arc<Streams>| Reader {
             view: Arc::clone(&view),
             table: Arc::clone(&self.table),

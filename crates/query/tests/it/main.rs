@@ -31,6 +31,7 @@ mod plans;
 mod pyramid;
 mod reading;
 mod series;
+mod snapshots;
 mod support;
 mod tables;
 mod views;

@@ -136,7 +136,7 @@ const COUNTERS: [Figure; 20] = [
     ),
 ];
 
-const GAUGES: [Figure; 21] = [
+const GAUGES: [Figure; 24] = [
     ("events", "Events stored or in memory", |s| s.events),
     (
         "events_in_memory",
@@ -160,6 +160,17 @@ const GAUGES: [Figure; 21] = [
         s.late_runs
     }),
     ("disk_bytes", "Bytes of all files", |s| s.disk_bytes),
+    ("snapshots", "Named snapshots", |s| s.snapshots),
+    (
+        "snapshot_bytes",
+        "Bytes of segments that are there for named snapshots only",
+        |s| s.snapshot_bytes,
+    ),
+    (
+        "snapshot_bytes_max",
+        "What these may take; 0 without a limit",
+        |s| s.snapshot_bytes_max,
+    ),
     (
         "fast_tier_bytes",
         "Bytes of all files in the fast tier",

@@ -127,6 +127,8 @@ struct Asked {
     division: Division,
     functions: Vec<Function>,
     form: Form,
+    /// The snapshot that is read; `None` = the present.
+    past: Option<String>,
 }
 
 async fn aggregate(
@@ -139,7 +141,7 @@ async fn aggregate(
     let (body, until) = app
         .blocking(move |app| {
             let deadline = Deadline::after(app.settings.request_timeout);
-            let snapshot = app.snapshot()?;
+            let snapshot = app.snapshot_of(asked.past.as_deref())?;
             let body = match asked.form {
                 Form::Json => asked.json(&snapshot, &access, deadline),
                 Form::Csv => asked.csv(&snapshot, &access, deadline),
@@ -169,6 +171,7 @@ impl Asked {
                 "bins",
                 "functions",
                 "format",
+                "snapshot",
             ],
         )?;
         at_most(query.all("channel").count(), CHANNELS_MAX, "channels")?;
@@ -202,6 +205,7 @@ impl Asked {
             division,
             functions: Function::list(&query)?,
             form: Form::of(&query)?,
+            past: request::past(&query)?,
         })
     }
 

@@ -102,6 +102,8 @@ struct Asked {
     spec: ScanSpec,
     form: Form,
     time: TimeFormat,
+    /// The snapshot that is read; `None` = the present.
+    past: Option<String>,
 }
 
 async fn export(
@@ -124,9 +126,9 @@ async fn export(
     let mut asked = asked;
     let (snapshot, columns) = {
         let (access, table, streams) = (access.clone(), asked.table.clone(), asked.streams.clone());
-        let fields = asked.spec.fields.clone();
+        let (fields, past) = (asked.spec.fields.clone(), asked.past.clone());
         app.blocking(move |app| {
-            let snapshot = app.snapshot()?;
+            let snapshot = app.snapshot_of(past.as_deref())?;
             let columns = columns(&snapshot, &access, &table, streams.as_deref(), fields)?;
             Ok((snapshot, columns))
         })
@@ -165,7 +167,9 @@ impl Asked {
     fn of(uri: &Uri) -> Result<Asked, ApiError> {
         let query = query(
             uri,
-            &["table", "stream", "from", "to", "fields", "format", "time"],
+            &[
+                "table", "stream", "from", "to", "fields", "format", "time", "snapshot",
+            ],
         )?;
         let streams = query
             .all("stream")
@@ -216,6 +220,7 @@ impl Asked {
             },
             form,
             time,
+            past: request::past(&query)?,
         })
     }
 

@@ -12,13 +12,13 @@ use crate::access::Access;
 use crate::access::rules::Action;
 use crate::app::App;
 use crate::error::ApiError;
-use crate::request::{self, answer};
+use crate::request::{self, answer, no_snapshot};
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use headwater::{
-    ClosedRange, DeleteSpec, Duplicates, FastTier, FieldSpec, FieldType, Options, TableChange,
-    TableInfo, TableSpec, Timestamp,
+    ClosedRange, DeleteSpec, Duplicates, EndedSnapshot, ErrorKind, FastTier, FieldSpec, FieldType,
+    Options, SnapshotInfo, TableChange, TableInfo, TableSpec, Timestamp,
 };
 use headwater_wire::durations::{format_duration_ns, parse_duration_ns};
 use headwater_wire::instant::format_instant;
@@ -68,6 +68,13 @@ enum Asked {
         fast: Option<PathBuf>,
         /// What is to lie there; nothing = the log, and rows that memory has no room for.
         parts: Option<String>,
+    },
+    ShowSnapshots,
+    CreateSnapshot {
+        name: String,
+    },
+    DropSnapshot {
+        name: String,
     },
 }
 
@@ -124,7 +131,12 @@ fn may(access: &Access, asked: &Asked) -> Result<(), ApiError> {
         Asked::Delete { table, tags, .. } | Asked::DropStreams { table, tags } => {
             access.may(Action::Manage, table, &pairs(tags))
         }
-        Asked::Compact | Asked::MoveTier { .. } => access.all(Action::Manage),
+        // A snapshot is of all tables.
+        Asked::Compact
+        | Asked::MoveTier { .. }
+        | Asked::ShowSnapshots
+        | Asked::CreateSnapshot { .. }
+        | Asked::DropSnapshot { .. } => access.all(Action::Manage),
     };
     if allowed {
         return Ok(());
@@ -188,6 +200,43 @@ fn done(app: &App, access: &Access, asked: Asked) -> Result<Value, ApiError> {
         }
         Asked::Compact => compacted(app)?,
         Asked::MoveTier { fast, parts } => moved(app, fast, parts.as_deref())?,
+        Asked::ShowSnapshots => json!({
+            "snapshots": db.snapshots().iter().map(shown_snapshot).collect::<Vec<_>>(),
+            "ended": db.ended_snapshots().iter().map(ended_snapshot).collect::<Vec<_>>(),
+        }),
+        Asked::CreateSnapshot { name } => shown_snapshot(&db.create_snapshot(&name)?),
+        Asked::DropSnapshot { name } => {
+            db.drop_snapshot(&name)
+                .map_err(|error| match error.kind() {
+                    ErrorKind::NotFound => no_snapshot(&name),
+                    _ => error.into(),
+                })?;
+            json!({ "dropped": name })
+        }
+    })
+}
+
+/// A snapshot as `headwater snapshot list` tells of it.
+fn shown_snapshot(info: &SnapshotInfo) -> Value {
+    json!({
+        "name": info.name,
+        "created": format_instant(info.created),
+        "ends": info.ends.map(format_instant),
+        "tables": info.tables,
+        "streams": info.streams,
+        "events": info.events,
+        "bytes": info.bytes,
+        "kept_bytes": info.kept_bytes,
+        "own_bytes": info.own_bytes,
+    })
+}
+
+fn ended_snapshot(ended: &EndedSnapshot) -> Value {
+    json!({
+        "name": ended.name,
+        "created": format_instant(ended.created),
+        "ended": format_instant(ended.ended),
+        "reason": ended.why.reason(),
     })
 }
 

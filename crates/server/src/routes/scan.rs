@@ -31,7 +31,7 @@ async fn scan(State(app): State<Arc<App>>, access: Access, uri: Uri) -> Result<R
     let query = query(
         &uri,
         &[
-            "stream", "from", "to", "fields", "filter", "limit", "format",
+            "stream", "from", "to", "fields", "filter", "limit", "format", "snapshot",
         ],
     )?;
     let stream = parse_stream(query.required("stream", "table,tag=value")?)?;
@@ -40,13 +40,14 @@ async fn scan(State(app): State<Arc<App>>, access: Access, uri: Uri) -> Result<R
         fields: query.list("fields")?,
         ..ScanSpec::default()
     };
+    let past = request::past(&query)?;
     let filters = request::filter_texts(&query)?;
     let limit: usize = query.number("limit")?.unwrap_or(LIMIT);
     let form = Form::of(&query)?;
     let (body, until) = app
         .blocking(move |app| {
             let deadline = Deadline::after(app.settings.request_timeout);
-            let snapshot = app.snapshot()?;
+            let snapshot = app.snapshot_of(past.as_deref())?;
             if !access.may_read_stream(&stream) || found(snapshot.stream_info(&stream))?.is_none() {
                 return Err(not_found("stream", &stream));
             }

@@ -57,6 +57,8 @@ struct Asked {
     tile: TileName,
     columns: Vec<TileColumn>,
     form: Form,
+    /// The snapshot that is read; `None` = the present.
+    past: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,14 +86,17 @@ async fn tiles(
     }
     let asked = Asked::of(&uri)?;
     let known = headers.clone();
-    let is_quick = app.fleet.is_none() && asked.cost(&app).is_quick();
+    // To open a snapshot takes longer than its tiles do.
+    let is_quick = app.fleet.is_none() && asked.past.is_none() && asked.cost(&app).is_quick();
     let read = move |app: &App| {
         let begun = Instant::now();
         let read = asked.read(app, &access, &known, key.as_deref());
         // Neither an error nor what the asker has tells what it takes.
         if let Ok(Answered::Read(kept)) = &read {
-            asked.cost(app).learn(begun.elapsed());
-            asked.note(app, kept);
+            if asked.past.is_none() {
+                asked.cost(app).learn(begun.elapsed());
+                asked.note(app, kept);
+            }
         }
         read
     };
@@ -153,7 +158,7 @@ impl Asked {
 
     /// Reads `CHANNEL/LEVEL.OFFSET.json`.
     fn of_path(rest: &str, uri: &Uri) -> Result<Asked, ApiError> {
-        let query = query(uri, &["fields"])?;
+        let query = query(uri, &["fields", "snapshot"])?;
         let bad = || {
             ApiError::new(
                 StatusCode::BAD_REQUEST,
@@ -172,11 +177,15 @@ impl Asked {
             tile: TileName::parse(&tile).ok_or_else(bad)?,
             columns: columns(query.list("fields")?, &TileColumn::DEFAULT)?,
             form: Form::Respawn,
+            past: request::past(&query)?,
         })
     }
 
     fn of_query(uri: &Uri) -> Result<Asked, ApiError> {
-        let query = query(uri, &["channel", "level", "offset", "fields", "format"])?;
+        let query = query(
+            uri,
+            &["channel", "level", "offset", "fields", "format", "snapshot"],
+        )?;
         at_most(query.all("channel").count(), CHANNELS_MAX, "channels")?;
         let channels = query
             .all("channel")
@@ -211,6 +220,7 @@ impl Asked {
             },
             columns: columns(fields, &COLUMNS)?,
             form,
+            past: request::past(&query)?,
         })
     }
 
@@ -239,7 +249,7 @@ impl Asked {
         known: &HeaderMap,
         key: Option<&str>,
     ) -> Result<Answered, ApiError> {
-        let snapshot = app.snapshot()?;
+        let snapshot = app.snapshot_of(self.past.as_deref())?;
         let shown = self.shown(&snapshot, access)?;
         let etag = etag_of(&shown);
         if let Some(etag) = &etag
@@ -250,13 +260,17 @@ impl Asked {
         let seen = shown.iter().filter(|s| s.status != TileStatus::Unknown);
         let kept = Arc::new(Kept {
             until: app.until(&snapshot, seen.map(|s| (&s.stream, s.range)))?,
-            is_closed: shown.iter().all(|s| s.version.is_some_and(|v| v.is_closed)),
+            // Another snapshot may have the name some day.
+            is_closed: self.past.is_none()
+                && shown.iter().all(|s| s.version.is_some_and(|v| v.is_closed)),
             body: self.body(&snapshot, &shown)?.into(),
             content_type: self.content_type(),
             shown,
             etag,
         });
-        if let Some(key) = key {
+        if let Some(key) = key
+            && self.past.is_none()
+        {
             app.tiles.put(key, &kept);
         }
         Ok(Answered::Read(kept))

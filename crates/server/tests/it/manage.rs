@@ -201,8 +201,64 @@ fn the_fast_tier_is_changed_while_the_server_serves() {
     let (status, answer) = moved(&server, value!(null), value!(null));
     let nothing = value!({"fast": null, "parts": null});
     assert_eq!((status, answer), (200, nothing));
-    let server = server.restarted(|_| {});
-    std::fs::remove_dir_all(fast.path().join("f")).unwrap();
+    // Nothing of the folder is needed any more.
+    drop(fast);
     let server = server.restarted(|_| {});
     assert_eq!(rows(&server, "a"), 3);
+}
+
+/// The answer to a question.
+fn ask(server: &Running, path: &str) -> (u16, String) {
+    let answer = client().get(server.url(path)).call().unwrap();
+    let status = answer.status().as_u16();
+    (status, answer.into_body().read_to_string().unwrap())
+}
+
+#[test]
+fn snapshots_are_made_read_by_every_route_that_takes_one_and_dropped() {
+    let server = Running::start();
+    let lines = |value: i64| -> String {
+        let lines = (0..100).map(|i| format!("plant,id=1 temp={} {i}\n", value + i));
+        lines.collect()
+    };
+    write(&server, &lines(0));
+    let (status, made) = manage(
+        &server,
+        None,
+        &value!({"op": "create_snapshot", "name": "mon day"}),
+    );
+    assert_eq!((status, &made["events"]), (200, &value!(100)), "{made}");
+    write(&server, &lines(1000));
+    let stream = "stream=plant,id%3D1&from=0&to=100000000000";
+    let channel = "channel=plant,id%3D1.temp";
+    let paths = [
+        format!("/api/v1/scan?{stream}"),
+        format!("/api/v1/aggregate?{channel}&from=0&to=100000000000"),
+        "/api/v1/export?table=plant&format=csv".to_owned(),
+        format!("/api/v1/tiles?{channel}&level=0&offset=0"),
+        "/tiles/plant,id%3D1.temp/0.0.json?fields=mean".to_owned(),
+    ];
+    // What they said before anything was written again.
+    let before = Running::start();
+    write(&before, &lines(0));
+    for path in &paths {
+        let past = format!("{path}&snapshot=mon%20day");
+        assert_eq!(ask(&server, &past), ask(&before, path), "{path}");
+        assert_ne!(ask(&server, path), ask(&before, path), "{path}");
+        let missing = ask(&server, &format!("{path}&snapshot=x"));
+        assert!(
+            missing.0 == 404 && missing.1.contains("E_NO_SNAPSHOT"),
+            "{missing:?}"
+        );
+        assert_eq!(ask(&server, &format!("{path}&snapshot=")).0, 400);
+    }
+    let (_, told) = manage(&server, None, &value!({"op": "show_snapshots"}));
+    assert_eq!(told["snapshots"][0]["name"], "mon day");
+    assert_eq!(told["ended"], value!([]));
+    let drop = value!({"op": "drop_snapshot", "name": "mon day"});
+    assert_eq!(manage(&server, None, &drop).0, 200);
+    let (status, told) = manage(&server, None, &drop);
+    assert_eq!((status, &told["code"]), (404, &value!("E_NO_SNAPSHOT")));
+    let past = format!("{}&snapshot=mon%20day", paths[3]);
+    assert_eq!(ask(&server, &past).0, 404);
 }

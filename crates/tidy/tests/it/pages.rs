@@ -3,7 +3,7 @@
 use tidy::{assert_none, files, read, root};
 
 /// Every format that leaves the process, to a disk or to a reader.
-const FORMATS: [&str; 22] = [
+const FORMATS: [&str; 23] = [
     "backup",
     "block",
     "copy",
@@ -20,6 +20,7 @@ const FORMATS: [&str; 22] = [
     "log",
     "meta",
     "segment",
+    "snapshot",
     "spent",
     "state",
     "sync",

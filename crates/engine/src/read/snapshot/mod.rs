@@ -50,6 +50,16 @@ impl Snapshot {
         }
     }
 
+    /// The view of one database that it is, for who compares two.
+    pub(super) fn single(&self) -> Result<&SingleSnapshot> {
+        match &self.seen {
+            Seen::Single(one) => Ok(one),
+            Seen::Across(_) => Err(Error::invalid(
+                "of several databases states cannot be compared: compare those of each",
+            )),
+        }
+    }
+
     /// The view of one database that it is.
     pub(super) fn into_single(self) -> Result<SingleSnapshot> {
         match self.seen {

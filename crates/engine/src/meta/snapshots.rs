@@ -1,0 +1,146 @@
+//! Named snapshots: their records, and the states that they keep.
+//!
+//! Invariants: the format of a database in which there is a snapshot is [`WITH_SNAPSHOTS`], which
+//! programs refuse that would remove the files it keeps; without one it is what it was before. A
+//! snapshot comes and goes in one transaction with its state, and with what is known of deletes.
+//! Format: docs/format/meta.md, docs/format/snapshot.md.
+
+use super::{EndsChange, FORMAT_VERSION, KeptFor, Meta, STATE, WITH_SNAPSHOTS};
+use crate::{Error, Result};
+use redb::{ReadableDatabase, ReadableTable, TableDefinition};
+
+/// By number: records of snapshots, also of some that have ended. Missing until there was one.
+const SNAPSHOTS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("snapshots");
+/// By number of the snapshot: the state, as bytes. Missing until there was one.
+const SNAPSHOT_STATES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("snapshot_states");
+
+/// What is changed about snapshots, at once.
+#[derive(Debug, Default)]
+pub(crate) struct SnapshotChange {
+    /// One that is made: its number, record and state.
+    pub(crate) made: Option<(u64, Vec<u8>, Vec<u8>)>,
+    /// Those that end and are remembered as ended: number and record.
+    pub(crate) ended: Vec<(u64, Vec<u8>)>,
+    /// Those of which nothing stays.
+    pub(crate) gone: Vec<u64>,
+    /// What is known of deletes since.
+    pub(crate) ends: EndsChange,
+}
+
+impl Meta {
+    /// The records of all snapshots, by number.
+    pub(crate) fn snapshots(&self) -> Result<Vec<(u64, Vec<u8>)>> {
+        let transaction = self.db.begin_read().map_err(Error::meta)?;
+        let table = match transaction.open_table(SNAPSHOTS) {
+            Ok(table) => table,
+            // There never was one.
+            Err(redb::TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
+            Err(error) => return Err(Error::meta(error)),
+        };
+        let mut out = Vec::new();
+        for entry in table.iter().map_err(Error::meta)? {
+            let (number, record) = entry.map_err(Error::meta)?;
+            out.push((number.value(), record.value().to_vec()));
+        }
+        Ok(out)
+    }
+
+    /// The state that a snapshot keeps; `None` = there is no such snapshot.
+    pub(crate) fn snapshot_state(&self, number: u64) -> Result<Option<Vec<u8>>> {
+        let transaction = self.db.begin_read().map_err(Error::meta)?;
+        let table = match transaction.open_table(SNAPSHOT_STATES) {
+            Ok(table) => table,
+            Err(redb::TableError::TableDoesNotExist(_)) => return Ok(None),
+            Err(error) => return Err(Error::meta(error)),
+        };
+        let state = table.get(number).map_err(Error::meta)?;
+        Ok(state.map(|state| state.value().to_vec()))
+    }
+
+    /// Makes a change; durable when it returns.
+    pub(crate) fn change_snapshots(&self, change: &SnapshotChange) -> Result<()> {
+        let transaction = self.begin_write()?;
+        let is_empty = {
+            let mut records = transaction.open_table(SNAPSHOTS).map_err(Error::meta)?;
+            let table = transaction.open_table(SNAPSHOT_STATES);
+            let mut states = table.map_err(Error::meta)?;
+            if let Some((number, record, state)) = &change.made {
+                records
+                    .insert(number, record.as_slice())
+                    .map_err(Error::meta)?;
+                states
+                    .insert(number, state.as_slice())
+                    .map_err(Error::meta)?;
+            }
+            for (number, record) in &change.ended {
+                records
+                    .insert(number, record.as_slice())
+                    .map_err(Error::meta)?;
+                states.remove(number).map_err(Error::meta)?;
+            }
+            for number in &change.gone {
+                records.remove(number).map_err(Error::meta)?;
+                states.remove(number).map_err(Error::meta)?;
+            }
+            states.first().map_err(Error::meta)?.is_none()
+        };
+        {
+            let mut state = transaction.open_table(STATE).map_err(Error::meta)?;
+            let version = match is_empty {
+                true => FORMAT_VERSION,
+                false => WITH_SNAPSHOTS,
+            };
+            state
+                .insert("format_version", version)
+                .map_err(Error::meta)?;
+        }
+        self.commit_ends(&transaction, &change.ends, KeptFor::Snapshots)?;
+        transaction.commit().map_err(Error::meta)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use headwater_io::{Env, OpenMode};
+    use std::path::Path;
+
+    fn version(meta: &Meta) -> u64 {
+        meta.state("format_version").unwrap().unwrap()
+    }
+
+    #[test]
+    fn the_format_is_a_later_one_as_long_as_there_is_a_snapshot() {
+        let files = Env::memory().files;
+        let path = Path::new("/meta.redb");
+        let file = files.open(path, OpenMode::CreateNew).unwrap();
+        let meta = Meta::create(path, file, 1, 7).unwrap();
+        assert!(meta.snapshots().unwrap().is_empty());
+        assert_eq!(meta.snapshot_state(1).unwrap(), None);
+        assert_eq!(version(&meta), FORMAT_VERSION);
+        for number in [1, 2] {
+            let made = Some((number, b"record".to_vec(), b"state".to_vec()));
+            let change = SnapshotChange {
+                made,
+                ..SnapshotChange::default()
+            };
+            meta.change_snapshots(&change).unwrap();
+        }
+        assert_eq!(version(&meta), WITH_SNAPSHOTS);
+        let gone = SnapshotChange {
+            gone: vec![1],
+            ..SnapshotChange::default()
+        };
+        meta.change_snapshots(&gone).unwrap();
+        assert_eq!(version(&meta), WITH_SNAPSHOTS);
+        let ended = SnapshotChange {
+            ended: vec![(2, b"ended".to_vec())],
+            ..SnapshotChange::default()
+        };
+        meta.change_snapshots(&ended).unwrap();
+        assert_eq!(version(&meta), FORMAT_VERSION);
+        assert_eq!(meta.snapshots().unwrap(), [(2, b"ended".to_vec())]);
+        assert_eq!(meta.snapshot_state(2).unwrap(), None);
+    }
+}

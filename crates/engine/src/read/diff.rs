@@ -1,0 +1,416 @@
+//! What differs between two states of a database: per stream, stretches of time and numbers of
+//! rows.
+//!
+//! Leaves that both states have are the same, since committed bytes never change: they are not
+//! read. Where one of the two has others, since rows came, went, or were rewritten, the rows are
+//! compared.
+//!
+//! Invariants: a row that differs lies in a stretch that is told; a stretch begins and ends with
+//! rows that differ. Only rows are compared: of buckets whose rows have gone nothing is told.
+//! Concurrency: no lock is held over I/O.
+//! Failure: `corrupt` where rows that have to be compared cannot be read.
+
+use super::scan::ScanSpec;
+use super::single::SingleSnapshot;
+use super::snapshot::{Scan, Snapshot};
+use super::view::StreamView;
+use crate::ids::SegmentId;
+use crate::ranges::{intersection, union};
+use crate::segment::Partition;
+use crate::{Error, ErrorKind, Result};
+use headwater_types::{ClosedRange, Column, StreamName, Timestamp, Value};
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Stretches of a stream that are told apart: the last one takes in whatever differs behind it.
+const STRETCHES_MAX: usize = 1000;
+
+/// What to compare.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiffSpec {
+    /// The table; `None` = all.
+    pub table: Option<String>,
+    /// Tags that the streams must have.
+    pub tags: Vec<(String, String)>,
+    /// The instants, both ends included.
+    pub range: ClosedRange,
+}
+
+impl Default for DiffSpec {
+    fn default() -> Self {
+        DiffSpec {
+            table: None,
+            tags: Vec::new(),
+            range: ClosedRange::ALL,
+        }
+    }
+}
+
+/// A stretch of time in which rows of a stream differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiffStretch {
+    /// From the first to the last row that differs, with no row between them that does not.
+    pub range: ClosedRange,
+    /// Rows that only the first state has.
+    pub removed: u64,
+    /// Rows that only the second state has.
+    pub added: u64,
+    /// Rows that both have at the same instant, with other values.
+    pub changed: u64,
+}
+
+/// What differs of a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamDiff {
+    /// The stream.
+    pub stream: StreamName,
+    /// The stretches, by time: at most 1,000, of which the last one takes in whatever differs
+    /// behind it.
+    pub stretches: Vec<DiffStretch>,
+}
+
+impl Snapshot {
+    /// What differs between this state and another one of the same database, mostly a later one:
+    /// stream by stream, handed to `each`. What both have stored in the same place is not read.
+    ///
+    /// ```
+    /// use headwater_engine::{Database, DiffSpec, Options};
+    /// use headwater_types::{Batch, StreamName};
+    /// let dir = tempfile::tempdir().unwrap();
+    /// let db = Database::open(Options::new(dir.path()))?;
+    /// let pump = StreamName::new("pump", [("id", "7")]);
+    /// for rpm in [2150.0, 2160.0] {
+    ///     let mut batch = Batch::new();
+    ///     batch.stream(&pump).row(5, [("rpm", rpm.into())]).unwrap();
+    ///     db.commit(batch)?;
+    ///     if db.snapshots().is_empty() {
+    ///         db.create_snapshot("before")?;
+    ///     }
+    /// }
+    /// let mut changed = 0;
+    /// db.snapshot_named("before")?.diff(&db.snapshot()?, &DiffSpec::default(), |diff| {
+    ///     changed += diff.stretches.iter().map(|s| s.changed).sum::<u64>();
+    ///     Ok(())
+    /// })?;
+    /// assert_eq!(changed, 1);
+    /// # Ok::<(), headwater_engine::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `not_found` for a table that neither has; `invalid` for states of several databases;
+    /// `corrupt` where rows that have to be compared cannot be read; what `each` gives.
+    pub fn diff(
+        &self,
+        other: &Snapshot,
+        spec: &DiffSpec,
+        mut each: impl FnMut(StreamDiff) -> Result<()>,
+    ) -> Result<()> {
+        let pair = (self.single()?, other.single()?);
+        for table in tables(pair, spec)? {
+            for stream in streams(pair, &table, &spec.tags)? {
+                let stretches = between((self, other), &stream, &spec.range)?;
+                if !stretches.is_empty() {
+                    each(StreamDiff { stream, stretches })?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+type Pair<'a> = (&'a SingleSnapshot, &'a SingleSnapshot);
+
+/// The tables that one of the two has, by name.
+fn tables((a, b): Pair<'_>, spec: &DiffSpec) -> Result<BTreeSet<String>> {
+    let all = a.tables().iter().chain(b.tables());
+    let names: BTreeSet<String> = all.map(|t| t.name.clone()).collect();
+    match &spec.table {
+        None => Ok(names),
+        Some(name) if names.contains(name) => Ok([name.clone()].into()),
+        Some(name) => Err(Error::not_found(format!(
+            "neither of the two states has a table `{name}`"
+        ))),
+    }
+}
+
+fn streams(
+    (a, b): Pair<'_>,
+    table: &str,
+    tags: &[(String, String)],
+) -> Result<BTreeSet<StreamName>> {
+    let mut all = BTreeSet::new();
+    for one in [a, b] {
+        all.extend(there(one.streams(table, tags))?.unwrap_or_default());
+    }
+    Ok(all)
+}
+
+/// What may be in one of two states only.
+fn there<T>(found: Result<T>) -> Result<Option<T>> {
+    match found {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        found => found.map(Some),
+    }
+}
+
+/// Where the rows of a stream differ.
+fn between(
+    (a, b): (&Snapshot, &Snapshot),
+    stream: &StreamName,
+    range: &ClosedRange,
+) -> Result<Vec<DiffStretch>> {
+    let views = (
+        view(a.single()?, stream, range)?,
+        view(b.single()?, stream, range)?,
+    );
+    let candidates = match &views {
+        (Some(a), Some(b)) => candidates((a, b), range)?,
+        _ => vec![*range],
+    };
+    let mut found = Found::default();
+    for range in candidates {
+        let spec = ScanSpec {
+            range,
+            ..ScanSpec::default()
+        };
+        let scan = |one: &Snapshot| there(one.scan(stream, &spec));
+        let (a, b) = (scan(a)?, scan(b)?);
+        let names = names([&a, &b]);
+        let (mut a, mut b) = (RowsAt::new(a, &names), RowsAt::new(b, &names));
+        loop {
+            let (left, right) = (a.time()?, b.time()?);
+            match (left, right) {
+                (None, None) => break,
+                (Some(at), None) => found.rows(at, (&a.take(at)?, &[])),
+                (None, Some(at)) => found.rows(at, (&[], &b.take(at)?)),
+                (Some(left), Some(right)) => match left.cmp(&right) {
+                    Ordering::Less => found.rows(left, (&a.take(left)?, &[])),
+                    Ordering::Greater => found.rows(right, (&[], &b.take(right)?)),
+                    Ordering::Equal => found.rows(left, (&a.take(left)?, &b.take(left)?)),
+                },
+            }
+        }
+        // What lies between two candidates is the same in both.
+        found.is_open = false;
+    }
+    Ok(found.stretches)
+}
+
+fn view(
+    one: &SingleSnapshot,
+    stream: &StreamName,
+    range: &ClosedRange,
+) -> Result<Option<StreamView>> {
+    let found = there(one.find(stream))?;
+    found.map(|found| one.view(found, range)).transpose()
+}
+
+/// Where rows are stored: a leaf of a segment, and the rows of it.
+type Place = (SegmentId, u64, u32);
+
+/// The stretches in which rows may differ: all others are stored in the same places.
+fn candidates((a, b): (&StreamView, &StreamView), range: &ClosedRange) -> Result<Vec<ClosedRange>> {
+    let mut out: Vec<ClosedRange> = Vec::new();
+    for view in [a, b] {
+        out.extend(view.chunks.iter().map(|chunk| chunk.span));
+    }
+    // Where values expire, what both have stored may be gone in one of them.
+    let expires = a.now != b.now;
+    let of = |view: &StreamView| -> BTreeMap<SegmentId, Arc<Partition>> {
+        let partitions = view.partitions_in(range).into_iter();
+        partitions.map(|p| (p.id(), p)).collect()
+    };
+    let (of_a, of_b) = (of(a), of(b));
+    let mut places: (BTreeMap<Place, ClosedRange>, BTreeMap<Place, ClosedRange>) =
+        Default::default();
+    for (id, partition) in &of_a {
+        match of_b.get(id) {
+            Some(other) if is_same((a, partition), (b, other)) && !expires => {}
+            Some(other) => {
+                out.extend(hidden_in_one((a, partition), (b, other)));
+                if expires && partition.record.expires_first.is_some() {
+                    out.push(partition.span());
+                }
+                leaves(a, partition, range, &mut places.0)?;
+                leaves(b, other, range, &mut places.1)?;
+            }
+            None => leaves(a, partition, range, &mut places.0)?,
+        }
+    }
+    for (_, partition) in of_b.iter().filter(|(id, _)| !of_a.contains_key(id)) {
+        leaves(b, partition, range, &mut places.1)?;
+    }
+    let only = |these: &BTreeMap<Place, ClosedRange>, those: &BTreeMap<Place, ClosedRange>| {
+        let only = these.iter().filter(|(place, _)| !those.contains_key(place));
+        only.map(|(_, range)| *range).collect::<Vec<_>>()
+    };
+    out.extend(only(&places.0, &places.1));
+    out.extend(only(&places.1, &places.0));
+    out.retain(|range| !range.is_empty());
+    Ok(intersection(&union(out), &[*range]))
+}
+
+type Seen<'a> = (&'a StreamView, &'a Partition);
+
+/// True when both show the same of a partition.
+fn is_same((a, in_a): Seen<'_>, (b, in_b): Seen<'_>) -> bool {
+    in_a.record.footer_offset == in_b.record.footer_offset && a.hidden(in_a).0 == b.hidden(in_b).0
+}
+
+/// Stretches that one of the two hides and the other does not, and some more.
+fn hidden_in_one((a, in_a): Seen<'_>, (b, in_b): Seen<'_>) -> Vec<ClosedRange> {
+    let (a, b) = (a.hidden(in_a), b.hidden(in_b));
+    match a.0 == b.0 {
+        true => Vec::new(),
+        false => a.0.iter().chain(b.0.iter()).copied().collect(),
+    }
+}
+
+/// The leaves of a stream in a partition.
+fn leaves(
+    view: &StreamView,
+    partition: &Partition,
+    range: &ClosedRange,
+    out: &mut BTreeMap<Place, ClosedRange>,
+) -> Result<()> {
+    if let Some(error) = &partition.unreadable {
+        return Err(error.clone());
+    }
+    let Some(held) = view.state(partition)? else {
+        return Ok(());
+    };
+    let main = held.leaves_in(&view.core.store, range)?;
+    for leaf in main.iter().chain(held.late().iter().flatten()) {
+        let place = (partition.id(), leaf.offset, leaf.row_start);
+        out.insert(place, leaf.range());
+    }
+    Ok(())
+}
+
+/// The names of the columns of two scans.
+fn names(scans: [&Option<Scan>; 2]) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for scan in scans.into_iter().flatten() {
+        for (name, _) in scan.fields() {
+            if !names.contains(name) {
+                names.push(name.clone());
+            }
+        }
+    }
+    names
+}
+
+/// A row's values, in the order of names that both sides share.
+type Row = Vec<Option<Value>>;
+
+/// Rows of a scan, all of one instant at a time.
+struct RowsAt {
+    scan: Option<Scan>,
+    times: Vec<i64>,
+    columns: Vec<Column>,
+    /// The row that comes next.
+    next: usize,
+    /// For each name the column.
+    places: Vec<Option<usize>>,
+}
+
+impl RowsAt {
+    fn new(scan: Option<Scan>, names: &[String]) -> RowsAt {
+        let fields = scan.as_ref().map(|scan| scan.fields().to_vec());
+        let fields = fields.unwrap_or_default();
+        let place = |name: &String| fields.iter().position(|(field, _)| field == name);
+        RowsAt {
+            scan,
+            times: Vec::new(),
+            columns: Vec::new(),
+            next: 0,
+            places: names.iter().map(place).collect(),
+        }
+    }
+
+    /// The instant of the next row.
+    fn time(&mut self) -> Result<Option<Timestamp>> {
+        while self.next >= self.times.len() {
+            let Some(chunk) = self.scan.as_mut().and_then(Iterator::next) else {
+                return Ok(None);
+            };
+            let chunk = chunk?;
+            (self.times, self.columns, self.next) = (chunk.times, chunk.columns, 0);
+        }
+        let time = self.times.get(self.next).copied();
+        Ok(time.map(Timestamp::from_nanos))
+    }
+
+    /// All rows of an instant, which come next.
+    fn take(&mut self, at: Timestamp) -> Result<Vec<Row>> {
+        let mut rows = Vec::new();
+        while self.time()? == Some(at) {
+            let value = |place: &Option<usize>| {
+                let column = self.columns.get((*place)?)?;
+                Some(column.get(self.next)?.to_owned())
+            };
+            rows.push(self.places.iter().map(value).collect());
+            self.next += 1;
+        }
+        Ok(rows)
+    }
+}
+
+/// What was found so far.
+#[derive(Default)]
+struct Found {
+    stretches: Vec<DiffStretch>,
+    /// Nothing that is the same came since the last row that differs.
+    is_open: bool,
+}
+
+impl Found {
+    /// The rows of an instant, on either side.
+    fn rows(&mut self, at: Timestamp, (a, b): (&[Row], &[Row])) {
+        let mut rest: Vec<&Row> = b.iter().collect();
+        let mut removed = 0u64;
+        for row in a {
+            match rest.iter().position(|other| is_equal(row, other)) {
+                Some(found) => drop(rest.swap_remove(found)),
+                None => removed += 1,
+            }
+        }
+        let added = crate::assured::wide(rest.len());
+        let changed = removed.min(added);
+        if removed == 0 && added == 0 {
+            self.is_open = false;
+            return;
+        }
+        let is_full = self.stretches.len() >= STRETCHES_MAX;
+        if !(self.is_open || is_full) || self.stretches.is_empty() {
+            self.stretches.push(DiffStretch {
+                range: ClosedRange::new(at, at),
+                removed: 0,
+                added: 0,
+                changed: 0,
+            });
+        }
+        if let Some(last) = self.stretches.last_mut() {
+            last.range.last = at;
+            last.removed += removed - changed;
+            last.added += added - changed;
+            last.changed += changed;
+        }
+        self.is_open = true;
+    }
+}
+
+/// Whether two rows have the same values, bit for bit; an integer is the number that it became in
+/// a field that was widened.
+fn is_equal(a: &Row, b: &Row) -> bool {
+    let same = |(a, b): (&Option<Value>, &Option<Value>)| match (a, b) {
+        (None, None) => true,
+        (Some(Value::I64(i)), Some(Value::F64(f))) | (Some(Value::F64(f)), Some(Value::I64(i))) => {
+            (*i as f64).to_bits() == f.to_bits()
+        }
+        (Some(a), Some(b)) => a.as_ref().same_bits(&b.as_ref()),
+        _ => false,
+    };
+    a.iter().zip(b).all(same)
+}

@@ -1,0 +1,183 @@
+//! Named snapshots: `snapshot('table', 'name')` in the place of a table, and the statements
+//! `CREATE SNAPSHOT`, `DROP SNAPSHOT` and `SHOW SNAPSHOTS`.
+//!
+//! The first becomes a name of two parts that nobody can write: a table in a schema that stands for
+//! the snapshot.
+
+use super::words::{self, follow, name, next, sign, wrong};
+use crate::error::Result;
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+
+/// Stands around the name of a snapshot where it is a schema. No name of ours holds it, and no
+/// statement that does is read.
+const MARK: char = '\u{1f}';
+
+/// Takes the name of a table of a snapshot apart: the snapshot, and the table. `None` = it is a
+/// table of the present.
+pub(crate) fn past_table(name: &str) -> Option<(&str, &str)> {
+    let (snapshot, table) = name.strip_prefix(MARK)?.split_once(MARK)?;
+    Some((snapshot, table.strip_prefix('.')?))
+}
+
+/// What a statement about snapshots is to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum About {
+    Create { name: String, if_not_exists: bool },
+    Drop { name: String, if_exists: bool },
+    Show,
+}
+
+/// The statement about snapshots that this is; `None` where it is another one.
+pub(crate) fn about(tokens: &[TokenWithSpan]) -> Result<Option<About>> {
+    let is_marked =
+        |t: &&TokenWithSpan| matches!(&t.token, Token::Word(w) if w.value.contains(MARK));
+    if let Some(token) = tokens.iter().find(is_marked) {
+        return Err(wrong(
+            "expected a name without control characters",
+            Some(token),
+        ));
+    }
+    if let Some(at) = follow(tokens, 0, &["SHOW", "SNAPSHOTS"]) {
+        return at_end(tokens, at).map(|()| Some(About::Show));
+    }
+    let (mut at, creates) = match follow(tokens, 0, &["CREATE", "SNAPSHOT"]) {
+        Some(at) => (at, true),
+        None => match follow(tokens, 0, &["DROP", "SNAPSHOT"]) {
+            Some(at) => (at, false),
+            None => return Ok(None),
+        },
+    };
+    let condition: &[&str] = match creates {
+        true => &["IF", "NOT", "EXISTS"],
+        false => &["IF", "EXISTS"],
+    };
+    let conditional = follow(tokens, at, condition);
+    at = conditional.unwrap_or(at);
+    let place = next(tokens, at);
+    let token = place.and_then(|at| tokens.get(at));
+    let name = match token.map(|token| &token.token) {
+        Some(Token::Word(word)) => match word.quote_style {
+            Some(_) => word.value.clone(),
+            None => word.value.to_lowercase(),
+        },
+        Some(Token::SingleQuotedString(text)) => text.clone(),
+        _ => return Err(wrong("expected the name of a snapshot", token)),
+    };
+    at_end(tokens, place.map_or(at, |at| at + 1))?;
+    Ok(Some(match creates {
+        true => About::Create {
+            name,
+            if_not_exists: conditional.is_some(),
+        },
+        false => About::Drop {
+            name,
+            if_exists: conditional.is_some(),
+        },
+    }))
+}
+
+fn at_end(tokens: &[TokenWithSpan], from: usize) -> Result<()> {
+    let ends = |token: &TokenWithSpan| matches!(token.token, Token::SemiColon | Token::EOF);
+    let rest = tokens.iter().skip(from);
+    let left = rest.filter(|t| !words::is_space(t)).find(|t| !ends(t));
+    match left {
+        None => Ok(()),
+        more => Err(wrong("expected the end of the statement", more)),
+    }
+}
+
+/// Writes `snapshot('table', 'name')` as the name of a table, wherever it stands.
+pub(super) fn rewrite(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
+    let mut out = Vec::with_capacity(tokens.len());
+    let mut at = 0;
+    while let Some(token) = tokens.get(at) {
+        let call = words::is(token, "SNAPSHOT")
+            .then(|| called(&tokens, at))
+            .flatten();
+        match call {
+            None => {
+                out.push(token.clone());
+                at += 1;
+            }
+            Some((table, snapshot, behind)) => {
+                let span = token.span;
+                out.push(name(&format!("{MARK}{snapshot}{MARK}"), span));
+                out.push(sign(Token::Period, span));
+                out.push(name(&table, span));
+                at = behind;
+            }
+        }
+    }
+    Ok(out)
+}
+
+/// Table and snapshot of a call at a place, and the place behind it.
+fn called(tokens: &[TokenWithSpan], at: usize) -> Option<(String, String, usize)> {
+    let text = |at: usize| match &tokens.get(at)?.token {
+        Token::SingleQuotedString(text) => Some(text.clone()),
+        _ => None,
+    };
+    let open = next(tokens, at + 1)?;
+    let table = next(tokens, open + 1)?;
+    let comma = next(tokens, table + 1)?;
+    let snapshot = next(tokens, comma + 1)?;
+    let close = next(tokens, snapshot + 1)?;
+    let is = |at: usize, wanted: &Token| tokens.get(at).is_some_and(|t| t.token == *wanted);
+    let fits = is(open, &Token::LParen) && is(comma, &Token::Comma) && is(close, &Token::RParen);
+    let (table, snapshot) = (text(table)?, text(snapshot)?);
+    fits.then_some((table, snapshot, close + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use crate::gate;
+
+    fn written(sql: &str) -> String {
+        let tokens = rewrite(gate::tokens(sql).unwrap()).unwrap();
+        let all = tokens.iter().map(|token| token.token.to_string());
+        all.collect::<String>().replace(MARK, "^")
+    }
+
+    #[test]
+    fn a_table_of_a_snapshot_becomes_a_name() {
+        let sql = "SELECT * FROM snapshot('t', 'a b') s JOIN Snapshot ( 'u','x' ) ON true";
+        let expected = "SELECT * FROM \"^a b^\".\"t\" s JOIN \"^x^\".\"u\" ON true";
+        assert_eq!(written(sql), expected);
+        for same in ["SELECT snapshot FROM t", "SELECT snapshot(1) FROM t"] {
+            assert_eq!(written(same), same);
+        }
+        assert_eq!(past_table("\u{1f}a.b\u{1f}.t.u"), Some(("a.b", "t.u")));
+        assert_eq!(past_table("t"), None);
+    }
+
+    #[test]
+    fn statements_about_snapshots_are_read() {
+        let read = |sql: &str| about(&gate::tokens(sql).unwrap());
+        let create = |name: &str, if_not_exists| {
+            Some(About::Create {
+                name: name.into(),
+                if_not_exists,
+            })
+        };
+        assert_eq!(
+            read("create snapshot Monday;").unwrap(),
+            create("monday", false)
+        );
+        assert_eq!(
+            read("CREATE SNAPSHOT IF NOT EXISTS \"Monday 1\"").unwrap(),
+            create("Monday 1", true)
+        );
+        let drop = About::Drop {
+            name: "it's".into(),
+            if_exists: true,
+        };
+        assert_eq!(read("DROP SNAPSHOT IF EXISTS 'it''s'").unwrap(), Some(drop));
+        assert_eq!(read("SHOW SNAPSHOTS").unwrap(), Some(About::Show));
+        assert_eq!(read("SELECT 1").unwrap(), None);
+        for wrong in ["CREATE SNAPSHOT", "DROP SNAPSHOT a b", "SHOW SNAPSHOTS x"] {
+            assert_eq!(read(wrong).unwrap_err().code, "syntax_error", "{wrong}");
+        }
+    }
+}
