@@ -6,7 +6,7 @@ use crate::sync::{
 };
 use crate::wait::until;
 use headwater_server::settings::NodeRole;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::time::Duration;
 
 #[test]
