@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MigrationPolicy {
-    /// Nothing.
+    /// Nothing goes by itself.
     None,
     /// What tiles need, coarse before fine; then the rows that are wanted, in their order.
     Periodic,

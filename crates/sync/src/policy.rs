@@ -1,7 +1,7 @@
 //! Policies of migration: which shares take part, and by what weights.
 //!
-//! `none`, `periodic`, `deviation` and `both` are those of the RESPAWN paper (section IV-D), said of
-//! ranges instead of tiles; `shares` is ours.
+//! Four of them are those of the RESPAWN paper (section IV-D), said of ranges instead of tiles;
+//! shares by weight are ours.
 //!
 //! Concurrency: plain data.
 
@@ -11,7 +11,7 @@ use crate::shares::{Share, Weights};
 /// states travel whatever the policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Policy {
-    /// Nothing.
+    /// Nothing goes by itself.
     None,
     /// What tiles need, coarse before fine; then the rows that are wanted, in their order.
     Periodic,

@@ -99,23 +99,37 @@ enum What {
         kept: Kept,
     },
     /// Say what is copied of an edge before somebody asks for it, and in which order
-    Migrate {
-        #[arg(value_name = "NAME")]
-        name: String,
-        /// none; periodic: the overview, coarse before fine, then rows in their order; deviation:
-        /// the overview, then rows by score; both: those two in turn; shares: all at once, each
-        /// with a share of what travels
-        #[arg(long, default_value = "shares", value_parser = parse_policy)]
-        policy: MigrationPolicy,
-        /// Which rows go first: deviation, spread, events, or misses
-        #[arg(long, default_value = "deviation", value_parser = parse_score)]
-        score: MigrationScore,
-        /// Copy so many bytes of rows ahead, of streams of which only summaries are wanted
-        #[arg(long, value_name = "SIZE", default_value = "0", value_parser = parse_size)]
-        ahead: usize,
-    },
+    Migrate(Migrate),
     /// Pass an edge on to another cloud, to which this one is its edge then
     Relay(Relay),
+}
+
+#[derive(Debug, Args)]
+struct Migrate {
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// none; periodic: the overview, coarse before fine, then rows in their order; deviation:
+    /// the overview, then rows by score; both: those two in turn; shares: all at once, each
+    /// with a share of what travels
+    #[arg(long, default_value = "shares", value_parser = parse_policy)]
+    policy: MigrationPolicy,
+    /// Which rows go first: deviation, spread, events, or misses
+    #[arg(long, default_value = "deviation", value_parser = parse_score)]
+    score: MigrationScore,
+    /// Copy so many bytes of rows ahead, of streams of which only summaries are wanted
+    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = parse_size)]
+    ahead: usize,
+}
+
+impl Migrate {
+    fn run(&self, server: &Server) -> Result<(), Failure> {
+        let asked = json!({
+            "op": "migrate", "edge": self.name, "policy": self.policy, "score": self.score,
+            "ahead_bytes": self.ahead,
+        });
+        server.sync(&asked)?;
+        print(&format!("{}: copied so from now on\n", self.name))
+    }
 }
 
 #[derive(Debug, Args)]
@@ -265,19 +279,7 @@ impl Edges {
                 server.sync(&json!({ "op": "keep", "edge": name, "seconds": seconds }))?;
                 print(&format!("{name}: kept so from now on\n"))
             }
-            Some(What::Migrate {
-                name,
-                policy,
-                score,
-                ahead,
-            }) => {
-                let asked = json!({
-                    "op": "migrate", "edge": name, "policy": policy, "score": score,
-                    "ahead_bytes": ahead,
-                });
-                server.sync(&asked)?;
-                print(&format!("{name}: copied so from now on\n"))
-            }
+            Some(What::Migrate(migrate)) => migrate.run(&server),
             Some(What::Relay(relay)) => relay.run(&server),
             Some(What::Address {
                 name,

@@ -5,7 +5,7 @@
 //! and is killed with SIGKILL, as a crash would; a second process opens the database again. Events
 //! are made on the fly.
 
-use crate::harness::{Bench, Bound, Common, Failure, Random, Targets};
+use crate::harness::{Bench, Bound, Common, Failure, Random, Targets, real};
 use crate::{machine, table};
 use headwater::{Batch, Database, Durability, Options, StreamName, StreamRows, Values};
 use serde::{Deserialize, Serialize};
@@ -155,7 +155,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 fn print(all: &[Figures]) {
-    let mib = |bytes: u64| format!("{:.1}", bytes as f64 / MIB);
+    let mib = |bytes: u64| format!("{:.1}", real(bytes) / MIB);
     let rows: Vec<Vec<String>> = all
         .iter()
         .map(|f| {
@@ -202,9 +202,9 @@ fn judge(all: &[Figures], targets: &mut Targets) {
         let peaks = [&figures.fill, &figures.open, &figures.last].map(|t| t.peak_bytes);
         targets.add(
             format!("{case}: peak resident memory, filling or reading"),
-            Bound::AtMost((figures.peak_bytes_max as f64 / MIB).round()),
+            Bound::AtMost((real(figures.peak_bytes_max) / MIB).round()),
             " MiB",
-            peaks.into_iter().max().unwrap_or(0) as f64 / MIB,
+            real(peaks.into_iter().max().unwrap_or(0)) / MIB,
         );
         targets.add(
             format!("{case}: reopened after kill -9"),

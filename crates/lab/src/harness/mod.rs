@@ -10,11 +10,13 @@
 //! ```
 
 mod bench;
+mod numbers;
 mod random;
 mod target;
 mod turns;
 
 pub(crate) use bench::{Bench, Common};
+pub(crate) use numbers::{real, signed, size, unsigned, whole};
 pub(crate) use random::Random;
 pub(crate) use target::{Bound, Targets};
 pub(crate) use turns::{Contestant, Rounds, Taken, taken, taken_and_drained, turns};

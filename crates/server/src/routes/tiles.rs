@@ -92,11 +92,11 @@ async fn tiles(
         let begun = Instant::now();
         let read = asked.read(app, &access, &known, key.as_deref());
         // Neither an error nor what the asker has tells what it takes.
-        if let Ok(Answered::Read(kept)) = &read {
-            if asked.past.is_none() {
-                asked.cost(app).learn(begun.elapsed());
-                asked.note(app, kept);
-            }
+        if let Ok(Answered::Read(kept)) = &read
+            && asked.past.is_none()
+        {
+            asked.cost(app).learn(begun.elapsed());
+            asked.note(app, kept);
         }
         read
     };

@@ -191,9 +191,15 @@ fn the_fast_tier_is_changed_while_the_server_serves() {
             "{answer}"
         );
     }
-    std::fs::write(fast.path().join("taken"), "somebody's file").unwrap();
-    let (status, answer) = moved(&server, value!(fast.path()), value!(null));
+    let taken = fast.path().join("taken/log");
+    std::fs::create_dir_all(&taken).unwrap();
+    std::fs::write(taken.join("1.log"), "somebody's rows").unwrap();
+    let (status, answer) = moved(&server, value!(folder("taken")), value!(null));
     assert!(status >= 400, "{answer}");
+    assert!(
+        answer["message"].as_str().unwrap().contains("empty folder"),
+        "{answer}"
+    );
     write(&server, "a,id=1 v=3 1700000002");
     // It is found by the next start, which names none.
     let server = server.restarted(|_| {});

@@ -3,7 +3,7 @@
 
 use super::sensors::{BEGIN, Channel, FIELDS, ROOMS, SECONDS};
 use super::visits::Tile;
-use crate::harness::Failure;
+use crate::harness::{Failure, signed, unsigned};
 use headwater_engine::{Database, ErrorKind, Options, Reader, RemoteCopy, Rules, Snapshot, Want};
 use headwater_io::Env;
 use headwater_sync::{
@@ -20,6 +20,10 @@ const BATCH: usize = 10_000;
 
 fn room(number: usize) -> StreamName {
     StreamName::new("lab", [("room", number.to_string())])
+}
+
+fn field_name(number: usize) -> Result<&'static str, Failure> {
+    Ok(FIELDS.get(number).ok_or("no such sensor")?)
 }
 
 fn options(dir: &Path) -> Options {
@@ -41,7 +45,7 @@ impl Edge {
         let db = Database::open(options(dir))?;
         for first in (0..SECONDS).step_by(BATCH) {
             let last = (first + BATCH).min(SECONDS);
-            let times = (first..last).map(|s| (BEGIN + s as i64) * 1_000_000_000);
+            let times = (first..last).map(|s| (BEGIN + signed(s)) * 1_000_000_000);
             let times: Vec<i64> = times.collect();
             for number in 0..ROOMS {
                 let mut batch = Batch::new();
@@ -49,8 +53,10 @@ impl Edge {
                 let mut rows = StreamRows::new(room(number));
                 rows.times.clone_from(&times);
                 for channel in of_room {
-                    let values = Values::F64(channel.values[first..last].to_vec());
-                    rows = rows.with_column(FIELDS[channel.field], values);
+                    let part = channel.values.get(first..last);
+                    let part = part.ok_or("a channel is too short")?;
+                    let values = Values::F64(part.to_vec());
+                    rows = rows.with_column(field_name(channel.field)?, values);
                 }
                 batch.push(rows);
                 db.commit(batch)?;
@@ -92,7 +98,7 @@ pub(super) struct Cloud {
 /// Payload of a message.
 fn payload(message: &Message) -> u64 {
     match message {
-        Message::State { bytes, .. } | Message::Bytes { bytes, .. } => bytes.len() as u64,
+        Message::State { bytes, .. } | Message::Bytes { bytes, .. } => unsigned(bytes.len()),
         _ => 0,
     }
 }
@@ -109,7 +115,7 @@ impl Cloud {
         });
         let first = edge.db.hold_state(None)?;
         RemoteCopy::begin(Env::system(), dir, first.state(), rules.clone())?;
-        let travelled = first.state().encode().len() as u64;
+        let travelled = unsigned(first.state().encode().len());
         drop(first);
         let copy = RemoteCopy::open(Env::system(), dir, rules)?;
         let reader = copy.reader(options(dir))?;
@@ -143,7 +149,7 @@ impl Cloud {
         let nanos = i64::try_from(self.now.as_nanos()).unwrap_or(i64::MAX);
         Now {
             monotonic: self.now,
-            wall: Timestamp::from_nanos((BEGIN + SECONDS as i64) * 1_000_000_000 + nanos),
+            wall: Timestamp::from_nanos((BEGIN + signed(SECONDS)) * 1_000_000_000 + nanos),
         }
     }
 
@@ -189,7 +195,7 @@ impl Cloud {
             room(tile.channel / FIELDS.len()),
             tile.channel % FIELDS.len(),
         );
-        let (field, level) = (FIELDS[field], Level::clamped(tile.level));
+        let (field, level) = (field_name(field)?, Level::clamped(tile.level));
         let mut rounds = 0;
         loop {
             let found = self

@@ -11,7 +11,7 @@ mod sensors;
 mod tiles;
 mod visits;
 
-use crate::harness::{Bench, Bound, Common, Failure, Targets};
+use crate::harness::{Bench, Bound, Common, Failure, Targets, real, size, unsigned, whole};
 use crate::table;
 use copies::{Cloud, Edge, Growing};
 use headwater_sync::Policy;
@@ -190,11 +190,11 @@ impl Trial<'_> {
         for (name, policy, level, share, keeps) in OURS {
             let (bytes, of) = match share {
                 Share::Paper(part) => (
-                    (self.all.len() as f64 * part) as u64 * PAPERS_TILE,
+                    unsigned(whole(real(self.all.len()) * part)) * PAPERS_TILE,
                     format!("bytes of {} % of the paper's tiles", part * 100.0),
                 ),
                 Share::Store(part) => (
-                    (self.edge.bytes as f64 * part) as u64,
+                    unsigned(whole(real(self.edge.bytes) * part)),
                     format!("{} % of the edge's bytes", part * 100.0),
                 ),
             };
@@ -214,16 +214,16 @@ impl Trial<'_> {
     fn paper(&self, policy: tiles::Policy, name: &str, share: f64) -> Row {
         let count = match policy {
             tiles::Policy::None => 0,
-            _ => (self.all.len() as f64 * share) as usize,
+            _ => size(whole(real(self.all.len()) * share)),
         };
         let copied = self.all.copied(policy, count);
         let asked = self.visits.iter().flatten();
-        let met = asked.clone().filter(|tile| copied.contains(tile)).count() as f64;
-        let asked = asked.count() as f64;
+        let met = real(asked.clone().filter(|tile| copied.contains(tile)).count());
+        let asked = real(asked.count());
         Row {
             what: format!("paper, {name}: {} % of tiles", share * 100.0),
-            tiles: count as f64 / self.all.len() as f64,
-            bytes_before: count as u64 * PAPERS_TILE,
+            tiles: real(count) / real(self.all.len()),
+            bytes_before: unsigned(count) * PAPERS_TILE,
             bytes_asked: 0,
             met: met / asked,
             mean_ms: (1.0 - met / asked) * self.edge_ms,
@@ -254,7 +254,7 @@ impl Trial<'_> {
         }
         Ok(Row {
             what,
-            tiles: here as f64 / self.all.len() as f64,
+            tiles: real(here) / real(self.all.len()),
             bytes_before: before,
             bytes_asked: cloud.travelled - before,
             met: met / asked,
@@ -268,8 +268,8 @@ fn print(rows: &[Row], edge_ms: f64) {
         vec![
             row.what.clone(),
             format!("{:.1} %", row.tiles * 100.0),
-            format!("{:.2}", row.bytes_before as f64 / 1e6),
-            format!("{:.2}", row.bytes_asked as f64 / 1e6),
+            format!("{:.2}", real(row.bytes_before) / 1e6),
+            format!("{:.2}", real(row.bytes_asked) / 1e6),
             format!("{:.0} %", row.met * 100.0),
             format!("{:.0} ms", row.mean_ms),
             format!("{:.1} ×", edge_ms / row.mean_ms),

@@ -2,9 +2,9 @@
 //!
 //! Four rooms with four sensors each, made up: temperature follows the day and drifts, light is
 //! switched by people who come and go, sound is noise with bursts, and acceleration rests but for a
-//! few dozen events of some seconds to some minutes. Values are as coarse as such sensors tell them.
+//! few dozen events of some seconds to some minutes. Values are as coarse as sensors tell them.
 
-use crate::harness::Random;
+use crate::harness::{Random, real, size, unsigned};
 
 /// The first second, at a border of tiles of every level that is looked at.
 pub(super) const BEGIN: i64 = 1_699_741_696;
@@ -27,7 +27,7 @@ fn rounded(value: f64, steps: f64) -> f64 {
 fn events(dice: &mut Random, count: u64, longest: u64) -> Vec<(usize, usize)> {
     let event = |dice: &mut Random| {
         let length = 3 + dice.below(longest);
-        (dice.below(SECONDS as u64) as usize, length as usize)
+        (size(dice.below(unsigned(SECONDS))), size(length))
     };
     let mut events: Vec<(usize, usize)> = (0..count).map(|_| event(dice)).collect();
     events.sort_unstable();
@@ -36,7 +36,7 @@ fn events(dice: &mut Random, count: u64, longest: u64) -> Vec<(usize, usize)> {
 
 /// How far through the day a second is, 0 to 1.
 fn of_day(second: usize) -> f64 {
-    (second % 86_400) as f64 / 86_400.0
+    real(second % 86_400) / 86_400.0
 }
 
 fn temperature(dice: &mut Random) -> Vec<f64> {

@@ -3,6 +3,7 @@
 
 use super::sensors::Channel;
 use super::visits::{COARSEST, FINEST, Tile, tiles_of};
+use crate::harness::real;
 use std::collections::HashSet;
 
 /// A policy of the paper; of deviation also one that divides it by that of the whole channel, as
@@ -50,8 +51,9 @@ impl Sums {
 
     fn deviation(&self, tile: &Tile) -> f64 {
         let seconds = tile.seconds();
-        let count = seconds.len() as f64;
-        let (from, to) = (self.0[seconds.start], self.0[seconds.end]);
+        let count = real(seconds.len());
+        let up_to = |second: usize| self.0.get(second).map_or((0.0, 0.0), |sums| *sums);
+        let (from, to) = (up_to(seconds.start), up_to(seconds.end));
         let mean = (to.0 - from.0) / count;
         ((to.1 - from.1) / count - mean * mean).max(0.0).sqrt()
     }
@@ -75,14 +77,19 @@ impl Tiles {
             scored.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
             scored.into_iter().map(|(_, tile)| tile).collect()
         };
-        let deviation = |tile: &Tile| sums[tile.channel].deviation(tile);
+        let deviation = |tile: &Tile| {
+            let sums = sums.get(tile.channel);
+            sums.map_or(0.0, |sums| sums.deviation(tile))
+        };
         let whole = |channel| tiles_of(channel, COARSEST).next();
         let of_channels: Vec<f64> = (0..channels.len())
             .map(|channel| whole(channel).map_or(1.0, |tile| deviation(&tile)))
             .collect();
         Tiles {
             by_deviation: by(&deviation),
-            by_relative: by(&|tile| deviation(tile) / of_channels[tile.channel]),
+            by_relative: by(&|tile| {
+                deviation(tile) / of_channels.get(tile.channel).copied().unwrap_or(1.0)
+            }),
             coarse_first,
         }
     }

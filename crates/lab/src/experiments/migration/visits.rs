@@ -14,7 +14,7 @@
 //! shows, which is minimum and maximum, and at no deviation.
 
 use super::sensors::{BEGIN, Channel, FIELDS, SECONDS};
-use crate::harness::Random;
+use crate::harness::{Random, real, signed, size, unsigned, whole};
 use headwater_types::TILE_BUCKETS;
 use std::collections::HashSet;
 
@@ -39,7 +39,7 @@ impl Tile {
     pub(super) fn seconds(&self) -> std::ops::Range<usize> {
         let width = TILE_BUCKETS << self.level;
         let first = self.offset * width - BEGIN;
-        let within = |second: i64| second.clamp(0, SECONDS as i64) as usize;
+        let within = |second: i64| size(second.clamp(0, signed(SECONDS)));
         within(first)..within(first + width)
     }
 }
@@ -47,7 +47,7 @@ impl Tile {
 /// All tiles of a channel at a level.
 pub(super) fn tiles_of(channel: usize, level: i32) -> impl Iterator<Item = Tile> {
     let width = TILE_BUCKETS << level;
-    let last = BEGIN + SECONDS as i64 - 1;
+    let last = BEGIN + signed(SECONDS) - 1;
     (BEGIN.div_euclid(width)..=last.div_euclid(width)).map(move |offset| Tile {
         channel,
         level,
@@ -75,8 +75,10 @@ impl Bands {
 
     /// How tall the band is over some seconds.
     fn height(&self, channel: usize, from: f64, to: f64) -> f64 {
-        let (from, to) = (from as usize / BAND, (to as usize).div_ceil(BAND));
-        let bands = self.0[channel].iter().take(to).skip(from);
+        let second = |at: f64| size(whole(at));
+        let (from, to) = (second(from) / BAND, second(to).div_ceil(BAND));
+        let bands = self.0.get(channel).into_iter().flatten();
+        let bands = bands.take(to).skip(from);
         let (least, most) = bands.fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), (c, d)| {
             (a.min(*c), b.max(*d))
         });
@@ -94,9 +96,9 @@ struct View {
 
 impl View {
     fn within(self) -> View {
-        let seconds = self.seconds.clamp(NARROWEST, SECONDS as f64);
+        let seconds = self.seconds.clamp(NARROWEST, real(SECONDS));
         View {
-            first: self.first.clamp(0.0, SECONDS as f64 - seconds),
+            first: self.first.clamp(0.0, real(SECONDS) - seconds),
             seconds,
             ..self
         }
@@ -104,11 +106,12 @@ impl View {
 
     fn tiles(&self) -> impl Iterator<Item = Tile> + use<> {
         // So that 512 to 1,024 buckets are drawn.
-        let level = (self.seconds / TILE_BUCKETS as f64).log2().floor() as i32;
+        let level = whole((self.seconds / real(TILE_BUCKETS)).log2().floor());
+        let level = i32::try_from(level).unwrap_or(COARSEST);
         let level = level.clamp(FINEST, COARSEST);
         let width = TILE_BUCKETS << level;
-        let first = BEGIN + self.first as i64;
-        let last = (BEGIN + (self.first + self.seconds) as i64 - 1).min(BEGIN + SECONDS as i64 - 1);
+        let first = BEGIN + whole(self.first);
+        let last = BEGIN + whole(self.first + self.seconds).min(signed(SECONDS)) - 1;
         let channel = self.channel;
         (first.div_euclid(width)..=last.div_euclid(width)).map(move |offset| Tile {
             channel,
@@ -144,7 +147,7 @@ impl View {
             },
             _ => {
                 let fields = FIELDS.len();
-                let other = (self.channel + 1 + dice.below(fields as u64 - 1) as usize) % fields;
+                let other = (self.channel + 1 + size(dice.below(unsigned(fields) - 1))) % fields;
                 View {
                     channel: self.channel / fields * fields + other,
                     ..self
@@ -156,12 +159,12 @@ impl View {
 
     /// The second that is looked at more closely.
     fn focus(&self, bands: &Bands, dice: &mut Random) -> f64 {
-        let part = self.seconds / PARTS as f64;
+        let part = self.seconds / real(PARTS);
         if dice.below(10) >= 7 {
             return self.first + dice.unit() * self.seconds;
         }
         let heights = (0..PARTS).map(|n| {
-            let from = self.first + part * n as f64;
+            let from = self.first + part * real(n);
             bands.height(self.channel, from, from + part).powi(2)
         });
         let heights: Vec<f64> = heights.collect();
@@ -170,7 +173,7 @@ impl View {
             left -= height;
             left <= 0.0
         });
-        self.first + part * (found.unwrap_or(PARTS / 2) as f64 + dice.unit())
+        self.first + part * (real(found.unwrap_or(PARTS / 2)) + dice.unit())
     }
 }
 
@@ -178,9 +181,9 @@ impl View {
 fn visit(channels: usize, bands: &Bands, seed: u64) -> Vec<Tile> {
     let mut dice = Random::new(seed);
     let mut view = View {
-        channel: dice.below(channels as u64) as usize,
+        channel: size(dice.below(unsigned(channels))),
         first: 0.0,
-        seconds: SECONDS as f64,
+        seconds: real(SECONDS),
     };
     let mut seen = HashSet::new();
     let mut asked = Vec::new();

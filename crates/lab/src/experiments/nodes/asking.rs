@@ -29,6 +29,11 @@ pub(super) fn sync(server: &Server, asked: &Value) -> Result<Value, Failure> {
     Ok(serde_json::from_slice(body)?)
 }
 
+/// A number of an answer, by where it stands.
+pub(super) fn number(answer: &Value, place: &str) -> Option<u64> {
+    answer.pointer(place)?.as_u64()
+}
+
 /// Waits until something holds, for at most ten minutes, and how long that took.
 pub(super) fn until(
     what: &str,

@@ -2,9 +2,9 @@
 //! summaries takes of the wire.
 
 use super::Arguments;
-use super::asking::{json, sync, until};
+use super::asking::{json, number, sync, until};
 use crate::experiments::server::{Fleet, Server, by_threads, post};
-use crate::harness::{Bench, Bound, Failure, Targets};
+use crate::harness::{Bench, Bound, Failure, Targets, real, unsigned};
 use crate::table;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -107,7 +107,7 @@ fn write(bench: &Bench, requests: &[Vec<u8>], taken: &mut Taken) -> Result<(), F
     let used = server.used()?.cpu_seconds - before;
     taken.cloud_cpu_seconds.push(used);
     taken.edge_cpu_seconds.push(0.0);
-    taken.wire_bytes = requests.iter().map(|r| r.len() as u64).sum();
+    taken.wire_bytes = requests.iter().map(|r| unsigned(r.len())).sum();
     server.stop()?;
     Ok(())
 }
@@ -117,7 +117,10 @@ fn invited(cloud: &Server, want: &Value) -> Result<String, Failure> {
         "op": "add_edge", "edge": "e", "want": want, "url": format!("http://{}", cloud.addr),
     });
     let answer = sync(cloud, &asked)?;
-    let invitation = answer["invitation"].as_str().ok_or("no invitation")?;
+    let invitation = answer
+        .get("invitation")
+        .and_then(Value::as_str)
+        .ok_or("no invitation")?;
     Ok(invitation.to_owned())
 }
 
@@ -136,7 +139,8 @@ fn copy(bench: &Bench, dir: &Path, want: &Value, taken: &mut Taken) -> Result<()
     let begun = Instant::now();
     until("the copy is current", || {
         let status = json(&cloud, "/api/v1/sync")?;
-        Ok(status["edges"][0]["state"] == "current")
+        let state = status.pointer("/edges/0/state").and_then(Value::as_str);
+        Ok(state == Some("current"))
     })?;
     taken.seconds.push(begun.elapsed().as_secs_f64());
     taken
@@ -146,7 +150,7 @@ fn copy(bench: &Bench, dir: &Path, want: &Value, taken: &mut Taken) -> Result<()
         .edge_cpu_seconds
         .push(edge.used()?.cpu_seconds - edge_before);
     let status = json(&edge, "/api/v1/sync")?;
-    taken.wire_bytes = status["cloud"]["sent_today"].as_u64().unwrap_or(0);
+    taken.wire_bytes = number(&status, "/cloud/sent_today").unwrap_or(0);
     edge.stop()?;
     taken.stored_bytes = stored(dir)?;
     cloud.stop()?;
@@ -169,7 +173,7 @@ fn median(figures: &[f64]) -> f64 {
 fn print(ways: &[Taken], values: usize) {
     let line = |taken: &Taken| {
         let (seconds, low, high) = table::median(taken.seconds.clone());
-        let millions = values as f64 / 1e6;
+        let millions = real(values) / 1e6;
         vec![
             taken.what.to_owned(),
             format!("{seconds:.2} s"),
@@ -177,8 +181,8 @@ fn print(ways: &[Taken], values: usize) {
             format!("{:.2} M", millions / seconds),
             format!("{:.4} s", median(&taken.cloud_cpu_seconds) / millions),
             format!("{:.4} s", median(&taken.edge_cpu_seconds) / millions),
-            format!("{:.4} B", taken.wire_bytes as f64 / values as f64),
-            format!("{:.4} B", taken.stored_bytes as f64 / values as f64),
+            format!("{:.4} B", real(taken.wire_bytes) / real(values)),
+            format!("{:.4} B", real(taken.stored_bytes) / real(values)),
         ]
     };
     let lines: Vec<Vec<String>> = ways.iter().map(line).collect();
@@ -201,7 +205,7 @@ fn judge(ways: &[Taken], values: usize, targets: &mut Targets) {
     let [written, full, summaries, ..] = ways else {
         return;
     };
-    let millions = values as f64 / 1e6;
+    let millions = real(values) / 1e6;
     targets.add(
         "full copy by written over HTTP, values a second",
         Bound::AtLeast(5.0),
@@ -218,12 +222,12 @@ fn judge(ways: &[Taken], values: usize, targets: &mut Targets) {
         "bytes of a full copy by bytes stored",
         Bound::AtMost(1.1),
         " ×",
-        full.wire_bytes as f64 / full.stored_bytes as f64,
+        real(full.wire_bytes) / real(full.stored_bytes),
     );
     targets.add(
         "bytes of tiles from level 10 on, a value",
         Bound::AtMost(0.06),
         " B",
-        summaries.wire_bytes as f64 / values as f64,
+        real(summaries.wire_bytes) / real(values),
     );
 }

@@ -2,9 +2,9 @@
 //! node itself; open connections; a restart with many streams.
 
 use super::Arguments;
-use super::asking::{json, until};
+use super::asking::{json, number, until};
 use crate::experiments::server::{Connection, Server, Used, by_threads, get, post};
-use crate::harness::{Bench, Bound, Failure, Targets};
+use crate::harness::{Bench, Bound, Failure, Targets, real};
 use crate::table;
 use serde::Serialize;
 use std::net::{SocketAddr, TcpStream};
@@ -62,9 +62,9 @@ pub(super) fn measure(
     };
     println!(
         "\n{connections} connections: {:.0} MiB resident; {} streams: {:.0} MiB, right {:.2} s after the start",
-        figures.resident_with_connections as f64 / f64::from(1 << 20),
+        real(figures.resident_with_connections) / f64::from(1 << 20),
         figures.streams,
-        figures.resident_with_streams as f64 / f64::from(1 << 20),
+        real(figures.resident_with_streams) / f64::from(1 << 20),
         figures.restart_seconds,
     );
     judge(&figures, targets);
@@ -89,7 +89,7 @@ fn desk(dir: &Path, node: &Server) -> Result<Server, Failure> {
     let desk = Server::start_with(dir, &["--role", "dispatcher", "--node", &url])?;
     until("the dispatcher is ready", || {
         let ready = json(&desk, "/ready");
-        Ok(ready.is_ok_and(|ready| ready["nodes"] == 1))
+        Ok(ready.is_ok_and(|ready| number(&ready, "/nodes") == Some(1)))
     })?;
     Ok(desk)
 }
@@ -151,9 +151,9 @@ fn ask_all(
             let node_before = node.used()?.cpu_seconds;
             let (asked, seconds) = ask(question, arguments.seconds)?;
             if round >= warm_up {
-                let each = 1e6 / asked as f64;
+                let each = 1e6 / real(asked);
                 let used = question.server.used()?.cpu_seconds - asked_before;
-                way.per_second.push(asked as f64 / seconds);
+                way.per_second.push(real(asked) / seconds);
                 way.asked_cpu_us.push(used * each);
                 let behind = node.used()?.cpu_seconds - node_before;
                 way.node_cpu_us.push(behind * each);
@@ -307,7 +307,7 @@ fn judge(figures: &Figures, targets: &mut Targets) {
         "",
         alone(central),
     );
-    let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+    let mib = |bytes: u64| real(bytes) / f64::from(1 << 20);
     targets.add(
         format!("resident with {} streams", figures.streams),
         Bound::AtMost(300.0),

@@ -1,9 +1,9 @@
 //! Several nodes on one machine, each a process: copies of an edge at a cloud, and a dispatcher
 //! before a node (EXPERIMENTS.md, R-9 to R-11; docs/cluster).
 //!
-//! `copies`: what a full copy and one of summaries take of wire, time and processors, beside writing
-//! the same values over HTTP. `dispatch`: questions answered by the node itself, passed on by the
-//! dispatcher, and sent on by it; open connections; and a restart with many streams.
+//! `copies`: what a full copy and one of summaries take of wire, time and processors, beside
+//! writing the same values over HTTP. `dispatch`: questions answered by the node itself, passed on
+//! by the dispatcher, and sent on by it; open connections; and a restart with many streams.
 //!
 //! Processor time is told for each process, so that the clients on the same processors can be set
 //! apart from who is measured.

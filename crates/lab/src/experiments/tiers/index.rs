@@ -1,9 +1,12 @@
-//! Questions with the index in the fast tier and without, while every read of the large medium takes
-//! 200 µs.
+//! Questions with the index in the fast tier and without, while every read of the large medium
+//! takes 200 µs.
 
 use super::Fast;
 use super::slow::{Reading, Slow};
-use crate::harness::{Bench, Bound, Contestant, Failure, Random, Rounds, Targets, taken, turns};
+use crate::harness::{
+    Bench, Bound, Contestant, Failure, Random, Rounds, Targets, real, signed, taken, turns,
+    unsigned,
+};
 use crate::rivals::{Survives, options};
 use crate::table;
 use headwater::{
@@ -12,7 +15,7 @@ use headwater::{
 };
 use headwater_engine::TierParts;
 use serde::Serialize;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -48,11 +51,11 @@ fn fill(db: &Database, points: usize) -> Result<(), Failure> {
         let mut rows = StreamRows::new(name());
         rows.times = seconds
             .iter()
-            .map(|s| (BEGIN + *s as i64) * NANOS)
+            .map(|s| (BEGIN + signed(*s)) * NANOS)
             .collect();
         for field in 0..6 {
             let value = |second: &usize| {
-                let wave = (*second as f64 / (600.0 + f64::from(field) * 77.0)).sin() * 0.9;
+                let wave = (real(*second) / (600.0 + f64::from(field) * 77.0)).sin() * 0.9;
                 let is_rare = field == 0 && (second / 1_000).is_multiple_of(1_000);
                 if is_rare {
                     1.5
@@ -73,7 +76,7 @@ fn fill(db: &Database, points: usize) -> Result<(), Failure> {
 }
 
 /// Opens the database in a folder, its large medium slow from the start.
-fn open(dir: &PathBuf, fast: &Fast, with_index: bool) -> Result<Side, Failure> {
+fn open(dir: &Path, fast: &Fast, with_index: bool) -> Result<Side, Failure> {
     let mut options = options(dir, Survives::Process);
     // What is cached in memory is not what is asked about.
     options.memory_budget_bytes = 1 << 20;
@@ -92,8 +95,8 @@ fn open(dir: &PathBuf, fast: &Fast, with_index: bool) -> Result<Side, Failure> {
 type Ask = fn(&Database, &mut Random, usize) -> Result<usize, Failure>;
 
 fn tile(db: &Database, dice: &mut Random, points: usize) -> Result<usize, Failure> {
-    let level = Level::clamped(8 + dice.below(5) as i32);
-    let second = BEGIN + dice.below(points as u64) as i64;
+    let level = Level::clamped(8 + i32::try_from(dice.below(5)).unwrap_or(0));
+    let second = BEGIN + signed(dice.below(unsigned(points)));
     let offset = second >> (level.get() + 9);
     let found = db.snapshot()?.tile(&name(), "x1", level, offset)?;
     Ok(found.len())
@@ -102,7 +105,7 @@ fn tile(db: &Database, dice: &mut Random, points: usize) -> Result<usize, Failur
 fn aggregate(db: &Database, dice: &mut Random, points: usize) -> Result<usize, Failure> {
     // Whole buckets of about an hour.
     let width = 1i64 << 12;
-    let first = (BEGIN + dice.below(points as u64 / 2) as i64) / width * width;
+    let first = (BEGIN + signed(dice.below(unsigned(points) / 2))) / width * width;
     let range = ClosedRange::nanos(first * NANOS, (first + 64 * width) * NANOS - 1);
     let spec = AggregateSpec {
         range,
@@ -143,7 +146,8 @@ pub(super) fn measure(
         side.db.maintain()?;
         side.db.close()?;
     }
-    let sides = [open(&dirs[0], fast, true)?, open(&dirs[1], fast, false)?];
+    let [indexed, plain] = &dirs;
+    let sides = [open(indexed, fast, true)?, open(plain, fast, false)?];
     let asked: [(&'static str, Ask, u64); 3] = [
         ("tile at or above the base level", tile, 200),
         ("aggregate over whole buckets", aggregate, 200),
@@ -154,7 +158,7 @@ pub(super) fn measure(
         let mut reads = [0.0; 2];
         let contestants = sides.iter().zip(&mut reads).map(|(side, reads)| {
             Contestant::new(what, move |round| {
-                let mut dice = Random::new(round as u64);
+                let mut dice = Random::new(unsigned(round));
                 let before = side.reading.reads();
                 let taken = taken(|| {
                     let mut found = 0;
@@ -166,18 +170,19 @@ pub(super) fn measure(
                         _ => Ok(times),
                     }
                 })?;
-                *reads = (side.reading.reads() - before) as f64 / times as f64;
+                *reads = real(side.reading.reads() - before) / real(times);
                 Ok(taken)
             })
         });
         let rounds = turns(bench.rounds(), contestants.collect())?;
         let [with, without] = <[Rounds; 2]>::try_from(rounds).map_err(|_| "two sides")?;
+        let [reads_with, reads_without] = reads;
         questions.push(Question {
             what,
             with,
             without,
-            reads_with: reads[0],
-            reads_without: reads[1],
+            reads_with,
+            reads_without,
         });
     }
     print(&questions);

@@ -1,7 +1,10 @@
 //! The log on media of several speeds.
 
 use super::{Fast, LogOn};
-use crate::harness::{Bench, Bound, Contestant, Failure, Random, Rounds, Targets, taken, turns};
+use crate::harness::{
+    Bench, Bound, Contestant, Failure, Random, Rounds, Targets, real, signed, taken, turns,
+    unsigned,
+};
 use crate::machine::SyncProbe;
 use crate::rivals::{Sqlite, Store, Survives, Window, options};
 use crate::table;
@@ -22,13 +25,13 @@ fn one_by_one(db: &Database, rows: usize) -> Result<u64, Failure> {
     let name = stream();
     for row in 0..rows {
         let mut batch = Batch::new();
-        let time = (BEGIN + row as i64) * NANOS;
+        let time = (BEGIN + signed(row)) * NANOS;
         batch
             .stream(&name)
-            .row(time, [("value", (row as f64).into())])?;
+            .row(time, [("value", real(row).into())])?;
         db.commit(batch)?;
     }
-    Ok(rows as u64)
+    Ok(unsigned(rows))
 }
 
 /// One row after the other, each durable before the next.
@@ -62,11 +65,11 @@ pub(super) fn single(
             taken(|| {
                 for row in 0..rows / 10 {
                     store.write(&Window {
-                        seconds: &[BEGIN + row as i64],
-                        values: &[&[row as f64]],
+                        seconds: &[BEGIN + signed(row)],
+                        values: &[&[real(row)]],
                     })?;
                 }
-                Ok((rows / 10) as u64)
+                Ok(unsigned(rows / 10))
             })
         },
     ));
@@ -113,9 +116,9 @@ pub(super) struct Stock {
 fn stock_events(events: usize) -> Vec<(i64, i64, f64, i64)> {
     let mut dice = Random::new(3);
     let event = |n: usize| {
-        let price = (1_000 + dice.below(40_000)) as f64 / 100.0;
-        let volume = (dice.below(100) * 100 + 100) as i64;
-        (n as i64, dice.below(500) as i64, price, volume)
+        let price = real(1_000 + dice.below(40_000)) / 100.0;
+        let volume = signed(dice.below(100) * 100 + 100);
+        (signed(n), signed(dice.below(500)), price, volume)
     };
     (0..events).map(event).collect()
 }
@@ -138,7 +141,7 @@ fn write_stock(
         batch.push(rows);
         db.commit(batch)?;
     }
-    Ok(events.len() as u64)
+    Ok(unsigned(events.len()))
 }
 
 pub(super) fn stock(
@@ -272,7 +275,7 @@ pub(super) fn opening(
         took.0,
         took.1,
         took.2,
-        opening.log_bytes as f64 / f64::from(1 << 20),
+        real(opening.log_bytes) / f64::from(1 << 20),
         empty.0,
     );
     targets.add(

@@ -2,8 +2,8 @@
 //!
 //! `single`: one row after the other, each durable, with the log on the medium of the database and
 //! on a fast one, beside SQLite. `log`: the EVENT paper's Stock events in groups of 1 and 25.
-//! `opening`: after the process was killed. `index`: tiles, aggregates and filters with the index in
-//! the fast tier, every read of the large medium taking 200 µs.
+//! `opening`: after the process was killed. `index`: tiles, aggregates and filters with the index
+//! in the fast tier, every read of the large medium taking 200 µs.
 //!
 //! There is no persistent memory here. Its stand-ins are a file system in memory (`/dev/shm`),
 //! written as persistent memory is, and a model of the device's speed before it
