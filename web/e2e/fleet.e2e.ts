@@ -40,27 +40,29 @@ describe("before made-up data", () => {
     await page.waitForFunction((name) => document.querySelector("input")?.value === name, SOUTH);
     const map = page.getByRole("application");
     await map.locator(".cell.away").first().waitFor();
-    expect(await map.locator(".lane").count()).toBe(9);
-    expect(await map.locator(".cell.away").count()).toBeGreaterThan(5);
-    expect(await map.locator(".cell.elsewhere").count()).toBe(0);
+    await expect.poll(() => map.locator(".lane").count()).toBe(9);
+    await expect.poll(() => map.locator(".cell.away").count()).toBeGreaterThan(5);
+    await expect.poll(() => map.locator(".cell.elsewhere").count()).toBe(0);
     const said = page.locator(".presence-said");
     await map.focus();
     await page.keyboard.press("ArrowDown");
     // The cursor begins with the rows, at the bottom.
-    expect(await said.textContent()).toMatch(/^Rows, .*not here: south cannot be reached since .* \(42 min\)$/);
+    await expect
+      .poll(() => said.textContent())
+      .toMatch(/^Rows, .*not here: south cannot be reached since .* \(42 min\)$/);
     for (let k = 0; k < 3; k++) await page.keyboard.press("ArrowRight");
-    expect(await said.textContent()).toMatch(/^Rows, .*: here$/);
+    await expect.poll(() => said.textContent()).toMatch(/^Rows, .*: here$/);
     await page.keyboard.press("ArrowUp");
     await page.keyboard.press("End");
-    expect(await said.textContent()).toMatch(/^Buckets of 4 s, /);
+    await expect.poll(() => said.textContent()).toMatch(/^Buckets of 4 s, /);
     const box = await map.locator(".lane-track").first().boundingBox();
     if (!box) throw new Error("no map");
     await page.mouse.move(box.x + box.width / 2, box.y + 5);
-    expect(await said.textContent()).toMatch(/^Buckets of 18\.2 h, .*: here$/);
-    expect(await page.locator(".presence-why").textContent()).toContain("buckets from 1.14 h on are wanted");
+    await expect.poll(() => said.textContent()).toMatch(/^Buckets of 18\.2 h, .*: here$/);
+    await expect.poll(() => page.locator(".presence-why").textContent()).toContain("buckets from 1.14 h on are wanted");
     await shoot(page, "fleet-map");
     // The budget stands beside the edges.
-    expect(await page.locator("main").innerText()).toContain("85.8 MiB of 9.31 GiB a month");
+    await expect.poll(() => page.locator("main").innerText()).toContain("85.8 MiB of 9.31 GiB a month");
     expect(problems).toEqual([]);
     await close();
   });
@@ -83,18 +85,18 @@ describe("before made-up data", () => {
     const { page, close } = await open(browser, `${site.url}#/view?c=${NORTH}.load&c=${SOUTH}.load${rest}`);
     const note = page.locator(".away-note.error");
     await note.waitFor();
-    expect(await note.textContent()).toMatch(
-      /^Hatched: no finer values here\. south cannot be reached since .* \(42 min\)\.$/,
-    );
+    await expect
+      .poll(() => note.textContent())
+      .toMatch(/^Hatched: no finer values here\. south cannot be reached since .* \(42 min\)\.$/);
     await settled(page);
     // The reachable one is drawn as ever, and nothing is said of it.
     expect((await drawnColumns(page, 0)).drawn).toBeGreaterThan(300);
-    expect(await page.locator(".plot").nth(0).locator(".away-note").count()).toBe(0);
-    expect(await page.locator(".plot").nth(1).locator(".away-note").count()).toBe(1);
-    expect(await page.locator(".trouble").count()).toBe(0);
+    await expect.poll(() => page.locator(".plot").nth(0).locator(".away-note").count()).toBe(0);
+    await expect.poll(() => page.locator(".plot").nth(1).locator(".away-note").count()).toBe(1);
+    await expect.poll(() => page.locator(".trouble").count()).toBe(0);
     // Of the other one the overview is drawn that is here, level by level until there is one.
     await expect.poll(async () => (await drawnColumns(page, 1)).drawn, { timeout: 10_000 }).toBeGreaterThan(300);
-    expect(await page.locator(".nothing").count()).toBe(0);
+    await expect.poll(() => page.locator(".nothing").count()).toBe(0);
     await shoot(page, "plots-away");
     // Further out the overview is here.
     for (let k = 0; seconds(page) < 40 * 86_400 && k < 40; k++) {
@@ -153,7 +155,9 @@ test("a real cloud with summaries of an edge shows the overview, fetches rows, a
   await map.waitFor();
   await map.locator(".cell.here").first().waitFor();
   await map.locator(".cell.elsewhere").first().waitFor();
-  expect(await fleet.page.locator(".presence-why").textContent()).toContain("pump-7 has it and can be asked");
+  await expect
+    .poll(() => fleet.page.locator(".presence-why").textContent())
+    .toContain("pump-7 has it and can be asked");
   await shoot(fleet.page, "server-fleet-map");
   expect(fleet.problems).toEqual([]);
 
@@ -176,7 +180,7 @@ test("a real cloud with summaries of an edge shows the overview, fetches rows, a
   const second = await open(browser, near(BigInt(told.from) + BigInt(away) * BigInt(told.every)));
   const note = second.page.locator(".away-note");
   await note.waitFor();
-  expect(await note.textContent()).toMatch(/pump-7 cannot be reached since \d{4}-/);
+  await expect.poll(() => note.textContent()).toMatch(/pump-7 cannot be reached since \d{4}-/);
   await shoot(second.page, "server-away");
   await second.close();
   await fleet.close();
