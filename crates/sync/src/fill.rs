@@ -80,6 +80,8 @@ impl Filling {
             true => missing,
             false => open.of(missing, most),
         };
+        let lacks_summaries = !copy.missing_for(Reason::Summaries, 1).is_empty();
+        let lets = |share| limits.policy.lets(share, lacks_summaries);
         let mut queues: BTreeMap<Share, VecDeque<Missing>> = BTreeMap::new();
         for reason in [
             Reason::Asked,
@@ -87,17 +89,22 @@ impl Filling {
             Reason::Pinned,
             Reason::Rows,
         ] {
-            let queue = queues.entry(Share::of(reason)).or_default();
+            let share = Share::of(reason);
+            if !lets(share) {
+                continue;
+            }
+            let queue = queues.entry(share).or_default();
             let missing = of(copy.missing_for(reason, looked_at)).into_iter();
             queue.extend(missing.filter(|missing| !is_met(&places, missing)));
+        }
+        if !lets(Share::Proactive) {
+            return Ok(Filling { limits, queues });
         }
         let can_be_had = |missing: &Missing| !open.parts(missing).is_empty();
         let rows = copy.missing_by_score_among(score, &can_be_had, looked_at)?;
         let rows = of(rows).into_iter();
         let rows = rows.filter(|missing| !is_met(&places, missing));
         queues.insert(Share::Proactive, rows.collect());
-        let lacks_summaries = !copy.missing_for(Reason::Summaries, 1).is_empty();
-        queues.retain(|share, _| limits.policy.lets(*share, lacks_summaries));
         Ok(Filling { limits, queues })
     }
 
