@@ -48,6 +48,7 @@ use headwater_shell::access;
 
 pub use headwater_shell::access::{rules, tokens};
 pub use headwater_shell::{Endpoint, Needs};
+pub use routes::manage::shown_snapshots;
 pub use serve::{Server, serve};
 pub use settings::{Settings, begin_logging};
 pub use single::endpoints;

@@ -5,8 +5,7 @@ use crate::grid::{Heading, bytes, render};
 use crate::output::{print, print_json};
 use crate::store::{Place, PlaceArgs};
 use clap::{Args, Subcommand};
-use headwater::{EndedSnapshot, SnapshotInfo};
-use headwater_wire::instant::format_instant;
+use headwater_server::shown_snapshots;
 use serde_json::{Value, json};
 
 /// Keep the state of a database under a name, to be read later
@@ -100,10 +99,7 @@ fn list(place: &PlaceArgs, as_json: bool) -> Result<(), Failure> {
     let told = match place.open()? {
         Place::Here(db) => {
             let reader = db.open_to_read()?;
-            json!({
-                "snapshots": reader.snapshots().iter().map(shown).collect::<Vec<_>>(),
-                "ended": reader.ended_snapshots().iter().map(ended).collect::<Vec<_>>(),
-            })
+            shown_snapshots(&reader.snapshots(), &reader.ended_snapshots())
         }
         Place::There(server) => server.manage(&json!({ "op": "show_snapshots" }))?.body,
     };
@@ -111,30 +107,6 @@ fn list(place: &PlaceArgs, as_json: bool) -> Result<(), Failure> {
         true => print_json(&told),
         false => print(&text(&told)),
     }
-}
-
-/// A snapshot as the server tells of it, too.
-fn shown(info: &SnapshotInfo) -> Value {
-    json!({
-        "name": info.name,
-        "created": format_instant(info.created),
-        "ends": info.ends.map(format_instant),
-        "tables": info.tables,
-        "streams": info.streams,
-        "events": info.events,
-        "bytes": info.bytes,
-        "kept_bytes": info.kept_bytes,
-        "own_bytes": info.own_bytes,
-    })
-}
-
-fn ended(ended: &EndedSnapshot) -> Value {
-    json!({
-        "name": ended.name,
-        "created": format_instant(ended.created),
-        "ended": format_instant(ended.ended),
-        "reason": ended.why.reason(),
-    })
 }
 
 fn text(told: &Value) -> String {

@@ -92,6 +92,13 @@ fn rows(table: &str, id: u64, first: i64, count: i64, value: f64) -> Batch {
     batch
 }
 
+/// Writes 300 rows of each of three streams.
+fn three_streams(db: &Database, value: f64) {
+    for id in 0..3 {
+        db.commit(rows("k", id, 0, 300, value)).unwrap();
+    }
+}
+
 fn range(first: i64, last: i64) -> ClosedRange {
     ClosedRange::nanos(START + first * SECOND, START + last * SECOND)
 }
@@ -325,13 +332,9 @@ fn snapshots_end_by_age_and_by_bytes_and_say_so() {
 fn a_backup_has_the_snapshots_too_and_so_does_a_reader() {
     let world = World::new(6);
     let db = world.open();
-    for id in 0..3 {
-        db.commit(rows("k", id, 0, 300, 0.5)).unwrap();
-    }
+    three_streams(&db, 0.5);
     db.create_snapshot("s").unwrap();
-    for id in 0..3 {
-        db.commit(rows("k", id, 0, 300, 5.5)).unwrap();
-    }
+    three_streams(&db, 5.5);
     db.compact().unwrap();
     delete(&db, "k", Some(1), 0, 99);
     let expected = named(&db, "s");
@@ -536,9 +539,7 @@ fn random_lives_with_snapshots_held_over_all_of_them() {
 fn what_differs_is_told_by_stretches_and_what_was_only_rewritten_does_not() {
     let world = World::new(13);
     let db = world.open();
-    for id in 0..3 {
-        db.commit(rows("k", id, 0, 300, 0.5)).unwrap();
-    }
+    three_streams(&db, 0.5);
     db.create_snapshot("a").unwrap();
     // Late rows that say the same, and a rewriting: nothing differs.
     db.commit(rows("k", 1, 40, 20, 0.5)).unwrap();

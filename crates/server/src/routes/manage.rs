@@ -200,10 +200,7 @@ fn done(app: &App, access: &Access, asked: Asked) -> Result<Value, ApiError> {
         }
         Asked::Compact => compacted(app)?,
         Asked::MoveTier { fast, parts } => moved(app, fast, parts.as_deref())?,
-        Asked::ShowSnapshots => json!({
-            "snapshots": db.snapshots().iter().map(shown_snapshot).collect::<Vec<_>>(),
-            "ended": db.ended_snapshots().iter().map(ended_snapshot).collect::<Vec<_>>(),
-        }),
+        Asked::ShowSnapshots => shown_snapshots(&db.snapshots(), &db.ended_snapshots()),
         Asked::CreateSnapshot { name } => shown_snapshot(&db.create_snapshot(&name)?),
         Asked::DropSnapshot { name } => {
             db.drop_snapshot(&name)
@@ -216,7 +213,16 @@ fn done(app: &App, access: &Access, asked: Asked) -> Result<Value, ApiError> {
     })
 }
 
-/// A snapshot as `headwater snapshot list` tells of it.
+/// Named snapshots, and those that ended by themselves, as this route and `headwater snapshot list`
+/// tell of them.
+#[must_use]
+pub fn shown_snapshots(snapshots: &[SnapshotInfo], ended: &[EndedSnapshot]) -> Value {
+    json!({
+        "snapshots": snapshots.iter().map(shown_snapshot).collect::<Vec<_>>(),
+        "ended": ended.iter().map(ended_snapshot).collect::<Vec<_>>(),
+    })
+}
+
 fn shown_snapshot(info: &SnapshotInfo) -> Value {
     json!({
         "name": info.name,

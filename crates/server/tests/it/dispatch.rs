@@ -1,7 +1,10 @@
 //! A dispatcher before two clouds with their edges, each a server of its own in this process.
 
 use crate::support::{Running, client, json};
-use crate::sync::{an_hour, ask, cloud, edge, edge_in, invite, joined, until_current, write};
+use crate::sync::{
+    an_hour, ask, cloud, edge, edge_in, flushed, invite, joined, summaries_of_an_hour,
+    until_current, write,
+};
 use crate::wait::until;
 use headwater_server::settings::{DispatchNode, NodeRole};
 use serde_json::{Value, json};
@@ -104,13 +107,6 @@ fn get(server: &Running, path: &str) -> (u16, String) {
 
 fn relayed(desk: &Running, path: &str) -> (u16, String) {
     text_of(asked(&desk.url(path), &[("x-headwater-relay", "true")]))
-}
-
-fn flushed(edge: &Running) {
-    until("events are flushed", || {
-        let mut answer = client().get(edge.url("/api/v1/storage")).call().unwrap();
-        json(&mut answer)["events_in_memory"] == 0
-    });
 }
 
 /// Two clouds with an edge each, which has an hour of a stream.
@@ -366,14 +362,7 @@ fn a_node_that_dies_is_left_out_until_it_answers_again() {
 
 #[test]
 fn what_no_node_has_is_fetched_from_the_edge_or_asked_of_itself() {
-    let cloud = cloud();
-    let dir = tempfile::tempdir().unwrap();
-    let invitation = invite(&cloud, "e", &json!({"want": {"summaries": 8}}));
-    joined(&dir.path().join("db"), &invitation, false).unwrap();
-    let edge = edge_in(dir);
-    write(&edge, &an_hour("a"));
-    flushed(&edge);
-    until_current(&cloud, &edge, "e");
+    let (cloud, edge) = summaries_of_an_hour();
     let desk = dispatcher(&[&cloud]);
     let (coarse, fine) = (tile("a", 8, 12_969), tile("a", 0, 3_320_312));
     until("the stream is known", || sent(&desk, &coarse).1 == "base");

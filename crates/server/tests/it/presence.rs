@@ -1,21 +1,8 @@
 //! What a cloud has of a stream, as a map of levels and time, and why.
 
 use crate::support::{Running, client, json};
-use crate::sync::{an_hour, ask, cloud, edge_in, flushed, invite, joined, until_current, write};
+use crate::sync::{ask, summaries_of_an_hour, write};
 use serde_json::{Value, json};
-
-/// A cloud that wants summaries of an edge, which has an hour of a stream.
-fn fleet() -> (Running, Running) {
-    let cloud = cloud();
-    let dir = tempfile::tempdir().unwrap();
-    let invitation = invite(&cloud, "e", &json!({"want": {"summaries": 8}}));
-    joined(&dir.path().join("db"), &invitation, false).unwrap();
-    let edge = edge_in(dir);
-    write(&edge, &an_hour("a"));
-    flushed(&edge);
-    until_current(&cloud, &edge, "e");
-    (cloud, edge)
-}
 
 fn presence(server: &Running, more: &str) -> (u16, Value) {
     let url = server.url(&format!("/api/v1/presence?stream=pump,id%3Da{more}"));
@@ -31,7 +18,7 @@ fn map(server: &Running, more: &str) -> Value {
 
 #[test]
 fn a_map_says_which_cells_are_here_and_who_has_the_rest() {
-    let (cloud, edge) = fleet();
+    let (cloud, edge) = summaries_of_an_hour();
     let found = map(&cloud, "&bins=4&level=rows&level=2&level=8");
     let lines = found["lines"].as_array().unwrap();
     let cells: Vec<&str> = lines.iter().map(|l| l["cells"].as_str().unwrap()).collect();
@@ -67,7 +54,7 @@ fn a_map_says_which_cells_are_here_and_who_has_the_rest() {
 
 #[test]
 fn a_map_says_why_and_nothing_of_other_streams() {
-    let (cloud, _edge) = fleet();
+    let (cloud, _edge) = summaries_of_an_hour();
     let pin = json!({
         "op": "pin", "edge": "e", "table": "pump", "tags": {"id": "a"},
         "from_ns": 1_700_000_000_000_000_000_i64, "to_ns": 1_700_000_059_999_999_999_i64,

@@ -107,6 +107,19 @@ pub(crate) fn flushed(edge: &Running) {
     });
 }
 
+/// A cloud that wants summaries of an edge, which has an hour of a stream.
+pub(crate) fn summaries_of_an_hour() -> (Running, Running) {
+    let cloud = cloud();
+    let dir = tempfile::tempdir().unwrap();
+    let invitation = invite(&cloud, "e", &json!({"want": {"summaries": 8}}));
+    joined(&dir.path().join("db"), &invitation, false).unwrap();
+    let edge = edge_in(dir);
+    write(&edge, &an_hour("a"));
+    flushed(&edge);
+    until_current(&cloud, &edge, "e");
+    (cloud, edge)
+}
+
 #[test]
 fn an_edge_joins_and_the_cloud_has_what_it_has_and_proves_it() {
     let cloud = cloud();
@@ -240,14 +253,7 @@ fn a_cloud_answers_for_its_edges_as_one_name_space() {
 #[cfg(feature = "sql")]
 #[test]
 fn a_cloud_that_wants_summaries_says_what_is_elsewhere() {
-    let cloud = cloud();
-    let dir = tempfile::tempdir().unwrap();
-    let invitation = invite(&cloud, "e", &json!({"want": {"summaries": 8}}));
-    joined(&dir.path().join("db"), &invitation, false).unwrap();
-    let edge = edge_in(dir);
-    write(&edge, &an_hour("a"));
-    flushed(&edge);
-    until_current(&cloud, &edge, "e");
+    let (cloud, edge) = summaries_of_an_hour();
     let tile = "/tiles/pump,id%3Da.flow/8.12969.json";
     assert_eq!(get(&edge, tile).0, 200);
     assert_eq!(get(&cloud, tile), get(&edge, tile));

@@ -1,6 +1,6 @@
 //! What power cuts, full disks, damage and repairs do to named snapshots.
 
-use super::{World, all_rows, delete, named, names, range, rows, stream};
+use super::{World, all_rows, delete, named, names, range, rows, stream, three_streams};
 use crate::cuts::cuts;
 use crate::support::{check, collect, read_back};
 use headwater_engine::{
@@ -248,13 +248,9 @@ fn on_a_nearly_full_disk_a_snapshot_is_made_whole_or_not_at_all() {
 fn damage_of_what_only_a_snapshot_keeps_is_found_and_repaired_without_it() {
     let world = World::new(10);
     let db = world.open();
-    for id in 0..3 {
-        db.commit(rows("k", id, 0, 300, 0.5)).unwrap();
-    }
+    three_streams(&db, 0.5);
     db.create_snapshot("s").unwrap();
-    for id in 0..3 {
-        db.commit(rows("k", id, 0, 300, 5.5)).unwrap();
-    }
+    three_streams(&db, 5.5);
     db.compact().unwrap();
     db.create_snapshot("t").unwrap();
     let now = all_rows(&db.snapshot().unwrap());
@@ -286,9 +282,7 @@ fn metadata_that_are_made_anew_have_no_snapshots_and_nothing_of_them_comes_back(
     let world = World::new(11);
     let db = world.open();
     db.create_table(&TableSpec::new("k")).unwrap();
-    for id in 0..3 {
-        db.commit(rows("k", id, 0, 300, 0.5)).unwrap();
-    }
+    three_streams(&db, 0.5);
     db.create_snapshot("s").unwrap();
     delete(&db, "k", None, 0, 150);
     db.flush().unwrap();
