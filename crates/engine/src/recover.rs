@@ -45,6 +45,7 @@ use crate::producers::Producers;
 use crate::regime::Regime;
 use crate::segment::{Cover, Covers, Paging, Partition, Store};
 use crate::shard::{Shard, held_max};
+use crate::tail::TailRecord;
 use crate::tiers::{self, log_begun};
 use crate::tombstone::DeleteRecord;
 use crate::unreadable::tell_unreadable;
@@ -189,9 +190,10 @@ pub(crate) fn load(
     }
     let past = copy.as_ref().and_then(|parts| parts.past.as_ref());
     let moment = past.map(|past| past.moment.clone());
+    let mut tail = Vec::new();
     let (mut unreadable, deletes) = match copy {
         Some(parts) if moment.is_none() => {
-            pieces = parts.pieces;
+            (pieces, tail) = (parts.pieces, parts.tail);
             (parts.elsewhere, Some(parts.deletes))
         }
         parts => (
@@ -264,6 +266,7 @@ pub(crate) fn load(
         covers: None,
         held_max: held_max(&options, shards.len()),
         streams: HashMap::new(),
+        is_tail: deletes.is_some(),
         memory: 0,
         events: 0,
     };
@@ -272,9 +275,7 @@ pub(crate) fn load(
         Some(_) => Needed::default(),
         None => needed,
     };
-    for (sequence, record) in deletes.iter().flatten() {
-        replayer.delete(*sequence, record)?;
-    }
+    replayer.copied(deletes.as_deref().unwrap_or_default(), &tail, step_sequence)?;
     let replayed = replay(
         env.log_files(),
         &log_dir,
@@ -306,7 +307,8 @@ pub(crate) fn load(
     recovery.log_records = replayed.records;
     recovery.events_replayed = events;
     files::report(&dir, &replayed, &mut recovery);
-    let after = replayed.last.max(step_sequence);
+    let newest = tail.last().map_or(step_sequence, |record| record.sequence);
+    let after = replayed.last.max(step_sequence).max(newest);
     let first_new_stream = catalog.next_stream();
     let memory = memory + catalog.pending_bytes();
     let log = Log::new(
@@ -387,11 +389,44 @@ struct Replayer<'a> {
     covers: Option<Covers>,
     held_max: usize,
     streams: HashMap<StreamId, (TableId, ShardIndex)>,
+    /// There is no log but the tail of a copy, in which streams that are not known may stand.
+    is_tail: bool,
     memory: usize,
     events: u64,
 }
 
 impl Replayer<'_> {
+    /// Replays what is known of a copy behind its segments: the deletes that its state tells of,
+    /// and its tail, of which the state holds every definition up to `defined`.
+    fn copied(
+        &mut self,
+        deletes: &[(Sequence, DeleteRecord)],
+        tail: &[TailRecord],
+        defined: Sequence,
+    ) -> Result<()> {
+        let mut deletes = deletes.iter().peekable();
+        for record in tail {
+            while let Some((sequence, delete)) = deletes.next_if(|(at, _)| *at <= record.sequence) {
+                self.delete(*sequence, delete)?;
+            }
+            let is_defined = match record.kind {
+                RecordKind::Table | RecordKind::Fields | RecordKind::Streams => {
+                    record.sequence <= defined
+                }
+                // One that waits is told of by the state too, which says it in the same way.
+                RecordKind::Delete | RecordKind::Write | RecordKind::NumberedWrite => false,
+            };
+            if !is_defined {
+                let (kind, payload) = (record.kind as u8, &*record.payload);
+                self.record(record.sequence, kind, payload, Path::new("tail"), 0)?;
+            }
+        }
+        for (sequence, delete) in deletes {
+            self.delete(*sequence, delete)?;
+        }
+        Ok(())
+    }
+
     fn record(
         &mut self,
         sequence: Sequence,
@@ -606,7 +641,7 @@ impl Replayer<'_> {
             return Ok(Some(*place));
         }
         let Some(record) = self.meta.streams(&[stream])?.pop() else {
-            if self.catalog.is_dropped(stream) {
+            if self.is_tail || self.catalog.is_dropped(stream) {
                 return Ok(None);
             }
             return Err(Error::damage(Damage {
@@ -630,6 +665,10 @@ impl Replayer<'_> {
             let state = shard.state.lock();
             if let Some(watermark) = state.known_watermark(stream) {
                 return Ok(watermark);
+            }
+            if self.is_tail {
+                // It says only how writers sort what comes; what is stored may be elsewhere.
+                return Ok(None);
             }
             Arc::clone(&state.partitions)
         };

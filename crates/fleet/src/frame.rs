@@ -41,6 +41,16 @@ pub struct About {
     pub disk_bytes: u64,
     /// Bytes that it has written to its medium since it was started: what wears it.
     pub written_bytes: u64,
+    /// It sends newest events along before a flush stores them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sends_live: bool,
+    /// Bytes of these that it has sent since it was started.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub live_bytes: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// A note. Unknown ones are left alone.

@@ -153,6 +153,8 @@ struct Session {
     is_relayed: bool,
     /// It comes a way that is refused, whatever database it is of.
     is_refused_way: bool,
+    /// The edge sends newest events along.
+    sends_live: bool,
 }
 
 impl Session {
@@ -175,6 +177,7 @@ impl Session {
                 is_paused: false,
                 is_relayed: false,
                 is_refused_way: false,
+                sends_live: false,
             })
         }
     }
@@ -283,6 +286,10 @@ impl Session {
         self.is_paused = edge.as_ref().is_none_or(|edge| edge.is_paused);
         self.follower
             .migrate(edge.map(|e| e.migration).unwrap_or_default());
+        let sends_live = self.sends_live;
+        if let Some(planner) = self.follower.planner() {
+            planner.set_live(sends_live);
+        }
         if !self.is_paused && !self.was_refused {
             let now = self.now();
             while let Some(said) = self.follower.next(now) {
@@ -372,7 +379,11 @@ impl Session {
     fn take_note(&mut self, found: Note, outcome: &mut Outcome) -> Result<(), FleetError> {
         match found {
             Note::Path { nodes: path } => self.take_path(nodes(&path), outcome),
-            Note::About(about) => self.held.live.lock().about = Some(about),
+            Note::About(about) => {
+                let is_live = about.sends_live;
+                self.held.live.lock().about = Some(about);
+                self.sends_live = is_live;
+            }
             Note::Verify {} => {
                 self.tells_verified = true;
                 let mut live = self.held.live.lock();
@@ -419,7 +430,7 @@ impl Session {
 
     /// Tells how far the copy is.
     fn tell_progress(&self, progress: CopyProgress, proven_bytes: u64) {
-        let shows = |p: &CopyProgress| (p.state, p.shown, p.shown_older, p.kept);
+        let shows = |p: &CopyProgress| (p.state, p.shown, p.shown_older, p.kept, p.tail.until);
         let mut live = self.held.live.lock();
         live.proven_bytes = proven_bytes;
         let is_other = live.progress.as_ref().map(shows) != Some(shows(&progress));

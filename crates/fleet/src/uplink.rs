@@ -51,6 +51,9 @@ pub struct UplinkSettings {
     /// How long events may stay where a copy cannot see them, while there is a connection; `None` =
     /// as long as the database likes.
     pub flush_every: Option<Duration>,
+    /// How often newest events are sent along before a flush stores them, at the most; `None` =
+    /// they are not.
+    pub live: Option<Duration>,
     /// What may leave: tables of which these rules want nothing stay here, names and all.
     pub rules: Rules,
     /// Version of the program.
@@ -174,6 +177,7 @@ impl Uplink {
         let budget = Budget::new(settings.budget.clone(), read_spent(&spent_path(dir))?);
         let mut agent = Agent::new(settings.hold_bytes, budget);
         agent.set_rules(settings.rules.clone());
+        agent.set_live(settings.live);
         agent.set_copy(origin.copy());
         if file.is_some() {
             // Deletes that come before the connection have to reach the copy, too.
@@ -420,12 +424,30 @@ impl Uplink {
             None => Ok(Vec::new()),
         });
         let answers = answers.map_err(|e| e.to_string())?;
+        self.keep_ahead(&mut agent)?;
+        Ok(answers)
+    }
+
+    /// What may be sent next is on the medium as sent.
+    fn keep_ahead(&self, agent: &mut Agent) -> Result<(), String> {
         if let Some(spent) = agent.to_keep() {
             let kept = private::replace_bytes(&spent_path(&self.dir), &spent.encode());
             kept.map_err(|e| e.to_string())?;
             agent.has_kept(spent);
         }
-        Ok(answers)
+        Ok(())
+    }
+
+    /// The newest events, if the cloud waits for them.
+    fn live(&self) -> Result<Option<Message>, FleetError> {
+        if self.settings.live.is_none() || self.origin.is_relayed() {
+            return Ok(None);
+        }
+        let (mut agent, now) = (self.agent.lock(), self.now());
+        let found = self.origin.with(&mut |source| agent.live(source, now))?;
+        let kept = self.keep_ahead(&mut agent);
+        kept.map_err(|text| FleetError::new(FleetErrorKind::Io, text))?;
+        Ok(found)
     }
 
     /// Nothing is sent any more: what was counted ahead of that is given back.
@@ -482,9 +504,14 @@ impl Uplink {
 
     fn about(&self) -> Result<About, FleetError> {
         let (disk_bytes, written_bytes) = self.origin.sizes()?;
-        let spent = self.agent.lock().spent();
+        let (spent, live_bytes) = {
+            let agent = self.agent.lock();
+            (agent.spent(), agent.live_bytes())
+        };
         let budget = &self.settings.budget;
         Ok(About {
+            sends_live: self.settings.live.is_some() && !self.origin.is_relayed(),
+            live_bytes,
             version: self.settings.version.clone(),
             now_ns: self.env.clock.now().as_nanos(),
             sent_today: spent.day_bytes,

@@ -13,6 +13,7 @@ use crate::message::{Digest, Message, Piece, REFUSED_HISTORY};
 use crate::now::Now;
 use crate::source::Source;
 use crate::spent::Spent;
+use crate::tail::TailSender;
 use crate::told::{self, Told};
 use crate::wide::wide;
 use headwater_engine::{ErrorKind, HeldState, Holds, Result, Rules, StateName};
@@ -74,6 +75,7 @@ pub struct Agent {
     state_bytes: u64,
     confirmed: Option<Confirmed>,
     told: Told,
+    tail: TailSender,
 }
 
 fn refused(request: u64, code: &str, text: String) -> Vec<Message> {
@@ -106,6 +108,7 @@ impl Agent {
             state_bytes: 0,
             confirmed: None,
             told: Told::default(),
+            tail: TailSender::default(),
         }
     }
 
@@ -119,6 +122,28 @@ impl Agent {
     /// what is lacking was told to nobody.
     pub fn begin_anew(&mut self) {
         self.told.begin_anew();
+        self.tail.begin_anew();
+    }
+
+    /// Newest events are sent along before a flush stores them, this often at the most; `None` =
+    /// they are not, which is the default.
+    pub fn set_live(&mut self, every: Option<Duration>) {
+        self.tail.set_every(every);
+    }
+
+    /// Bytes of newest events that were sent along since the start.
+    #[must_use]
+    pub fn live_bytes(&self) -> u64 {
+        self.tail.bytes()
+    }
+
+    /// The newest events, if the copy waits for them and they may be sent. To be called now and
+    /// then.
+    ///
+    /// # Errors
+    /// The database's own.
+    pub fn live(&mut self, db: &dyn Source, now: Now) -> Result<Option<Message>> {
+        self.tail.answer(db, now, &self.rules, &mut self.budget)
     }
 
     /// The source knows the copy by this name: what it confirms, it is not told again.
@@ -237,6 +262,14 @@ impl Agent {
                     }
                     self.confirmed = Some(self.confirm(state, segments, &proofs));
                 }
+                Ok(Vec::new())
+            }
+            Message::AskTail {
+                request,
+                state,
+                known,
+            } => {
+                self.tail.ask(request, state, known);
                 Ok(Vec::new())
             }
             // What a source says is said to nobody else.

@@ -27,6 +27,7 @@ mod score;
 mod shares;
 mod source;
 mod spent;
+mod tail;
 mod told;
 mod verify;
 mod wide;

@@ -8,11 +8,13 @@ use crate::holes::{self, LackingPart};
 use crate::wide::wide;
 use headwater_codec::checksum::crc32c;
 use headwater_codec::{Cursor, DecodeError, PutBytes};
-use headwater_engine::StateName;
+use headwater_engine::{StateName, TailMark, TailPoint};
 
 const MAGIC: [u8; 6] = *b"HWSYNC";
-/// The newest version: it is said of what those before did not know.
-const VERSION: u8 = 3;
+/// The newest version: it is said of what those before did not know, newest events.
+const VERSION: u8 = 4;
+/// What a source lacks itself.
+const VERSION_WITHOUT_TAILS: u8 = 3;
 /// All but what a source lacks itself.
 const VERSION_WITHOUT_HOLES: u8 = 2;
 /// Names of states had no view, and confirmations no proofs.
@@ -140,6 +142,22 @@ pub enum Message {
         /// What it lacks there; the parts rise, and do not meet.
         holes: Vec<LackingPart>,
     },
+    /// To the source: its newest events, which no state holds yet, as soon as there are some.
+    AskTail {
+        /// Which request.
+        request: u64,
+        /// The sequence of the state that is known.
+        state: u64,
+        /// How far they are known.
+        known: Option<TailPoint>,
+    },
+    /// From the source: its newest events, as [`headwater_engine::Tail`] encodes them.
+    Tail {
+        /// Which request.
+        request: u64,
+        /// The bytes.
+        bytes: Vec<u8>,
+    },
     /// From either: why nothing more can be done.
     Refused {
         /// Which request.
@@ -179,7 +197,8 @@ fn put_pieces(pieces: &[Piece], out: &mut Vec<u8>) {
 pub fn encode(message: &Message) -> Vec<u8> {
     let mut out = MAGIC.to_vec();
     out.put_u8(match message {
-        Message::Holes { .. } => VERSION,
+        Message::AskTail { .. } | Message::Tail { .. } => VERSION,
+        Message::Holes { .. } => VERSION_WITHOUT_TAILS,
         _ => VERSION_WITHOUT_HOLES,
     });
     put_message(message, &mut out);
@@ -237,7 +256,31 @@ fn put_message(message: &Message, out: &mut Vec<u8>) {
             put_name(state, out);
             put_pieces(pieces, out);
         }
+        Message::AskTail {
+            request,
+            state,
+            known,
+        } => {
+            put_request(14, *request, out);
+            out.put_varint(*state);
+            put_point(known.as_ref(), out);
+        }
         answer => put_answer(answer, out),
+    }
+}
+
+fn put_point(point: Option<&TailPoint>, out: &mut Vec<u8>) {
+    out.put_u8(match point {
+        None => 0,
+        Some(TailPoint { last: None, .. }) => 1,
+        Some(TailPoint { last: Some(_), .. }) => 2,
+    });
+    if let Some(point) = point {
+        out.put_varint(point.until);
+        if let Some(last) = point.last {
+            out.put_varint(last.sequence);
+            out.put_u32(last.crc);
+        }
     }
 }
 
@@ -294,7 +337,12 @@ fn put_answer(message: &Message, out: &mut Vec<u8>) {
             out.put_u8(13);
             holes::put(*segment, (*from, *until), holes, out);
         }
+        Message::Tail { request, bytes } => {
+            put_request(15, *request, out);
+            out.put_prefixed(bytes);
+        }
         Message::Hello(_)
+        | Message::AskTail { .. }
         | Message::AskState { .. }
         | Message::Fetch { .. }
         | Message::Confirm { .. }
@@ -320,7 +368,7 @@ pub fn decode(bytes: &[u8]) -> Result<Message, DecodeError> {
     }
     let version = cursor.u8("version of a message")?;
     if !(VERSION_WITHOUT_VIEWS..=VERSION).contains(&version) {
-        return Err(wrong("a message of version 1, 2 or 3"));
+        return Err(wrong("a message of version 1 to 4"));
     }
     if crc32c(body) != u32::from_le_bytes(*crc) {
         return Err(wrong("a message with the right checksum"));
@@ -404,7 +452,16 @@ fn of_request(
             code: cursor.text("code of a refusal")?.to_owned(),
             text: cursor.text("text of a refusal")?.to_owned(),
         },
-        _ => return Err(cursor.fail("a kind from 1 to 13")),
+        14 => Message::AskTail {
+            request,
+            state: cursor.varint("sequence of a state")?,
+            known: point(cursor)?,
+        },
+        15 => Message::Tail {
+            request,
+            bytes: cursor.prefixed("bytes of newest events")?.to_vec(),
+        },
+        _ => return Err(cursor.fail("a kind from 1 to 15")),
     })
 }
 
@@ -420,6 +477,23 @@ fn name(version: u8, cursor: &mut Cursor<'_>) -> Result<StateName, DecodeError> 
             _ => cursor.u64("view")?,
         },
     })
+}
+
+fn point(cursor: &mut Cursor<'_>) -> Result<Option<TailPoint>, DecodeError> {
+    let kind = cursor.u8("whether newest events are known")?;
+    if kind == 0 {
+        return Ok(None);
+    }
+    let until = cursor.varint("up to where they are known")?;
+    let last = match kind {
+        1 => None,
+        2 => Some(TailMark {
+            sequence: cursor.varint("the last one known")?,
+            crc: cursor.u32("its checksum")?,
+        }),
+        _ => return Err(cursor.fail("0, 1 or 2")),
+    };
+    Ok(Some(TailPoint { until, last }))
 }
 
 fn count(cursor: &mut Cursor<'_>, expected: &'static str) -> Result<usize, DecodeError> {
@@ -540,6 +614,34 @@ mod tests {
                 offset: 64,
                 bytes: b"bytes".to_vec(),
             },
+            Message::AskTail {
+                request,
+                state: 1_000,
+                known: None,
+            },
+            Message::AskTail {
+                request,
+                state: 1_000,
+                known: Some(TailPoint {
+                    until: 1_007,
+                    last: None,
+                }),
+            },
+            Message::AskTail {
+                request,
+                state: 1_000,
+                known: Some(TailPoint {
+                    until: 1_007,
+                    last: Some(TailMark {
+                        sequence: 1_005,
+                        crc: 0x0102_0304,
+                    }),
+                }),
+            },
+            Message::Tail {
+                request,
+                bytes: b"newest".to_vec(),
+            },
             Message::Gone { request },
             Message::Wait {
                 request,
@@ -620,7 +722,12 @@ mod tests {
             Message::Hello(name) => Message::Hello(StateName { view: 0, ..name }),
             other => other,
         };
-        let is_old = |message: &Message| !matches!(message, Message::Holes { .. });
+        let is_old = |message: &Message| {
+            !matches!(
+                message,
+                Message::Holes { .. } | Message::AskTail { .. } | Message::Tail { .. }
+            )
+        };
         let now = all().into_iter().filter(is_old).map(without_view);
         let now: Vec<Message> = now.collect();
         let old: Vec<Message> = old.collect();

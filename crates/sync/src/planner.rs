@@ -21,6 +21,7 @@ use crate::policy::Policy;
 use crate::proof::Found;
 use crate::score::{ScoreBy, score};
 use crate::shares::{Share, Turns, Weights};
+use crate::tail::TailAsker;
 use crate::verify::{ProvenFigures, Verified, Verifier};
 use crate::window::{Asked, OnItsWay, Window};
 use answers::HEARD_MAX;
@@ -107,6 +108,8 @@ pub struct Planner {
     distrusts: bool,
     /// Segments that were fetched again since they held something else.
     fetched_again: BTreeSet<u64>,
+    /// Asks for newest events, beside all else.
+    tail: TailAsker,
 }
 
 /// What a state takes, before one has come.
@@ -147,6 +150,7 @@ impl Planner {
             lacking: Lacking::default(),
             distrusts: false,
             fetched_again: BTreeSet::new(),
+            tail: TailAsker::default(),
         }
     }
 
@@ -156,6 +160,12 @@ impl Planner {
     /// told.
     pub fn distrust(&mut self) {
         self.distrusts = true;
+    }
+
+    /// The source sends its newest events along, or does not.
+    pub fn set_live(&mut self, is_live: bool) {
+        // Other numbers than those of the requests, of which no more than one is on its way.
+        self.tail.set_wanted(is_live, self.next_request ^ (1 << 63));
     }
 
     /// The copy.
@@ -355,6 +365,9 @@ impl Planner {
         if self.refused.is_some() || self.failed.is_some() {
             return None;
         }
+        if let Some(asked) = self.tail.next(now, &self.copy) {
+            return Some(asked);
+        }
         let mut is_overdue = false;
         while let Some(at) = (self.on_its_way.iter()).position(|o| o.until <= now.monotonic) {
             self.put_back(at);
@@ -444,6 +457,7 @@ impl Planner {
         let disproved = self.verifier.proven(&state).disproved;
         for segment in disproved.into_iter().chain(self.copy.damaged()) {
             if !self.fetched_again.insert(segment) {
+                self.copy.drop_tail();
                 self.refused = Some(format!(
                     "segment {segment} is not what was hashed where it was written, and came so twice"
                 ));
@@ -523,6 +537,10 @@ impl Planner {
             }
             Message::Holes { .. } => {
                 return self.take_holes(now, message);
+            }
+            Message::Tail { request, bytes } => {
+                self.tail.take(*request, bytes, &self.copy);
+                return Ok(());
             }
             Message::State { request, .. }
             | Message::Bytes { request, .. }

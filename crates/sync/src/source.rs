@@ -2,7 +2,9 @@
 //!
 //! Concurrency and failure: those of the database or the copy.
 
-use headwater_engine::{Database, HeldState, RemoteCopy, Result, Rules, State, StateName};
+use headwater_engine::{
+    Database, HeldState, RemoteCopy, Result, Rules, State, StateName, Tail, TailAsk, TailPlace,
+};
 
 /// What an [`Agent`](crate::Agent) answers for.
 pub trait Source {
@@ -43,6 +45,18 @@ pub trait Source {
 
     /// Wants what it lacks of a range itself; false where it does not, or not now.
     fn wish(&self, segment: u64, offset: u64, bytes: u64) -> bool;
+
+    /// Its newest events, which no state holds yet, as far as the rules let them leave; with the
+    /// place that an earlier call left nothing is read twice. `None` where it has none to send.
+    ///
+    /// # Errors
+    /// The database's own.
+    fn tail(
+        &self,
+        ask: &TailAsk,
+        rules: &Rules,
+        place: &mut Option<TailPlace>,
+    ) -> Result<Option<Tail>>;
 }
 
 impl Source for Database {
@@ -78,6 +92,15 @@ impl Source for Database {
     fn wish(&self, _: u64, _: u64, _: u64) -> bool {
         false
     }
+
+    fn tail(
+        &self,
+        ask: &TailAsk,
+        rules: &Rules,
+        place: &mut Option<TailPlace>,
+    ) -> Result<Option<Tail>> {
+        Database::tail(self, ask, rules, place).map(Some)
+    }
 }
 
 impl Source for RemoteCopy {
@@ -112,5 +135,10 @@ impl Source for RemoteCopy {
 
     fn wish(&self, segment: u64, offset: u64, bytes: u64) -> bool {
         self.ask_for(segment, offset, bytes)
+    }
+
+    fn tail(&self, _: &TailAsk, _: &Rules, _: &mut Option<TailPlace>) -> Result<Option<Tail>> {
+        // What it knows of them is on no medium here, so it passes on none.
+        Ok(None)
     }
 }

@@ -23,11 +23,13 @@ mod passing;
 mod receive;
 mod score;
 mod shown;
+mod tail;
 mod wants;
 mod without;
 
 pub(crate) use passing::WeakCopy;
 pub use score::LeafFacts;
+pub use tail::TailProgress;
 
 use crate::ids::SegmentId;
 use crate::needed::{NeededRange, Reason, Why};
@@ -113,6 +115,8 @@ pub struct CopyProgress {
     pub shown_older: usize,
     /// Partitions of which something is kept that the source has cut away ([`Rules::keeping`]).
     pub kept: usize,
+    /// What is known of the newest events, which are in no state yet.
+    pub tail: TailProgress,
 }
 
 impl RemoteCopy {
@@ -327,6 +331,7 @@ fn progress(receiving: &Receiving) -> CopyProgress {
         shown,
         shown_older: receiving.shown.len() - shown,
         kept: receiving.kept.len(),
+        tail: TailProgress::of(&receiving.tail),
     }
 }
 

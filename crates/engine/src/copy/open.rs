@@ -12,6 +12,7 @@ use crate::meta::Meta;
 use crate::recover::{CopyParts, MetaInMemory, OpenedBy, load};
 use crate::segment::{Here, MissedRange};
 use crate::state::{State, StatePartition};
+use crate::tail::TailRecord;
 use crate::{Options, Result};
 use headwater_io::{Env, Media};
 use std::collections::BTreeMap;
@@ -26,6 +27,7 @@ struct Looked {
     /// What is shown and what is kept, each with whether it is an older version.
     partitions: BTreeMap<SegmentId, (StatePartition, bool)>,
     files: Arc<PackFiles>,
+    tail: Vec<TailRecord>,
     parts: CopyParts,
 }
 
@@ -78,6 +80,7 @@ impl Looked {
         Looked {
             tables: tables.collect(),
             state: Arc::clone(state),
+            tail: receiving.tail.records(state),
             partitions,
             files: Arc::new(files),
             parts,
@@ -87,6 +90,20 @@ impl Looked {
 
 pub(super) fn open(copy: &Inner, options: &Options) -> Result<Core> {
     let looked = Looked::at(copy);
+    if looked.tail.is_empty() {
+        return opened(copy, options, looked);
+    }
+    match opened(copy, options, looked) {
+        Err(error) => {
+            tracing::warn!(%error, "what was sent along of newest events cannot be shown: it is left out");
+            copy.receiving.lock().tail.drop_all();
+            opened(copy, options, Looked::at(copy))
+        }
+        core => core,
+    }
+}
+
+fn opened(copy: &Inner, options: &Options, looked: Looked) -> Result<Core> {
     let meta = metadata(&looked)?;
     let parts = CopyParts {
         here: Some(Arc::new(CopyHere {
@@ -95,6 +112,7 @@ pub(super) fn open(copy: &Inner, options: &Options) -> Result<Core> {
             shown: looked.partitions,
         })),
         hashers: Some(copy.hashers.clone()),
+        tail: looked.tail,
         ..looked.parts
     };
     let env = Env {

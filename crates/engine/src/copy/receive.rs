@@ -17,6 +17,7 @@ use crate::layout::segment_dir;
 use crate::needed::{Needed, needed};
 use crate::segment::Store;
 use crate::state::{State, StatePartition};
+use crate::tail::KeptTail;
 use crate::wanted::{Pin, Rules, Wanted};
 use crate::{Error, ErrorKind, Result};
 use headwater_io::{Env, File, OpenMode};
@@ -67,6 +68,8 @@ pub(super) struct Receiving {
     pub(super) further: BTreeMap<String, Sequence>,
     /// What cannot be had of segments: ranges from a first byte to the first one behind, apart.
     pub(super) without: BTreeMap<SegmentId, Vec<(u64, u64)>>,
+    /// What is known of the log of the source behind the state.
+    pub(super) tail: KeptTail,
     /// Rises with every change of what is told of it.
     pub(super) changes: u64,
     failed: Option<Error>,
@@ -100,6 +103,7 @@ impl Receiving {
             lacks: Lacks::default(),
             further: BTreeMap::new(),
             without: BTreeMap::new(),
+            tail: KeptTail::default(),
             changes: 0,
             failed: None,
         };
@@ -220,7 +224,24 @@ impl Receiving {
         let changed = state.partitions.iter().filter(has_changed);
         let changed: BTreeSet<SegmentId> = changed.map(|p| p.id).collect();
         let put = self.put_state(Arc::new(state), &changed);
-        self.believed(put)
+        self.believed(put)?;
+        self.keep_tail();
+        Ok(())
+    }
+
+    /// True when everything that the state names is shown as it names it.
+    pub(super) fn shows_all(&self) -> bool {
+        let is_newest = |p: &StatePartition| {
+            let now = self.state.partition(p.id);
+            now.is_some_and(|now| now.is_same(p))
+        };
+        self.shown.iter().all(is_newest)
+    }
+
+    /// What is shown may hold more of the tail than before.
+    fn keep_tail(&mut self) {
+        let shows_all = self.shows_all();
+        self.tail.keep(&self.state, shows_all);
     }
 
     fn put_state(&mut self, state: Arc<State>, changed: &BTreeSet<SegmentId>) -> Result<()> {
@@ -320,7 +341,9 @@ impl Receiving {
             self.look(&changed)?;
             self.show(None)
         });
-        self.believed(committed)
+        self.believed(committed)?;
+        self.keep_tail();
+        Ok(())
     }
 
     fn commit_ranges(&mut self) -> Result<BTreeSet<SegmentId>> {

@@ -521,6 +521,11 @@ impl Log {
         Sequence(self.published.load(Ordering::Acquire))
     }
 
+    /// The newest sequence that is known to be on the medium.
+    pub(crate) fn synced(&self) -> Sequence {
+        self.state.lock().synced
+    }
+
     /// Refuses further records: kind `closed`.
     pub(crate) fn close(&self) {
         self.state.lock().closed = true;

@@ -10,6 +10,7 @@ use crate::pins::PinFiles;
 use crate::reserve::Reserve;
 use crate::segment::{Here, Piece};
 use crate::stall::Watch;
+use crate::tail::TailRecord;
 use crate::tiers::OwnedTier;
 use crate::tombstone::DeleteRecord;
 use headwater_io::{Env, Files};
@@ -54,6 +55,8 @@ pub(crate) struct CopyParts {
     pub(crate) pieces: HashMap<SegmentId, Vec<Piece>>,
     /// Deletes that are not carried out in every partition, by sequence.
     pub(crate) deletes: Vec<(Sequence, DeleteRecord)>,
+    /// What is known of the log behind the state, by sequence.
+    pub(crate) tail: Vec<TailRecord>,
     /// Set of a state of the past, whose files are all here.
     pub(crate) past: Option<PastParts>,
 }

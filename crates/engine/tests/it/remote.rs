@@ -7,4 +7,5 @@ mod kept;
 mod needed;
 mod passing;
 mod states;
+mod tails;
 mod wants;

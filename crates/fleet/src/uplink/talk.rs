@@ -143,6 +143,9 @@ impl Talk {
         for change in self.ask(Uplink::changes).await? {
             self.send(message(&change)).await?;
         }
+        if let Some(newest) = self.ask(Uplink::live).await? {
+            self.send(message(&newest)).await?;
+        }
         Ok(())
     }
 

@@ -23,6 +23,7 @@ pub(crate) fn settings() -> UplinkSettings {
         hold_bytes: u64::MAX,
         budget: BudgetLimits::default(),
         flush_every: None,
+        live: None,
         rules: Rules::default(),
         version: "test".into(),
     }

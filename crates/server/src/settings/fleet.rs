@@ -58,6 +58,8 @@ pub struct Sync {
     /// How long events may stay in an edge's memory, where no copy sees them; `None` = as long as
     /// there is room.
     pub flush_every: Option<Duration>,
+    /// How often newest events are sent along, before a flush stores them; `None` = they are not.
+    pub live: Option<Duration>,
     /// Tables of an edge that never leave it.
     pub withhold: Vec<String>,
 }
@@ -72,6 +74,7 @@ impl Default for Sync {
             quiet_hours: Vec::new(),
             hold_bytes: 1 << 30,
             flush_every: Some(Duration::from_secs(600)),
+            live: None,
             withhold: Vec::new(),
         }
     }
@@ -93,6 +96,7 @@ impl Sync {
                 quiet: self.quiet_hours.clone(),
             },
             flush_every: self.flush_every,
+            live: self.live,
             version: env!("CARGO_PKG_VERSION").to_owned(),
         })
     }
@@ -236,6 +240,28 @@ pub(super) static TABLE: &[Setting] = &[
                 s.sync
                     .flush_every
                     .map_or_else(|| "never".to_owned(), show_duration)
+            },
+        },
+    },
+    Setting {
+        key: "sync.live",
+        kind: "DURATION",
+        allowed: "1s to 1h, or never",
+        about: "How often an edge sends its newest events along before a flush stores them, at the most, so that the cloud shows them within about this time. They are sent once more when they are stored.",
+        how: How::Own {
+            set: |s, text| {
+                s.sync.live = match text {
+                    "never" => None,
+                    _ => {
+                        let range = Duration::from_secs(1)..=Duration::from_secs(3600);
+                        Some(duration_within(text, range)?)
+                    }
+                };
+                Ok(())
+            },
+            show: |s| {
+                let live = s.sync.live;
+                live.map_or_else(|| "never".to_owned(), show_duration)
             },
         },
     },

@@ -47,7 +47,10 @@ impl Planner {
                 self.forget_asked(at);
                 self.put_back(at);
                 match code == REFUSED_HISTORY {
-                    true => self.refused = Some(text),
+                    true => {
+                        self.copy.drop_tail();
+                        self.refused = Some(text);
+                    }
                     false => self.has_failed(now),
                 }
             }

@@ -69,6 +69,9 @@ fn live(seed: u64) -> (u64, u64) {
     let elsewhere = world.compare();
     assert!(world.rules != Rules::default() || elsewhere == 0);
     world.compare_wanted();
+    if seed.is_multiple_of(3) {
+        live_on(&mut world);
+    }
     // Nobody waits for what was asked for, and every byte that is here says why.
     let figures = world.figures();
     let by_score = figures
@@ -108,6 +111,30 @@ fn live(seed: u64) -> (u64, u64) {
     assert_eq!((&proven.proven, proven.disproved.len()), (&whole, 0));
     assert_eq!((&confirmed.proven, confirmed.differ.len()), (&whole, 0));
     (elsewhere, by_score)
+}
+
+/// The source goes on to write, and stores nothing: the copy answers as it does now, all the same.
+fn live_on(world: &mut World) {
+    for _ in 0..5 {
+        for _ in 0..1 + world.dice.below(6) {
+            let mut dice = world.dice.clone();
+            world.source.write(&mut dice);
+            world.dice = dice;
+        }
+        // What is written is on the medium at the latest when a state is taken.
+        world.hello();
+        for step in 0.. {
+            world.step();
+            if world.is_live() {
+                break;
+            }
+            assert!(step < 2_000, "{:?}", world.planner().copy().progress());
+        }
+        let elsewhere = world.compare_live();
+        assert!(world.rules != Rules::default() || elsewhere == 0);
+    }
+    // What follows is of states.
+    settle(world);
 }
 
 #[test]

@@ -4,21 +4,22 @@
 use super::edge::{Edge, FIELDS, options, streams, tiles};
 use crate::support::{Dice, collect};
 use headwater_engine::{
-    CopyProgress, Error, ErrorKind, HeldState, Holds, Reader, RemoteCopy, ScanSpec, Snapshot, State,
+    CopyProgress, Error, ErrorKind, HeldState, Holds, Reader, RemoteCopy, ScanSpec, Snapshot,
+    State, TailProgress,
 };
 use headwater_io::{Env, FaultyFiles};
-use headwater_types::{ClosedRange, Level};
+use headwater_types::{ClosedRange, Level, StreamName};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-const DIR: &str = "/copies/1";
+pub(super) const DIR: &str = "/copies/1";
 
 /// A copy on a disk that loses power, and what of its source it was last told.
-struct Far {
-    disk: FaultyFiles,
+pub(super) struct Far {
+    pub(super) disk: FaultyFiles,
     level: Level,
-    copy: RemoteCopy,
+    pub(super) copy: RemoteCopy,
 }
 
 fn env(disk: &FaultyFiles) -> Env {
@@ -29,15 +30,19 @@ fn env(disk: &FaultyFiles) -> Env {
 }
 
 impl Far {
-    fn new(seed: u64, state: &State, level: Level) -> Far {
+    pub(super) fn new(seed: u64, state: &State, level: Level) -> Far {
         let disk = FaultyFiles::new(seed);
         let copy = RemoteCopy::begin(env(&disk), Path::new(DIR), state, level).unwrap();
         Far { disk, level, copy }
     }
 
     /// Power goes, and what was confirmed is there afterwards.
-    fn cut(&mut self, seed: u64) {
-        let before = self.copy.progress();
+    pub(super) fn cut(&mut self, seed: u64) {
+        let before = CopyProgress {
+            // What was sent along of newest events is on no medium.
+            tail: TailProgress::default(),
+            ..self.copy.progress()
+        };
         self.disk.crash_now();
         self.disk = self.disk.after_crash(seed);
         self.copy = RemoteCopy::open(env(&self.disk), Path::new(DIR), self.level).unwrap();
@@ -45,7 +50,7 @@ impl Far {
     }
 
     /// Takes a state as it would come over a wire.
-    fn tell(&self, state: &State, dice: &mut Dice) {
+    pub(super) fn tell(&self, state: &State, dice: &mut Dice) {
         let known = self.copy.state();
         let bytes = match dice.chance(50) {
             true => state.encode_after(&known),
@@ -57,7 +62,7 @@ impl Far {
 
     /// Fetches some of what is missing; false when nothing is. What the source does not keep any
     /// more stays missing.
-    fn fetch(&self, holds: &Holds, dice: &mut Dice, all: bool) -> bool {
+    pub(super) fn fetch(&self, holds: &Holds, dice: &mut Dice, all: bool) -> bool {
         let most = if all { u64::MAX } else { 1 + dice.below(4000) };
         let missing = self.copy.missing(most);
         for one in &missing {
@@ -89,21 +94,21 @@ impl Far {
         !missing.is_empty()
     }
 
-    fn reader(&self) -> Reader {
+    pub(super) fn reader(&self) -> Reader {
         self.copy.reader(options()).unwrap()
     }
 }
 
 /// Answers that were there, and those that were elsewhere.
 #[derive(Default, Debug)]
-struct Answers {
-    here: u64,
-    elsewhere: u64,
+pub(super) struct Answers {
+    pub(super) here: u64,
+    pub(super) elsewhere: u64,
 }
 
 impl Answers {
     /// Of two answers the second may be elsewhere.
-    fn same<T: PartialEq + std::fmt::Debug>(
+    pub(super) fn same<T: PartialEq + std::fmt::Debug>(
         &mut self,
         what: &dyn Fn() -> String,
         source: &T,
@@ -123,7 +128,12 @@ impl Answers {
 }
 
 /// Compares tiles from a level on, and everything else where `all`.
-fn compare(source: &Snapshot, copy: &Snapshot, span: &ClosedRange, from: Level) -> Answers {
+pub(super) fn compare(
+    source: &Snapshot,
+    copy: &Snapshot,
+    span: &ClosedRange,
+    from: Level,
+) -> Answers {
     let mut answers = Answers::default();
     // A snapshot lists streams that were defined after it, too.
     let (names, known) = (streams(copy), streams(source));
@@ -149,25 +159,34 @@ fn compare(source: &Snapshot, copy: &Snapshot, span: &ClosedRange, from: Level) 
 
 /// Compares rows and newest values.
 fn compare_rows(source: &Snapshot, copy: &Snapshot) -> Answers {
+    compare_rows_of(source, copy, &streams(copy))
+}
+
+/// As [`compare_rows`], of some streams.
+pub(super) fn compare_rows_of(
+    source: &Snapshot,
+    copy: &Snapshot,
+    streams: &[StreamName],
+) -> Answers {
     let mut answers = Answers::default();
-    for stream in streams(copy) {
+    for stream in streams {
         let what = || format!("rows of {stream}");
-        let (found, errors) = collect(source.scan(&stream, &ScanSpec::default()).unwrap());
+        let (found, errors) = collect(source.scan(stream, &ScanSpec::default()).unwrap());
         assert!(errors.is_empty());
-        let copied = copy.scan(&stream, &ScanSpec::default()).and_then(|scan| {
+        let copied = copy.scan(stream, &ScanSpec::default()).and_then(|scan| {
             let (rows, mut errors) = collect(scan);
             errors.pop().map_or(Ok(rows), Err)
         });
         answers.same(&what, &found, copied);
         let what = || format!("newest of {stream}");
-        let newest = source.last(&stream).unwrap();
-        answers.same(&what, &newest, copy.last(&stream));
+        let newest = source.last(stream).unwrap();
+        answers.same(&what, &newest, copy.last(stream));
     }
     answers
 }
 
 /// Stores everything, and takes the state with a snapshot of it.
-fn stored(edge: &Edge, before: Option<&State>) -> (Snapshot, HeldState) {
+pub(super) fn stored(edge: &Edge, before: Option<&State>) -> (Snapshot, HeldState) {
     edge.db().flush().unwrap();
     let snapshot = edge.db().snapshot().unwrap();
     (snapshot, edge.db().hold_state(before).unwrap())

@@ -227,7 +227,7 @@ fn count(rows: &Rows, table: &str) -> usize {
 
 /// What does not depend on the order in which rows were put together: of buckets their numbers,
 /// events, extremes and times, and means to nine digits.
-fn plain(tile: &[(i64, Aggregate)]) -> Vec<(i64, u64, String)> {
+pub(super) fn plain(tile: &[(i64, Aggregate)]) -> Vec<(i64, u64, String)> {
     let bucket = |(number, a): &(i64, Aggregate)| {
         let mean = a.mean().map(|mean| format!("{mean:.9e}"));
         let rest = format!("{:?} {:?} {mean:?}", a.extremes, a.mean_time());
