@@ -22,7 +22,7 @@ mod opened_by;
 pub(crate) use in_memory::MetaInMemory;
 pub(crate) use opened_by::{CopyParts, OpenedBy, PastParts};
 
-use crate::catalog::{AddedFields, Catalog, Definition, StreamIndex, StreamRecord, Table};
+use crate::catalog::{AddedFields, Catalog, Definition, Horizon, StreamIndex, StreamRecord, Table};
 use crate::clock::ClockGuard;
 use crate::core::{
     Commits, Compaction, Core, Door, Ends, LateChoice, MemoryUse, NewStreams, NewestDeletes,
@@ -190,10 +190,10 @@ pub(crate) fn load(
     }
     let past = copy.as_ref().and_then(|parts| parts.past.as_ref());
     let moment = past.map(|past| past.moment.clone());
-    let mut tail = Vec::new();
+    let (mut tail, mut cuts) = (Vec::new(), HashMap::new());
     let (mut unreadable, deletes) = match copy {
         Some(parts) if moment.is_none() => {
-            (pieces, tail) = (parts.pieces, parts.tail);
+            (pieces, tail, cuts) = (parts.pieces, parts.tail, parts.cuts);
             (parts.elsewhere, Some(parts.deletes))
         }
         parts => (
@@ -267,6 +267,7 @@ pub(crate) fn load(
         held_max: held_max(&options, shards.len()),
         streams: HashMap::new(),
         is_tail: deletes.is_some(),
+        cuts,
         memory: 0,
         events: 0,
     };
@@ -391,6 +392,8 @@ struct Replayer<'a> {
     streams: HashMap<StreamId, (TableId, ShardIndex)>,
     /// There is no log but the tail of a copy, in which streams that are not known may stand.
     is_tail: bool,
+    /// What the source of the tail does not store any more.
+    cuts: HashMap<TableId, Horizon>,
     memory: usize,
     events: u64,
 }
@@ -557,6 +560,14 @@ impl Replayer<'_> {
             return Err(Error::internal(
                 "replay: a stream of a shard that is not there",
             ));
+        };
+        let rows = match self.cuts.get(&table) {
+            None => rows,
+            Some(cut) => {
+                let kept = (0u32..).zip(&rows.times);
+                let kept = kept.filter(|(_, t)| !cut.ends(Timestamp::from_nanos(**t)));
+                rows.gather(&kept.map(|(row, _)| row).collect::<Vec<_>>())
+            }
         };
         let rows = {
             let mut state = shard.state.lock();

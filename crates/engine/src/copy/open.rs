@@ -71,6 +71,7 @@ impl Looked {
             match cut == table.life.cut {
                 true => Arc::clone(table),
                 false => {
+                    parts.cuts.insert(table.id, table.life.cut);
                     let life = Life { cut, ..table.life };
                     let table = Table::clone(table);
                     Arc::new(Table { life, ..table })

@@ -1,9 +1,10 @@
 //! Who opens a database, and what that means for its opening.
 
 use crate::Result;
+use crate::catalog::Horizon;
 use crate::clock::Moment;
 use crate::error::Error;
-use crate::ids::{SegmentId, Sequence};
+use crate::ids::{SegmentId, Sequence, TableId};
 use crate::log::Access;
 use crate::owner::Owner;
 use crate::pins::PinFiles;
@@ -57,6 +58,8 @@ pub(crate) struct CopyParts {
     pub(crate) deletes: Vec<(Sequence, DeleteRecord)>,
     /// What is known of the log behind the state, by sequence.
     pub(crate) tail: Vec<TailRecord>,
+    /// What the source does not store any more, by table, where it is shown here.
+    pub(crate) cuts: HashMap<TableId, Horizon>,
     /// Set of a state of the past, whose files are all here.
     pub(crate) past: Option<PastParts>,
 }

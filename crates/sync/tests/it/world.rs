@@ -273,6 +273,11 @@ impl Source {
 
     pub(crate) fn write(&mut self, dice: &mut Dice) {
         let is_secret = dice.chance(15);
+        self.write_to(is_secret, dice);
+    }
+
+    /// Writes some rows to the secret table, or to the other.
+    pub(crate) fn write_to(&mut self, is_secret: bool, dice: &mut Dice) {
         let table = if is_secret { SECRET } else { "m" };
         let field = if is_secret { SECRET_FIELD } else { "v" };
         let stream = StreamName::new(table, [("id", dice.below(3).to_string())]);
