@@ -18,11 +18,12 @@ mod kept_deletes;
 mod media;
 mod metadata;
 mod opened_by;
+mod tail;
 
 pub(crate) use in_memory::MetaInMemory;
 pub(crate) use opened_by::{CopyParts, OpenedBy, PastParts};
 
-use crate::catalog::{AddedFields, Catalog, Definition, Horizon, StreamIndex, StreamRecord, Table};
+use crate::catalog::{AddedFields, Catalog, Definition, StreamIndex, StreamRecord, Table};
 use crate::clock::ClockGuard;
 use crate::core::{
     Commits, Compaction, Core, Door, Ends, LateChoice, MemoryUse, NewStreams, NewestDeletes,
@@ -45,7 +46,6 @@ use crate::producers::Producers;
 use crate::regime::Regime;
 use crate::segment::{Cover, Covers, Paging, Partition, Store};
 use crate::shard::{Shard, held_max};
-use crate::tail::TailRecord;
 use crate::tiers::{self, log_begun};
 use crate::tombstone::DeleteRecord;
 use crate::unreadable::tell_unreadable;
@@ -63,6 +63,7 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
+use tail::TailShown;
 
 /// What recovery did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -190,10 +191,11 @@ pub(crate) fn load(
     }
     let past = copy.as_ref().and_then(|parts| parts.past.as_ref());
     let moment = past.map(|past| past.moment.clone());
-    let (mut tail, mut cuts) = (Vec::new(), HashMap::new());
+    let (mut tail, mut shown) = (Vec::new(), TailShown::default());
     let (mut unreadable, deletes) = match copy {
-        Some(parts) if moment.is_none() => {
-            (pieces, tail, cuts) = (parts.pieces, parts.tail, parts.cuts);
+        Some(mut parts) if moment.is_none() => {
+            shown = TailShown::of(&mut parts);
+            (pieces, tail) = (parts.pieces, parts.tail);
             (parts.elsewhere, Some(parts.deletes))
         }
         parts => (
@@ -266,8 +268,7 @@ pub(crate) fn load(
         covers: None,
         held_max: held_max(&options, shards.len()),
         streams: HashMap::new(),
-        is_tail: deletes.is_some(),
-        cuts,
+        tail: deletes.is_some().then_some(shown),
         memory: 0,
         events: 0,
     };
@@ -390,46 +391,14 @@ struct Replayer<'a> {
     covers: Option<Covers>,
     held_max: usize,
     streams: HashMap<StreamId, (TableId, ShardIndex)>,
-    /// There is no log but the tail of a copy, in which streams that are not known may stand.
-    is_tail: bool,
-    /// What the source of the tail does not store any more.
-    cuts: HashMap<TableId, Horizon>,
+    /// There is no log but the tail of a copy, in which streams that are not known may stand; and
+    /// what of it is shown.
+    tail: Option<TailShown>,
     memory: usize,
     events: u64,
 }
 
 impl Replayer<'_> {
-    /// Replays what is known of a copy behind its segments: the deletes that its state tells of,
-    /// and its tail, of which the state holds every definition up to `defined`.
-    fn copied(
-        &mut self,
-        deletes: &[(Sequence, DeleteRecord)],
-        tail: &[TailRecord],
-        defined: Sequence,
-    ) -> Result<()> {
-        let mut deletes = deletes.iter().peekable();
-        for record in tail {
-            while let Some((sequence, delete)) = deletes.next_if(|(at, _)| *at <= record.sequence) {
-                self.delete(*sequence, delete)?;
-            }
-            let is_defined = match record.kind {
-                RecordKind::Table | RecordKind::Fields | RecordKind::Streams => {
-                    record.sequence <= defined
-                }
-                // One that waits is told of by the state too, which says it in the same way.
-                RecordKind::Delete | RecordKind::Write | RecordKind::NumberedWrite => false,
-            };
-            if !is_defined {
-                let (kind, payload) = (record.kind as u8, &*record.payload);
-                self.record(record.sequence, kind, payload, Path::new("tail"), 0)?;
-            }
-        }
-        for (sequence, delete) in deletes {
-            self.delete(*sequence, delete)?;
-        }
-        Ok(())
-    }
-
     fn record(
         &mut self,
         sequence: Sequence,
@@ -561,13 +530,12 @@ impl Replayer<'_> {
                 "replay: a stream of a shard that is not there",
             ));
         };
-        let rows = match self.cuts.get(&table) {
+        if self.tail.is_some() {
+            self.check_fields(table, &rows)?;
+        }
+        let rows = match &mut self.tail {
             None => rows,
-            Some(cut) => {
-                let kept = (0u32..).zip(&rows.times);
-                let kept = kept.filter(|(_, t)| !cut.ends(Timestamp::from_nanos(**t)));
-                rows.gather(&kept.map(|(row, _)| row).collect::<Vec<_>>())
-            }
+            Some(tail) => tail.shown(self.store, shard, (stream, table), rows)?,
         };
         let rows = {
             let mut state = shard.state.lock();
@@ -652,7 +620,7 @@ impl Replayer<'_> {
             return Ok(Some(*place));
         }
         let Some(record) = self.meta.streams(&[stream])?.pop() else {
-            if self.is_tail || self.catalog.is_dropped(stream) {
+            if self.tail.is_some() || self.catalog.is_dropped(stream) {
                 return Ok(None);
             }
             return Err(Error::damage(Damage {
@@ -677,7 +645,7 @@ impl Replayer<'_> {
             if let Some(watermark) = state.known_watermark(stream) {
                 return Ok(watermark);
             }
-            if self.is_tail {
+            if self.tail.is_some() {
                 // It says only how writers sort what comes; what is stored may be elsewhere.
                 return Ok(None);
             }

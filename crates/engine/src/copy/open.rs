@@ -61,6 +61,9 @@ impl Looked {
         for (partition, _) in partitions.values() {
             let pack = receiving.pack(partition.id);
             let lacks = |(at, len)| !pack.missing(at, len).is_empty();
+            if lacks((0, partition.record.committed_bytes)) {
+                parts.lacking.insert(partition.id);
+            }
             if partition.frame().any(lacks) {
                 let why = elsewhere(partition.id);
                 parts.elsewhere.insert(partition.id, why);

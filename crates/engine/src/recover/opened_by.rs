@@ -15,7 +15,7 @@ use crate::tail::TailRecord;
 use crate::tiers::OwnedTier;
 use crate::tombstone::DeleteRecord;
 use headwater_io::{Env, Files};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::RandomState;
 use std::path::Path;
 use std::sync::Arc;
@@ -60,6 +60,8 @@ pub(crate) struct CopyParts {
     pub(crate) tail: Vec<TailRecord>,
     /// What the source does not store any more, by table, where it is shown here.
     pub(crate) cuts: HashMap<TableId, Horizon>,
+    /// Partitions of which not all rows are here.
+    pub(crate) lacking: HashSet<SegmentId>,
     /// Set of a state of the past, whose files are all here.
     pub(crate) past: Option<PastParts>,
 }

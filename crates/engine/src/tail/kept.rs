@@ -1,8 +1,9 @@
 //! The tail that a copy keeps behind what it shows.
 //!
 //! Invariants: what is kept is one stretch without gaps but those that were said; it takes no more
-//! memory than a limit; definitions that its records need are in the state or in it, else it is not
-//! shown. Events that everything shown covers are let go.
+//! memory than a limit; definitions that its records need are in the state or in it, and so is every
+//! delete that the state knows of, else it is not shown. Events that everything shown covers are
+//! let go.
 //! Concurrency: plain data, under the lock of the copy.
 //! Failure: what does not fit what is known takes the place of it, or is left out.
 
@@ -28,6 +29,8 @@ pub(crate) struct KeptTail {
     /// What is shown has held every event up to here, as a whole.
     shown: Option<Sequence>,
     is_newest: bool,
+    /// The newest delete that the state knows of.
+    deleted: Sequence,
 }
 
 impl KeptTail {
@@ -45,7 +48,13 @@ impl KeptTail {
     /// True when nothing lacks between what is shown and the newest record of the source, as far
     /// as was said.
     pub(crate) fn is_whole(&self) -> bool {
-        self.is_newest && self.shown.is_some_and(|shown| self.lacking <= shown)
+        let is_whole = self.shown.is_some_and(|shown| self.lacking <= shown);
+        self.is_newest && is_whole && !self.is_behind()
+    }
+
+    /// Something was deleted behind what is known: of the events before it is not known which.
+    fn is_behind(&self) -> bool {
+        self.until() < self.deleted
     }
 
     /// The memory that it takes, about.
@@ -55,9 +64,10 @@ impl KeptTail {
 
     /// What is to be replayed behind what the state shows, by sequence.
     pub(crate) fn records(&self, state: &State) -> Vec<TailRecord> {
-        match self.after.0 <= state.name().sequence {
+        // Definitions that are on their way, or deletes, come first.
+        let is_ready = self.after.0 <= state.name().sequence && !self.is_behind();
+        match is_ready {
             true => self.records.iter().cloned().collect(),
-            // Definitions are on their way.
             false => Vec::new(),
         }
     }
@@ -69,12 +79,10 @@ impl KeptTail {
             return false;
         }
         if self.point.map(|point| point.until) != Some(tail.after.0) {
-            let shown = self.shown;
             *self = KeptTail {
                 after: tail.after,
                 lacking: tail.after,
-                shown,
-                ..KeptTail::default()
+                ..self.empty()
             };
         }
         let last = tail.records.last().map(TailRecord::mark);
@@ -109,12 +117,14 @@ impl KeptTail {
         self.records = kept;
         if self.bytes > BYTES_MAX {
             // Nothing but definitions: the next state has them.
-            *self = KeptTail::default();
+            self.drop_all();
         }
     }
 
     /// Lets go of what the state and what is shown of it hold; `shows_all` = all of it is shown.
     pub(crate) fn keep(&mut self, state: &State, shows_all: bool) {
+        let deletes = state.newest_deletes.iter().map(|(_, sequence)| *sequence);
+        self.deleted = deletes.max().unwrap_or(Sequence(0));
         let (number, floor) = self.held;
         if !shows_all || state.name().number < number || self.point.is_none() {
             return;
@@ -131,6 +141,15 @@ impl KeptTail {
 
     /// Lets go of everything.
     pub(crate) fn drop_all(&mut self) {
-        *self = KeptTail::default();
+        *self = self.empty();
+    }
+
+    /// Nothing, beside what is known of the state and of what is shown.
+    fn empty(&self) -> KeptTail {
+        KeptTail {
+            shown: self.shown,
+            deleted: self.deleted,
+            ..KeptTail::default()
+        }
     }
 }

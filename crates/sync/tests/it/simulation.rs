@@ -131,7 +131,7 @@ fn live_on(world: &mut World) {
         world.hello();
         for step in 0.. {
             world.step();
-            if world.is_live() {
+            if world.is_live() && world.planner().is_idle() && world.is_told() {
                 break;
             }
             assert!(step < 2_000, "{:?}", world.planner().copy().progress());

@@ -619,7 +619,11 @@ impl World {
     pub(crate) fn compare_live(&self) -> u64 {
         let source = self.source.db().snapshot().unwrap();
         let reader = self.planner().copy().reader(options()).unwrap();
-        compare_by(&source, &reader.snapshot(), &nearly)
+        match self.rules == Rules::default() {
+            true => compare_by(&source, &reader.snapshot(), &nearly),
+            // What comes late where rows are elsewhere is not shown before it is stored.
+            false => compare_newest(&source, &reader.snapshot()),
+        }
     }
 }
 
@@ -661,6 +665,17 @@ pub(crate) fn far(disk: &FaultyFiles) -> Env {
 /// Tiles from the level on are all here; of rows, those that are here are the same.
 pub(crate) fn compare(source: &Snapshot, copy: &Snapshot) -> u64 {
     compare_by(source, copy, &|tile| format!("{tile:?}"))
+}
+
+/// The newest values are the same.
+fn compare_newest(source: &Snapshot, copy: &Snapshot) -> u64 {
+    let streams = source.streams("m", &[]).unwrap();
+    assert_eq!(copy.streams("m", &[]).unwrap(), streams);
+    for stream in &streams {
+        let (found, newest) = (copy.last(stream).unwrap(), source.last(stream).unwrap());
+        assert_eq!(found, newest, "{stream}");
+    }
+    0
 }
 
 /// A tile but for the last digits of what is summed.
