@@ -86,6 +86,11 @@ pub fn state(bytes: &[u8], repair: bool) {
     crate::state::fuzz(bytes, repair);
 }
 
+/// Newest events that are sent along; `repair` puts the right checksum in first.
+pub fn tail(bytes: &[u8], repair: bool) {
+    crate::tail::fuzz(bytes, repair);
+}
+
 /// The record of a named snapshot.
 pub fn snapshot_record(bytes: &[u8]) {
     crate::named::fuzz(bytes);

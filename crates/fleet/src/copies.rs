@@ -654,5 +654,6 @@ fn copy_status(progress: &CopyProgress, proven_bytes: u64) -> CopyStatus {
         shown: progress.shown,
         shown_older: progress.shown_older,
         kept: progress.kept,
+        is_live: progress.tail.is_whole,
     }
 }

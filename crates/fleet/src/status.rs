@@ -73,6 +73,10 @@ pub struct CopyStatus {
     pub shown_older: usize,
     /// Partitions of which something is kept that the edge has cut away because of its age.
     pub kept: usize,
+    /// The newest events, which the edge has not stored yet, are here up to what it said last
+    /// (`sync.live` at the edge).
+    #[serde(default)]
+    pub is_live: bool,
 }
 
 /// What a comparison found.

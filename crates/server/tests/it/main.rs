@@ -26,6 +26,7 @@ mod matrix;
 mod middleware;
 #[cfg(feature = "mqtt")]
 mod mqtt;
+mod newest;
 mod openapi;
 mod opentsdb;
 mod page;

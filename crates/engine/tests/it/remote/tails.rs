@@ -1,12 +1,17 @@
 //! The newest events, which no state holds yet: with them a copy answers as its source does now,
 //! whichever version of whichever partition it shows.
 
-use super::copies::{Answers, Far, compare_rows_of, stored};
-use super::edge::{Edge, FIELDS, streams, tiles};
+use super::copies::{Answers, DIR, Far, compare_rows_of, stored};
+use super::edge::{Edge, FIELDS, options, streams, tiles};
 use super::kept::plain;
 use crate::support::Dice;
-use headwater_engine::{Database, Holds, RemoteCopy, Rules, Snapshot, Tail, TailAsk, TailPlace};
-use headwater_types::{ClosedRange, Level, StreamName};
+use headwater_engine::{
+    Database, Holds, RemoteCopy, Rule, Rules, ScanSpec, Snapshot, Tail, TailAsk, TailPlace, Want,
+};
+use headwater_io::{Env, NoThreads, SeededChance};
+use headwater_types::{Batch, ClosedRange, Level, StreamName, Value};
+use std::path::Path;
+use std::sync::Arc;
 
 /// Asks for what a copy does not know of the newest events, as much as `change` makes of it.
 fn ask(
@@ -194,4 +199,189 @@ fn random_lives_of_a_copy_with_newest_events_answer_as_the_source_does_now() {
         sum.elsewhere += answers.elsewhere;
     }
     assert!(sum.here > 0 && sum.elsewhere > 0, "{sum:?}");
+}
+
+fn database(env: &Env) -> Database {
+    Database::open_in(env.clone(), options()).unwrap()
+}
+
+fn env() -> Env {
+    Env {
+        threads: Arc::new(NoThreads),
+        ..Env::memory()
+    }
+}
+
+/// A row of a stream of a table at a second.
+fn write(db: &Database, table: &str, second: i64, value: Value) {
+    let mut batch = Batch::new();
+    let rows = batch.stream(&StreamName::new(table, [("id", "1")]));
+    let at = Env::MEMORY_START.as_nanos() + second * 1_000_000_000;
+    rows.row(at, [("v", value)]).unwrap();
+    db.commit(batch).unwrap();
+}
+
+/// A copy of what a database has stored.
+fn copy_of(db: &Database, rules: &Rules) -> RemoteCopy {
+    let held = db.hold_state_of(None, rules).unwrap();
+    let to = Path::new(DIR);
+    let copy = RemoteCopy::begin(Env::memory(), to, held.state(), Level::MIN).unwrap();
+    while let Some(missing) = copy.missing(1).first() {
+        let bytes = u32::try_from(missing.range.bytes).unwrap();
+        let found = held.read(missing.segment, missing.range.offset, bytes);
+        copy.put(missing.segment, missing.range.offset, &found.unwrap())
+            .unwrap();
+        copy.commit().unwrap();
+    }
+    copy
+}
+
+fn rows(copy: &RemoteCopy, table: &str) -> usize {
+    let snapshot = copy.reader(options()).unwrap().snapshot();
+    let stream = StreamName::new(table, [("id", "1")]);
+    let Ok(scan) = snapshot.scan(&stream, &ScanSpec::default()) else {
+        return 0;
+    };
+    scan.map(|chunk| chunk.unwrap().times.len()).sum()
+}
+
+#[test]
+fn nothing_of_a_withheld_table_is_sent_along() {
+    let db = database(&env());
+    write(&db, "m", 0, Value::F64(1.0));
+    let secret = Rule {
+        table: Some("s3cret".into()),
+        tags: Vec::new(),
+        want: Want::Nothing,
+        priority: 0,
+    };
+    let rules = Rules::new(vec![secret], Want::Full).unwrap();
+    let copy = copy_of(&db, &rules);
+    write(&db, "s3cret", 1, Value::F64(2.0));
+    let mut both = Batch::new();
+    for table in ["s3cret", "m", "later"] {
+        let rows = both.stream(&StreamName::new(table, [("id", "1")]));
+        let at = Env::MEMORY_START.as_nanos() + 2_000_000_000;
+        rows.row(at, [("v", Value::F64(3.0))]).unwrap();
+    }
+    db.commit(both).unwrap();
+    let ask = TailAsk {
+        known: None,
+        state: copy.state().name().sequence,
+        bytes_max: usize::MAX,
+        backlog_max: usize::MAX,
+    };
+    let bytes = db.tail(&ask, &rules, &mut None).unwrap().encode();
+    assert!(!bytes.windows(6).any(|part| part == b"s3cret"));
+    assert!(copy.take_tail(Tail::decode(&bytes).unwrap()));
+    // Tables are numbered without gaps: what came after it is found, with its number.
+    assert_eq!((rows(&copy, "m"), rows(&copy, "later")), (2, 1));
+    let names = copy.reader(options()).unwrap().snapshot().table_names();
+    assert_eq!(names, ["later", "m"]);
+}
+
+#[test]
+fn where_too_much_waits_the_oldest_events_are_left_out() {
+    let db = database(&env());
+    write(&db, "m", 0, Value::F64(1.0));
+    db.flush().unwrap();
+    let copy = copy_of(&db, &Rules::default());
+    for second in 1..=100 {
+        write(&db, "m", second, Value::F64(1.0));
+    }
+    let tail = ask(&db, &copy, &mut None, |ask| ask.backlog_max = 2_000);
+    assert!(tail.has_skipped() && tail.is_newest());
+    assert!(copy.take_tail(tail));
+    let newest = copy.reader(options()).unwrap().snapshot();
+    let stream = StreamName::new("m", [("id", "1")]);
+    let expected = db.snapshot().unwrap().last(&stream).unwrap();
+    assert_eq!(newest.last(&stream).unwrap(), expected);
+    let shown = rows(&copy, "m");
+    assert!((2..100).contains(&shown), "{shown}");
+    assert!(!copy.progress().tail.is_whole);
+    // Once they are stored all are there, and nothing twice.
+    db.flush().unwrap();
+    let held = db.hold_state(Some(&copy.state())).unwrap();
+    copy.take_state(held.state().clone()).unwrap();
+    while let Some(missing) = copy.missing(1).first() {
+        let range = missing.range;
+        let bytes = u32::try_from(range.bytes).unwrap();
+        let found = held.read(missing.segment, range.offset, bytes).unwrap();
+        copy.put(missing.segment, range.offset, &found).unwrap();
+        copy.commit().unwrap();
+    }
+    let tail = ask(&db, &copy, &mut None, |_| {});
+    assert!(copy.take_tail(tail));
+    assert_eq!(rows(&copy, "m"), 101);
+    assert!(copy.progress().tail.is_whole);
+}
+
+#[test]
+fn a_log_with_another_record_of_the_same_number_begins_anew() {
+    let env = env();
+    let db = database(&env);
+    write(&db, "m", 0, Value::F64(1.0));
+    db.flush().unwrap();
+    let copy = copy_of(&db, &Rules::default());
+    write(&db, "m", 1, Value::F64(1.0));
+    assert!(copy.take_tail(ask(&db, &copy, &mut None, |_| {})));
+    let known = copy.tail_point().unwrap();
+    write(&db, "m", 2, Value::F64(1.0));
+    let goes_on = ask(&db, &copy, &mut None, |_| {});
+    assert!(goes_on.goes_on_from(&known));
+    let other = ask(&db, &copy, &mut None, |ask| {
+        let last = ask.known.as_mut().and_then(|known| known.last.as_mut());
+        last.unwrap().crc ^= 1;
+    });
+    assert!(!other.goes_on_from(&known));
+    assert!(copy.take_tail(other));
+    assert_eq!(rows(&copy, "m"), 3);
+    // Records that are not there yet are of a log that was longer once.
+    let longer = ask(&db, &copy, &mut None, |ask| {
+        ask.known.as_mut().unwrap().until += 1_000;
+    });
+    assert!(longer.until() < 1_000 && copy.take_tail(longer));
+    assert_eq!(rows(&copy, "m"), 3);
+}
+
+#[test]
+fn a_tail_of_another_history_or_of_fields_that_there_are_not_is_not_shown() {
+    let db = database(&env());
+    for _ in 0..10 {
+        // So that the state has every definition up to a number that the lie stays below.
+        write(&db, "m", 0, Value::F64(1.0));
+    }
+    db.flush().unwrap();
+    let copy = copy_of(&db, &Rules::default());
+    let other = database(&Env {
+        chance: Arc::new(SeededChance::new(99)),
+        ..env()
+    });
+    write(&other, "m", 0, Value::F64(1.0));
+    write(&other, "m", 1, Value::F64(1.0));
+    let stranger = ask(&other, &copy, &mut None, |_| {});
+    assert!(!copy.take_tail(stranger));
+    assert_eq!(copy.tail_point(), None);
+    // The same bytes with a row of text where the table has numbers.
+    write(&db, "m", 1, Value::F64(1.0));
+    let honest = ask(&db, &copy, &mut None, |_| {});
+    let text = database(&env());
+    write(&text, "m", 0, Value::F64(1.0));
+    let at = Env::MEMORY_START.as_nanos() + 1_000_000_000;
+    let mut batch = Batch::new();
+    let stream = batch.stream(&StreamName::new("m", [("id", "1")]));
+    stream.row(at, [("w", Value::I64(7))]).unwrap();
+    text.commit(batch).unwrap();
+    let bytes = ask(&text, &copy, &mut None, |ask| ask.state = u64::MAX).encode();
+    // Under the name of the copy's database: identity and incarnation stand behind the flags.
+    let mut lie = honest.encode()[..24].to_vec();
+    lie.extend_from_slice(&bytes[24..bytes.len() - 4]);
+    let crc = headwater_codec::checksum::crc32c(&lie);
+    lie.extend_from_slice(&crc.to_le_bytes());
+    let taken = Tail::decode(&lie).is_ok_and(|tail| copy.take_tail(tail));
+    assert_eq!(rows(&copy, "m"), 1, "{taken}");
+    // It is let go, and what is true is taken.
+    copy.drop_tail();
+    assert!(copy.take_tail(honest));
+    assert_eq!(rows(&copy, "m"), 2);
 }
