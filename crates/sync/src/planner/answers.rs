@@ -220,6 +220,10 @@ impl Planner {
     }
 
     fn take_state(&mut self, now: Now, at: usize, bytes: &[u8]) -> Result<()> {
+        if self.on_its_way.get(at).is_some_and(|o| o.has_brought) {
+            // A request that came twice was answered twice, perhaps with an earlier state last.
+            return Ok(());
+        }
         let known = self.copy.state();
         let more = wide(bytes.len()).saturating_sub(self.state_bytes);
         if more > 0 {

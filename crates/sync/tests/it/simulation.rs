@@ -117,6 +117,11 @@ fn live(seed: u64) -> (u64, u64) {
     (elsewhere, by_score)
 }
 
+#[test]
+fn an_earlier_state_that_comes_late_for_a_request_that_came_twice_is_no_other_history() {
+    live(1520);
+}
+
 /// The source goes on to write, and stores nothing: the copy answers as it does now, all the same.
 fn live_on(world: &mut World) {
     for _ in 0..5 {
