@@ -53,6 +53,9 @@ pub(crate) struct App {
     /// Where statements are computed, so that nothing else waits for them.
     #[cfg(feature = "sql")]
     pub(crate) sql_threads: Arc<headwater_query::Threads>,
+    /// The watches that are followed.
+    #[cfg(feature = "sql")]
+    pub(crate) watches: crate::watches::Watches,
     /// A place for each statement that may run.
     #[cfg(feature = "sql")]
     pub(crate) places: Arc<headwater_query::Places>,

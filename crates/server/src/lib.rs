@@ -42,6 +42,8 @@ mod single;
 mod start_error;
 mod tile_cache;
 mod tile_costs;
+#[cfg(feature = "sql")]
+mod watches;
 
 // Who may do what is the shell's, and asked about everywhere.
 use headwater_shell::access;

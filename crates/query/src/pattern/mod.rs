@@ -21,9 +21,11 @@ mod regex;
 mod rows;
 mod slots;
 mod tally;
+mod tracked;
 
 pub(crate) use clause::Clauses;
 pub(crate) use node::Pattern;
+pub(crate) use tracked::{TRACK, Tracking, read_track, watchable};
 
 use datafusion::common::{DFSchema, DFSchemaRef, Result};
 use datafusion::execution::SessionState;
@@ -95,6 +97,7 @@ pub(crate) fn plan(
         measures,
         conditions: Conditions::new(&asked, conditions),
         asked,
+        tracked: node.tracked.clone(),
     };
     Ok(Arc::new(exec::PatternExec::new(Arc::clone(input), parts)?))
 }

@@ -23,6 +23,7 @@ mod setting;
 mod subscription;
 mod table;
 pub(crate) mod values;
+mod watch;
 
 pub use dispatch::{Dispatch, DispatchNode, NODES_MAX};
 pub use fleet::{NodeRole, Sync};
@@ -147,6 +148,8 @@ pub struct Settings {
     pub mqtt: Mqtt,
     /// What this node is to others.
     pub sync: Sync,
+    /// Where events of watches may go.
+    pub watch: watch::Watch,
     /// What a dispatcher needs, and whose tickets are taken.
     pub dispatch: Dispatch,
 }
@@ -195,6 +198,7 @@ impl Settings {
             tls_key: shell.tls_key,
             mqtt: Mqtt::default(),
             sync: Sync::default(),
+            watch: watch::Watch::default(),
             dispatch: Dispatch::default(),
         }
     }
