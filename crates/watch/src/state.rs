@@ -198,6 +198,10 @@ impl State {
             round.found.len(),
             "at most one match begins at a row"
         );
+        assert!(
+            round.found.iter().all(|f| f.key.first.time_ns >= self.settled_ns),
+            "what is settled is not looked for"
+        );
         let mut events = Vec::new();
         for (key, entry) in self.entries.iter().filter(|(_, entry)| entry.told) {
             let same = |f: &&Found| digest(f.last_ns, &f.row) == entry.digest;

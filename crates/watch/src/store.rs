@@ -174,10 +174,8 @@ impl Store {
         self.len = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         self.begun = self.len;
         self.file = Some(file);
-        // The older one is not read any more, whether it goes now or with the next.
-        if self.files.exists(&old)? {
-            self.files.remove(&old)?;
-        }
+        // The older one is not read any more: where it does not go now, it goes with the next.
+        let _ = self.files.remove(&old);
         Ok(())
     }
 

@@ -34,6 +34,7 @@ pub use refusal::{SettingError, Source};
 pub use setting::Setting;
 pub use subscription::Subscription;
 pub use table::table;
+pub use watch::Watch;
 
 pub use headwater_shell::{LogFormat, LogRequests};
 
