@@ -127,7 +127,7 @@ impl Server {
         #[cfg(feature = "sql")]
         let mut of_postgres = None;
         #[cfg(feature = "sql")]
-        let watches = crate::watches::Watches::default();
+        let watches = crate::watched::Watches::default();
         let bound = listener.shell(|registry| {
             metrics.register(registry);
             #[cfg(feature = "sql")]
@@ -162,6 +162,8 @@ impl Server {
             uplink: others.uplink,
             tiles: TileCache::new(settings.tile_cache),
             tile_costs: TileCosts::new(),
+            #[cfg(feature = "mqtt")]
+            publisher: crate::mqtt_publisher::Publisher::default(),
             #[cfg(feature = "mqtt")]
             messages: source
                 .as_ref()

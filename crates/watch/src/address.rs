@@ -43,7 +43,9 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
         return address.segments().get(2..6) == Some(&[0, 0, 0, 0]) && embedded(g, h);
     }
     // All of the internet lies in 2000::/3; Teredo, 6to4 and documentation do not count.
-    (a & 0xe000) == 0x2000 && a != 0x2002 && !(a == 0x2001 && (b < 0x0200 || b == 0x0db8))
+    (a & 0xe000) == 0x2000
+        && a != 0x2002
+        && !(a == 0x2001 && (b < 0x0200 || b == 0x0db8))
         && !(a == 0x3fff && b < 0x1000)
 }
 
@@ -70,17 +72,46 @@ mod tests {
     #[test]
     fn only_addresses_of_the_internet_are_public() {
         for private in [
-            "127.0.0.1", "10.1.2.3", "172.16.0.1", "172.31.255.255", "192.168.1.1", "169.254.169.254",
-            "0.0.0.0", "100.64.0.1", "192.0.0.8", "198.18.0.1", "224.0.0.1", "255.255.255.255",
-            "192.0.2.1", "::1", "::", "fe80::1", "fc00::1", "fd12::1", "ff02::1", "::ffff:127.0.0.1",
-            "::ffff:10.0.0.1", "64:ff9b::7f00:1", "64:ff9b:1::808:808", "2002:7f00:1::", "2001::1",
-            "2001:db8::1", "3fff:1::", "::127.0.0.1",
+            "127.0.0.1",
+            "10.1.2.3",
+            "172.16.0.1",
+            "172.31.255.255",
+            "192.168.1.1",
+            "169.254.169.254",
+            "0.0.0.0",
+            "100.64.0.1",
+            "192.0.0.8",
+            "198.18.0.1",
+            "224.0.0.1",
+            "255.255.255.255",
+            "192.0.2.1",
+            "::1",
+            "::",
+            "fe80::1",
+            "fc00::1",
+            "fd12::1",
+            "ff02::1",
+            "::ffff:127.0.0.1",
+            "::ffff:10.0.0.1",
+            "64:ff9b::7f00:1",
+            "64:ff9b:1::808:808",
+            "2002:7f00:1::",
+            "2001::1",
+            "2001:db8::1",
+            "3fff:1::",
+            "::127.0.0.1",
         ] {
             assert!(!is_public(private.parse().unwrap()), "{private}");
         }
         for public in [
-            "8.8.8.8", "172.32.0.1", "192.169.0.1", "100.128.0.1", "2606:4700::1111", "::ffff:8.8.8.8",
-            "64:ff9b::808:808", "2a00:1450::1",
+            "8.8.8.8",
+            "172.32.0.1",
+            "192.169.0.1",
+            "100.128.0.1",
+            "2606:4700::1111",
+            "::ffff:8.8.8.8",
+            "64:ff9b::808:808",
+            "2a00:1450::1",
         ] {
             assert!(is_public(public.parse().unwrap()), "{public}");
         }
@@ -89,10 +120,21 @@ mod tests {
     #[test]
     fn hosts_are_allowed_by_name_or_below_one() {
         let allowed = ["hooks.example".to_owned(), "*.Plant.example".to_owned()];
-        for good in ["hooks.example", "HOOKS.example.", "a.plant.example", "a.b.plant.example"] {
+        for good in [
+            "hooks.example",
+            "HOOKS.example.",
+            "a.plant.example",
+            "a.b.plant.example",
+        ] {
             assert!(is_allowed(&allowed, good), "{good}");
         }
-        for bad in ["a.hooks.example", "plant.example", ".plant.example", "xplant.example", ""] {
+        for bad in [
+            "a.hooks.example",
+            "plant.example",
+            ".plant.example",
+            "xplant.example",
+            "",
+        ] {
             assert!(!is_allowed(&allowed, bad), "{bad}");
         }
         assert!(!is_allowed(&[], "hooks.example"));

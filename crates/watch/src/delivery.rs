@@ -128,7 +128,8 @@ impl Delivery {
     }
 
     fn on_to(&mut self, sequence: u64) {
-        self.lost += sequence.saturating_sub(self.done).saturating_sub(1);
+        let left_out = sequence.saturating_sub(self.done).saturating_sub(1);
+        self.lost = self.lost.saturating_add(left_out);
         self.done = self.done.max(sequence);
         self.attempts = 0;
     }
@@ -144,7 +145,7 @@ impl Delivery {
         self.dead.insert(dead.event.sequence, dead);
         while self.dead.len() > DEAD_MAX {
             self.dead.pop_first();
-            self.lost += 1;
+            self.lost = self.lost.saturating_add(1);
         }
     }
 
@@ -158,7 +159,9 @@ impl Delivery {
     pub fn dead_of(event: Event, attempts: u32, reason: &str) -> Dead {
         let mut reason = reason.to_owned();
         if reason.len() > REASON_BYTES_MAX {
-            let cut = (0..=REASON_BYTES_MAX).rev().find(|at| reason.is_char_boundary(*at));
+            let cut = (0..=REASON_BYTES_MAX)
+                .rev()
+                .find(|at| reason.is_char_boundary(*at));
             reason.truncate(cut.unwrap_or(0));
         }
         Dead {

@@ -73,7 +73,13 @@ impl Journal {
         Behind {
             missed: first.map_or(0, |first| first - after - 1),
             newest: self.newest,
-            events: self.events.iter().filter(newer).take(most).cloned().collect(),
+            events: self
+                .events
+                .iter()
+                .filter(newer)
+                .take(most)
+                .cloned()
+                .collect(),
         }
     }
 

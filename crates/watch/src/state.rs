@@ -44,7 +44,6 @@ impl Begin {
         };
         self.resume.get(partition).copied().unwrap_or(begin)
     }
-
 }
 
 /// A match that is found.
@@ -199,28 +198,13 @@ impl State {
             "at most one match begins at a row"
         );
         assert!(
-            round.found.iter().all(|f| f.key.first.time_ns >= self.settled_ns),
+            round
+                .found
+                .iter()
+                .all(|f| f.key.first.time_ns >= self.settled_ns),
             "what is settled is not looked for"
         );
-        let mut events = Vec::new();
-        for (key, entry) in self.entries.iter().filter(|(_, entry)| entry.told) {
-            let same = |f: &&Found| digest(f.last_ns, &f.row) == entry.digest;
-            if found.get(key).copied().filter(same).is_some() {
-                continue;
-            }
-            let newest = round.newest.get(&key.partition);
-            let returned = bounds.absence && newest.is_some_and(|n| *n > key.first.time_ns);
-            events.push(Event {
-                sequence: 0,
-                kind: if returned { Kind::Return } else { Kind::Retraction },
-                key: key.clone(),
-                version: entry.version,
-                last_ns: entry.last_ns,
-                next: entry.next,
-                told_ns: round.now_ns,
-                row: "null".to_owned(),
-            });
-        }
+        let mut events = self.taken_back(bounds, round, &found);
         let mut told = 0;
         for (key, found) in found {
             let entry = self.entries.get(key);
@@ -260,6 +244,39 @@ impl State {
         })
     }
 
+    /// What was told and is not found, or is found otherwise.
+    fn taken_back(
+        &self,
+        bounds: Bounds,
+        round: &Round,
+        found: &BTreeMap<&Key, &Found>,
+    ) -> Vec<Event> {
+        let mut events = Vec::new();
+        for (key, entry) in self.entries.iter().filter(|(_, entry)| entry.told) {
+            let same = |f: &&Found| digest(f.last_ns, &f.row) == entry.digest;
+            if found.get(key).copied().filter(same).is_some() {
+                continue;
+            }
+            let newest = round.newest.get(&key.partition);
+            let returned = bounds.absence && newest.is_some_and(|n| *n > key.first.time_ns);
+            events.push(Event {
+                sequence: 0,
+                kind: if returned {
+                    Kind::Return
+                } else {
+                    Kind::Retraction
+                },
+                key: key.clone(),
+                version: entry.version,
+                last_ns: entry.last_ns,
+                next: entry.next,
+                told_ns: round.now_ns,
+                row: "null".to_owned(),
+            });
+        }
+        events
+    }
+
     /// What may be settled by a watermark.
     fn settles(&self, bounds: Bounds, watermark_ns: i64) -> i64 {
         let reach = bounds.within_ns.saturating_add(bounds.corrections_ns);
@@ -293,15 +310,18 @@ impl State {
         self.settle(step.settled_ns);
         // Only with steps that are written down, so that who reads them forgets the same.
         if !step.events.is_empty() {
-            let stays = |key: &Key, entry: &mut Entry| {
-                entry.told || key.first.time_ns >= step.forget_ns
-            };
+            let stays =
+                |key: &Key, entry: &mut Entry| entry.told || key.first.time_ns >= step.forget_ns;
             self.entries.retain(stays);
         }
     }
 
     fn told(&mut self, event: &Event) {
-        assert_eq!(event.sequence, self.sequence + 1, "events follow each other");
+        assert_eq!(
+            event.sequence,
+            self.sequence + 1,
+            "events follow each other"
+        );
         self.sequence = event.sequence;
         let known = self.entries.get_mut(&event.key);
         match (event.kind, known) {
@@ -448,7 +468,10 @@ impl Step {
         let mut sequence = state.sequence;
         let mut known: BTreeMap<&Key, (u32, bool)> = BTreeMap::new();
         for event in &self.events {
-            sequence += 1;
+            let Some(next) = sequence.checked_add(1) else {
+                return false;
+            };
+            sequence = next;
             let before = known.get(&event.key).copied().or_else(|| {
                 let entry = state.entries.get(&event.key)?;
                 Some((entry.version, entry.told))
@@ -456,7 +479,7 @@ impl Step {
             let fits = match event.kind {
                 Kind::Match => {
                     let (version, told) = before.unwrap_or((0, false));
-                    !told && event.version == version.saturating_add(1)
+                    !told && Some(event.version) == version.checked_add(1)
                 }
                 Kind::Retraction | Kind::Return => before == Some((event.version, true)),
             };

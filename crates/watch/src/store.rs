@@ -194,7 +194,8 @@ impl Store {
     }
 
     fn path(&self, generation: u64) -> PathBuf {
-        self.dir.join(format!("{:016x}.{}", self.id, generation % 2))
+        self.dir
+            .join(format!("{:016x}.{}", self.id, generation % 2))
     }
 
     /// Reads a file: what is kept, or why it is not worth anything.

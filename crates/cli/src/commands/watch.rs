@@ -74,7 +74,9 @@ impl Watch {
 
 fn path(name: &str, rest: &str) -> String {
     let encoded = name.bytes().map(|byte| match byte {
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => char::from(byte).to_string(),
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => {
+            char::from(byte).to_string()
+        }
         other => format!("%{other:02X}"),
     });
     format!("/api/v1/watches/{}/{rest}", encoded.collect::<String>())

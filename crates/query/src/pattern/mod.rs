@@ -22,10 +22,12 @@ mod rows;
 mod slots;
 mod tally;
 mod tracked;
+mod tracking;
 
 pub(crate) use clause::Clauses;
 pub(crate) use node::Pattern;
-pub(crate) use tracked::{TRACK, Tracking, read_track, watchable};
+pub(crate) use tracked::watchable;
+pub(crate) use tracking::{TRACK, Tracking, read_track};
 
 use datafusion::common::{DFSchema, DFSchemaRef, Result};
 use datafusion::execution::SessionState;

@@ -2,7 +2,7 @@
 
 use super::program::Program;
 use super::slots::{Of, Tally};
-use super::tracked::Tracked;
+use super::tracking::Tracked;
 use arrow::datatypes::DataType;
 use datafusion::common::{DFSchemaRef, Result, internal_err};
 use datafusion::logical_expr::{Expr, LogicalPlan, SortExpr, UserDefinedLogicalNodeCore};

@@ -10,6 +10,7 @@ use super::machine::Machine;
 use super::node::{Asked, Pattern, Skip, Slot};
 use super::program::Step;
 use super::rows::Run;
+use super::tracking::{TRACK, Tracked, Tracking};
 use crate::error::Error;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Field};
@@ -17,42 +18,8 @@ use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_expr::PhysicalExpr;
 use headwater_columnar::{Cells, TimeText};
-use headwater_watch::{Begin, Found, Key, Position};
-use parking_lot::Mutex;
-use std::hash::{Hash, Hasher};
+use headwater_watch::Position;
 use std::sync::Arc;
-
-/// The column that says what a watch wants to know. No name that is written holds the last sign.
-pub(crate) const TRACK: &str = "watch\u{1f}";
-
-/// Where searches begin, and what they find out besides matches.
-#[derive(Debug)]
-pub(crate) struct Tracking {
-    pub(crate) begin: Begin,
-    /// Rows before this time are not read.
-    pub(crate) lower_ns: i64,
-    /// Partitions of which rows before that may be asked for, each with its first row that was
-    /// read.
-    pub(crate) short: Mutex<Vec<(String, i64)>>,
-}
-
-/// [`Tracking`] as part of a node: one is like itself alone.
-#[derive(Clone, Debug)]
-pub(super) struct Tracked(Arc<Tracking>);
-
-impl PartialEq for Tracked {
-    fn eq(&self, other: &Tracked) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
-    }
-}
-
-impl Eq for Tracked {}
-
-impl Hash for Tracked {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        Arc::as_ptr(&self.0).hash(state);
-    }
-}
 
 /// How long matches of a pattern may be, where a watch can follow it.
 pub(crate) fn watchable(node: &Pattern) -> crate::Result<i64> {
@@ -67,7 +34,10 @@ pub(crate) fn watchable(node: &Pattern) -> crate::Result<i64> {
         .with_hint("PATTERN (…) WITHIN INTERVAL '1 minute'"));
     };
     if asked.answers.rows {
-        return refused("ALL ROWS PER MATCH", "ONE ROW PER MATCH tells of each match once");
+        return refused(
+            "ALL ROWS PER MATCH",
+            "ONE ROW PER MATCH tells of each match once",
+        );
     }
     if node.order.first().is_none_or(|sort| !sort.asc) {
         return refused("rows in descending order", "ORDER BY time");
@@ -94,7 +64,10 @@ pub(crate) fn watchable(node: &Pattern) -> crate::Result<i64> {
         at += 1;
     }
     if asked.program.may_be_empty() {
-        return refused("matches without rows", "let the pattern have one row at least: A+");
+        return refused(
+            "matches without rows",
+            "let the pattern have one row at least: A+",
+        );
     }
     Ok(within_ns)
 }
@@ -112,7 +85,7 @@ impl Pattern {
         Ok(Pattern {
             input: Arc::new(input),
             schema: Arc::new(DFSchema::new_with_metadata(fields, Default::default())?),
-            tracked: Some(Tracked(Arc::clone(tracking))),
+            tracked: Some(Tracked::new(tracking)),
             ..self.clone()
         })
     }
@@ -165,11 +138,13 @@ impl<'a> Follower<'a> {
         }
         key.push(b']');
         let shifts = asked.slots.iter().map(|slot| match slot {
-            Slot::Value { shift, .. } => usize::try_from(shift.unsigned_abs()).unwrap_or(usize::MAX),
+            Slot::Value { shift, .. } => {
+                usize::try_from(shift.unsigned_abs()).unwrap_or(usize::MAX)
+            }
             _ => 0,
         });
         Ok(Follower {
-            tracking: &tracked.0,
+            tracking: tracked.tracking(),
             partition: String::from_utf8_lossy(&key).into_owned(),
             before: shifts.max().unwrap_or(0),
             within_ns: asked.within.unwrap_or(i64::MAX),
@@ -196,7 +171,10 @@ impl<'a> Follower<'a> {
         let is_short = low < self.before && low < run.count;
         if is_short && self.tracking.lower_ns > i64::MIN {
             let first = time_ns(run, 0)?;
-            self.tracking.short.lock().push((self.partition.clone(), first));
+            self.tracking
+                .short
+                .lock()
+                .push((self.partition.clone(), first));
         }
         Ok(low)
     }
@@ -253,29 +231,5 @@ fn position(run: &Run<'_>, row: usize) -> Result<Position> {
     Ok(Position {
         time_ns: time,
         skip,
-    })
-}
-
-/// Reads what stands in the column [`TRACK`] of a match, with the row that is answered.
-pub(crate) fn read_track(track: &str, row: String) -> Option<Found> {
-    let mut parts = track.splitn(7, ' ');
-    let mut number = || parts.next()?.parse::<i64>().ok();
-    let (first, skip, last) = (number()?, number()?, number()?);
-    let (decided, next, next_skip) = (number()?, number()?, number()?);
-    Some(Found {
-        key: Key {
-            partition: parts.next()?.to_owned(),
-            first: Position {
-                time_ns: first,
-                skip: u32::try_from(skip).ok()?,
-            },
-        },
-        last_ns: last,
-        decided_ns: decided,
-        next: Position {
-            time_ns: next,
-            skip: u32::try_from(next_skip).ok()?,
-        },
-        row,
     })
 }

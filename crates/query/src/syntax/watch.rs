@@ -154,11 +154,17 @@ fn options(tokens: &[TokenWithSpan], at: usize) -> Result<(Options, usize)> {
         let (key, behind) = name(tokens, at.map_or(0, |at| at + 1), "an option")?;
         let equals = next(tokens, behind);
         if get(equals).is_none_or(|token| token.token != Token::Eq) {
-            return Err(wrong(format!("expected = and a text behind {key}"), get(equals)));
+            return Err(wrong(
+                format!("expected = and a text behind {key}"),
+                get(equals),
+            ));
         }
         let value = equals.and_then(|at| next(tokens, at + 1));
         let Some(Token::SingleQuotedString(text)) = get(value).map(|token| &token.token) else {
-            return Err(wrong(format!("expected a text in quotes for {key}"), get(value)));
+            return Err(wrong(
+                format!("expected a text in quotes for {key}"),
+                get(value),
+            ));
         };
         option(&mut options, &key, text).map_err(|e| e.located(words::place(get(value))))?;
         at = value.and_then(|at| next(tokens, at + 1));
@@ -172,7 +178,12 @@ fn options(tokens: &[TokenWithSpan], at: usize) -> Result<(Options, usize)> {
 
 fn option(options: &mut Options, key: &str, text: &str) -> Result<()> {
     let length = || {
-        let length = parse_duration_ns(text).ok().filter(|ns| *ns >= 0);
+        // Nothing at all is no length elsewhere.
+        let is_nothing = text.trim_end_matches(|c: char| c.is_ascii_alphabetic()) == "0";
+        let length = match is_nothing {
+            true => Some(0),
+            false => parse_duration_ns(text).ok().filter(|ns| *ns >= 0),
+        };
         length.ok_or_else(|| {
             let message = format!("{key}: expected a length of time, found '{text}'");
             Error::invalid_value(message).with_hint("for example '10s' or '1h'")
@@ -180,8 +191,10 @@ fn option(options: &mut Options, key: &str, text: &str) -> Result<()> {
     };
     let mut goes = |target: Target| match options.target.replace(target) {
         None => Ok(()),
-        Some(_) => Err(Error::unsupported("a watch goes to one hook, or to one topic")
-            .with_hint("make a second watch for the other one")),
+        Some(_) => Err(
+            Error::unsupported("a watch goes to one hook, or to one topic")
+                .with_hint("make a second watch for the other one"),
+        ),
     };
     match key {
         "lateness" => options.lateness_ns = length()?,
@@ -212,8 +225,10 @@ fn option(options: &mut Options, key: &str, text: &str) -> Result<()> {
             return Err(Error::invalid_value(message));
         }
         other => {
-            return Err(Error::unsupported(format!("a watch has no option `{other}`"))
-                .with_hint("options are lateness, corrections, since, hook and topic"));
+            return Err(
+                Error::unsupported(format!("a watch has no option `{other}`"))
+                    .with_hint("options are lateness, corrections, since, hook and topic"),
+            );
         }
     }
     Ok(())
@@ -239,7 +254,10 @@ fn absence(sql: &str, tokens: &[TokenWithSpan], at: usize) -> Result<What> {
     let interval = follow(tokens, at, &["FOR", "INTERVAL"]);
     let Some(at) = interval.and_then(|at| next(tokens, at)) else {
         let found = next(tokens, at).and_then(|at| tokens.get(at));
-        return Err(wrong("expected FOR INTERVAL '…': how long no row came", found));
+        return Err(wrong(
+            "expected FOR INTERVAL '…': how long no row came",
+            found,
+        ));
     };
     let token = tokens.get(at);
     let Some(Token::SingleQuotedString(length)) = token.map(|token| &token.token) else {
@@ -366,20 +384,47 @@ mod tests {
         for (sql, code) in [
             ("CREATE WATCH", "syntax_error"),
             ("CREATE WATCH w SELECT 1", "syntax_error"),
-            ("CREATE WATCH w WITH lateness = '1s' AS SELECT 1", "syntax_error"),
-            ("CREATE WATCH w WITH (lateness = 1) AS SELECT 1", "syntax_error"),
-            ("CREATE WATCH w WITH (lateness = 'x') AS SELECT 1", "invalid_value"),
-            ("CREATE WATCH w WITH (since = 'x') AS SELECT 1", "invalid_value"),
-            ("CREATE WATCH w WITH (hook = 'ftp://x') AS SELECT 1", "invalid_value"),
-            ("CREATE WATCH w WITH (topic = 'a/#') AS SELECT 1", "invalid_value"),
+            (
+                "CREATE WATCH w WITH lateness = '1s' AS SELECT 1",
+                "syntax_error",
+            ),
+            (
+                "CREATE WATCH w WITH (lateness = 1) AS SELECT 1",
+                "syntax_error",
+            ),
+            (
+                "CREATE WATCH w WITH (lateness = 'x') AS SELECT 1",
+                "invalid_value",
+            ),
+            (
+                "CREATE WATCH w WITH (since = 'x') AS SELECT 1",
+                "invalid_value",
+            ),
+            (
+                "CREATE WATCH w WITH (hook = 'ftp://x') AS SELECT 1",
+                "invalid_value",
+            ),
+            (
+                "CREATE WATCH w WITH (topic = 'a/#') AS SELECT 1",
+                "invalid_value",
+            ),
             (
                 "CREATE WATCH w WITH (topic = 'a', hook = 'http://x') AS SELECT 1",
                 "unsupported",
             ),
-            ("CREATE WATCH w WITH (mail = 'a') AS SELECT 1", "unsupported"),
+            (
+                "CREATE WATCH w WITH (mail = 'a') AS SELECT 1",
+                "unsupported",
+            ),
             ("CREATE WATCH w AS ABSENCE OF t", "syntax_error"),
-            ("CREATE WATCH w AS ABSENCE OF t FOR INTERVAL 5", "syntax_error"),
-            ("CREATE WATCH w AS ABSENCE OF t FOR INTERVAL '5 min' x", "syntax_error"),
+            (
+                "CREATE WATCH w AS ABSENCE OF t FOR INTERVAL 5",
+                "syntax_error",
+            ),
+            (
+                "CREATE WATCH w AS ABSENCE OF t FOR INTERVAL '5 min' x",
+                "syntax_error",
+            ),
             ("DROP WATCH a b", "syntax_error"),
             ("SHOW WATCHES x", "syntax_error"),
         ] {

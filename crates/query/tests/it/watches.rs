@@ -1,8 +1,8 @@
 //! Watches: what is told as rows come equals what the same statement finds afterwards.
 
 use crate::support::{Lake, SECOND, block_on, done, error, rows};
+use headwater::io::{Files, MemoryFiles};
 use headwater_ask::Access;
-use headwater_io::{Files, MemoryFiles};
 use headwater_query::{Done, Look, Made, Session, Watch};
 use headwater_watch::{Bounds, Change, Kept, Kind, Round, Store};
 use std::collections::BTreeMap;
@@ -128,7 +128,7 @@ const PATTERNS: [&str; 7] = [
      AFTER MATCH SKIP TO NEXT ROW \
      PATTERN (A B*? C) WITHIN INTERVAL '10 seconds' DEFINE A AS v > 5, B AS v < 7, C AS v < 2",
     "PARTITION BY id ORDER BY time MEASURES FIRST(time) AS b, LAST(time) AS e, count(*) AS n, sum(v) AS s \
-     PATTERN (A A) WITHIN INTERVAL '5 seconds'",
+     PATTERN (A A) WITHIN INTERVAL '5 seconds' DEFINE A AS v >= 0",
     "PARTITION BY site ORDER BY time, id MEASURES FIRST(time) AS b, LAST(time) AS e, count(*) AS n, sum(v) AS s \
      AFTER MATCH SKIP TO LAST C \
      PATTERN (A (B | C){1,3} C) WITHIN INTERVAL '15 seconds' DEFINE A AS v >= 3, C AS v > FIRST(A.v)",
@@ -172,7 +172,12 @@ async fn change(lake: &Lake, dice: &mut Dice, clock_s: &mut i64) {
 }
 
 fn text(second: i64) -> String {
-    format!("2024-05-01T{:02}:{:02}:{:02}Z", second / 3600, second / 60 % 60, second % 60)
+    format!(
+        "2024-05-01T{:02}:{:02}:{:02}Z",
+        second / 3600,
+        second / 60 % 60,
+        second % 60
+    )
 }
 
 const BEGIN_S: i64 = 3600;
@@ -180,13 +185,15 @@ const BEGIN_S: i64 = 3600;
 async fn life(seed: u64) {
     let mut dice = Dice(seed);
     let lake = Lake::new();
-    lake.done("CREATE TABLE t (id TAG, site TAG, v BIGINT)").await;
+    lake.done("CREATE TABLE t (id TAG, site TAG, v BIGINT)")
+        .await;
     let clause = PATTERNS[(seed % PATTERNS.len() as u64) as usize];
     let from = match dice.roll(3) {
         0 => "(SELECT time, id, site, v FROM t WHERE v <> 4)",
         _ => "t",
     };
-    let query = format!("SELECT b, e, n, s + 1 AS s FROM {from} MATCH_RECOGNIZE ({clause}) WHERE n < 9");
+    let query =
+        format!("SELECT b, e, n, s + 1 AS s FROM {from} MATCH_RECOGNIZE ({clause}) WHERE n < 9");
     let options = format!(
         "lateness = '{}s', corrections = '{CORRECTIONS_S}s', since = 'beginning'",
         dice.roll(4)
@@ -207,7 +214,9 @@ async fn life(seed: u64) {
             follower.restart();
         }
         let now_ns = base_ns + (clock_s + [0, 40, -900][dice.roll(3) as usize]) * SECOND;
-        follower.round(&lake.session, now_ns, dice.roll(9) == 0).await;
+        follower
+            .round(&lake.session, now_ns, dice.roll(9) == 0)
+            .await;
     }
     let now_ns = base_ns + clock_s * SECOND;
     follower.round(&lake.session, now_ns, true).await;
@@ -218,7 +227,11 @@ async fn life(seed: u64) {
     let heard = follower.heard;
     follower.restart();
     follower.round(&lake.session, now_ns, true).await;
-    assert_eq!((follower.heard, follower.rows()), (heard, expected), "seed {seed}");
+    assert_eq!(
+        (follower.heard, follower.rows()),
+        (heard, expected),
+        "seed {seed}"
+    );
 }
 
 #[test]
@@ -236,7 +249,8 @@ fn what_is_told_equals_what_is_found_afterwards() {
 fn rows_that_are_as_late_as_allowed_take_nothing_back() {
     block_on(async {
         let lake = Lake::new();
-        lake.done("CREATE TABLE t (id TAG, site TAG, v BIGINT)").await;
+        lake.done("CREATE TABLE t (id TAG, site TAG, v BIGINT)")
+            .await;
         let sql = format!(
             "CREATE WATCH w WITH (lateness = '3s') AS SELECT b, n FROM t MATCH_RECOGNIZE ({})",
             PATTERNS[0]
@@ -262,8 +276,10 @@ fn rows_that_are_as_late_as_allowed_take_nothing_back() {
 fn streams_without_rows_are_told_and_so_is_their_return() {
     block_on(async {
         let lake = Lake::new();
-        lake.done("CREATE TABLE t (id TAG, site TAG, v BIGINT)").await;
-        let sql = "CREATE WATCH w AS ABSENCE OF t WHERE site = 'north' FOR INTERVAL '10 seconds' PER id";
+        lake.done("CREATE TABLE t (id TAG, site TAG, v BIGINT)")
+            .await;
+        let sql =
+            "CREATE WATCH w AS ABSENCE OF t WHERE site = 'north' FOR INTERVAL '10 seconds' PER id";
         let mut follower = Follower::open(watch(&lake, sql).await, Arc::new(MemoryFiles::new()));
         let at = |second: i64| (1_714_521_600 + BEGIN_S + second) * SECOND;
         let insert = async |second: i64, id: &str, site: &str| {
@@ -291,7 +307,10 @@ fn streams_without_rows_are_told_and_so_is_their_return() {
         insert(16, "a", "north").await;
         follower.round(&lake.session, at(17), false).await;
         assert_eq!(follower.rows().len(), 1);
-        assert_eq!(follower.kept.journal.behind(2, 9).events[0].kind, Kind::Return);
+        assert_eq!(
+            follower.kept.journal.behind(2, 9).events[0].kind,
+            Kind::Return
+        );
         // Where the stream is gone, so is what was told of it.
         lake.done("DELETE FROM t WHERE id = 'b'").await;
         follower.round(&lake.session, at(18), false).await;
@@ -309,20 +328,29 @@ fn watches_are_made_listed_and_dropped() {
         lake.done(&format!("CREATE WATCH hot WITH (topic = 'x/y') AS {query}"))
             .await;
         assert_eq!(
-            lake.error(&format!("CREATE WATCH hot AS {query}")).await.code,
+            lake.error(&format!("CREATE WATCH hot AS {query}"))
+                .await
+                .code,
             "watch_exists"
         );
-        lake.done(&format!("CREATE WATCH IF NOT EXISTS hot AS {query}")).await;
+        lake.done(&format!("CREATE WATCH IF NOT EXISTS hot AS {query}"))
+            .await;
         assert_eq!(
             lake.rows("SELECT 1").await.len() + lake.rows("SHOW WATCHES").await.len(),
             2
         );
         let shown = lake.rows("SHOW WATCHES").await;
-        assert!(shown[0].starts_with("hot|pump|") && shown[0].contains("|x/y|"), "{shown:?}");
+        assert!(
+            shown[0].starts_with("hot|pump|") && shown[0].contains("|x/y|"),
+            "{shown:?}"
+        );
         // By default what is there already is not told.
         let known = lake.query.watches().unwrap();
         assert_eq!(known[0].since_ns, 99 * SECOND + 1);
-        assert_eq!(lake.done("DROP WATCH hot").await, Done::Dropped(Made::Watch));
+        assert_eq!(
+            lake.done("DROP WATCH hot").await,
+            Done::Dropped(Made::Watch)
+        );
         assert_eq!(lake.error("DROP WATCH hot").await.code, "unknown_watch");
         lake.done("DROP WATCH IF EXISTS hot").await;
         assert!(lake.rows("SHOW WATCHES").await.is_empty());
@@ -333,35 +361,89 @@ fn watches_are_made_listed_and_dropped() {
 fn what_cannot_be_followed_is_refused() {
     block_on(async {
         let lake = Lake::pumps();
-        let clause = |rest: &str| format!("SELECT * FROM pump MATCH_RECOGNIZE (PARTITION BY id ORDER BY time {rest})");
+        let clause = |rest: &str| {
+            format!("SELECT * FROM pump MATCH_RECOGNIZE (PARTITION BY id ORDER BY time {rest})")
+        };
         let good = clause("PATTERN (A) WITHIN INTERVAL '1 s' DEFINE A AS rpm > 900");
         for (query, code) in [
-            (clause("PATTERN (A) DEFINE A AS rpm > 900"), "watch_unbounded"),
+            (
+                clause("PATTERN (A) DEFINE A AS rpm > 900"),
+                "watch_unbounded",
+            ),
             ("SELECT 1".to_owned(), "unsupported"),
             ("SELECT * FROM pump".to_owned(), "unsupported"),
-            ("INSERT INTO pump (time) VALUES (0)".to_owned(), "unsupported"),
-            (clause("MEASURES MATCH_NUMBER() AS m PATTERN (A) WITHIN INTERVAL '1 s'"), "unsupported"),
-            (clause("ALL ROWS PER MATCH PATTERN (A) WITHIN INTERVAL '1 s'"), "unsupported"),
-            (clause("PATTERN (A*) WITHIN INTERVAL '1 s'"), "unsupported"),
-            (clause("PATTERN (^ A) WITHIN INTERVAL '1 s'"), "unsupported"),
-            (clause("PATTERN (A) WITHIN INTERVAL '1 s' DEFINE A AS NEXT(rpm) > 1"), "unsupported"),
-            (clause("PATTERN (A) WITHIN INTERVAL '1 s' DEFINE A AS time > now()"), "unsupported"),
-            (clause("PATTERN (A) WITHIN INTERVAL '1 s'").replace("ORDER BY time", "ORDER BY time DESC"), "unsupported"),
+            (
+                "INSERT INTO pump (time) VALUES (0)".to_owned(),
+                "unsupported",
+            ),
+            (
+                clause(
+                    "MEASURES MATCH_NUMBER() AS m PATTERN (A) WITHIN INTERVAL '1 s' DEFINE A AS rpm > 0",
+                ),
+                "unsupported",
+            ),
+            (
+                clause("ALL ROWS PER MATCH PATTERN (A) WITHIN INTERVAL '1 s' DEFINE A AS rpm > 0"),
+                "unsupported",
+            ),
+            (
+                clause("PATTERN (A*) WITHIN INTERVAL '1 s' DEFINE A AS rpm > 0"),
+                "unsupported",
+            ),
+            (
+                clause("PATTERN (^ A) WITHIN INTERVAL '1 s' DEFINE A AS rpm > 0"),
+                "unsupported",
+            ),
+            (
+                clause("PATTERN (A) WITHIN INTERVAL '1 s' DEFINE A AS NEXT(rpm) > 1"),
+                "unsupported",
+            ),
+            (
+                clause("PATTERN (A) WITHIN INTERVAL '1 s' DEFINE A AS time > now()"),
+                "unsupported",
+            ),
+            (
+                clause("PATTERN (A) WITHIN INTERVAL '1 s' DEFINE A AS rpm > 0")
+                    .replace("ORDER BY time", "ORDER BY time DESC"),
+                "unsupported",
+            ),
             (format!("{good} ORDER BY id"), "unsupported"),
             (format!("{good} LIMIT 1"), "unsupported"),
             (format!("SELECT count(*) FROM ({good}) AS q"), "unsupported"),
-            (good.replace("FROM pump", "FROM (SELECT id, rpm, time + interval '1 s' AS time FROM pump)"), "unsupported"),
-            (good.replace("FROM pump", "FROM (SELECT id, rpm, time FROM pump LIMIT 3)"), "unsupported"),
+            (
+                good.replace(
+                    "FROM pump",
+                    "FROM (SELECT id, rpm, time + interval '1 s' AS time FROM pump)",
+                ),
+                "unsupported",
+            ),
+            (
+                good.replace("FROM pump", "FROM (SELECT id, rpm, time FROM pump LIMIT 3)"),
+                "unsupported",
+            ),
             (good.replace("FROM pump", "FROM nothing"), "unknown_table"),
-            ("ABSENCE OF nothing FOR INTERVAL '1 s'".to_owned(), "unknown_table"),
-            ("ABSENCE OF pump FOR INTERVAL '1 month'".to_owned(), "invalid_value"),
-            ("ABSENCE OF pump FOR INTERVAL '1 s' PER rpm".to_owned(), "unknown_column"),
-            ("ABSENCE OF pump WHERE nothing = 1 FOR INTERVAL '1 s'".to_owned(), "unknown_column"),
+            (
+                "ABSENCE OF nothing FOR INTERVAL '1 s'".to_owned(),
+                "unknown_table",
+            ),
+            (
+                "ABSENCE OF pump FOR INTERVAL '1 month'".to_owned(),
+                "invalid_value",
+            ),
+            (
+                "ABSENCE OF pump FOR INTERVAL '1 s' PER rpm".to_owned(),
+                "unknown_column",
+            ),
+            (
+                "ABSENCE OF pump WHERE nothing = 1 FOR INTERVAL '1 s'".to_owned(),
+                "unknown_column",
+            ),
         ] {
             let found = lake.error(&format!("CREATE WATCH w AS {query}")).await;
             assert_eq!(found.code, code, "{query}: {found}");
         }
-        lake.done("CREATE VIEW busy AS SELECT id, time, rpm FROM pump WHERE \"on\"").await;
+        lake.done("CREATE VIEW busy AS SELECT id, time, rpm FROM pump WHERE \"on\"")
+            .await;
         let sql = good.replace("FROM pump", "FROM busy");
         lake.done(&format!("CREATE WATCH w AS {sql}")).await;
     });
@@ -412,7 +494,10 @@ fn whoever_makes_a_watch_manages_its_table() {
         assert_eq!(done(&manager, sql).await, Done::Created(Made::Watch));
         assert_eq!(error(&reader, "DROP WATCH w").await.code, "forbidden");
         assert_eq!(rows(&reader, "SHOW WATCHES").await.len(), 1);
-        assert_eq!(done(&manager, "DROP WATCH w").await, Done::Dropped(Made::Watch));
+        assert_eq!(
+            done(&manager, "DROP WATCH w").await,
+            Done::Dropped(Made::Watch)
+        );
     });
 }
 
@@ -420,29 +505,37 @@ fn whoever_makes_a_watch_manages_its_table() {
 fn a_table_that_is_dropped_and_memory_that_is_not_enough_are_told() {
     block_on(async {
         let limits = headwater_query::Limits {
-            memory: 1 << 20,
+            memory: 1 << 16,
             ..headwater_query::Limits::default()
         };
         let lake = Lake::with(limits, |options| options);
-        lake.done("CREATE TABLE t (id TAG, site TAG, v BIGINT)").await;
+        lake.done("CREATE TABLE t (id TAG, site TAG, v BIGINT)")
+            .await;
         for begin in 0..10 {
             let values = (0..400).map(|at| {
                 let at = begin * 400 + at;
                 format!("('{}', 'a', {})", text(at), at % 7)
             });
             let values: Vec<String> = values.collect();
-            lake.done(&format!("INSERT INTO t (time, id, v) VALUES {}", values.join(", ")))
-                .await;
+            lake.done(&format!(
+                "INSERT INTO t (time, id, v) VALUES {}",
+                values.join(", ")
+            ))
+            .await;
         }
         let sql = "CREATE WATCH w WITH (since = 'beginning') AS SELECT * FROM t MATCH_RECOGNIZE (PARTITION BY id ORDER BY time MEASURES count(*) AS n AFTER MATCH SKIP TO NEXT ROW PATTERN ((A | B)+ C) WITHIN INTERVAL '50 minutes' DEFINE A AS v <> FIRST(v), B AS v <> FIRST(B.v), C AS sum(v) > 100000)";
         let mut follower = Follower::open(watch(&lake, sql).await, Arc::new(MemoryFiles::new()));
         let now_ns = i64::MAX / 2;
         let begin = follower.kept.state.begin();
-        let look = lake.session.look(&follower.watch, &begin, now_ns, false, &mut follower.look);
+        let look = lake
+            .session
+            .look(&follower.watch, &begin, now_ns, false, &mut follower.look);
         assert_eq!(look.await.unwrap_err().code, "memory_limit");
         lake.done("DROP TABLE t").await;
         let begin = follower.kept.state.begin();
-        let look = lake.session.look(&follower.watch, &begin, now_ns, false, &mut follower.look);
+        let look = lake
+            .session
+            .look(&follower.watch, &begin, now_ns, false, &mut follower.look);
         assert_eq!(look.await.unwrap_err().code, "unknown_table");
     });
 }

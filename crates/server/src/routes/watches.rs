@@ -11,7 +11,11 @@ use super::{Needs, Route};
 pub(crate) fn routes() -> Vec<Route> {
     vec![
         Route::get("/api/v1/watches", Needs::Read, handler::list),
-        Route::get("/api/v1/watches/{name}/events", Needs::Read, handler::events),
+        Route::get(
+            "/api/v1/watches/{name}/events",
+            Needs::Read,
+            handler::events,
+        ),
         Route::get("/api/v1/watches/{name}/dead", Needs::Read, handler::dead),
         Route::post("/api/v1/watches/{name}/dead", Needs::Manage, handler::retry),
     ]
@@ -23,7 +27,8 @@ mod handler {
     use axum::http::StatusCode;
 
     fn not_built() -> ApiError {
-        let message = "this program was built without SQL (the feature `sql`), and so without watches";
+        let message =
+            "this program was built without SQL (the feature `sql`), and so without watches";
         ApiError::new(StatusCode::NOT_IMPLEMENTED, "E_NOT_BUILT", message)
     }
 
@@ -51,7 +56,8 @@ mod handler {
     use crate::app::App;
     use crate::error::ApiError;
     use crate::request::{answer, not_found, query};
-    use crate::watches::{Followed, event_json, retry as send_again};
+    use crate::watched::{Followed, event_json};
+    use crate::watches::retry as send_again;
     use axum::body::{Body, Bytes};
     use axum::extract::{Path, State};
     use axum::http::header::CACHE_CONTROL;
@@ -91,7 +97,10 @@ mod handler {
     }
 
     fn told(value: &Value) -> Response {
-        answer(HeaderValue::from_static("application/json"), value.to_string())
+        answer(
+            HeaderValue::from_static("application/json"),
+            value.to_string(),
+        )
     }
 
     pub(in crate::routes) async fn list(
@@ -203,7 +212,9 @@ mod handler {
             return Err(ApiError::new(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "E_BUSY",
-                format!("{max} live answers are open, as many as may be (setting live.clients_max)"),
+                format!(
+                    "{max} live answers are open, as many as may be (setting live.clients_max)"
+                ),
             )
             .retry_after(5));
         }
@@ -288,7 +299,10 @@ mod handler {
                 return Some(out.into());
             }
             if behind.missed > 0 {
-                out.push_str(&format!("event: gap\ndata: {{\"missed\":{}}}\n\n", behind.missed));
+                out.push_str(&format!(
+                    "event: gap\ndata: {{\"missed\":{}}}\n\n",
+                    behind.missed
+                ));
             }
             for event in &behind.events {
                 out.push_str(&format!(

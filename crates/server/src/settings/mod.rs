@@ -150,7 +150,7 @@ pub struct Settings {
     /// What this node is to others.
     pub sync: Sync,
     /// Where events of watches may go.
-    pub watch: watch::Watch,
+    pub watch: Watch,
     /// What a dispatcher needs, and whose tickets are taken.
     pub dispatch: Dispatch,
 }
@@ -199,7 +199,7 @@ impl Settings {
             tls_key: shell.tls_key,
             mqtt: Mqtt::default(),
             sync: Sync::default(),
-            watch: watch::Watch::default(),
+            watch: Watch::default(),
             dispatch: Dispatch::default(),
         }
     }

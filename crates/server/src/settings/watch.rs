@@ -13,6 +13,8 @@ pub struct Watch {
     pub hooks_private: bool,
     /// A file with the key that web hooks are signed with.
     pub hook_key_file: Option<PathBuf>,
+    /// Beginnings of topics that events may be published to. None = nothing is published.
+    pub topics: Vec<String>,
 }
 
 pub(super) const TABLE: &[Setting] = &[
@@ -23,9 +25,17 @@ pub(super) const TABLE: &[Setting] = &[
         about: "Hosts that web hooks of watches may go to; none unless named. Not in programs built without `sql`.",
         how: How::Own {
             set: |s, text| {
-                let hosts = text.split(',').map(str::trim).filter(|host| !host.is_empty());
+                let hosts = text
+                    .split(',')
+                    .map(str::trim)
+                    .filter(|host| !host.is_empty());
                 s.watch.hooks = hosts.map(str::to_owned).collect();
-                match s.watch.hooks.iter().find(|host| host.contains(['/', '@', ' '])) {
+                match s
+                    .watch
+                    .hooks
+                    .iter()
+                    .find(|host| host.contains(['/', '@', ' ']))
+                {
                     Some(host) => Err(format!("`{host}` is not a host name")),
                     None => Ok(()),
                 }
@@ -41,6 +51,23 @@ pub(super) const TABLE: &[Setting] = &[
         how: How::Own {
             set: |s, text| parse_switch(text).map(|on| s.watch.hooks_private = on),
             show: |s| s.watch.hooks_private.to_string(),
+        },
+    },
+    Setting {
+        key: "watch.topics",
+        kind: "TOPIC,…",
+        allowed: "beginnings of topics, separated by commas",
+        about: "Beginnings of the topics that events of watches may be published to, at the broker of `mqtt.broker`; nothing is published unless named. Such a topic should not be one that is subscribed to here.",
+        how: How::Own {
+            set: |s, text| {
+                let topics = text
+                    .split(',')
+                    .map(str::trim)
+                    .filter(|topic| !topic.is_empty());
+                s.watch.topics = topics.map(str::to_owned).collect();
+                Ok(())
+            },
+            show: |s| s.watch.topics.join(","),
         },
     },
     Setting {

@@ -128,7 +128,9 @@ pub(super) fn send(settings: &Settings, letter: &Letter<'_>) -> Result<(), Failu
             }
             _ => Err(refused(format!("{host} answered {}", answer.status()))),
         },
-        Err(ureq::Error::Other(why)) if why.is::<Private>() => Err(refused(format!("{host}: {why}"))),
+        Err(ureq::Error::Other(why)) if why.is::<Private>() => {
+            Err(refused(format!("{host}: {why}")))
+        }
         Err(why) => Err(again(format!("{host}: {why}"))),
     }
 }

@@ -5,11 +5,10 @@
 //! Concurrency: one task; what is computed is computed where statements are.
 //! Failure: a panic ends a turn, and another one begins.
 
-use super::followed::{Followed, Stopped};
 use super::hook::{self, Letter, SENDING_MAX};
-use super::event_json;
 use crate::app::App;
 use crate::granted::Granted;
+use crate::watched::{Followed, Stopped, event_json};
 use headwater_io::{Env, Files};
 use headwater_query::{Look, Watch};
 use headwater_watch::{Bounds, Change, Event, Failure, Next, Round};
@@ -93,11 +92,14 @@ impl Course {
         };
         let grew_quiet = !watch.is_absence()
             && self.is_quiet(watch.lateness_ns())
-            && self.found.zip(self.looked).is_some_and(|((_, since), looked)| {
-                let bounds = self.bounds.map_or(0, |bounds| bounds.within_ns);
-                let wait = bounds.saturating_add(watch.lateness_ns()).unsigned_abs();
-                looked < since + Duration::from_nanos(wait)
-            });
+            && self
+                .found
+                .zip(self.looked)
+                .is_some_and(|((_, since), looked)| {
+                    let bounds = self.bounds.map_or(0, |bounds| bounds.within_ns);
+                    let wait = bounds.saturating_add(watch.lateness_ns()).unsigned_abs();
+                    looked < since + Duration::from_nanos(wait)
+                });
         self.seen != Some(sequence) || past(self.looked, often) || grew_quiet
     }
 }
@@ -197,10 +199,17 @@ impl Runner {
         followed.stop(told.err());
     }
 
-    /// Sends the next event to the hook, where there is one and it is time.
+    /// Sends the next event to the hook or the topic, where there is one and it is time.
     fn deliver(&self, followed: &Arc<Followed>) {
         // A watch that may not look may not tell either; what it told before stays to be sent.
-        if followed.watch().hook().is_none() || owner(&self.app, followed.watch()).is_err() {
+        let watch = followed.watch();
+        if owner(&self.app, watch).is_err() {
+            return;
+        }
+        if let Some(topic) = watch.topic() {
+            publish(&self.app, followed, topic);
+        }
+        if watch.hook().is_none() {
             return;
         }
         let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
@@ -258,14 +267,20 @@ fn owner(app: &App, watch: &Watch) -> Result<Granted, Stopped> {
 }
 
 /// Looks, and writes down what has to be told.
-async fn told(app: &Arc<App>, followed: &Arc<Followed>, course: &mut Course) -> Result<(), Stopped> {
+async fn told(
+    app: &Arc<App>,
+    followed: &Arc<Followed>,
+    course: &mut Course,
+) -> Result<(), Stopped> {
     let watch = followed.watch().clone();
     let session = app.query.session(Arc::new(owner(app, &watch)?));
     let begin = followed.with(|kept| kept.state.begin());
     let is_quiet = course.is_quiet(watch.lateness_ns());
     let mut look = std::mem::take(&mut course.look);
     let work = async move {
-        let looked = session.look(&watch, &begin, now_ns(), is_quiet, &mut look).await;
+        let looked = session
+            .look(&watch, &begin, now_ns(), is_quiet, &mut look)
+            .await;
         (looked, look)
     };
     let of_query = |error: headwater_query::Error| Stopped {
@@ -299,12 +314,7 @@ fn fingerprint(round: &Round) -> u64 {
     hash.finish()
 }
 
-fn write(
-    app: &App,
-    followed: &Followed,
-    bounds: Bounds,
-    round: &Round,
-) -> Result<(), Stopped> {
+fn write(app: &App, followed: &Followed, bounds: Bounds, round: &Round) -> Result<(), Stopped> {
     let planned = followed.with(|kept| {
         let step = kept.state.step(bounds, round)?;
         let is_worth = kept.state.is_worth(bounds, &step);
@@ -321,7 +331,9 @@ fn write(
                 io::ErrorKind::StorageFull => "E_FULL".to_owned(),
                 _ => "E_IO".to_owned(),
             },
-            message: format!("what was found cannot be written down, and is told when it can be: {error}"),
+            message: format!(
+                "what was found cannot be written down, and is told when it can be: {error}"
+            ),
         })?;
         for event in &step.events {
             app.watches.figures.told(event.kind.name());
@@ -331,6 +343,49 @@ fn write(
     }
     Ok(())
 }
+
+/// Publishes the events that wait, one after the other, while there is a connection. Without one
+/// they wait: nothing of them becomes a dead letter.
+#[cfg(feature = "mqtt")]
+fn publish(app: &Arc<App>, followed: &Arc<Followed>, topic: &str) {
+    let may = app.settings.watch.topics.iter();
+    let may = may
+        .into_iter()
+        .any(|beginning| topic.starts_with(beginning));
+    let waits = matches!(followed.next(now_ns()), Next::Send(_));
+    if !may || !waits || !app.publisher.is_connected() || !followed.begin_sending() {
+        return;
+    }
+    let (app, followed, topic) = (Arc::clone(app), Arc::clone(followed), topic.to_owned());
+    tokio::spawn(async move {
+        while let Next::Send(event) = followed.next(now_ns()) {
+            let payload = event_json(followed.watch(), &event);
+            let may_read = owner(&app, followed.watch()).is_ok();
+            if !may_read {
+                break;
+            }
+            if !app.publisher.publish(&topic, payload).await {
+                let failure = Failure {
+                    reason: "the broker has not taken it".to_owned(),
+                    is_final: false,
+                };
+                // It waits for the broker however long that takes, so that none is given up.
+                followed.failed(&event, &failure, now_ns());
+                break;
+            }
+            app.watches.figures.sent("published");
+            let own = Arc::clone(&followed);
+            let write = move || own.change(&Change::Delivered(event.sequence));
+            if !matches!(tokio::task::spawn_blocking(write).await, Ok(Ok(()))) {
+                break;
+            }
+        }
+        followed.end_sending();
+    });
+}
+
+#[cfg(not(feature = "mqtt"))]
+fn publish(_: &Arc<App>, _: &Arc<Followed>, _: &str) {}
 
 fn send(app: &App, followed: &Followed, event: &Event, now_ns: i64) -> Result<(), Failure> {
     let watch = followed.watch();
@@ -369,7 +424,10 @@ fn written(
 
 /// Sends a dead letter again, at once.
 pub(crate) fn retry(app: &App, followed: &Followed, sequence: u64) -> Result<(), Failure> {
-    let dead = followed.dead().into_iter().find(|dead| dead.event.sequence == sequence);
+    let dead = followed
+        .dead()
+        .into_iter()
+        .find(|dead| dead.event.sequence == sequence);
     let missing = || Failure {
         reason: format!("there is no dead letter {sequence}"),
         is_final: true,
@@ -382,8 +440,10 @@ pub(crate) fn retry(app: &App, followed: &Followed, sequence: u64) -> Result<(),
     owner(app, followed.watch()).map_err(of_owner)?;
     send(app, followed, &dead.event, now_ns())?;
     app.watches.figures.sent("delivered");
-    followed.change(&Change::Buried(sequence)).map_err(|why| Failure {
-        reason: format!("it was delivered, and that cannot be written down: {why}"),
-        is_final: false,
-    })
+    followed
+        .change(&Change::Buried(sequence))
+        .map_err(|why| Failure {
+            reason: format!("it was delivered, and that cannot be written down: {why}"),
+            is_final: false,
+        })
 }

@@ -69,7 +69,8 @@ impl<'a> Asker<'a> {
 
     fn until_told(&self, name: &str, sequence: u64) -> Value {
         until(&format!("{name} tells {sequence}"), || {
-            self.watch(name).filter(|watch| watch["sequence"].as_u64() >= Some(sequence))
+            self.watch(name)
+                .filter(|watch| watch["sequence"].as_u64() >= Some(sequence))
         })
     }
 
@@ -135,7 +136,10 @@ fn events_come_as_rows_do_and_go_on_behind_the_last_one_after_a_restart() {
     let events = asker.events("hot", "0");
     asker.rows(1, &[100, 101, 2, 3]);
     let (kind, id, data) = next(&events);
-    assert_eq!((kind.as_str(), &data["sequence"]), ("match", &Value::from(1)));
+    assert_eq!(
+        (kind.as_str(), &data["sequence"]),
+        ("match", &Value::from(1))
+    );
     assert_eq!(data["row"]["n"], 3);
     assert_eq!(data["partition"], serde_json::json!(["a"]));
     // A row that comes late takes it back, and tells another one.
@@ -151,7 +155,10 @@ fn events_come_as_rows_do_and_go_on_behind_the_last_one_after_a_restart() {
     let events = asker.events("hot", &id);
     assert_eq!(next(&events).0, "retraction");
     let (kind, _, again) = next(&events);
-    assert_eq!((kind.as_str(), &again["version"]), ("match", &Value::from(2)));
+    assert_eq!(
+        (kind.as_str(), &again["version"]),
+        ("match", &Value::from(2))
+    );
     assert_ne!(again["id"], data["id"]);
     // A number that was never told, or is of another count, is a gap.
     for after in ["99", "00000000000000ff-1"] {
@@ -164,7 +171,9 @@ fn events_come_as_rows_do_and_go_on_behind_the_last_one_after_a_restart() {
     let figures = asker.get("/metrics").1.as_str().unwrap().to_owned();
     assert!(figures.contains("headwater_watches 1"), "{figures}");
     asker.sql("DROP WATCH hot");
-    until("the end of the watch", || asker.watch("hot").is_none().then_some(()));
+    until("the end of the watch", || {
+        asker.watch("hot").is_none().then_some(())
+    });
     // Its file goes with it.
     let dir = server.db().join("watches");
     until("the end of its file", || {
@@ -181,7 +190,9 @@ fn a_table_that_is_dropped_stops_its_watch_which_says_why() {
     asker.until_told("hot", 0);
     asker.sql("DROP TABLE pump");
     let stopped = until("the watch stops", || {
-        asker.watch("hot").filter(|watch| watch["state"] == "stopped")
+        asker
+            .watch("hot")
+            .filter(|watch| watch["state"] == "stopped")
     });
     assert_eq!(stopped["stopped"]["code"], "unknown_table", "{stopped}");
     asker.rows(100, &[100, 100, 1]);
@@ -289,7 +300,9 @@ fn a_web_hook_gets_each_event_signed_and_one_that_never_answers_harms_nobody() {
     // Connections are taken, and nothing is ever said.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let addr = silent.local_addr().unwrap();
-    asker.sql(&format!("CREATE WATCH mute WITH (hook = 'http://{addr}/x') AS {HOT}"));
+    asker.sql(&format!(
+        "CREATE WATCH mute WITH (hook = 'http://{addr}/x') AS {HOT}"
+    ));
     let (url, taken) = taker("204 No Content");
     asker.sql(&format!("CREATE WATCH hot WITH (hook = '{url}') AS {HOT}"));
     asker.until_told("hot", 0);
@@ -298,7 +311,9 @@ fn a_web_hook_gets_each_event_signed_and_one_that_never_answers_harms_nobody() {
     for sequence in 1..=2 {
         let text = taken.recv_timeout(Duration::from_secs(60)).unwrap();
         let (head, body) = text.split_once('\n').unwrap();
-        let (_, body) = body.split_once("\n\n").map_or((head, body), |(h, b)| (h, b));
+        let (_, body) = body
+            .split_once("\n\n")
+            .map_or((head, body), |(h, b)| (h, b));
         let body = body.lines().last().unwrap();
         let event: Value = serde_json::from_str(body).unwrap();
         assert_eq!(event["sequence"], sequence, "{text}");
@@ -308,7 +323,8 @@ fn a_web_hook_gets_each_event_signed_and_one_that_never_answers_harms_nobody() {
         };
         assert_eq!(line("headwater-event: "), event["id"].as_str().unwrap());
         let time = line("headwater-time: ");
-        let signed = headwater_watch::sign(KEY.as_bytes(), &[time.as_bytes(), b".", body.as_bytes()]);
+        let signed =
+            headwater_watch::sign(KEY.as_bytes(), &[time.as_bytes(), b".", body.as_bytes()]);
         let expected = format!("sha256={}", headwater_watch::hex(&signed));
         assert_eq!(line("headwater-signature: "), expected);
     }
@@ -332,11 +348,18 @@ fn what_a_hook_refuses_is_a_dead_letter_that_can_be_sent_again() {
         let (_, body) = asker.get("/api/v1/watches/hot/dead");
         body["dead"].get(0).cloned()
     });
-    assert_eq!((&dead["attempts"], &dead["event"]["sequence"]), (&1.into(), &1.into()));
+    assert_eq!(
+        (&dead["attempts"], &dead["event"]["sequence"]),
+        (&1.into(), &1.into())
+    );
     assert!(dead["reason"].as_str().unwrap().contains("410"), "{dead}");
     let (status, text) = asker.post("/api/v1/watches/hot/dead", "");
     let tried: Value = serde_json::from_str(&text).unwrap();
-    assert_eq!((status, &tried["failed"][0]["sequence"]), (200, &1.into()), "{text}");
+    assert_eq!(
+        (status, &tried["failed"][0]["sequence"]),
+        (200, &1.into()),
+        "{text}"
+    );
     // It outlives the process.
     let server = server.restarted(|_| {});
     let asker = Asker::open(&server);
@@ -375,7 +398,9 @@ fn a_thousand_watches_are_followed() {
     let asker = Asker::open(&server);
     asker.rows(0, &[1]);
     let made: Vec<String> = (0..1000)
-        .map(|at| format!("CREATE WATCH w{at} AS ABSENCE OF pump WHERE id = 'a' FOR INTERVAL '1 hour'"))
+        .map(|at| {
+            format!("CREATE WATCH w{at} AS ABSENCE OF pump WHERE id = 'a' FOR INTERVAL '1 hour'")
+        })
         .collect();
     for some in made.chunks(100) {
         asker.sql(&some.join(";"));

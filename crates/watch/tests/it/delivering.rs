@@ -1,9 +1,7 @@
 //! What a hook gets: each event, again while it is not taken, and dead letters in the end.
 
 use crate::support::told;
-use headwater_watch::{
-    ATTEMPTS_MAX, Change, DEAD_MAX, Delivery, EVENTS_MAX, Failure, Kept, Next,
-};
+use headwater_watch::{ATTEMPTS_MAX, Change, DEAD_MAX, Delivery, EVENTS_MAX, Failure, Kept, Next};
 
 const SECOND: i64 = 1_000_000_000;
 
@@ -54,7 +52,10 @@ fn an_event_is_tried_with_pauses_that_grow_and_then_is_a_dead_letter() {
         panic!("there is a pause");
     };
     // A clock that was set back does not stop it.
-    assert!(matches!(next(&kept, now_ns - 10_000 * SECOND), Next::Send(_)));
+    assert!(matches!(
+        next(&kept, now_ns - 10_000 * SECOND),
+        Next::Send(_)
+    ));
     assert!(matches!(next(&kept, until), Next::Send(_)));
     kept.apply(&Change::Delivered(3));
     assert_eq!(next(&kept, 0), Next::Nothing);

@@ -44,18 +44,30 @@ fn compare(name: &str, known: &str, made: &str) {
 fn bytes(hex: &str) -> Vec<u8> {
     let digits: Vec<char> = hex.trim().chars().collect();
     let pairs = digits.chunks(2).map(|pair| pair.iter().collect::<String>());
-    pairs.map(|pair| u8::from_str_radix(&pair, 16).unwrap()).collect()
+    pairs
+        .map(|pair| u8::from_str_radix(&pair, 16).unwrap())
+        .collect()
 }
 
 #[test]
 fn definitions_keep_their_bytes() {
-    compare("definitions.hex", DEFINITIONS, &hex(&encode_definitions(&definitions())));
+    compare(
+        "definitions.hex",
+        DEFINITIONS,
+        &hex(&encode_definitions(&definitions())),
+    );
     if !DEFINITIONS.trim().is_empty() {
-        assert_eq!(decode_definitions(&bytes(DEFINITIONS)).unwrap(), definitions());
+        assert_eq!(
+            decode_definitions(&bytes(DEFINITIONS)).unwrap(),
+            definitions()
+        );
     }
     let all = encode_definitions(&definitions());
     for cut in 0..all.len() {
-        assert!(decode_definitions(all.get(..cut).unwrap()).is_err(), "{cut}");
+        assert!(
+            decode_definitions(all.get(..cut).unwrap()).is_err(),
+            "{cut}"
+        );
         let mut damaged = all.clone();
         *damaged.get_mut(cut).unwrap() ^= 1;
         assert!(decode_definitions(&damaged).is_err(), "{cut}");
@@ -85,7 +97,9 @@ fn a_file_keeps_its_bytes() {
         store.append(&kept, &change).unwrap();
         kept.apply(&change);
     }
-    let file = files.open(&dir.join("0000000000000003.1"), OpenMode::Read).unwrap();
+    let file = files
+        .open(&dir.join("0000000000000003.1"), OpenMode::Read)
+        .unwrap();
     let mut made = vec![0; usize::try_from(file.len().unwrap()).unwrap()];
     file.read_exact_at(0, &mut made).unwrap();
     compare("file.hex", FILE, &hex(&made));

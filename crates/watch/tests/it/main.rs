@@ -1,9 +1,5 @@
 //! The state machine by itself: golden bytes, crashes and full disks, deliveries.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "tests fail by panicking"
-)]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
 mod delivering;
 mod golden;

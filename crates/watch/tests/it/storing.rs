@@ -21,7 +21,9 @@ fn next(kept: &Kept, at: i64) -> Change {
             if part != 2 {
                 all.push(found("[\"b\"]", at / 10 * 10, at, &"x".repeat(400)));
             }
-            let all = all.into_iter().filter(|f| f.key.first.time_ns >= kept.state.settled_ns());
+            let all = all
+                .into_iter()
+                .filter(|f| f.key.first.time_ns >= kept.state.settled_ns());
             Change::Step(step(kept, &round(at, all.collect())))
         }
     }
@@ -54,7 +56,11 @@ fn what_was_acknowledged_is_found_after_a_power_cut_at_every_operation() {
         for survival in [Survival::Nothing, Survival::Everything, Survival::Seed(cut)] {
             let after = disk.after_crash_with(survival);
             let found = opened(&after).unwrap();
-            assert_eq!(found.damage.filter(|_| states.len() > 2), None, "cut at {cut}");
+            assert_eq!(
+                found.damage.filter(|_| states.len() > 2),
+                None,
+                "cut at {cut}"
+            );
             let state = found.kept.state;
             // The change that was under way may be there or not.
             let newest = states.iter().rev().take(2);

@@ -140,7 +140,9 @@ pub(super) async fn table_of(session: &Session, watch: &Watch) -> Result<String>
 async fn logical(session: &Session, query: &str) -> Result<(crate::session::Running, LogicalPlan)> {
     let parsed = parse(query, None)?;
     let Kind::Select(mut statement) = parsed.kind else {
-        return Err(Error::unsupported("a watch is of a SELECT, or of an ABSENCE"));
+        return Err(Error::unsupported(
+            "a watch is of a SELECT, or of an ABSENCE",
+        ));
     };
     let running = session.begin()?;
     views::expand_statement(session, &running, &mut statement).await?;
@@ -215,7 +217,12 @@ async fn patterns(
             Ok((of.within_ns, tracking, answer))
         };
         let (within_ns, tracking, answer) = session.planned(true, planned).await?;
-        let names: Vec<String> = answer.schema.fields().iter().map(|f| f.name().clone()).collect();
+        let names: Vec<String> = answer
+            .schema
+            .fields()
+            .iter()
+            .map(|f| f.name().clone())
+            .collect();
         let mut found = Vec::new();
         for batch in answer.collect().await? {
             read(&batch, &names, &mut found)?;
@@ -223,7 +230,9 @@ async fn patterns(
         let short = std::mem::take(&mut *tracking.short.lock());
         let lower_ns = tracking.lower_ns;
         let goes_back = |(partition, _): &(String, i64)| {
-            look.firsts.get(partition).is_none_or(|first| *first < lower_ns)
+            look.firsts
+                .get(partition)
+                .is_none_or(|first| *first < lower_ns)
         };
         if !short.iter().any(goes_back) {
             return Ok((within_ns, found));
@@ -300,7 +309,9 @@ impl Asked<'_> {
         let named: Vec<String> = columns.iter().map(|name| quoted(name)).collect();
         let (list, table) = (named.join(", "), quoted(self.table));
         let until = instant(self.until_ns);
-        let condition = self.condition.map(|condition| format!("({condition}) AND "));
+        let condition = self
+            .condition
+            .map(|condition| format!("({condition}) AND "));
         let condition = condition.unwrap_or_default();
         let sql = match named.is_empty() {
             true => format!("SELECT max(time) FROM {table} WHERE {condition}time <= {until}"),

@@ -102,7 +102,9 @@ impl Watch {
 /// What the clock says.
 fn now_ns() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    let ns = since.ok().and_then(|since| i64::try_from(since.as_nanos()).ok());
+    let ns = since
+        .ok()
+        .and_then(|since| i64::try_from(since.as_nanos()).ok());
     ns.unwrap_or(0)
 }
 

@@ -33,7 +33,8 @@ pub(super) fn followed(plan: &LogicalPlan) -> Result<Followed> {
             followed(&part.input)
         }
         LogicalPlan::SubqueryAlias(part) => followed(&part.input),
-        LogicalPlan::Extension(Extension { node }) => match node.as_any().downcast_ref::<Pattern>() {
+        LogicalPlan::Extension(Extension { node }) => match node.as_any().downcast_ref::<Pattern>()
+        {
             Some(pattern) => of_pattern(pattern),
             None => Err(refused(plan)),
         },
@@ -66,7 +67,10 @@ fn read(plan: &LogicalPlan, time: &Column) -> Result<String> {
         }
         LogicalPlan::SubqueryAlias(part) => {
             let at = part.schema.index_of_column(time)?;
-            read(&part.input, &Column::from(part.input.schema().qualified_field(at)))
+            read(
+                &part.input,
+                &Column::from(part.input.schema().qualified_field(at)),
+            )
         }
         LogicalPlan::Projection(part) => {
             lasting(part.expr.iter())?;

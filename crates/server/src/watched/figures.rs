@@ -35,7 +35,11 @@ impl Figures {
             "Watches that could not look the last time, for whatever reason",
             self.stopped.clone(),
         );
-        registry.register("watch_looks", "Looks for what watches tell of", self.looks.clone());
+        registry.register(
+            "watch_looks",
+            "Looks for what watches tell of",
+            self.looks.clone(),
+        );
         registry.register("watch_events", "Events told, by kind", self.events.clone());
         registry.register(
             "watch_hooks",
@@ -44,11 +48,11 @@ impl Figures {
         );
     }
 
-    pub(super) fn told(&self, kind: &'static str) {
+    pub(crate) fn told(&self, kind: &'static str) {
         self.events.get_or_create(&KindLabel { kind }).inc();
     }
 
-    pub(super) fn sent(&self, result: &'static str) {
+    pub(crate) fn sent(&self, result: &'static str) {
         self.hooks.get_or_create(&ResultLabel { result }).inc();
     }
 }

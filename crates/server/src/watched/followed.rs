@@ -45,7 +45,7 @@ pub(crate) struct Stopped {
 
 impl Followed {
     /// Opens the file of a watch.
-    pub(super) fn open(watch: Watch, files: Arc<dyn Files>, dir: &Path) -> io::Result<Followed> {
+    pub(crate) fn open(watch: Watch, files: Arc<dyn Files>, dir: &Path) -> io::Result<Followed> {
         let definition = watch.definition();
         // Numbers of a file that is not there any more mean nothing: another epoch says so.
         let epoch = u64::from_le_bytes(random()?);
@@ -84,21 +84,24 @@ impl Followed {
     }
 
     /// Looks at what is kept.
-    pub(super) fn with<T>(&self, look: impl FnOnce(&Kept) -> T) -> T {
+    pub(crate) fn with<T>(&self, look: impl FnOnce(&Kept) -> T) -> T {
         look(&self.inner.lock().kept)
     }
 
     /// Moves on what need not be written down.
-    pub(super) fn moved(&self, work: impl FnOnce(&mut Kept)) {
+    pub(crate) fn moved(&self, work: impl FnOnce(&mut Kept)) {
         work(&mut self.inner.lock().kept);
     }
 
     /// Writes a change down, and makes it so. May wait for the medium.
-    pub(super) fn change(&self, change: &Change) -> io::Result<()> {
+    pub(crate) fn change(&self, change: &Change) -> io::Result<()> {
         let mut inner = self.inner.lock();
         let inner = &mut *inner;
         let Some(store) = &mut inner.store else {
-            return Err(io::Error::new(io::ErrorKind::NotFound, "the watch was dropped"));
+            return Err(io::Error::new(
+                io::ErrorKind::NotFound,
+                "the watch was dropped",
+            ));
         };
         store.append(&inner.kept, change)?;
         inner.kept.apply(change);
@@ -107,7 +110,7 @@ impl Followed {
     }
 
     /// The watch is no more: its file goes, and whoever listens hears the end.
-    pub(super) fn remove(&self) -> io::Result<()> {
+    pub(crate) fn remove(&self) -> io::Result<()> {
         let store = self.inner.lock().store.take();
         self.newest.send_modify(|_| {});
         store.map_or(Ok(()), Store::remove)
@@ -117,7 +120,7 @@ impl Followed {
         self.inner.lock().store.is_none()
     }
 
-    pub(super) fn stop(&self, stopped: Option<Stopped>) {
+    pub(crate) fn stop(&self, stopped: Option<Stopped>) {
         let mut inner = self.inner.lock();
         if inner.stopped != stopped {
             let name = &self.watch.definition().name;
@@ -129,27 +132,27 @@ impl Followed {
         }
     }
 
-    pub(super) fn is_stopped(&self) -> bool {
+    pub(crate) fn is_stopped(&self) -> bool {
         self.inner.lock().stopped.is_some()
     }
 
     /// Takes the only place for sending to the hook; false when it is taken.
-    pub(super) fn begin_sending(&self) -> bool {
+    pub(crate) fn begin_sending(&self) -> bool {
         !self.sending.swap(true, Ordering::AcqRel)
     }
 
-    pub(super) fn end_sending(&self) {
+    pub(crate) fn end_sending(&self) {
         self.sending.store(false, Ordering::Release);
     }
 
     /// What the hook is to get now.
-    pub(super) fn next(&self, now_ns: i64) -> Next {
+    pub(crate) fn next(&self, now_ns: i64) -> Next {
         let inner = self.inner.lock();
         inner.kept.delivery.next(&inner.kept.journal, now_ns)
     }
 
     /// An event was not taken: the change to write down, where it is given up.
-    pub(super) fn failed(&self, event: &Event, failure: &Failure, now_ns: i64) -> Option<Change> {
+    pub(crate) fn failed(&self, event: &Event, failure: &Failure, now_ns: i64) -> Option<Change> {
         let delivery = &mut self.inner.lock().kept.delivery;
         let given_up = delivery.failed(failure, now_ns);
         let attempts = delivery.attempts();
@@ -159,7 +162,14 @@ impl Followed {
 
     /// The dead letters.
     pub(crate) fn dead(&self) -> Vec<Dead> {
-        self.inner.lock().kept.delivery.dead().values().cloned().collect()
+        self.inner
+            .lock()
+            .kept
+            .delivery
+            .dead()
+            .values()
+            .cloned()
+            .collect()
     }
 
     /// What is told of the watch.
@@ -187,7 +197,10 @@ impl Followed {
             put("watermark", instant(kept.state.watermark_ns()).into());
         }
         if let Some(why) = &inner.stopped {
-            put("stopped", json!({ "code": why.code, "message": why.message }));
+            put(
+                "stopped",
+                json!({ "code": why.code, "message": why.message }),
+            );
         }
         if let Some(hook) = self.watch.hook() {
             let delivery = &kept.delivery;
@@ -200,6 +213,12 @@ impl Followed {
                     "lost": delivery.lost(),
                     "failure": delivery.reason(),
                 }),
+            );
+        }
+        if let Some(topic) = self.watch.topic() {
+            put(
+                "topic",
+                json!({ "name": topic, "delivered": kept.delivery.done() }),
             );
         }
         told
