@@ -1,7 +1,7 @@
 //! Watches: what is told as rows come equals what the same statement finds afterwards.
 
 use crate::support::{Lake, SECOND, block_on, done, error, rows};
-use headwater::io::{Files, MemoryFiles};
+use headwater::io::{FaultKind, FaultyFiles, Files};
 use headwater_ask::Access;
 use headwater_query::{Done, Look, Made, Session, Watch};
 use headwater_watch::{Bounds, Change, Kept, Kind, Round, Store};
@@ -25,7 +25,7 @@ impl Dice {
 /// Somebody who follows a watch, and what they heard.
 struct Follower {
     watch: Watch,
-    files: Arc<dyn Files>,
+    files: FaultyFiles,
     store: Store,
     kept: Kept,
     look: Look,
@@ -36,7 +36,7 @@ struct Follower {
 }
 
 impl Follower {
-    fn open(watch: Watch, files: Arc<dyn Files>) -> Follower {
+    fn open(watch: Watch, files: FaultyFiles) -> Follower {
         let (store, kept) = opened(&watch, &files);
         Follower {
             watch,
@@ -64,7 +64,11 @@ impl Follower {
             return;
         }
         let change = Change::Step(step.clone());
-        self.store.append(&self.kept, &change).unwrap();
+        if let Err(full) = self.store.append(&self.kept, &change) {
+            // Nobody hears of it now: it is found again.
+            assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
+            return;
+        }
         self.kept.apply(&change);
         let id = self.watch.definition().id;
         for event in &step.events {
@@ -98,10 +102,11 @@ impl Follower {
     }
 }
 
-fn opened(watch: &Watch, files: &Arc<dyn Files>) -> (Store, Kept) {
+fn opened(watch: &Watch, files: &FaultyFiles) -> (Store, Kept) {
     let definition = watch.definition();
     let new = || Kept::new(7, definition.since_ns);
-    let opened = Store::open(Arc::clone(files), Path::new("/watches"), definition.id, new).unwrap();
+    let files: Arc<dyn Files> = Arc::new(files.clone());
+    let opened = Store::open(files, Path::new("/watches"), definition.id, new).unwrap();
     assert_eq!(opened.damage, None);
     (opened.store, opened.kept)
 }
@@ -199,7 +204,7 @@ async fn life(seed: u64) {
         dice.roll(4)
     );
     let sql = format!("CREATE WATCH w WITH ({options}) AS {query}");
-    let mut follower = Follower::open(watch(&lake, &sql).await, Arc::new(MemoryFiles::new()));
+    let mut follower = Follower::open(watch(&lake, &sql).await, FaultyFiles::new(1));
     let mut clock_s = BEGIN_S;
     // The clock of the machine is right, far ahead, or was set back.
     let base_ns = 1_714_521_600 * SECOND;
@@ -214,9 +219,14 @@ async fn life(seed: u64) {
             follower.restart();
         }
         let now_ns = base_ns + (clock_s + [0, 40, -900][dice.roll(3) as usize]) * SECOND;
+        if dice.roll(6) == 0 {
+            // The disk is full when what was found is written down.
+            follower.files.fail_next(FaultKind::SyncFull, 0);
+        }
         follower
             .round(&lake.session, now_ns, dice.roll(9) == 0)
             .await;
+        follower.files.heal();
     }
     let now_ns = base_ns + clock_s * SECOND;
     follower.round(&lake.session, now_ns, true).await;
@@ -255,7 +265,7 @@ fn rows_that_are_as_late_as_allowed_take_nothing_back() {
             "CREATE WATCH w WITH (lateness = '3s') AS SELECT b, n FROM t MATCH_RECOGNIZE ({})",
             PATTERNS[0]
         );
-        let mut follower = Follower::open(watch(&lake, &sql).await, Arc::new(MemoryFiles::new()));
+        let mut follower = Follower::open(watch(&lake, &sql).await, FaultyFiles::new(1));
         let mut dice = Dice(5);
         for second in 0..120 {
             // Each row up to three seconds late.
@@ -280,7 +290,7 @@ fn streams_without_rows_are_told_and_so_is_their_return() {
             .await;
         let sql =
             "CREATE WATCH w AS ABSENCE OF t WHERE site = 'north' FOR INTERVAL '10 seconds' PER id";
-        let mut follower = Follower::open(watch(&lake, sql).await, Arc::new(MemoryFiles::new()));
+        let mut follower = Follower::open(watch(&lake, sql).await, FaultyFiles::new(1));
         let at = |second: i64| (1_714_521_600 + BEGIN_S + second) * SECOND;
         let insert = async |second: i64, id: &str, site: &str| {
             let time = text(BEGIN_S + second);
@@ -524,7 +534,7 @@ fn a_table_that_is_dropped_and_memory_that_is_not_enough_are_told() {
             .await;
         }
         let sql = "CREATE WATCH w WITH (since = 'beginning') AS SELECT * FROM t MATCH_RECOGNIZE (PARTITION BY id ORDER BY time MEASURES count(*) AS n AFTER MATCH SKIP TO NEXT ROW PATTERN ((A | B)+ C) WITHIN INTERVAL '50 minutes' DEFINE A AS v <> FIRST(v), B AS v <> FIRST(B.v), C AS sum(v) > 100000)";
-        let mut follower = Follower::open(watch(&lake, sql).await, Arc::new(MemoryFiles::new()));
+        let mut follower = Follower::open(watch(&lake, sql).await, FaultyFiles::new(1));
         let now_ns = i64::MAX / 2;
         let begin = follower.kept.state.begin();
         let look = lake

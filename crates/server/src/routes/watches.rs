@@ -78,6 +78,9 @@ mod handler {
     const NO_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
     /// Where a client of server-sent events says how far it has come.
     const LAST_EVENT: &str = "last-event-id";
+    /// How often it is looked whether a watch is followed by now, and how long is between.
+    const LOOKS: usize = 100;
+    const LOOK_AGAIN: Duration = Duration::from_millis(50);
     /// Events that are sent together.
     const EVENTS_AT_ONCE: usize = 256;
 
@@ -91,9 +94,24 @@ mod handler {
         is_owner || access.may(Action::Read, &definition.table, &[])
     }
 
-    fn found(app: &App, access: &Access, name: &str) -> Result<Arc<Followed>, ApiError> {
-        let followed = app.watches.get(name).filter(|f| sees(access, f));
-        followed.ok_or_else(|| not_found("watch", &name))
+    /// A watch. One that was made just now, or before the server began, is waited for.
+    async fn found(app: &Arc<App>, access: &Access, name: &str) -> Result<Arc<Followed>, ApiError> {
+        for _ in 0..LOOKS {
+            if let Some(followed) = app.watches.get(name) {
+                let seen = Some(followed).filter(|followed| sees(access, followed));
+                return seen.ok_or_else(|| not_found("watch", &name));
+            }
+            let wanted = name.to_owned();
+            let made = app.blocking(move |app| {
+                let mut all = app.query.watches()?.into_iter();
+                Ok(all.any(|definition| definition.name == wanted))
+            });
+            if !made.await? {
+                break;
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+        Err(not_found("watch", &name))
     }
 
     fn told(value: &Value) -> Response {
@@ -122,7 +140,7 @@ mod handler {
         uri: Uri,
     ) -> Result<Response, ApiError> {
         query(&uri, &[])?;
-        let followed = found(&app, &access, &name)?;
+        let followed = found(&app, &access, &name).await?;
         let mut out = "{\"dead\":[".to_owned();
         for (at, dead) in followed.dead().iter().enumerate() {
             if at > 0 {
@@ -147,7 +165,7 @@ mod handler {
         uri: Uri,
     ) -> Result<Response, ApiError> {
         let query = query(&uri, &["sequence"])?;
-        let followed = found(&app, &access, &name)?;
+        let followed = found(&app, &access, &name).await?;
         if !access.may(Action::Manage, &followed.watch().definition().table, &[]) {
             return Err(ApiError::new(
                 StatusCode::FORBIDDEN,
@@ -194,7 +212,7 @@ mod handler {
         headers: HeaderMap,
     ) -> Result<Response, ApiError> {
         let query = query(&uri, &["after"])?;
-        let followed = found(&app, &access, &name)?;
+        let followed = found(&app, &access, &name).await?;
         let last_event = headers.get(LAST_EVENT).and_then(|v| v.to_str().ok());
         // A browser that comes back has the address it began with, and knows better.
         let asked = last_event.or(query.one("after")?);

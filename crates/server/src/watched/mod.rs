@@ -1,8 +1,8 @@
 //! The watches that are followed, each with its file.
 //!
 //! Invariant: nobody is told of an event before it is in the file of its watch.
-//! Concurrency: a lock for each watch, held while its file is written, which is done on threads that
-//! may wait.
+//! Concurrency: a lock for each watch, held while its file is written, which is done on threads
+//! that may wait.
 //! Failure: what cannot be written is told by nobody, and is an error to who found it.
 
 mod figures;

@@ -3,6 +3,7 @@
 //! Invariant: a query that can be followed answers one row for each match, which depends on the
 //! rows of that match and a bounded number before it, and on nothing else.
 
+use crate::catalog::SCHEMA;
 use crate::columns::TIME;
 use crate::error::{Error, Result};
 use crate::pattern::{Pattern, TRACK, Tracking, watchable};
@@ -57,10 +58,12 @@ fn of_pattern(pattern: &Pattern) -> Result<Followed> {
 /// The table that rows come from, where this column is its time.
 fn read(plan: &LogicalPlan, time: &Column) -> Result<String> {
     match plan {
-        LogicalPlan::TableScan(scan) => match time.name == TIME {
-            true => Ok(scan.table_name.table().to_owned()),
-            false => Err(not_by_time()),
-        },
+        LogicalPlan::TableScan(scan) if scan.table_name.schema().is_none_or(|s| s == SCHEMA) => {
+            match time.name == TIME {
+                true => Ok(scan.table_name.table().to_owned()),
+                false => Err(not_by_time()),
+            }
+        }
         LogicalPlan::Filter(part) => {
             lasting([&part.predicate])?;
             read(&part.input, time)
