@@ -17,7 +17,11 @@ pub(crate) fn routes() -> Vec<Route> {
             handler::events,
         ),
         Route::get("/api/v1/watches/{name}/dead", Needs::Read, handler::dead),
-        Route::post("/api/v1/watches/{name}/dead", Needs::Manage, handler::retry),
+        Route::post(
+            "/api/v1/watches/{name}/retry",
+            Needs::Manage,
+            handler::retry,
+        ),
     ]
 }
 
