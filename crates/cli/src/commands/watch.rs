@@ -164,7 +164,7 @@ fn follow(
 fn dead(node: &NodeArgs, name: &str, retry: bool) -> Result<(), Failure> {
     let server = node.open()?;
     if retry {
-        let answered = server.send(&path(name, "dead"), b"", &[])?;
+        let answered = server.send(&path(name, "retry"), b"", &[])?;
         return match answered.status {
             200 => print_json(&answered.body),
             _ => Err(answered.failure()),

@@ -382,7 +382,7 @@ fn what_a_watch_tells_is_published_once_the_broker_is_there() {
     let mut broker = Broker::start();
     let dir = tempfile::tempdir().unwrap();
     let text = format!(
-        "[mqtt]\nbroker = \"mqtt://localhost:{}\"\n[watch]\ntopics = \"told/\"\n",
+        "[mqtt]\nbroker = \"mqtt://127.0.0.1:{}\"\nclient_id = \"headwater-test\"\n{LINES}\n[watch]\ntopics = \"told/\"\n",
         broker.port
     );
     let server = start(dir.path(), &text);

@@ -213,10 +213,10 @@ fn token(server: &Running, name: &str, rules: &[&str]) -> String {
 #[test]
 fn a_watch_reads_what_its_owner_may_and_stops_with_the_token() {
     let server = Running::start();
-    let all = ["read:*", "write:*", "manage:*"];
+    let all = ["read *", "write *", "manage *"];
     let admin = token(&server, "admin", &all);
-    let own = token(&server, "own", &["read:pump", "manage:pump", "write:pump"]);
-    let other = token(&server, "other", &["read:pump,id=b"]);
+    let own = token(&server, "own", &["read pump", "manage pump", "write pump"]);
+    let other = token(&server, "other", &["read pump,id=b"]);
     let asker = |token: &str| Asker {
         server: &server,
         token: token.to_owned(),
@@ -353,7 +353,7 @@ fn what_a_hook_refuses_is_a_dead_letter_that_can_be_sent_again() {
         (&1.into(), &1.into())
     );
     assert!(dead["reason"].as_str().unwrap().contains("410"), "{dead}");
-    let (status, text) = asker.post("/api/v1/watches/hot/dead", "");
+    let (status, text) = asker.post("/api/v1/watches/hot/retry", "");
     let tried: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(
         (status, &tried["failed"][0]["sequence"]),

@@ -330,10 +330,9 @@ pub(super) const ROWS: &[Row] = &[
     ),
     row(
         "POST",
-        "/api/v1/watches/{name}/dead",
+        "/api/v1/watches/{name}/retry",
         Tells::Nothing,
-        &["/api/v1/watches/{T}/dead
-"],
+        &["/api/v1/watches/{T}/retry\n"],
     ),
     row(
         "GET",
