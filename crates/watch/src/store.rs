@@ -332,5 +332,5 @@ fn is_torn(bytes: &[u8], at: usize) -> bool {
     let behind = usize::try_from(len)
         .ok()
         .and_then(|len| at.checked_add(FRAME_BYTES)?.checked_add(len));
-    !behind.is_some_and(|behind| record(bytes, behind).is_some())
+    behind.is_none_or(|behind| record(bytes, behind).is_none())
 }

@@ -1,5 +1,10 @@
 //! The state machine by itself: golden bytes, crashes and full disks, deliveries.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "tests fail by panicking"
+)]
 
 mod delivering;
 mod golden;
