@@ -256,7 +256,7 @@ async fn life(seed: u64) {
 #[test]
 fn what_is_told_equals_what_is_found_afterwards() {
     let lives = std::env::var("HEADWATER_MODEL_SEEDS").ok();
-    let lives = lives.and_then(|lives| lives.parse().ok()).unwrap_or(28);
+    let lives = lives.and_then(|lives| lives.parse().ok()).unwrap_or(14);
     block_on(async {
         for seed in 0..lives {
             life(seed).await;
