@@ -333,7 +333,7 @@ fn offset(sql: &str, line: u64, column: u64) -> usize {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "tests")]
+    #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
     use super::*;
     use crate::gate;
 
