@@ -19,6 +19,11 @@ pub trait Access: Send + Sync {
     /// yet.
     fn manages(&self, table: &str) -> bool;
 
+    /// The token that the asker shows, by its id; `None` where none are in use.
+    fn token(&self) -> Option<String> {
+        None
+    }
+
     /// Could there be a stream of this table that it may read, as far as the table's name says?
     /// Each must still be asked about.
     fn reads_some_of(&self, table: &str) -> bool {

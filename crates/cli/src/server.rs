@@ -8,6 +8,7 @@ use crate::http::agent;
 use clap::Args;
 use headwater_fleet::NodeStatus;
 use serde_json::Value;
+use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -155,6 +156,39 @@ impl Server {
             200 => Ok(answered),
             _ => Err(answered.failure()),
         }
+    }
+
+    /// What a route answers, where that is no error.
+    pub(crate) fn ask(&self, path: &str) -> Result<Value, Failure> {
+        let answered = self.get(path)?;
+        match answered.status {
+            200 => Ok(answered.body),
+            _ => Err(answered.failure()),
+        }
+    }
+
+    /// Reads an answer line by line while it comes, as long as `take` wants more. An answer that
+    /// breaks off ends without an error: whoever follows asks again.
+    pub(crate) fn lines(
+        &self,
+        path: &str,
+        mut take: impl FnMut(&str) -> Result<bool, Failure>,
+    ) -> Result<(), Failure> {
+        let mut request = self.agent.get(format!("{}{path}", self.url));
+        if let Some(token) = &self.token {
+            request = request.header("Authorization", format!("Bearer {token}"));
+        }
+        let mut answer = match request.call() {
+            Ok(answer) if answer.status() == 200 => answer,
+            other => return Err(self.answered(other)?.failure()),
+        };
+        for line in BufReader::new(answer.body_mut().as_reader()).lines() {
+            let Ok(line) = line else { break };
+            if !take(&line)? {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// How it stands with other nodes.

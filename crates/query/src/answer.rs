@@ -53,6 +53,8 @@ pub enum Made {
     Index,
     /// A named snapshot.
     Snapshot,
+    /// A watch.
+    Watch,
 }
 
 impl Done {

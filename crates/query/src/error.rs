@@ -89,6 +89,9 @@ codes! {
     unknown_snapshot: UnknownSnapshot = "unknown_snapshot", "42704";
     snapshot_exists: SnapshotExists = "snapshot_exists", "42P07";
     snapshot_gone: SnapshotGone = "snapshot_gone", "55000";
+    unknown_watch: UnknownWatch = "unknown_watch", "42704";
+    watch_exists: WatchExists = "watch_exists", "42P07";
+    watch_unbounded: WatchUnbounded = "watch_unbounded", "42000";
     invalid: Invalid = "invalid", "42000";
     invalid_value: InvalidValue = "invalid_value", "22023";
     invalid_expression: InvalidRegularExpression = "invalid_regular_expression", "2201B";
@@ -127,6 +130,8 @@ impl Code {
             | Code::TableExists
             | Code::IndexExists
             | Code::SnapshotExists
+            | Code::WatchExists
+            | Code::WatchUnbounded
             | Code::InvalidValue
             | Code::InvalidRegularExpression
             | Code::OutOfRange
@@ -137,6 +142,7 @@ impl Code {
             | Code::UnknownColumn
             | Code::UnknownIndex
             | Code::UnknownSnapshot
+            | Code::UnknownWatch
             | Code::SnapshotGone => Kind::NotFound,
             Code::Invalid | Code::Refused => Kind::Invalid,
             Code::UnsupportedStatement | Code::Unsupported => Kind::Unsupported,

@@ -72,7 +72,7 @@ pub use places::{Holder, Owner, Place, Places, Taken};
 pub use prepared::Prepared;
 pub use session::{ColumnDescription, ColumnKind, Extension, Query, Session, TableDescription};
 pub use source::Snapshots;
-pub use statement::CopyIn;
+pub use statement::{CopyIn, Look, Watch};
 pub use statement_texts::{Placed, is_obvious, statements};
 pub use threads::Threads;
 

@@ -4,7 +4,7 @@
 
 use crate::error::{Error, Result};
 use crate::gate::Weight;
-use crate::syntax::About;
+use crate::syntax::{About, AboutWatch};
 use crate::wording::names::Labels;
 use datafusion::sql::parser::Statement as Parse;
 use datafusion::sql::sqlparser::ast;
@@ -97,6 +97,8 @@ pub(crate) enum Kind {
     ShowIndexes(Option<String>),
     /// About named snapshots.
     Snapshots(About),
+    /// About watches.
+    Watches(AboutWatch),
     Drop {
         names: Vec<ast::ObjectName>,
         if_exists: bool,

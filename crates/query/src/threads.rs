@@ -58,6 +58,21 @@ impl Threads {
         })
     }
 
+    /// Lets something else run on these threads: a look for what a watch tells of.
+    ///
+    /// # Errors
+    /// `internal` when it panics.
+    pub async fn run<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Result<T> {
+        let Some(runtime) = &self.runtime else {
+            return Err(Error::closed("statements are no longer run"));
+        };
+        let ran = runtime.spawn(work).await;
+        ran.map_err(|why| Error::internal(format!("what was to be computed ended: {why}")))
+    }
+
     /// Lets a statement run on these threads: `run` is [`Session::run`](crate::Session::run) or
     /// [`Prepared::run`](crate::Prepared::run). The rows of the answer are computed there as well.
     ///

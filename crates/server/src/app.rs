@@ -47,12 +47,18 @@ pub(crate) struct App {
     /// What is counted of messages from a broker; all zero without one.
     #[cfg(feature = "mqtt")]
     pub(crate) messages: Arc<crate::mqtt_figures::Figures>,
+    /// Messages to the broker.
+    #[cfg(feature = "mqtt")]
+    pub(crate) publisher: crate::mqtt_publisher::Publisher,
     /// SQL over the database.
     #[cfg(feature = "sql")]
     pub(crate) query: headwater_query::Query,
     /// Where statements are computed, so that nothing else waits for them.
     #[cfg(feature = "sql")]
     pub(crate) sql_threads: Arc<headwater_query::Threads>,
+    /// The watches that are followed.
+    #[cfg(feature = "sql")]
+    pub(crate) watches: crate::watched::Watches,
     /// A place for each statement that may run.
     #[cfg(feature = "sql")]
     pub(crate) places: Arc<headwater_query::Places>,

@@ -35,6 +35,13 @@ impl headwater_ask::Access for Granted {
         self.0.may(Action::Manage, table, &[])
     }
 
+    fn token(&self) -> Option<String> {
+        match &self.0 {
+            Access::Open { .. } => None,
+            Access::Token { grant, .. } | Access::Ticket { grant, .. } => Some(grant.id.clone()),
+        }
+    }
+
     fn reads_some_of(&self, table: &str) -> bool {
         self.0.may_read_some_of(table)
     }

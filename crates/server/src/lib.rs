@@ -32,6 +32,8 @@ mod metrics;
 mod mqtt;
 #[cfg(feature = "mqtt")]
 mod mqtt_figures;
+#[cfg(feature = "mqtt")]
+mod mqtt_publisher;
 #[cfg(feature = "sql")]
 mod postgres;
 mod request;
@@ -42,6 +44,10 @@ mod single;
 mod start_error;
 mod tile_cache;
 mod tile_costs;
+#[cfg(feature = "sql")]
+mod watched;
+#[cfg(feature = "sql")]
+mod watches;
 
 // Who may do what is the shell's, and asked about everywhere.
 use headwater_shell::access;

@@ -126,11 +126,14 @@ impl Server {
         let metrics = Metrics::default();
         #[cfg(feature = "sql")]
         let mut of_postgres = None;
+        #[cfg(feature = "sql")]
+        let watches = crate::watched::Watches::default();
         let bound = listener.shell(|registry| {
             metrics.register(registry);
             #[cfg(feature = "sql")]
             {
                 of_postgres = Some(headwater_postgres::Metrics::new(registry));
+                watches.figures.register(registry);
             }
             #[cfg(feature = "mqtt")]
             if let Some(source) = &source {
@@ -142,6 +145,8 @@ impl Server {
             sql_threads,
             #[cfg(feature = "sql")]
             query,
+            #[cfg(feature = "sql")]
+            watches,
             #[cfg(feature = "sql")]
             places: headwater_query::Places::new(settings.sql_statements_max),
             databases: KeptNames::open(db.clone(), &settings)?,
@@ -157,6 +162,8 @@ impl Server {
             uplink: others.uplink,
             tiles: TileCache::new(settings.tile_cache),
             tile_costs: TileCosts::new(),
+            #[cfg(feature = "mqtt")]
+            publisher: crate::mqtt_publisher::Publisher::default(),
             #[cfg(feature = "mqtt")]
             messages: source
                 .as_ref()

@@ -54,6 +54,9 @@ impl Role for Single {
                 .push(Box::pin(source.run(Arc::clone(&self.app))));
         }
         #[cfg(feature = "sql")]
+        work.workers
+            .push(Box::pin(crate::watches::run(Arc::clone(&self.app))));
+        #[cfg(feature = "sql")]
         if let Some((listener, metrics)) = self.postgres.take() {
             let door = crate::postgres::door(&self.app, metrics);
             work.doors.push(Box::pin(door.run(listener)));

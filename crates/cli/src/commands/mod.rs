@@ -32,6 +32,7 @@ pub(crate) mod table;
 pub(crate) mod tier;
 pub(crate) mod tile;
 pub(crate) mod token;
+pub(crate) mod watch;
 
 /// A cell of CSV output, in quotes where needed.
 fn csv_cell(cell: &str) -> String {

@@ -37,3 +37,5 @@ mod snapshots;
 mod support;
 mod tables;
 mod usage;
+#[cfg(feature = "sql")]
+mod watch;

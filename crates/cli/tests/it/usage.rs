@@ -133,6 +133,10 @@ fn help_texts_are_as_they_were() {
         "token list",
         "token revoke",
         "block",
+        "watch",
+        "watch list",
+        "watch follow",
+        "watch dead",
     ];
     for command in others.iter().chain(sql) {
         let mut arguments: Vec<&str> = command.split_terminator(' ').collect();

@@ -186,6 +186,7 @@ fn noun(made: Made) -> &'static str {
         Made::View => "VIEW",
         Made::Index => "INDEX",
         Made::Snapshot => "SNAPSHOT",
+        Made::Watch => "WATCH",
     }
 }
 

@@ -7,7 +7,7 @@ use super::machine::Label;
 use super::node::Slot;
 use super::rows::Run;
 use super::tally::{Cell, Sum};
-use arrow::array::{ArrayRef, RecordBatch, UInt64Array};
+use arrow::array::{ArrayRef, RecordBatch, StringArray, UInt64Array};
 use arrow::compute::take;
 use arrow::datatypes::SchemaRef;
 use datafusion::common::Result;
@@ -27,6 +27,8 @@ pub(super) struct Answers {
     rows: Vec<u64>,
     /// Of each slot.
     cells: Vec<Vec<Cell>>,
+    /// What a watch wants to know of each, where one asks.
+    tracks: Vec<String>,
 }
 
 impl Answers {
@@ -34,6 +36,7 @@ impl Answers {
         Answers {
             rows: Vec::new(),
             cells: vec![Vec::new(); slots],
+            tracks: Vec::new(),
         }
     }
 
@@ -43,6 +46,11 @@ impl Answers {
 
     fn row(&mut self, row: usize) {
         self.rows.push(u64::try_from(row).unwrap_or(u64::MAX));
+    }
+
+    /// What a watch wants to know of the row that was answered last.
+    pub(super) fn track(&mut self, track: String) {
+        self.tracks.push(track);
     }
 
     /// A row that is in no match.
@@ -105,6 +113,10 @@ impl Answers {
         }
         let before = run.asked.before.min(columns.len());
         columns.splice(before..before, measured);
+        let tracks = std::mem::take(&mut self.tracks);
+        if !tracks.is_empty() {
+            columns.push(Arc::new(StringArray::from(tracks)));
+        }
         let schema = Arc::clone(schema);
         Ok(RecordBatch::try_new_with_options(
             schema, columns, &options,

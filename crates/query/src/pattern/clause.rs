@@ -145,24 +145,18 @@ impl Parts {
 
 /// The nanoseconds of `INTERVAL '…'`.
 fn length(text: &str) -> OwnResult<i64> {
-    const DAY_NS: i64 = 86_400_000_000_000;
     let quoted = text.split('\'').collect::<Vec<&str>>();
     let read = match quoted.as_slice() {
         [interval, length, unit] if interval.trim().eq_ignore_ascii_case("interval") => {
             let unit = unit.trim();
-            lengths::read(length)
-                .filter(|_| unit.is_empty())
-                .or_else(|| {
-                    (!unit.is_empty()).then(|| lengths::read(&format!("{length} {unit}")))?
-                })
+            match unit.is_empty() {
+                true => lengths::nanoseconds(length),
+                false => lengths::nanoseconds(&format!("{length} {unit}")),
+            }
         }
         _ => None,
     };
-    let ns = read.filter(|read| read.months == 0).and_then(|read| {
-        let days = i64::from(read.days).checked_mul(DAY_NS)?;
-        days.checked_add(read.nanoseconds).filter(|ns| *ns > 0)
-    });
-    ns.ok_or_else(|| {
+    read.ok_or_else(|| {
         Error::invalid_value(format!("WITHIN: expected a length of time, found {text}"))
             .with_hint("for example: WITHIN INTERVAL '1 minute'; a month has no fixed length")
     })
@@ -577,5 +571,6 @@ fn answer(
         rows,
         kept: kept.into_iter().map(Expr::Column).collect(),
         asked: Arc::new(asked),
+        tracked: None,
     })
 }

@@ -7,6 +7,8 @@ use super::answers::{Answers, Match};
 use super::machine::{Label, Machine};
 use super::node::{Asked, Skip};
 use super::rows::{Conditions, Run};
+use super::tracked::Follower;
+use super::tracking::Tracked;
 use crate::error::Error;
 use crate::fences::checkpoint;
 use crate::runs::Runs;
@@ -44,6 +46,7 @@ pub(super) struct Parts {
     pub(super) measures: Vec<Arc<dyn PhysicalExpr>>,
     pub(super) conditions: Conditions,
     pub(super) asked: Arc<Asked>,
+    pub(super) tracked: Option<Tracked>,
 }
 
 /// The node of a plan that runs.
@@ -216,10 +219,21 @@ impl Search {
         let mut machine = Machine::new(&asked.program);
         let mut answers = Answers::new(asked.slots.len());
         let (mut row, mut covered) = (0, 0);
+        let mut follower = match &parts.tracked {
+            None => None,
+            Some(tracked) => Some(Follower::new(tracked, asked, batch, &parts.partition)?),
+        };
+        if let Some(follower) = &follower {
+            row = follower.begin(&run)?;
+        }
         while row < run.count {
             checkpoint()?;
             run.number += 1;
-            match machine.find(&mut run, row)? {
+            let search = machine.find(&mut run, row)?;
+            if let Some(follower) = &mut follower {
+                follower.looked(&run, row, &machine)?;
+            }
+            match search {
                 None => {
                     run.number -= 1;
                     if asked.answers.unmatched && row >= covered {
@@ -237,7 +251,11 @@ impl Search {
                         answers.matched(&run, &found)?;
                     }
                     covered = covered.max(row + labels.len());
-                    row = behind(&asked.skip, row, &labels)?;
+                    let next = behind(&asked.skip, row, &labels)?;
+                    if let Some(follower) = &follower {
+                        answers.track(follower.matched(&run, row, labels.len(), next)?);
+                    }
+                    row = next;
                 }
             }
             if answers.count() >= self.batch_rows {

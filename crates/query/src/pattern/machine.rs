@@ -86,6 +86,10 @@ pub(super) struct Machine<'a> {
     program: &'a Program,
     nodes: Vec<Node>,
     told: usize,
+    /// How many rows, from the first of the partition, the last search has looked at.
+    pub(super) looked: usize,
+    /// The last search would have looked at rows behind the last one.
+    pub(super) ran_off: bool,
     /// Places with the rounds that began at this row, and what conditions can tell of the past.
     seen: HashSet<(usize, u64, Vec<usize>)>,
 }
@@ -96,6 +100,8 @@ impl<'a> Machine<'a> {
             program,
             nodes: Vec::new(),
             told: 0,
+            looked: 0,
+            ran_off: false,
             seen: HashSet::new(),
         }
     }
@@ -107,6 +113,7 @@ impl<'a> Machine<'a> {
         start: usize,
     ) -> Result<Option<Vec<Label>>> {
         self.nodes.clear();
+        (self.looked, self.ran_off) = (start, false);
         let mut found: Option<Option<usize>> = None;
         let mut threads = Vec::new();
         self.seen.clear();
@@ -131,7 +138,12 @@ impl<'a> Machine<'a> {
                         break;
                     }
                     Some(Step::Row { symbol, excluded }) => {
-                        if row >= rows.count() || !rows.reaches(start, row) {
+                        if row >= rows.count() {
+                            self.ran_off = true;
+                            continue;
+                        }
+                        self.looked = row + 1;
+                        if !rows.reaches(start, row) {
                             continue;
                         }
                         let past = Past {

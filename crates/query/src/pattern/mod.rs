@@ -21,9 +21,13 @@ mod regex;
 mod rows;
 mod slots;
 mod tally;
+mod tracked;
+mod tracking;
 
 pub(crate) use clause::Clauses;
 pub(crate) use node::Pattern;
+pub(crate) use tracked::watchable;
+pub(crate) use tracking::{TRACK, Tracking, read_track};
 
 use datafusion::common::{DFSchema, DFSchemaRef, Result};
 use datafusion::execution::SessionState;
@@ -95,6 +99,7 @@ pub(crate) fn plan(
         measures,
         conditions: Conditions::new(&asked, conditions),
         asked,
+        tracked: node.tracked.clone(),
     };
     Ok(Arc::new(exec::PatternExec::new(Arc::clone(input), parts)?))
 }

@@ -2,6 +2,7 @@
 
 use super::program::Program;
 use super::slots::{Of, Tally};
+use super::tracking::Tracked;
 use arrow::datatypes::DataType;
 use datafusion::common::{DFSchemaRef, Result, internal_err};
 use datafusion::logical_expr::{Expr, LogicalPlan, SortExpr, UserDefinedLogicalNodeCore};
@@ -88,6 +89,8 @@ pub(crate) struct Pattern {
     /// The columns that are answered.
     pub(super) kept: Vec<Expr>,
     pub(super) asked: Arc<Asked>,
+    /// Where the search begins for a watch, and what it wants to know besides.
+    pub(super) tracked: Option<Tracked>,
 }
 
 impl PartialOrd for Pattern {
@@ -156,6 +159,7 @@ impl UserDefinedLogicalNodeCore for Pattern {
             rows: next(self.rows.len()),
             kept: next(self.kept.len()),
             asked: Arc::clone(&self.asked),
+            tracked: self.tracked.clone(),
         })
     }
 

@@ -35,6 +35,7 @@ pub(super) struct Program {
     steps: Vec<Step>,
     /// Loops around what is being added whose rounds may have no row.
     loops: u32,
+    may_be_empty: bool,
 }
 
 impl Program {
@@ -42,10 +43,16 @@ impl Program {
         let mut program = Program {
             steps: Vec::new(),
             loops: 0,
+            may_be_empty: regex.may_be_empty(),
         };
         program.add(regex, false)?;
         program.push(Step::Found)?;
         Ok(program)
+    }
+
+    /// Whether a match may have no rows.
+    pub(super) fn may_be_empty(&self) -> bool {
+        self.may_be_empty
     }
 
     pub(super) fn step(&self, at: usize) -> Option<Step> {

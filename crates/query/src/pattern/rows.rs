@@ -143,6 +143,12 @@ impl<'a> Run<'a> {
         Ok(run)
     }
 
+    /// The time of a row, where the length of matches is bounded.
+    pub(super) fn time_ns(&self, row: usize) -> Option<i64> {
+        let times = self.times.as_ref()?;
+        (row < times.len() && times.is_valid(row)).then(|| times.value(row))
+    }
+
     /// A condition, for every row.
     fn all(&self, condition: &Condition) -> Result<BooleanArray> {
         let rows = (0..self.count).collect::<Vec<usize>>();

@@ -18,9 +18,11 @@ mod show;
 mod snapshots;
 mod types;
 mod views;
+mod watches;
 mod zone;
 
 pub use copy::CopyIn;
+pub use watches::{Look, Watch};
 
 use crate::answer::{Answer, Done, Made};
 use crate::error::{Error, Result};
@@ -29,7 +31,7 @@ use crate::parameters::Parameters;
 use crate::parsed::{Kind, Parsed};
 use crate::plans::{Described, PlanKey};
 use crate::session::{Extension, Session, no_columns};
-use crate::syntax::{self, About};
+use crate::syntax::{self, About, AboutWatch};
 use crate::wording::{
     self,
     names::{self, Labels},
@@ -116,11 +118,16 @@ pub(crate) async fn read_and_run(
 pub(crate) fn parse(sql: &str, extension: Option<&dyn Extension>) -> Result<Parsed> {
     let weight = gate::weigh(sql)?;
     let tokens = gate::tokens(sql)?;
-    if let Some(about) = syntax::about(&tokens)? {
+    let named = syntax::about(&tokens)?.map(Kind::Snapshots);
+    let named = match named {
+        Some(named) => Some(named),
+        None => syntax::about_watch(sql, &tokens)?.map(Kind::Watches),
+    };
+    if let Some(named) = named {
         return Ok(Parsed {
             text: sql.to_owned(),
             weight,
-            kind: Kind::Snapshots(about),
+            kind: named,
             labels: Labels::default(),
         });
     }
@@ -300,6 +307,7 @@ fn check_asking(session: &Session, statement: &Parsed) -> Result<()> {
         | Kind::CreateIndex(_)
         | Kind::DropIndex { .. }
         | Kind::Snapshots(About::Create { .. } | About::Drop { .. })
+        | Kind::Watches(AboutWatch::Drop { .. })
         | Kind::Set(..)
         | Kind::Reset(_) => Ok(()),
         _ => Err(asks_nothing()),
@@ -388,6 +396,7 @@ pub(crate) async fn run(
                 }
                 Kind::ShowIndexes(table) => indexes::list(session, table).await,
                 Kind::Snapshots(about) => snapshots::run(session, about).await,
+                Kind::Watches(about) => watches::run(session, about, statement.text).await,
                 Kind::ShowViews => {
                     let show = async move { views::show(&own).await };
                     session.planned(true, show).await
@@ -478,6 +487,9 @@ pub(crate) async fn describe(
         Kind::Snapshots(About::Create { .. }) => nothing(Done::Created(Made::Snapshot)),
         Kind::Snapshots(About::Drop { .. }) => nothing(Done::Dropped(Made::Snapshot)),
         Kind::ShowViews => shown(views::schema()),
+        Kind::Watches(AboutWatch::Show) => shown(watches::schema()),
+        Kind::Watches(AboutWatch::Create(_)) => nothing(Done::Created(Made::Watch)),
+        Kind::Watches(AboutWatch::Drop { .. }) => nothing(Done::Dropped(Made::Watch)),
         Kind::Text => Err(Error::internal("a statement was described by its text")),
     }
 }

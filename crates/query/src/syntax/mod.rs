@@ -8,11 +8,13 @@ mod asof;
 mod latest;
 mod pattern;
 mod snapshot;
+mod watch;
 pub(crate) mod words;
 
 pub(crate) use asof::{INNER, LEFT};
 pub(crate) use pattern::{APART, SOURCE};
 pub(crate) use snapshot::{About, about, past_table};
+pub(crate) use watch::{AboutWatch, Made, Since, Target, What, about_watch};
 
 use crate::error::Result;
 use datafusion::sql::sqlparser::tokenizer::TokenWithSpan;

@@ -250,6 +250,14 @@ pub(crate) fn read(text: &str) -> Option<IntervalMonthDayNano> {
 }
 
 /// A text that names no interval.
+/// The nanoseconds of a text, where it says a length: no months, and more than nothing.
+pub(crate) fn nanoseconds(text: &str) -> Option<i64> {
+    const DAY_NS: i64 = 86_400_000_000_000;
+    let read = read(text).filter(|read| read.months == 0)?;
+    let days = i64::from(read.days).checked_mul(DAY_NS)?;
+    days.checked_add(read.nanoseconds).filter(|ns| *ns > 0)
+}
+
 pub(crate) fn no_interval(text: &str) -> Error {
     Error::invalid_value(format!("'{text}' is no interval"))
         .with_hint("for example: '1 day', '90 minutes', '01:30:00', 'P1DT2H'")

@@ -35,4 +35,5 @@ mod snapshots;
 mod support;
 mod tables;
 mod views;
+mod watches;
 mod zones;

@@ -73,6 +73,8 @@ fn every_example_of_the_manual_runs_and_answers_what_it_says() {
         run(&lake, "sql-functions.md").await;
         let lake = Lake::new();
         run(&lake, "sql-patterns.md").await;
+        let lake = Lake::new();
+        run(&lake, "watches.md").await;
     });
 }
 

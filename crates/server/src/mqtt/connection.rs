@@ -11,10 +11,10 @@ use headwater::Timestamp;
 use rumqttc::Outgoing;
 use rumqttc::v5::mqttbytes::QoS;
 use rumqttc::v5::mqttbytes::v5::{
-    ConnAck, ConnectReturnCode, Filter, Packet, Publish, RetainForwardRule, SubAck,
+    ConnAck, ConnectReturnCode, Filter, Packet, PubAckReason, Publish, RetainForwardRule, SubAck,
     SubscribeReasonCode,
 };
-use rumqttc::v5::{AsyncClient, ConnectionError, Event, EventLoop, MqttOptions};
+use rumqttc::v5::{AsyncClient, ConnectionError, Event, EventLoop, MqttOptions, Request};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, mpsc};
@@ -97,6 +97,7 @@ impl Connection {
                 "mqtt: messages were not stored in time; the broker will send them again"
             );
         }
+        reading.shared.app.publisher.disconnected();
         reading.goodbye().await;
         reading.shared.figures.disconnected();
     }
@@ -113,6 +114,16 @@ impl Reading {
                 Some(Ok(Event::Incoming(Packet::Publish(publish)))) => self.message(publish).await,
                 Some(Ok(Event::Incoming(Packet::ConnAck(answer)))) => self.connected(&answer),
                 Some(Ok(Event::Incoming(Packet::SubAck(answer)))) => self.subscribed(&answer),
+                Some(Ok(Event::Outgoing(Outgoing::Publish(number)))) => {
+                    self.shared.app.publisher.sent(number);
+                }
+                Some(Ok(Event::Incoming(Packet::PubAck(answer)))) => {
+                    let has_it = matches!(
+                        answer.reason,
+                        PubAckReason::Success | PubAckReason::NoMatchingSubscribers
+                    );
+                    self.shared.app.publisher.taken(answer.pkid, has_it);
+                }
                 Some(Ok(_)) => {}
                 Some(Err(error)) => {
                     self.told(&error);
@@ -153,6 +164,7 @@ impl Reading {
         self.is_connected = true;
         shared.figures.connected.set(1);
         shared.figures.connects.inc();
+        shared.app.publisher.connected(shared.client.clone());
         self.pause = PAUSE;
         let broker = shared.settings.broker.as_ref();
         tracing::info!(
@@ -241,6 +253,11 @@ impl Reading {
             *connection += 1;
             // Also acknowledgements that were queued since the connection broke.
             self.events.clean();
+            // Whoever wanted a message sent hears that it was lost, and sends it again.
+            self.events
+                .pending
+                .retain(|request| !matches!(request, Request::Publish(_)));
+            shared.app.publisher.disconnected();
         }
         // What was read and not looked at: the broker sends again what needs an acknowledgement.
         let unread = std::mem::take(&mut self.events.state.events);

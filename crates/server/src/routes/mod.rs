@@ -25,6 +25,7 @@ pub(crate) mod storage;
 pub(crate) mod streams;
 pub(crate) mod sync;
 pub(crate) mod tiles;
+pub(crate) mod watches;
 pub(crate) mod write;
 
 pub(crate) use headwater_shell::Needs;
@@ -60,6 +61,7 @@ pub(crate) fn all() -> Vec<Route> {
         streams::routes(),
         sync::routes(),
         tiles::routes(),
+        watches::routes(),
         write::routes(),
     ]
     .into_iter()

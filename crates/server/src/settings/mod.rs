@@ -23,6 +23,7 @@ mod setting;
 mod subscription;
 mod table;
 pub(crate) mod values;
+mod watch;
 
 pub use dispatch::{Dispatch, DispatchNode, NODES_MAX};
 pub use fleet::{NodeRole, Sync};
@@ -33,6 +34,7 @@ pub use refusal::{SettingError, Source};
 pub use setting::Setting;
 pub use subscription::Subscription;
 pub use table::table;
+pub use watch::Watch;
 
 pub use headwater_shell::{LogFormat, LogRequests};
 
@@ -147,6 +149,8 @@ pub struct Settings {
     pub mqtt: Mqtt,
     /// What this node is to others.
     pub sync: Sync,
+    /// Where events of watches may go.
+    pub watch: Watch,
     /// What a dispatcher needs, and whose tickets are taken.
     pub dispatch: Dispatch,
 }
@@ -195,6 +199,7 @@ impl Settings {
             tls_key: shell.tls_key,
             mqtt: Mqtt::default(),
             sync: Sync::default(),
+            watch: Watch::default(),
             dispatch: Dispatch::default(),
         }
     }

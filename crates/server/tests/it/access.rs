@@ -182,12 +182,14 @@ enum Shows {
     List(&'static str),
     /// It sums over everything, and needs a token that reads everything.
     Sum(&'static str),
+    /// It tells of whole tables, to who may read all of one.
+    Whole(&'static str),
     /// It counts rows: those of hidden ones are not counted.
     Count(&'static str),
 }
 
 /// The line of each route that reads.
-const LINES: [(&str, Shows); 23] = [
+const LINES: [(&str, Shows); 26] = [
     (
         "/api/query",
         Shows::List("/api/query?start=2023/11/14&end=2023/11/15&m=none:cars"),
@@ -234,6 +236,15 @@ const LINES: [(&str, Shows); 23] = [
     ),
     ("/api/v1/replay", Shows::List("/api/v1/replay?table=cars")),
     ("/api/v1/live", Shows::One("/api/v1/live?channel=STREAM.v")),
+    ("/api/v1/watches", Shows::Whole("/api/v1/watches")),
+    (
+        "/api/v1/watches/{name}/events",
+        Shows::Whole("/api/v1/watches/cars/events"),
+    ),
+    (
+        "/api/v1/watches/{name}/dead",
+        Shows::Whole("/api/v1/watches/cars/dead"),
+    ),
     ("/api/v1/storage", Shows::Sum("/api/v1/storage")),
     ("/api/v1/held", Shows::Sum("/api/v1/held")),
     ("/api/v1/count", Shows::Count("/api/v1/count")),
@@ -319,6 +330,12 @@ fn what_may_not_be_read_looks_like_what_is_not_there() {
                 };
                 assert_eq!(of_table("cars"), of_table("vans"), "{path}");
                 assert_eq!(of_table("cars").0, 404, "{path}");
+            }
+            Shows::Whole(path) => {
+                let some = scene.ask("GET", path, Some("read seen"), "");
+                let other = scene.ask("GET", path, Some("read other"), "");
+                assert_eq!(some, other, "{path}");
+                assert!(!some.1.contains("hidden"), "{path}: {}", some.1);
             }
             Shows::Sum(path) => {
                 for (token, status) in [("read seen", 403), ("read other", 403), ("read all", 200)]

@@ -44,4 +44,6 @@ mod sync;
 mod tls;
 mod wait;
 mod wants;
+#[cfg(feature = "sql")]
+mod watches;
 mod write;

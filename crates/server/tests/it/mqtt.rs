@@ -372,3 +372,64 @@ fn a_broker_with_tls_and_passwords() {
         "{error}"
     );
 }
+
+#[cfg(feature = "sql")]
+#[test]
+fn what_a_watch_tells_is_published_once_the_broker_is_there() {
+    if !is_installed() {
+        return;
+    }
+    let mut broker = Broker::start();
+    let dir = tempfile::tempdir().unwrap();
+    let text = format!(
+        "[mqtt]\nbroker = \"mqtt://127.0.0.1:{}\"\nclient_id = \"headwater-test\"\n{LINES}\n[watch]\ntopics = \"told/\"\n",
+        broker.port
+    );
+    let server = start(dir.path(), &text);
+    until_figure(&server, CONNECTED, 1.0);
+    let post = |path: &str, body: &str| {
+        let answer = client().post(server.url(path)).send(body).unwrap();
+        assert!(answer.status().is_success(), "{path}: {}", answer.status());
+    };
+    post("/write?precision=s", "pump,id=a temp=1i 1700000000\n");
+    let watch = |name: &str, topic: &str| {
+        format!(
+            "CREATE WATCH {name} WITH (topic = '{topic}') AS SELECT b FROM pump MATCH_RECOGNIZE (PARTITION BY id ORDER BY time MEASURES FIRST(time) AS b PATTERN (HOT) WITHIN INTERVAL '10 s' DEFINE HOT AS temp > 99)"
+        )
+    };
+    post("/api/v1/sql", &watch("hot", "told/hot"));
+    post("/api/v1/sql", &watch("other", "elsewhere/hot"));
+    until_figure(&server, "headwater_watches", 2.0);
+    // While the broker is away, events wait.
+    broker.end(true);
+    until("the connection ends", || figure(&server, CONNECTED) == 0.0);
+    post("/write?precision=s", "pump,id=a temp=100i 1700000001\n");
+    until_figure(&server, "headwater_watch_events_total{kind=\"match\"}", 2.0);
+    broker.begin();
+    let mut listener = std::process::Command::new("mosquitto_sub")
+        .args(["-h", "localhost", "-p", &broker.port.to_string()])
+        .args(["-q", "1", "-t", "#", "-C", "1"])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    // What was published before the listener was there it does not hear: another row comes.
+    let mut second = 1;
+    until("a message comes", || {
+        second += 1;
+        let row = format!("pump,id=a temp=100i {}\n", 1_700_000_000 + second);
+        post("/write?precision=s", &row);
+        listener.try_wait().unwrap().is_some()
+    });
+    let mut line = String::new();
+    std::io::Read::read_to_string(&mut listener.stdout.take().unwrap(), &mut line).unwrap();
+    let event: serde_json::Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(
+        (&event["watch"], &event["kind"]),
+        (&"hot".into(), &"match".into())
+    );
+    until_figure(
+        &server,
+        "headwater_watch_hooks_total{result=\"published\"}",
+        1.0,
+    );
+}

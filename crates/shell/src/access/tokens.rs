@@ -505,6 +505,22 @@ impl Guard {
         }
     }
 
+    /// What the token of this id allows now, or anybody where none are in use; `None` when it is
+    /// not in force any more. For what goes on in somebody's name when no request is there.
+    #[must_use]
+    pub fn access_of(self: &Arc<Self>, id: Option<&str>) -> Option<Access> {
+        let guard = Arc::clone(self);
+        match (self.in_force(), id) {
+            (None, _) => Some(Access::Open { guard }),
+            (Some(_), None) => None,
+            (Some(tokens), Some(id)) => {
+                let grant = tokens.grants.iter().find(|grant| grant.id == id)?;
+                let grant = Arc::clone(grant);
+                (!grant.is_over_at(self.file.now())).then_some(Access::Token { grant, guard })
+            }
+        }
+    }
+
     /// Reads the file again if it has changed. Takes a system call when it has not.
     pub fn refresh(&self) {
         let stamp = self.file.stamp().ok();

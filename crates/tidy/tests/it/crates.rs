@@ -7,7 +7,7 @@ use tidy::{assert_none, root};
 
 /// For each crate, the crates of ours that it may use (ARCHITECTURE.md). `lab` may use any, `tidy`
 /// reads sources and uses none.
-const ARROWS: [(&str, &[&str]); 22] = [
+const ARROWS: [(&str, &[&str]); 23] = [
     ("headwater-types", &[]),
     ("headwater-codec", &["headwater-types"]),
     ("headwater-io", &["headwater-types"]),
@@ -40,9 +40,11 @@ const ARROWS: [(&str, &[&str]); 22] = [
             "headwater",
             "headwater-ask",
             "headwater-columnar",
+            "headwater-watch",
             "headwater-wire",
         ],
     ),
+    ("headwater-watch", &["headwater-codec", "headwater-io"]),
     (
         "headwater-postgres",
         &["headwater", "headwater-query", "headwater-wire"],
@@ -77,6 +79,7 @@ const ARROWS: [(&str, &[&str]); 22] = [
             "headwater-shell",
             "headwater-fleet",
             "headwater-dispatch",
+            "headwater-watch",
             "headwater-wire",
         ],
     ),

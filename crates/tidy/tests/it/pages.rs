@@ -3,7 +3,7 @@
 use tidy::{assert_none, files, read, root};
 
 /// Every format that leaves the process, to a disk or to a reader.
-const FORMATS: [&str; 23] = [
+const FORMATS: [&str; 24] = [
     "backup",
     "block",
     "copy",
@@ -27,6 +27,7 @@ const FORMATS: [&str; 23] = [
     "ticket",
     "tier",
     "tile",
+    "watch",
 ];
 
 #[test]

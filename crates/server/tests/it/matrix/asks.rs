@@ -312,6 +312,30 @@ pub(super) const ROWS: &[Row] = &[
     ),
     row(
         "GET",
+        "/api/v1/watches",
+        Tells::Nothing,
+        &["/api/v1/watches"],
+    ),
+    row(
+        "GET",
+        "/api/v1/watches/{name}/events",
+        Tells::Nothing,
+        &["/api/v1/watches/{T}/events"],
+    ),
+    row(
+        "GET",
+        "/api/v1/watches/{name}/dead",
+        Tells::Nothing,
+        &["/api/v1/watches/{T}/dead"],
+    ),
+    row(
+        "POST",
+        "/api/v1/watches/{name}/retry",
+        Tells::Nothing,
+        &["/api/v1/watches/{T}/retry\n"],
+    ),
+    row(
+        "GET",
         "/api/v1/storage",
         Tells::Stored,
         &["/api/v1/storage", "/api/v1/storage?late=false"],

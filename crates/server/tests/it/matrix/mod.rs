@@ -128,6 +128,9 @@ fn what_a_token_may_not_see_is_as_if_it_had_never_been_there() {
             // This node is no cloud.
             Tells::Nothing if row.route == "/api/v1/sync/connect" => &[409],
             Tells::Nothing if row.route.contains("assets") => &[404],
+            Tells::Nothing if row.route.ends_with("/retry") => &[401],
+            // There are no watches in the two worlds.
+            Tells::Nothing if row.route.starts_with("/api/v1/watches/") => &[401, 404],
             Tells::Nothing if row.route == "/api/v1/sql" => &[501],
             Tells::Nothing if row.route == "/ping" => &[204],
             Tells::Nothing => &[200],

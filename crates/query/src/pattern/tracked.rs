@@ -1,0 +1,235 @@
+//! Patterns that a watch looks for: the search of each partition begins where the watch has come
+//! to, and with each match it is told which one it is, from when on it can change no more, and
+//! where the search goes on behind it.
+//!
+//! Invariant: matches are those that a search of all rows would find, as long as it comes to the
+//! row where this one begins.
+//! Failure: a pattern that a watch cannot follow is refused by name.
+
+use super::machine::Machine;
+use super::node::{Asked, Pattern, Skip, Slot};
+use super::program::Step;
+use super::rows::Run;
+use super::tracking::{TRACK, Tracked, Tracking};
+use crate::error::Error;
+use arrow::array::RecordBatch;
+use arrow::datatypes::{DataType, Field};
+use datafusion::common::{DFSchema, Result};
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_expr::PhysicalExpr;
+use headwater_columnar::{Cells, TimeText};
+use headwater_watch::Position;
+use std::sync::Arc;
+
+/// How long matches of a pattern may be, where a watch can follow it.
+pub(crate) fn watchable(node: &Pattern) -> crate::Result<i64> {
+    let refused = |what: &str, hint: &str| {
+        Err(Error::unsupported(format!("a watch with {what} is not supported")).with_hint(hint))
+    };
+    let asked = &node.asked;
+    let Some(within_ns) = asked.within else {
+        return Err(Error::watch_unbounded(
+            "a watch needs a pattern with WITHIN: without it, no match is ever known to be over",
+        )
+        .with_hint("PATTERN (…) WITHIN INTERVAL '1 minute'"));
+    };
+    if asked.answers.rows {
+        return refused(
+            "ALL ROWS PER MATCH",
+            "ONE ROW PER MATCH tells of each match once",
+        );
+    }
+    if node.order.first().is_none_or(|sort| !sort.asc) {
+        return refused("rows in descending order", "ORDER BY time");
+    }
+    for slot in &asked.slots {
+        match slot {
+            Slot::Value { shift, .. } if *shift > 0 => {
+                return refused("NEXT", "a symbol behind the others is the next row: (A B)");
+            }
+            Slot::Number => {
+                return refused("MATCH_NUMBER()", "events have numbers and ids of their own");
+            }
+            _ => {}
+        }
+    }
+    let mut at = 0;
+    while let Some(step) = asked.program.step(at) {
+        if matches!(step, Step::Start | Step::End) {
+            return refused(
+                "^ or $",
+                "a partition has no end while rows come, and its beginning may be gone",
+            );
+        }
+        at += 1;
+    }
+    if asked.program.may_be_empty() {
+        return refused(
+            "matches without rows",
+            "let the pattern have one row at least: A+",
+        );
+    }
+    Ok(within_ns)
+}
+
+impl Pattern {
+    /// The same for a watch: over rows that are not older than they have to be, with a column
+    /// [`TRACK`] behind the others.
+    pub(crate) fn tracked(&self, input: LogicalPlan, tracking: &Arc<Tracking>) -> Result<Pattern> {
+        let mut fields: Vec<_> = self
+            .schema
+            .iter()
+            .map(|(qualifier, field)| (qualifier.cloned(), Arc::clone(field)))
+            .collect();
+        fields.push((None, Arc::new(Field::new(TRACK, DataType::Utf8, false))));
+        Ok(Pattern {
+            input: Arc::new(input),
+            schema: Arc::new(DFSchema::new_with_metadata(fields, Default::default())?),
+            tracked: Some(Tracked::new(tracking)),
+            ..self.clone()
+        })
+    }
+
+    pub(crate) fn input(&self) -> &LogicalPlan {
+        &self.input
+    }
+
+    /// The column that rows are ordered by.
+    pub(crate) fn first_order(&self) -> Option<&datafusion::logical_expr::Expr> {
+        self.order.first().map(|sort| &sort.expr)
+    }
+
+    /// Everything that is computed of rows and of matches.
+    pub(crate) fn computed(&self) -> Vec<&datafusion::logical_expr::Expr> {
+        let asked = &self.asked;
+        let conditions = asked.conditions.iter().flatten();
+        let of_matches = conditions.chain(&asked.measures).map(|c| &c.expr);
+        of_matches.chain(&self.rows).collect()
+    }
+}
+
+/// Follows the search of a partition.
+pub(super) struct Follower<'a> {
+    tracking: &'a Tracking,
+    partition: String,
+    /// Rows before its first one that conditions and measures may ask for.
+    before: usize,
+    within_ns: i64,
+    /// Each search begins wherever the one before ends.
+    is_chain: bool,
+    decided_ns: i64,
+}
+
+impl<'a> Follower<'a> {
+    pub(super) fn new(
+        tracked: &'a Tracked,
+        asked: &Asked,
+        batch: &RecordBatch,
+        partition: &[Arc<dyn PhysicalExpr>],
+    ) -> Result<Follower<'a>> {
+        let mut key = b"[".to_vec();
+        let first = batch.slice(0, batch.num_rows().min(1));
+        for by in partition {
+            if key.len() > 1 {
+                key.push(b',');
+            }
+            let values = by.evaluate(&first)?.into_array(first.num_rows())?;
+            Cells::of(&values)?.push_json(&mut key, 0, TimeText::Rfc3339);
+        }
+        key.push(b']');
+        let shifts = asked.slots.iter().map(|slot| match slot {
+            Slot::Value { shift, .. } => {
+                usize::try_from(shift.unsigned_abs()).unwrap_or(usize::MAX)
+            }
+            _ => 0,
+        });
+        Ok(Follower {
+            tracking: tracked.tracking(),
+            partition: String::from_utf8_lossy(&key).into_owned(),
+            before: shifts.max().unwrap_or(0),
+            within_ns: asked.within.unwrap_or(i64::MAX),
+            is_chain: asked.skip != Skip::ToNextRow,
+            decided_ns: i64::MIN,
+        })
+    }
+
+    /// The row where the search begins.
+    pub(super) fn begin(&self, run: &Run<'_>) -> Result<usize> {
+        let begin = self.tracking.begin.of(&self.partition);
+        let (mut low, mut high) = (0, run.count);
+        while low < high {
+            let middle = low.midpoint(high);
+            match time_ns(run, middle)? < begin.time_ns {
+                true => low = middle + 1,
+                false => high = middle,
+            }
+        }
+        let mut skip = begin.skip;
+        while skip > 0 && low < run.count && time_ns(run, low)? == begin.time_ns {
+            (low, skip) = (low + 1, skip - 1);
+        }
+        let is_short = low < self.before && low < run.count;
+        if is_short && self.tracking.lower_ns > i64::MIN {
+            let first = time_ns(run, 0)?;
+            self.tracking
+                .short
+                .lock()
+                .push((self.partition.clone(), first));
+        }
+        Ok(low)
+    }
+
+    /// A search has begun at a row and is over.
+    pub(super) fn looked(&mut self, run: &Run<'_>, row: usize, by: &Machine<'_>) -> Result<()> {
+        let mut decided_ns = time_ns(run, row)?.saturating_add(self.within_ns);
+        if let Some(last) = by.looked.checked_sub(1).filter(|_| !by.ran_off) {
+            decided_ns = decided_ns.min(time_ns(run, last)?);
+        }
+        self.decided_ns = match self.is_chain {
+            true => self.decided_ns.max(decided_ns),
+            false => decided_ns,
+        };
+        Ok(())
+    }
+
+    /// What is told of a match of so many rows, the search going on at a row.
+    pub(super) fn matched(
+        &self,
+        run: &Run<'_>,
+        row: usize,
+        rows: usize,
+        next: usize,
+    ) -> Result<String> {
+        let first = position(run, row)?;
+        let last = time_ns(run, (row + rows).saturating_sub(1))?;
+        // The row before the next one is the same whatever comes behind it.
+        let before = position(run, next.saturating_sub(1))?;
+        Ok(format!(
+            "{} {} {last} {} {} {} {}",
+            first.time_ns,
+            first.skip,
+            self.decided_ns,
+            before.time_ns,
+            before.skip + 1,
+            self.partition
+        ))
+    }
+}
+
+fn time_ns(run: &Run<'_>, row: usize) -> Result<i64> {
+    let time = run.time_ns(row);
+    time.ok_or_else(|| Error::internal("a watch looks at a row without a time").into())
+}
+
+fn position(run: &Run<'_>, row: usize) -> Result<Position> {
+    let time = time_ns(run, row)?;
+    let mut skip = 0;
+    let mut at = row;
+    while at > 0 && time_ns(run, at - 1)? == time {
+        (at, skip) = (at - 1, skip + 1);
+    }
+    Ok(Position {
+        time_ns: time,
+        skip,
+    })
+}

@@ -1,0 +1,74 @@
+//! What a watch asks of a search, and what it is told of a match.
+//!
+//! Invariant: what is written of a match is read back as it was.
+
+use headwater_watch::{Begin, Found, Key, Position};
+use parking_lot::Mutex;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+/// The column that says what a watch wants to know. No name that is written holds the last sign.
+pub(crate) const TRACK: &str = "watch\u{1f}";
+
+/// Where searches begin, and what they find out besides matches.
+#[derive(Debug)]
+pub(crate) struct Tracking {
+    pub(crate) begin: Begin,
+    /// Rows before this time are not read.
+    pub(crate) lower_ns: i64,
+    /// Partitions of which rows before that may be asked for, each with its first row that was
+    /// read.
+    pub(crate) short: Mutex<Vec<(String, i64)>>,
+}
+
+/// [`Tracking`] as part of a node: one is like itself alone.
+#[derive(Clone, Debug)]
+pub(super) struct Tracked(Arc<Tracking>);
+
+impl Tracked {
+    pub(super) fn new(tracking: &Arc<Tracking>) -> Tracked {
+        Tracked(Arc::clone(tracking))
+    }
+
+    pub(super) fn tracking(&self) -> &Tracking {
+        &self.0
+    }
+}
+
+impl PartialEq for Tracked {
+    fn eq(&self, other: &Tracked) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Tracked {}
+
+impl Hash for Tracked {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        Arc::as_ptr(&self.0).hash(state);
+    }
+}
+
+/// Reads what stands in the column [`TRACK`] of a match, with the row that is answered.
+pub(crate) fn read_track(track: &str, row: String) -> Option<Found> {
+    let mut parts = track.splitn(7, ' ');
+    let mut number = || parts.next()?.parse::<i64>().ok();
+    let (first, skip, last) = (number()?, number()?, number()?);
+    let (decided, next, next_skip) = (number()?, number()?, number()?);
+    Some(Found {
+        key: Key {
+            partition: parts.next()?.to_owned(),
+            first: Position {
+                time_ns: first,
+                skip: u32::try_from(skip).ok()?,
+            },
+        },
+        last_ns: last,
+        decided_ns: decided,
+        next: Position {
+            time_ns: next,
+            skip: u32::try_from(next_skip).ok()?,
+        },
+        row,
+    })
+}

@@ -1,0 +1,378 @@
+//! Looking for what a watch tells of.
+//!
+//! Invariants: what is found from the watch's beginning on is all that the same statement finds
+//! there when it is run over all rows; rows that conditions ask for before it are read, however far
+//! back they are. How far the table has come is asked before the rows are, so that the answer has
+//! all rows up to there.
+//! Concurrency: a look is of one snapshot, but for how far the table has come.
+//! Failure: as a statement of the session; `unknown_table` when its table is not there any more.
+
+use super::plan::{followed, tracked};
+use super::{AHEAD_NS, Watch, groups, length_ns};
+use crate::error::{Error, Result};
+use crate::parameters::Parameters;
+use crate::parsed::Kind;
+use crate::pattern::{Tracking, read_track};
+use crate::session::Session;
+use crate::statement::{parse, select, views};
+use crate::syntax::What;
+use arrow::array::{AsArray, RecordBatch};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Int64Type};
+use datafusion::logical_expr::LogicalPlan;
+use headwater::Timestamp;
+use headwater_columnar::{Cells, TimeText};
+use headwater_watch::{Begin, Bounds, Found, Key, Position, Round};
+use headwater_wire::instant::format_instant;
+use headwater_wire::json::push_str;
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, HashMap};
+use std::pin::Pin;
+use std::sync::Arc;
+
+/// What was learnt by earlier looks of a watch. Without it the next one takes longer.
+#[derive(Debug, Default)]
+pub struct Look {
+    /// How far before its beginning rows are read.
+    back_ns: i64,
+    /// The first rows of partitions that have few.
+    firsts: HashMap<String, i64>,
+}
+
+impl Session {
+    /// Looks for everything that a watch tells of by now: what is found where its state begins, and
+    /// how far its table has come.
+    ///
+    /// # Errors
+    /// As [`Session::run`] of its statement.
+    pub async fn look(
+        &self,
+        watch: &Watch,
+        begin: &Begin,
+        now_ns: i64,
+        is_quiet: bool,
+        look: &mut Look,
+    ) -> Result<(Bounds, Round)> {
+        match &watch.made.what {
+            What::Pattern(query) => {
+                let table = &watch.definition.table;
+                let until_ns = now_ns.max(begin.watermark_ns).saturating_add(AHEAD_NS);
+                let newest = newest(self, table, until_ns).await?;
+                let found = patterns(self, query, table, begin, look).await?;
+                let bounds = Bounds {
+                    within_ns: found.0,
+                    corrections_ns: corrections(watch),
+                    absence: false,
+                };
+                let round = Round {
+                    now_ns,
+                    watermark_ns: newest.map_or(i64::MIN, |newest| {
+                        newest.saturating_sub(watch.lateness_ns())
+                    }),
+                    is_quiet,
+                    found: found.1,
+                    newest: BTreeMap::new(),
+                };
+                Ok((bounds, round))
+            }
+            What::Absence {
+                table,
+                condition,
+                length,
+                per,
+            } => {
+                let for_ns = length_ns(length)?.saturating_add(watch.lateness_ns());
+                let asked = Asked {
+                    table,
+                    condition: condition.as_deref(),
+                    per: per.as_deref(),
+                    until_ns: now_ns.saturating_add(AHEAD_NS),
+                };
+                absences(self, &asked, now_ns, for_ns).await
+            }
+        }
+    }
+}
+
+/// How long corrections are made: what was late as allowed is none.
+fn corrections(watch: &Watch) -> i64 {
+    let options = &watch.made.options;
+    options.corrections_ns.max(options.lateness_ns)
+}
+
+/// The table that a watch is of, where it can be followed.
+pub(super) async fn table_of(session: &Session, watch: &Watch) -> Result<String> {
+    match &watch.made.what {
+        What::Absence {
+            table,
+            condition,
+            length,
+            per,
+        } => {
+            length_ns(length)?;
+            let asked = Asked {
+                table,
+                condition: condition.as_deref(),
+                per: per.as_deref(),
+                until_ns: i64::MAX,
+            };
+            let (columns, sql) = asked.sql(session)?;
+            let described = session.prepare(&sql, &[]).await?;
+            assert_eq!(
+                described.schema().fields().len(),
+                columns.len() + 1,
+                "each group is one row"
+            );
+            Ok(table.clone())
+        }
+        What::Pattern(query) => {
+            let (own, query) = (session.clone(), query.clone());
+            let planned = async move {
+                let (_, logical) = logical(&own, &query).await?;
+                Ok(followed(&logical)?.table)
+            };
+            session.planned(true, planned).await
+        }
+    }
+}
+
+/// What a query means, with what it is run by.
+async fn logical(session: &Session, query: &str) -> Result<(crate::session::Running, LogicalPlan)> {
+    let parsed = parse(query, None)?;
+    let Kind::Select(mut statement) = parsed.kind else {
+        return Err(Error::unsupported(
+            "a watch is of a SELECT, or of an ABSENCE",
+        ));
+    };
+    let running = session.begin()?;
+    views::expand_statement(session, &running, &mut statement).await?;
+    let logical = parsed.labels.put_on(running.resolve(statement).await?)?;
+    select::check(&logical)?;
+    Ok((running, logical))
+}
+
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+fn instant(ns: i64) -> String {
+    format!("'{}'", format_instant(Timestamp::from_nanos(ns)))
+}
+
+/// The newest row of a table up to a time.
+pub(super) async fn newest(session: &Session, table: &str, until_ns: i64) -> Result<Option<i64>> {
+    let (table, until) = (quoted(table), instant(until_ns));
+    let sql = format!("SELECT max(time) FROM {table} WHERE time <= {until}");
+    let answer = asked(session, &sql).await?;
+    let mut newest = None;
+    for batch in answer.collect().await? {
+        if let Some(column) = batch.columns().first() {
+            newest = newest.max(times(column)?.into_iter().flatten().max());
+        }
+    }
+    Ok(newest)
+}
+
+/// The answer to a statement, which may be one of several that a statement of its own asks.
+fn asked<'a>(session: &'a Session, sql: &'a str) -> Asking<'a> {
+    Box::pin(session.run(sql, Parameters::none()))
+}
+
+type Asking<'a> = Pin<Box<dyn Future<Output = Result<crate::answer::Answer>> + Send + 'a>>;
+
+fn times(column: &arrow::array::ArrayRef) -> Result<Vec<Option<i64>>> {
+    let times = cast(column, &DataType::Int64).map_err(|e| Error::internal(e.to_string()))?;
+    Ok(times.as_primitive::<Int64Type>().iter().collect())
+}
+
+/// Everything that a query finds, and how long a match may be.
+async fn patterns(
+    session: &Session,
+    query: &str,
+    table: &str,
+    begin: &Begin,
+    look: &mut Look,
+) -> Result<(i64, Vec<Found>)> {
+    loop {
+        let (own, text, known) = (session.clone(), query.to_owned(), table.to_owned());
+        let (from, back_ns) = (begin.clone(), look.back_ns);
+        let planned = async move {
+            let (running, logical) = logical(&own, &text).await?;
+            let of = followed(&logical)?;
+            if of.table != known {
+                return Err(Error::unknown_table(format!(
+                    "the watch was made for table `{known}`, and its statement reads `{}` now",
+                    of.table
+                ))
+                .with_hint("drop the watch and make it again"));
+            }
+            let tracking = Arc::new(Tracking {
+                lower_ns: lower(&from, back_ns.max(of.within_ns)),
+                begin: from,
+                short: Mutex::new(Vec::new()),
+            });
+            let logical = tracked(&logical, &tracking)?;
+            let plan = own.plan(&running, logical).await?;
+            let answer = own.rows(&running, plan, crate::answer::Done::Select)?;
+            Ok((of.within_ns, tracking, answer))
+        };
+        let (within_ns, tracking, answer) = session.planned(true, planned).await?;
+        let names: Vec<String> = answer
+            .schema
+            .fields()
+            .iter()
+            .map(|f| f.name().clone())
+            .collect();
+        let mut found = Vec::new();
+        for batch in answer.collect().await? {
+            read(&batch, &names, &mut found)?;
+        }
+        let short = std::mem::take(&mut *tracking.short.lock());
+        let lower_ns = tracking.lower_ns;
+        let goes_back = |(partition, _): &(String, i64)| {
+            look.firsts
+                .get(partition)
+                .is_none_or(|first| *first < lower_ns)
+        };
+        if !short.iter().any(goes_back) {
+            return Ok((within_ns, found));
+        }
+        // Rows before the beginning are asked for. A partition that has no more of them says so
+        // once; then as far back as its first row is far enough.
+        look.back_ns = look.back_ns.max(within_ns).saturating_mul(4);
+        if lower(begin, look.back_ns) == i64::MIN || look.back_ns > BACK_MAX_NS {
+            look.back_ns = i64::MAX;
+            look.firsts.extend(short);
+        }
+    }
+}
+
+/// Rows this much before the beginning are looked for step by step; then all are.
+const BACK_MAX_NS: i64 = 1 << 60;
+
+fn lower(begin: &Begin, back_ns: i64) -> i64 {
+    match begin.settled_ns == i64::MIN || back_ns == i64::MAX {
+        true => i64::MIN,
+        false => begin.settled_ns.saturating_sub(back_ns),
+    }
+}
+
+/// The matches of a batch: the last column says which they are.
+fn read(batch: &RecordBatch, names: &[String], found: &mut Vec<Found>) -> Result<()> {
+    let Some((track, columns)) = batch.columns().split_last() else {
+        return Err(Error::internal("matches without columns"));
+    };
+    let track = cast(track, &DataType::Utf8).map_err(|e| Error::internal(e.to_string()))?;
+    let track = track.as_string::<i32>();
+    let cells = cells(columns)?;
+    for row in 0..batch.num_rows() {
+        let answered = object(names.iter().zip(&cells), row);
+        let one = read_track(track.value(row), answered);
+        found.push(one.ok_or_else(|| Error::internal("a match that is not told apart"))?);
+    }
+    Ok(())
+}
+
+fn cells(columns: &[arrow::array::ArrayRef]) -> Result<Vec<Cells>> {
+    let cells = columns.iter().map(Cells::of);
+    let cells: std::result::Result<_, _> = cells.collect();
+    cells.map_err(|e| Error::internal(e.to_string()))
+}
+
+/// A row as a JSON object.
+fn object<'a>(columns: impl Iterator<Item = (&'a String, &'a Cells)>, row: usize) -> String {
+    let mut out = b"{".to_vec();
+    for (name, cells) in columns {
+        if out.len() > 1 {
+            out.push(b',');
+        }
+        push_str(&mut out, name);
+        out.push(b':');
+        cells.push_json(&mut out, row, TimeText::Rfc3339);
+    }
+    out.push(b'}');
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+/// Which streams are looked at for their newest rows.
+struct Asked<'a> {
+    table: &'a str,
+    condition: Option<&'a str>,
+    per: Option<&'a [String]>,
+    until_ns: i64,
+}
+
+impl Asked<'_> {
+    /// The columns that tell groups apart, and the statement that asks for their newest rows.
+    fn sql(&self, session: &Session) -> Result<(Vec<String>, String)> {
+        let columns = groups(session, self.table, self.per)?;
+        let named: Vec<String> = columns.iter().map(|name| quoted(name)).collect();
+        let (list, table) = (named.join(", "), quoted(self.table));
+        let until = instant(self.until_ns);
+        let condition = self
+            .condition
+            .map(|condition| format!("({condition}) AND "));
+        let condition = condition.unwrap_or_default();
+        let sql = match named.is_empty() {
+            true => format!("SELECT max(time) FROM {table} WHERE {condition}time <= {until}"),
+            false => format!(
+                "SELECT {list}, max(time) FROM {table} WHERE {condition}time <= {until} GROUP BY {list}"
+            ),
+        };
+        Ok((columns, sql))
+    }
+}
+
+/// The groups of which no row came for so long.
+async fn absences(
+    session: &Session,
+    asked: &Asked<'_>,
+    now_ns: i64,
+    for_ns: i64,
+) -> Result<(Bounds, Round)> {
+    let (mut names, sql) = asked.sql(session)?;
+    names.push("newest".to_owned());
+    let answer = session.run(&sql, Parameters::none()).await?;
+    let (mut found, mut newest) = (Vec::new(), BTreeMap::new());
+    for batch in answer.collect().await? {
+        let Some((last, groups)) = batch.columns().split_last() else {
+            return Err(Error::internal("groups without columns"));
+        };
+        let (all, group) = (cells(batch.columns())?, cells(groups)?);
+        for (row, time) in times(last)?.into_iter().enumerate() {
+            // A table without rows is one group that has none.
+            let Some(time_ns) = time else { break };
+            let mut partition = b"[".to_vec();
+            for cells in &group {
+                if partition.len() > 1 {
+                    partition.push(b',');
+                }
+                cells.push_json(&mut partition, row, TimeText::Rfc3339);
+            }
+            partition.push(b']');
+            let partition = String::from_utf8_lossy(&partition).into_owned();
+            newest.insert(partition.clone(), time_ns);
+            let first = Position { time_ns, skip: 0 };
+            found.push(Found {
+                key: Key { partition, first },
+                last_ns: time_ns,
+                decided_ns: time_ns.saturating_add(for_ns),
+                next: first,
+                row: object(names.iter().zip(&all), row),
+            });
+        }
+    }
+    let bounds = Bounds {
+        within_ns: for_ns,
+        corrections_ns: 0,
+        absence: true,
+    };
+    let round = Round {
+        now_ns,
+        watermark_ns: now_ns,
+        is_quiet: false,
+        found,
+        newest,
+    };
+    Ok((bounds, round))
+}

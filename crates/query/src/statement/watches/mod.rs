@@ -1,0 +1,317 @@
+//! `CREATE WATCH`, `DROP WATCH` and `SHOW WATCHES`, and what a watch is to who follows it.
+//!
+//! The database keeps definitions in [`NOTES`] notes, each watch in one of them by its name. What a
+//! watch has told is no matter of this crate: whoever follows it looks by [`Session::look`].
+//!
+//! Invariants: a watch that was made could be followed then. Whoever makes or drops one may manage
+//! its table; it is listed to who may read something of that.
+//! Concurrency: changes take turns in a process, and only the owner of a database makes them.
+
+mod look;
+mod plan;
+
+pub use look::Look;
+
+use super::{blocking, parse, show as shown};
+use crate::answer::{Answer, Done, Made as MadeKind};
+use crate::columns::time_type;
+use crate::error::{Error, Result};
+use crate::names::unknown_table;
+use crate::parsed::Kind;
+use crate::session::{Query, Session};
+use crate::syntax::{AboutWatch, Made, Since, Target, What};
+use crate::wording::lengths;
+use arrow::array::{ArrayRef, RecordBatch, StringArray, TimestampNanosecondArray};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use headwater_watch::{Definition, decode_definitions, encode_definitions, rights_of};
+use parking_lot::Mutex;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// In how many notes watches are kept: one holds a thousand of the usual length.
+const NOTES: u8 = 16;
+/// Most watches of a database.
+const WATCHES_MAX: usize = 10_000;
+/// How much later than the clock rows may be that count for how far a table has come.
+const AHEAD_NS: i64 = 3_600_000_000_000;
+
+/// A watch: what is looked for, and where it is told.
+#[derive(Clone, Debug)]
+pub struct Watch {
+    definition: Definition,
+    made: Made,
+}
+
+impl Watch {
+    /// What a definition means.
+    ///
+    /// # Errors
+    /// `corrupt` when its statement makes no watch.
+    pub fn read(definition: Definition) -> Result<Watch> {
+        match parse(&definition.statement, None)?.kind {
+            Kind::Watches(AboutWatch::Create(made)) => Ok(Watch {
+                definition,
+                made: *made,
+            }),
+            _ => Err(Error::corrupt(format!(
+                "the definition of watch `{}` makes no watch",
+                definition.name
+            ))),
+        }
+    }
+
+    /// What is kept of it.
+    #[must_use]
+    pub fn definition(&self) -> &Definition {
+        &self.definition
+    }
+
+    /// The address that its events are sent to.
+    #[must_use]
+    pub fn hook(&self) -> Option<&str> {
+        match &self.made.options.target {
+            Some(Target::Hook(address)) => Some(address),
+            _ => None,
+        }
+    }
+
+    /// The topic that its events are published to.
+    #[must_use]
+    pub fn topic(&self) -> Option<&str> {
+        match &self.made.options.target {
+            Some(Target::Topic(topic)) => Some(topic),
+            _ => None,
+        }
+    }
+
+    /// How much later than newer rows a row may come without being told of as a correction.
+    #[must_use]
+    pub fn lateness_ns(&self) -> i64 {
+        self.made.options.lateness_ns
+    }
+
+    /// Whether it tells of streams without rows.
+    #[must_use]
+    pub fn is_absence(&self) -> bool {
+        matches!(self.made.what, What::Absence { .. })
+    }
+}
+
+/// What the clock says.
+fn now_ns() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    let ns = since
+        .ok()
+        .and_then(|since| i64::try_from(since.as_nanos()).ok());
+    ns.unwrap_or(0)
+}
+
+fn note_name(number: u8) -> String {
+    format!("watches.{number:x}")
+}
+
+/// The note that a watch is kept in.
+fn note_of(name: &str) -> String {
+    let sum = name.bytes().fold(0u8, u8::wrapping_add);
+    note_name(sum % NOTES)
+}
+
+fn decoded(name: &str, note: Option<Vec<u8>>) -> Result<Vec<Definition>> {
+    let Some(note) = note else {
+        return Ok(Vec::new());
+    };
+    decode_definitions(&note)
+        .map_err(|why| Error::corrupt(format!("the note `{name}` is not as it was written: {why}")))
+}
+
+impl Query {
+    /// The watches of the database, by name.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub fn watches(&self) -> Result<Vec<Definition>> {
+        let mut all = Vec::new();
+        for number in 0..NOTES {
+            let name = note_name(number);
+            all.extend(decoded(&name, self.source().note(&name)?)?);
+        }
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(all)
+    }
+}
+
+static CHANGING: Mutex<()> = Mutex::new(());
+
+/// Changes the watches that are kept beside one.
+async fn change(
+    session: &Session,
+    name: String,
+    work: impl FnOnce(&mut Vec<Definition>, &Query) -> Result<()> + Send + 'static,
+) -> Result<()> {
+    let (db, query) = (session.query.database()?.clone(), session.query.clone());
+    blocking(move || {
+        let _one_at_a_time = CHANGING.lock();
+        let note = note_of(&name);
+        let mut all = decoded(&note, db.note(&note)?)?;
+        work(&mut all, &query)?;
+        let bytes = encode_definitions(&all);
+        db.set_note(&note, Some(bytes.as_slice()).filter(|_| !all.is_empty()))?;
+        Ok(())
+    })
+    .await
+}
+
+pub(super) async fn run(session: &Session, about: AboutWatch, text: String) -> Result<Answer> {
+    match about {
+        AboutWatch::Show => list(session).await,
+        AboutWatch::Create(made) => create(session, *made, text).await,
+        AboutWatch::Drop { name, if_exists } => drop(session, name, if_exists).await,
+    }
+}
+
+fn manages(session: &Session, table: &str, what: &str) -> Result<()> {
+    if session.access.manages(table) || session.access.all() {
+        return Ok(());
+    }
+    Err(Error::forbidden(format!(
+        "this session may not {what} watches of table `{table}`"
+    ))
+    .with_hint("whoever makes a watch may manage its table, and reads it"))
+}
+
+async fn create(session: &Session, made: Made, text: String) -> Result<Answer> {
+    session.query.database()?;
+    let mut watch = Watch {
+        definition: Definition {
+            id: RandomState::new().build_hasher().finish(),
+            name: made.name.clone(),
+            owner: session.access.token(),
+            created_ns: now_ns(),
+            since_ns: i64::MIN,
+            table: String::new(),
+            rights: rights_of(session.access.key().as_deref()),
+            statement: text,
+        },
+        made,
+    };
+    watch.definition.table = look::table_of(session, &watch).await?;
+    let definition = &mut watch.definition;
+    manages(session, &definition.table, "make")?;
+    definition.since_ns = match watch.made.options.since {
+        _ if matches!(watch.made.what, What::Absence { .. }) => i64::MIN,
+        Since::Beginning => i64::MIN,
+        Since::At(at) => at,
+        Since::Now => {
+            let until_ns = definition.created_ns.saturating_add(AHEAD_NS);
+            let newest = look::newest(session, &definition.table, until_ns).await?;
+            newest.map_or(i64::MIN, |newest| newest.saturating_add(1))
+        }
+    };
+    let tolerates = watch.made.if_not_exists;
+    let definition = watch.definition;
+    change(session, definition.name.clone(), move |all, query| {
+        let exists = all.iter().any(|known| known.name == definition.name);
+        match (exists, tolerates) {
+            (true, true) => return Ok(()),
+            (true, false) => {
+                return Err(Error::watch_exists(format!(
+                    "watch `{}` exists already",
+                    definition.name
+                ))
+                .with_hint("DROP WATCH ends it, and forgets what it told"));
+            }
+            _ => {}
+        }
+        if query.watches()?.len() >= WATCHES_MAX {
+            return Err(Error::too_large(format!(
+                "there are {WATCHES_MAX} watches, as many as may be: drop some first"
+            )));
+        }
+        all.push(definition);
+        Ok(())
+    })
+    .await?;
+    Ok(Answer::done(Done::Created(MadeKind::Watch)))
+}
+
+async fn drop(session: &Session, name: String, if_exists: bool) -> Result<Answer> {
+    let own = session.clone();
+    change(session, name.clone(), move |all, _| {
+        let known = all.iter().position(|known| known.name == name);
+        let seen = known.and_then(|at| Some((at, all.get(at)?)));
+        match seen.filter(|(_, known)| own.access.reads_some_of(&known.table) || own.access.all()) {
+            Some((at, known)) => {
+                manages(&own, &known.table, "drop")?;
+                all.remove(at);
+                Ok(())
+            }
+            None if if_exists => Ok(()),
+            None => Err(Error::unknown_watch(format!("there is no watch `{name}`"))
+                .with_hint("SHOW WATCHES lists them")),
+        }
+    })
+    .await?;
+    Ok(Answer::done(Done::Dropped(MadeKind::Watch)))
+}
+
+pub(super) fn schema() -> SchemaRef {
+    let text = |name: &str, absent| Field::new(name, DataType::Utf8, absent);
+    Arc::new(Schema::new(vec![
+        text("watch_name", false),
+        text("table_name", false),
+        Field::new("created", time_type(), false),
+        text("target", true),
+        text("definition", false),
+    ]))
+}
+
+/// The watches of tables that the session may read something of.
+async fn list(session: &Session) -> Result<Answer> {
+    let query = session.query.clone();
+    let mut all = blocking(move || query.watches()).await?;
+    all.retain(|known| session.access.reads_some_of(&known.table));
+    let all: Vec<Watch> = all.into_iter().map(Watch::read).collect::<Result<_>>()?;
+    let internal = |e: arrow::error::ArrowError| Error::internal(e.to_string());
+    let texts = |of: &dyn Fn(&Watch) -> Option<String>| -> ArrayRef {
+        Arc::new(StringArray::from_iter(all.iter().map(of)))
+    };
+    let created = all.iter().map(|watch| watch.definition.created_ns);
+    let created: TimestampNanosecondArray = created.map(Some).collect();
+    let columns = vec![
+        texts(&|watch| Some(watch.definition.name.clone())),
+        texts(&|watch| Some(watch.definition.table.clone())),
+        cast(&created, &time_type()).map_err(internal)?,
+        texts(&|watch| watch.hook().or(watch.topic()).map(str::to_owned)),
+        texts(&|watch| Some(watch.definition.statement.clone())),
+    ];
+    shown::answer(RecordBatch::try_new(schema(), columns).map_err(internal)?)
+}
+
+/// How long no row came.
+fn length_ns(text: &str) -> Result<i64> {
+    lengths::nanoseconds(text).ok_or_else(|| {
+        Error::invalid_value(format!("FOR: expected a length of time, found '{text}'"))
+            .with_hint("for example: FOR INTERVAL '5 minutes'; a month has no fixed length")
+    })
+}
+
+/// The columns by which streams without rows are told apart: those that are named, or all tags.
+fn groups(session: &Session, table: &str, per: Option<&[String]>) -> Result<Vec<String>> {
+    let tables = session.query.tables(&session.access)?;
+    let known = tables.into_iter().find(|known| known.name == table);
+    let known = known.ok_or_else(|| unknown_table(table))?;
+    let tags = known.columns.into_iter();
+    let tags: Vec<String> = tags
+        .filter(|column| column.kind == crate::session::ColumnKind::Tag)
+        .map(|column| column.name)
+        .collect();
+    let Some(per) = per else { return Ok(tags) };
+    match per.iter().find(|wanted| !tags.contains(wanted)) {
+        None => Ok(per.to_vec()),
+        Some(other) => Err(Error::unknown_column(format!(
+            "PER {other}: table `{table}` has no such tag"
+        ))),
+    }
+}

@@ -1,0 +1,93 @@
+//! Messages to the broker, over the connection that takes messages from it.
+//!
+//! Invariants: a message is told to be taken only when the broker has acknowledged it. One that
+//! was under way when the connection ended is told to be lost, and is not sent by itself again:
+//! whoever wanted it sent decides.
+//! Concurrency: one lock, held while a message is queued, so that messages go out in the order in
+//! which they wait here.
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use rumqttc::v5::AsyncClient;
+use rumqttc::v5::mqttbytes::QoS;
+use std::collections::{HashMap, VecDeque};
+use tokio::sync::oneshot;
+
+/// Hands messages to the broker.
+#[derive(Debug, Default)]
+pub(crate) struct Publisher {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    /// None as long as there is no connection.
+    client: Option<AsyncClient>,
+    /// Messages that have no number yet.
+    queued: VecDeque<oneshot::Sender<()>>,
+    /// Messages that the broker has not acknowledged.
+    sent: HashMap<u16, oneshot::Sender<()>>,
+}
+
+impl std::fmt::Debug for Inner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Inner")
+            .field("is_connected", &self.client.is_some())
+            .field("queued", &self.queued.len())
+            .field("sent", &self.sent.len())
+            .finish()
+    }
+}
+
+impl Publisher {
+    /// Whether there is a connection.
+    pub(crate) fn is_connected(&self) -> bool {
+        self.inner.lock().client.is_some()
+    }
+
+    /// Sends a message: true once the broker has it, false when the connection ended before.
+    pub(crate) async fn publish(&self, topic: &str, payload: String) -> bool {
+        let taken = {
+            let mut inner = self.inner.lock();
+            let Some(client) = &inner.client else {
+                return false;
+            };
+            let payload = Bytes::from(payload);
+            let queued = client.try_publish(topic, QoS::AtLeastOnce, false, payload);
+            if queued.is_err() {
+                return false;
+            }
+            let (sender, taken) = oneshot::channel();
+            inner.queued.push_back(sender);
+            taken
+        };
+        taken.await.is_ok()
+    }
+
+    /// There is a connection.
+    pub(crate) fn connected(&self, client: AsyncClient) {
+        self.inner.lock().client = Some(client);
+    }
+
+    /// The oldest message that was queued has a number.
+    pub(crate) fn sent(&self, number: u16) {
+        let mut inner = self.inner.lock();
+        if let Some(sender) = inner.queued.pop_front() {
+            inner.sent.insert(number, sender);
+        }
+    }
+
+    /// The broker has answered a message: it has it, or refuses it.
+    pub(crate) fn taken(&self, number: u16, has_it: bool) {
+        let sender = self.inner.lock().sent.remove(&number);
+        if let Some(sender) = sender.filter(|_| has_it) {
+            // Whoever sent it may have gone.
+            let _ = sender.send(());
+        }
+    }
+
+    /// The connection has ended, and with it all that was under way.
+    pub(crate) fn disconnected(&self) {
+        *self.inner.lock() = Inner::default();
+    }
+}

@@ -1,0 +1,342 @@
+//! `GET /api/v1/watches` and what is below it: the watches, their events as they come, and events
+//! that a web hook did not take.
+//!
+//! Invariants: a watch is there for its owner, and for who may read all of its table: events hold
+//! what its owner reads. Events come in the order of their numbers, and what is not kept any more
+//! is told as a gap.
+//! Concurrency: who listens is a task that waits for newer events; a watch knows nothing of it.
+
+use super::{Needs, Route};
+
+pub(crate) fn routes() -> Vec<Route> {
+    vec![
+        Route::get("/api/v1/watches", Needs::Read, handler::list),
+        Route::get(
+            "/api/v1/watches/{name}/events",
+            Needs::Read,
+            handler::events,
+        ),
+        Route::get("/api/v1/watches/{name}/dead", Needs::Read, handler::dead),
+        Route::post(
+            "/api/v1/watches/{name}/retry",
+            Needs::Manage,
+            handler::retry,
+        ),
+    ]
+}
+
+#[cfg(not(feature = "sql"))]
+mod handler {
+    use crate::error::ApiError;
+    use axum::http::StatusCode;
+
+    fn not_built() -> ApiError {
+        let message =
+            "this program was built without SQL (the feature `sql`), and so without watches";
+        ApiError::new(StatusCode::NOT_IMPLEMENTED, "E_NOT_BUILT", message)
+    }
+
+    pub(super) async fn list() -> ApiError {
+        not_built()
+    }
+
+    pub(super) async fn events() -> ApiError {
+        not_built()
+    }
+
+    pub(super) async fn dead() -> ApiError {
+        not_built()
+    }
+
+    pub(super) async fn retry() -> ApiError {
+        not_built()
+    }
+}
+
+#[cfg(feature = "sql")]
+mod handler {
+    use crate::access::Access;
+    use crate::access::rules::Action;
+    use crate::app::App;
+    use crate::error::ApiError;
+    use crate::request::{answer, not_found, query};
+    use crate::watched::{Followed, event_json};
+    use crate::watches::retry as send_again;
+    use axum::body::{Body, Bytes};
+    use axum::extract::{Path, State};
+    use axum::http::header::CACHE_CONTROL;
+    use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
+    use axum::response::Response;
+    use futures_util::stream;
+    use headwater_wire::query::QueryError;
+    use prometheus_client::metrics::gauge::Gauge;
+    use serde_json::{Value, json};
+    use std::convert::Infallible;
+    use std::sync::Arc;
+    use std::time::Duration;
+    use tokio::sync::watch;
+    use tokio::time::{Interval, MissedTickBehavior, interval};
+
+    /// Between two signs of life.
+    const KEEP_ALIVE: Duration = Duration::from_secs(15);
+    const NO_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+    /// Where a client of server-sent events says how far it has come.
+    const LAST_EVENT: &str = "last-event-id";
+    /// How often it is looked whether a watch is followed by now, and how long is between.
+    const LOOKS: usize = 100;
+    const LOOK_AGAIN: Duration = Duration::from_millis(50);
+    /// Events that are sent together.
+    const EVENTS_AT_ONCE: usize = 256;
+
+    /// Whether an asker is told of a watch.
+    fn sees(access: &Access, followed: &Followed) -> bool {
+        let definition = followed.watch().definition();
+        let is_owner = match access {
+            Access::Token { grant, .. } => definition.owner.as_ref() == Some(&grant.id),
+            _ => false,
+        };
+        is_owner || access.may(Action::Read, &definition.table, &[])
+    }
+
+    /// A watch. One that was made just now, or before the server began, is waited for.
+    async fn found(app: &Arc<App>, access: &Access, name: &str) -> Result<Arc<Followed>, ApiError> {
+        for _ in 0..LOOKS {
+            if let Some(followed) = app.watches.get(name) {
+                let seen = Some(followed).filter(|followed| sees(access, followed));
+                return seen.ok_or_else(|| not_found("watch", &name));
+            }
+            let wanted = name.to_owned();
+            let made = app.blocking(move |app| {
+                let mut all = app.query.watches()?.into_iter();
+                Ok(all.any(|definition| definition.name == wanted))
+            });
+            if !made.await? {
+                break;
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+        Err(not_found("watch", &name))
+    }
+
+    fn told(value: &Value) -> Response {
+        answer(
+            HeaderValue::from_static("application/json"),
+            value.to_string(),
+        )
+    }
+
+    pub(in crate::routes) async fn list(
+        State(app): State<Arc<App>>,
+        access: Access,
+        uri: Uri,
+    ) -> Result<Response, ApiError> {
+        query(&uri, &[])?;
+        let all = app.watches.all();
+        let seen = all.iter().filter(|followed| sees(&access, followed));
+        let seen: Vec<Value> = seen.map(|followed| followed.status()).collect();
+        Ok(told(&json!({ "watches": seen })))
+    }
+
+    pub(in crate::routes) async fn dead(
+        State(app): State<Arc<App>>,
+        access: Access,
+        Path(name): Path<String>,
+        uri: Uri,
+    ) -> Result<Response, ApiError> {
+        query(&uri, &[])?;
+        let followed = found(&app, &access, &name).await?;
+        let mut out = "{\"dead\":[".to_owned();
+        for (at, dead) in followed.dead().iter().enumerate() {
+            if at > 0 {
+                out.push(',');
+            }
+            // The event is JSON already.
+            out.push_str(&format!(
+                "{{\"attempts\":{},\"reason\":{},\"event\":{}}}",
+                dead.attempts,
+                Value::from(dead.reason.as_str()),
+                event_json(followed.watch(), &dead.event)
+            ));
+        }
+        out.push_str("]}");
+        Ok(answer(HeaderValue::from_static("application/json"), out))
+    }
+
+    pub(in crate::routes) async fn retry(
+        State(app): State<Arc<App>>,
+        access: Access,
+        Path(name): Path<String>,
+        uri: Uri,
+    ) -> Result<Response, ApiError> {
+        let query = query(&uri, &["sequence"])?;
+        let followed = found(&app, &access, &name).await?;
+        if !access.may(Action::Manage, &followed.watch().definition().table, &[]) {
+            return Err(ApiError::new(
+                StatusCode::FORBIDDEN,
+                "E_ACCESS",
+                "this token may not manage the table of the watch",
+            ));
+        }
+        let wanted: Option<u64> = query.number("sequence")?;
+        let tried = app.blocking(move |app| {
+            let all = followed.dead().into_iter().map(|dead| dead.event.sequence);
+            let all = all.filter(|sequence| wanted.is_none_or(|wanted| wanted == *sequence));
+            let (mut delivered, mut failed) = (Vec::new(), Vec::new());
+            for sequence in all {
+                match send_again(app, &followed, sequence) {
+                    Ok(()) => delivered.push(sequence),
+                    Err(failure) => {
+                        failed.push(json!({ "sequence": sequence, "reason": failure.reason }));
+                        // What one letter met, the next ones would wait for too.
+                        break;
+                    }
+                }
+            }
+            Ok(json!({ "delivered": delivered, "failed": failed }))
+        });
+        Ok(told(&tried.await?))
+    }
+
+    /// A number of an event, as it is sent: the epoch, and the number.
+    fn parse_id(text: &str) -> Option<(Option<u64>, u64)> {
+        match text.split_once('-') {
+            None => Some((None, text.parse().ok()?)),
+            Some((epoch, number)) => {
+                let epoch = u64::from_str_radix(epoch, 16).ok()?;
+                Some((Some(epoch), number.parse().ok()?))
+            }
+        }
+    }
+
+    pub(in crate::routes) async fn events(
+        State(app): State<Arc<App>>,
+        access: Access,
+        Path(name): Path<String>,
+        uri: Uri,
+        headers: HeaderMap,
+    ) -> Result<Response, ApiError> {
+        let query = query(&uri, &["after"])?;
+        let followed = found(&app, &access, &name).await?;
+        let last_event = headers.get(LAST_EVENT).and_then(|v| v.to_str().ok());
+        // A browser that comes back has the address it began with, and knows better.
+        let asked = last_event.or(query.one("after")?);
+        let (epoch, after) = match asked {
+            None => (None, followed.behind(u64::MAX, 0).newest),
+            Some(text) => {
+                let reason = "expected the id of an event: a number, or EPOCH-NUMBER";
+                parse_id(text).ok_or_else(|| QueryError::value("after", reason, text))?
+            }
+        };
+        let clients = app.metrics.live_clients().clone();
+        let max = i64::try_from(app.settings.live_clients_max).unwrap_or(i64::MAX);
+        if clients.inc() >= max {
+            clients.dec();
+            return Err(ApiError::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "E_BUSY",
+                format!(
+                    "{max} live answers are open, as many as may be (setting live.clients_max)"
+                ),
+            )
+            .retry_after(5));
+        }
+        let mut ticks = interval(KEEP_ALIVE);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let is_other = epoch.is_some_and(|epoch| epoch != followed.epoch());
+        let tail = Tail {
+            newest: followed.newest(),
+            epoch: followed.epoch(),
+            after: if is_other { 0 } else { after },
+            is_other,
+            followed,
+            clients,
+            access,
+            ticks,
+            stopping: app.shell.stopping(),
+        };
+        let events = stream::unfold(tail, |mut tail| async {
+            let bytes = tail.next().await?;
+            Some((Ok::<_, Infallible>(bytes), tail))
+        });
+        let mut response = answer(HeaderValue::from_static("text/event-stream"), Bytes::new());
+        *response.body_mut() = Body::from_stream(events);
+        let headers = response.headers_mut();
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        // Proxies must pass events on as they come.
+        headers.insert(NO_BUFFERING, HeaderValue::from_static("no"));
+        Ok(response)
+    }
+
+    struct Tail {
+        followed: Arc<Followed>,
+        newest: watch::Receiver<u64>,
+        epoch: u64,
+        after: u64,
+        /// The asker counts in numbers that mean nothing any more.
+        is_other: bool,
+        clients: Gauge,
+        access: Access,
+        ticks: Interval,
+        stopping: watch::Receiver<bool>,
+    }
+
+    impl Drop for Tail {
+        fn drop(&mut self) {
+            self.clients.dec();
+        }
+    }
+
+    impl Tail {
+        /// The next bytes of the answer; `None` at its end.
+        async fn next(&mut self) -> Option<Bytes> {
+            loop {
+                let may_go_on = self.access.is_current() && sees(&self.access, &self.followed);
+                if *self.stopping.borrow() || !may_go_on || self.followed.is_dropped() {
+                    return None;
+                }
+                self.newest.borrow_and_update();
+                if let Some(events) = self.take() {
+                    return Some(events);
+                }
+                tokio::select! {
+                    // An error means that the watch is gone.
+                    changed = self.newest.changed() => changed.ok()?,
+                    // The first tick comes at once: it tells the asker that it listens now.
+                    _ = self.ticks.tick() => return Some(Bytes::from_static(b": live\n\n")),
+                    // An error means that the server is gone.
+                    _ = self.stopping.changed() => {}
+                }
+            }
+        }
+
+        /// Everything that waits, a part at a time.
+        fn take(&mut self) -> Option<Bytes> {
+            let behind = self.followed.behind(self.after, EVENTS_AT_ONCE);
+            let mut out = String::new();
+            // A number that was never given is one of another count.
+            let is_ahead = self.after > behind.newest;
+            if std::mem::take(&mut self.is_other) || is_ahead {
+                self.after = 0;
+                out.push_str("event: gap\ndata: {\"missed\":null}\n\n");
+                return Some(out.into());
+            }
+            if behind.missed > 0 {
+                out.push_str(&format!(
+                    "event: gap\ndata: {{\"missed\":{}}}\n\n",
+                    behind.missed
+                ));
+            }
+            for event in &behind.events {
+                out.push_str(&format!(
+                    "id: {:016x}-{}\nevent: {}\ndata: {}\n\n",
+                    self.epoch,
+                    event.sequence,
+                    event.kind.name(),
+                    event_json(self.followed.watch(), event)
+                ));
+                self.after = event.sequence;
+            }
+            (!out.is_empty()).then(|| out.into())
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! What is counted of watches.
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct KindLabel {
+    kind: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ResultLabel {
+    result: &'static str,
+}
+
+/// The figures of all watches.
+#[derive(Debug, Default)]
+pub(crate) struct Figures {
+    pub(crate) watches: Gauge,
+    pub(crate) stopped: Gauge,
+    pub(crate) looks: Counter,
+    events: Family<KindLabel, Counter>,
+    hooks: Family<ResultLabel, Counter>,
+}
+
+impl Figures {
+    /// Puts them where `/metrics` tells them.
+    pub(crate) fn register(&self, registry: &mut Registry) {
+        registry.register("watches", "Watches that are followed", self.watches.clone());
+        registry.register(
+            "watches_stopped",
+            "Watches that could not look the last time, for whatever reason",
+            self.stopped.clone(),
+        );
+        registry.register(
+            "watch_looks",
+            "Looks for what watches tell of",
+            self.looks.clone(),
+        );
+        registry.register("watch_events", "Events told, by kind", self.events.clone());
+        registry.register(
+            "watch_hooks",
+            "Events sent to web hooks, by what became of them",
+            self.hooks.clone(),
+        );
+    }
+
+    pub(crate) fn told(&self, kind: &'static str) {
+        self.events.get_or_create(&KindLabel { kind }).inc();
+    }
+
+    pub(crate) fn sent(&self, result: &'static str) {
+        self.hooks.get_or_create(&ResultLabel { result }).inc();
+    }
+}

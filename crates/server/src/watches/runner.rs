@@ -1,0 +1,449 @@
+//! Looks for what watches tell of, again and again.
+//!
+//! Invariants: a watch looks when something was stored since, when time alone may have changed what
+//! it finds, and otherwise every [`AGAIN`]. Looking takes a quarter of the time at most.
+//! Concurrency: one task; what is computed is computed where statements are.
+//! Failure: a panic ends a turn, and another one begins.
+
+use super::hook::{self, Letter, SENDING_MAX};
+use crate::app::App;
+use crate::granted::Granted;
+use crate::watched::{Followed, Stopped, event_json};
+use headwater_io::{Env, Files};
+use headwater_query::{Look, Watch};
+use headwater_watch::{Bounds, Change, Event, Failure, Next, Round};
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::Semaphore;
+
+/// Between two turns, at least.
+const TICK: Duration = Duration::from_millis(200);
+/// A watch looks this often whatever happens.
+const AGAIN: Duration = Duration::from_secs(10);
+/// After a failure.
+const AFTER_FAILURE: Duration = Duration::from_secs(2);
+
+/// Follows the watches until the server stops.
+pub(crate) async fn run(app: Arc<App>) {
+    let runner = Arc::new(tokio::sync::Mutex::new(Runner::new(Arc::clone(&app))));
+    let mut stopping = app.shell.stopping();
+    let mut pause = TICK;
+    loop {
+        tokio::select! {
+            // An error means that the server is gone.
+            _ = stopping.wait_for(|stop| *stop) => return,
+            () = tokio::time::sleep(pause) => {}
+        }
+        let begun = Instant::now();
+        let runner = Arc::clone(&runner);
+        let turn = tokio::spawn(async move { runner.lock().await.turn().await });
+        pause = match turn.await {
+            Ok(()) => TICK.max(begun.elapsed() * 3),
+            Err(error) => {
+                tracing::error!(%error, "following the watches panicked, and begins anew");
+                AFTER_FAILURE
+            }
+        };
+    }
+}
+
+/// How far a watch has come in this process.
+struct Course {
+    look: Look,
+    /// The database when it looked last.
+    seen: Option<u64>,
+    looked: Option<Instant>,
+    bounds: Option<Bounds>,
+    /// What it found last, and since when it finds that.
+    found: Option<(u64, Instant)>,
+    not_before: Option<Instant>,
+}
+
+struct Runner {
+    app: Arc<App>,
+    files: Arc<dyn Files>,
+    dir: PathBuf,
+    courses: HashMap<u64, Course>,
+    places: Arc<Semaphore>,
+}
+
+impl Course {
+    /// Whether nothing has changed for so long that nothing is waited for.
+    fn is_quiet(&self, lateness_ns: i64) -> bool {
+        let Some((bounds, (_, since))) = self.bounds.zip(self.found) else {
+            return false;
+        };
+        let wait_ns = bounds.within_ns.saturating_add(lateness_ns);
+        since.elapsed() >= Duration::from_nanos(wait_ns.unsigned_abs())
+    }
+
+    fn is_due(&self, watch: &Watch, sequence: u64) -> bool {
+        let past = |at: Option<Instant>, time: Duration| at.is_none_or(|at| at.elapsed() >= time);
+        if self.not_before.is_some_and(|at| at > Instant::now()) {
+            return false;
+        }
+        let often = match watch.is_absence() {
+            true => Duration::from_secs(1),
+            false => AGAIN,
+        };
+        let grew_quiet = !watch.is_absence()
+            && self.is_quiet(watch.lateness_ns())
+            && self
+                .found
+                .zip(self.looked)
+                .is_some_and(|((_, since), looked)| {
+                    let bounds = self.bounds.map_or(0, |bounds| bounds.within_ns);
+                    let wait = bounds.saturating_add(watch.lateness_ns()).unsigned_abs();
+                    looked < since + Duration::from_nanos(wait)
+                });
+        self.seen != Some(sequence) || past(self.looked, often) || grew_quiet
+    }
+}
+
+impl Runner {
+    fn new(app: Arc<App>) -> Runner {
+        Runner {
+            files: Env::system().files,
+            dir: app.settings.db().join("watches"),
+            app,
+            courses: HashMap::new(),
+            places: Arc::new(Semaphore::new(SENDING_MAX)),
+        }
+    }
+
+    async fn turn(&mut self) {
+        let known = self.app.blocking(|app| {
+            app.shell.guard().refresh();
+            let sequence = app.snapshot()?.sequence();
+            Ok((app.query.watches()?, sequence))
+        });
+        let (definitions, sequence) = match known.await {
+            Ok(known) => known,
+            // The database is closing, or a note is damaged: requests tell.
+            Err(error) => {
+                tracing::debug!(code = error.code, "the watches are not known");
+                return;
+            }
+        };
+        let wanted = |followed: &Followed| definitions.contains(followed.watch().definition());
+        for gone in self.app.watches.retain(wanted) {
+            self.courses.remove(&gone.watch().definition().id);
+            let removed = tokio::task::spawn_blocking(move || gone.remove()).await;
+            if let Ok(Err(error)) = removed {
+                tracing::warn!(%error, "the file of a dropped watch stays");
+            }
+        }
+        for definition in definitions {
+            if self.app.watches.get(&definition.name).is_none() {
+                self.open(definition).await;
+            }
+        }
+        let mut stopped = 0;
+        for followed in self.app.watches.all() {
+            if *self.app.shell.stopping().borrow() {
+                return;
+            }
+            self.look(&followed, sequence).await;
+            self.deliver(&followed);
+            stopped += i64::from(followed.is_stopped());
+        }
+        self.app.watches.figures.stopped.set(stopped);
+    }
+
+    async fn open(&mut self, definition: headwater_watch::Definition) {
+        let (files, dir) = (Arc::clone(&self.files), self.dir.clone());
+        let id = definition.id;
+        let name = definition.name.clone();
+        let opened = tokio::task::spawn_blocking(move || {
+            let watch = Watch::read(definition).map_err(io::Error::other)?;
+            Followed::open(watch, files, &dir)
+        });
+        match opened.await {
+            Ok(Ok(followed)) => {
+                let course = Course {
+                    look: Look::default(),
+                    seen: None,
+                    looked: None,
+                    bounds: None,
+                    found: None,
+                    not_before: None,
+                };
+                self.courses.insert(id, course);
+                self.app.watches.put(Arc::new(followed));
+            }
+            Ok(Err(error)) => tracing::error!(watch = name, %error, "a watch cannot be followed"),
+            Err(error) => tracing::error!(watch = name, %error, "opening a watch panicked"),
+        }
+    }
+
+    /// Looks, where it is time to, and tells what has to be told.
+    async fn look(&mut self, followed: &Arc<Followed>, sequence: u64) {
+        let id = followed.watch().definition().id;
+        let Some(course) = self.courses.get_mut(&id) else {
+            return;
+        };
+        if !course.is_due(followed.watch(), sequence) {
+            return;
+        }
+        self.app.watches.figures.looks.inc();
+        (course.seen, course.looked) = (Some(sequence), Some(Instant::now()));
+        let told = told(&self.app, followed, course).await;
+        if told.is_err() {
+            course.not_before = Some(Instant::now() + AFTER_FAILURE);
+            course.seen = None;
+        }
+        followed.stop(told.err());
+    }
+
+    /// Sends the next event to the hook or the topic, where there is one and it is time.
+    fn deliver(&self, followed: &Arc<Followed>) {
+        // A watch that may not look may not tell either; what it told before stays to be sent.
+        let watch = followed.watch();
+        if owner(&self.app, watch).is_err() {
+            return;
+        }
+        if let Some(topic) = watch.topic() {
+            publish(&self.app, followed, topic);
+        }
+        if watch.hook().is_none() {
+            return;
+        }
+        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
+            return;
+        };
+        let now_ns = now_ns();
+        let Next::Send(event) = followed.next(now_ns) else {
+            return;
+        };
+        if !followed.begin_sending() {
+            return;
+        }
+        let (app, followed) = (Arc::clone(&self.app), Arc::clone(followed));
+        tokio::task::spawn_blocking(move || {
+            let _place = place;
+            let sent = send(&app, &followed, &event, now_ns);
+            if let Err(error) = written(&app, &followed, &event, sent) {
+                let name = &followed.watch().definition().name;
+                tracing::warn!(watch = name, %error, "what became of a web hook is not written down: it is sent again");
+            }
+            followed.end_sending();
+        });
+    }
+}
+
+fn now_ns() -> i64 {
+    crate::request::now().as_nanos()
+}
+
+/// What the owner of a watch may do now.
+fn owner(app: &App, watch: &Watch) -> Result<Granted, Stopped> {
+    let definition = watch.definition();
+    let stopped = |message: String| Stopped {
+        code: "E_ACCESS".to_owned(),
+        message,
+    };
+    let access = app.shell.guard().access_of(definition.owner.as_deref());
+    let Some(access) = access else {
+        return Err(stopped(
+            "the token that made this watch is not in force any more: drop it, and make it with another one".to_owned(),
+        ));
+    };
+    let granted = Granted(access);
+    let rights = headwater_query::Access::key(&granted);
+    if headwater_watch::rights_of(rights.as_deref()) != definition.rights {
+        return Err(stopped(
+            "the token that made this watch may not read the same any more: drop it, and make it again".to_owned(),
+        ));
+    }
+    if !granted.0.may_read_some_of(&definition.table) {
+        let table = &definition.table;
+        return Err(stopped(format!("its owner may not read table `{table}`")));
+    }
+    Ok(granted)
+}
+
+/// Looks, and writes down what has to be told.
+async fn told(
+    app: &Arc<App>,
+    followed: &Arc<Followed>,
+    course: &mut Course,
+) -> Result<(), Stopped> {
+    let watch = followed.watch().clone();
+    let session = app.query.session(Arc::new(owner(app, &watch)?));
+    let begin = followed.with(|kept| kept.state.begin());
+    let is_quiet = course.is_quiet(watch.lateness_ns());
+    let mut look = std::mem::take(&mut course.look);
+    let work = async move {
+        let looked = session
+            .look(&watch, &begin, now_ns(), is_quiet, &mut look)
+            .await;
+        (looked, look)
+    };
+    let of_query = |error: headwater_query::Error| Stopped {
+        code: error.code.to_owned(),
+        message: match error.hint {
+            Some(hint) => format!("{}; {hint}", error.message),
+            None => error.message,
+        },
+    };
+    let (looked, look) = app.sql_threads.run(work).await.map_err(of_query)?;
+    course.look = look;
+    let (bounds, round) = looked.map_err(of_query)?;
+    course.bounds = Some(bounds);
+    let found = fingerprint(&round);
+    if course.found.is_none_or(|(known, _)| known != found) {
+        course.found = Some((found, Instant::now()));
+    }
+    let (app, followed) = (Arc::clone(app), Arc::clone(followed));
+    let wrote = tokio::task::spawn_blocking(move || write(&app, &followed, bounds, &round)).await;
+    wrote.unwrap_or_else(|error| {
+        Err(Stopped {
+            code: "E_INTERNAL".to_owned(),
+            message: format!("telling what was found panicked: {error}"),
+        })
+    })
+}
+
+fn fingerprint(round: &Round) -> u64 {
+    let mut hash = DefaultHasher::new();
+    (round.watermark_ns, &round.found).hash(&mut hash);
+    hash.finish()
+}
+
+fn write(app: &App, followed: &Followed, bounds: Bounds, round: &Round) -> Result<(), Stopped> {
+    let planned = followed.with(|kept| {
+        let step = kept.state.step(bounds, round)?;
+        let is_worth = kept.state.is_worth(bounds, &step);
+        Ok((step, is_worth))
+    });
+    let (step, is_worth) = planned.map_err(|why: headwater_watch::TooMany| Stopped {
+        code: "E_LIMIT".to_owned(),
+        message: why.to_string(),
+    })?;
+    if is_worth {
+        let change = Change::Step(step.clone());
+        followed.change(&change).map_err(|error| Stopped {
+            code: match error.kind() {
+                io::ErrorKind::StorageFull => "E_FULL".to_owned(),
+                _ => "E_IO".to_owned(),
+            },
+            message: format!(
+                "what was found cannot be written down, and is told when it can be: {error}"
+            ),
+        })?;
+        for event in &step.events {
+            app.watches.figures.told(event.kind.name());
+        }
+    } else {
+        followed.moved(|kept| kept.state.apply(&step));
+    }
+    Ok(())
+}
+
+/// Publishes the events that wait, one after the other, while there is a connection. Without one
+/// they wait: nothing of them becomes a dead letter.
+#[cfg(feature = "mqtt")]
+fn publish(app: &Arc<App>, followed: &Arc<Followed>, topic: &str) {
+    let may = app.settings.watch.topics.iter();
+    let may = may
+        .into_iter()
+        .any(|beginning| topic.starts_with(beginning));
+    let waits = matches!(followed.next(now_ns()), Next::Send(_));
+    if !may || !waits || !app.publisher.is_connected() || !followed.begin_sending() {
+        return;
+    }
+    let (app, followed, topic) = (Arc::clone(app), Arc::clone(followed), topic.to_owned());
+    tokio::spawn(async move {
+        while let Next::Send(event) = followed.next(now_ns()) {
+            let payload = event_json(followed.watch(), &event);
+            let may_read = owner(&app, followed.watch()).is_ok();
+            if !may_read {
+                break;
+            }
+            if !app.publisher.publish(&topic, payload).await {
+                let failure = Failure {
+                    reason: "the broker has not taken it".to_owned(),
+                    is_final: false,
+                };
+                // It waits for the broker however long that takes, so that none is given up.
+                followed.failed(&event, &failure, now_ns());
+                break;
+            }
+            app.watches.figures.sent("published");
+            let own = Arc::clone(&followed);
+            let write = move || own.change(&Change::Delivered(event.sequence));
+            if !matches!(tokio::task::spawn_blocking(write).await, Ok(Ok(()))) {
+                break;
+            }
+        }
+        followed.end_sending();
+    });
+}
+
+#[cfg(not(feature = "mqtt"))]
+fn publish(_: &Arc<App>, _: &Arc<Followed>, _: &str) {}
+
+fn send(app: &App, followed: &Followed, event: &Event, now_ns: i64) -> Result<(), Failure> {
+    let watch = followed.watch();
+    let body = event_json(watch, event);
+    let letter = Letter {
+        url: watch.hook().unwrap_or_default(),
+        event,
+        watch: watch.definition().id,
+        body: &body,
+        now_s: now_ns.div_euclid(1_000_000_000),
+    };
+    hook::send(&app.settings, &letter)
+}
+
+/// Writes down what became of an event that was sent.
+fn written(
+    app: &App,
+    followed: &Followed,
+    event: &Event,
+    sent: Result<(), Failure>,
+) -> io::Result<()> {
+    match sent {
+        Ok(()) => {
+            app.watches.figures.sent("delivered");
+            followed.change(&Change::Delivered(event.sequence))
+        }
+        Err(failure) => {
+            app.watches.figures.sent("failed");
+            match followed.failed(event, &failure, now_ns()) {
+                None => Ok(()),
+                Some(change) => followed.change(&change),
+            }
+        }
+    }
+}
+
+/// Sends a dead letter again, at once.
+pub(crate) fn retry(app: &App, followed: &Followed, sequence: u64) -> Result<(), Failure> {
+    let dead = followed
+        .dead()
+        .into_iter()
+        .find(|dead| dead.event.sequence == sequence);
+    let missing = || Failure {
+        reason: format!("there is no dead letter {sequence}"),
+        is_final: true,
+    };
+    let dead = dead.ok_or_else(missing)?;
+    let of_owner = |why: Stopped| Failure {
+        reason: why.message,
+        is_final: true,
+    };
+    owner(app, followed.watch()).map_err(of_owner)?;
+    send(app, followed, &dead.event, now_ns())?;
+    app.watches.figures.sent("delivered");
+    followed
+        .change(&Change::Buried(sequence))
+        .map_err(|why| Failure {
+            reason: format!("it was delivered, and that cannot be written down: {why}"),
+            is_final: false,
+        })
+}

@@ -1,0 +1,104 @@
+//! What a watch is, as a database keeps it.
+//!
+//! Invariants: ids are never used twice, so that what an earlier watch of the same name told is not
+//! taken for what this one did. A definition is the statement that made it: what it means is read
+//! anew.
+//! Concurrency: plain data.
+//! Failure: bytes that are none are an error that says where.
+
+use crate::event::text;
+use headwater_codec::{Cursor, DecodeError, PutBytes, checksum::crc32c};
+use sha2::{Digest, Sha256};
+
+const VERSION: u8 = 1;
+const WATCHES_MAX: u64 = 100_000;
+
+/// A watch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Definition {
+    /// Names it for ever.
+    pub id: u64,
+    /// Its name.
+    pub name: String,
+    /// The token that made it, by its id; `None` = no tokens were in use.
+    pub owner: Option<String>,
+    /// When it was made, by the clock.
+    pub created_ns: i64,
+    /// What begins earlier is not looked for.
+    pub since_ns: i64,
+    /// The table whose rows it looks at.
+    pub table: String,
+    /// A hash of what its owner could read then.
+    pub rights: String,
+    /// The statement that made it.
+    pub statement: String,
+}
+
+/// A hash of what somebody may read, where that is known as a text: it tells changes of it.
+#[must_use]
+pub fn rights_of(key: Option<&str>) -> String {
+    let hash = key.map(|key| Sha256::digest(key.as_bytes()));
+    hash.map_or_else(String::new, |hash| crate::signature::hex(&hash))
+}
+
+/// Definitions as bytes.
+#[must_use]
+pub fn encode_definitions(all: &[Definition]) -> Vec<u8> {
+    let mut out = vec![VERSION];
+    out.put_varint(u64::try_from(all.len()).unwrap_or(u64::MAX));
+    for one in all {
+        out.put_u64(one.id);
+        out.put_prefixed(one.name.as_bytes());
+        match &one.owner {
+            None => out.push(0),
+            Some(owner) => {
+                out.push(1);
+                out.put_prefixed(owner.as_bytes());
+            }
+        }
+        out.put_i64(one.created_ns);
+        out.put_i64(one.since_ns);
+        out.put_prefixed(one.table.as_bytes());
+        out.put_prefixed(one.rights.as_bytes());
+        out.put_prefixed(one.statement.as_bytes());
+    }
+    let crc = crc32c(&out);
+    out.put_u32(crc);
+    out
+}
+
+/// Reads what [`encode_definitions`] made.
+///
+/// # Errors
+/// Where the bytes are none.
+pub fn decode_definitions(bytes: &[u8]) -> Result<Vec<Definition>, DecodeError> {
+    let body = bytes.len().saturating_sub(4);
+    let (body, crc) = bytes.split_at(body);
+    if Cursor::new(crc).u32("a checksum")? != crc32c(body) {
+        return Err(Cursor::new(body).fail("bytes that fit their checksum"));
+    }
+    let mut from = Cursor::new(body);
+    if from.u8("a version")? != VERSION {
+        return Err(from.fail("version 1"));
+    }
+    let count = from.varint_up_to(WATCHES_MAX, "how many watches there are")?;
+    let mut all = Vec::new();
+    for _ in 0..count {
+        all.push(Definition {
+            id: from.u64("an id")?,
+            name: text(&mut from, "a name")?,
+            owner: match from.u8("whether there is an owner")? {
+                0 => None,
+                1 => Some(text(&mut from, "an owner")?),
+                _ => return Err(from.fail("0 or 1")),
+            },
+            created_ns: from.i64("when a watch was made")?,
+            since_ns: from.i64("since when it looks")?,
+            table: text(&mut from, "a table")?,
+            rights: text(&mut from, "rights")?,
+            statement: text(&mut from, "a statement")?,
+        });
+    }
+    from.finish()?;
+    Ok(all)
+}

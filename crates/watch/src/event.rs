@@ -1,0 +1,176 @@
+//! What is told of a watch, and how events are named.
+//!
+//! Invariants: an event's sequence number counts the events of its watch without gaps; its id names
+//! a version of a match, so that whoever hears of one twice knows it.
+//! Concurrency: plain data.
+//! Failure: bytes that are no event are an error that says where.
+
+use headwater_codec::{Cursor, DecodeError, PutBytes};
+use sha2::{Digest, Sha256};
+
+/// A row of a partition: the time of it, and how many rows of the same time stand before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Position {
+    /// The time of the row, in nanoseconds since 1970.
+    pub time_ns: i64,
+    /// Rows of the same time and partition before it.
+    pub skip: u32,
+}
+
+/// Which match it is: one begins at a row of a partition at most.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    /// The values of the partition, as a JSON array.
+    pub partition: String,
+    /// The first row.
+    pub first: Position,
+}
+
+/// What is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// A match, or a stream of which no row came for so long.
+    Match,
+    /// What was told is not so any more: rows came late, were replaced or deleted.
+    Retraction,
+    /// A stream that was absent has rows again.
+    Return,
+}
+
+impl Kind {
+    /// The word for it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Match => "match",
+            Kind::Retraction => "retraction",
+            Kind::Return => "return",
+        }
+    }
+
+    fn byte(self) -> u8 {
+        match self {
+            Kind::Match => 1,
+            Kind::Retraction => 2,
+            Kind::Return => 3,
+        }
+    }
+}
+
+/// Something that is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// Counts the events of a watch, from 1.
+    pub sequence: u64,
+    /// What it is.
+    pub kind: Kind,
+    /// Which match.
+    pub key: Key,
+    /// Which version of it, from 1.
+    pub version: u32,
+    /// The time of the last row.
+    pub last_ns: i64,
+    /// Where the search went on behind it.
+    pub next: Position,
+    /// When it was told, by the clock.
+    pub told_ns: i64,
+    /// What the statement answers of it, as a JSON object.
+    pub row: String,
+}
+
+/// Bytes of text in an event.
+const TEXT_MAX: u64 = 1 << 24;
+
+impl Event {
+    /// The id: the same for a match and for what takes it back.
+    #[must_use]
+    pub fn id(&self, watch: u64) -> String {
+        id_of(watch, &self.key, self.version)
+    }
+
+    /// Bytes it takes in memory, about.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        128 + self.key.partition.len() + self.row.len()
+    }
+
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        out.put_varint(self.sequence);
+        out.push(self.kind.byte());
+        out.put_prefixed(self.key.partition.as_bytes());
+        put_position(out, self.key.first);
+        out.put_varint(u64::from(self.version));
+        out.put_i64(self.last_ns);
+        put_position(out, self.next);
+        out.put_i64(self.told_ns);
+        out.put_prefixed(self.row.as_bytes());
+    }
+
+    pub(crate) fn decode(from: &mut Cursor<'_>) -> Result<Event, DecodeError> {
+        let sequence = from.varint("the number of an event")?;
+        let kind = match from.u8("a kind of event")? {
+            1 => Kind::Match,
+            2 => Kind::Retraction,
+            3 => Kind::Return,
+            _ => return Err(from.fail("1, 2 or 3: a kind of event")),
+        };
+        Ok(Event {
+            sequence,
+            kind,
+            key: Key {
+                partition: text(from, "a partition")?,
+                first: position(from)?,
+            },
+            version: small(from, "a version")?,
+            last_ns: from.i64("the time of a last row")?,
+            next: position(from)?,
+            told_ns: from.i64("when an event was told")?,
+            row: text(from, "a row")?,
+        })
+    }
+}
+
+pub(crate) fn text(from: &mut Cursor<'_>, what: &'static str) -> Result<String, DecodeError> {
+    let text = from.text(what)?;
+    match u64::try_from(text.len()).is_ok_and(|len| len <= TEXT_MAX) {
+        true => Ok(text.to_owned()),
+        false => Err(from.fail("a shorter text")),
+    }
+}
+
+pub(crate) fn small(from: &mut Cursor<'_>, what: &'static str) -> Result<u32, DecodeError> {
+    let number = from.varint(what)?;
+    u32::try_from(number).map_err(|_| from.fail("a number of 32 bits"))
+}
+
+pub(crate) fn put_position(out: &mut Vec<u8>, position: Position) {
+    out.put_i64(position.time_ns);
+    out.put_varint(u64::from(position.skip));
+}
+
+pub(crate) fn position(from: &mut Cursor<'_>) -> Result<Position, DecodeError> {
+    Ok(Position {
+        time_ns: from.i64("the time of a row")?,
+        skip: small(from, "rows of the same time")?,
+    })
+}
+
+/// The id of a version of a match: 32 hexadecimal digits.
+#[must_use]
+pub fn id_of(watch: u64, key: &Key, version: u32) -> String {
+    let mut bytes = Vec::new();
+    bytes.put_u64(watch);
+    bytes.put_prefixed(key.partition.as_bytes());
+    put_position(&mut bytes, key.first);
+    bytes.put_varint(u64::from(version));
+    let hash = Sha256::digest(&bytes);
+    crate::signature::hex(hash.get(..16).unwrap_or(&hash))
+}
+
+/// What tells two answers about one match apart.
+pub(crate) fn digest(last_ns: i64, row: &str) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    hash.update(last_ns.to_le_bytes());
+    hash.update(row.as_bytes());
+    hash.finalize().into()
+}

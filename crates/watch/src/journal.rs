@@ -1,0 +1,105 @@
+//! The newest events of a watch, for who comes back and asks what came since.
+//!
+//! Invariants: events stand in the order of their numbers, without gaps; a journal is bounded, and
+//! what it dropped is told as a gap.
+//! Concurrency: plain data, one owner.
+
+use crate::event::Event;
+use headwater_codec::{Cursor, DecodeError, PutBytes};
+use std::collections::VecDeque;
+
+/// Most events that are kept.
+pub const EVENTS_MAX: usize = 10_000;
+/// Most bytes of events that are kept.
+const BYTES_MAX: usize = 4 << 20;
+
+/// The newest events.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Journal {
+    events: VecDeque<Event>,
+    bytes: usize,
+    newest: u64,
+}
+
+/// What came behind a number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Behind {
+    /// So many events are not kept any more: they stood before these.
+    pub missed: u64,
+    /// The number of the newest event there was.
+    pub newest: u64,
+    /// The events that follow.
+    pub events: Vec<Event>,
+}
+
+impl Journal {
+    /// One that knows no events up to a number.
+    pub(crate) fn begun_at(newest: u64) -> Journal {
+        Journal {
+            newest,
+            ..Journal::default()
+        }
+    }
+
+    /// Adds an event, and lets the oldest go where there are too many.
+    pub fn push(&mut self, event: Event) {
+        self.bytes += event.bytes();
+        self.newest = event.sequence;
+        self.events.push_back(event);
+        while self.events.len() > EVENTS_MAX || (self.bytes > BYTES_MAX && self.events.len() > 1) {
+            if let Some(gone) = self.events.pop_front() {
+                self.bytes -= gone.bytes();
+            }
+        }
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.events.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.events.is_empty()
+    }
+
+    /// At most `most` events behind a number.
+    #[must_use]
+    pub fn behind(&self, after: u64, most: usize) -> Behind {
+        let newer = |event: &&Event| event.sequence > after;
+        let first = self.events.iter().find(newer).map(|event| event.sequence);
+        Behind {
+            missed: first.map_or(0, |first| first - after - 1),
+            newest: self.newest,
+            events: self
+                .events
+                .iter()
+                .filter(newer)
+                .take(most)
+                .cloned()
+                .collect(),
+        }
+    }
+
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        out.put_varint(self.newest);
+        out.put_varint(u64::try_from(self.events.len()).unwrap_or(u64::MAX));
+        for event in &self.events {
+            event.encode(out);
+        }
+    }
+
+    pub(crate) fn decode(from: &mut Cursor<'_>) -> Result<Journal, DecodeError> {
+        let mut journal = Journal {
+            newest: from.varint("the number of the newest event")?,
+            ..Journal::default()
+        };
+        let most = u64::try_from(EVENTS_MAX).unwrap_or(u64::MAX);
+        for _ in 0..from.varint_up_to(most, "how many events are kept")? {
+            journal.push(Event::decode(from)?);
+        }
+        Ok(journal)
+    }
+}

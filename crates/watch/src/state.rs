@@ -1,0 +1,493 @@
+//! What was told of a watch, and what has to be told by what is found now.
+//!
+//! A round hands in everything that is found from [`Begin`] on. What is found and was not told is
+//! told once no row that is still to come, or may come as late as is allowed, can change it; what
+//! was told and is not found is taken back. Matches that began longer ago than corrections are made
+//! are *settled*: they are forgotten, and the search goes on behind them.
+//!
+//! Invariants: after each round, the matches told and not taken back are those found and decided.
+//! A version of a match is told once. The watermark and what is settled never go back. A state is
+//! made of its steps alone: whoever applies the same steps has the same state.
+//! Concurrency: plain data, one owner.
+//! Failure: `TooMany` matches for the memory of one watch; nothing is told then.
+
+use crate::event::{Event, Key, Kind, Position, digest, position, put_position, small, text};
+use headwater_codec::{Cursor, DecodeError, PutBytes};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Most matches that one watch holds until they are settled.
+pub const MATCHES_MAX: usize = 100_000;
+/// Versions of absences that ended are kept this long.
+const ENDED_NS: i64 = 86_400_000_000_000;
+/// Most partitions whose search goes on elsewhere.
+const PARTITIONS_MAX: u64 = 1 << 32;
+
+/// Where a search begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Begin {
+    /// How far the watch has come.
+    pub watermark_ns: i64,
+    /// The first row of a search has this time at least.
+    pub settled_ns: i64,
+    /// Partitions where it is another row.
+    pub resume: BTreeMap<String, Position>,
+}
+
+impl Begin {
+    /// Where the search of a partition begins.
+    #[must_use]
+    pub fn of(&self, partition: &str) -> Position {
+        let begin = Position {
+            time_ns: self.settled_ns,
+            skip: 0,
+        };
+        self.resume.get(partition).copied().unwrap_or(begin)
+    }
+}
+
+/// A match that is found.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Found {
+    /// Which one.
+    pub key: Key,
+    /// The time of its last row.
+    pub last_ns: i64,
+    /// From which watermark on no row in order can change it.
+    pub decided_ns: i64,
+    /// Where the search goes on behind it.
+    pub next: Position,
+    /// What the statement answers, as a JSON object.
+    pub row: String,
+}
+
+/// How long things last for a watch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// How long a match may be.
+    pub within_ns: i64,
+    /// How long after it could grow no more a match is corrected.
+    pub corrections_ns: i64,
+    /// Streams without rows, not matches.
+    pub absence: bool,
+}
+
+/// Everything that is found by now.
+#[derive(Clone, Debug)]
+pub struct Round {
+    /// What the clock says.
+    pub now_ns: i64,
+    /// All rows up to this time should be there.
+    pub watermark_ns: i64,
+    /// No row has come for so long that none is waited for.
+    pub is_quiet: bool,
+    /// What is found from the state's [`Begin`] on.
+    pub found: Vec<Found>,
+    /// Of an absence, the newest row of each group.
+    pub newest: BTreeMap<String, i64>,
+}
+
+/// What a round changes: what is told, and how far the watch has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// The watermark behind it.
+    pub watermark_ns: i64,
+    /// What is settled behind it.
+    pub settled_ns: i64,
+    /// Versions of what began before and is not told any more are forgotten.
+    pub forget_ns: i64,
+    /// What is told, in this order.
+    pub events: Vec<Event>,
+}
+
+/// There are more matches than a watch holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooMany;
+
+impl fmt::Display for TooMany {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "more than {MATCHES_MAX} matches are not settled: look for fewer, or shorten WITHIN, lateness or corrections"
+        )
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Entry {
+    version: u32,
+    /// It was told, and not taken back.
+    told: bool,
+    digest: [u8; 32],
+    last_ns: i64,
+    next: Position,
+}
+
+/// What was told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct State {
+    sequence: u64,
+    watermark_ns: i64,
+    settled_ns: i64,
+    resume: BTreeMap<String, Position>,
+    entries: BTreeMap<Key, Entry>,
+}
+
+impl State {
+    /// Of a watch that looks for what begins from this time on.
+    #[must_use]
+    pub fn new(since_ns: i64) -> State {
+        State {
+            sequence: 0,
+            watermark_ns: i64::MIN,
+            settled_ns: since_ns,
+            resume: BTreeMap::new(),
+            entries: BTreeMap::new(),
+        }
+    }
+
+    /// The number of the newest event; 0 before the first.
+    #[must_use]
+    pub fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// All rows up to here should be there.
+    #[must_use]
+    pub fn watermark_ns(&self) -> i64 {
+        self.watermark_ns
+    }
+
+    /// Matches that began before are told for good.
+    #[must_use]
+    pub fn settled_ns(&self) -> i64 {
+        self.settled_ns
+    }
+
+    /// Matches that were told, and were not taken back or settled.
+    #[must_use]
+    pub fn live(&self) -> usize {
+        self.entries.values().filter(|entry| entry.told).count()
+    }
+
+    /// Where the next search begins.
+    #[must_use]
+    pub fn begin(&self) -> Begin {
+        Begin {
+            watermark_ns: self.watermark_ns,
+            settled_ns: self.settled_ns,
+            resume: self.resume.clone(),
+        }
+    }
+
+    /// The watch of another life of the database goes on with numbers that were never told.
+    pub(crate) fn leap(&mut self, by: u64) {
+        self.sequence = self.sequence.saturating_add(by);
+    }
+
+    /// What a round has to tell.
+    ///
+    /// # Errors
+    /// [`TooMany`].
+    pub fn step(&self, bounds: Bounds, round: &Round) -> Result<Step, TooMany> {
+        let watermark_ns = self.watermark_ns.max(round.watermark_ns);
+        let found: BTreeMap<&Key, &Found> = round.found.iter().map(|f| (&f.key, f)).collect();
+        assert_eq!(
+            found.len(),
+            round.found.len(),
+            "at most one match begins at a row"
+        );
+        assert!(
+            round
+                .found
+                .iter()
+                .all(|f| f.key.first.time_ns >= self.settled_ns),
+            "what is settled is not looked for"
+        );
+        let mut events = self.taken_back(bounds, round, &found);
+        let mut told = 0;
+        for (key, found) in found {
+            let entry = self.entries.get(key);
+            let digest = digest(found.last_ns, &found.row);
+            if entry.is_some_and(|entry| entry.told && entry.digest == digest) {
+                continue;
+            }
+            if found.decided_ns > watermark_ns && !round.is_quiet {
+                continue;
+            }
+            told += 1;
+            events.push(Event {
+                sequence: 0,
+                kind: Kind::Match,
+                key: key.clone(),
+                version: entry.map_or(0, |entry| entry.version) + 1,
+                last_ns: found.last_ns,
+                next: found.next,
+                told_ns: round.now_ns,
+                row: found.row.clone(),
+            });
+        }
+        if self.entries.len() + told > MATCHES_MAX {
+            return Err(TooMany);
+        }
+        for (event, sequence) in events.iter_mut().zip(self.sequence + 1..) {
+            event.sequence = sequence;
+        }
+        Ok(Step {
+            watermark_ns,
+            settled_ns: self.settles(bounds, watermark_ns),
+            forget_ns: match bounds.absence {
+                true => watermark_ns.saturating_sub(ENDED_NS),
+                false => i64::MIN,
+            },
+            events,
+        })
+    }
+
+    /// What was told and is not found, or is found otherwise.
+    fn taken_back(
+        &self,
+        bounds: Bounds,
+        round: &Round,
+        found: &BTreeMap<&Key, &Found>,
+    ) -> Vec<Event> {
+        let mut events = Vec::new();
+        for (key, entry) in self.entries.iter().filter(|(_, entry)| entry.told) {
+            let same = |f: &&Found| digest(f.last_ns, &f.row) == entry.digest;
+            if found.get(key).copied().filter(same).is_some() {
+                continue;
+            }
+            let newest = round.newest.get(&key.partition);
+            let returned = bounds.absence && newest.is_some_and(|n| *n > key.first.time_ns);
+            events.push(Event {
+                sequence: 0,
+                kind: if returned {
+                    Kind::Return
+                } else {
+                    Kind::Retraction
+                },
+                key: key.clone(),
+                version: entry.version,
+                last_ns: entry.last_ns,
+                next: entry.next,
+                told_ns: round.now_ns,
+                row: "null".to_owned(),
+            });
+        }
+        events
+    }
+
+    /// What may be settled by a watermark.
+    fn settles(&self, bounds: Bounds, watermark_ns: i64) -> i64 {
+        let reach = bounds.within_ns.saturating_add(bounds.corrections_ns);
+        let settled = watermark_ns.saturating_sub(reach);
+        match bounds.absence {
+            // What is absent stays told, however long ago its newest row is.
+            true => self.settled_ns,
+            false => self.settled_ns.max(settled),
+        }
+    }
+
+    /// Whether a step without events is worth writing down: the next opening would else look
+    /// through much again.
+    #[must_use]
+    pub fn is_worth(&self, bounds: Bounds, step: &Step) -> bool {
+        let reach = bounds.within_ns.saturating_add(bounds.corrections_ns);
+        let gone = step.settled_ns.saturating_sub(self.settled_ns);
+        !step.events.is_empty() || gone > reach
+    }
+
+    /// Takes a step.
+    pub fn apply(&mut self, step: &Step) {
+        for event in &step.events {
+            self.told(event);
+        }
+        assert!(
+            step.watermark_ns >= self.watermark_ns && step.settled_ns >= self.settled_ns,
+            "a step goes on"
+        );
+        self.watermark_ns = step.watermark_ns;
+        self.settle(step.settled_ns);
+        // Only with steps that are written down, so that who reads them forgets the same.
+        if !step.events.is_empty() {
+            let stays =
+                |key: &Key, entry: &mut Entry| entry.told || key.first.time_ns >= step.forget_ns;
+            self.entries.retain(stays);
+        }
+    }
+
+    fn told(&mut self, event: &Event) {
+        assert_eq!(
+            event.sequence,
+            self.sequence + 1,
+            "events follow each other"
+        );
+        self.sequence = event.sequence;
+        let known = self.entries.get_mut(&event.key);
+        match (event.kind, known) {
+            (Kind::Match, known) => {
+                let version = known.map_or(0, |known| {
+                    assert!(!known.told, "a match is taken back before another is told");
+                    known.version
+                });
+                assert_eq!(event.version, version + 1, "versions follow each other");
+                let entry = Entry {
+                    version: event.version,
+                    told: true,
+                    digest: digest(event.last_ns, &event.row),
+                    last_ns: event.last_ns,
+                    next: event.next,
+                };
+                self.entries.insert(event.key.clone(), entry);
+            }
+            (Kind::Retraction | Kind::Return, Some(known)) => {
+                assert!(
+                    known.told && known.version == event.version,
+                    "what is taken back was told"
+                );
+                known.told = false;
+            }
+            (Kind::Retraction | Kind::Return, None) => {
+                unreachable!("what is taken back was told")
+            }
+        }
+    }
+
+    fn settle(&mut self, settled_ns: i64) {
+        self.settled_ns = settled_ns;
+        let begin = Position {
+            time_ns: settled_ns,
+            skip: 0,
+        };
+        let settled: Vec<Key> = self
+            .entries
+            .keys()
+            .filter(|key| key.first < begin)
+            .cloned()
+            .collect();
+        for key in settled {
+            let Some(entry) = self.entries.remove(&key) else {
+                unreachable!("its key was just seen")
+            };
+            if entry.told && entry.next > begin {
+                let resume = self.resume.entry(key.partition).or_insert(entry.next);
+                *resume = (*resume).max(entry.next);
+            }
+        }
+        self.resume.retain(|_, resume| *resume > begin);
+    }
+
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        out.put_varint(self.sequence);
+        out.put_i64(self.watermark_ns);
+        out.put_i64(self.settled_ns);
+        out.put_varint(u64::try_from(self.resume.len()).unwrap_or(u64::MAX));
+        for (partition, resume) in &self.resume {
+            out.put_prefixed(partition.as_bytes());
+            put_position(out, *resume);
+        }
+        out.put_varint(u64::try_from(self.entries.len()).unwrap_or(u64::MAX));
+        for (key, entry) in &self.entries {
+            out.put_prefixed(key.partition.as_bytes());
+            put_position(out, key.first);
+            out.put_varint(u64::from(entry.version));
+            out.push(u8::from(entry.told));
+            out.extend_from_slice(&entry.digest);
+            out.put_i64(entry.last_ns);
+            put_position(out, entry.next);
+        }
+    }
+
+    pub(crate) fn decode(from: &mut Cursor<'_>) -> Result<State, DecodeError> {
+        let mut state = State::new(0);
+        state.sequence = from.varint("the number of an event")?;
+        state.watermark_ns = from.i64("a watermark")?;
+        state.settled_ns = from.i64("what is settled")?;
+        for _ in 0..from.varint_up_to(PARTITIONS_MAX, "how many partitions there are")? {
+            let partition = text(from, "a partition")?;
+            state.resume.insert(partition, position(from)?);
+        }
+        let most = u64::try_from(MATCHES_MAX).unwrap_or(u64::MAX);
+        for _ in 0..from.varint_up_to(most, "how many matches there are")? {
+            let key = Key {
+                partition: text(from, "a partition")?,
+                first: position(from)?,
+            };
+            let version = small(from, "a version")?;
+            let told = match from.u8("whether it is told")? {
+                0 => false,
+                1 => true,
+                _ => return Err(from.fail("0 or 1")),
+            };
+            let mut digest = [0; 32];
+            digest.copy_from_slice(from.take(32, "a hash")?);
+            let entry = Entry {
+                version,
+                told,
+                digest,
+                last_ns: from.i64("the time of a last row")?,
+                next: position(from)?,
+            };
+            state.entries.insert(key, entry);
+        }
+        Ok(state)
+    }
+}
+
+impl Step {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        out.put_i64(self.watermark_ns);
+        out.put_i64(self.settled_ns);
+        out.put_i64(self.forget_ns);
+        out.put_varint(u64::try_from(self.events.len()).unwrap_or(u64::MAX));
+        for event in &self.events {
+            event.encode(out);
+        }
+    }
+
+    pub(crate) fn decode(from: &mut Cursor<'_>) -> Result<Step, DecodeError> {
+        let watermark_ns = from.i64("a watermark")?;
+        let settled_ns = from.i64("what is settled")?;
+        let forget_ns = from.i64("what is forgotten")?;
+        let mut events = Vec::new();
+        // A change takes each match back and tells it anew, at most.
+        let most = u64::try_from(2 * MATCHES_MAX).unwrap_or(u64::MAX);
+        for _ in 0..from.varint_up_to(most, "how many events there are")? {
+            events.push(Event::decode(from)?);
+        }
+        Ok(Step {
+            watermark_ns,
+            settled_ns,
+            forget_ns,
+            events,
+        })
+    }
+
+    /// Whether this step may follow on a state: what is read of a damaged file may not.
+    pub(crate) fn follows(&self, state: &State) -> bool {
+        let mut sequence = state.sequence;
+        let mut known: BTreeMap<&Key, (u32, bool)> = BTreeMap::new();
+        for event in &self.events {
+            let Some(next) = sequence.checked_add(1) else {
+                return false;
+            };
+            sequence = next;
+            let before = known.get(&event.key).copied().or_else(|| {
+                let entry = state.entries.get(&event.key)?;
+                Some((entry.version, entry.told))
+            });
+            let fits = match event.kind {
+                Kind::Match => {
+                    let (version, told) = before.unwrap_or((0, false));
+                    !told && Some(event.version) == version.checked_add(1)
+                }
+                Kind::Retraction | Kind::Return => before == Some((event.version, true)),
+            };
+            if !fits || event.sequence != sequence {
+                return false;
+            }
+            known.insert(&event.key, (event.version, event.kind == Kind::Match));
+        }
+        self.watermark_ns >= state.watermark_ns && self.settled_ns >= state.settled_ns
+    }
+}

@@ -1,0 +1,55 @@
+//! Rounds and events that are made up.
+
+use headwater_watch::{Bounds, Change, Found, Kept, Key, Position, Round, Step};
+use std::collections::BTreeMap;
+
+pub(crate) const BOUNDS: Bounds = Bounds {
+    within_ns: 10,
+    corrections_ns: 20,
+    absence: false,
+};
+
+pub(crate) fn found(partition: &str, first_ns: i64, last_ns: i64, row: &str) -> Found {
+    Found {
+        key: Key {
+            partition: partition.to_owned(),
+            first: Position {
+                time_ns: first_ns,
+                skip: 0,
+            },
+        },
+        last_ns,
+        decided_ns: last_ns,
+        next: Position {
+            time_ns: last_ns,
+            skip: 1,
+        },
+        row: row.to_owned(),
+    }
+}
+
+pub(crate) fn round(watermark_ns: i64, found: Vec<Found>) -> Round {
+    Round {
+        now_ns: watermark_ns,
+        watermark_ns,
+        is_quiet: false,
+        found,
+        newest: BTreeMap::new(),
+    }
+}
+
+pub(crate) fn step(kept: &Kept, round: &Round) -> Step {
+    kept.state.step(BOUNDS, round).unwrap()
+}
+
+/// Some events of a watch, written down nowhere.
+pub(crate) fn told(count: i64) -> Kept {
+    let mut kept = Kept::new(1, 0);
+    for at in 0..count {
+        let begin = kept.state.settled_ns();
+        let all = (begin..=at).map(|at| found("[]", at, at, "{}"));
+        let step = step(&kept, &round(at, all.collect()));
+        kept.apply(&Change::Step(step));
+    }
+    kept
+}
