@@ -4,6 +4,7 @@
 
 use crate::directory::Directory;
 use crate::error::BucketError;
+#[cfg(feature = "s3")]
 use crate::s3::{Credentials, S3, S3Place};
 use crate::store::ObjectStore;
 use headwater_io::Clock;
@@ -87,9 +88,17 @@ pub fn open_store(
     address: &Address,
     variable: &dyn Fn(&str) -> Option<String>,
     clock: Arc<dyn Clock>,
-) -> Result<Box<dyn ObjectStore>, BucketError> {
+) -> Result<Arc<dyn ObjectStore>, BucketError> {
     match address {
-        Address::Directory(path) => Ok(Box::new(Directory::new(path)?)),
+        Address::Directory(path) => Ok(Arc::new(Directory::new(path)?)),
+        #[cfg(not(feature = "s3"))]
+        Address::S3 { bucket, .. } => {
+            let _ = (variable, clock);
+            Err(BucketError::invalid(format!(
+                "s3://{bucket}: this program was built without the protocol of S3 (the feature `s3`)"
+            )))
+        }
+        #[cfg(feature = "s3")]
         Address::S3 {
             bucket,
             prefix,
@@ -119,7 +128,7 @@ pub fn open_store(
                 bucket: bucket.clone(),
                 prefix: prefix.clone(),
             };
-            Ok(Box::new(S3::new(&place, &credentials, clock)?))
+            Ok(Arc::new(S3::new(&place, &credentials, clock)?))
         }
     }
 }

@@ -4,8 +4,8 @@
 //! Invariants: the least epoch is raised by a put of the head before anything is deleted; then no
 //! head can come to name a pack of an epoch below that it does not name by then, so that what is
 //! deleted is never needed. The holder's packs that are on their way are uploaded again.
-//! Failure: what fails is tried again by the next collection; a put without an answer is resolved by
-//! reading the head.
+//! Failure: what fails is tried again by the next collection; a put without an answer is resolved
+//! by reading the head.
 
 use crate::contents::decode_head;
 use crate::error::{BucketError, BucketErrorKind};
@@ -96,7 +96,7 @@ impl Collector {
     }
 
     /// What to ask of the store now. The answer goes to [`Collector::take`].
-    pub fn next(&mut self) -> Option<Request> {
+    pub fn ask(&mut self) -> Option<Request> {
         if self.is_asking {
             return None;
         }
@@ -210,12 +210,12 @@ impl Collector {
     fn listed(&mut self, page: Page) -> Phase {
         let last = page.objects.last().map(|object| object.key.clone());
         for object in page.objects {
-            let Some(pack) = pack_of_key(self.group, &object.key) else {
-                continue;
-            };
-            self.found.packs += 1;
-            if pack.0 < self.min_epoch && !self.named.contains(&pack) {
-                self.garbage.push_back((object.key, object.bytes));
+            // What is no pack is not ours.
+            if let Some(pack) = pack_of_key(self.group, &object.key) {
+                self.found.packs += 1;
+                if pack.0 < self.min_epoch && !self.named.contains(&pack) {
+                    self.garbage.push_back((object.key, object.bytes));
+                }
             }
         }
         match (page.more, last) {

@@ -54,8 +54,26 @@ pub struct Restored {
     pub state: u64,
     /// Its description.
     pub description: Vec<u8>,
-    /// Everything that is present, by segment and offset; ranges may touch.
-    pub ranges: Vec<(Range, Vec<u8>)>,
+}
+
+/// What takes the parts of a copy as it is read back.
+pub type Each<'a, E> = dyn FnMut(Range, &[u8]) -> Result<(), E> + 'a;
+
+/// What is left of ranges when others are taken out; both by segment and offset, apart.
+#[must_use]
+pub fn without_ranges(ranges: &[Range], taken: &[Range]) -> Vec<Range> {
+    let mut left = ranges.to_vec();
+    for taken in taken {
+        let mut next = Vec::new();
+        for range in left {
+            match common(range, *taken).filter(|_| range.segment == taken.segment) {
+                None => next.push(range),
+                Some(found) => without(range, found, &mut next),
+            }
+        }
+        left = next;
+    }
+    left
 }
 
 /// Of a range what is left when another is taken out.
@@ -180,10 +198,29 @@ impl Contents {
         }
     }
 
-    /// What is present of a copy; `None` when there is none.
+    /// True when all of this is said of a copy by now.
     #[must_use]
-    pub fn present(&self, name: &str) -> Option<&[Range]> {
-        self.copies.get(name).map(|c| c.present.as_slice())
+    pub fn says(&self, name: &str, history: u64, description: &[u8], present: &[Range]) -> bool {
+        self.copies.get(name).is_some_and(|known| {
+            let place = known.description.1;
+            known.history == history
+                && known.present == present
+                && place.bytes == wide(description.len())
+                && place.crc == crc32c(description)
+        })
+    }
+
+    /// What counts of a copy and stands in one of these packs; `None` when nothing does, not even
+    /// its description.
+    #[must_use]
+    pub fn in_packs(&self, name: &str, packs: &BTreeSet<u64>) -> Option<Vec<Range>> {
+        let known = self.copies.get(name)?;
+        let parts = known.present.iter().flat_map(|range| known.find(*range).0);
+        let found: Vec<Range> = parts
+            .filter(|part| packs.contains(&part.piece.pack))
+            .map(|part| part.range)
+            .collect();
+        (!found.is_empty() || packs.contains(&known.description.0)).then_some(found)
     }
 
     /// The packs of which something counts, by their numbers.
@@ -221,34 +258,36 @@ impl Contents {
         Ok(contents)
     }
 
-    /// Reads a copy back whole; `None` when there is none.
+    /// Reads a copy back whole; `None` when there is none. What is present is handed on by segment
+    /// and offset; parts may touch. An error of `each` ends it.
     ///
     /// # Errors
-    /// `gone`, `damaged`, `unreachable`.
-    pub fn restore(
+    /// `gone`, `damaged`, `unreachable`, and those of `each`.
+    pub fn restore<E: From<BucketError>>(
         &self,
         store: &dyn ObjectStore,
         head: &Head,
         name: &str,
-    ) -> Result<Option<Restored>, BucketError> {
+        each: &mut Each<'_, E>,
+    ) -> Result<Option<Restored>, E> {
         let Some(holding) = self.copies.get(name) else {
             return Ok(None);
         };
         let mut reader = Reader::new(store, head);
         let (pack, place) = holding.description;
         let description = reader.read(pack, &place)?.to_vec();
-        let mut ranges = Vec::new();
         for range in &holding.present {
             let (parts, lacking) = holding.find(*range);
             if let Some(lacking) = lacking.first() {
-                return Err(BucketError::damaged(
+                let damaged = BucketError::damaged(
                     &head_key(head.group),
                     "packs that hold all that is present",
                     format_args!(
                         "no bytes of `{name}` at {} of segment {}",
                         lacking.offset, lacking.segment
                     ),
-                ));
+                );
+                return Err(damaged.into());
             }
             for part in parts {
                 let skipped = part.range.offset - part.piece.range.offset;
@@ -256,15 +295,18 @@ impl Contents {
                 let bytes = cut(bytes, skipped, part.range.bytes).ok_or_else(|| {
                     BucketError::damaged(name, "a piece as long as its range", "a shorter one")
                 })?;
-                ranges.push((part.range, bytes.to_vec()));
+                each(part.range, bytes)?;
             }
         }
         Ok(Some(Restored {
             state: holding.state,
             description,
-            ranges,
         }))
     }
+}
+
+fn wide(count: usize) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
 }
 
 fn cut(bytes: &[u8], from: u64, len: u64) -> Option<&[u8]> {

@@ -1,7 +1,7 @@
 //! A store that counts what is asked of it, by kind and day: what a bucket costs is made of that.
 //!
-//! Invariants: a request is counted when it is sent, whatever comes of it; bytes of a body when they
-//! were sent or have come. Days are those of UTC.
+//! Invariants: a request is counted when it is sent, whatever comes of it; bytes of a body when
+//! they were sent or have come. Days are those of UTC.
 //! Concurrency: shared freely.
 //! Failure: of a clock that jumps the counts stand under the days that it tells.
 
@@ -18,7 +18,7 @@ const DAYS_MAX: usize = 31;
 /// Of one kind of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KindCounts {
-    /// Requests.
+    /// How many there were.
     pub requests: u64,
     /// Those of them without an answer.
     pub failures: u64,
@@ -31,11 +31,11 @@ pub struct KindCounts {
 pub struct DayCounts {
     /// Objects and ranges of them.
     pub get: KindCounts,
-    /// Puts.
+    /// Puts, of packs and heads.
     pub put: KindCounts,
-    /// Lists.
+    /// Lists of keys.
     pub list: KindCounts,
-    /// Deletes.
+    /// Deletes of garbage.
     pub delete: KindCounts,
 }
 

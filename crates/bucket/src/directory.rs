@@ -1,5 +1,5 @@
-//! A store in a directory (`file://`): an object is a file. For trying things out, for tests, and for
-//! a directory that several machines mount, as far as its locks hold there.
+//! A store in a directory (`file://`): an object is a file. For trying things out, for tests, and
+//! for a directory that several machines mount, as far as its locks hold there.
 //!
 //! Invariants: a put is made under an exclusive lock of the directory, and is synced before it is
 //! answered. What is read is a whole version: files are replaced by renaming.
@@ -90,22 +90,29 @@ impl Directory {
         };
         for entry in entries {
             let path = entry.map_err(|e| failed(folder, &e))?.path();
-            let name = path.strip_prefix(&self.root).ok().and_then(Path::to_str);
-            let Some(key) = name.filter(|_| !is_hidden(&path)) else {
-                continue;
-            };
-            match std::fs::metadata(&path) {
-                // It was taken away meanwhile.
-                Err(error) if error.kind() == ErrorKind::NotFound => {}
-                Err(error) => return Err(failed(&path, &error)),
-                Ok(meta) if meta.is_dir() => self.walk(&path, found)?,
-                Ok(meta) => found.push(Listed {
-                    key: key.to_owned(),
-                    bytes: meta.len(),
-                }),
+            // What is hidden is no object: the lock, and a put that is on its way.
+            if !is_hidden(&path) {
+                self.look_at(&path, found)?;
             }
         }
         Ok(())
+    }
+
+    fn look_at(&self, path: &Path, found: &mut Vec<Listed>) -> Result<(), StoreFailure> {
+        let name = path.strip_prefix(&self.root).ok().and_then(Path::to_str);
+        match std::fs::metadata(path) {
+            // It was taken away meanwhile.
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(failed(path, &error)),
+            Ok(meta) if meta.is_dir() => self.walk(path, found),
+            Ok(meta) => {
+                found.extend(name.map(|key| Listed {
+                    key: key.to_owned(),
+                    bytes: meta.len(),
+                }));
+                Ok(())
+            }
+        }
     }
 }
 

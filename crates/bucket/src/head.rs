@@ -170,9 +170,9 @@ impl Head {
         })
     }
 
-    /// True when this may take the place of a head: it is the next one, epochs do not fall, the node
-    /// changes only with the epoch, and packs that it names anew were born under an epoch that is
-    /// not collected.
+    /// True when this may take the place of a head: it is the next one, epochs do not fall, the
+    /// node changes only with the epoch, and packs that it names anew were born under an epoch that
+    /// is not collected.
     #[must_use]
     pub fn follows(&self, before: &Head) -> bool {
         let is_next = self.group == before.group && self.commit == before.commit + 1;

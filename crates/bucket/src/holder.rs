@@ -1,13 +1,13 @@
-//! A node that holds a group, or waits until it may: taking the lease, renewing it, committing packs,
-//! giving it back. A state machine without sockets, clocks and threads: whoever has it carries out
-//! its requests, one at a time, and brings the answers.
+//! A node that holds a group, or waits until it may: taking the lease, renewing it, committing
+//! packs, giving it back. A state machine without sockets, clocks and threads: whoever has it
+//! carries out its requests, one at a time, and brings the answers.
 //!
 //! Invariants: a head is put only in the place of the one that this node knows, so that one of many
-//! wins. What was committed is said to be so only when the head was seen in the bucket. A node whose
-//! lease has passed by its own clock puts nothing more before it has taken the group anew, under the
-//! next epoch. Safety does not depend on clocks: they decide only who tries.
-//! Failure: a put without an answer is resolved by reading the head: its nonce tells whose it is. If
-//! it is the one before, the same bytes are put again, so that a late first put does no harm.
+//! wins. What was committed is said to be so only when the head was seen in the bucket. A node
+//! whose lease has passed by its own clock puts nothing more before it has taken the group anew,
+//! under the next epoch. Safety does not depend on clocks: they decide only who tries.
+//! Failure: a put without an answer is resolved by reading the head: its nonce tells whose it is.
+//! If it is the one before, the same bytes are put again, so that a late first put does no harm.
 
 use crate::contents::decode_head;
 use crate::error::{BucketError, BucketErrorKind};

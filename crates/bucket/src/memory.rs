@@ -305,7 +305,8 @@ impl<S: ObjectStore> ObjectStore for Faulty<S> {
             Fate::Well => self.store.list(prefix, after),
             Fate::ListedLate => {
                 let mut page = self.store.list(prefix, after)?;
-                page.objects.retain(|_| self.chance.next_u64() % 2 == 0);
+                page.objects
+                    .retain(|_| self.chance.next_u64().is_multiple_of(2));
                 // Behind what is listed there is the rest, as far as is known.
                 page.more &= !page.objects.is_empty();
                 Ok(page)

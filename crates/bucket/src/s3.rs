@@ -32,9 +32,9 @@ const SAID_MAX: usize = 200;
 /// Whose requests they are.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
-    /// `AWS_ACCESS_KEY_ID`.
+    /// That of `AWS_ACCESS_KEY_ID`.
     pub key: String,
-    /// `AWS_SECRET_ACCESS_KEY`.
+    /// That of `AWS_SECRET_ACCESS_KEY`.
     pub secret: String,
     /// `AWS_SESSION_TOKEN`, where there is one.
     pub token: Option<String>,

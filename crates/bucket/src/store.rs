@@ -1,7 +1,8 @@
 //! What is needed of a store of objects, as a trait, and requests to it as values.
 //!
 //! Invariants: a put is conditional or is none: an object is created where there is none, or takes
-//! the place of exactly the version that is named. What is read is a whole version, never a mixture.
+//! the place of exactly the version that is named. What is read is a whole version, never a
+//! mixture.
 //! Concurrency: stores are shared freely; the store itself orders puts to one key.
 //! Failure: a request that failed may have been carried out all the same, and may even be carried
 //! out later. Whoever puts finds out by reading.
@@ -140,35 +141,35 @@ pub trait ObjectStore: Send + Sync + fmt::Debug {
 /// A request, as a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// [`ObjectStore::get`].
+    /// As [`ObjectStore::get`].
     Get {
         /// Of which object.
         key: String,
     },
-    /// [`ObjectStore::create`].
+    /// As [`ObjectStore::create`].
     Create {
         /// Under which key.
         key: String,
-        /// What.
+        /// What is put.
         bytes: Arc<[u8]>,
     },
-    /// [`ObjectStore::replace`].
+    /// As [`ObjectStore::replace`].
     Replace {
         /// Under which key.
         key: String,
-        /// What.
+        /// What is put.
         bytes: Arc<[u8]>,
         /// In the place of which version.
         expected: Etag,
     },
-    /// [`ObjectStore::list`].
+    /// As [`ObjectStore::list`].
     List {
         /// How the keys begin.
         prefix: String,
         /// Behind which key.
         after: String,
     },
-    /// [`ObjectStore::delete`].
+    /// As [`ObjectStore::delete`].
     Delete {
         /// Which object.
         key: String,

@@ -1,5 +1,5 @@
-//! The store of S3's protocol against a server of it, versitygw, where that is installed: in the path,
-//! or where `VERSITYGW` says. `make bucket-test` installs it.
+//! The store of S3's protocol against a server of it, versitygw, where that is installed: in the
+//! path, or where `VERSITYGW` says. `make bucket-test` installs it.
 
 use crate::race::{RACERS, race};
 use crate::stores::laws;

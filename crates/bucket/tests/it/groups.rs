@@ -1,10 +1,10 @@
-//! Groups, step by step: what a node that sleeps may do, what becomes of a put without an answer, and
-//! what a collection takes.
+//! Groups, step by step: what a node that sleeps may do, what becomes of a put without an answer,
+//! and what a collection takes.
 
 use headwater_bucket::{
-    Addition, Answer, BucketErrorKind, Change, Collector, Committed, Contents, Holder, Me, Memory,
-    Now, ObjectStore, Pack, Range, Request, StoreFailure, carry_out, head_key, packs_prefix,
-    read_group,
+    Addition, Answer, BucketError, BucketErrorKind, Change, Collector, Committed, Contents, Head,
+    Holder, Me, Memory, Now, ObjectStore, Pack, Range, Request, Restored, StoreFailure, carry_out,
+    head_key, packs_prefix, read_group, without_ranges,
 };
 use headwater_io::SeededChance;
 use headwater_types::Timestamp;
@@ -68,14 +68,22 @@ fn commit(holder: &mut Holder, store: &dyn ObjectStore, now: Now, change: Change
 
 fn read(store: &dyn ObjectStore, name: &str) -> Option<Vec<u8>> {
     let (head, _, contents) = read_group(store, 1).unwrap()?;
-    let found = contents.restore(store, &head, name).unwrap()?;
-    Some(
-        found
-            .ranges
-            .into_iter()
-            .flat_map(|(_, bytes)| bytes)
-            .collect(),
-    )
+    let mut all = Vec::new();
+    restore(store, &contents, &head, name, &mut all).unwrap()?;
+    Some(all)
+}
+
+fn restore(
+    store: &dyn ObjectStore,
+    contents: &Contents,
+    head: &Head,
+    name: &str,
+    all: &mut Vec<u8>,
+) -> Result<Option<Restored>, BucketError> {
+    contents.restore(store, head, name, &mut |_, bytes| {
+        all.extend_from_slice(bytes);
+        Ok(())
+    })
 }
 
 #[test]
@@ -178,7 +186,7 @@ fn a_collection_takes_what_no_head_names_and_what_is_on_its_way_is_uploaded_agai
     let before = store.list(&packs_prefix(1), "").unwrap().objects.len();
     assert_eq!(before, 2);
     let mut collector = Collector::new(1, Arc::new(SeededChance::new(3)));
-    while let Some(request) = collector.next() {
+    while let Some(request) = collector.ask() {
         collector.take(carry_out(&store, &request));
     }
     let found = collector.outcome().unwrap().unwrap();
@@ -200,10 +208,10 @@ fn a_reader_that_fell_behind_is_told_that_it_is_gone_and_reads_again() {
     second.dropped = BTreeSet::from([first.packs[0].number]);
     commit(&mut a, &store, at(20), second);
     let mut collector = Collector::new(1, Arc::new(SeededChance::new(3)));
-    while let Some(request) = collector.next() {
+    while let Some(request) = collector.ask() {
         collector.take(carry_out(&store, &request));
     }
-    let gone = contents.restore(&store, &first, "edge").unwrap_err();
+    let gone = restore(&store, &contents, &first, "edge", &mut Vec::new()).unwrap_err();
     assert_eq!(gone.kind(), BucketErrorKind::Gone);
     assert_eq!(read(&store, "edge").unwrap(), b"second");
 }
@@ -223,7 +231,7 @@ fn damaged_bytes_are_an_error_and_never_an_answer() {
     let mut bad = whole.bytes.clone();
     bad[at_hello] ^= 1;
     store.replace(&key, &bad, &whole.etag).unwrap();
-    let error = contents.restore(&store, &head, "edge").unwrap_err();
+    let error = restore(&store, &contents, &head, "edge", &mut Vec::new()).unwrap_err();
     assert_eq!(error.kind(), BucketErrorKind::Damaged);
     assert!(error.to_string().contains(&key), "{error}");
 }
@@ -253,4 +261,11 @@ fn what_came_again_goes_before_what_was_there_and_only_what_lacks_is_put() {
     contents.apply(2, &second.index);
     assert!(contents.lacks("edge", 1, &present).is_empty());
     assert_eq!(contents.used(), BTreeSet::from([1, 2]));
+    let of_first = contents.in_packs("edge", &BTreeSet::from([1])).unwrap();
+    assert_eq!(of_first, [range(0, 2), range(5, 5)]);
+    assert_eq!(contents.in_packs("edge", &BTreeSet::from([3])), None);
+    assert!(contents.says("edge", 1, b"described", &present));
+    assert!(!contents.says("edge", 1, b"otherwise", &present));
+    let left = without_ranges(&present, &[range(0, 1), range(9, 2)]);
+    assert_eq!(left, [range(1, 8), range(11, 3)]);
 }

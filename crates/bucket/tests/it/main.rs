@@ -8,6 +8,7 @@
 )]
 
 mod formats;
+#[cfg(feature = "s3")]
 mod gateway;
 mod groups;
 mod race;

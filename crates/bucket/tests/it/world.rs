@@ -1,9 +1,10 @@
-//! A seeded world: nodes that hold a group in turn over a faulty store, edges whose bytes grow, kills,
-//! sleeps and collections at every step.
+//! A seeded world: nodes that hold a group in turn over a faulty store, edges whose bytes grow,
+//! kills, sleeps and collections at every step.
 
 use headwater_bucket::{
-    Addition, Answer, BucketErrorKind, Change, Collector, Contents, Faults, Faulty, Head, Holder,
-    Me, Now, ObjectStore, Pack, Range, Request, carry_out, head_key, read_group, read_head,
+    Addition, Answer, BucketError, BucketErrorKind, Change, Collector, Contents, Faults, Faulty,
+    Head, Holder, Me, Now, ObjectStore, Pack, Range, Request, carry_out, head_key, read_group,
+    read_head,
 };
 use headwater_io::{Chance, SeededChance};
 use headwater_types::Timestamp;
@@ -351,7 +352,7 @@ impl World {
         };
         match answer {
             Some(answer) => collector.take(answer),
-            None => match collector.next() {
+            None => match collector.ask() {
                 Some(request) => {
                     let answer = carry_out(&self.store, &request);
                     self.nodes[node].collector = Some((collector, Some(answer)));
@@ -424,14 +425,18 @@ fn restored(
     head: &Head,
     edge: u64,
 ) -> Result<Option<Grown>, BucketErrorKind> {
-    let found = contents.restore(store, head, &name(edge));
+    let mut ranges = Vec::new();
+    let found = contents.restore(store, head, &name(edge), &mut |range, bytes| {
+        ranges.push((range, bytes.to_vec()));
+        Ok::<(), BucketError>(())
+    });
     let Some(found) = found.map_err(|e| e.kind())? else {
         return Ok(None);
     };
     let said = String::from_utf8(found.description).unwrap();
     let entry = head.copies[&name(edge)];
     let mut here: BTreeMap<u64, u64> = BTreeMap::new();
-    for (range, found) in &found.ranges {
+    for (range, found) in &ranges {
         assert_eq!(
             *found,
             bytes(edge, entry.history, range),

@@ -13,6 +13,7 @@
 //! Failure: see [`receive`].
 //! Format: docs/format/copy.md.
 
+mod carried;
 mod index;
 mod keeping;
 mod kept;
@@ -26,6 +27,7 @@ mod shown;
 mod wants;
 mod without;
 
+pub use carried::{CarriedCopy, CopyRestoration, description_decodes};
 pub(crate) use passing::WeakCopy;
 pub use score::LeafFacts;
 

@@ -11,6 +11,7 @@
 //!
 //! Failure: [`SettingError`] names the key, where it was set, and what is allowed.
 
+mod cloud;
 mod dispatch;
 mod engine;
 mod engine_text;
@@ -24,6 +25,7 @@ mod subscription;
 mod table;
 pub(crate) mod values;
 
+pub use cloud::{Cloud, Confirm};
 pub use dispatch::{Dispatch, DispatchNode, NODES_MAX};
 pub use fleet::{NodeRole, Sync};
 pub use load::{Given, Loaded, load};
@@ -147,6 +149,8 @@ pub struct Settings {
     pub mqtt: Mqtt,
     /// What this node is to others.
     pub sync: Sync,
+    /// What a cloud with a bucket does.
+    pub cloud: Cloud,
     /// What a dispatcher needs, and whose tickets are taken.
     pub dispatch: Dispatch,
 }
@@ -195,6 +199,7 @@ impl Settings {
             tls_key: shell.tls_key,
             mqtt: Mqtt::default(),
             sync: Sync::default(),
+            cloud: Cloud::default(),
             dispatch: Dispatch::default(),
         }
     }
