@@ -1,7 +1,8 @@
 //! What the packs of a head hold together: for each copy its description, what is present, and in
 //! which pack each byte of it stands.
 //!
-//! Invariants: of several pieces with the same byte the one of the latest pack counts. Pieces of
+//! Invariants: of several pieces with the same byte the one of the latest pack counts, as long as
+//! the byte is present; if it was not for a while, it is as if it had never been put. Pieces of
 //! another history than the newest one count no more. What is read back has the checksum with which
 //! it was put, or is an error.
 //! Concurrency: plain data.
@@ -37,8 +38,9 @@ struct Holding {
     state: u64,
     description: (u64, Place),
     present: Vec<Range>,
-    /// By segment; those of later packs behind those of earlier ones.
-    pieces: BTreeMap<u64, Vec<Piece>>,
+    /// Where what is present stands, by segment, apart. What is not present any more is forgotten:
+    /// if it comes again, it may be something else.
+    parts: BTreeMap<u64, Vec<Part>>,
 }
 
 /// What the packs of a head hold.
@@ -106,37 +108,46 @@ fn common(a: Range, b: Range) -> Option<Range> {
     })
 }
 
+/// What of parts is in ranges.
+fn inside(parts: &[Part], ranges: &[Range]) -> Vec<Part> {
+    let both = parts.iter().flat_map(|part| {
+        let found = ranges.iter().filter(|r| r.segment == part.range.segment);
+        found.filter_map(|range| {
+            let range = common(part.range, *range)?;
+            Some(Part { range, ..*part })
+        })
+    });
+    let mut both: Vec<Part> = both.collect();
+    both.sort_unstable_by_key(|part| part.range);
+    both
+}
+
+/// Puts a piece over parts of its segment.
+fn put_over(parts: &mut Vec<Part>, piece: Piece) {
+    let mut left = Vec::new();
+    for part in parts.drain(..) {
+        let mut ranges = Vec::new();
+        without(part.range, piece.range, &mut ranges);
+        left.extend(ranges.into_iter().map(|range| Part { range, ..part }));
+    }
+    left.push(Part {
+        range: piece.range,
+        piece,
+    });
+    *parts = left;
+}
+
 impl Holding {
     /// Where a range stands, by offset; and what of it stands nowhere.
     fn find(&self, range: Range) -> (Vec<Part>, Vec<Range>) {
-        let mut wanted = vec![range];
-        let mut parts = Vec::new();
-        let pieces = self.pieces.get(&range.segment);
-        for piece in pieces.into_iter().flatten().rev() {
-            if wanted.is_empty() {
-                break;
-            }
-            let mut left = Vec::new();
-            for range in wanted {
-                match common(range, piece.range) {
-                    None => left.push(range),
-                    Some(found) => {
-                        parts.push(Part {
-                            range: found,
-                            piece: *piece,
-                        });
-                        without(range, found, &mut left);
-                    }
-                }
-            }
-            wanted = left;
-        }
-        parts.sort_by_key(|part| part.range);
-        (parts, wanted)
+        let parts = self.parts.get(&range.segment);
+        let found = inside(parts.map_or(&[], Vec::as_slice), &[range]);
+        let here: Vec<Range> = found.iter().map(|part| part.range).collect();
+        (found, without_ranges(&[range], &here))
     }
 
     fn used(&self) -> BTreeSet<u64> {
-        let parts = self.present.iter().flat_map(|range| self.find(*range).0);
+        let parts = self.parts.values().flatten();
         let mut used: BTreeSet<u64> = parts.map(|part| part.piece.pack).collect();
         used.insert(self.description.0);
         used
@@ -154,23 +165,25 @@ impl Contents {
     fn apply_entry(&mut self, pack: u64, entry: &IndexEntry) {
         let before = self.copies.remove(&entry.name);
         let same = before.filter(|before| before.history == entry.history);
-        let mut pieces = same.map(|before| before.pieces).unwrap_or_default();
-        let segments: BTreeSet<u64> = entry.present.iter().map(|r| r.segment).collect();
+        let mut parts = same.map(|before| before.parts).unwrap_or_default();
         for (range, place) in &entry.pieces {
-            pieces.entry(range.segment).or_default().push(Piece {
+            let piece = Piece {
                 pack,
                 range: *range,
                 place: *place,
-            });
+            };
+            put_over(parts.entry(range.segment).or_default(), piece);
         }
-        // A segment of which nothing is present never comes back.
-        pieces.retain(|segment, _| segments.contains(segment));
+        for parts in parts.values_mut() {
+            *parts = inside(parts, &entry.present);
+        }
+        parts.retain(|_, parts| !parts.is_empty());
         let holding = Holding {
             history: entry.history,
             state: entry.state,
             description: (pack, entry.description),
             present: entry.present.clone(),
-            pieces,
+            parts,
         };
         self.copies.insert(entry.name.clone(), holding);
     }
@@ -215,7 +228,7 @@ impl Contents {
     #[must_use]
     pub fn in_packs(&self, name: &str, packs: &BTreeSet<u64>) -> Option<Vec<Range>> {
         let known = self.copies.get(name)?;
-        let parts = known.present.iter().flat_map(|range| known.find(*range).0);
+        let parts = known.parts.values().flatten();
         let found: Vec<Range> = parts
             .filter(|part| packs.contains(&part.piece.pack))
             .map(|part| part.range)

@@ -269,3 +269,31 @@ fn what_came_again_goes_before_what_was_there_and_only_what_lacks_is_put() {
     let left = without_ranges(&present, &[range(0, 1), range(9, 2)]);
     assert_eq!(left, [range(1, 8), range(11, 3)]);
 }
+
+#[test]
+fn what_was_not_present_for_a_while_is_put_again() {
+    let mut contents = Contents::default();
+    let range = |offset, bytes| Range {
+        segment: 1,
+        offset,
+        bytes,
+    };
+    let first = Pack::build(vec![addition("edge", b"0123456789")]);
+    contents.apply(1, &first.index);
+    // The middle was found to be wrong, and is forgotten.
+    let without = Addition {
+        present: vec![range(0, 4), range(6, 4)],
+        pieces: Vec::new(),
+        ..addition("edge", b"")
+    };
+    contents.apply(2, &Pack::build(vec![without]).index);
+    assert_eq!(contents.lacks("edge", 1, &[range(0, 10)]), [range(4, 2)]);
+    let again = Addition {
+        present: vec![range(0, 10)],
+        pieces: vec![(range(4, 2), b"ab".to_vec())],
+        ..addition("edge", b"")
+    };
+    contents.apply(3, &Pack::build(vec![again]).index);
+    assert!(contents.lacks("edge", 1, &[range(0, 10)]).is_empty());
+    assert_eq!(contents.used(), BTreeSet::from([1, 3]));
+}
