@@ -35,13 +35,24 @@ fn write(edge: &Served, round: usize) {
     assert!(answer.starts_with("HTTP/1.1 204"), "{answer}");
 }
 
-/// Everything that the edge has stored is confirmed to it.
-fn is_confirmed(edge: &Served) -> bool {
-    let here = asked(&edge.addr, &["sync", "status", "--format", "json"])
-        .ok()
-        .json();
-    here[0]["confirmed_number"].as_u64().is_some()
-        && here[0]["confirmed_number"] == here[0]["state_number"]
+fn status(addr: &str, arguments: &[&str]) -> serde_json::Value {
+    let arguments = [&["sync", "status", "--format", "json"], arguments].concat();
+    asked(addr, &arguments).ok().json()
+}
+
+/// Everything that the edge has stored is at the cloud and in the bucket, and the edge was told.
+/// The state of the edge is the same before and after all of that is looked at.
+fn is_all_kept(cloud: &str, edge: &Served, place: &str) -> bool {
+    let before = status(&edge.addr, &[])[0]["state_number"].clone();
+    let is_current = is_current(cloud, edge, "pump-7");
+    let there = status(cloud, &["pump-7"])["copy"].clone();
+    let kept = bucket("status", place)["copies"][0].clone();
+    let after = status(&edge.addr, &[])[0].clone();
+    is_current
+        && kept["state"] == before
+        && (&kept["state"], &kept["bytes"]) == (&there["state"], &there["bytes"])
+        && after["state_number"] == before
+        && after["confirmed_number"] == before
 }
 
 fn totals(addr: &str) -> String {
@@ -67,8 +78,8 @@ fn a_node_with_an_empty_folder_goes_on_from_the_bucket_of_one_that_was_killed() 
     run(&["join", invited.stdout.trim(), "--db", text(&plant)]).ok();
     let gateway = edge(&plant);
     write(&gateway, 0);
-    until("the edge is told that all is in the bucket", || {
-        is_current(&addr, &gateway, "pump-7") && is_confirmed(&gateway)
+    until("all that the edge has is in the bucket", || {
+        is_all_kept(&addr, &gateway, &place)
     });
     let answers = totals(&addr);
     assert_eq!(answers.lines().count(), 6, "{answers}");
@@ -85,7 +96,7 @@ fn a_node_with_an_empty_folder_goes_on_from_the_bucket_of_one_that_was_killed() 
     let gateway = edge(&plant);
     write(&gateway, 1);
     until("the other node has what came since", || {
-        is_current(&addr, &gateway, "pump-7") && is_confirmed(&gateway)
+        is_all_kept(&addr, &gateway, &place)
     });
     let compared = asked(&addr, &["sync", "verify", "pump-7", "--format", "json"]).ok();
     let compared = compared.json();
@@ -98,7 +109,7 @@ fn a_node_with_an_empty_folder_goes_on_from_the_bucket_of_one_that_was_killed() 
     // The collection has not kept it from going on.
     write(&gateway, 2);
     until("the node goes on after a collection", || {
-        is_current(&addr, &gateway, "pump-7") && is_confirmed(&gateway)
+        is_all_kept(&addr, &gateway, &place)
     });
     let figures = second.ask("GET", "/metrics", "", "");
     assert!(
