@@ -68,7 +68,11 @@ define show
 endef
 quote = '$(subst ','\'',$(1))'
 
-.PHONY: help run demo cluster quick release build go go-test go-bench test fmt fmt-check lint unit doc tidy soak fuzz bench web web-test browser page-bench http-fuzz clean python python-wheel python-bench deb static edge edge-test sql-compare
+# A server that speaks S3's protocol, for tests; its licence is Apache-2.0.
+VERSITYGW_VERSION := v1.8.0
+VERSITYGW_DIR := $(CARGO_TARGET_DIR)/versitygw
+
+.PHONY: bucket-test help run demo cluster quick release build go go-test go-bench test fmt fmt-check lint unit doc tidy soak fuzz bench web web-test browser page-bench http-fuzz clean python python-wheel python-bench deb static edge edge-test sql-compare
 
 help: ## This list
 	@printf 'Headwater: an embedded time-series database. Targets:\n\n'
@@ -103,6 +107,13 @@ release: web ## Build the headwater command with everything optimised: half an h
 	$(call section,'Building the headwater command')
 	@$(CARGO) build --release --locked --package headwater-cli
 	@printf 'The command is %s\n' '$(CARGO_TARGET_DIR)/release/headwater'
+
+bucket-test: ## Install a server of S3's protocol (versitygw, some minutes) and test buckets against it; `make test` leaves that out where it is not installed
+	$(call section,'versitygw $(VERSITYGW_VERSION)')
+	@[ -x '$(VERSITYGW_DIR)/versitygw' ] || GOBIN='$(abspath $(VERSITYGW_DIR))' GOFLAGS='-buildvcs=false -p=1' \
+	  go install github.com/versity/versitygw/cmd/versitygw@$(VERSITYGW_VERSION)
+	$(call section,'Tests of buckets')
+	@VERSITYGW='$(abspath $(VERSITYGW_DIR))/versitygw' $(CARGO) test --locked --package headwater-bucket
 
 deb: release ## Build a Debian package of the command, with its service
 	$(call section,'The Debian package')

@@ -91,6 +91,8 @@ enum Command {
     Snapshot(commands::snapshot::Snapshot),
     Diff(commands::diff::Diff),
     Lake(commands::lake::Lake),
+    #[cfg(feature = "bucket")]
+    Bucket(commands::bucket::Bucket),
     Repair(commands::repair::Repair),
     Compact(commands::compact::Compact),
     Delete(commands::delete::Delete),
@@ -129,6 +131,8 @@ impl Command {
             Command::Snapshot(command) => command.run(),
             Command::Diff(command) => command.run(),
             Command::Lake(command) => command.run(),
+            #[cfg(feature = "bucket")]
+            Command::Bucket(command) => command.run(),
             Command::Repair(command) => command.run(),
             Command::Compact(command) => command.run(),
             Command::Delete(command) => command.run(),

@@ -81,7 +81,10 @@ mod write;
 pub use backup::{BackupOptions, BackupReport, backup, backup_with, restore, verify_backup};
 pub use catalog::{Duplicates, Field, FieldSpec, TableInfo, TableSpec};
 pub use check::{CheckReport, check};
-pub use copy::{CopyProgress, Explained, LeafFacts, Missing, RemoteCopy, TailProgress, Tally};
+pub use copy::{
+    CarriedCopy, CopyProgress, CopyRestoration, Explained, LeafFacts, Missing, RemoteCopy,
+    TailProgress, Tally, description_decodes,
+};
 pub use db::{Database, TableChange, Ticket, Written};
 pub use deletes::DeleteSpec;
 pub use error::{Damage, Error, ErrorKind, Result};

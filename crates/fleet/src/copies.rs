@@ -23,8 +23,9 @@ use parking_lot::Mutex;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
+use tokio::sync::watch;
 
 /// Most copies of one edge that are kept aside.
 const ASIDE_MAX: usize = 8;
@@ -41,7 +42,7 @@ pub struct Fleet {
     dir: PathBuf,
     /// What counts for readers of copies: memory and open files.
     reader: Options,
-    edges: Mutex<Edges>,
+    pub(crate) edges: Mutex<Edges>,
     held: Mutex<HashMap<String, Arc<Held>>>,
     sessions: AtomicU64,
     /// The identity of this node's own database; 0 = not said.
@@ -55,6 +56,10 @@ pub struct Fleet {
     open_max: usize,
     /// How many copies show something in a version before the newest.
     behind: Arc<AtomicUsize>,
+    /// Nothing is confirmed before it is kept elsewhere.
+    pub(crate) waits: AtomicBool,
+    /// Which version of the list of edges is.
+    pub(crate) roster_kept: watch::Sender<u64>,
 }
 
 /// The own database and what copies show, as one.
@@ -91,6 +96,8 @@ impl Fleet {
             open: Mutex::default(),
             open_max: OPEN_MAX,
             behind: Arc::default(),
+            waits: AtomicBool::new(false),
+            roster_kept: watch::Sender::new(0),
         })
     }
 
@@ -437,6 +444,7 @@ impl Fleet {
         self.put_aside(name)?;
         let mut live = held.live.lock();
         (live.progress, live.refused, live.failed) = (None, None, None);
+        live.kept = None;
         drop(live);
         self.edges.lock().update(name, |edge| edge.identity = None)
     }

@@ -107,6 +107,7 @@ pub(crate) struct Edges {
     path: PathBuf,
     edges: Vec<Edge>,
     places: Places,
+    version: u64,
 }
 
 /// Where edges are among all, by their names and by the hashes of their secrets. To look a hash up
@@ -172,6 +173,7 @@ impl Edges {
                 path,
                 edges: Vec::new(),
                 places: Places::default(),
+                version: 1,
             });
         };
         check_version(&path, stored.version)?;
@@ -193,7 +195,22 @@ impl Edges {
             path,
             places: Places::of(&stored.edges),
             edges: stored.edges,
+            version: 1,
         })
+    }
+
+    /// Goes up with each change.
+    pub(crate) fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// The file as it is, and its version.
+    pub(crate) fn to_be_kept(&self) -> Result<(u64, Vec<u8>), FleetError> {
+        let stored = Stored {
+            version: VERSION,
+            edges: self.edges.clone(),
+        };
+        Ok((self.version, private::text_of(&self.path, &stored)?))
     }
 
     pub(crate) fn all(&self) -> &[Edge] {
@@ -220,6 +237,7 @@ impl Edges {
         private::replace(&self.path, &stored)?;
         self.places = Places::of(&stored.edges);
         self.edges = stored.edges;
+        self.version += 1;
         Ok(changed)
     }
 

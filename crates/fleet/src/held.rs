@@ -9,7 +9,7 @@
 use crate::error::{FleetError, medium};
 use crate::frame::About;
 use headwater_engine::{
-    CopyProgress, ErrorKind, Options, Reader, RemoteCopy, Result, Rules, Snapshot, State,
+    CopyProgress, ErrorKind, Options, Reader, RemoteCopy, Result, Rules, Snapshot, State, StateName,
 };
 use headwater_io::Env;
 use headwater_sync::Verified;
@@ -59,6 +59,16 @@ pub(crate) struct Live {
     pub(crate) verified: Option<(Timestamp, Verified)>,
     /// The nodes through which it comes, where it is relayed by another cloud.
     pub(crate) path: Vec<u64>,
+    /// What of it survives this node, as far as is known.
+    pub(crate) kept: Option<Kept>,
+}
+
+/// What of a copy survives this node: a state, and segments of which everything that is wanted
+/// does, with the bytes that the state names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Kept {
+    pub(crate) state: StateName,
+    pub(crate) segments: Vec<(u64, u64)>,
 }
 
 /// What reads a copy.
@@ -89,6 +99,10 @@ pub(crate) struct Held {
     reading: Mutex<Reading>,
     /// It is passed on to another cloud.
     is_relayed: AtomicBool,
+    /// How often it was opened.
+    openings: AtomicU64,
+    /// How often it had changed when it was closed, where it is closed.
+    left_at: Mutex<Option<u64>>,
     /// It was used since it was looked at last whether it is to be closed.
     was_used: AtomicBool,
     /// Goes up when what is shown may have changed, and that of all copies with it.
@@ -118,6 +132,8 @@ impl Held {
             copy: Mutex::new(None),
             reading: Mutex::default(),
             is_relayed: AtomicBool::new(false),
+            openings: AtomicU64::new(0),
+            left_at: Mutex::new(None),
             was_used: AtomicBool::new(false),
             changes: AtomicU64::new(0),
             all_changes: Arc::clone(all_changes),
@@ -164,7 +180,20 @@ impl Held {
         }
     }
 
+    /// Which opening of it this is.
+    pub(crate) fn opening(&self) -> u64 {
+        self.openings.load(Ordering::Acquire)
+    }
+
+    /// How often it had changed when it was closed; `None` while it is open.
+    pub(crate) fn left_at(&self) -> Option<u64> {
+        *self.left_at.lock()
+    }
+
     fn opened(&self, copy: &RemoteCopy) {
+        self.openings.fetch_add(1, Ordering::AcqRel);
+        *self.left_at.lock() = None;
+        self.live.lock().kept = None;
         if self.is_relayed.load(Ordering::Relaxed) {
             copy.add_further(FURTHER);
         }
@@ -233,6 +262,7 @@ impl Held {
         drop(reader);
         let is_held = copy.as_ref().is_some_and(RemoteCopy::is_shared);
         if !is_held {
+            *self.left_at.lock() = copy.as_ref().map(RemoteCopy::changes);
             *copy = None;
         }
         !is_held

@@ -11,7 +11,7 @@
 //! that lets an edge join; `uplink_file` what an edge knows of its cloud; `wants`
 //! what is wanted of an edge; `edges` what a cloud knows of its edges; `frame` what goes over a connection; `dial` making one; `status` how it stands,
 //! as it is told; `follow` a copy from its first state on; `held` the copy of one edge; `copies` all of them;
-//! `views` what others are told that decide where a question is answered; `origin` what a connection to a cloud serves;
+//! `kept` what of them survives this node; `views` what others are told that decide where a question is answered; `origin` what a connection to a cloud serves;
 //! `session` one connection at the cloud; `uplink` the one at the edge; `relays` those of edges that a cloud node passes on.
 //!
 //! Invariants: keys and invitations are kept as hashes by who checks them, and as text, in a file
@@ -34,6 +34,7 @@ mod follow;
 mod frame;
 mod held;
 pub mod invite;
+mod kept;
 mod migration;
 mod origin;
 mod private;
@@ -51,8 +52,9 @@ pub use dial::{Transport, connect};
 pub use edges::{EDGES_MAX, Edge, EdgeAddress};
 pub use error::{FleetError, FleetErrorKind};
 pub use frame::{About, MESSAGE_MAX};
-pub use headwater_engine::Rules;
+pub use headwater_engine::{CarriedCopy, CopyRestoration, Rules};
 pub use headwater_sync::{BudgetLimits, QuietHours};
+pub use kept::{Carry, CarryMark, put_copies_aside, restore_copy, restore_roster};
 pub use migration::{Migration, MigrationPolicy, MigrationScore};
 pub use relays::{RelaySpec, Relays};
 pub use session::accept_key;

@@ -35,14 +35,18 @@ pub(crate) fn damaged(path: &Path, reason: &dyn std::fmt::Display) -> FleetError
     )
 }
 
-/// Puts a file of JSON in the place of the one before.
-pub(crate) fn replace<T: Serialize>(path: &Path, content: &T) -> Result<(), FleetError> {
+/// What stands in a file of JSON.
+pub(crate) fn text_of<T: Serialize>(path: &Path, content: &T) -> Result<Vec<u8>, FleetError> {
     let text = serde_json::to_vec_pretty(content).map(|mut text| {
         text.push(b'\n');
         text
     });
-    let text = text.map_err(|error| FleetError::io(path, &error.into()))?;
-    replace_bytes(path, &text)
+    text.map_err(|error| FleetError::io(path, &error.into()))
+}
+
+/// Puts a file of JSON in the place of the one before.
+pub(crate) fn replace<T: Serialize>(path: &Path, content: &T) -> Result<(), FleetError> {
+    replace_bytes(path, &text_of(path, content)?)
 }
 
 /// Puts a file in the place of the one before.

@@ -14,6 +14,7 @@ use crate::error::{FleetError, FleetErrorKind, medium};
 use crate::follow::Follower;
 use crate::frame::{Came, Note, came, message, nodes, note};
 use crate::held::Held;
+use crate::kept::Gate;
 use crate::origin::refuses;
 use crate::waiting::{blocking, stopped};
 use futures_util::{FutureExt, SinkExt, StreamExt};
@@ -82,6 +83,12 @@ impl Fleet {
             Some(Secret::Invite(name)) => {
                 let fleet = Arc::clone(&self);
                 let redeemed = blocking(move || fleet.redeem(&name)).await;
+                let kept = timeout(SEND_MAX, self.roster_is_kept()).await;
+                if kept.is_err() {
+                    // It asks again with its invitation.
+                    tracing::warn!("the list of edges is not kept elsewhere yet: no key is given");
+                    return;
+                }
                 let told = match redeemed {
                     Ok(Ok(key)) => Note::Key { key },
                     Ok(Err(error)) | Err(error) => refused(&error),
@@ -155,6 +162,7 @@ struct Session {
     is_refused_way: bool,
     /// The edge sends newest events along.
     sends_live: bool,
+    gate: Gate,
 }
 
 impl Session {
@@ -178,6 +186,7 @@ impl Session {
                 is_relayed: false,
                 is_refused_way: false,
                 sends_live: false,
+                gate: Gate::default(),
             })
         }
     }
@@ -292,8 +301,16 @@ impl Session {
         }
         if !self.is_paused && !self.was_refused {
             let now = self.now();
+            let waits = self.fleet.waits();
             while let Some(said) = self.follower.next(now) {
-                outcome.frames.push(message(&said));
+                match said {
+                    Message::Confirm { .. } if waits => self.gate.hold(said),
+                    said => outcome.frames.push(message(&said)),
+                }
+            }
+            let kept = self.held.live.lock().kept.clone();
+            if let Some(confirmed) = self.gate.next(kept.as_ref()) {
+                outcome.frames.push(message(&confirmed));
             }
         }
         if let Some(planner) = self.follower.planner()
@@ -396,6 +413,7 @@ impl Session {
                 self.fleet.begin_anew(&self.held.name)?;
                 self.was_refused = false;
                 self.follower = follower(&self.fleet, &self.held)?;
+                self.gate = Gate::default();
                 self.told = None;
                 self.distrust();
             }

@@ -40,6 +40,9 @@ pub(crate) struct App {
     pub(crate) holdings: Holdings,
     /// The edges of a cloud node and their copies.
     pub(crate) fleet: Option<Arc<Fleet>>,
+    /// The bucket in which a cloud node keeps its copies.
+    #[cfg(feature = "bucket")]
+    pub(crate) bucket: Option<Arc<crate::bucket::Bucket>>,
     /// What keeps edges of a cloud node connected to another cloud.
     pub(crate) relays: Option<Arc<Relays>>,
     /// What keeps an edge connected to its cloud.

@@ -19,6 +19,8 @@
 )]
 
 mod app;
+#[cfg(feature = "bucket")]
+mod bucket;
 mod databases;
 mod dispatcher;
 mod error;
@@ -52,6 +54,8 @@ mod watches;
 // Who may do what is the shell's, and asked about everywhere.
 use headwater_shell::access;
 
+#[cfg(feature = "bucket")]
+pub use bucket::ROSTER as BUCKET_ROSTER;
 pub use headwater_shell::access::{rules, tokens};
 pub use headwater_shell::{Endpoint, Needs};
 pub use routes::manage::shown_snapshots;

@@ -6,6 +6,8 @@
 
 use crate::access::tokens::{Guard, TokenFile};
 use crate::app::App;
+#[cfg(feature = "bucket")]
+use crate::bucket::{Bucket, Keeper};
 use crate::databases::KeptNames;
 use crate::dispatcher::Dispatcher;
 use crate::holdings::Holdings;
@@ -29,6 +31,9 @@ use tokio::sync::watch;
 pub struct Server {
     bound: Bound,
     role: Served,
+    /// In which it keeps its copies; without its group it stops.
+    #[cfg(feature = "bucket")]
+    bucket: Option<Arc<Bucket>>,
     /// For clients of PostgreSQL.
     #[cfg(feature = "sql")]
     postgres_addr: Option<SocketAddr>,
@@ -67,6 +72,13 @@ impl Server {
 
     async fn start_with(settings: Settings, open: Option<Database>) -> Result<Server, StartError> {
         let env = Env::system();
+        #[cfg(feature = "bucket")]
+        let bucket = Bucket::open(&settings, &env)?;
+        #[cfg(feature = "bucket")]
+        if let Some(bucket) = &bucket {
+            // Before it listens, so that nobody is sent to a node that waits for its turn.
+            bucket.take().await?;
+        }
         let tokens = TokenFile::of_database(settings.db()).with_clock(Arc::clone(&env.clock));
         let doors: Vec<SocketAddr> = settings.postgres_addr.into_iter().collect();
         let listener = Listener::bind(settings.shell(), env.clone(), tokens, &doors).await?;
@@ -74,6 +86,8 @@ impl Server {
             let (bound, dispatcher) = Dispatcher::begin(&settings, listener)?;
             return Ok(Server {
                 bound,
+                #[cfg(feature = "bucket")]
+                bucket: None,
                 role: Served::Dispatcher(dispatcher),
                 #[cfg(feature = "sql")]
                 postgres_addr: None,
@@ -106,7 +120,19 @@ impl Server {
         let source = crate::mqtt::Source::new(&settings)?;
         let limits = Limits::of(&settings);
         let ingest = Ingest::start(db.clone(), Arc::clone(&live), limits, &env)?;
+        #[cfg(feature = "bucket")]
+        let kept = match &bucket {
+            None => None,
+            Some(bucket) => {
+                let (held, dir) = (Arc::clone(bucket), settings.db().to_owned());
+                let restored = tokio::task::spawn_blocking(move || held.restore(&dir)).await;
+                Some((bucket, restored.map_err(std::io::Error::other)??))
+            }
+        };
         let others = Others::open(&settings, &db, &env)?;
+        #[cfg(feature = "bucket")]
+        let keeper = (kept.zip(others.fleet.as_ref()))
+            .map(|((bucket, contents), fleet)| Keeper::new(bucket, fleet, &settings, contents));
         #[cfg(feature = "sql")]
         let limits = settings.sql_limits();
         #[cfg(feature = "sql")]
@@ -158,6 +184,8 @@ impl Server {
             live,
             holdings: Holdings::default(),
             fleet: others.fleet,
+            #[cfg(feature = "bucket")]
+            bucket: bucket.clone(),
             relays: others.relays,
             uplink: others.uplink,
             tiles: TileCache::new(settings.tile_cache),
@@ -180,8 +208,12 @@ impl Server {
         Ok(Server {
             #[cfg(feature = "sql")]
             postgres_addr: postgres.as_ref().and_then(|bound| bound.local_addr().ok()),
+            #[cfg(feature = "bucket")]
+            bucket,
             role: Served::Single(Box::new(Single {
                 app: Arc::new(app),
+                #[cfg(feature = "bucket")]
+                keeper,
                 #[cfg(feature = "sql")]
                 postgres: postgres.zip(of_postgres),
                 #[cfg(feature = "mqtt")]
@@ -224,13 +256,42 @@ impl Server {
     /// end, and closes the database with everything durable.
     ///
     /// # Errors
-    /// When the database cannot be closed.
+    /// When the database cannot be closed, or another node holds the group of copies that this one
+    /// has in a bucket: then it has stopped by itself.
     pub async fn run(self, stop: watch::Receiver<bool>) -> Result<(), StartError> {
+        #[cfg(feature = "bucket")]
+        let (stop, ended) = match &self.bucket {
+            None => (stop, None),
+            Some(bucket) => (or_ended(stop, bucket.ended()), Some(bucket.ended())),
+        };
         match self.role {
             Served::Single(single) => self.bound.serve(*single, stop).await,
             Served::Dispatcher(dispatcher) => self.bound.serve(dispatcher, stop).await,
+        }?;
+        #[cfg(feature = "bucket")]
+        if let Some(why) = ended.and_then(|ended| ended.borrow().clone()) {
+            return Err(StartError::Bucket(why));
         }
+        Ok(())
     }
+}
+
+/// Becomes true at the stop, or when a group of copies is held no more.
+#[cfg(feature = "bucket")]
+fn or_ended(
+    mut stop: watch::Receiver<bool>,
+    mut ended: watch::Receiver<Option<String>>,
+) -> watch::Receiver<bool> {
+    let (sender, either) = watch::channel(false);
+    tokio::spawn(async move {
+        tokio::select! {
+            // An error means that the sender is gone: that is a stop too.
+            _ = stop.wait_for(|stop| *stop) => {}
+            _ = ended.wait_for(Option::is_some) => {}
+        }
+        sender.send_replace(true);
+    });
+    either
 }
 
 /// Runs a server until SIGTERM or SIGINT, in a runtime of its own. `ready` is called with the

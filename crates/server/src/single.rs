@@ -28,6 +28,9 @@ pub(crate) struct Single {
     /// For clients of PostgreSQL, until it is begun.
     #[cfg(feature = "sql")]
     pub(crate) postgres: Option<(tokio::net::TcpListener, headwater_postgres::Metrics)>,
+    /// What keeps copies in a bucket, until it is begun.
+    #[cfg(feature = "bucket")]
+    pub(crate) keeper: Option<crate::bucket::Keeper>,
     /// Where messages come from, besides requests, until it is begun.
     #[cfg(feature = "mqtt")]
     pub(crate) source: Option<crate::mqtt::Source>,
@@ -47,6 +50,10 @@ impl Role for Single {
         if let Some(relays) = &self.app.relays {
             let run = Arc::clone(relays).run(shell.stopping());
             work.workers.push(Box::pin(run));
+        }
+        #[cfg(feature = "bucket")]
+        if let Some(keeper) = self.keeper.take() {
+            work.workers.push(Box::pin(keeper.run(shell.stopping())));
         }
         #[cfg(feature = "mqtt")]
         if let Some(source) = self.source.take() {
@@ -102,6 +109,10 @@ impl Role for Single {
                 let stats = self.app.db.stats();
                 if let Err(error) = &stats {
                     tracing::warn!(%error, "no figures of the engine");
+                }
+                #[cfg(feature = "bucket")]
+                if let Some(bucket) = &self.app.bucket {
+                    self.app.metrics.bucket.fetched(bucket);
                 }
                 match self.app.node_status() {
                     Ok(status) => self.app.metrics.nodes.fetched(status),

@@ -38,6 +38,9 @@ pub enum StartError {
     /// What is known of other nodes cannot be read.
     #[error("other nodes: {0}")]
     Fleet(#[from] headwater_fleet::FleetError),
+    /// The bucket of a cloud cannot be used, or its group of copies is held no more.
+    #[error("the bucket: {0}")]
+    Bucket(String),
     /// A dispatcher cannot begin with these settings.
     #[error("dispatch: {0}")]
     Dispatch(String),

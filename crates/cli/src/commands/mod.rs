@@ -4,6 +4,8 @@ pub(crate) mod aggregate;
 pub(crate) mod analyze;
 pub(crate) mod backup;
 pub(crate) mod block;
+#[cfg(feature = "bucket")]
+pub(crate) mod bucket;
 pub(crate) mod check;
 pub(crate) mod compact;
 pub(crate) mod delete;

@@ -9,6 +9,7 @@
 
 mod analyze;
 mod block;
+mod bucket;
 mod care;
 #[cfg(feature = "sql")]
 mod columns;

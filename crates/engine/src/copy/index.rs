@@ -70,6 +70,16 @@ pub(super) struct Loaded {
     pub(super) deleted: BTreeMap<SegmentId, Vec<Deleted>>,
 }
 
+/// Rows of an index as they stand there, but for those of ranges.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct RawIndex {
+    pub(super) state: Vec<u8>,
+    pub(super) shown: Vec<(u64, Vec<u8>)>,
+    pub(super) deleted: Vec<(u64, Vec<u8>)>,
+    pub(super) kept: Vec<(u64, Vec<u8>)>,
+    pub(super) pins: Vec<(u64, Vec<u8>)>,
+}
+
 fn encode(partition: &StatePartition) -> Vec<u8> {
     let mut out = Vec::new();
     out.put_prefixed(&partition.record.encode());
@@ -198,6 +208,82 @@ impl Index {
         }
         transaction.commit().map_err(Error::meta)?;
         Ok(index)
+    }
+
+    /// Makes an index that holds all this, in one transaction: without it there is none.
+    pub(super) fn create_whole(
+        env: &Env,
+        dir: &Path,
+        raw: &RawIndex,
+        packs: &Packs,
+    ) -> Result<Index> {
+        let path = index_path(dir);
+        let file = env.files.open(&path, OpenMode::CreateNew);
+        let file = file.map_err(|e| Error::io("create", &path, e))?;
+        let synced = env.files.sync_dir(dir);
+        synced.map_err(|e| Error::io("sync", dir, e))?;
+        let db = new_database(file, &Arc::default())?;
+        let index = Index { db, path };
+        let transaction = index.db.begin_write().map_err(Error::meta)?;
+        {
+            let mut numbers = transaction.open_table(NUMBERS).map_err(Error::meta)?;
+            let put = numbers.insert(VERSION, FORMAT_VERSION);
+            put.map_err(Error::meta)?;
+            let mut states = transaction.open_table(STATES).map_err(Error::meta)?;
+            let put = states.insert(NEWEST, raw.state.as_slice());
+            put.map_err(Error::meta)?;
+            let tables = [
+                (SHOWN, &raw.shown),
+                (DELETED, &raw.deleted),
+                (KEPT, &raw.kept),
+                (PINS, &raw.pins),
+            ];
+            for (table, rows) in tables {
+                let mut table = transaction.open_table(table).map_err(Error::meta)?;
+                for (key, value) in rows {
+                    table.insert(key, value.as_slice()).map_err(Error::meta)?;
+                }
+            }
+            let mut ranges = transaction.open_table(RANGES).map_err(Error::meta)?;
+            let mut ends = transaction.open_table(PACKS).map_err(Error::meta)?;
+            for (id, (present, end)) in packs {
+                ends.insert(id.0, end).map_err(Error::meta)?;
+                for range in present {
+                    let put = ranges.insert((id.0, range.offset), (range.bytes, range.place));
+                    put.map_err(Error::meta)?;
+                }
+            }
+        }
+        transaction.commit().map_err(Error::meta)?;
+        Ok(index)
+    }
+
+    /// Its rows as they stand there, but for those of ranges.
+    pub(super) fn raw(&self) -> Result<RawIndex> {
+        let transaction = self.db.begin_read().map_err(Error::meta)?;
+        let states = transaction.open_table(STATES).map_err(Error::meta)?;
+        let state = states.get(NEWEST).map_err(Error::meta)?;
+        let state = state.ok_or_else(|| self.damaged("a state", "none".to_owned()))?;
+        let rows = |table: TableDefinition<'static, u64, &'static [u8]>| {
+            let table = match transaction.open_table(table) {
+                Ok(table) => table,
+                Err(redb::TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
+                Err(error) => return Err(Error::meta(error)),
+            };
+            let rows = table.iter().map_err(Error::meta)?;
+            let rows = rows.map(|row| {
+                let (key, value) = row.map_err(Error::meta)?;
+                Ok((key.value(), value.value().to_vec()))
+            });
+            rows.collect()
+        };
+        Ok(RawIndex {
+            state: state.value().to_vec(),
+            shown: rows(SHOWN)?,
+            deleted: rows(DELETED)?,
+            kept: rows(KEPT)?,
+            pins: rows(PINS)?,
+        })
     }
 
     /// Opens the index of a copy; `None` when there is none, or its making was cut short.

@@ -13,6 +13,7 @@
 //! Failure: see [`receive`].
 //! Format: docs/format/copy.md.
 
+mod carried;
 mod index;
 mod keeping;
 mod kept;
@@ -27,6 +28,7 @@ mod tail;
 mod wants;
 mod without;
 
+pub use carried::{CarriedCopy, CopyRestoration, description_decodes};
 pub(crate) use passing::WeakCopy;
 pub use score::LeafFacts;
 pub use tail::TailProgress;

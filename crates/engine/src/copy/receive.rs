@@ -6,7 +6,7 @@
 //! Failure: after a failed write, sync or transaction the copy takes nothing more until it is
 //! opened again; what it had confirmed stays.
 
-use super::index::{Index, Packs};
+use super::index::{Index, Packs, RawIndex};
 use super::kept::{Deleted, Kept};
 use super::lacks::{Lacks, SegmentLacks};
 use super::pack::{Pack, PackFiles, Present, pack_dir, pack_path};
@@ -72,6 +72,8 @@ pub(super) struct Receiving {
     pub(super) tail: KeptTail,
     /// Rises with every change of what is told of it.
     pub(super) changes: u64,
+    /// What was forgotten since it was carried last: segment, offset, length.
+    pub(super) forgotten: Vec<(u64, u64, u64)>,
     failed: Option<Error>,
 }
 
@@ -105,6 +107,7 @@ impl Receiving {
             without: BTreeMap::new(),
             tail: KeptTail::default(),
             changes: 0,
+            forgotten: Vec::new(),
             failed: None,
         };
         receiving.remove_unnamed()?;
@@ -383,10 +386,19 @@ impl Receiving {
         let Some(pack) = self.packs.get(&id) else {
             return Ok(());
         };
+        let before = pack.present();
         let offsets = pack.forget(offset, bytes);
+        let gone = before.iter().filter(|(at, _)| offsets.contains(at));
+        let gone = gone.map(|(at, len)| (id.0, *at, *len));
+        self.forgotten.extend(gone);
         let forgotten = self.index.forget_ranges(id, &offsets);
         let forgotten = forgotten.and_then(|()| self.look(&BTreeSet::from([id])));
         self.believed(forgotten)
+    }
+
+    /// The rows of the index, but for those of ranges.
+    pub(super) fn described(&self) -> Result<RawIndex> {
+        self.index.raw()
     }
 
     /// The pack of a segment, or one that holds nothing.

@@ -7,9 +7,13 @@
 //! they are fetched away from the runtime, at most every few seconds, and the newest ones there are
 //! get told: `/metrics` never waits for the engine for long.
 
+#[cfg(feature = "bucket")]
+mod bucket;
 mod engine;
 mod nodes;
 
+#[cfg(feature = "bucket")]
+pub(crate) use bucket::BucketFigures;
 pub(crate) use engine::EngineFigures;
 pub(crate) use nodes::NodeFigures;
 
@@ -38,6 +42,8 @@ pub(crate) struct Metrics {
     live_clients: Gauge,
     pub(crate) engine: Arc<EngineFigures>,
     pub(crate) nodes: Arc<NodeFigures>,
+    #[cfg(feature = "bucket")]
+    pub(crate) bucket: Arc<BucketFigures>,
 }
 
 impl Metrics {
@@ -60,6 +66,8 @@ impl Metrics {
         );
         registry.register_collector(Box::new(Arc::clone(&self.engine)));
         registry.register_collector(Box::new(Arc::clone(&self.nodes)));
+        #[cfg(feature = "bucket")]
+        registry.register_collector(Box::new(Arc::clone(&self.bucket)));
     }
 
     /// Counts values (events times fields) that were stored.

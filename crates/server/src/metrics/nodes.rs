@@ -24,7 +24,7 @@ impl NodeFigures {
 type Figure<T> = (&'static str, &'static str, fn(&T) -> Option<f64>);
 
 /// As a figure, in units of 2^32 and of 1: what does not fit exactly is rounded.
-fn count(number: u64) -> f64 {
+pub(super) fn count(number: u64) -> f64 {
     let (high, low) = (number >> 32, number & u64::from(u32::MAX));
     let part = |part: u64| f64::from(u32::try_from(part).unwrap_or(u32::MAX));
     part(high) * 4_294_967_296.0 + part(low)

@@ -11,6 +11,7 @@
 //!
 //! Failure: [`SettingError`] names the key, where it was set, and what is allowed.
 
+mod cloud;
 mod dispatch;
 mod engine;
 mod engine_text;
@@ -25,6 +26,7 @@ mod table;
 pub(crate) mod values;
 mod watch;
 
+pub use cloud::{Cloud, Confirm};
 pub use dispatch::{Dispatch, DispatchNode, NODES_MAX};
 pub use fleet::{NodeRole, Sync};
 pub use load::{Given, Loaded, load};
@@ -151,6 +153,8 @@ pub struct Settings {
     pub sync: Sync,
     /// Where events of watches may go.
     pub watch: Watch,
+    /// What a cloud with a bucket does.
+    pub cloud: Cloud,
     /// What a dispatcher needs, and whose tickets are taken.
     pub dispatch: Dispatch,
 }
@@ -200,6 +204,7 @@ impl Settings {
             mqtt: Mqtt::default(),
             sync: Sync::default(),
             watch: Watch::default(),
+            cloud: Cloud::default(),
             dispatch: Dispatch::default(),
         }
     }

@@ -9,7 +9,7 @@ use tidy::{architecture, assert_none};
 const OF_ONE_ROOM: [&str; 1] = ["crates/headwater"];
 
 /// Crates, and how many circles there still are among the files of their rooms.
-const CIRCLES: [(&str, usize); 20] = [
+const CIRCLES: [(&str, usize); 21] = [
     ("crates/types", 0),
     ("crates/codec", 0),
     ("crates/io", 0),
@@ -24,6 +24,7 @@ const CIRCLES: [(&str, usize); 20] = [
     ("crates/query", 4),
     ("crates/postgres", 0),
     ("crates/shell", 0),
+    ("crates/bucket", 0),
     ("crates/server", 0),
     ("crates/cli", 0),
     ("crates/ffi", 0),

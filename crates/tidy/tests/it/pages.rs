@@ -3,9 +3,10 @@
 use tidy::{assert_none, files, read, root};
 
 /// Every format that leaves the process, to a disk or to a reader.
-const FORMATS: [&str; 24] = [
+const FORMATS: [&str; 25] = [
     "backup",
     "block",
+    "bucket",
     "copy",
     "csv",
     "device",

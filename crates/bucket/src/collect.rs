@@ -1,0 +1,233 @@
+//! Collecting garbage: packs that no head names. A state machine as [`crate::Holder`] is, which any
+//! node may run.
+//!
+//! Invariants: the least epoch is raised by a put of the head before anything is deleted; then no
+//! head can come to name a pack of an epoch below that it does not name by then, so that what is
+//! deleted is never needed. The holder's packs that are on their way are uploaded again.
+//! Failure: what fails is tried again by the next collection; a put without an answer is resolved
+//! by reading the head.
+
+use crate::contents::decode_head;
+use crate::error::{BucketError, BucketErrorKind};
+use crate::head::Head;
+use crate::keys::{head_key, pack_of_key, packs_prefix};
+use crate::store::{Answer, Etag, Object, Page, Put, Request};
+use headwater_io::Chance;
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+
+/// How often something is tried, at the most.
+const TRIES: u32 = 8;
+
+/// What was found and done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Collected {
+    /// Packs there were.
+    pub packs: u64,
+    /// Those of them that were deleted, and their bytes.
+    pub deleted: u64,
+    /// Bytes of the deleted ones.
+    pub bytes: u64,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Reading,
+    Raising {
+        head: Box<Head>,
+        expected: Etag,
+    },
+    /// Nobody knows what became of the put.
+    ReadingBack {
+        head: Box<Head>,
+        expected: Etag,
+    },
+    Listing {
+        after: String,
+    },
+    Deleting,
+    Done,
+    Failed(BucketError),
+}
+
+/// A collection.
+#[derive(Debug)]
+pub struct Collector {
+    group: u32,
+    chance: Arc<dyn Chance>,
+    phase: Phase,
+    is_asking: bool,
+    tries: u32,
+    /// Of the head that was put: what it names, and its least epoch.
+    named: BTreeSet<(u64, u64)>,
+    min_epoch: u64,
+    garbage: VecDeque<(String, u64)>,
+    found: Collected,
+}
+
+impl Collector {
+    /// A collection of a group.
+    #[must_use]
+    pub fn new(group: u32, chance: Arc<dyn Chance>) -> Collector {
+        Collector {
+            group,
+            chance,
+            phase: Phase::Reading,
+            is_asking: false,
+            tries: 0,
+            named: BTreeSet::new(),
+            min_epoch: 0,
+            garbage: VecDeque::new(),
+            found: Collected::default(),
+        }
+    }
+
+    /// What it has found and done, when it is through.
+    ///
+    /// # Errors
+    /// Why it went no further.
+    #[must_use]
+    pub fn outcome(&self) -> Option<Result<Collected, BucketError>> {
+        match &self.phase {
+            Phase::Done => Some(Ok(self.found)),
+            Phase::Failed(error) => Some(Err(error.clone())),
+            _ => None,
+        }
+    }
+
+    /// What to ask of the store now. The answer goes to [`Collector::take`].
+    pub fn ask(&mut self) -> Option<Request> {
+        if self.is_asking {
+            return None;
+        }
+        let key = head_key(self.group);
+        let request = match &self.phase {
+            Phase::Reading | Phase::ReadingBack { .. } => Some(Request::Get { key }),
+            Phase::Raising { head, expected } => Some(Request::Replace {
+                key,
+                bytes: head.encode().into(),
+                expected: expected.clone(),
+            }),
+            Phase::Listing { after } => Some(Request::List {
+                prefix: packs_prefix(self.group),
+                after: after.clone(),
+            }),
+            Phase::Deleting => {
+                (self.garbage.front()).map(|(key, _)| Request::Delete { key: key.clone() })
+            }
+            Phase::Done | Phase::Failed(_) => None,
+        };
+        self.is_asking = request.is_some();
+        request
+    }
+
+    /// Takes the answer to the request that is on its way.
+    pub fn take(&mut self, answer: Answer) {
+        self.is_asking = false;
+        if let Answer::Failed(failure) = &answer {
+            self.tries += 1;
+            if self.tries > TRIES || failure.is_final {
+                self.phase = Phase::Failed(failure.clone().into());
+                return;
+            }
+        }
+        let phase = std::mem::replace(&mut self.phase, Phase::Done);
+        self.phase = match (phase, answer) {
+            (Phase::Reading, Answer::Got(found)) => self.read(found),
+            (Phase::Raising { head, .. }, Answer::Put(Put::Stored(_))) => self.raised(&head),
+            (Phase::Raising { head, expected }, _) => Phase::ReadingBack { head, expected },
+            (Phase::ReadingBack { head, expected }, Answer::Got(found)) => {
+                self.read_back(head, expected, found)
+            }
+            (Phase::Listing { .. }, Answer::Listed(page)) => self.listed(page),
+            (Phase::Deleting, Answer::Deleted) => {
+                if let Some((_, bytes)) = self.garbage.pop_front() {
+                    self.found.deleted += 1;
+                    self.found.bytes += bytes;
+                }
+                self.deleting()
+            }
+            (phase, _) => phase,
+        };
+    }
+
+    fn read(&mut self, found: Option<Object>) -> Phase {
+        let Some(object) = found else {
+            // Without a head nobody knows what is garbage.
+            return Phase::Done;
+        };
+        let before = match decode_head(self.group, &object.bytes) {
+            Ok(head) => head,
+            Err(error) => return Phase::Failed(error),
+        };
+        let mut head = before.clone();
+        head.commit += 1;
+        head.nonce = self.chance.next_u64();
+        head.epoch += 1;
+        head.min_epoch = head.epoch;
+        assert!(head.follows(&before), "a head that may follow is put");
+        Phase::Raising {
+            head: Box::new(head),
+            expected: object.etag,
+        }
+    }
+
+    fn read_back(&mut self, head: Box<Head>, expected: Etag, found: Option<Object>) -> Phase {
+        match found {
+            Some(object) if object.etag == expected => Phase::Raising { head, expected },
+            Some(object) => match decode_head(self.group, &object.bytes) {
+                Ok(now) if now.nonce == head.nonce => self.raised(&head),
+                // Another head came before.
+                Ok(_) => self.read_again(),
+                Err(error) => Phase::Failed(error),
+            },
+            None => self.read_again(),
+        }
+    }
+
+    fn read_again(&mut self) -> Phase {
+        self.tries += 1;
+        match self.tries > TRIES {
+            true => Phase::Failed(BucketError::new(
+                BucketErrorKind::Unreachable,
+                format!(
+                    "{}: it changes faster than garbage can be collected; try again later",
+                    head_key(self.group)
+                ),
+            )),
+            false => Phase::Reading,
+        }
+    }
+
+    fn raised(&mut self, head: &Head) -> Phase {
+        self.named = head.packs.iter().map(|p| (p.epoch, p.id)).collect();
+        self.min_epoch = head.min_epoch;
+        Phase::Listing {
+            after: String::new(),
+        }
+    }
+
+    fn listed(&mut self, page: Page) -> Phase {
+        let last = page.objects.last().map(|object| object.key.clone());
+        for object in page.objects {
+            // What is no pack is not ours.
+            if let Some(pack) = pack_of_key(self.group, &object.key) {
+                self.found.packs += 1;
+                if pack.0 < self.min_epoch && !self.named.contains(&pack) {
+                    self.garbage.push_back((object.key, object.bytes));
+                }
+            }
+        }
+        match (page.more, last) {
+            (true, Some(after)) => Phase::Listing { after },
+            _ => self.deleting(),
+        }
+    }
+
+    fn deleting(&self) -> Phase {
+        match self.garbage.is_empty() {
+            true => Phase::Done,
+            false => Phase::Deleting,
+        }
+    }
+}

@@ -1,0 +1,454 @@
+//! What the packs of a head hold together: for each copy its description, what is present, and in
+//! which pack each byte of it stands.
+//!
+//! Invariants: of several pieces with the same byte the one of the latest pack counts, as long as
+//! the byte is present; if it was not for a while, it is as if it had never been put. Pieces of
+//! another history than the newest one count no more. What is read back has the checksum with which
+//! it was put, or is an error.
+//! Concurrency: plain data.
+//! Failure: *gone* when a pack is not there any more: the head is to be read again.
+
+use crate::error::{BucketError, BucketErrorKind};
+use crate::head::{Head, PackEntry};
+use crate::keys::{head_key, pack_key};
+use crate::pack::{IndexEntry, PackIndex, Place, Range};
+use crate::store::{Etag, ObjectStore};
+use headwater_codec::checksum::crc32c;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A piece of a segment in a pack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Piece {
+    pack: u64,
+    range: Range,
+    place: Place,
+}
+
+/// A part of what is present, and the piece that holds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Part {
+    range: Range,
+    piece: Piece,
+}
+
+/// What there is of a copy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Holding {
+    history: u64,
+    state: u64,
+    description: (u64, Place),
+    present: Vec<Range>,
+    /// Where what is present stands, by segment, apart. What is not present any more is forgotten:
+    /// if it comes again, it may be something else.
+    parts: BTreeMap<u64, Vec<Part>>,
+}
+
+/// What the packs of a head hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Contents {
+    copies: BTreeMap<String, Holding>,
+}
+
+/// A copy as it was read back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Restored {
+    /// The number of its state.
+    pub state: u64,
+    /// Its description.
+    pub description: Vec<u8>,
+}
+
+/// What takes the parts of a copy as it is read back.
+pub type Each<'a, E> = dyn FnMut(Range, &[u8]) -> Result<(), E> + 'a;
+
+/// What is left of ranges when others are taken out; both by segment and offset, apart.
+#[must_use]
+pub fn without_ranges(ranges: &[Range], taken: &[Range]) -> Vec<Range> {
+    let mut left = ranges.to_vec();
+    for taken in taken {
+        let mut next = Vec::new();
+        for range in left {
+            match common(range, *taken).filter(|_| range.segment == taken.segment) {
+                None => next.push(range),
+                Some(found) => without(range, found, &mut next),
+            }
+        }
+        left = next;
+    }
+    left
+}
+
+/// Of a range what is left when another is taken out.
+fn without(range: Range, taken: Range, left: &mut Vec<Range>) {
+    let until = taken.offset.min(range.end());
+    if range.offset < until {
+        left.push(Range {
+            bytes: until - range.offset,
+            ..range
+        });
+    }
+    let from = taken.end().max(range.offset);
+    if from < range.end() {
+        left.push(Range {
+            offset: from,
+            bytes: range.end() - from,
+            ..range
+        });
+    }
+}
+
+/// What two ranges of a segment have in common.
+fn common(a: Range, b: Range) -> Option<Range> {
+    let offset = a.offset.max(b.offset);
+    let bytes = a.end().min(b.end()).checked_sub(offset)?;
+    (bytes > 0).then_some(Range {
+        segment: a.segment,
+        offset,
+        bytes,
+    })
+}
+
+/// What of parts is in ranges.
+fn inside(parts: &[Part], ranges: &[Range]) -> Vec<Part> {
+    let both = parts.iter().flat_map(|part| {
+        let found = ranges.iter().filter(|r| r.segment == part.range.segment);
+        found.filter_map(|range| {
+            let range = common(part.range, *range)?;
+            Some(Part { range, ..*part })
+        })
+    });
+    let mut both: Vec<Part> = both.collect();
+    both.sort_unstable_by_key(|part| part.range);
+    both
+}
+
+/// Puts a piece over parts of its segment.
+fn put_over(parts: &mut Vec<Part>, piece: Piece) {
+    let mut left = Vec::new();
+    for part in parts.drain(..) {
+        let mut ranges = Vec::new();
+        without(part.range, piece.range, &mut ranges);
+        left.extend(ranges.into_iter().map(|range| Part { range, ..part }));
+    }
+    left.push(Part {
+        range: piece.range,
+        piece,
+    });
+    *parts = left;
+}
+
+impl Holding {
+    /// Where a range stands, by offset; and what of it stands nowhere.
+    fn find(&self, range: Range) -> (Vec<Part>, Vec<Range>) {
+        let parts = self.parts.get(&range.segment);
+        let found = inside(parts.map_or(&[], Vec::as_slice), &[range]);
+        let here: Vec<Range> = found.iter().map(|part| part.range).collect();
+        (found, without_ranges(&[range], &here))
+    }
+
+    fn used(&self) -> BTreeSet<u64> {
+        let parts = self.parts.values().flatten();
+        let mut used: BTreeSet<u64> = parts.map(|part| part.piece.pack).collect();
+        used.insert(self.description.0);
+        used
+    }
+}
+
+impl Contents {
+    /// Puts what a pack holds over what there is. Packs come by their numbers.
+    pub fn apply(&mut self, pack: u64, index: &PackIndex) {
+        for entry in &index.entries {
+            self.apply_entry(pack, entry);
+        }
+    }
+
+    fn apply_entry(&mut self, pack: u64, entry: &IndexEntry) {
+        let before = self.copies.remove(&entry.name);
+        let same = before.filter(|before| before.history == entry.history);
+        let mut parts = same.map(|before| before.parts).unwrap_or_default();
+        for (range, place) in &entry.pieces {
+            let piece = Piece {
+                pack,
+                range: *range,
+                place: *place,
+            };
+            put_over(parts.entry(range.segment).or_default(), piece);
+        }
+        for parts in parts.values_mut() {
+            *parts = inside(parts, &entry.present);
+        }
+        parts.retain(|_, parts| !parts.is_empty());
+        let holding = Holding {
+            history: entry.history,
+            state: entry.state,
+            description: (pack, entry.description),
+            present: entry.present.clone(),
+            parts,
+        };
+        self.copies.insert(entry.name.clone(), holding);
+    }
+
+    /// Forgets a copy.
+    pub fn remove(&mut self, name: &str) {
+        self.copies.remove(name);
+    }
+
+    /// The copies there are.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.copies.keys().map(String::as_str)
+    }
+
+    /// What is to be put of a copy that has this present: all that is here of no pack, of its
+    /// history.
+    #[must_use]
+    pub fn lacks(&self, name: &str, history: u64, present: &[Range]) -> Vec<Range> {
+        match self.copies.get(name).filter(|c| c.history == history) {
+            None => present.to_vec(),
+            Some(holding) => {
+                let lacks = present.iter().flat_map(|range| holding.find(*range).1);
+                lacks.collect()
+            }
+        }
+    }
+
+    /// True when all of this is said of a copy by now.
+    #[must_use]
+    pub fn says(&self, name: &str, history: u64, description: &[u8], present: &[Range]) -> bool {
+        self.copies.get(name).is_some_and(|known| {
+            let place = known.description.1;
+            known.history == history
+                && known.present == present
+                && place.bytes == wide(description.len())
+                && place.crc == crc32c(description)
+        })
+    }
+
+    /// What counts of a copy and stands in one of these packs; `None` when nothing does, not even
+    /// its description.
+    #[must_use]
+    pub fn in_packs(&self, name: &str, packs: &BTreeSet<u64>) -> Option<Vec<Range>> {
+        let known = self.copies.get(name)?;
+        let parts = known.parts.values().flatten();
+        let found: Vec<Range> = parts
+            .filter(|part| packs.contains(&part.piece.pack))
+            .map(|part| part.range)
+            .collect();
+        (!found.is_empty() || packs.contains(&known.description.0)).then_some(found)
+    }
+
+    /// The packs of which something counts, by their numbers.
+    #[must_use]
+    pub fn used(&self) -> BTreeSet<u64> {
+        self.copies.values().flat_map(Holding::used).collect()
+    }
+
+    /// Reads what the packs of a head hold, their indexes and no more.
+    ///
+    /// # Errors
+    /// `gone`, `damaged`, `unreachable`.
+    pub fn load(store: &dyn ObjectStore, head: &Head) -> Result<Contents, BucketError> {
+        let mut contents = Contents::default();
+        for pack in &head.packs {
+            let index = read_index(store, head.group, pack)?;
+            contents.apply(pack.number, &index);
+        }
+        contents
+            .copies
+            .retain(|name, _| head.copies.contains_key(name));
+        for (name, entry) in &head.copies {
+            let found = contents.copies.get(name);
+            let is_so = found.is_some_and(|found| {
+                found.history == entry.history && found.description.0 == entry.pack
+            });
+            if !is_so {
+                return Err(BucketError::damaged(
+                    &head_key(head.group),
+                    "packs that hold what the head says of each copy",
+                    format_args!("something else of `{name}`"),
+                ));
+            }
+        }
+        Ok(contents)
+    }
+
+    /// Reads a copy back whole; `None` when there is none. What is present is handed on by segment
+    /// and offset; parts may touch. An error of `each` ends it.
+    ///
+    /// # Errors
+    /// `gone`, `damaged`, `unreachable`, and those of `each`.
+    pub fn restore<E: From<BucketError>>(
+        &self,
+        store: &dyn ObjectStore,
+        head: &Head,
+        name: &str,
+        each: &mut Each<'_, E>,
+    ) -> Result<Option<Restored>, E> {
+        let Some(holding) = self.copies.get(name) else {
+            return Ok(None);
+        };
+        let mut reader = Reader::new(store, head);
+        let (pack, place) = holding.description;
+        let description = reader.read(pack, &place)?.to_vec();
+        for range in &holding.present {
+            let (parts, lacking) = holding.find(*range);
+            if let Some(lacking) = lacking.first() {
+                let damaged = BucketError::damaged(
+                    &head_key(head.group),
+                    "packs that hold all that is present",
+                    format_args!(
+                        "no bytes of `{name}` at {} of segment {}",
+                        lacking.offset, lacking.segment
+                    ),
+                );
+                return Err(damaged.into());
+            }
+            for part in parts {
+                let skipped = part.range.offset - part.piece.range.offset;
+                let bytes = reader.read(part.piece.pack, &part.piece.place)?;
+                let bytes = cut(bytes, skipped, part.range.bytes).ok_or_else(|| {
+                    BucketError::damaged(name, "a piece as long as its range", "a shorter one")
+                })?;
+                each(part.range, bytes)?;
+            }
+        }
+        Ok(Some(Restored {
+            state: holding.state,
+            description,
+        }))
+    }
+}
+
+fn wide(count: usize) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
+}
+
+fn cut(bytes: &[u8], from: u64, len: u64) -> Option<&[u8]> {
+    let from = usize::try_from(from).ok()?;
+    let until = from.checked_add(usize::try_from(len).ok()?)?;
+    bytes.get(from..until)
+}
+
+/// Reads pieces of packs, a whole pack at a time: what is read back follows one another there.
+struct Reader<'a> {
+    store: &'a dyn ObjectStore,
+    head: &'a Head,
+    packs: BTreeMap<u64, Vec<u8>>,
+    bytes: usize,
+}
+
+/// Bytes of packs that are in memory at once, about.
+const PACKS_IN_MEMORY: usize = 128 << 20;
+
+impl<'a> Reader<'a> {
+    fn new(store: &'a dyn ObjectStore, head: &'a Head) -> Reader<'a> {
+        Reader {
+            store,
+            head,
+            packs: BTreeMap::new(),
+            bytes: 0,
+        }
+    }
+
+    fn read(&mut self, pack: u64, place: &Place) -> Result<&[u8], BucketError> {
+        let head = head_key(self.head.group);
+        let entry = self.head.pack(pack).ok_or_else(|| {
+            BucketError::damaged(&head, "a pack that is used", format_args!("none of {pack}"))
+        })?;
+        let key = pack_key(self.head.group, entry.epoch, entry.id);
+        if !self.packs.contains_key(&pack) {
+            if self.bytes > PACKS_IN_MEMORY {
+                (self.packs, self.bytes) = (BTreeMap::new(), 0);
+            }
+            let found = self.store.get(&key)?;
+            let found = found.ok_or_else(|| BucketError::gone(&key))?.bytes;
+            self.bytes += found.len();
+            self.packs.insert(pack, found);
+        }
+        let all = self.packs.get(&pack).map(Vec::as_slice);
+        let found = all.and_then(|all| cut(all, place.at, place.bytes));
+        match found {
+            Some(found) if crc32c(found) == place.crc => Ok(found),
+            _ => Err(BucketError::damaged(
+                &key,
+                "the bytes that were put",
+                format_args!("others at {}", place.at),
+            )),
+        }
+    }
+}
+
+fn read_index(
+    store: &dyn ObjectStore,
+    group: u32,
+    pack: &PackEntry,
+) -> Result<PackIndex, BucketError> {
+    let key = pack_key(group, pack.epoch, pack.id);
+    let len = u64::from(pack.index_bytes);
+    let from = pack.bytes.saturating_sub(len);
+    let found = store.get_range(&key, from, len)?;
+    let found = found.ok_or_else(|| BucketError::gone(&key))?;
+    let index = PackIndex::decode(&found);
+    let index = index.map_err(|e| BucketError::damaged(&key, e.expected, "something else"))?;
+    let is_inside = |place: &Place| place.at.saturating_add(place.bytes) <= from;
+    let are_inside = index.entries.iter().all(|entry| {
+        let mut pieces = entry.pieces.iter().map(|(_, place)| place);
+        pieces.all(is_inside) && is_inside(&entry.description)
+    });
+    match are_inside {
+        true => Ok(index),
+        false => Err(BucketError::damaged(
+            &key,
+            "pieces before the index",
+            "one behind its beginning",
+        )),
+    }
+}
+
+/// Reads the head of a group; `None` when there is none.
+///
+/// # Errors
+/// `damaged`, `unreachable`.
+pub fn read_head(store: &dyn ObjectStore, group: u32) -> Result<Option<(Head, Etag)>, BucketError> {
+    let key = head_key(group);
+    let Some(found) = store.get(&key)? else {
+        return Ok(None);
+    };
+    let head = decode_head(group, &found.bytes)?;
+    Ok(Some((head, found.etag)))
+}
+
+pub(crate) fn decode_head(group: u32, bytes: &[u8]) -> Result<Head, BucketError> {
+    let key = head_key(group);
+    let head = Head::decode(bytes);
+    let head = head.map_err(|e| BucketError::damaged(&key, e.expected, "something else"))?;
+    match head.group == group {
+        true => Ok(head),
+        false => Err(BucketError::damaged(
+            &key,
+            "the head of its group",
+            format_args!("that of group {}", head.group),
+        )),
+    }
+}
+
+/// Head and contents of a group that belong together; `None` when there is no head. What a newer
+/// head has taken away meanwhile is read anew.
+///
+/// # Errors
+/// `damaged`, `unreachable`; `gone` when heads change faster than they can be read.
+pub fn read_group(
+    store: &dyn ObjectStore,
+    group: u32,
+) -> Result<Option<(Head, Etag, Contents)>, BucketError> {
+    const TRIES: u32 = 5;
+    let mut tries = 1;
+    loop {
+        let Some((head, etag)) = read_head(store, group)? else {
+            return Ok(None);
+        };
+        match Contents::load(store, &head) {
+            Err(error) if error.kind() == BucketErrorKind::Gone && tries < TRIES => tries += 1,
+            loaded => return Ok(Some((head, etag, loaded?))),
+        }
+    }
+}

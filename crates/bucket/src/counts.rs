@@ -1,0 +1,144 @@
+//! A store that counts what is asked of it, by kind and day: what a bucket costs is made of that.
+//!
+//! Invariants: a request is counted when it is sent, whatever comes of it; bytes of a body when
+//! they were sent or have come. Days are those of UTC.
+//! Concurrency: shared freely.
+//! Failure: of a clock that jumps the counts stand under the days that it tells.
+
+use crate::store::{Etag, Object, ObjectStore, Page, Put, StoreFailure};
+use headwater_io::Clock;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+const DAY_NANOS: i64 = 86_400_000_000_000;
+/// Days that are kept.
+const DAYS_MAX: usize = 31;
+
+/// Of one kind of requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KindCounts {
+    /// How many there were.
+    pub requests: u64,
+    /// Those of them without an answer.
+    pub failures: u64,
+    /// Bytes of objects, there or back.
+    pub bytes: u64,
+}
+
+/// What was asked on a day.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DayCounts {
+    /// Objects and ranges of them.
+    pub get: KindCounts,
+    /// Puts, of packs and heads.
+    pub put: KindCounts,
+    /// Lists of keys.
+    pub list: KindCounts,
+    /// Deletes of garbage.
+    pub delete: KindCounts,
+}
+
+/// A store that counts.
+#[derive(Debug)]
+pub struct Counted<S> {
+    store: S,
+    clock: Arc<dyn Clock>,
+    days: Mutex<BTreeMap<i64, DayCounts>>,
+}
+
+fn wide(count: usize) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
+}
+
+impl<S: ObjectStore> Counted<S> {
+    /// Counts what is asked of a store.
+    #[must_use]
+    pub fn new(store: S, clock: Arc<dyn Clock>) -> Counted<S> {
+        Counted {
+            store,
+            clock,
+            days: Mutex::default(),
+        }
+    }
+
+    /// By day, since 1970 UTC, the newest last.
+    #[must_use]
+    pub fn days(&self) -> Vec<(i64, DayCounts)> {
+        let days = self.days.lock();
+        days.iter().map(|(day, counts)| (*day, *counts)).collect()
+    }
+
+    /// Since it was made.
+    #[must_use]
+    pub fn total(&self) -> DayCounts {
+        let mut total = DayCounts::default();
+        for (_, day) in self.days() {
+            for (sum, of_day) in [
+                (&mut total.get, day.get),
+                (&mut total.put, day.put),
+                (&mut total.list, day.list),
+                (&mut total.delete, day.delete),
+            ] {
+                sum.requests += of_day.requests;
+                sum.failures += of_day.failures;
+                sum.bytes += of_day.bytes;
+            }
+        }
+        total
+    }
+
+    fn count<T>(
+        &self,
+        kind: impl Fn(&mut DayCounts) -> &mut KindCounts,
+        answered: Result<T, StoreFailure>,
+        bytes: impl FnOnce(&T) -> u64,
+    ) -> Result<T, StoreFailure> {
+        let day = self.clock.now().as_nanos().div_euclid(DAY_NANOS);
+        let mut days = self.days.lock();
+        let counts = kind(days.entry(day).or_default());
+        counts.requests += 1;
+        match &answered {
+            Ok(answer) => counts.bytes += bytes(answer),
+            Err(_) => counts.failures += 1,
+        }
+        while days.len() > DAYS_MAX {
+            days.pop_first();
+        }
+        answered
+    }
+}
+
+impl<S: ObjectStore> ObjectStore for Counted<S> {
+    fn get(&self, key: &str) -> Result<Option<Object>, StoreFailure> {
+        let answered = self.store.get(key);
+        let bytes = |found: &Option<Object>| found.as_ref().map_or(0, |o| wide(o.bytes.len()));
+        self.count(|day| &mut day.get, answered, bytes)
+    }
+
+    fn get_range(&self, key: &str, from: u64, bytes: u64) -> Result<Option<Vec<u8>>, StoreFailure> {
+        let answered = self.store.get_range(key, from, bytes);
+        let bytes = |found: &Option<Vec<u8>>| found.as_ref().map_or(0, |b| wide(b.len()));
+        self.count(|day| &mut day.get, answered, bytes)
+    }
+
+    fn create(&self, key: &str, bytes: &[u8]) -> Result<Put, StoreFailure> {
+        let answered = self.store.create(key, bytes);
+        self.count(|day| &mut day.put, answered, |_| wide(bytes.len()))
+    }
+
+    fn replace(&self, key: &str, bytes: &[u8], expected: &Etag) -> Result<Put, StoreFailure> {
+        let answered = self.store.replace(key, bytes, expected);
+        self.count(|day| &mut day.put, answered, |_| wide(bytes.len()))
+    }
+
+    fn list(&self, prefix: &str, after: &str) -> Result<Page, StoreFailure> {
+        let answered = self.store.list(prefix, after);
+        self.count(|day| &mut day.list, answered, |_| 0)
+    }
+
+    fn delete(&self, key: &str) -> Result<(), StoreFailure> {
+        let answered = self.store.delete(key);
+        self.count(|day| &mut day.delete, answered, |()| 0)
+    }
+}

@@ -1,0 +1,90 @@
+//! What can go wrong with a bucket.
+//!
+//! Invariant: each error has a kind with a stable code, and says what, where, and what to do.
+
+use std::fmt;
+
+/// A kind of error, which programs may rely on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BucketErrorKind {
+    /// An address or a setting that makes no sense.
+    Invalid,
+    /// The store does not answer, or answers that it cannot now.
+    Unreachable,
+    /// The store refuses the credentials, or there is no such bucket.
+    Denied,
+    /// What is in the bucket is not what was put there.
+    Damaged,
+    /// What a head named is gone, since there is a newer head: ask again.
+    Gone,
+    /// Another node holds the group now.
+    Lost,
+}
+
+impl BucketErrorKind {
+    /// The stable code of the kind.
+    #[must_use]
+    pub fn code(self) -> &'static str {
+        match self {
+            BucketErrorKind::Invalid => "E_BUCKET",
+            BucketErrorKind::Unreachable => "E_BUCKET_UNREACHABLE",
+            BucketErrorKind::Denied => "E_BUCKET_DENIED",
+            BucketErrorKind::Damaged => "E_BUCKET_DAMAGED",
+            BucketErrorKind::Gone => "E_BUCKET_GONE",
+            BucketErrorKind::Lost => "E_BUCKET_LOST",
+        }
+    }
+}
+
+/// An error, in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BucketError {
+    kind: BucketErrorKind,
+    text: String,
+}
+
+impl BucketError {
+    /// An error of a kind.
+    #[must_use]
+    pub fn new(kind: BucketErrorKind, text: impl Into<String>) -> BucketError {
+        BucketError {
+            kind,
+            text: text.into(),
+        }
+    }
+
+    pub(crate) fn invalid(text: impl Into<String>) -> BucketError {
+        BucketError::new(BucketErrorKind::Invalid, text)
+    }
+
+    pub(crate) fn damaged(key: &str, expected: &str, found: impl fmt::Display) -> BucketError {
+        BucketError::new(
+            BucketErrorKind::Damaged,
+            format!(
+                "{key}: expected {expected}, found {found}; the object is not what was put there: bring it back from a version or a replica of the bucket"
+            ),
+        )
+    }
+
+    pub(crate) fn gone(key: &str) -> BucketError {
+        BucketError::new(
+            BucketErrorKind::Gone,
+            format!("{key} is gone: there is a newer head of its group, which is to be read first"),
+        )
+    }
+
+    /// What kind of error it is.
+    #[must_use]
+    pub fn kind(&self) -> BucketErrorKind {
+        self.kind
+    }
+}
+
+impl fmt::Display for BucketError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for BucketError {}

@@ -1,0 +1,273 @@
+//! The head of a group: which packs count, what they hold of each copy, and which node may say so.
+//!
+//! Invariants: an encoded head is decoded to an equal one; bytes that are none are refused before
+//! anything is allocated that they do not pay for. A head follows another only as [`Head::follows`]
+//! has it.
+//! Format: docs/format/bucket.md.
+
+use headwater_codec::checksum::crc32c;
+use headwater_codec::{Cursor, DecodeError, PutBytes};
+use headwater_types::Timestamp;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+const MAGIC: [u8; 6] = *b"HWHEAD";
+const VERSION: u8 = 1;
+const CRC_BYTES: usize = 4;
+
+/// Which node holds a group, and for how long after it said so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// The node: a number by chance, given when it was started.
+    pub node: u64,
+    /// What it is called, for who reads it.
+    pub name: String,
+    /// For how long it holds the group, in milliseconds; 0 = it gave it back.
+    pub millis: u32,
+    /// Until when that is by the node's own clock, for who reads it: nothing depends on it.
+    pub until: Timestamp,
+}
+
+impl Lease {
+    /// For how long it holds the group.
+    #[must_use]
+    pub fn length(&self) -> Duration {
+        Duration::from_millis(u64::from(self.millis))
+    }
+}
+
+/// A pack that counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PackEntry {
+    /// Its number in the group; later ones go before earlier ones.
+    pub number: u64,
+    /// Under which epoch it was born.
+    pub epoch: u64,
+    /// The rest of its key.
+    pub id: u64,
+    /// How many bytes it has.
+    pub bytes: u64,
+    /// How many of them, at its end, are its index.
+    pub index_bytes: u32,
+}
+
+/// What there is of a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CopyEntry {
+    /// Of which history: what was put for another one counts no more.
+    pub history: u64,
+    /// The number of its newest state.
+    pub state: u64,
+    /// The pack that says what is present, and holds its description.
+    pub pack: u64,
+    /// Bytes that are present.
+    pub bytes: u64,
+}
+
+/// The head of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// The group.
+    pub group: u32,
+    /// How many heads there were before.
+    pub commit: u64,
+    /// A number by chance that tells this attempt from all others.
+    pub nonce: u64,
+    /// Rises when another node takes the group, and when garbage is to be collected.
+    pub epoch: u64,
+    /// Packs of epochs below are garbage, unless they are named here.
+    pub min_epoch: u64,
+    /// Who holds the group.
+    pub lease: Lease,
+    /// The number of the next pack.
+    pub next_pack: u64,
+    /// Packs that count, by their numbers, rising.
+    pub packs: Vec<PackEntry>,
+    /// What there is of each copy, by its name.
+    pub copies: BTreeMap<String, CopyEntry>,
+}
+
+fn wide(count: usize) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
+}
+
+impl Head {
+    /// As bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = MAGIC.to_vec();
+        out.put_u8(VERSION);
+        out.put_u32(self.group);
+        for number in [self.commit, self.nonce, self.epoch, self.min_epoch] {
+            out.put_u64(number);
+        }
+        out.put_u64(self.lease.node);
+        out.put_prefixed(self.lease.name.as_bytes());
+        out.put_u32(self.lease.millis);
+        out.put_i64(self.lease.until.as_nanos());
+        out.put_varint(self.next_pack);
+        out.put_varint(wide(self.packs.len()));
+        for pack in &self.packs {
+            out.put_varint(pack.number);
+            out.put_varint(pack.epoch);
+            out.put_u64(pack.id);
+            out.put_varint(pack.bytes);
+            out.put_varint(u64::from(pack.index_bytes));
+        }
+        out.put_varint(wide(self.copies.len()));
+        for (name, copy) in &self.copies {
+            out.put_prefixed(name.as_bytes());
+            out.put_u64(copy.history);
+            out.put_varint(copy.state);
+            out.put_varint(copy.pack);
+            out.put_varint(copy.bytes);
+        }
+        let crc = crc32c(&out);
+        out.put_u32(crc);
+        out
+    }
+
+    /// Reads a head.
+    ///
+    /// # Errors
+    /// For bytes that are none.
+    pub fn decode(bytes: &[u8]) -> Result<Head, DecodeError> {
+        let body = checked(bytes, "checksum of a head")?;
+        let mut cursor = Cursor::new(body);
+        if cursor.take(MAGIC.len(), "a head")? != MAGIC {
+            return Err(cursor.fail("HWHEAD at the beginning"));
+        }
+        if cursor.u8("version of a head")? != VERSION {
+            return Err(cursor.fail("version 1 of a head"));
+        }
+        let group = cursor.u32("group")?;
+        let commit = cursor.u64("commit")?;
+        let nonce = cursor.u64("nonce")?;
+        let (epoch, min_epoch) = (cursor.u64("epoch")?, cursor.u64("least epoch")?);
+        if min_epoch > epoch {
+            return Err(cursor.fail("a least epoch that is not above the epoch"));
+        }
+        let lease = Lease {
+            node: cursor.u64("node")?,
+            name: cursor.text("name of a node")?.to_owned(),
+            millis: cursor.u32("length of a lease")?,
+            until: Timestamp::from_nanos(cursor.i64("end of a lease")?),
+        };
+        let next_pack = cursor.varint("next pack")?;
+        let packs = packs(&mut cursor, next_pack, epoch)?;
+        let copies = copies(&mut cursor, &packs)?;
+        cursor.finish()?;
+        Ok(Head {
+            group,
+            commit,
+            nonce,
+            epoch,
+            min_epoch,
+            lease,
+            next_pack,
+            packs,
+            copies,
+        })
+    }
+
+    /// True when this may take the place of a head: it is the next one, epochs do not fall, the
+    /// node changes only with the epoch, and packs that it names anew were born under an epoch that
+    /// is not collected.
+    #[must_use]
+    pub fn follows(&self, before: &Head) -> bool {
+        let is_next = self.group == before.group && self.commit == before.commit + 1;
+        let rises = self.epoch >= before.epoch && self.min_epoch >= before.min_epoch;
+        let has_right = self.lease.node == before.lease.node || self.epoch > before.epoch;
+        let mut known = before.packs.iter().peekable();
+        let are_born = self.packs.iter().all(|pack| {
+            while known.peek().is_some_and(|k| k.number < pack.number) {
+                known.next();
+            }
+            match known.peek() {
+                Some(k) if k.number == pack.number => *k == pack,
+                _ => pack.number >= before.next_pack && pack.epoch >= self.min_epoch,
+            }
+        });
+        is_next && rises && has_right && are_born && self.next_pack >= before.next_pack
+    }
+
+    /// A pack, by its number.
+    #[must_use]
+    pub fn pack(&self, number: u64) -> Option<&PackEntry> {
+        let at = self
+            .packs
+            .binary_search_by_key(&number, |p| p.number)
+            .ok()?;
+        self.packs.get(at)
+    }
+}
+
+/// What stands before the checksum at the end.
+pub(crate) fn checked<'a>(
+    bytes: &'a [u8],
+    expected: &'static str,
+) -> Result<&'a [u8], DecodeError> {
+    let split = bytes.len().checked_sub(CRC_BYTES);
+    let found = split.and_then(|at| bytes.split_at_checked(at));
+    match found {
+        Some((body, crc)) if crc == crc32c(body).to_le_bytes() => Ok(body),
+        _ => Err(Cursor::new(bytes).fail(expected)),
+    }
+}
+
+fn packs(
+    cursor: &mut Cursor<'_>,
+    next_pack: u64,
+    epoch: u64,
+) -> Result<Vec<PackEntry>, DecodeError> {
+    let count = cursor.varint_up_to(wide(cursor.remaining()), "number of packs")?;
+    let mut packs: Vec<PackEntry> = Vec::new();
+    for _ in 0..count {
+        let pack = PackEntry {
+            number: cursor.varint("number of a pack")?,
+            epoch: cursor.varint("epoch of a pack")?,
+            id: cursor.u64("key of a pack")?,
+            bytes: cursor.varint("bytes of a pack")?,
+            index_bytes: small(cursor.varint("bytes of an index")?, cursor)?,
+        };
+        let rises = packs
+            .last()
+            .is_none_or(|before| before.number < pack.number);
+        let fits = u64::from(pack.index_bytes) <= pack.bytes && pack.epoch <= epoch;
+        if !rises || !fits || pack.number >= next_pack {
+            return Err(cursor.fail("packs by their numbers, below the next one"));
+        }
+        packs.push(pack);
+    }
+    Ok(packs)
+}
+
+fn small(number: u64, cursor: &mut Cursor<'_>) -> Result<u32, DecodeError> {
+    u32::try_from(number).map_err(|_| cursor.fail("a number below 2^32"))
+}
+
+fn copies(
+    cursor: &mut Cursor<'_>,
+    packs: &[PackEntry],
+) -> Result<BTreeMap<String, CopyEntry>, DecodeError> {
+    let count = cursor.varint_up_to(wide(cursor.remaining()), "number of copies")?;
+    let mut copies: BTreeMap<String, CopyEntry> = BTreeMap::new();
+    for _ in 0..count {
+        let name = cursor.text("name of a copy")?.to_owned();
+        let copy = CopyEntry {
+            history: cursor.u64("history of a copy")?,
+            state: cursor.varint("state of a copy")?,
+            pack: cursor.varint("pack of a copy")?,
+            bytes: cursor.varint("bytes of a copy")?,
+        };
+        let rises = copies
+            .last_key_value()
+            .is_none_or(|(before, _)| *before < name);
+        let is_there = packs.binary_search_by_key(&copy.pack, |p| p.number).is_ok();
+        if !rises || !is_there {
+            return Err(cursor.fail("copies by their names, in packs that count"));
+        }
+        copies.insert(name, copy);
+    }
+    Ok(copies)
+}

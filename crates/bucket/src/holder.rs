@@ -1,0 +1,609 @@
+//! A node that holds a group, or waits until it may: taking the lease, renewing it, committing
+//! packs, giving it back. A state machine without sockets, clocks and threads: whoever has it
+//! carries out its requests, one at a time, and brings the answers.
+//!
+//! Invariants: a head is put only in the place of the one that this node knows, so that one of many
+//! wins. What was committed is said to be so only when the head was seen in the bucket. A node
+//! whose lease has passed by its own clock puts nothing more before it has taken the group anew,
+//! under the next epoch. Safety does not depend on clocks: they decide only who tries.
+//! Failure: a put without an answer is resolved by reading the head: its nonce tells whose it is.
+//! If it is the one before, the same bytes are put again, so that a late first put does no harm.
+
+use crate::contents::decode_head;
+use crate::error::{BucketError, BucketErrorKind};
+use crate::head::{CopyEntry, Head, Lease, PackEntry};
+use crate::keys::{head_key, pack_key};
+use crate::pack::{Pack, PackIndex};
+use crate::store::{Answer, Etag, Object, Put, Request, StoreFailure};
+use headwater_io::Chance;
+use headwater_types::Timestamp;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What time it is, as the caller says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Now {
+    /// On a clock that never goes back.
+    pub monotonic: Duration,
+    /// By the wall clock, for what people read.
+    pub wall: Timestamp,
+}
+
+/// The first wait after a failure; each further one is twice as long.
+const WAIT_FIRST: Duration = Duration::from_millis(100);
+const WAIT_MOST: Duration = Duration::from_secs(10);
+
+/// A node that may hold a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Me {
+    /// A number by chance, of this start of it.
+    pub node: u64,
+    /// What it is called.
+    pub name: String,
+    /// For how long it takes the group each time.
+    pub lease_millis: u32,
+}
+
+/// What is to be committed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Change {
+    /// New packs, in their order.
+    pub packs: Vec<Pack>,
+    /// Copies that are held no more.
+    pub gone: Vec<String>,
+    /// Packs of which nothing counts any more, by their numbers.
+    pub dropped: BTreeSet<u64>,
+}
+
+/// What was committed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Committed {
+    /// The head that says so.
+    pub head: Head,
+    /// The new packs: their numbers and indexes.
+    pub packs: Vec<(u64, PackIndex)>,
+}
+
+/// A pack on its way.
+#[derive(Clone, Debug)]
+struct Sending {
+    bytes: Arc<[u8]>,
+    index_bytes: u32,
+    index: PackIndex,
+    /// Under which epoch and number it is, or is to be, in the bucket.
+    epoch: u64,
+    id: u64,
+    is_there: bool,
+}
+
+/// A change on its way.
+#[derive(Clone, Debug, Default)]
+struct Committing {
+    packs: Vec<Sending>,
+    gone: Vec<String>,
+    dropped: BTreeSet<u64>,
+}
+
+/// What a head is put for.
+#[derive(Clone, Debug)]
+enum Why {
+    Take,
+    /// In the middle of an upload, which goes on then.
+    Renew(Option<Committing>),
+    Commit(Committing),
+    GiveBack,
+}
+
+/// A head on its way.
+#[derive(Clone, Debug)]
+struct Attempt {
+    why: Why,
+    head: Head,
+    bytes: Arc<[u8]>,
+    /// In the place of this one; `None` = there is none.
+    expected: Option<Etag>,
+    /// When it was sent first.
+    sent: Option<Duration>,
+}
+
+#[derive(Debug)]
+enum Phase {
+    /// It holds nothing, and looks whether it may take the group.
+    Away,
+    Putting(Box<Attempt>),
+    /// Nobody knows what became of a put.
+    ReadingBack(Box<Attempt>),
+    Holding,
+    Uploading(Committing),
+    /// The group was given back.
+    Done,
+    Failed(BucketError),
+}
+
+/// Which head was there when, of another node.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    nonce: u64,
+    since: Duration,
+}
+
+/// A node that holds a group, or waits until it may.
+#[derive(Debug)]
+pub struct Holder {
+    me: Me,
+    group: u32,
+    chance: Arc<dyn Chance>,
+    phase: Phase,
+    known: Option<(Head, Etag)>,
+    seen: Option<Seen>,
+    /// Until when it may put by its own clock.
+    held_until: Duration,
+    renew_at: Duration,
+    not_before: Duration,
+    failures: u32,
+    trouble: Option<String>,
+    is_asking: bool,
+    wants_to_go: bool,
+    committed: Option<Committed>,
+    has_lost: bool,
+}
+
+impl Holder {
+    /// One that wants a group.
+    #[must_use]
+    pub fn new(me: Me, group: u32, chance: Arc<dyn Chance>) -> Holder {
+        Holder {
+            me,
+            group,
+            chance,
+            phase: Phase::Away,
+            known: None,
+            seen: None,
+            held_until: Duration::ZERO,
+            renew_at: Duration::ZERO,
+            not_before: Duration::ZERO,
+            failures: 0,
+            trouble: None,
+            is_asking: false,
+            wants_to_go: false,
+            committed: None,
+            has_lost: false,
+        }
+    }
+
+    fn length(&self) -> Duration {
+        Duration::from_millis(u64::from(self.me.lease_millis))
+    }
+
+    /// True while it holds the group, by its own clock.
+    #[must_use]
+    pub fn is_holding(&self, now: Now) -> bool {
+        let holds = match &self.phase {
+            Phase::Holding | Phase::Uploading(_) => true,
+            Phase::Putting(attempt) | Phase::ReadingBack(attempt) => {
+                !matches!(attempt.why, Why::Take)
+            }
+            Phase::Away | Phase::Done | Phase::Failed(_) => false,
+        };
+        holds && now.monotonic < self.held_until
+    }
+
+    /// True when a change may be [committed](Holder::commit).
+    #[must_use]
+    pub fn is_ready(&self, now: Now) -> bool {
+        matches!(self.phase, Phase::Holding) && self.is_holding(now) && !self.wants_to_go
+    }
+
+    /// The head that it knows, if it has held the group.
+    #[must_use]
+    pub fn head(&self) -> Option<&Head> {
+        self.known.as_ref().map(|(head, _)| head)
+    }
+
+    /// True once, after it has lost the group: what was not committed is not.
+    pub fn take_lost(&mut self) -> bool {
+        std::mem::take(&mut self.has_lost)
+    }
+
+    /// Once, what was committed.
+    pub fn take_committed(&mut self) -> Option<Committed> {
+        self.committed.take()
+    }
+
+    /// Why it does nothing any more.
+    #[must_use]
+    pub fn failed(&self) -> Option<&BucketError> {
+        match &self.phase {
+            Phase::Failed(error) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// What the store said last instead of an answer.
+    #[must_use]
+    pub fn trouble(&self) -> Option<&str> {
+        self.trouble.as_deref()
+    }
+
+    /// True when the group was given back.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        matches!(self.phase, Phase::Done)
+    }
+
+    /// Commits a change, of which [`Holder::take_committed`] tells. False when it is not ready:
+    /// nothing was begun then.
+    pub fn commit(&mut self, now: Now, change: Change) -> bool {
+        if !self.is_ready(now) {
+            return false;
+        }
+        let epoch = self.head().map_or(0, |head| head.epoch);
+        let packs = change.packs.into_iter().map(|pack| Sending {
+            bytes: pack.bytes.into(),
+            index_bytes: pack.index_bytes,
+            index: pack.index,
+            epoch,
+            id: self.chance.next_u64(),
+            is_there: false,
+        });
+        let committing = Committing {
+            packs: packs.collect(),
+            gone: change.gone,
+            dropped: change.dropped,
+        };
+        self.phase = Phase::Uploading(committing);
+        true
+    }
+
+    /// Gives the group back as soon as nothing is on its way, so that another need not wait.
+    pub fn give_back(&mut self) {
+        self.wants_to_go = true;
+        if matches!(self.phase, Phase::Away) && !self.is_asking {
+            self.phase = Phase::Done;
+        }
+    }
+
+    /// What to ask of the store now, if anything. The answer goes to [`Holder::take`].
+    pub fn next(&mut self, now: Now) -> Option<Request> {
+        if self.is_asking || now.monotonic < self.not_before {
+            return None;
+        }
+        self.turn(now);
+        let request = match &mut self.phase {
+            Phase::Done | Phase::Failed(_) | Phase::Holding => None,
+            Phase::Away | Phase::ReadingBack(_) => Some(Request::Get {
+                key: head_key(self.group),
+            }),
+            Phase::Uploading(committing) => {
+                let pack = committing.packs.iter().find(|pack| !pack.is_there);
+                pack.map(|pack| Request::Create {
+                    key: pack_key(self.group, pack.epoch, pack.id),
+                    bytes: Arc::clone(&pack.bytes),
+                })
+            }
+            Phase::Putting(attempt) => {
+                attempt.sent.get_or_insert(now.monotonic);
+                let (key, bytes) = (head_key(self.group), Arc::clone(&attempt.bytes));
+                Some(match &attempt.expected {
+                    None => Request::Create { key, bytes },
+                    Some(expected) => Request::Replace {
+                        key,
+                        bytes,
+                        expected: expected.clone(),
+                    },
+                })
+            }
+        };
+        self.is_asking = request.is_some();
+        request
+    }
+
+    /// Goes on by itself, where nothing is waited for.
+    fn turn(&mut self, now: Now) {
+        let has_right = now.monotonic < self.held_until;
+        let puts = match &self.phase {
+            Phase::Holding | Phase::Uploading(_) => true,
+            // What was sent may have been carried out: that is found out first.
+            Phase::Putting(attempt) => !matches!(attempt.why, Why::Take),
+            _ => false,
+        };
+        if puts && !has_right {
+            self.lose();
+            return;
+        }
+        match &self.phase {
+            Phase::Holding if self.wants_to_go => self.put(now, Why::GiveBack),
+            Phase::Holding if now.monotonic >= self.renew_at => self.put(now, Why::Renew(None)),
+            Phase::Uploading(committing) if committing.packs.iter().all(|p| p.is_there) => {
+                let committing = committing.clone();
+                self.put(now, Why::Commit(committing));
+            }
+            Phase::Uploading(committing) if now.monotonic >= self.renew_at => {
+                let committing = committing.clone();
+                self.put(now, Why::Renew(Some(committing)));
+            }
+            Phase::Away if self.wants_to_go => self.phase = Phase::Done,
+            _ => {}
+        }
+    }
+
+    fn lose(&mut self) {
+        self.has_lost = true;
+        self.committed = None;
+        self.held_until = Duration::ZERO;
+        self.phase = Phase::Away;
+    }
+
+    /// Puts the head that follows the one that is known.
+    fn put(&mut self, now: Now, why: Why) {
+        let Some((before, etag)) = self.known.clone() else {
+            return;
+        };
+        let head = self.following(now, &before, &why);
+        self.phase = Phase::Putting(Box::new(Attempt {
+            bytes: head.encode().into(),
+            why,
+            head,
+            expected: Some(etag),
+            sent: None,
+        }));
+    }
+
+    fn lease(&self, now: Now) -> Lease {
+        Lease {
+            node: self.me.node,
+            name: self.me.name.clone(),
+            millis: self.me.lease_millis,
+            until: Timestamp::from_nanos(
+                now.wall
+                    .as_nanos()
+                    .saturating_add(i64::from(self.me.lease_millis).saturating_mul(1_000_000)),
+            ),
+        }
+    }
+
+    fn following(&self, now: Now, before: &Head, why: &Why) -> Head {
+        let mut head = before.clone();
+        head.commit += 1;
+        head.nonce = self.chance.next_u64();
+        head.lease = self.lease(now);
+        match why {
+            Why::Renew(_) => {}
+            Why::Take => head.epoch += 1,
+            Why::GiveBack => (head.lease.millis, head.lease.until) = (0, now.wall),
+            Why::Commit(committing) => committing.apply(&mut head),
+        }
+        assert!(head.follows(before), "a head that may follow is put");
+        head
+    }
+
+    /// Takes the answer to the request that is on its way.
+    pub fn take(&mut self, now: Now, answer: Answer) {
+        self.is_asking = false;
+        if let Answer::Failed(failure) = &answer {
+            self.has_failed(now, failure);
+        } else {
+            (self.failures, self.trouble) = (0, None);
+        }
+        let phase = std::mem::replace(&mut self.phase, Phase::Away);
+        self.phase = match (phase, answer) {
+            (Phase::Away, Answer::Got(found)) => self.looked(now, found),
+            (Phase::Putting(attempt), Answer::Put(Put::Stored(etag))) => {
+                self.has_put(*attempt, etag)
+            }
+            (Phase::Putting(attempt), _) => Phase::ReadingBack(attempt),
+            (Phase::ReadingBack(attempt), Answer::Got(found)) => {
+                self.read_back(now, *attempt, found)
+            }
+            (Phase::Uploading(committing), answer) => {
+                Phase::Uploading(self.uploaded(committing, &answer))
+            }
+            (phase, _) => phase,
+        };
+    }
+
+    fn has_failed(&mut self, now: Now, failure: &StoreFailure) {
+        let wait = WAIT_FIRST.saturating_mul(1 << self.failures.min(10));
+        self.failures = self.failures.saturating_add(1);
+        // A lease is not slept away.
+        let most = WAIT_MOST.min(self.length() / 8);
+        self.not_before = now.monotonic + wait.min(most);
+        self.trouble = Some(failure.text.clone());
+    }
+
+    /// A pack was put, or not.
+    fn uploaded(&self, mut committing: Committing, answer: &Answer) -> Committing {
+        if let Some(pack) = committing.packs.iter_mut().find(|pack| !pack.is_there) {
+            // Where one is already of a number by chance, it came of the put whose answer was lost.
+            pack.is_there = matches!(answer, Answer::Put(_));
+        }
+        committing
+    }
+
+    /// Whether another holds the group: it does as long as its heads change.
+    fn looked(&mut self, now: Now, found: Option<Object>) -> Phase {
+        let Some(object) = found else {
+            return match &self.known {
+                // One that was there does not go by itself.
+                Some(_) => Phase::Failed(vanished(self.group)),
+                None => self.create(now),
+            };
+        };
+        let head = match decode_head(self.group, &object.bytes) {
+            Ok(head) => head,
+            Err(error) => return Phase::Failed(error),
+        };
+        let seen = match self.seen {
+            Some(seen) if seen.nonce == head.nonce => seen,
+            _ => Seen {
+                nonce: head.nonce,
+                since: now.monotonic,
+            },
+        };
+        self.seen = Some(seen);
+        let free_at = seen.since + head.lease.length();
+        let is_free = head.lease.node == self.me.node || now.monotonic >= free_at;
+        if !is_free {
+            let look_again = (head.lease.length() / 8).max(Duration::from_millis(20));
+            self.not_before = (now.monotonic + look_again).min(free_at);
+            return Phase::Away;
+        }
+        let next = self.following(now, &head, &Why::Take);
+        Phase::Putting(Box::new(Attempt {
+            why: Why::Take,
+            bytes: next.encode().into(),
+            head: next,
+            expected: Some(object.etag),
+            sent: None,
+        }))
+    }
+
+    /// The first head of a group.
+    fn create(&self, now: Now) -> Phase {
+        let head = Head {
+            group: self.group,
+            commit: 1,
+            nonce: self.chance.next_u64(),
+            epoch: 1,
+            min_epoch: 1,
+            lease: self.lease(now),
+            next_pack: 1,
+            packs: Vec::new(),
+            copies: BTreeMap::new(),
+        };
+        Phase::Putting(Box::new(Attempt {
+            why: Why::Take,
+            bytes: head.encode().into(),
+            head,
+            expected: None,
+            sent: None,
+        }))
+    }
+
+    fn has_put(&mut self, attempt: Attempt, etag: Etag) -> Phase {
+        let sent = attempt.sent.unwrap_or_default();
+        self.held_until = sent + self.length();
+        self.renew_at = sent + self.length() / 3;
+        let head = attempt.head;
+        self.known = Some((head.clone(), etag));
+        match attempt.why {
+            Why::GiveBack => {
+                self.held_until = Duration::ZERO;
+                return Phase::Done;
+            }
+            Why::Take | Why::Renew(None) => {}
+            Why::Renew(Some(committing)) => return Phase::Uploading(committing),
+            Why::Commit(committing) => {
+                let numbers = committing.numbers(&head);
+                let indexes = committing.packs.into_iter().map(|pack| pack.index);
+                self.committed = Some(Committed {
+                    packs: numbers.into_iter().zip(indexes).collect(),
+                    head,
+                });
+            }
+        }
+        Phase::Holding
+    }
+
+    /// What became of a put, by the head that is there now.
+    fn read_back(&mut self, now: Now, attempt: Attempt, found: Option<Object>) -> Phase {
+        let Some(object) = found else {
+            return match attempt.expected {
+                None => Phase::Putting(Box::new(attempt)),
+                Some(_) => Phase::Failed(vanished(self.group)),
+            };
+        };
+        if attempt.expected.as_ref() == Some(&object.etag) {
+            return Phase::Putting(Box::new(attempt));
+        }
+        let head = match decode_head(self.group, &object.bytes) {
+            Ok(head) => head,
+            Err(error) => return Phase::Failed(error),
+        };
+        if head.nonce == attempt.head.nonce {
+            return self.has_put(attempt, object.etag);
+        }
+        let is_mine = head.lease.node == self.me.node
+            && head.lease.millis > 0
+            && now.monotonic < self.held_until;
+        match attempt.why {
+            Why::Take => Phase::Away,
+            // Somebody collects garbage, and raised the epoch for it.
+            Why::Commit(committing) | Why::Renew(Some(committing)) if is_mine => {
+                let again = committing.born_again(&head, &*self.chance);
+                self.known = Some((head, object.etag));
+                Phase::Uploading(again)
+            }
+            Why::Renew(None) | Why::GiveBack if is_mine => {
+                self.known = Some((head, object.etag));
+                Phase::Holding
+            }
+            Why::Renew(_) | Why::Commit(_) | Why::GiveBack => {
+                self.lose();
+                Phase::Away
+            }
+        }
+    }
+}
+
+impl Committing {
+    /// The numbers that its packs have in a head that it was applied to.
+    fn numbers(&self, head: &Head) -> Vec<u64> {
+        let mine = |entry: &&PackEntry| {
+            let is = |p: &Sending| p.id == entry.id && p.epoch == entry.epoch;
+            self.packs.iter().any(is)
+        };
+        head.packs.iter().filter(mine).map(|p| p.number).collect()
+    }
+
+    fn apply(&self, head: &mut Head) {
+        for name in &self.gone {
+            head.copies.remove(name);
+        }
+        for pack in &self.packs {
+            let number = head.next_pack;
+            head.next_pack += 1;
+            head.packs.push(PackEntry {
+                number,
+                epoch: pack.epoch,
+                id: pack.id,
+                bytes: u64::try_from(pack.bytes.len()).unwrap_or(u64::MAX),
+                index_bytes: pack.index_bytes,
+            });
+            for entry in &pack.index.entries {
+                let copy = CopyEntry {
+                    history: entry.history,
+                    state: entry.state,
+                    pack: number,
+                    bytes: entry.present.iter().map(|range| range.bytes).sum(),
+                };
+                head.copies.insert(entry.name.clone(), copy);
+            }
+        }
+        let needed: BTreeSet<u64> = head.copies.values().map(|copy| copy.pack).collect();
+        let stays = |p: &PackEntry| needed.contains(&p.number) || !self.dropped.contains(&p.number);
+        head.packs.retain(stays);
+    }
+
+    /// Packs of epochs that are collected are uploaded again, under the epoch of a head.
+    fn born_again(mut self, head: &Head, chance: &dyn Chance) -> Committing {
+        for pack in &mut self.packs {
+            if pack.epoch < head.min_epoch {
+                (pack.epoch, pack.id) = (head.epoch, chance.next_u64());
+                pack.is_there = false;
+            }
+        }
+        self
+    }
+}
+
+fn vanished(group: u32) -> BucketError {
+    BucketError::new(
+        BucketErrorKind::Damaged,
+        format!(
+            "{}: it was there and is gone; nothing of Headwater deletes it: bring it back from a version of the bucket",
+            head_key(group)
+        ),
+    )
+}

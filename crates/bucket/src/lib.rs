@@ -1,0 +1,48 @@
+//! Copies of a cloud node in a bucket: what is committed there survives the loss of the node, and
+//! another node goes on from it.
+//!
+//! A group of copies has a *head*, the only object that is ever replaced, by conditional puts. It
+//! names *packs*, which never change and hold what has come of many copies, and says which node
+//! holds the group. Whoever commits uploads packs and then puts the head; of several one wins.
+//!
+//! Invariants: what a head names is in the bucket. A node that lost its lease cannot commit. What
+//! is read is what was put, or an error. No async runtime comes with this crate.
+//! Format: docs/format/bucket.md.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "objects in a directory are files of no database, and their locks are those of the system"
+)]
+
+mod address;
+mod collect;
+mod contents;
+mod counts;
+mod directory;
+mod error;
+mod head;
+mod holder;
+mod keys;
+mod memory;
+mod pack;
+#[cfg(feature = "s3")]
+mod s3;
+mod store;
+
+pub use address::{Address, open_store};
+pub use collect::{Collected, Collector};
+pub use contents::{Contents, Each, Restored, read_group, read_head, without_ranges};
+pub use counts::{Counted, DayCounts, KindCounts};
+pub use directory::Directory;
+pub use error::{BucketError, BucketErrorKind};
+pub use head::{CopyEntry, Head, Lease, PackEntry};
+/// The outside world, of which clocks and chance are taken.
+pub use headwater_io::Env;
+pub use holder::{Change, Committed, Holder, Me, Now};
+pub use keys::{head_key, pack_key, pack_of_key, packs_prefix, place};
+pub use memory::{Careless, Faults, Faulty, Memory};
+pub use pack::{Addition, IndexEntry, Pack, PackIndex, Place, Range};
+#[cfg(feature = "s3")]
+pub use s3::{Credentials, S3, S3Place};
+pub use store::{
+    Answer, Etag, Listed, Object, ObjectStore, Page, Put, Request, StoreFailure, carry_out,
+};

@@ -1,0 +1,277 @@
+//! Packs: objects that never change, with what has come of many copies since the packs before, and
+//! an index at the end.
+//!
+//! Invariants: an encoded index is decoded to an equal one; bytes that are none are refused before
+//! anything is allocated that they do not pay for. Every stretch of bytes that is named has a
+//! checksum of its own.
+//! Format: docs/format/bucket.md.
+
+use crate::head::checked;
+use headwater_codec::checksum::crc32c;
+use headwater_codec::{Cursor, DecodeError, PutBytes};
+
+const MAGIC: [u8; 6] = *b"HWPACK";
+const INDEX_MAGIC: [u8; 6] = *b"HWINDX";
+const VERSION: u8 = 1;
+
+/// A range of a segment of a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Range {
+    /// The segment.
+    pub segment: u64,
+    /// Its first byte.
+    pub offset: u64,
+    /// How many bytes.
+    pub bytes: u64,
+}
+
+impl Range {
+    /// The first byte behind it.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        self.offset.saturating_add(self.bytes)
+    }
+}
+
+/// Bytes of a pack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The first one.
+    pub at: u64,
+    /// How many.
+    pub bytes: u64,
+    /// Their CRC-32C.
+    pub crc: u32,
+}
+
+/// What a pack says of a copy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexEntry {
+    /// The copy.
+    pub name: String,
+    /// Of which history.
+    pub history: u64,
+    /// The number of its state.
+    pub state: u64,
+    /// Where its description stands.
+    pub description: Place,
+    /// Everything that is present of it, in this pack or those before, by segment and offset.
+    pub present: Vec<Range>,
+    /// What this pack holds of it. It goes before what earlier packs hold of the same bytes.
+    pub pieces: Vec<(Range, Place)>,
+}
+
+/// The index of a pack.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PackIndex {
+    /// By the names of copies, rising.
+    pub entries: Vec<IndexEntry>,
+}
+
+/// What is to be put of a copy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Addition {
+    /// The copy.
+    pub name: String,
+    /// Of which history.
+    pub history: u64,
+    /// The number of its state.
+    pub state: u64,
+    /// All that is needed to make it anew, but for bytes of segments.
+    pub description: Vec<u8>,
+    /// Everything that is present of it, by segment and offset, apart.
+    pub present: Vec<Range>,
+    /// Bytes that the bucket lacks.
+    pub pieces: Vec<(Range, Vec<u8>)>,
+}
+
+/// A pack that was built.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pack {
+    /// The whole object.
+    pub bytes: Vec<u8>,
+    /// How many of them, at the end, are the index.
+    pub index_bytes: u32,
+    /// The index.
+    pub index: PackIndex,
+}
+
+fn wide(count: usize) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
+}
+
+impl Pack {
+    /// Builds a pack. Of two additions of one name the later one counts.
+    ///
+    /// # Panics
+    /// With an index of 4 GiB.
+    #[must_use]
+    pub fn build(mut additions: Vec<Addition>) -> Pack {
+        additions.sort_by(|a, b| a.name.cmp(&b.name));
+        additions.reverse();
+        additions.dedup_by(|a, b| a.name == b.name);
+        additions.reverse();
+        let mut bytes = MAGIC.to_vec();
+        bytes.put_u8(VERSION);
+        let mut put = |found: &[u8]| {
+            let place = Place {
+                at: wide(bytes.len()),
+                bytes: wide(found.len()),
+                crc: crc32c(found),
+            };
+            bytes.extend_from_slice(found);
+            place
+        };
+        let entries = additions.into_iter().map(|addition| IndexEntry {
+            name: addition.name,
+            history: addition.history,
+            state: addition.state,
+            description: put(&addition.description),
+            present: addition.present,
+            pieces: (addition.pieces.iter())
+                .map(|(range, found)| (*range, put(found)))
+                .collect(),
+        });
+        let index = PackIndex {
+            entries: entries.collect(),
+        };
+        let encoded = index.encode();
+        bytes.extend_from_slice(&encoded);
+        let index_bytes = u32::try_from(encoded.len());
+        assert!(index_bytes.is_ok(), "an index of a pack is below 4 GiB");
+        Pack {
+            bytes,
+            index_bytes: index_bytes.unwrap_or(u32::MAX),
+            index,
+        }
+    }
+}
+
+impl PackIndex {
+    /// As bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = INDEX_MAGIC.to_vec();
+        out.put_u8(VERSION);
+        out.put_varint(wide(self.entries.len()));
+        for entry in &self.entries {
+            out.put_prefixed(entry.name.as_bytes());
+            out.put_u64(entry.history);
+            out.put_varint(entry.state);
+            put_place(&entry.description, &mut out);
+            out.put_varint(wide(entry.present.len()));
+            for range in &entry.present {
+                put_range(range, &mut out);
+            }
+            out.put_varint(wide(entry.pieces.len()));
+            for (range, place) in &entry.pieces {
+                put_range(range, &mut out);
+                put_place(place, &mut out);
+            }
+        }
+        let crc = crc32c(&out);
+        out.put_u32(crc);
+        out
+    }
+
+    /// Reads the index of a pack.
+    ///
+    /// # Errors
+    /// For bytes that are none.
+    pub fn decode(bytes: &[u8]) -> Result<PackIndex, DecodeError> {
+        let mut cursor = Cursor::new(checked(bytes, "checksum of an index")?);
+        if cursor.take(INDEX_MAGIC.len(), "an index")? != INDEX_MAGIC {
+            return Err(cursor.fail("HWINDX at the beginning"));
+        }
+        if cursor.u8("version of an index")? != VERSION {
+            return Err(cursor.fail("version 1 of an index"));
+        }
+        let count = cursor.varint_up_to(wide(cursor.remaining()), "number of copies")?;
+        let mut entries: Vec<IndexEntry> = Vec::new();
+        for _ in 0..count {
+            let entry = entry(&mut cursor)?;
+            if entries
+                .last()
+                .is_some_and(|before| before.name >= entry.name)
+            {
+                return Err(cursor.fail("copies by their names"));
+            }
+            entries.push(entry);
+        }
+        cursor.finish()?;
+        Ok(PackIndex { entries })
+    }
+}
+
+fn put_range(range: &Range, out: &mut Vec<u8>) {
+    out.put_varint(range.segment);
+    out.put_varint(range.offset);
+    out.put_varint(range.bytes);
+}
+
+fn put_place(place: &Place, out: &mut Vec<u8>) {
+    out.put_varint(place.at);
+    out.put_varint(place.bytes);
+    out.put_u32(place.crc);
+}
+
+fn range(cursor: &mut Cursor<'_>) -> Result<Range, DecodeError> {
+    let range = Range {
+        segment: cursor.varint("segment")?,
+        offset: cursor.varint("offset of a range")?,
+        bytes: cursor.varint("length of a range")?,
+    };
+    if range.bytes == 0 || range.offset.checked_add(range.bytes).is_none() {
+        return Err(cursor.fail("a range that holds something and ends below 2^64"));
+    }
+    Ok(range)
+}
+
+fn place(cursor: &mut Cursor<'_>) -> Result<Place, DecodeError> {
+    let place = Place {
+        at: cursor.varint("place in a pack")?,
+        bytes: cursor.varint("length in a pack")?,
+        crc: cursor.u32("checksum of a piece")?,
+    };
+    if place.at.checked_add(place.bytes).is_none() {
+        return Err(cursor.fail("a place that ends below 2^64"));
+    }
+    Ok(place)
+}
+
+fn entry(cursor: &mut Cursor<'_>) -> Result<IndexEntry, DecodeError> {
+    let name = cursor.text("name of a copy")?.to_owned();
+    let history = cursor.u64("history of a copy")?;
+    let state = cursor.varint("state of a copy")?;
+    let description = place(cursor)?;
+    let count = cursor.varint_up_to(wide(cursor.remaining()), "number of ranges")?;
+    let mut present: Vec<Range> = Vec::new();
+    for _ in 0..count {
+        let range = range(cursor)?;
+        let is_behind = present.last().is_none_or(|before| {
+            before.segment < range.segment
+                || (before.segment == range.segment && before.end() <= range.offset)
+        });
+        if !is_behind {
+            return Err(cursor.fail("ranges by segment and offset, apart"));
+        }
+        present.push(range);
+    }
+    let count = cursor.varint_up_to(wide(cursor.remaining()), "number of pieces")?;
+    let mut pieces = Vec::new();
+    for _ in 0..count {
+        let (range, place) = (range(cursor)?, place(cursor)?);
+        if range.bytes != place.bytes {
+            return Err(cursor.fail("a piece as long as its range"));
+        }
+        pieces.push((range, place));
+    }
+    Ok(IndexEntry {
+        name,
+        history,
+        state,
+        description,
+        present,
+        pieces,
+    })
+}

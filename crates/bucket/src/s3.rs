@@ -1,0 +1,344 @@
+//! A store that speaks S3's protocol over HTTP: signed addresses (AWS signature 4) of `rusty-s3`,
+//! requests by `ureq`.
+//!
+//! Invariants: a put carries its condition as a signed header, so that nothing between can take it
+//! away. A body that is shorter than was said is a failure, never an object. Redirects are not
+//! followed. Under `https:` the certificate is verified first.
+//! Concurrency: any number of requests at once; each waits for its answer.
+//! Failure: what a server cannot now, what is too slow, and what is cut passes; what it forbids
+//! lasts.
+
+use crate::error::BucketError;
+use crate::store::{Etag, Listed, Object, ObjectStore, Page, Put, StoreFailure};
+use headwater_io::Clock;
+use rusty_s3::actions::ListObjectsV2;
+use rusty_s3::{Bucket, S3Action, UrlStyle};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+use ureq::http::Response;
+use ureq::tls::{Certificate, RootCerts, TlsConfig, TlsProvider};
+use ureq::{Agent, Body};
+
+/// How long a signed address is good for.
+const SIGNED_FOR: Duration = Duration::from_secs(300);
+/// How long a request may take.
+const WITHIN: Duration = Duration::from_secs(60);
+/// Bytes of a body, at the most.
+const BODY_MAX: u64 = 1 << 30;
+/// Bytes of what a server says of an error that are passed on.
+const SAID_MAX: usize = 200;
+
+/// Whose requests they are.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Credentials {
+    /// That of `AWS_ACCESS_KEY_ID`.
+    pub key: String,
+    /// That of `AWS_SECRET_ACCESS_KEY`.
+    pub secret: String,
+    /// `AWS_SESSION_TOKEN`, where there is one.
+    pub token: Option<String>,
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The secret is shown nowhere.
+        write!(f, "Credentials({})", self.key)
+    }
+}
+
+/// Where a bucket is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct S3Place {
+    /// `https://s3.eu-central-1.amazonaws.com`, `http://127.0.0.1:9000`.
+    pub endpoint: String,
+    /// The region, which is signed.
+    pub region: String,
+    /// What the bucket is called.
+    pub bucket: String,
+    /// What all keys begin with; it ends with `/`, or is empty.
+    pub prefix: String,
+    /// The name of the bucket is part of the path, not of the host.
+    pub is_path_style: bool,
+}
+
+/// A bucket.
+pub struct S3 {
+    bucket: Bucket,
+    credentials: rusty_s3::Credentials,
+    prefix: String,
+    agent: Agent,
+    clock: Arc<dyn Clock>,
+}
+
+impl fmt::Debug for S3 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "S3({}, {})", self.bucket.base_url(), self.prefix)
+    }
+}
+
+impl S3 {
+    /// A bucket. Nothing is asked of it yet.
+    ///
+    /// # Errors
+    /// `invalid` for an address that is none, or when the system trusts no certificates.
+    pub fn new(
+        place: &S3Place,
+        credentials: &Credentials,
+        clock: Arc<dyn Clock>,
+    ) -> Result<S3, BucketError> {
+        let bad = |why: &dyn fmt::Display| {
+            BucketError::invalid(format!(
+                "{}: {why}; expected an address such as https://s3.eu-central-1.amazonaws.com",
+                place.endpoint
+            ))
+        };
+        let endpoint = place.endpoint.parse();
+        let endpoint = endpoint.map_err(|_| bad(&"it is no address"))?;
+        let style = if place.is_path_style {
+            UrlStyle::Path
+        } else {
+            UrlStyle::VirtualHost
+        };
+        let bucket = Bucket::new(endpoint, style, place.bucket.clone(), place.region.clone());
+        let mut config = Agent::config_builder()
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .timeout_global(Some(WITHIN));
+        if place.endpoint.starts_with("https://") {
+            config = config.https_only(true).tls_config(tls()?);
+        }
+        let (key, secret) = (credentials.key.clone(), credentials.secret.clone());
+        Ok(S3 {
+            bucket: bucket.map_err(|e| bad(&e))?,
+            credentials: match &credentials.token {
+                None => rusty_s3::Credentials::new(key, secret),
+                Some(token) => rusty_s3::Credentials::new_with_token(key, secret, token.clone()),
+            },
+            prefix: place.prefix.clone(),
+            agent: config.build().into(),
+            clock,
+        })
+    }
+
+    fn signed<'a>(&self, action: &impl S3Action<'a>) -> String {
+        let now = jiff::Timestamp::from_nanosecond(self.clock.now().as_nanos().into());
+        // A clock of 64 bits of nanoseconds tells nothing that is out of its range.
+        let now = now.unwrap_or(jiff::Timestamp::UNIX_EPOCH);
+        action.sign_with_time(SIGNED_FOR, &now).into()
+    }
+
+    fn key(&self, key: &str) -> String {
+        format!("{}{key}", self.prefix)
+    }
+
+    fn put(
+        &self,
+        key: &str,
+        bytes: &[u8],
+        condition: (&'static str, &str),
+    ) -> Result<Put, StoreFailure> {
+        let full = self.key(key);
+        let mut action = self.bucket.put_object(Some(&self.credentials), &full);
+        action
+            .headers_mut()
+            .insert(condition.0, condition.1.to_owned());
+        let request = self.agent.put(self.signed(&action));
+        let answered = request.header(condition.0, condition.1).send(bytes);
+        let answer = answered.map_err(|e| no_answer(key, &e))?;
+        match answer.status().as_u16() {
+            200 => etag_of(key, &answer).map(Put::Stored),
+            // There is something else than what was named, or nothing.
+            412 => Ok(Put::Refused),
+            404 => missing(key, answer).map(|_| Put::Refused),
+            _ => Err(refusal(key, answer)),
+        }
+    }
+
+    fn read(&self, key: &str, range: Option<&str>) -> Result<Option<Object>, StoreFailure> {
+        let full = self.key(key);
+        let mut action = self.bucket.get_object(Some(&self.credentials), &full);
+        if let Some(range) = range {
+            action.headers_mut().insert("range", range.to_owned());
+        }
+        let mut request = self.agent.get(self.signed(&action));
+        if let Some(range) = range {
+            request = request.header("range", range);
+        }
+        let answer = request.call().map_err(|e| no_answer(key, &e))?;
+        match answer.status().as_u16() {
+            200 if range.is_none() => body_of(key, answer).map(Some),
+            206 if range.is_some() => body_of(key, answer).map(Some),
+            404 => missing(key, answer),
+            _ => Err(refusal(key, answer)),
+        }
+    }
+}
+
+/// Not found: the object, or the bucket.
+fn missing(key: &str, answer: Response<Body>) -> Result<Option<Object>, StoreFailure> {
+    let text = said(answer);
+    match text.contains("NoSuchBucket") {
+        true => Err(StoreFailure::lasting(format!(
+            "{key}: there is no such bucket; it is to be made first ({text})"
+        ))),
+        false => Ok(None),
+    }
+}
+
+fn no_answer(key: &str, error: &ureq::Error) -> StoreFailure {
+    StoreFailure::passing(format!("{key}: the bucket does not answer: {error}"))
+}
+
+fn said(answer: Response<Body>) -> String {
+    let body = answer
+        .into_body()
+        .with_config()
+        .limit(64 << 10)
+        .read_to_string();
+    // What cannot be read says nothing: the status stands beside it.
+    let body = body.unwrap_or_else(|e| e.to_string());
+    body.chars().take(SAID_MAX).collect()
+}
+
+fn refusal(key: &str, answer: Response<Body>) -> StoreFailure {
+    let status = answer.status();
+    let text = format!("{key}: the bucket answers {status}: {}", said(answer));
+    match status.as_u16() {
+        // Too much at once, an error of its own, or two puts at the same time.
+        408 | 409 | 429 | 500.. => StoreFailure::passing(text),
+        _ => StoreFailure::lasting(text),
+    }
+}
+
+fn etag_of(key: &str, answer: &Response<Body>) -> Result<Etag, StoreFailure> {
+    let found = answer
+        .headers()
+        .get("etag")
+        .and_then(|tag| tag.to_str().ok());
+    let found = found.ok_or_else(|| {
+        StoreFailure::lasting(format!(
+            "{key}: the answer has no ETag; the store must give one with each object"
+        ))
+    })?;
+    Ok(Etag(found.to_owned()))
+}
+
+fn body_of(key: &str, answer: Response<Body>) -> Result<Object, StoreFailure> {
+    let etag = etag_of(key, &answer)?;
+    let length = answer.headers().get("content-length");
+    let length = length.and_then(|l| l.to_str().ok()?.parse::<u64>().ok());
+    let read = answer
+        .into_body()
+        .with_config()
+        .limit(BODY_MAX)
+        .read_to_vec();
+    let bytes = read.map_err(|e| no_answer(key, &e))?;
+    let have = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+    match length.is_none_or(|length| length == have) {
+        true => Ok(Object { bytes, etag }),
+        false => Err(StoreFailure::passing(format!(
+            "{key}: the body was cut after {have} bytes"
+        ))),
+    }
+}
+
+fn tls() -> Result<TlsConfig, BucketError> {
+    // Those that cannot be read are no use to others either; none at all is an error.
+    let found = rustls_native_certs::load_native_certs().certs;
+    if found.is_empty() {
+        return Err(BucketError::invalid(
+            "this system trusts no certificates: name a file of them in SSL_CERT_FILE",
+        ));
+    }
+    let trusted: Vec<Certificate<'static>> = found
+        .iter()
+        .map(|certificate| Certificate::from_der(certificate).to_owned())
+        .collect();
+    Ok(TlsConfig::builder()
+        .provider(TlsProvider::Rustls)
+        .root_certs(RootCerts::new_with_certs(&trusted))
+        .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .build())
+}
+
+impl ObjectStore for S3 {
+    fn get(&self, key: &str) -> Result<Option<Object>, StoreFailure> {
+        self.read(key, None)
+    }
+
+    fn get_range(&self, key: &str, from: u64, bytes: u64) -> Result<Option<Vec<u8>>, StoreFailure> {
+        let Some(last) = from
+            .saturating_add(bytes)
+            .checked_sub(1)
+            .filter(|_| bytes > 0)
+        else {
+            return Ok(self.read(key, None)?.map(|_| Vec::new()));
+        };
+        let range = format!("bytes={from}-{last}");
+        let Some(found) = self.read(key, Some(&range))? else {
+            return Ok(None);
+        };
+        let have = u64::try_from(found.bytes.len()).unwrap_or(u64::MAX);
+        match have == bytes {
+            true => Ok(Some(found.bytes)),
+            false => Err(StoreFailure::passing(format!(
+                "{key}: {have} bytes came for {range}"
+            ))),
+        }
+    }
+
+    fn create(&self, key: &str, bytes: &[u8]) -> Result<Put, StoreFailure> {
+        self.put(key, bytes, ("if-none-match", "*"))
+    }
+
+    fn replace(&self, key: &str, bytes: &[u8], expected: &Etag) -> Result<Put, StoreFailure> {
+        self.put(key, bytes, ("if-match", &expected.0))
+    }
+
+    fn list(&self, prefix: &str, after: &str) -> Result<Page, StoreFailure> {
+        let mut action = self.bucket.list_objects_v2(Some(&self.credentials));
+        action.with_prefix(self.key(prefix));
+        if !after.is_empty() {
+            action.with_start_after(self.key(after));
+        }
+        let answered = self.agent.get(self.signed(&action)).call();
+        let answer = answered.map_err(|e| no_answer(prefix, &e))?;
+        if answer.status().as_u16() != 200 {
+            return Err(refusal(prefix, answer));
+        }
+        let body = answer
+            .into_body()
+            .with_config()
+            .limit(BODY_MAX)
+            .read_to_string();
+        let body = body.map_err(|e| no_answer(prefix, &e))?;
+        let parsed = ListObjectsV2::parse_response(&body);
+        let parsed = parsed.map_err(|e| {
+            StoreFailure::passing(format!(
+                "{prefix}: what the bucket lists cannot be read: {e}"
+            ))
+        })?;
+        let objects = parsed.contents.into_iter().filter_map(|object| {
+            let key = object.key.strip_prefix(&self.prefix)?.to_owned();
+            let bytes = object.size?;
+            Some(Listed { key, bytes })
+        });
+        Ok(Page {
+            objects: objects.collect(),
+            more: parsed.next_continuation_token.is_some(),
+        })
+    }
+
+    fn delete(&self, key: &str) -> Result<(), StoreFailure> {
+        let full = self.key(key);
+        let action = self.bucket.delete_object(Some(&self.credentials), &full);
+        let answered = self.agent.delete(self.signed(&action)).call();
+        let answer = answered.map_err(|e| no_answer(key, &e))?;
+        match answer.status().as_u16() {
+            200 | 204 | 404 => Ok(()),
+            _ => Err(refusal(key, answer)),
+        }
+    }
+}

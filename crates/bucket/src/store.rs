@@ -1,0 +1,234 @@
+//! What is needed of a store of objects, as a trait, and requests to it as values.
+//!
+//! Invariants: a put is conditional or is none: an object is created where there is none, or takes
+//! the place of exactly the version that is named. What is read is a whole version, never a
+//! mixture.
+//! Concurrency: stores are shared freely; the store itself orders puts to one key.
+//! Failure: a request that failed may have been carried out all the same, and may even be carried
+//! out later. Whoever puts finds out by reading.
+
+use crate::error::{BucketError, BucketErrorKind};
+use std::fmt;
+use std::sync::Arc;
+
+/// Which version of an object it is, as the store calls it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Etag(pub String);
+
+/// A version of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Object {
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// Which version it is.
+    pub etag: Etag,
+}
+
+/// What became of a put.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Put {
+    /// It is in the store.
+    Stored(Etag),
+    /// What it was conditional on is not so; nothing was changed.
+    Refused,
+}
+
+/// An object that is in the store, without its bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Its key.
+    pub key: String,
+    /// How many bytes it has.
+    pub bytes: u64,
+}
+
+/// Some of the objects, by their keys.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Page {
+    /// The objects.
+    pub objects: Vec<Listed>,
+    /// There are more behind the last one.
+    pub more: bool,
+}
+
+/// Why a request has no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreFailure {
+    /// To try again is in vain: the store refuses who asks, or there is no such bucket.
+    pub is_final: bool,
+    /// In words, with the key.
+    pub text: String,
+}
+
+impl StoreFailure {
+    /// One that may pass.
+    #[must_use]
+    pub fn passing(text: impl Into<String>) -> StoreFailure {
+        StoreFailure {
+            is_final: false,
+            text: text.into(),
+        }
+    }
+
+    /// One that does not pass by itself.
+    #[must_use]
+    pub fn lasting(text: impl Into<String>) -> StoreFailure {
+        StoreFailure {
+            is_final: true,
+            text: text.into(),
+        }
+    }
+}
+
+impl fmt::Display for StoreFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for StoreFailure {}
+
+impl From<StoreFailure> for BucketError {
+    fn from(failure: StoreFailure) -> BucketError {
+        let kind = if failure.is_final {
+            BucketErrorKind::Denied
+        } else {
+            BucketErrorKind::Unreachable
+        };
+        BucketError::new(kind, failure.text)
+    }
+}
+
+/// A store of objects with conditional puts.
+pub trait ObjectStore: Send + Sync + fmt::Debug {
+    /// An object; `None` when there is none of this key.
+    ///
+    /// # Errors
+    /// When the store does not answer, or the body was cut.
+    fn get(&self, key: &str) -> Result<Option<Object>, StoreFailure>;
+
+    /// So many bytes of an object from one on; `None` when there is none of this key.
+    ///
+    /// # Errors
+    /// When the store does not answer, the object has not so many bytes, or the body was cut.
+    fn get_range(&self, key: &str, from: u64, bytes: u64) -> Result<Option<Vec<u8>>, StoreFailure>;
+
+    /// Puts an object where there is none of this key.
+    ///
+    /// # Errors
+    /// When the store does not answer: the object may be there all the same.
+    fn create(&self, key: &str, bytes: &[u8]) -> Result<Put, StoreFailure>;
+
+    /// Puts an object in the place of a version.
+    ///
+    /// # Errors
+    /// When the store does not answer: the object may be there all the same.
+    fn replace(&self, key: &str, bytes: &[u8], expected: &Etag) -> Result<Put, StoreFailure>;
+
+    /// Objects whose keys begin so and are behind another, by their keys.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    fn list(&self, prefix: &str, after: &str) -> Result<Page, StoreFailure>;
+
+    /// Takes an object away, if there is one.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    fn delete(&self, key: &str) -> Result<(), StoreFailure>;
+}
+
+/// A request, as a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// As [`ObjectStore::get`].
+    Get {
+        /// Of which object.
+        key: String,
+    },
+    /// As [`ObjectStore::create`].
+    Create {
+        /// Under which key.
+        key: String,
+        /// What is put.
+        bytes: Arc<[u8]>,
+    },
+    /// As [`ObjectStore::replace`].
+    Replace {
+        /// Under which key.
+        key: String,
+        /// What is put.
+        bytes: Arc<[u8]>,
+        /// In the place of which version.
+        expected: Etag,
+    },
+    /// As [`ObjectStore::list`].
+    List {
+        /// How the keys begin.
+        prefix: String,
+        /// Behind which key.
+        after: String,
+    },
+    /// As [`ObjectStore::delete`].
+    Delete {
+        /// Which object.
+        key: String,
+    },
+}
+
+/// An answer, as a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Of a get: the object, if there is one.
+    Got(Option<Object>),
+    /// Of a put.
+    Put(Put),
+    /// Of a list.
+    Listed(Page),
+    /// Of a delete.
+    Deleted,
+    /// There is none: it may have been carried out or not.
+    Failed(StoreFailure),
+}
+
+/// Carries a request out.
+pub fn carry_out(store: &dyn ObjectStore, request: &Request) -> Answer {
+    let answered = match request {
+        Request::Get { key } => store.get(key).map(Answer::Got),
+        Request::Create { key, bytes } => store.create(key, bytes).map(Answer::Put),
+        Request::Replace {
+            key,
+            bytes,
+            expected,
+        } => store.replace(key, bytes, expected).map(Answer::Put),
+        Request::List { prefix, after } => store.list(prefix, after).map(Answer::Listed),
+        Request::Delete { key } => store.delete(key).map(|()| Answer::Deleted),
+    };
+    answered.unwrap_or_else(Answer::Failed)
+}
+
+impl<S: ObjectStore + ?Sized> ObjectStore for Arc<S> {
+    fn get(&self, key: &str) -> Result<Option<Object>, StoreFailure> {
+        (**self).get(key)
+    }
+
+    fn get_range(&self, key: &str, from: u64, bytes: u64) -> Result<Option<Vec<u8>>, StoreFailure> {
+        (**self).get_range(key, from, bytes)
+    }
+
+    fn create(&self, key: &str, bytes: &[u8]) -> Result<Put, StoreFailure> {
+        (**self).create(key, bytes)
+    }
+
+    fn replace(&self, key: &str, bytes: &[u8], expected: &Etag) -> Result<Put, StoreFailure> {
+        (**self).replace(key, bytes, expected)
+    }
+
+    fn list(&self, prefix: &str, after: &str) -> Result<Page, StoreFailure> {
+        (**self).list(prefix, after)
+    }
+
+    fn delete(&self, key: &str) -> Result<(), StoreFailure> {
+        (**self).delete(key)
+    }
+}

@@ -1,0 +1,284 @@
+//! What of copies survives this node: another place has it, and only then it is confirmed to edges.
+//!
+//! Invariants: what is said to be kept was carried from the copy that is open now: what was carried
+//! from one before it, which may have held more, is not said of this one. A confirmation that waits
+//! is replaced by what is kept by then; none is said of another history.
+//! Concurrency: plain data under the locks of a held copy, and one owner of a [`Gate`].
+//! Failure: what is never kept is never confirmed; the edge keeps it for so long.
+
+use crate::copies::Fleet;
+use crate::error::{FleetError, medium};
+use crate::held::Kept;
+use crate::private;
+use headwater_engine::{CarriedCopy, CopyRestoration, RemoteCopy, StateName};
+use headwater_io::Env;
+use headwater_sync::Message;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+/// Which copy was carried, and how often it had changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CarryMark {
+    opening: u64,
+    changes: u64,
+}
+
+/// A copy to be carried elsewhere.
+#[derive(Clone, Debug)]
+pub struct Carry {
+    /// What it is made of.
+    pub carried: CarriedCopy,
+    /// From which the bytes of its segments are read.
+    pub copy: RemoteCopy,
+    /// By which it is told whether it has changed since.
+    pub mark: CarryMark,
+}
+
+impl Fleet {
+    /// From now on nothing is confirmed to an edge before [`Fleet::set_kept`] says that it is kept,
+    /// and no key is given before the list of edges is.
+    pub fn confirm_when_kept(&self) {
+        self.waits.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn waits(&self) -> bool {
+        self.waits.load(Ordering::Relaxed)
+    }
+
+    /// The copy of an edge, to be carried elsewhere; `None` when there is none, or it is as it was
+    /// at the mark.
+    ///
+    /// # Errors
+    /// `not_found` when there is no such edge, `io`.
+    pub fn carry(&self, name: &str, mark: Option<CarryMark>) -> Result<Option<Carry>, FleetError> {
+        let edge = self.edge(name).ok_or_else(|| {
+            FleetError::new(
+                crate::error::FleetErrorKind::NotFound,
+                format!("there is no edge `{name}`"),
+            )
+        })?;
+        let held = self.held(name);
+        let now = |changes| CarryMark {
+            opening: held.opening(),
+            changes,
+        };
+        if mark.is_some() && held.left_at().map(now) == mark {
+            return Ok(None);
+        }
+        // To look at one that is open does not keep it from being closed.
+        let open = match held.open_copy() {
+            Some(copy) => Some(copy),
+            None => self.copy(&held, &edge)?,
+        };
+        let Some(copy) = open else {
+            return Ok(None);
+        };
+        if mark == Some(now(copy.changes())) {
+            return Ok(None);
+        }
+        let opening = held.opening();
+        let carried = copy.carried().map_err(medium)?;
+        let mark = CarryMark {
+            opening,
+            changes: carried.changes,
+        };
+        Ok(Some(Carry {
+            carried,
+            copy,
+            mark,
+        }))
+    }
+
+    /// What was carried of a copy is kept: it may be confirmed.
+    pub fn set_kept(&self, name: &str, mark: CarryMark, carried: &CarriedCopy) {
+        let held = self.held(name);
+        if held.opening() == mark.opening {
+            held.live.lock().kept = Some(Kept {
+                state: carried.state,
+                segments: carried.complete.clone(),
+            });
+            held.wake.notify_one();
+        }
+    }
+
+    /// The names of all edges.
+    #[must_use]
+    pub fn edge_names(&self) -> Vec<String> {
+        let edges = self.edges.lock();
+        edges.all().iter().map(|edge| edge.name.clone()).collect()
+    }
+
+    /// The list of edges as it is to be kept, and its version.
+    ///
+    /// # Errors
+    /// `io`.
+    pub fn roster(&self) -> Result<(u64, Vec<u8>), FleetError> {
+        self.edges.lock().to_be_kept()
+    }
+
+    /// The version of the list of edges: it goes up with each change of it.
+    #[must_use]
+    pub fn roster_version(&self) -> u64 {
+        self.edges.lock().version()
+    }
+
+    /// This version of the list of edges is kept.
+    pub fn set_roster_kept(&self, version: u64) {
+        self.roster_kept.send_replace(version);
+    }
+
+    /// Waits until the list of edges is kept as it is now, where that is waited for.
+    pub(crate) async fn roster_is_kept(&self) {
+        let version = self.roster_version();
+        let mut kept = self.roster_kept.subscribe();
+        while self.waits() && *kept.borrow_and_update() < version {
+            if kept.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// Puts a list of edges that was kept elsewhere into the directory of a node.
+///
+/// # Errors
+/// `io`.
+pub fn restore_roster(dir: &Path, bytes: &[u8]) -> Result<(), FleetError> {
+    private::replace_bytes(&dir.join("edges.json"), bytes)
+}
+
+/// Begins to make the copy of an edge anew in the directory of a node.
+///
+/// # Errors
+/// `invalid` when there is a copy, `io`.
+pub fn restore_copy(env: Env, dir: &Path, name: &str) -> Result<CopyRestoration, FleetError> {
+    CopyRestoration::begin(env, &dir.join("copies").join(name)).map_err(medium)
+}
+
+/// Puts all copies of a node aside, since elsewhere are newer ones; those that were put aside so
+/// before go.
+///
+/// # Errors
+/// `io`.
+pub fn put_copies_aside(dir: &Path) -> Result<(), FleetError> {
+    let (copies, aside) = (dir.join("copies"), dir.join("copies-before"));
+    if !copies.exists() {
+        return Ok(());
+    }
+    match std::fs::remove_dir_all(&aside) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(FleetError::io(&aside, &error));
+        }
+        _ => {}
+    }
+    std::fs::rename(&copies, &aside).map_err(|e| FleetError::io(&copies, &e))
+}
+
+/// Holds confirmations back until what they confirm is kept.
+#[derive(Debug, Default)]
+pub(crate) struct Gate {
+    waiting: Option<Message>,
+    /// One came that is to be said even if it says what was said before.
+    is_asked: bool,
+    said: Option<Message>,
+}
+
+impl Gate {
+    /// Holds a confirmation back.
+    pub(crate) fn hold(&mut self, confirmation: Message) {
+        (self.waiting, self.is_asked) = (Some(confirmation), true);
+    }
+
+    /// What may be confirmed, if it is to be said now.
+    pub(crate) fn next(&mut self, kept: Option<&Kept>) -> Option<Message> {
+        let (
+            Some(Message::Confirm {
+                state,
+                proofs,
+                segments,
+            }),
+            Some(kept),
+        ) = (&self.waiting, kept)
+        else {
+            return None;
+        };
+        if !is_of_one_history(state, &kept.state) {
+            return None;
+        }
+        // A segment of the same length holds the same.
+        let is_kept = |(id, _): &&(u64, _)| {
+            let here = segments.iter().find(|(known, _)| known == id);
+            here.is_some_and(|here| kept.segments.contains(here))
+        };
+        let now = Message::Confirm {
+            state: kept.state,
+            segments: kept.segments.clone(),
+            proofs: proofs.iter().filter(is_kept).copied().collect(),
+        };
+        if !std::mem::take(&mut self.is_asked) && self.said.as_ref() == Some(&now) {
+            return None;
+        }
+        self.said = Some(now.clone());
+        Some(now)
+    }
+}
+
+fn is_of_one_history(a: &StateName, b: &StateName) -> bool {
+    (a.identity, a.incarnation) == (b.identity, b.incarnation)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(number: u64) -> StateName {
+        StateName {
+            identity: 1,
+            incarnation: 2,
+            opening: 3,
+            number,
+            sequence: 0,
+            view: 0,
+        }
+    }
+
+    #[test]
+    fn only_what_is_kept_is_confirmed_and_what_was_asked_again_is_said_again() {
+        let mut gate = Gate::default();
+        let kept = |number, bytes| Kept {
+            state: name(number),
+            segments: vec![(1, bytes)],
+        };
+        assert_eq!(gate.next(Some(&kept(1, 10))), None);
+        gate.hold(Message::Confirm {
+            state: name(3),
+            segments: vec![(1, 30), (2, 5)],
+            proofs: vec![(1, [1; 32]), (2, [2; 32])],
+        });
+        assert_eq!(gate.next(None), None);
+        let confirmed = |number, bytes, proofs: &[(u64, [u8; 32])]| Message::Confirm {
+            state: name(number),
+            segments: vec![(1, bytes)],
+            proofs: proofs.to_vec(),
+        };
+        // The state that is kept is an older one, in which the segment was shorter.
+        assert_eq!(gate.next(Some(&kept(2, 20))), Some(confirmed(2, 20, &[])));
+        assert_eq!(gate.next(Some(&kept(2, 20))), None);
+        let all = confirmed(3, 30, &[(1, [1; 32])]);
+        assert_eq!(gate.next(Some(&kept(3, 30))), Some(all.clone()));
+        gate.hold(Message::Confirm {
+            state: name(3),
+            segments: vec![(1, 30)],
+            proofs: vec![(1, [1; 32])],
+        });
+        assert_eq!(gate.next(Some(&kept(3, 30))), Some(all));
+        let other = Kept {
+            state: StateName {
+                incarnation: 9,
+                ..name(4)
+            },
+            segments: Vec::new(),
+        };
+        assert_eq!(gate.next(Some(&other)), None);
+    }
+}

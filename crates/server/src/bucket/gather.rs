@@ -1,0 +1,259 @@
+//! What is to be put into a bucket: what copies hold that it does not, in packs.
+//!
+//! Invariants: what is said to be kept by a commit is in its packs, or in those before. A copy of
+//! which too much has come for one commit is put in parts, and is kept with the last one.
+//! Concurrency: one at a time.
+//! Failure: a copy that cannot be read is left out, and tried again the next time.
+
+use headwater_bucket::{Addition, Change, Contents, Head, Pack, Range, without_ranges};
+use headwater_fleet::{CarriedCopy, Carry, CarryMark, Fleet, FleetError};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// As what the list of edges lies in the bucket: no edge may be called so.
+pub const ROSTER: &str = "*";
+/// Bytes of a pack, about.
+const PACK_BYTES: u64 = 16 << 20;
+/// Bytes of a commit, about.
+const COMMIT_BYTES: u64 = 64 << 20;
+/// Bytes of a piece, at the most.
+const PIECE_BYTES: u64 = 8 << 20;
+/// So many packs are made fewer: half of them, the smallest, are put anew into one.
+const PACKS_MAX: usize = 64;
+
+/// What was put of copies, by their names.
+#[derive(Debug, Default)]
+pub(super) struct Marks {
+    pub(super) copies: BTreeMap<String, CarryMark>,
+    pub(super) roster: u64,
+}
+
+/// What a commit would put.
+#[derive(Debug, Default)]
+pub(super) struct Gathered {
+    pub(super) change: Change,
+    /// What is kept once it is committed.
+    pub(super) kept: Vec<(String, CarryMark, CarriedCopy)>,
+    pub(super) roster: Option<u64>,
+    /// There is more.
+    pub(super) more: bool,
+}
+
+impl Gathered {
+    pub(super) fn is_nothing(&self) -> bool {
+        let change = &self.change;
+        change.packs.is_empty() && change.gone.is_empty() && change.dropped.is_empty()
+    }
+}
+
+/// A commit that is being put together.
+struct Gathering<'a> {
+    contents: &'a Contents,
+    /// Packs whose contents are put anew.
+    folded: BTreeSet<u64>,
+    gathered: Gathered,
+    additions: Vec<Addition>,
+    pack_bytes: u64,
+    bytes: u64,
+}
+
+/// What the bucket lacks of a fleet.
+pub(super) fn gather(
+    fleet: &Fleet,
+    contents: &Contents,
+    head: &Head,
+    marks: &Marks,
+) -> Result<Gathered, FleetError> {
+    let mut gathering = Gathering {
+        contents,
+        folded: folded(head),
+        gathered: Gathered::default(),
+        additions: Vec::new(),
+        pack_bytes: 0,
+        bytes: 0,
+    };
+    let (version, roster) = fleet.roster()?;
+    if version != marks.roster || contents.in_packs(ROSTER, &gathering.folded).is_some() {
+        gathering.roster(version, roster);
+    }
+    let names = fleet.edge_names();
+    for name in &names {
+        // What stands in packs that are to go is put again, whether it has changed or not.
+        let moves = contents.in_packs(name, &gathering.folded);
+        let mark = marks.copies.get(name).filter(|_| moves.is_none());
+        match fleet.carry(name, mark.copied()) {
+            Ok(None) => {}
+            Ok(Some(carry)) => gathering.copy(name, carry, &moves.unwrap_or_default()),
+            Err(error) => tracing::warn!(edge = name, %error, "a copy is not put into the bucket"),
+        }
+    }
+    gathering.close_pack();
+    let mut gathered = gathering.gathered;
+    let here: BTreeSet<&str> = names.iter().map(String::as_str).chain([ROSTER]).collect();
+    let gone = contents.names().filter(|name| !here.contains(name));
+    gathered.change.gone = gone.map(str::to_owned).collect();
+    let used = contents.used();
+    let numbers = head.packs.iter().map(|pack| pack.number);
+    gathered.change.dropped = numbers.filter(|number| !used.contains(number)).collect();
+    Ok(gathered)
+}
+
+/// The packs that are put anew, where there are too many.
+fn folded(head: &Head) -> BTreeSet<u64> {
+    if head.packs.len() < PACKS_MAX {
+        return BTreeSet::new();
+    }
+    let mut by_size: Vec<(u64, u64)> = head.packs.iter().map(|p| (p.bytes, p.number)).collect();
+    by_size.sort_unstable();
+    let smallest = by_size.into_iter().take(PACKS_MAX / 2);
+    let mut sum = 0;
+    let fits = smallest.take_while(|(bytes, _)| {
+        sum += bytes;
+        sum <= COMMIT_BYTES / 2
+    });
+    fits.map(|(_, number)| number).collect()
+}
+
+impl Gathering<'_> {
+    fn roster(&mut self, version: u64, roster: Vec<u8>) {
+        self.gathered.roster = Some(version);
+        if !self.contents.says(ROSTER, 0, &roster, &[])
+            || self.contents.in_packs(ROSTER, &self.folded).is_some()
+        {
+            self.additions.push(Addition {
+                name: ROSTER.to_owned(),
+                history: 0,
+                state: version,
+                description: roster,
+                present: Vec::new(),
+                pieces: Vec::new(),
+            });
+        }
+    }
+
+    fn copy(&mut self, name: &str, carry: Carry, moves: &[Range]) {
+        let Carry {
+            carried,
+            copy,
+            mark,
+        } = carry;
+        let range = |(segment, offset, bytes): &(u64, u64, u64)| Range {
+            segment: *segment,
+            offset: *offset,
+            bytes: *bytes,
+        };
+        let present: Vec<Range> = carried.present.iter().map(range).collect();
+        let history = carried.state.identity ^ carried.state.incarnation.rotate_left(17);
+        let mut lacks = self.contents.lacks(name, history, &present);
+        // What was forgotten may have come again as something else.
+        let forgotten: Vec<Range> = carried.forgotten.iter().map(range).collect();
+        lacks.extend(moves.iter().chain(&forgotten));
+        let lacks = within(&present, lacks);
+        if lacks.is_empty()
+            && self
+                .contents
+                .says(name, history, &carried.description, &present)
+        {
+            let is_moved = self.contents.in_packs(name, &self.folded).is_some();
+            if !is_moved {
+                self.gathered.kept.push((name.to_owned(), mark, carried));
+                return;
+            }
+        }
+        let mut pieces = Vec::new();
+        let mut left = Vec::new();
+        for piece in lacks.iter().flat_map(pieces_of) {
+            if self.bytes >= COMMIT_BYTES {
+                left.push(piece);
+                continue;
+            }
+            // A piece is shorter than 4 GiB.
+            let len = u32::try_from(piece.bytes).unwrap_or(u32::MAX);
+            match copy.read(piece.segment, piece.offset, len) {
+                Ok(bytes) => pieces.push((piece, bytes)),
+                Err(error) => {
+                    tracing::debug!(edge = name, %error, "what a copy held is gone: it is looked at again");
+                    self.gathered.more = true;
+                    return;
+                }
+            }
+            self.bytes += piece.bytes;
+            self.pack_bytes += piece.bytes;
+        }
+        let is_whole = left.is_empty();
+        self.gathered.more |= !is_whole;
+        self.additions.push(Addition {
+            name: name.to_owned(),
+            history,
+            state: carried.state.number,
+            description: carried.description.clone(),
+            present: without_ranges(&present, &left),
+            pieces,
+        });
+        if is_whole {
+            self.gathered.kept.push((name.to_owned(), mark, carried));
+        }
+        if self.pack_bytes >= PACK_BYTES {
+            self.close_pack();
+        }
+    }
+
+    fn close_pack(&mut self) {
+        self.pack_bytes = 0;
+        if !self.additions.is_empty() {
+            let pack = Pack::build(std::mem::take(&mut self.additions));
+            self.gathered.change.packs.push(pack);
+        }
+    }
+}
+
+/// The parts of ranges that are present, by segment and offset, each byte once.
+fn within(present: &[Range], mut wanted: Vec<Range>) -> Vec<Range> {
+    wanted.sort_unstable();
+    wanted.dedup();
+    // What is present without what is not wanted of it.
+    let others = without_ranges(present, &wanted);
+    without_ranges(present, &others)
+}
+
+fn pieces_of(range: &Range) -> Vec<Range> {
+    let mut pieces = Vec::new();
+    let mut offset = range.offset;
+    while offset < range.end() {
+        let bytes = PIECE_BYTES.min(range.end() - offset);
+        pieces.push(Range {
+            offset,
+            bytes,
+            ..*range
+        });
+        offset += bytes;
+    }
+    pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(offset: u64, bytes: u64) -> Range {
+        Range {
+            segment: 1,
+            offset,
+            bytes,
+        }
+    }
+
+    #[test]
+    fn what_is_wanted_twice_is_put_once_and_what_is_not_here_not_at_all() {
+        let present = [range(0, 10), range(20, 10)];
+        let wanted = vec![range(25, 10), range(5, 20), range(5, 1)];
+        let found = within(&present, wanted);
+        assert_eq!(found, [range(5, 5), range(20, 10)]);
+        assert!(within(&present, Vec::new()).is_empty());
+    }
+
+    #[test]
+    fn a_long_range_is_put_in_pieces() {
+        let pieces = pieces_of(&range(3, PIECE_BYTES + 1));
+        assert_eq!(pieces, [range(3, PIECE_BYTES), range(3 + PIECE_BYTES, 1)]);
+    }
+}

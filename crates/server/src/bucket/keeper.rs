@@ -1,0 +1,214 @@
+//! Puts into the bucket what has come, as long as a node serves.
+//!
+//! Invariants: what is kept is told to the fleet after the commit that says so. Garbage is
+//! collected when packs were dropped, and never while a commit is on its way.
+//! Concurrency: one task; it waits for the commits that the lease's task carries out.
+//! Failure: what fails is tried again with the next commit.
+
+use super::gather::{Gathered, Marks, gather};
+use super::lease::Bucket;
+use super::restore::write_mark;
+use crate::settings::{Confirm, Settings};
+use headwater_bucket::{Collector, Committed, Contents, carry_out};
+use headwater_fleet::Fleet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+
+const LOOK: Duration = Duration::from_millis(20);
+/// How long the last commit and giving the group back may take.
+const END_WITHIN: Duration = Duration::from_secs(10);
+/// So many packs that nothing names are taken away together.
+const GARBAGE: usize = 32;
+
+/// What keeps a fleet in a bucket.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    bucket: Arc<Bucket>,
+    fleet: Arc<Fleet>,
+    dir: PathBuf,
+    every: Duration,
+    contents: Contents,
+    marks: Marks,
+    /// Under which epoch the copies of this node are marked as the newest.
+    epoch: u64,
+    garbage: usize,
+}
+
+impl Keeper {
+    /// One for a fleet, whose bucket holds this by now.
+    pub(crate) fn new(
+        bucket: &Arc<Bucket>,
+        fleet: &Arc<Fleet>,
+        settings: &Settings,
+        contents: Contents,
+    ) -> Keeper {
+        if settings.cloud.confirm == Confirm::Bucket {
+            fleet.confirm_when_kept();
+        }
+        Keeper {
+            bucket: Arc::clone(bucket),
+            fleet: Arc::clone(fleet),
+            dir: settings.db().to_owned(),
+            every: settings.cloud.commit_every,
+            contents,
+            marks: Marks::default(),
+            epoch: 0,
+            garbage: 0,
+        }
+    }
+
+    fn has_ended(&self) -> bool {
+        self.bucket.ended().borrow().is_some()
+    }
+
+    /// Runs until the stop, and gives the group back then.
+    pub(crate) async fn run(mut self, stopping: watch::Receiver<bool>) {
+        while !self.has_ended() && !*stopping.borrow() {
+            let begun = self.bucket.now().monotonic;
+            let Some((keeper, more)) = self.round().await else {
+                return;
+            };
+            self = keeper;
+            let due = begun + if more { LOOK } else { self.every };
+            while self.bucket.now().monotonic < due
+                && !*stopping.borrow()
+                && self.fleet.roster_version() == self.marks.roster
+                && !self.has_ended()
+            {
+                tokio::time::sleep(LOOK).await;
+            }
+        }
+        if !self.has_ended() {
+            let bucket = Arc::clone(&self.bucket);
+            // What is not committed by then was not confirmed either.
+            let last = tokio::time::timeout(END_WITHIN, self.round()).await;
+            tracing::debug!(is_through = last.is_ok(), "the last commit");
+            bucket.give_back(END_WITHIN).await;
+        }
+    }
+
+    /// Commits what there is. True when there is more; `None` when the server is broken off.
+    async fn round(mut self) -> Option<(Keeper, bool)> {
+        let Some(head) = self.bucket.holder.lock().head().cloned() else {
+            return Some((self, false));
+        };
+        self.mark(head.epoch);
+        let gathering = tokio::task::spawn_blocking(move || {
+            let gathered = gather(&self.fleet, &self.contents, &head, &self.marks);
+            (self, gathered)
+        });
+        let (keeper, gathered) = match gathering.await {
+            Ok(gathered) => gathered,
+            Err(error) => {
+                tracing::error!(%error, "nothing is put into the bucket any more");
+                return None;
+            }
+        };
+        self = keeper;
+        let gathered = match gathered {
+            Ok(gathered) => gathered,
+            Err(error) => {
+                tracing::warn!(%error, "nothing is put into the bucket");
+                return Some((self, false));
+            }
+        };
+        let more = gathered.more;
+        if gathered.is_nothing() {
+            self.is_kept(gathered);
+        } else if let Some((gathered, committed)) = self.commit(gathered).await {
+            self.has_committed(gathered, &committed);
+        } else {
+            return Some((self, false));
+        }
+        if self.garbage >= GARBAGE {
+            self.garbage = 0;
+            self = self.collect().await;
+        }
+        Some((self, more))
+    }
+
+    /// The copies of this node are the newest of this epoch.
+    fn mark(&mut self, epoch: u64) {
+        if self.epoch != epoch {
+            match write_mark(&self.dir, self.bucket.group, epoch) {
+                Ok(()) => self.epoch = epoch,
+                // The copies are made anew at the next start then.
+                Err(error) => tracing::warn!(%error, "the epoch of the bucket is not written down"),
+            }
+        }
+    }
+
+    /// Has it committed; `None` when the group was lost.
+    async fn commit(&self, mut gathered: Gathered) -> Option<(Gathered, Committed)> {
+        let mut change = Some(std::mem::take(&mut gathered.change));
+        loop {
+            {
+                let mut holder = self.bucket.holder.lock();
+                let now = self.bucket.now();
+                if holder.is_ready(now)
+                    && let Some(change) = change.take()
+                {
+                    gathered.change.dropped = change.dropped.clone();
+                    gathered.change.gone = change.gone.clone();
+                    holder.commit(now, change);
+                }
+                if let Some(committed) = holder.take_committed() {
+                    return Some((gathered, committed));
+                }
+            }
+            if self.has_ended() {
+                return None;
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    fn has_committed(&mut self, gathered: Gathered, committed: &Committed) {
+        for name in &gathered.change.gone {
+            self.contents.remove(name);
+            self.marks.copies.remove(name);
+        }
+        for (number, index) in &committed.packs {
+            self.contents.apply(*number, index);
+        }
+        self.garbage += gathered.change.dropped.len();
+        self.is_kept(gathered);
+    }
+
+    fn is_kept(&mut self, gathered: Gathered) {
+        for (name, mark, carried) in gathered.kept {
+            self.fleet.set_kept(&name, mark, &carried);
+            self.marks.copies.insert(name, mark);
+        }
+        if let Some(version) = gathered.roster {
+            self.fleet.set_roster_kept(version);
+            self.marks.roster = version;
+        }
+    }
+
+    /// Takes away what no head names.
+    async fn collect(self) -> Keeper {
+        let bucket = Arc::clone(&self.bucket);
+        let collecting = tokio::task::spawn_blocking(move || {
+            let mut collector = Collector::new(bucket.group, Arc::clone(&bucket.env.chance));
+            while let Some(request) = collector.ask() {
+                collector.take(carry_out(&bucket.store, &request));
+            }
+            collector.outcome()
+        });
+        match collecting.await {
+            Ok(Some(Ok(found))) => {
+                tracing::debug!(
+                    deleted = found.deleted,
+                    bytes = found.bytes,
+                    "garbage of the bucket"
+                );
+            }
+            Ok(Some(Err(error))) => tracing::warn!(%error, "garbage of the bucket stays"),
+            Ok(None) | Err(_) => {}
+        }
+        self
+    }
+}

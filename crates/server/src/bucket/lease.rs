@@ -1,0 +1,168 @@
+//! The group of copies that a node holds in a bucket: taken before anything is opened, renewed as
+//! long as the node runs.
+//!
+//! Invariants: one request is on its way at a time. Nobody else has the machine that asks.
+//! Concurrency: a task of its own; the machine is under a lock that is never held over a request.
+//! Failure: told by [`Bucket::ended`].
+
+use crate::settings::Settings;
+use crate::start_error::StartError;
+use headwater_bucket::{
+    Address, BucketError, Counted, DayCounts, Holder, Me, Now, ObjectStore, carry_out, open_store,
+};
+use headwater_io::Env;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+/// How often it is looked whether there is something to ask.
+const LOOK: Duration = Duration::from_millis(20);
+/// How often a node that waits for its group says so.
+const SAY: Duration = Duration::from_secs(30);
+
+/// A bucket, and this node's part in it.
+#[derive(Debug)]
+pub(crate) struct Bucket {
+    pub(crate) store: Counted<Arc<dyn ObjectStore>>,
+    pub(crate) env: Env,
+    pub(crate) group: u32,
+    pub(crate) holder: Mutex<Holder>,
+    /// Why it holds the group no more, once that is so.
+    ended: watch::Sender<Option<String>>,
+}
+
+impl Bucket {
+    /// That of the settings; `None` when there is none.
+    pub(crate) fn open(settings: &Settings, env: &Env) -> Result<Option<Arc<Bucket>>, StartError> {
+        let Some(address) = &settings.cloud.bucket else {
+            return Ok(None);
+        };
+        let address: Address = address.parse().map_err(|e| failed(&e))?;
+        let clock = Arc::clone(&env.clock);
+        let store = open_store(&address, &|name| std::env::var(name).ok(), clock);
+        let me = Me {
+            node: env.chance.next_u64(),
+            name: settings.http_addr.to_string(),
+            // Settings keep it within an hour.
+            lease_millis: u32::try_from(settings.cloud.lease.as_millis()).unwrap_or(u32::MAX),
+        };
+        let group = settings.cloud.group;
+        Ok(Some(Arc::new(Bucket {
+            store: Counted::new(store.map_err(|e| failed(&e))?, Arc::clone(&env.clock)),
+            group,
+            holder: Mutex::new(Holder::new(me, group, Arc::clone(&env.chance))),
+            env: env.clone(),
+            ended: watch::Sender::new(None),
+        })))
+    }
+
+    pub(crate) fn now(&self) -> Now {
+        Now {
+            monotonic: self.env.clock.monotonic(),
+            wall: self.env.clock.now(),
+        }
+    }
+
+    /// What was asked of the bucket since the start.
+    pub(crate) fn counts(&self) -> DayCounts {
+        self.store.total()
+    }
+
+    /// Becomes something when the group is held no more, though nobody gave it back.
+    pub(crate) fn ended(&self) -> watch::Receiver<Option<String>> {
+        self.ended.subscribe()
+    }
+
+    /// Takes the group, however long that takes, and holds it from then on by a task.
+    pub(crate) async fn take(self: &Arc<Self>) -> Result<(), StartError> {
+        tokio::spawn(Arc::clone(self).ask());
+        let mut term = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut ended = self.ended();
+        let mut said = self.now().monotonic;
+        loop {
+            if self.holder.lock().is_ready(self.now()) {
+                return Ok(());
+            }
+            if let Some(why) = ended.borrow_and_update().clone() {
+                return Err(StartError::Bucket(why));
+            }
+            let now = self.now().monotonic;
+            if now >= said {
+                said = now + SAY;
+                let trouble = self.holder.lock().trouble().map(str::to_owned);
+                let trouble = trouble.unwrap_or_default();
+                tracing::info!(
+                    group = self.group,
+                    trouble,
+                    "waiting for the group of copies"
+                );
+            }
+            tokio::select! {
+                () = tokio::time::sleep(LOOK) => {}
+                _ = term.recv() => return Err(stopped()),
+                _ = interrupt.recv() => return Err(stopped()),
+            }
+        }
+    }
+
+    /// Asks what is to be asked, until the group is given back or lost.
+    async fn ask(self: Arc<Self>) {
+        let mut has_held = false;
+        loop {
+            let request = {
+                let mut holder = self.holder.lock();
+                has_held |= holder.is_ready(self.now());
+                if holder.is_done() {
+                    return;
+                }
+                let failed = holder.failed().map(ToString::to_string);
+                let lost = holder.take_lost() && has_held;
+                let lost = lost.then(|| {
+                    "another node holds the group of copies now, or the lease passed; start this node again, and it waits for its turn (E_BUCKET_LOST)".to_owned()
+                });
+                if let Some(why) = failed.or(lost) {
+                    self.ended.send_replace(Some(why));
+                    return;
+                }
+                holder.next(self.now())
+            };
+            let Some(request) = request else {
+                tokio::time::sleep(LOOK).await;
+                continue;
+            };
+            let bucket = Arc::clone(&self);
+            let asked = move || carry_out(&bucket.store, &request);
+            match tokio::task::spawn_blocking(asked).await {
+                Ok(answer) => self.holder.lock().take(self.now(), answer),
+                Err(error) => {
+                    self.ended.send_replace(Some(error.to_string()));
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Gives the group back, so that another node need not wait, for so long at most.
+    pub(crate) async fn give_back(&self, within: Duration) {
+        self.holder.lock().give_back();
+        let until = self.now().monotonic + within;
+        let is_over = || {
+            let holder = self.holder.lock();
+            holder.is_done() || self.ended.borrow().is_some()
+        };
+        while !is_over() && self.now().monotonic < until {
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+}
+
+pub(super) fn failed(error: &BucketError) -> StartError {
+    StartError::Bucket(format!("{error} ({})", error.kind().code()))
+}
+
+fn stopped() -> StartError {
+    StartError::Bucket("it was stopped while it waited for the group of copies".to_owned())
+}

@@ -1,0 +1,114 @@
+//! Copies of a node made anew from a bucket.
+//!
+//! Invariants: what this node has is used only if it held the group last: the file `bucket.epoch`
+//! says under which epoch, and is written after everything is here. A restoration that was cut
+//! short is begun anew.
+//! Concurrency: before anything else has the copies.
+//! Failure: an error stops the start, and leaves what was put aside.
+
+use super::gather::ROSTER;
+use super::lease::{Bucket, failed};
+use crate::start_error::StartError;
+use headwater_bucket::{BucketError, Contents, Head};
+use headwater_fleet::{FleetError, put_copies_aside, restore_copy, restore_roster};
+use headwater_shell::replace_private;
+use std::path::{Path, PathBuf};
+
+/// Why a copy is not made anew.
+enum Failed {
+    Bucket(BucketError),
+    Fleet(FleetError),
+    Copy(String),
+}
+
+impl From<BucketError> for Failed {
+    fn from(error: BucketError) -> Failed {
+        Failed::Bucket(error)
+    }
+}
+
+impl From<Failed> for StartError {
+    fn from(error: Failed) -> StartError {
+        match error {
+            Failed::Bucket(error) => failed(&error),
+            Failed::Fleet(error) => StartError::Fleet(error),
+            Failed::Copy(text) => StartError::Bucket(text),
+        }
+    }
+}
+
+fn mark_path(dir: &Path) -> PathBuf {
+    dir.join("bucket.epoch")
+}
+
+/// Under which epoch of which group this node held it last.
+fn mark(group: u32, epoch: u64) -> String {
+    format!("{group} {epoch}\n")
+}
+
+/// Says that the copies of this node are those of this epoch, or newer.
+pub(super) fn write_mark(dir: &Path, group: u32, epoch: u64) -> std::io::Result<()> {
+    replace_private(&mark_path(dir), mark(group, epoch).as_bytes())
+}
+
+/// True when nobody else has held the group since this node did, whose copies are those of the
+/// bucket or newer then.
+fn is_own(dir: &Path, head: &Head) -> bool {
+    let before = mark(head.group, head.epoch.saturating_sub(1));
+    std::fs::read_to_string(mark_path(dir)).is_ok_and(|found| found == before)
+}
+
+impl Bucket {
+    /// Makes the copies in a directory those of the bucket, where they are not, and reads what the
+    /// bucket holds.
+    pub(crate) fn restore(&self, dir: &Path) -> Result<Contents, StartError> {
+        let held = self.holder.lock().head().cloned();
+        let head = held
+            .ok_or_else(|| StartError::Bucket("the group of copies is not held yet".to_owned()))?;
+        // The head is this node's own: nothing that it names goes.
+        let contents = Contents::load(&self.store, &head).map_err(|e| failed(&e))?;
+        let is_empty = head.copies.is_empty();
+        if !is_empty && !is_own(dir, &head) {
+            put_copies_aside(dir)?;
+            for name in contents.names() {
+                self.restore_one(dir, &head, &contents, name)?;
+            }
+            tracing::info!(
+                group = self.group,
+                epoch = head.epoch,
+                copies = head.copies.len(),
+                "the copies were made anew from the bucket"
+            );
+        }
+        write_mark(dir, self.group, head.epoch)?;
+        Ok(contents)
+    }
+
+    fn restore_one(
+        &self,
+        dir: &Path,
+        head: &Head,
+        contents: &Contents,
+        name: &str,
+    ) -> Result<(), Failed> {
+        if name == ROSTER {
+            let mut nothing = |_, _: &[u8]| Ok(());
+            let found = contents.restore::<Failed>(&self.store, head, name, &mut nothing)?;
+            return match found {
+                Some(found) => restore_roster(dir, &found.description).map_err(Failed::Fleet),
+                None => Ok(()),
+            };
+        }
+        let of = |e: &dyn std::fmt::Display| Failed::Copy(format!("the copy of `{name}`: {e}"));
+        let copy = restore_copy(self.env.clone(), dir, name);
+        let mut copy = copy.map_err(Failed::Fleet)?;
+        let mut put = |range: headwater_bucket::Range, bytes: &[u8]| {
+            let put = copy.put(range.segment, range.offset, bytes);
+            put.map_err(|e| of(&e))
+        };
+        let Some(found) = contents.restore(&self.store, head, name, &mut put)? else {
+            return Ok(());
+        };
+        copy.finish(&found.description).map_err(|e| of(&e))
+    }
+}

@@ -1,0 +1,19 @@
+//! Reading the description of a copy that is carried elsewhere never panics.
+#![no_main]
+
+use headwater_codec::checksum::crc32c;
+use headwater_engine::description_decodes;
+use headwater_fuzz::split_mode;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    if let Some((repair, rest)) = split_mode(data) {
+        let mut bytes = rest.to_vec();
+        if repair {
+            bytes.truncate(bytes.len().saturating_sub(4));
+            let crc = crc32c(&bytes);
+            bytes.extend_from_slice(&crc.to_le_bytes());
+        }
+        let _ = description_decodes(&bytes);
+    }
+});
