@@ -21,6 +21,7 @@ use crate::meta::{EndsChange, Lineage, NamedState};
 use crate::needed::{NeededRange, needed};
 use crate::segment::{Partition, SegmentFile};
 use crate::state::{State, StateEnds, StateName, StatePartition, left_out, view_of};
+use crate::tail::{self, Tail, TailAsk, TailPlace};
 use crate::tombstone::{DeleteRecord, Tombstone};
 use crate::wanted::{Rules, Want, Wanted};
 use crate::{Database, Error, ErrorKind, RemoteCopy, Result};
@@ -128,6 +129,24 @@ impl Database {
 }
 
 impl Database {
+    /// What stands in the log behind what a copy knows and is on the medium, without the tables of
+    /// which the rules want nothing. With the place that an earlier call left, nothing before it is
+    /// read again.
+    ///
+    /// A tail that does not begin where it was asked for takes the place of what was known: the
+    /// log is of another history, or what was asked for is not in it any more.
+    ///
+    /// # Errors
+    /// `busy` when the log changes faster than it can be read, `closed`, `corrupt`, `io`.
+    pub fn tail(
+        &self,
+        ask: &TailAsk,
+        rules: &Rules,
+        place: &mut Option<TailPlace>,
+    ) -> Result<Tail> {
+        tail::tail(self.own_core()?, ask, rules, place)
+    }
+
     /// Somebody copies the database from now on under this name, and is told of every delete until
     /// it has confirmed it: also of those that are carried out here before it asks. To be called
     /// before it gets anything; kept with the database. Does nothing when the name is known.

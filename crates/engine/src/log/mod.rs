@@ -24,6 +24,8 @@ pub(crate) use record::{
     FILE_HEADER_BYTES, FILE_MAGIC, FileHeader, RECORD_HEADER_BYTES, RecordHeader, RecordKind, pad,
     record_bytes,
 };
+#[cfg(fuzzing)]
+pub(crate) use replay::fuzz_file;
 pub(crate) use replay::{Access, LogEnd, Needed, Replayed, records_in, replay};
 
 use crate::ids::Sequence;
@@ -447,7 +449,7 @@ impl Log {
                     payload_crc: record.crc,
                     sequence: record.sequence,
                     synced,
-                    kind: record.kind as u8,
+                    kind: record.kind.number(),
                 }
                 .encode(generation, &mut buffer);
                 buffer.extend_from_slice(&record.payload);
@@ -671,31 +673,6 @@ impl State {
             return Err(Error::new(ErrorKind::Closed, "the database is closed"));
         }
         Ok(())
-    }
-}
-
-/// Replays a log made of one file with these bytes.
-#[cfg(fuzzing)]
-pub(crate) fn fuzz_file(bytes: &[u8]) {
-    let env = headwater_io::Env::memory();
-    let dir = std::path::Path::new("/log");
-    let path = dir.join("1.log");
-    let put = || {
-        env.files.create_dir_all(dir)?;
-        env.files
-            .open(&path, headwater_io::OpenMode::CreateNew)?
-            .write_all_at(0, bytes)
-    };
-    if put().is_ok() {
-        let size = bytes.len() as u64;
-        drop(replay(
-            &env.files,
-            dir,
-            size,
-            Needed::default(),
-            Access::Owner,
-            |_, _, _, _, _| Ok(()),
-        ));
     }
 }
 

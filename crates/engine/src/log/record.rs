@@ -43,7 +43,12 @@ impl RecordKind {
             RecordKind::Fields,
         ]
         .into_iter()
-        .find(|k| *k as u8 == number)
+        .find(|kind| kind.number() == number)
+    }
+
+    /// As it stands in the log.
+    pub(crate) fn number(self) -> u8 {
+        self as u8
     }
 }
 

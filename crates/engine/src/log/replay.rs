@@ -522,3 +522,28 @@ pub(crate) fn records_in(
             .flatten()
     })
 }
+
+/// Replays a log made of one file with these bytes.
+#[cfg(fuzzing)]
+pub(crate) fn fuzz_file(bytes: &[u8]) {
+    let env = headwater_io::Env::memory();
+    let dir = std::path::Path::new("/log");
+    let path = dir.join("1.log");
+    let put = || {
+        env.files.create_dir_all(dir)?;
+        env.files
+            .open(&path, headwater_io::OpenMode::CreateNew)?
+            .write_all_at(0, bytes)
+    };
+    if put().is_ok() {
+        let size = bytes.len() as u64;
+        drop(replay(
+            &env.files,
+            dir,
+            size,
+            Needed::default(),
+            Access::Owner,
+            |_, _, _, _, _| Ok(()),
+        ));
+    }
+}

@@ -145,7 +145,7 @@ impl Replayer<'_> {
                 RecordKind::Delete | RecordKind::Write | RecordKind::NumberedWrite => false,
             };
             if !is_defined {
-                let (kind, payload) = (record.kind as u8, &*record.payload);
+                let (kind, payload) = (record.kind.number(), &*record.payload);
                 self.record(record.sequence, kind, payload, Path::new("tail"), 0)?;
             }
         }

@@ -5,6 +5,7 @@
 //! Failure: a record that cannot be read is damage of the log.
 
 use super::TailRecord;
+use crate::assured::{part_of, wide};
 use crate::catalog::{AddedFields, StreamIndex, StreamRecord, Table};
 use crate::core::Core;
 use crate::ids::{Sequence, StreamId, TableId};
@@ -56,8 +57,8 @@ impl<'a> Filter<'a> {
             RecordKind::NumberedWrite => {
                 cursor.text("producer").map_err(damaged)?;
                 cursor.varint("batch number").map_err(damaged)?;
-                let rest = payload.get(payload.len() - cursor.remaining()..);
-                self.rows(cursor, rest.unwrap_or_default())?
+                let at = payload.len() - cursor.remaining();
+                self.rows(cursor, part_of(payload, at.., "a batch in the log"))?
             }
             RecordKind::Table => {
                 let table = Table::decode(&mut cursor).map_err(damaged)?;
@@ -128,7 +129,7 @@ impl<'a> Filter<'a> {
             decode_rows(&mut cursor).map_err(damaged)?;
             let until = whole - cursor.remaining();
             if self.stream_leaves(StreamId(id))? {
-                kept.push(rest.get(from..until).unwrap_or_default());
+                kept.push(part_of(rest, from..until, "a batch in the log"));
             }
         }
         Ok(together(&kept))
@@ -147,7 +148,7 @@ impl<'a> Filter<'a> {
             let record = StreamRecord::decode(&mut cursor)?;
             let until = payload.len() - cursor.remaining();
             if self.leaves(record.table) {
-                kept.push(payload.get(from..until).unwrap_or_default());
+                kept.push(part_of(payload, from..until, "streams in the log"));
             }
         }
         Ok(together(&kept))
@@ -157,7 +158,7 @@ impl<'a> Filter<'a> {
 /// Parts with their number before them; nothing when there are none.
 fn together(parts: &[&[u8]]) -> Option<Vec<u8>> {
     let mut out = Vec::new();
-    out.put_varint(crate::assured::wide(parts.len()));
+    out.put_varint(wide(parts.len()));
     for part in parts {
         out.extend_from_slice(part);
     }

@@ -39,7 +39,7 @@ impl Tail {
         let mut before = self.after.0;
         for record in &self.records {
             out.put_varint(record.sequence.0.saturating_sub(before));
-            out.put_u8(record.kind as u8);
+            out.put_u8(record.kind.number());
             out.put_prefixed(&record.payload);
             before = record.sequence.0;
         }

@@ -1,9 +1,9 @@
 //! The tail that a copy keeps behind what it shows.
 //!
 //! Invariants: what is kept is one stretch without gaps but those that were said; it takes no more
-//! memory than a limit; definitions that its records need are in the state or in it, and so is every
-//! delete that the state knows of, else it is not shown. Events that everything shown covers are
-//! let go.
+//! memory than a limit; definitions that its records need are in the state or in it, and so is
+//! every delete that the state knows of, else it is not shown. Events that everything shown covers
+//! are let go.
 //! Concurrency: plain data, under the lock of the copy.
 //! Failure: what does not fit what is known takes the place of it, or is left out.
 

@@ -20,6 +20,7 @@ mod source;
 #[cfg(fuzzing)]
 pub(crate) use format::fuzz;
 pub(crate) use kept::KeptTail;
+pub(crate) use source::tail;
 pub use source::{TailAsk, TailPlace};
 
 use crate::ids::Sequence;
@@ -53,7 +54,7 @@ impl TailRecord {
     fn mark(&self) -> TailMark {
         TailMark {
             sequence: self.sequence.0,
-            crc: crc32c_append(crc32c(&[self.kind as u8]), &self.payload),
+            crc: crc32c_append(crc32c(&[self.kind.number()]), &self.payload),
         }
     }
 }

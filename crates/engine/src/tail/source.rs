@@ -14,7 +14,7 @@ use crate::log::{
     FILE_HEADER_BYTES, LogPart, RECORD_HEADER_BYTES, RecordHeader, log_path, record_bytes,
 };
 use crate::wanted::Rules;
-use crate::{Database, Error, ErrorKind, Result};
+use crate::{Error, ErrorKind, Result};
 use headwater_codec::checksum::crc32c;
 use headwater_io::{File, OpenMode};
 use std::collections::VecDeque;
@@ -47,39 +47,28 @@ pub struct TailPlace {
     point: TailPoint,
 }
 
-impl Database {
-    /// What stands in the log behind what a copy knows and is on the medium, without the tables of
-    /// which the rules want nothing. With the place that an earlier call left, nothing before it is
-    /// read again.
-    ///
-    /// A tail that does not begin where it was asked for takes the place of what was known: the
-    /// log is of another history, or what was asked for is not in it any more.
-    ///
-    /// # Errors
-    /// `busy` when the log changes faster than it can be read, `closed`, `corrupt`, `io`.
-    pub fn tail(
-        &self,
-        ask: &TailAsk,
-        rules: &Rules,
-        place: &mut Option<TailPlace>,
-    ) -> Result<Tail> {
-        let core = self.own_core()?;
-        core.log.check()?;
-        for _ in 0..LOOKS_MAX {
-            let from = place.take().filter(|p| Some(p.point) == ask.known);
-            if let Some((tail, at)) = look(core, ask, rules, from)? {
-                *place = at;
-                return Ok(tail);
-            }
+/// What stands in the log of a database behind what a copy knows: [`crate::Database::tail`].
+pub(crate) fn tail(
+    core: &Core,
+    ask: &TailAsk,
+    rules: &Rules,
+    place: &mut Option<TailPlace>,
+) -> Result<Tail> {
+    core.log.check()?;
+    for _ in 0..LOOKS_MAX {
+        let from = place.take().filter(|p| Some(p.point) == ask.known);
+        if let Some((tail, at)) = look(core, ask, rules, from)? {
+            *place = at;
+            return Ok(tail);
         }
-        Err(Error::new(
-            ErrorKind::Busy,
-            format!(
-                "{}: the log changes faster than its tail can be read: try again",
-                core.options.dir.display()
-            ),
-        ))
     }
+    Err(Error::new(
+        ErrorKind::Busy,
+        format!(
+            "{}: the log changes faster than its tail can be read: try again",
+            core.options.dir.display()
+        ),
+    ))
 }
 
 /// What was found so far.

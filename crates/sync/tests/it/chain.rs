@@ -305,7 +305,7 @@ impl Chain {
     pub(crate) fn compare(&self) -> u64 {
         let source = self.near.source.db().snapshot().unwrap();
         let reader = self.copy().reader(options()).unwrap();
-        crate::world::compare(&source, &reader.snapshot())
+        crate::compare::compare(&source, &reader.snapshot())
     }
 
     pub(crate) fn verify(&mut self) -> headwater_sync::Verified {

@@ -8,6 +8,7 @@
 )]
 
 mod chain;
+mod compare;
 mod dice;
 mod relayed;
 mod rows;

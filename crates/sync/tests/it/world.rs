@@ -2,19 +2,18 @@
 //! delays, doubles and damages what is sent, and is cut. Time goes by in steps, and the wall clocks
 //! of the two are not alike.
 
+use crate::compare::{compare, compare_by, compare_newest, nearly};
 use crate::dice::Dice;
 use headwater_engine::{
-    CopyProgress, Database, DeleteSpec, ErrorKind, Options, Pin, RemoteCopy, Rule, Rules, ScanSpec,
-    Snapshot, State, StateName, TableChange, TableSpec, TailProgress, Want,
+    CopyProgress, Database, DeleteSpec, Options, Pin, RemoteCopy, Rule, Rules, ScanSpec, Snapshot,
+    State, StateName, TableChange, TableSpec, TailProgress, Want,
 };
 use headwater_io::{Env, FaultyFiles, ManualClock, NoThreads, SeededChance};
 use headwater_sync::{
     Agent, Budget, BudgetLimits, Message, Now, Planner, PlannerFigures, PlannerLimits, Policy,
     ScoreBy, Spent, Weights, decode, encode,
 };
-use headwater_types::{
-    Aggregate, Batch, ClosedRange, Level, StreamName, TILE_BUCKETS, Timestamp, Value,
-};
+use headwater_types::{Batch, ClosedRange, Level, StreamName, Timestamp, Value};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -24,7 +23,7 @@ pub(crate) const SECOND: i64 = 1_000_000_000;
 pub(crate) const STEP: Duration = Duration::from_millis(200);
 const DIR: &str = "/copies/1";
 const COPY: &str = "far";
-pub(crate) const LEVEL: i32 = 5;
+pub(crate) use crate::compare::LEVEL;
 /// A table, and a field of it, of which nothing may leave the source while it says so.
 pub(crate) const SECRET: &str = "s3cret";
 const SECRET_FIELD: &str = "h1dden";
@@ -660,61 +659,4 @@ pub(crate) fn far(disk: &FaultyFiles) -> Env {
         files: Arc::new(disk.clone()),
         ..Env::memory()
     }
-}
-
-/// Tiles from the level on are all here; of rows, those that are here are the same.
-pub(crate) fn compare(source: &Snapshot, copy: &Snapshot) -> u64 {
-    compare_by(source, copy, &|tile| format!("{tile:?}"))
-}
-
-/// The newest values are the same.
-fn compare_newest(source: &Snapshot, copy: &Snapshot) -> u64 {
-    let streams = source.streams("m", &[]).unwrap();
-    assert_eq!(copy.streams("m", &[]).unwrap(), streams);
-    for stream in &streams {
-        let (found, newest) = (copy.last(stream).unwrap(), source.last(stream).unwrap());
-        assert_eq!(found, newest, "{stream}");
-    }
-    0
-}
-
-/// A tile but for the last digits of what is summed.
-fn nearly(tile: &Tile) -> String {
-    let bucket = |(number, a): &(i64, Aggregate)| {
-        let mean = a.mean().map(|mean| format!("{mean:.9e}"));
-        format!("{number} {} {:?} {mean:?}", a.count, a.extremes)
-    };
-    tile.iter().map(bucket).collect::<Vec<_>>().join("; ")
-}
-
-type Tile = [(i64, Aggregate)];
-
-fn compare_by(source: &Snapshot, copy: &Snapshot, said: &dyn Fn(&Tile) -> String) -> u64 {
-    let mut elsewhere = 0;
-    let streams = source.streams("m", &[]).unwrap();
-    assert_eq!(copy.streams("m", &[]).unwrap(), streams);
-    for stream in &streams {
-        for level in [LEVEL, LEVEL + 3] {
-            let level = Level::clamped(level);
-            let start = level.bucket_of(Env::MEMORY_START).div_euclid(TILE_BUCKETS);
-            for tile in start - 2..start + 3 {
-                let found = source.tile(stream, "v", level, tile).unwrap();
-                let copied = copy.tile(stream, "v", level, tile).unwrap();
-                assert_eq!(said(&copied), said(&found));
-            }
-        }
-        let rows = |snapshot: &Snapshot| {
-            let scan = snapshot.scan(stream, &ScanSpec::default())?;
-            scan.map(|chunk| chunk.map(|c| c.times))
-                .collect::<Result<Vec<_>, _>>()
-        };
-        match rows(copy) {
-            Ok(found) => assert_eq!(found.concat(), rows(source).unwrap().concat()),
-            Err(error) => {
-                assert_eq!(error.kind(), ErrorKind::Elsewhere, "{error}");
-                elsewhere += 1;
-            }
-        }
-    }
-    elsewhere
 }
