@@ -20,7 +20,10 @@ fuzz_target!(|data: &[u8]| {
         file = b"HWWATCH\x01".to_vec();
         file.extend_from_slice(&3u64.to_le_bytes());
         file.extend_from_slice(&1u64.to_le_bytes());
-        for body in rest.split(|byte| *byte == 0xa5).filter(|body| !body.is_empty()) {
+        for body in rest
+            .split(|byte| *byte == 0xa5)
+            .filter(|body| !body.is_empty())
+        {
             file.extend_from_slice(&u32::try_from(body.len()).unwrap_or(0).to_le_bytes());
             file.extend_from_slice(&crc32c(body).to_le_bytes());
             file.extend_from_slice(body);
