@@ -353,7 +353,7 @@ mod tests {
         let sql = "CREATE WATCH Ä1 WITH (lateness = '10s', hook='https://h.example/x',\n since = 'beginning') AS\n  SELECT 'ä;' FROM t ; ";
         let watch = made(sql);
         assert_eq!(watch.name, "ä1");
-        assert_eq!(watch.what, What::Pattern("SELECT 'ä;' FROM t ".into()));
+        assert_eq!(watch.what, What::Pattern("SELECT 'ä;' FROM t".into()));
         assert_eq!(watch.options.lateness_ns, 10_000_000_000);
         assert_eq!(watch.options.since, Since::Beginning);
         let hook = Target::Hook("https://h.example/x".into());
