@@ -477,6 +477,7 @@ impl Uplink {
         agent.keep_within();
         let now = self.now();
         self.origin.with(&mut |source| {
+            agent.look_again(source, now)?;
             if !self.ledger_is_complete.load(Ordering::Relaxed) {
                 let is_complete = agent.complete_ledger(source, now)?;
                 self.ledger_is_complete

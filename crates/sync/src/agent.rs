@@ -60,6 +60,14 @@ pub struct Confirmed {
     pub differ: Vec<u64>,
 }
 
+/// A confirmation that is looked at later.
+#[derive(Debug)]
+struct PutOff {
+    state: StateName,
+    segments: Vec<(u64, u64)>,
+    proofs: Vec<(u64, Digest)>,
+}
+
 /// Answers for a database.
 #[derive(Debug)]
 pub struct Agent {
@@ -74,6 +82,11 @@ pub struct Agent {
     /// The newest state that was sent took so much.
     state_bytes: u64,
     confirmed: Option<Confirmed>,
+    /// The newest confirmation, as long as there are no reads left to look at it: a copy says the
+    /// same only once.
+    put_off: Option<PutOff>,
+    /// Nothing was confirmed over this connection: what a copy has that was set back counts.
+    is_anew: bool,
     told: Told,
     tail: TailSender,
 }
@@ -107,6 +120,8 @@ impl Agent {
             reads: Allowance::new(READS_A_SECOND),
             state_bytes: 0,
             confirmed: None,
+            put_off: None,
+            is_anew: true,
             told: Told::default(),
             tail: TailSender::default(),
         }
@@ -121,6 +136,8 @@ impl Agent {
     /// Somebody else is answered from now on, or the same over another connection: what was told of
     /// what is lacking was told to nobody.
     pub fn begin_anew(&mut self) {
+        self.put_off = None;
+        self.is_anew = true;
         self.told.begin_anew();
         self.tail.begin_anew();
     }
@@ -234,6 +251,7 @@ impl Agent {
     /// The database's own.
     pub fn answer(&mut self, db: &dyn Source, now: Now, message: Message) -> Result<Vec<Message>> {
         self.holds.keep_within();
+        self.look_again(db, now)?;
         match message {
             Message::AskState { request, known } => self.state(db, now, request, known),
             Message::Fetch {
@@ -255,13 +273,13 @@ impl Agent {
                 segments,
                 proofs,
             } => {
-                // One that is not looked at is as one that was lost.
-                if self.reads.take(now, STATE_LEAST).is_ok() && db.was_in(&state)? {
-                    if let Some(copy) = &self.copy {
-                        db.confirm(copy, &state);
-                    }
-                    self.confirmed = Some(self.confirm(state, segments, &proofs));
-                }
+                // A newer one says all that one before it says.
+                self.put_off = Some(PutOff {
+                    state,
+                    segments,
+                    proofs,
+                });
+                self.look_again(db, now)?;
                 Ok(Vec::new())
             }
             Message::AskTail {
@@ -277,22 +295,55 @@ impl Agent {
         }
     }
 
+    /// Looks at a confirmation for which there were no reads left when it came. To be called now
+    /// and then.
+    ///
+    /// # Errors
+    /// The database's own.
+    pub fn look_again(&mut self, db: &dyn Source, now: Now) -> Result<()> {
+        if self.put_off.is_none() || self.reads.take(now, STATE_LEAST).is_err() {
+            return Ok(());
+        }
+        let Some(put_off) = self.put_off.take() else {
+            return Ok(());
+        };
+        if !self.is_overtaken(&put_off.state) && db.was_in(&put_off.state)? {
+            if let Some(copy) = &self.copy {
+                db.confirm(copy, &put_off.state);
+            }
+            self.confirmed = Some(self.confirm(put_off));
+            self.is_anew = false;
+        }
+        Ok(())
+    }
+
+    /// True for a confirmation that came later than a newer one: it would tell of less than there
+    /// is.
+    fn is_overtaken(&self, state: &StateName) -> bool {
+        let is_newer = |newer: &Confirmed| {
+            newer.state.identity == state.identity
+                && newer.state.incarnation == state.incarnation
+                && newer.state.number > state.number
+        };
+        !self.is_anew && self.confirmed.as_ref().is_some_and(is_newer)
+    }
+
     /// What is confirmed, with what the chains say: those of the state that is named, or of the
     /// newest, which has the same for a segment of the same length.
-    fn confirm(
-        &self,
-        state: StateName,
-        segments: Vec<(u64, u64)>,
-        proofs: &[(u64, Digest)],
-    ) -> Confirmed {
+    fn confirm(&self, said: PutOff) -> Confirmed {
+        let PutOff {
+            state,
+            segments,
+            proofs,
+        } = said;
         let held = self.holds.named(&state).or_else(|| self.holds.newest());
         let ledger = |id: u64| held.as_ref().and_then(|held| held.state().ledger(id));
         let (mut proven, mut differ) = (Vec::new(), Vec::new());
         for (id, head) in proofs {
-            let bytes = segments.iter().find(|(of, _)| of == id).map(|(_, b)| *b);
-            match ledger(*id).filter(|ledger| Some(ledger.bytes) == bytes) {
-                Some(ledger) if ledger.head == *head => proven.push(*id),
-                Some(_) => differ.push(*id),
+            let bytes = segments.iter().find(|(of, _)| *of == id).map(|(_, b)| *b);
+            match ledger(id).filter(|ledger| Some(ledger.bytes) == bytes) {
+                Some(ledger) if ledger.head == head => proven.push(id),
+                Some(_) => differ.push(id),
                 None => {}
             }
         }

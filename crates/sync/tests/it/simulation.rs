@@ -101,9 +101,21 @@ fn live(seed: u64) -> (u64, u64) {
     let found = world.planner().verified().unwrap();
     assert_eq!((found.different, found.missing), (0, 0));
     assert!(found.equal > 0);
-    let confirmed = world.source.agent().confirmed().unwrap();
+    // The last confirmation may still be on its way, or wait for reads.
     let state = world.planner().copy().state();
-    assert_eq!(confirmed.segments.len(), state.segments().count());
+    let count = state.segments().count();
+    let is_told = |world: &mut World| {
+        let confirmed = world.source.agent().confirmed();
+        confirmed.is_some_and(|confirmed| confirmed.segments.len() == count)
+    };
+    for step in 0.. {
+        if is_told(&mut world) {
+            break;
+        }
+        world.step();
+        assert!(step < 2_000, "the source has not learnt what the copy has");
+    }
+    let confirmed = world.source.agent().confirmed().unwrap();
     // What is whole is proven, and the source knows it.
     let proven = world.planner().proven();
     let copy = world.planner().copy();
@@ -120,6 +132,11 @@ fn live(seed: u64) -> (u64, u64) {
 #[test]
 fn an_earlier_state_that_comes_late_for_a_request_that_came_twice_is_no_other_history() {
     live(1520);
+}
+
+#[test]
+fn a_confirmation_that_comes_late_takes_nothing_back_that_a_newer_one_said() {
+    live(1666);
 }
 
 /// The source goes on to write, and stores nothing: the copy answers as it does now, all the same.

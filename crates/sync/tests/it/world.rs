@@ -417,9 +417,10 @@ impl World {
         assert_eq!(self.planner().copy().progress(), confirmed);
     }
 
-    /// The link is cut: nothing that is on its way arrives.
+    /// The link is cut: nothing that is on its way arrives, and the source begins anew.
     pub(crate) fn cut_link(&mut self) {
         self.flying.clear();
+        self.source.agent.begin_anew();
     }
 
     pub(crate) fn wall(&self) -> Timestamp {
@@ -497,6 +498,7 @@ impl World {
         }
         let now = self.clocks();
         let db = self.source.db.clone().unwrap();
+        self.source.agent.look_again(&db, now).unwrap();
         if let Some(newest) = self.source.agent.live(&db, now).unwrap() {
             self.source.keep();
             self.send(To::Copy, &newest);
