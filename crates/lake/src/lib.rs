@@ -2,7 +2,8 @@
 //! with none of our code.
 //!
 //! Purpose: [`write()`] brings the tables in a folder to where the database is, day by day;
-//! [`status`] says what is there and what is not; [`verify`] compares.
+//! [`status`] says what is there and what is not; [`verify`] compares; a [`Catalog`] finds tables by
+//! their names.
 //!
 //! Invariants: a reader of a table sees the rows of each day as the database had them at one
 //! instant, each once; what the database has of a day and the lake does not is told of. Nothing of
@@ -20,6 +21,7 @@
 
 mod avro;
 mod bounds;
+mod catalog;
 mod columns;
 mod datafile;
 mod day;
@@ -38,6 +40,7 @@ mod verify;
 mod wide;
 mod write;
 
+pub use catalog::{Catalog, CatalogTable, CatalogTables, Loaded, OWN_NAMESPACE, folder_of_edge};
 pub use day::Day;
 pub use error::{LakeError, Result};
 pub use names::folder_of;

@@ -59,6 +59,9 @@ pub(crate) struct App {
     /// Where statements are computed, so that nothing else waits for them.
     #[cfg(feature = "sql")]
     pub(crate) sql_threads: Arc<headwater_query::Threads>,
+    /// What is counted of writing the lake.
+    #[cfg(feature = "sql")]
+    pub(crate) lake: crate::lake::Figures,
     /// The watches that are followed.
     #[cfg(feature = "sql")]
     pub(crate) watches: crate::watched::Watches,

@@ -28,6 +28,8 @@ mod fetching;
 mod granted;
 mod holdings;
 mod ingest;
+#[cfg(feature = "sql")]
+mod lake;
 mod live;
 mod metrics;
 #[cfg(feature = "mqtt")]

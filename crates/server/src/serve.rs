@@ -154,12 +154,15 @@ impl Server {
         let mut of_postgres = None;
         #[cfg(feature = "sql")]
         let watches = crate::watched::Watches::default();
+        #[cfg(feature = "sql")]
+        let lake = crate::lake::Figures::default();
         let bound = listener.shell(|registry| {
             metrics.register(registry);
             #[cfg(feature = "sql")]
             {
                 of_postgres = Some(headwater_postgres::Metrics::new(registry));
                 watches.figures.register(registry);
+                lake.register(registry);
             }
             #[cfg(feature = "mqtt")]
             if let Some(source) = &source {
@@ -173,6 +176,8 @@ impl Server {
             query,
             #[cfg(feature = "sql")]
             watches,
+            #[cfg(feature = "sql")]
+            lake,
             #[cfg(feature = "sql")]
             places: headwater_query::Places::new(settings.sql_statements_max),
             databases: KeptNames::open(db.clone(), &settings)?,

@@ -64,6 +64,12 @@ impl Role for Single {
         work.workers
             .push(Box::pin(crate::watches::run(Arc::clone(&self.app))));
         #[cfg(feature = "sql")]
+        if let (Some(_), Some(every)) = (&self.app.settings.lake.dir, self.app.settings.lake.every)
+        {
+            let run = crate::lake::run(Arc::clone(&self.app), every);
+            work.workers.push(Box::pin(run));
+        }
+        #[cfg(feature = "sql")]
         if let Some((listener, metrics)) = self.postgres.take() {
             let door = crate::postgres::door(&self.app, metrics);
             work.doors.push(Box::pin(door.run(listener)));

@@ -8,6 +8,7 @@
     reason = "tests"
 )]
 
+mod catalog;
 mod crashes;
 mod engines;
 mod memory;

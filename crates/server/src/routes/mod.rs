@@ -9,6 +9,7 @@ pub(crate) mod coverage;
 pub(crate) mod export;
 pub(crate) mod health;
 pub(crate) mod held;
+pub(crate) mod iceberg;
 pub(crate) mod last;
 pub(crate) mod live;
 pub(crate) mod manage;
@@ -45,6 +46,7 @@ pub(crate) fn all() -> Vec<Route> {
         export::routes(),
         health::routes(),
         held::routes(),
+        iceberg::routes(),
         last::routes(),
         live::routes(),
         manage::routes(),

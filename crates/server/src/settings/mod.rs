@@ -16,6 +16,7 @@ mod dispatch;
 mod engine;
 mod engine_text;
 mod fleet;
+mod lake;
 mod load;
 mod mqtt;
 mod page;
@@ -29,6 +30,7 @@ mod watch;
 pub use cloud::{Cloud, Confirm};
 pub use dispatch::{Dispatch, DispatchNode, NODES_MAX};
 pub use fleet::{NodeRole, Sync};
+pub use lake::Lake;
 pub use load::{Given, Loaded, load};
 pub use mqtt::{Broker, Mqtt, Secret};
 pub use page::page;
@@ -153,6 +155,8 @@ pub struct Settings {
     pub sync: Sync,
     /// Where events of watches may go.
     pub watch: Watch,
+    /// What is done about the lake.
+    pub lake: Lake,
     /// What a cloud with a bucket does.
     pub cloud: Cloud,
     /// What a dispatcher needs, and whose tickets are taken.
@@ -204,6 +208,7 @@ impl Settings {
             mqtt: Mqtt::default(),
             sync: Sync::default(),
             watch: Watch::default(),
+            lake: Lake::default(),
             cloud: Cloud::default(),
             dispatch: Dispatch::default(),
         }

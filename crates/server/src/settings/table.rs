@@ -3,7 +3,7 @@
 use super::Apart;
 use super::setting::{How, SWITCH, Setting, duration_within, size_within, within};
 use super::values::{parse_count, parse_switch, show_duration, show_size};
-use super::{LogFormat, LogRequests, cloud, dispatch, engine, fleet, mqtt, watch};
+use super::{LogFormat, LogRequests, cloud, dispatch, engine, fleet, lake, mqtt, watch};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -20,6 +20,7 @@ pub fn table() -> impl Iterator<Item = &'static Setting> + Clone {
         .chain(dispatch::TABLE)
         .chain(mqtt::TABLE)
         .chain(watch::TABLE)
+        .chain(lake::TABLE)
         .chain(engine::TABLE.iter())
 }
 

@@ -189,7 +189,7 @@ enum Shows {
 }
 
 /// The line of each route that reads.
-const LINES: [(&str, Shows); 26] = [
+const LINES: [(&str, Shows); 34] = [
     (
         "/api/query",
         Shows::List("/api/query?start=2023/11/14&end=2023/11/15&m=none:cars"),
@@ -244,6 +244,35 @@ const LINES: [(&str, Shows); 26] = [
     (
         "/api/v1/watches/{name}/dead",
         Shows::Whole("/api/v1/watches/cars/dead"),
+    ),
+    ("/iceberg/v1/config", Shows::Whole("/iceberg/v1/config")),
+    (
+        "/iceberg/v1/namespaces",
+        Shows::Whole("/iceberg/v1/namespaces"),
+    ),
+    (
+        "/iceberg/v1/namespaces/{namespace}",
+        Shows::Whole("/iceberg/v1/namespaces/headwater"),
+    ),
+    (
+        "/iceberg/v1/namespaces/{namespace}/tables",
+        Shows::Whole("/iceberg/v1/namespaces/headwater/tables"),
+    ),
+    (
+        "/iceberg/v1/namespaces/{namespace}/tables/{table}",
+        Shows::Whole("/iceberg/v1/namespaces/headwater/tables/cars"),
+    ),
+    (
+        "/iceberg/v1/namespaces/{namespace}/tables/{table}/metrics",
+        Shows::Whole("/iceberg/v1/namespaces/headwater/tables/cars/metrics"),
+    ),
+    (
+        "/iceberg/v1/namespaces/{namespace}/views",
+        Shows::Whole("/iceberg/v1/namespaces/headwater/views"),
+    ),
+    (
+        "/iceberg/v1/namespaces/{namespace}/views/{view}",
+        Shows::Whole("/iceberg/v1/namespaces/headwater/views/cars"),
     ),
     ("/api/v1/storage", Shows::Sum("/api/v1/storage")),
     ("/api/v1/held", Shows::Sum("/api/v1/held")),

@@ -19,6 +19,8 @@ mod dispatch_tickets;
 mod duckdb;
 mod grafana;
 mod health;
+#[cfg(feature = "sql")]
+mod iceberg;
 mod influxql;
 mod limits;
 mod manage;

@@ -79,6 +79,7 @@ const ARROWS: [(&str, &[&str]); 24] = [
             "headwater-io",
             "headwater-ask",
             "headwater-columnar",
+            "headwater-lake",
             "headwater-query",
             "headwater-postgres",
             "headwater-shell",

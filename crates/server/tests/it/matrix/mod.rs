@@ -131,6 +131,8 @@ fn what_a_token_may_not_see_is_as_if_it_had_never_been_there() {
             Tells::Nothing if row.route.ends_with("/retry") => &[401],
             // There are no watches in the two worlds.
             Tells::Nothing if row.route.starts_with("/api/v1/watches/") => &[401, 404],
+            // Nor is there a lake.
+            Tells::Nothing if row.route.starts_with("/iceberg/") => &[401, 404],
             Tells::Nothing if row.route == "/api/v1/sql" => &[501],
             Tells::Nothing if row.route == "/ping" => &[204],
             Tells::Nothing => &[200],

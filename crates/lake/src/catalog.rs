@@ -1,0 +1,188 @@
+//! The catalog of a lake: which tables there are, by the names that other engines ask for, and
+//! where the newest metadata of each are.
+//!
+//! ```text
+//! LAKE/TABLE                  the tables of the database itself, the namespace `headwater`
+//! LAKE/_edges/EDGE/TABLE      what a cloud has of an edge, the namespace `edge_EDGE`
+//! ```
+//!
+//! Invariants: a table that is told of has metadata that were committed. Nothing is changed. Who
+//! may know of a table decides who asks: each is told with the name that it has in its database.
+//! Concurrency: reads beside writes of the lake; a table is as it was at one commit.
+//! Failure: a folder that is no table of ours is none; one that cannot be read is told of beside
+//! the others.
+
+use crate::error::{LakeError, Result};
+use crate::names::folder_of;
+use crate::table::{Table, metadata_file};
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+/// The namespace of the database's own tables.
+pub const OWN_NAMESPACE: &str = "headwater";
+/// Where the lakes of edges are. No folder of a table is called so: `_` at the beginning is escaped.
+const EDGES: &str = "_edges";
+/// What the names of their namespaces begin with.
+const EDGE_NAMESPACE: &str = "edge_";
+
+/// Where in a lake the tables of an edge are, which a cloud writes of its copy.
+#[must_use]
+pub fn folder_of_edge(lake: &Path, edge: &str) -> PathBuf {
+    lake.join(EDGES).join(folder_of(edge))
+}
+
+/// A table of the catalog.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CatalogTable {
+    /// What it is called in the catalog: its folder, which is its name for plain names.
+    pub name: String,
+    /// What it is called in its database.
+    pub table: String,
+}
+
+/// The tables of a namespace.
+#[derive(Debug, Default)]
+pub struct CatalogTables {
+    /// By their names.
+    pub tables: Vec<CatalogTable>,
+    /// Folders of tables that cannot be read, and why.
+    pub unreadable: Vec<(String, LakeError)>,
+}
+
+/// The newest metadata of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loaded {
+    /// What the table is called in its database.
+    pub table: String,
+    /// Where they are.
+    pub path: PathBuf,
+    /// Iceberg's JSON.
+    pub metadata: serde_json::Value,
+}
+
+/// The tables of a lake, by their names.
+#[derive(Clone, Debug)]
+pub struct Catalog {
+    lake: PathBuf,
+}
+
+impl Catalog {
+    /// The catalog of the lake in a folder, which need not be there yet.
+    #[must_use]
+    pub fn new(lake: &Path) -> Catalog {
+        Catalog {
+            lake: lake.to_owned(),
+        }
+    }
+
+    /// All namespaces, the own one first.
+    ///
+    /// # Errors
+    /// When the folder cannot be read.
+    pub fn namespaces(&self) -> Result<Vec<String>> {
+        let edges = folders(&self.lake.join(EDGES))?;
+        let own = std::iter::once(OWN_NAMESPACE.to_owned());
+        let edges = edges
+            .into_iter()
+            .map(|edge| format!("{EDGE_NAMESPACE}{edge}"));
+        Ok(own.chain(edges).collect())
+    }
+
+    /// The tables of a namespace by their names; `None` = there is no such namespace.
+    ///
+    /// # Errors
+    /// When the folder cannot be read.
+    pub fn tables(&self, namespace: &str) -> Result<Option<CatalogTables>> {
+        let Some(folder) = self.folder(namespace)? else {
+            return Ok(None);
+        };
+        let mut told = CatalogTables::default();
+        for name in folders(&folder)? {
+            match find(&folder, &name) {
+                Ok(Some((_, table))) => told.tables.push(CatalogTable { name, table }),
+                Ok(None) => {}
+                Err(error) => told.unreadable.push((name, error)),
+            }
+        }
+        Ok(Some(told))
+    }
+
+    /// The newest metadata of a table; `None` = there is none of this name.
+    ///
+    /// # Errors
+    /// When the table cannot be read, or was made in another folder.
+    pub fn load(&self, namespace: &str, name: &str) -> Result<Option<Loaded>> {
+        let Some(folder) = self.folder(namespace)? else {
+            return Ok(None);
+        };
+        let Some((found, table)) = find(&folder, name)? else {
+            return Ok(None);
+        };
+        let path = metadata_file(&found.dir, found.version);
+        let metadata = serde_json::to_value(&found.metadata);
+        Ok(Some(Loaded {
+            table,
+            metadata: metadata.map_err(|e| LakeError::internal(e.to_string()))?,
+            path,
+        }))
+    }
+
+    /// Where the tables of a namespace are.
+    fn folder(&self, namespace: &str) -> Result<Option<PathBuf>> {
+        let lake = match self.lake.canonicalize() {
+            Ok(lake) => lake,
+            // Nothing was written yet.
+            Err(e) if e.kind() == ErrorKind::NotFound => self.lake.clone(),
+            Err(e) => return Err(LakeError::io(&self.lake, e)),
+        };
+        if namespace == OWN_NAMESPACE {
+            return Ok(Some(lake));
+        }
+        let Some(edge) = namespace.strip_prefix(EDGE_NAMESPACE) else {
+            return Ok(None);
+        };
+        let edges = lake.join(EDGES);
+        // A name is one of the folder, never a path.
+        let is_there = folders(&edges)?.iter().any(|found| found == edge);
+        Ok(is_there.then(|| edges.join(edge)))
+    }
+}
+
+/// The table of a name in a folder, and what its database calls it.
+fn find(folder: &Path, name: &str) -> Result<Option<(Table, String)>> {
+    // What the catalog calls a table is a name that we give to folders: no path, nothing hidden.
+    if name == EDGES || name.starts_with('.') || name.contains(['/', '\\', '\0']) {
+        return Ok(None);
+    }
+    let dir = folder.join(name);
+    if name.is_empty() || !dir.is_dir() {
+        return Ok(None);
+    }
+    let Some(found) = Table::find(&dir)? else {
+        return Ok(None);
+    };
+    let table = found.metadata.table().map(str::to_owned);
+    Ok(table
+        .filter(|table| folder_of(table) == name)
+        .map(|table| (found, table)))
+}
+
+/// The folders in a folder, by their names; none when it is not there.
+fn folders(of: &Path) -> Result<Vec<String>> {
+    let entries = match fs::read_dir(of) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) => return Err(LakeError::io(of, e)),
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(|e| LakeError::io(of, e))?;
+        let name = entry.file_name().into_string();
+        if let (Ok(name), true) = (name, entry.path().is_dir()) {
+            names.push(name);
+        }
+    }
+    names.sort();
+    Ok(names)
+}

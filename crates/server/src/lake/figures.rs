@@ -1,0 +1,44 @@
+//! What is counted of writing the lake.
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+/// The figures of the lake, of all its databases together.
+#[derive(Debug, Default)]
+pub(crate) struct Figures {
+    pub(super) rows: Counter,
+    pub(super) days: Counter,
+    pub(super) failures: Counter,
+    /// Days that could not be read in the last turn.
+    pub(super) blocked: Gauge,
+    /// When the last turn ended in which nothing failed, in seconds since 1970.
+    pub(super) written_at: Gauge,
+}
+
+impl Figures {
+    /// Puts them where `/metrics` tells them.
+    pub(crate) fn register(&self, registry: &mut Registry) {
+        registry.register("lake_rows", "Rows written to the lake", self.rows.clone());
+        registry.register(
+            "lake_days",
+            "Days of tables written to the lake",
+            self.days.clone(),
+        );
+        registry.register(
+            "lake_failures",
+            "Tables that could not be written to the lake, each time",
+            self.failures.clone(),
+        );
+        registry.register(
+            "lake_days_blocked",
+            "Days that the last turn could not read, so that the lake has them as they were or not",
+            self.blocked.clone(),
+        );
+        registry.register(
+            "lake_written_at_seconds",
+            "When the last turn ended in which nothing failed, since 1970; 0 = none has",
+            self.written_at.clone(),
+        );
+    }
+}

@@ -1,0 +1,144 @@
+//! The lake beside the databases: brought to where they are again and again, and its figures.
+//!
+//! Invariants: a table that cannot be written keeps no other from being written. Nothing is
+//! remembered here: what is due is found in the lake and the databases each time.
+//! Concurrency: one turn at a time, on a thread that may wait. Another program may write the same
+//! lake: one of the two commits first, and the other looks again.
+//! Failure: what fails is counted, told in the log, and tried again by the next turn. A turn that
+//! the server's end meets stops between two days.
+
+mod figures;
+
+pub(crate) use figures::Figures;
+
+use crate::app::App;
+use crate::settings::Lake;
+use headwater::{Error, ErrorKind, Snapshot, Timestamp};
+use headwater_io::{Clock, SystemClock};
+use headwater_lake::{LakeError, Steps, WriteOptions, folder_of_edge, write};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// Until the first turn after the start.
+const FIRST: Duration = Duration::from_secs(1);
+
+/// Writes the lake until the server stops.
+pub(crate) async fn run(app: Arc<App>, every: Duration) {
+    let mut stopping = app.shell.stopping();
+    let mut pause = FIRST.min(every);
+    loop {
+        tokio::select! {
+            // An error means that the server is gone.
+            _ = stopping.wait_for(|stop| *stop) => return,
+            () = tokio::time::sleep(pause) => {}
+        }
+        let (app, stop) = (Arc::clone(&app), stopping.clone());
+        let turn = tokio::task::spawn_blocking(move || {
+            if let Some(dir) = &app.settings.lake.dir {
+                Turn::new(&app, stop).all(dir);
+            }
+        });
+        if let Err(error) = turn.await {
+            tracing::error!(%error, "writing the lake panicked, and begins anew");
+        }
+        pause = every;
+    }
+}
+
+/// One time that all databases are looked at.
+struct Turn<'a> {
+    app: &'a App,
+    stop: watch::Receiver<bool>,
+    options: WriteOptions,
+    now: Timestamp,
+    failures: u64,
+    blocked: i64,
+}
+
+impl<'a> Turn<'a> {
+    fn new(app: &'a App, stop: watch::Receiver<bool>) -> Turn<'a> {
+        let now = SystemClock::new().now();
+        let Lake {
+            closed_for,
+            keep_snapshots,
+            ..
+        } = app.settings.lake;
+        let mut options = WriteOptions::default();
+        options.keep_snapshots = keep_snapshots;
+        options.until = closed_for.map(|ago| {
+            let ago = i64::try_from(ago.as_nanos()).unwrap_or(i64::MAX);
+            Timestamp::from_nanos(now.as_nanos().saturating_sub(ago))
+        });
+        let stopping = stop.clone();
+        options.steps = Steps::asking(move |_| !*stopping.borrow());
+        Turn {
+            app,
+            stop,
+            options,
+            now,
+            failures: 0,
+            blocked: 0,
+        }
+    }
+
+    /// Brings all tables to where the databases are.
+    fn all(mut self, dir: &Path) {
+        self.database("its own database", dir, &|| self.app.db.snapshot());
+        let edges = self.app.fleet.as_ref().map(|fleet| (fleet, fleet.views()));
+        for (fleet, edge) in edges
+            .iter()
+            .flat_map(|(fleet, views)| views.iter().map(move |view| (fleet, view.name())))
+        {
+            let look = || match fleet.shown_of_edge(edge) {
+                Ok(Some(snapshot)) => Ok(snapshot),
+                Ok(None) => Err(Error::new(ErrorKind::NotFound, "nothing of it is here")),
+                Err(error) => Err(Error::new(ErrorKind::Io, error.to_string())),
+            };
+            self.database(edge, &folder_of_edge(dir, edge), &look);
+        }
+        if *self.stop.borrow() {
+            return;
+        }
+        let figures = &self.app.lake;
+        figures.blocked.set(self.blocked);
+        if self.failures == 0 {
+            let seconds = self.now.as_nanos().div_euclid(1_000_000_000);
+            figures.written_at.set(seconds);
+        }
+    }
+
+    /// The tables of a database, one after the other.
+    fn database(&mut self, name: &str, dir: &Path, look: &dyn Fn() -> headwater::Result<Snapshot>) {
+        let tables = match look() {
+            Ok(snapshot) => snapshot.table_names(),
+            // An edge of which nothing has come yet.
+            Err(error) if error.kind() == ErrorKind::NotFound => return,
+            Err(error) => return self.failed(name, "", &error.into()),
+        };
+        for table in tables {
+            if *self.stop.borrow() {
+                return;
+            }
+            self.options.tables = vec![table.clone()];
+            match write(look, dir, &self.options) {
+                Ok(written) => {
+                    for told in &written.tables {
+                        self.app.lake.rows.inc_by(told.rows);
+                        self.app.lake.days.inc_by(told.days_written);
+                        self.blocked += i64::try_from(told.blocked.len()).unwrap_or(i64::MAX);
+                    }
+                }
+                Err(LakeError::Stopped(_)) => return,
+                Err(error) => self.failed(name, &table, &error),
+            }
+        }
+    }
+
+    fn failed(&mut self, database: &str, table: &str, error: &LakeError) {
+        self.failures += 1;
+        self.app.lake.failures.inc();
+        tracing::warn!(database, table, %error, "a table of the lake was not written");
+    }
+}

@@ -1,0 +1,324 @@
+//! `/iceberg`: the catalog of the lake, as Iceberg's REST protocol has it, for engines that read.
+//!
+//! Invariants: a table is there for who may read all of it: other engines read files, to which no
+//! rule about single streams applies. A table that may not be read and one that is not there have
+//! the same answer, a namespace without a table that may be read is not there, and nothing can be
+//! changed. Errors have the form of that protocol.
+//! Concurrency: each answer is of the lake as it is then.
+
+use super::{Needs, Route};
+
+/// The namespaces, and what is below each.
+const NAMESPACES: &str = "/iceberg/v1/namespaces";
+const NAMESPACE: &str = "/iceberg/v1/namespaces/{namespace}";
+const TABLES: &str = "/iceberg/v1/namespaces/{namespace}/tables";
+const TABLE: &str = "/iceberg/v1/namespaces/{namespace}/tables/{table}";
+const METRICS: &str = "/iceberg/v1/namespaces/{namespace}/tables/{table}/metrics";
+const VIEWS: &str = "/iceberg/v1/namespaces/{namespace}/views";
+const VIEW: &str = "/iceberg/v1/namespaces/{namespace}/views/{view}";
+
+pub(crate) fn routes() -> Vec<Route> {
+    vec![
+        Route::get("/iceberg/v1/config", Needs::Read, handler::config),
+        Route::get(NAMESPACES, Needs::Read, handler::namespaces),
+        Route::get(NAMESPACE, Needs::Read, handler::namespace),
+        Route::get(TABLES, Needs::Read, handler::tables),
+        Route::get(TABLE, Needs::Read, handler::table),
+        Route::post(METRICS, Needs::Read, handler::metrics),
+        Route::get(VIEWS, Needs::Read, handler::views),
+        Route::get(VIEW, Needs::Read, handler::view),
+    ]
+}
+
+#[cfg(not(feature = "sql"))]
+mod handler {
+    use crate::error::ApiError;
+    use axum::http::StatusCode;
+
+    fn not_built() -> ApiError {
+        let message =
+            "this program was built without SQL (the feature `sql`), and so without lakes";
+        ApiError::new(StatusCode::NOT_IMPLEMENTED, "E_NOT_BUILT", message)
+    }
+
+    pub(super) async fn config() -> ApiError {
+        not_built()
+    }
+
+    pub(super) async fn namespaces() -> ApiError {
+        not_built()
+    }
+
+    pub(super) async fn namespace() -> ApiError {
+        not_built()
+    }
+
+    pub(super) async fn tables() -> ApiError {
+        not_built()
+    }
+
+    pub(super) async fn table() -> ApiError {
+        not_built()
+    }
+
+    pub(super) async fn metrics() -> ApiError {
+        not_built()
+    }
+
+    pub(super) async fn views() -> ApiError {
+        not_built()
+    }
+
+    pub(super) async fn view() -> ApiError {
+        not_built()
+    }
+}
+
+#[cfg(feature = "sql")]
+mod handler {
+    use crate::access::Access;
+    use crate::access::rules::Action;
+    use crate::app::App;
+    use crate::error::ApiError;
+    use crate::request::{answer, query};
+    use axum::extract::{Path, State};
+    use axum::http::header::CONTENT_TYPE;
+    use axum::http::{HeaderValue, StatusCode, Uri};
+    use axum::response::{IntoResponse, Response};
+    use headwater_lake::{Catalog, CatalogTable, LakeError};
+    use serde_json::{Value, json};
+    use std::sync::Arc;
+
+    /// What the routes answer, in the words of the protocol.
+    const ENDPOINTS: [&str; 8] = [
+        "GET /v1/{prefix}/namespaces",
+        "GET /v1/{prefix}/namespaces/{namespace}",
+        "GET /v1/{prefix}/namespaces/{namespace}/tables",
+        "GET /v1/{prefix}/namespaces/{namespace}/tables/{table}",
+        "HEAD /v1/{prefix}/namespaces/{namespace}/tables/{table}",
+        "POST /v1/{prefix}/namespaces/{namespace}/tables/{table}/metrics",
+        "GET /v1/{prefix}/namespaces/{namespace}/views",
+        "GET /v1/{prefix}/namespaces/{namespace}/views/{view}",
+    ];
+    /// What clients may ask for in parts: all is told at once.
+    const PAGES: [&str; 3] = ["pageToken", "pageSize", "parent"];
+    const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+    /// Why there is no answer, as the protocol says it.
+    pub(in crate::routes) enum Refusal {
+        /// There is no such thing, or it may not be seen.
+        Absent(&'static str, String),
+        Other(ApiError),
+    }
+
+    impl From<ApiError> for Refusal {
+        fn from(error: ApiError) -> Refusal {
+            Refusal::Other(error)
+        }
+    }
+
+    impl From<LakeError> for Refusal {
+        fn from(error: LakeError) -> Refusal {
+            tracing::error!(%error, "the lake cannot be read");
+            let status = StatusCode::INTERNAL_SERVER_ERROR;
+            // Paths of this machine are told in the log only.
+            let message = format!(
+                "[{}] the lake cannot be read; the log says why",
+                error.code()
+            );
+            Refusal::Other(ApiError::new(status, "E_LAKE", message))
+        }
+    }
+
+    impl IntoResponse for Refusal {
+        fn into_response(self) -> Response {
+            let (status, kind, message) = match self {
+                Refusal::Absent(kind, message) => (StatusCode::NOT_FOUND, kind, message),
+                Refusal::Other(error) => (error.status, error.code, error.message.clone()),
+            };
+            let told = json!({
+                "error": {"message": message, "type": kind, "code": status.as_u16()},
+            });
+            (status, [(CONTENT_TYPE, JSON)], told.to_string()).into_response()
+        }
+    }
+
+    type Told = Result<Response, Refusal>;
+
+    fn told(value: &Value) -> Response {
+        answer(JSON, value.to_string())
+    }
+
+    fn no_namespace(name: &str) -> Refusal {
+        let message =
+            format!("there is no namespace `{name}`; GET /iceberg/v1/namespaces lists them");
+        Refusal::Absent("NoSuchNamespaceException", message)
+    }
+
+    fn no_table(namespace: &str, name: &str) -> Refusal {
+        let message = format!("there is no table `{name}` in the namespace `{namespace}`");
+        Refusal::Absent("NoSuchTableException", message)
+    }
+
+    fn catalog(app: &App) -> Result<Catalog, Refusal> {
+        let dir = app.settings.lake.dir.as_ref().ok_or_else(|| {
+            let message = "this server keeps no lake: set lake.dir to a directory for it";
+            Refusal::Other(ApiError::new(StatusCode::NOT_FOUND, "E_NO_LAKE", message))
+        })?;
+        Ok(Catalog::new(dir))
+    }
+
+    /// Works on the lake away from the threads that answer.
+    async fn blocking<T: Send + 'static>(
+        app: &Arc<App>,
+        work: impl FnOnce(&Catalog) -> Result<T, Refusal> + Send + 'static,
+    ) -> Result<T, Refusal> {
+        let catalog = catalog(app)?;
+        let done = app.blocking(move |_| Ok(work(&catalog)));
+        done.await?
+    }
+
+    fn reads(access: &Access, table: &str) -> bool {
+        access.may(Action::Read, table, &[])
+    }
+
+    /// The tables of a namespace that the asker may read all of; `None` = it may know of none.
+    fn seen(
+        catalog: &Catalog,
+        access: &Access,
+        namespace: &str,
+    ) -> Result<Option<Vec<CatalogTable>>, Refusal> {
+        let Some(mut found) = catalog.tables(namespace)? else {
+            return Ok(None);
+        };
+        for (folder, error) in &found.unreadable {
+            tracing::warn!(folder, %error, "a table of the lake cannot be read");
+        }
+        found.tables.retain(|table| reads(access, &table.table));
+        let is_own = namespace == headwater_lake::OWN_NAMESPACE;
+        Ok((is_own || !found.tables.is_empty()).then_some(found.tables))
+    }
+
+    pub(in crate::routes) async fn config(State(app): State<Arc<App>>, uri: Uri) -> Told {
+        query(&uri, &["warehouse"])?;
+        catalog(&app)?;
+        Ok(told(
+            &json!({"defaults": {}, "overrides": {}, "endpoints": ENDPOINTS}),
+        ))
+    }
+
+    pub(in crate::routes) async fn namespaces(
+        State(app): State<Arc<App>>,
+        access: Access,
+        uri: Uri,
+    ) -> Told {
+        let asked = query(&uri, &PAGES)?;
+        let parent = asked.one("parent").map_err(ApiError::from)?;
+        let parent = parent.map(str::to_owned);
+        let found = blocking(&app, move |catalog| {
+            if let Some(parent) = parent {
+                // None is below another.
+                let is_there = seen(catalog, &access, &parent)?.is_some();
+                return is_there.then(Vec::new).ok_or_else(|| no_namespace(&parent));
+            }
+            let mut found = Vec::new();
+            for namespace in catalog.namespaces()? {
+                if seen(catalog, &access, &namespace)?.is_some() {
+                    found.push([namespace]);
+                }
+            }
+            Ok(found)
+        });
+        Ok(told(&json!({"namespaces": found.await?})))
+    }
+
+    pub(in crate::routes) async fn namespace(
+        State(app): State<Arc<App>>,
+        access: Access,
+        Path(name): Path<String>,
+        uri: Uri,
+    ) -> Told {
+        query(&uri, &[])?;
+        let (asked, absent) = (name.clone(), name.clone());
+        let found = blocking(&app, move |catalog| seen(catalog, &access, &asked));
+        found.await?.ok_or_else(|| no_namespace(&absent))?;
+        Ok(told(&json!({"namespace": [name], "properties": {}})))
+    }
+
+    pub(in crate::routes) async fn tables(
+        State(app): State<Arc<App>>,
+        access: Access,
+        Path(name): Path<String>,
+        uri: Uri,
+    ) -> Told {
+        query(&uri, &PAGES[..2])?;
+        let asked = name.clone();
+        let found = blocking(&app, move |catalog| seen(catalog, &access, &asked));
+        let found = found.await?.ok_or_else(|| no_namespace(&name))?;
+        let identifiers = found
+            .iter()
+            .map(|table| json!({"namespace": [name], "name": table.name}));
+        let identifiers: Vec<Value> = identifiers.collect();
+        Ok(told(&json!({"identifiers": identifiers})))
+    }
+
+    pub(in crate::routes) async fn table(
+        State(app): State<Arc<App>>,
+        access: Access,
+        Path((namespace, name)): Path<(String, String)>,
+        uri: Uri,
+    ) -> Told {
+        // All snapshots are told, which are those that readers may still need.
+        query(&uri, &["snapshots"])?;
+        let absent = no_table(&namespace, &name);
+        let loaded = blocking(&app, move |catalog| Ok(catalog.load(&namespace, &name)?));
+        let loaded = loaded.await?;
+        let loaded = loaded.filter(|loaded| reads(&access, &loaded.table));
+        let loaded = loaded.ok_or(absent)?;
+        Ok(told(&json!({
+            "metadata-location": loaded.path,
+            "metadata": loaded.metadata,
+            "config": {},
+        })))
+    }
+
+    /// What an engine tells of its reads is of no use here.
+    pub(in crate::routes) async fn metrics(
+        State(app): State<Arc<App>>,
+        access: Access,
+        Path((namespace, name)): Path<(String, String)>,
+        uri: Uri,
+    ) -> Result<StatusCode, Refusal> {
+        query(&uri, &[])?;
+        let absent = no_table(&namespace, &name);
+        let loaded = blocking(&app, move |catalog| Ok(catalog.load(&namespace, &name)?));
+        let loaded = loaded.await?;
+        let loaded = loaded.filter(|loaded| reads(&access, &loaded.table));
+        loaded.map(|_| StatusCode::NO_CONTENT).ok_or(absent)
+    }
+
+    /// There are no views, which some engines look for first.
+    pub(in crate::routes) async fn views(
+        State(app): State<Arc<App>>,
+        access: Access,
+        Path(name): Path<String>,
+        uri: Uri,
+    ) -> Told {
+        query(&uri, &PAGES[..2])?;
+        let asked = name.clone();
+        let found = blocking(&app, move |catalog| seen(catalog, &access, &asked));
+        found.await?.ok_or_else(|| no_namespace(&name))?;
+        Ok(told(&json!({"identifiers": []})))
+    }
+
+    pub(in crate::routes) async fn view(
+        State(app): State<Arc<App>>,
+        Path((namespace, name)): Path<(String, String)>,
+        uri: Uri,
+    ) -> Told {
+        query(&uri, &[])?;
+        catalog(&app)?;
+        let message = format!("there is no view `{name}` in the namespace `{namespace}`");
+        Err(Refusal::Absent("NoSuchViewException", message))
+    }
+}

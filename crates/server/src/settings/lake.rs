@@ -1,0 +1,149 @@
+//! Settings of the lake: where it is, and when it is brought to where the databases are.
+
+use super::setting::{How, Setting, duration_within};
+use super::values::show_duration;
+use super::{NodeRole, SettingError, Settings};
+use std::path::PathBuf;
+use std::time::Duration;
+
+const NEVER: &str = "never";
+const SECOND: Duration = Duration::from_secs(1);
+const DAY: Duration = Duration::from_secs(86_400);
+/// The longest time that the settings take.
+const MOST: Duration = Duration::from_secs(3650 * 86_400);
+
+/// What is done about the lake.
+#[derive(Debug, Clone)]
+pub struct Lake {
+    /// The folder of the lake; `None` = there is none.
+    pub dir: Option<PathBuf>,
+    /// How often it is written; `None` = others write it, and this server tells of it only.
+    pub every: Option<Duration>,
+    /// Days that ended less than this ago are left for later; `None` = none is.
+    pub closed_for: Option<Duration>,
+    /// How long older snapshots of a table are kept for those who still read them.
+    pub keep_snapshots: Duration,
+}
+
+impl Default for Lake {
+    fn default() -> Lake {
+        Lake {
+            dir: None,
+            every: Some(Duration::from_secs(600)),
+            closed_for: Some(Duration::from_secs(3600)),
+            keep_snapshots: 5 * DAY,
+        }
+    }
+}
+
+fn or_never(
+    text: &str,
+    range: std::ops::RangeInclusive<Duration>,
+) -> Result<Option<Duration>, String> {
+    match text {
+        NEVER => Ok(None),
+        _ => duration_within(text, range).map(Some),
+    }
+}
+
+fn show_or_never(found: Option<Duration>) -> String {
+    found.map_or_else(|| NEVER.to_owned(), show_duration)
+}
+
+pub(super) const TABLE: &[Setting] = &[
+    Setting {
+        key: "lake.dir",
+        kind: "DIR",
+        allowed: "a directory outside of the database's, or nothing",
+        about: "Directory of the lake: the tables as Iceberg tables for other engines, which find them by the catalog at `/iceberg`. A cloud keeps those of its edges there too. Not in programs built without `sql`.",
+        how: How::Own {
+            set: |s, text| {
+                s.lake.dir = (!text.is_empty()).then(|| PathBuf::from(text));
+                Ok(())
+            },
+            show: |s| {
+                let dir = s.lake.dir.as_ref();
+                dir.map_or_else(String::new, |dir| dir.display().to_string())
+            },
+        },
+    },
+    Setting {
+        key: "lake.every",
+        kind: "DURATION",
+        allowed: "1s to 3650d, or never",
+        about: "How often the lake is brought to where the database is. With `never` the server only tells others of it, and `headwater lake write` writes it.",
+        how: How::Own {
+            set: |s, text| or_never(text, SECOND..=MOST).map(|found| s.lake.every = found),
+            show: |s| show_or_never(s.lake.every),
+        },
+    },
+    Setting {
+        key: "lake.closed_for",
+        kind: "DURATION",
+        allowed: "1s to 3650d, or never",
+        about: "Days that ended less than this ago are left for later, so that today's is not written again and again. With `never` no day is left, and today's rows are in the lake too.",
+        how: How::Own {
+            set: |s, text| or_never(text, SECOND..=MOST).map(|found| s.lake.closed_for = found),
+            show: |s| show_or_never(s.lake.closed_for),
+        },
+    },
+    Setting {
+        key: "lake.keep_snapshots",
+        kind: "DURATION",
+        allowed: "1s to 3650d",
+        about: "How long older snapshots of a table of the lake are kept for those who still read them.",
+        how: How::Own {
+            set: |s, text| {
+                duration_within(text, SECOND..=MOST).map(|found| s.lake.keep_snapshots = found)
+            },
+            show: |s| show_duration(s.lake.keep_snapshots),
+        },
+    },
+];
+
+/// What no setting can say alone.
+pub(super) fn together(settings: &Settings) -> Result<(), SettingError> {
+    let Some(dir) = &settings.lake.dir else {
+        return Ok(());
+    };
+    let absolute = |path: &std::path::Path| std::path::absolute(path).unwrap_or(path.to_owned());
+    let fault = match () {
+        () if settings.sync.role == NodeRole::Dispatcher => {
+            "a dispatcher stores nothing: lake.dir belongs to an edge or a cloud"
+        }
+        () if absolute(dir).starts_with(absolute(settings.db())) => {
+            "lake.dir is in the directory of the database, which only the database writes to: \
+             name another one"
+        }
+        () if cfg!(not(feature = "sql")) => {
+            "lake.dir: this program was built without SQL (the feature `sql`), and so without lakes"
+        }
+        () => return Ok(()),
+    };
+    Err(SettingError::Together(fault.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn a_lake_is_no_part_of_a_database_and_belongs_to_a_node_that_has_one() {
+        let mut settings = Settings::new("db");
+        assert!(together(&settings).is_ok());
+        for (dir, is_fine) in [
+            ("lake", true),
+            ("db", false),
+            ("db/lake", false),
+            ("db2", true),
+        ] {
+            settings.lake.dir = Some(dir.into());
+            let found = together(&settings);
+            assert_eq!(found.is_ok(), is_fine && cfg!(feature = "sql"), "{dir}");
+        }
+        settings.sync.role = NodeRole::Dispatcher;
+        let refused = together(&settings).unwrap_err().to_string();
+        assert!(refused.contains("dispatcher"), "{refused}");
+    }
+}
