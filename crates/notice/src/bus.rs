@@ -1,22 +1,6 @@
 //! What carries notices.
 
-use crate::hub::Subscription;
-use std::sync::Arc;
-
-/// What comes from a bus.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// It carries notices from now on, or does so no more. What was told between two of these may
-    /// be lost.
-    Link(bool),
-    /// A notice, or what somebody sent as one.
-    Notice {
-        /// Where it was told.
-        topic: Arc<str>,
-        /// Its bytes, as they came.
-        bytes: Arc<[u8]>,
-    },
-}
+use crate::hub::{Hub, Subscription};
 
 /// Carries notices, at least once: the newest of each topic is kept for who comes later, and those
 /// before it may be left out.
@@ -30,4 +14,14 @@ pub trait Bus: std::fmt::Debug + Send + Sync {
 
     /// What comes from now on, the newest of each topic and how the link is before that.
     fn subscribe(&self) -> Subscription;
+}
+
+impl Bus for Hub {
+    fn publish(&self, topic: &str, notice: &[u8]) {
+        Hub::publish(self, topic, notice);
+    }
+
+    fn subscribe(&self) -> Subscription {
+        Hub::subscribe(self)
+    }
 }

@@ -5,12 +5,26 @@
 //! notices that newer ones have replaced, never the newest.
 //! Concurrency: one lock, held for a look at the list. Who waits is woken after it was let go.
 
-use crate::bus::{Bus, Event};
 use crate::notice::NOTICE_BYTES_MAX;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+
+/// What comes from a bus.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// It carries notices from now on, or does so no more. What was told between two of these may
+    /// be lost.
+    Link(bool),
+    /// A notice, or what somebody sent as one.
+    Notice {
+        /// Where it was told.
+        topic: Arc<str>,
+        /// Its bytes, as they came.
+        bytes: Arc<[u8]>,
+    },
+}
 
 /// Most topics of a hub.
 pub const TOPICS_MAX: usize = 4_096;
@@ -72,15 +86,9 @@ impl Hub {
         waiting.into_iter().for_each(Waker::wake);
     }
 
-    /// Whether it does.
-    #[must_use]
-    pub fn is_linked(&self) -> bool {
-        self.inner.lock().is_linked
-    }
-}
-
-impl Bus for Hub {
-    fn publish(&self, topic: &str, notice: &[u8]) {
+    /// Has a notice heard instead of those before it. What is too long, or of one topic too many,
+    /// is not taken.
+    pub fn publish(&self, topic: &str, notice: &[u8]) {
         if notice.len() > NOTICE_BYTES_MAX {
             return;
         }
@@ -97,12 +105,20 @@ impl Bus for Hub {
         waiting.into_iter().for_each(Waker::wake);
     }
 
-    fn subscribe(&self) -> Subscription {
+    /// What comes from now on, the newest of each topic and how the link is before that.
+    #[must_use]
+    pub fn subscribe(&self) -> Subscription {
         Subscription {
             inner: Arc::clone(&self.inner),
             seen: 0,
             told: None,
         }
+    }
+
+    /// Whether it does.
+    #[must_use]
+    pub fn is_linked(&self) -> bool {
+        self.inner.lock().is_linked
     }
 }
 

@@ -4,8 +4,8 @@
 //! keeps a [`Follower`], which says when the node is to be asked. What has changed is in the answer
 //! and never in a notice.
 //!
-//! From bottom to top: `notice` what is told, as bytes; `seal` the signature under it; `bus` what
-//! carries notices, and its events; `hub` the one that is built in; `follower` what is made of
+//! From bottom to top: `notice` what is told, as bytes; `seal` the signature under it; `hub` the
+//! bus inside a process; `bus` the trait of all that carry notices; `follower` what is made of
 //! notices that come; `access` who may tell and hear, and the rules that a broker has of it.
 //!
 //! Invariants: no sockets, clocks and threads. A notice that is lost, late, doubled, out of order
@@ -23,8 +23,8 @@ mod notice;
 mod seal;
 
 pub use access::{AccessError, Subject, TABLE, Topics, is_node_name, mosquitto};
-pub use bus::{Bus, Event};
+pub use bus::Bus;
 pub use follower::{Due, Follower, Heard, Told, Why};
-pub use hub::{Hub, Subscription, TOPICS_MAX};
+pub use hub::{Event, Hub, Subscription, TOPICS_MAX};
 pub use notice::{Kind, NOTICE_BYTES_MAX, Notice};
 pub use seal::{NoticeError, NoticeKey, PublicKey, Sealed};

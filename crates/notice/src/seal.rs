@@ -64,8 +64,9 @@ impl NoticeKey {
     /// ```
     /// use headwater_notice::{Kind, Notice, NoticeKey, Sealed};
     /// let key = NoticeKey::of_seed(&[7; 32]).unwrap();
-    /// let notice =
-    ///     Notice { kind: Kind::Changed, identity: 1, incarnation: 2, epoch: 3, number: 4, version: 5 };
+    /// let (identity, incarnation, epoch) = (1, 2, 3);
+    /// let (kind, number, version) = (Kind::Changed, 4, 5);
+    /// let notice = Notice { kind, identity, incarnation, epoch, number, version };
     /// let sealed = Sealed::decode(&key.seal(&notice)).unwrap();
     /// assert_eq!(sealed.proven_by(&key.public()), Some(&notice));
     /// let other = NoticeKey::of_seed(&[8; 32]).unwrap();

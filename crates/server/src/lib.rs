@@ -19,6 +19,8 @@
 )]
 
 mod app;
+#[cfg(feature = "mqtt")]
+mod broker;
 #[cfg(feature = "bucket")]
 mod bucket;
 mod databases;
@@ -28,6 +30,7 @@ mod fetching;
 mod granted;
 mod holdings;
 mod ingest;
+mod key_file;
 mod live;
 mod metrics;
 #[cfg(feature = "mqtt")]
@@ -36,6 +39,7 @@ mod mqtt;
 mod mqtt_figures;
 #[cfg(feature = "mqtt")]
 mod mqtt_publisher;
+mod notices;
 #[cfg(feature = "sql")]
 mod postgres;
 mod request;
@@ -44,6 +48,7 @@ mod serve;
 pub mod settings;
 mod single;
 mod start_error;
+mod telling;
 mod tile_cache;
 mod tile_costs;
 #[cfg(feature = "sql")]
@@ -58,6 +63,7 @@ use headwater_shell::access;
 pub use bucket::ROSTER as BUCKET_ROSTER;
 pub use headwater_shell::access::{rules, tokens};
 pub use headwater_shell::{Endpoint, Needs};
+pub use notices::broker_rules;
 pub use routes::manage::shown_snapshots;
 pub use serve::{Server, serve};
 pub use settings::{Settings, begin_logging};

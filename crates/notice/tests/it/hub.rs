@@ -1,6 +1,6 @@
 //! The bus inside a process.
 
-use headwater_notice::{Bus, Event, Hub, NOTICE_BYTES_MAX, Subscription, TOPICS_MAX};
+use headwater_notice::{Event, Hub, NOTICE_BYTES_MAX, Subscription, TOPICS_MAX};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};

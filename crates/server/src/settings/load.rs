@@ -3,7 +3,7 @@
 use super::refusal::{SettingError, Source, nearest};
 use super::setting::Setting;
 use super::table::table;
-use super::{Settings, cloud, dispatch, mqtt, subscription};
+use super::{Settings, cloud, dispatch, mqtt, notices, subscription};
 use std::path::{Path, PathBuf};
 
 /// Variables that begin like settings and are none.
@@ -150,6 +150,7 @@ fn together(settings: &Settings) -> Result<(), SettingError> {
     }
     dispatch::together(settings)?;
     cloud::together(settings)?;
+    notices::together(settings)?;
     mqtt::together(settings)
 }
 

@@ -18,6 +18,7 @@ mod engine_text;
 mod fleet;
 mod load;
 mod mqtt;
+mod notices;
 mod page;
 mod refusal;
 mod setting;
@@ -31,6 +32,7 @@ pub use dispatch::{Dispatch, DispatchNode, NODES_MAX};
 pub use fleet::{NodeRole, Sync};
 pub use load::{Given, Loaded, load};
 pub use mqtt::{Broker, Mqtt, Secret};
+pub use notices::{NoticeBus, NoticeSettings};
 pub use page::page;
 pub use refusal::{SettingError, Source};
 pub use setting::Setting;
@@ -157,6 +159,8 @@ pub struct Settings {
     pub cloud: Cloud,
     /// What a dispatcher needs, and whose tickets are taken.
     pub dispatch: Dispatch,
+    /// What carries notices.
+    pub notices: NoticeSettings,
 }
 
 impl Settings {
@@ -206,6 +210,7 @@ impl Settings {
             watch: Watch::default(),
             cloud: Cloud::default(),
             dispatch: Dispatch::default(),
+            notices: NoticeSettings::default(),
         }
     }
 
