@@ -54,8 +54,7 @@ fn shown(path: Option<&PathBuf>) -> String {
 }
 
 fn topic(text: &str) -> Result<String, String> {
-    let parts = text.split('/');
-    let are_names = parts.into_iter().all(is_node_name);
+    let are_names = text.split('/').all(is_node_name);
     let is_topic = are_names && text.len() <= 200;
     is_topic.then(|| text.to_owned()).ok_or_else(|| {
         "expected names apart by /, of letters, digits, dots, dashes and underscores".to_owned()
