@@ -7,6 +7,7 @@ use crate::holdings::Holdings;
 use crate::ingest::Ingest;
 use crate::live::Hub;
 use crate::metrics::Metrics;
+use crate::notices::Notices;
 use crate::request::{found, no_snapshot};
 use crate::settings::Settings;
 use crate::tile_cache::TileCache;
@@ -38,6 +39,8 @@ pub(crate) struct App {
     pub(crate) tile_costs: TileCosts,
     /// What this node holds, for dispatchers.
     pub(crate) holdings: Holdings,
+    /// What tells others that this has changed.
+    pub(crate) notices: Arc<Notices>,
     /// The edges of a cloud node and their copies.
     pub(crate) fleet: Option<Arc<Fleet>>,
     /// The bucket in which a cloud node keeps its copies.

@@ -121,6 +121,23 @@ impl Holdings {
         epoch: u64,
         version: u64,
     ) -> Result<Held, ApiError> {
+        self.looked_at(sources, |registry| registry.since(epoch, version))
+    }
+
+    /// Which database this is, the epoch, and the newest version of what is held.
+    pub(crate) fn newest(&self, sources: Sources<'_>) -> Result<(Database, u64, u64), ApiError> {
+        self.looked_at(sources, |registry| {
+            let (epoch, version) = (registry.epoch(), registry.version());
+            // Nothing has changed since: which database it is, and no more.
+            (registry.since(epoch, version).database, epoch, version)
+        })
+    }
+
+    fn looked_at<T>(
+        &self,
+        sources: Sources<'_>,
+        tell: impl FnOnce(&Registry) -> T,
+    ) -> Result<T, ApiError> {
         self.is_asked.store(true, Ordering::Relaxed);
         let mut known = self.known.lock();
         let known = match &mut *known {
@@ -135,7 +152,7 @@ impl Holdings {
             known.registry.settle();
             known.looked = Some(clock.monotonic());
         }
-        Ok(known.registry.since(epoch, version))
+        Ok(tell(&known.registry))
     }
 }
 

@@ -19,6 +19,8 @@
 )]
 
 mod app;
+#[cfg(feature = "mqtt")]
+mod broker;
 #[cfg(feature = "bucket")]
 mod bucket;
 mod databases;
@@ -30,6 +32,7 @@ mod holdings;
 mod ingest;
 #[cfg(feature = "sql")]
 mod lake;
+mod key_file;
 mod live;
 mod metrics;
 #[cfg(feature = "mqtt")]
@@ -38,6 +41,7 @@ mod mqtt;
 mod mqtt_figures;
 #[cfg(feature = "mqtt")]
 mod mqtt_publisher;
+mod notices;
 #[cfg(feature = "sql")]
 mod postgres;
 mod request;
@@ -46,6 +50,7 @@ mod serve;
 pub mod settings;
 mod single;
 mod start_error;
+mod telling;
 mod tile_cache;
 mod tile_costs;
 #[cfg(feature = "sql")]
@@ -60,6 +65,7 @@ use headwater_shell::access;
 pub use bucket::ROSTER as BUCKET_ROSTER;
 pub use headwater_shell::access::{rules, tokens};
 pub use headwater_shell::{Endpoint, Needs};
+pub use notices::broker_rules;
 pub use routes::manage::shown_snapshots;
 pub use serve::{Server, serve};
 pub use settings::{Settings, begin_logging};

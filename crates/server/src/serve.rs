@@ -13,6 +13,7 @@ use crate::dispatcher::Dispatcher;
 use crate::holdings::Holdings;
 use crate::ingest::{Ingest, Limits};
 use crate::metrics::Metrics;
+use crate::notices::{Figures as NoticeFigures, Notices};
 use crate::settings::{NodeRole, Settings};
 use crate::single::Single;
 use crate::start_error::StartError;
@@ -150,6 +151,7 @@ impl Server {
             }
         };
         let metrics = Metrics::default();
+        let notices = Notices::open(&settings, NoticeFigures::default())?;
         #[cfg(feature = "sql")]
         let mut of_postgres = None;
         #[cfg(feature = "sql")]
@@ -158,6 +160,7 @@ impl Server {
         let lake = crate::lake::Figures::default();
         let bound = listener.shell(|registry| {
             metrics.register(registry);
+            notices.figures.register(registry);
             #[cfg(feature = "sql")]
             {
                 of_postgres = Some(headwater_postgres::Metrics::new(registry));
@@ -188,6 +191,7 @@ impl Server {
             ingest,
             live,
             holdings: Holdings::default(),
+            notices,
             fleet: others.fleet,
             #[cfg(feature = "bucket")]
             bucket: bucket.clone(),

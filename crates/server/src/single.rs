@@ -51,6 +51,8 @@ impl Role for Single {
             let run = Arc::clone(relays).run(shell.stopping());
             work.workers.push(Box::pin(run));
         }
+        work.workers
+            .push(Box::pin(crate::telling::run(Arc::clone(&self.app))));
         #[cfg(feature = "bucket")]
         if let Some(keeper) = self.keeper.take() {
             work.workers.push(Box::pin(keeper.run(shell.stopping())));

@@ -44,6 +44,9 @@ pub enum StartError {
     /// A dispatcher cannot begin with these settings.
     #[error("dispatch: {0}")]
     Dispatch(String),
+    /// Notices cannot be told or heard with these settings.
+    #[error("notices: {0}")]
+    Notices(String),
     /// Messages cannot be taken from a broker with these settings.
     #[error("mqtt: {0}")]
     Mqtt(String),

@@ -18,6 +18,7 @@ pub(crate) mod influxql;
 pub(crate) mod join;
 pub(crate) mod lake;
 pub(crate) mod last;
+pub(crate) mod notices;
 pub(crate) mod plot;
 pub(crate) mod query;
 pub(crate) mod repair;

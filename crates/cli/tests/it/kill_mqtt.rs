@@ -9,7 +9,7 @@ use headwater::{ScanSpec, StreamName, ValueRef};
 
 #[path = "../../../server/tests/it/broker.rs"]
 #[allow(dead_code, reason = "what other tests need")]
-mod broker;
+pub(crate) mod broker;
 #[path = "../../../server/tests/it/wait.rs"]
 mod wait;
 

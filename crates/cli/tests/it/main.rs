@@ -25,6 +25,8 @@ mod kill_http;
 mod kill_mqtt;
 #[cfg(feature = "sql")]
 mod lake;
+#[cfg(feature = "mqtt")]
+mod notices;
 mod packaging;
 #[cfg(feature = "sql")]
 mod query;

@@ -132,6 +132,8 @@ fn help_texts_are_as_they_were() {
         "token create",
         "token list",
         "token revoke",
+        "notices",
+        "notices rules",
         "block",
         "watch",
         "watch list",

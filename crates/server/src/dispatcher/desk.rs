@@ -8,11 +8,12 @@
 use super::figures::Figures;
 use super::peer::Peer;
 use crate::access::ticket::TicketKey;
-use crate::access::token::fill_random;
+use crate::key_file::seed;
+use crate::notices::Notices;
 use crate::settings::Settings;
 use crate::start_error::StartError;
 use headwater_dispatch::{NodeIndex, Tables};
-use headwater_shell::{Shell, replace_private};
+use headwater_shell::Shell;
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::path::Path;
@@ -67,6 +68,8 @@ pub(crate) struct Desk {
     pub(crate) token: Option<String>,
     pub(crate) key: TicketKey,
     pub(crate) figures: Figures,
+    /// Notices of nodes.
+    pub(crate) notices: Arc<Notices>,
     /// One for each answer that may be passed on.
     pub(crate) relays: Arc<Semaphore>,
     pub(crate) pace: Arc<Pace>,
@@ -79,6 +82,7 @@ impl Desk {
         settings: &Settings,
         shell: Arc<Shell>,
         figures: Figures,
+        notices: Arc<Notices>,
     ) -> Result<Desk, StartError> {
         let of_dispatch = &settings.dispatch;
         let read = |path: &Path| {
@@ -106,6 +110,7 @@ impl Desk {
             shell,
             nodes,
             figures,
+            notices,
             ca,
         })
     }
@@ -140,23 +145,9 @@ impl Desk {
 
 /// The key of this dispatcher, made at its first start.
 fn key(dir: &Path) -> Result<TicketKey, StartError> {
-    let path = dir.join(KEY_FILE);
-    let failed =
-        |e: &dyn std::fmt::Display| StartError::Dispatch(format!("{}: {e}", path.display()));
-    let seed: Vec<u8> = match std::fs::read(&path) {
-        Ok(seed) => seed,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            let mut seed = [0; 32];
-            fill_random(&mut seed).map_err(|e| failed(&e))?;
-            std::fs::create_dir_all(dir).map_err(|e| failed(&e))?;
-            replace_private(&path, &seed).map_err(|e| failed(&e))?;
-            seed.to_vec()
-        }
-        Err(error) => return Err(failed(&error)),
-    };
-    let seed: Option<[u8; 32]> = seed.try_into().ok();
-    let key = seed.as_ref().and_then(TicketKey::of_seed);
-    key.ok_or_else(|| failed(&"expected 32 bytes; without the file a new key is made"))
+    let seed = seed(&dir.join(KEY_FILE)).map_err(StartError::Dispatch)?;
+    let key = TicketKey::of_seed(&seed);
+    key.ok_or_else(|| StartError::Dispatch(format!("{KEY_FILE}: this is no key")))
 }
 
 #[cfg(test)]

@@ -1,18 +1,21 @@
 //! Following a node: asking what it holds, and then for what changes, one question after the other.
 //!
 //! Invariants: what is known of a node comes from its own answers only. A question waits at the
-//! node until something changes, so a change is known within moments; whatever is lost on the way
-//! costs time and nothing else.
+//! node until something changes, so a change is known within moments. Where a broker carries
+//! notices of the node, none waits: it is asked when one comes, and now and then. Whatever is lost
+//! on the way costs time and nothing else.
 //! Concurrency: one worker for each node.
 //! Failure: a node that does not answer is told of in the log once, and asked again, later and
 //! later.
 
 use super::desk::Desk;
-use crate::access::token::hex;
-use crate::routes::held::TICKET_KEY;
+use crate::access::token::{from_hex, hex};
+use crate::notices::next;
+use crate::routes::held::{NOTICE_KEY, TICKET_KEY};
 use axum::body::Body;
 use axum::http::{HeaderValue, Request, StatusCode, header};
 use headwater_dispatch::{Applied, NodeIndex, decode};
+use headwater_notice::{Bus, Due, Event, Follower, Sealed, Subscription, Told, Why};
 use http_body_util::{BodyExt, Limited};
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,31 +37,117 @@ async fn stopped(stopping: &mut watch::Receiver<bool>) {
 
 /// Follows a node until the server stops.
 pub(crate) async fn follow(desk: Arc<Desk>, at: NodeIndex, mut stopping: watch::Receiver<bool>) {
-    let mut pause = PAUSE_MIN;
-    loop {
-        let asked = tokio::select! {
-            asked = ask(&desk, at) => asked,
-            () = stopped(&mut stopping) => return,
+    let following = Following {
+        follower: Follower::new(desk.notices.check()),
+        notices: desk.notices.subscribe(),
+        pause: PAUSE_MIN,
+        desk,
+        at,
+    };
+    tokio::select! {
+        () = following.run() => {}
+        () = stopped(&mut stopping) => {}
+    }
+}
+
+/// What follows one node.
+struct Following {
+    desk: Arc<Desk>,
+    at: NodeIndex,
+    follower: Follower,
+    notices: Subscription,
+    pause: Duration,
+}
+
+impl Following {
+    async fn run(mut self) {
+        loop {
+            while let Some(event) = self.notices.next_now() {
+                self.hear(&event);
+            }
+            let now = self.desk.shell.env().clock.monotonic();
+            match self.follower.due(now) {
+                Due::Now(why) => self.ask(why).await,
+                Due::Waiting => self.wait_there().await,
+                Due::At(then) => {
+                    let wait = then.saturating_sub(now);
+                    tokio::select! {
+                        event = next(&mut self.notices) => self.hear(&event),
+                        () = tokio::time::sleep(wait) => {}
+                    }
+                }
+            }
+            tell(&self.desk, self.at);
+        }
+    }
+
+    fn hear(&mut self, event: &Event) {
+        let bytes = match event {
+            Event::Link(is_there) => return self.follower.link(*is_there),
+            Event::Notice { bytes, .. } => bytes,
         };
-        match asked {
-            Ok(()) => {
-                pause = PAUSE_MIN;
-                if let Some(node) = desk.node(at)
+        let figures = &self.desk.notices.figures;
+        match Sealed::decode(bytes) {
+            Ok(sealed) => {
+                let heard = self.follower.hear(&sealed);
+                figures.heard(heard);
+            }
+            // All who follow a node hear it, and one of them counts it.
+            Err(_) if self.at == NodeIndex(0) => figures.garbled(),
+            Err(_) => {}
+        }
+    }
+
+    /// Asks once for a reason: the answer comes at once.
+    async fn ask(&mut self, why: Why) {
+        self.desk.notices.figures.asked(Some(why));
+        self.follower.asks();
+        let answer = ask(&self.desk, self.at, false).await;
+        self.take(answer).await;
+    }
+
+    /// Asks once, and has the question wait at the node; a change of the link ends it.
+    async fn wait_there(&mut self) {
+        self.desk.notices.figures.asked(None);
+        self.follower.asks();
+        let answer = tokio::select! {
+            answer = ask(&self.desk, self.at, true) => answer,
+            is_linked = link(&mut self.notices) => return self.follower.link(is_linked),
+        };
+        self.take(answer).await;
+    }
+
+    /// Takes an answer in, and pauses where there was none.
+    async fn take(&mut self, answer: Result<Option<Told>, String>) {
+        match answer {
+            Ok(Some(told)) => {
+                let now = self.desk.shell.env().clock.monotonic();
+                self.follower.answered(now, told);
+                self.pause = PAUSE_MIN;
+                if let Some(node) = self.desk.node(self.at)
                     && node.error.lock().take().is_some()
                 {
                     tracing::info!(node = node.peer.url(), "a node answers again");
                 }
             }
+            Ok(None) => self.follower.failed(),
             Err(why) => {
-                desk.lost(at, &why);
-                tokio::select! {
-                    () = tokio::time::sleep(pause) => {}
-                    () = stopped(&mut stopping) => return,
-                }
-                pause = (pause * 2).min(PAUSE_MAX);
+                self.follower.failed();
+                self.desk.lost(self.at, &why);
+                tokio::time::sleep(self.pause).await;
+                self.pause = (self.pause * 2).min(PAUSE_MAX);
             }
         }
-        tell(&desk, at);
+    }
+}
+
+/// Waits until the link of the bus changes. Notices that come until then are of nodes that are not
+/// waited at.
+async fn link(from: &mut Subscription) -> bool {
+    loop {
+        if let Event::Link(is_linked) = next(from).await {
+            return is_linked;
+        }
     }
 }
 
@@ -69,14 +158,14 @@ fn tell(desk: &Desk, at: NodeIndex) {
     }
 }
 
-fn request(desk: &Desk, at: NodeIndex) -> Result<Request<Body>, String> {
+fn request(desk: &Desk, at: NodeIndex, waits: bool) -> Result<Request<Body>, String> {
     let (position, is_live) = {
         let tables = desk.tables.read();
         let is_live = tables.figures(at).is_some_and(|figures| figures.is_live);
         (tables.position(at), is_live)
     };
     // Of a node that was lost it is to be known at once whether it answers.
-    let wait = if is_live { WAIT_SECONDS } else { 0 };
+    let wait = if is_live && waits { WAIT_SECONDS } else { 0 };
     let path = format!(
         "/api/v1/held?epoch={}&since={}&wait={wait}",
         position.epoch, position.version
@@ -90,19 +179,20 @@ fn request(desk: &Desk, at: NodeIndex) -> Result<Request<Body>, String> {
     request.body(Body::empty()).map_err(|e| e.to_string())
 }
 
-/// Asks once. What went wrong is in words for the log.
-async fn ask(desk: &Desk, at: NodeIndex) -> Result<(), String> {
-    let request = request(desk, at)?;
+/// Asks once. Nothing where all is to be asked for anew. What went wrong is in words for the log.
+async fn ask(desk: &Desk, at: NodeIndex, waits: bool) -> Result<Option<Told>, String> {
+    let request = request(desk, at, waits)?;
     let node = desk.node(at).ok_or("there is no such node")?;
     let most = ANSWER_MAX + Duration::from_secs(WAIT_SECONDS);
     let asked = async {
         let response = node.peer.send(request).await.map_err(|e| e.to_string())?;
         let status = response.status();
+        let key = response.headers().get(NOTICE_KEY).cloned();
         let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX);
         let body = body.collect().await.map_err(|e| e.to_string())?;
-        Ok::<_, String>((status, body.to_bytes()))
+        Ok::<_, String>((status, key, body.to_bytes()))
     };
-    let (status, body) = tokio::time::timeout(most, asked)
+    let (status, key, body) = tokio::time::timeout(most, asked)
         .await
         .map_err(|_| "no answer in time".to_owned())??;
     if status != StatusCode::OK {
@@ -114,12 +204,20 @@ async fn ask(desk: &Desk, at: NodeIndex) -> Result<(), String> {
         return Err(format!("answered {status}: {said}"));
     }
     let held = decode(&body).map_err(|e| format!("what it says it holds: {e}"))?;
+    let told = Told {
+        identity: held.database.identity,
+        incarnation: held.database.incarnation,
+        epoch: held.epoch,
+        version: held.version,
+        key: key.and_then(|key| key.to_str().ok().and_then(from_hex)),
+    };
     let applied = desk.tables.write().apply(at, held);
     if applied == Applied::DoesNotFollow {
         tracing::debug!(
             node = node.peer.url(),
             "all that a node holds is asked for anew"
         );
+        return Ok(None);
     }
-    Ok(())
+    Ok(Some(told))
 }

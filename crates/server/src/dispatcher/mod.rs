@@ -23,6 +23,7 @@ mod plan;
 mod relay;
 mod routes;
 
+use crate::notices::{Figures as NoticeFigures, Notices};
 use crate::settings::Settings;
 use crate::start_error::StartError;
 use axum::http::StatusCode;
@@ -49,8 +50,12 @@ impl Dispatcher {
         listener: Listener,
     ) -> Result<(Bound, Dispatcher), StartError> {
         let figures = Figures::default();
-        let bound = listener.shell(|registry| figures.register(registry));
-        let desk = Desk::new(settings, Arc::clone(bound.shell()), figures)?;
+        let notices = Notices::open(settings, NoticeFigures::default())?;
+        let bound = listener.shell(|registry| {
+            figures.register(registry);
+            notices.figures.register(registry);
+        });
+        let desk = Desk::new(settings, Arc::clone(bound.shell()), figures, notices)?;
         tracing::info!(
             version = env!("CARGO_PKG_VERSION"),
             addr = %bound.local_addr(),
@@ -70,6 +75,9 @@ impl Role for Dispatcher {
 
     fn begin(&mut self, shell: &Arc<Shell>) -> Work {
         let mut work = Work::default();
+        let notices = Arc::clone(&self.desk.notices);
+        work.workers
+            .push(Box::pin(notices.run(None, shell.stopping())));
         for at in 0..self.desk.nodes.len() {
             let following = follow::follow(Arc::clone(&self.desk), NodeIndex(at), shell.stopping());
             work.workers.push(Box::pin(following));

@@ -74,6 +74,7 @@ async fn status(State(desk): State<Arc<Desk>>, access: Access) -> Result<Json<Va
         ));
     }
     let tables = desk.tables.read();
+    let (bus, has_link) = desk.notices.state();
     let nodes = desk.nodes.iter().enumerate().map(|(at, node)| {
         let figures = tables.figures(NodeIndex(at));
         json!({
@@ -94,6 +95,7 @@ async fn status(State(desk): State<Arc<Desk>>, access: Access) -> Result<Json<Va
         "cloud": null,
         "edges": null,
         "ticket_key": hex(&desk.key.public()),
+        "notices": { "bus": bus, "has_link": has_link },
         "nodes": nodes.collect::<Vec<_>>(),
     })))
 }

@@ -4,7 +4,8 @@
 //! the connection rises under the lock that acknowledgements are made under, and what was queued
 //! for the old one is thrown away there.
 
-use super::{MESSAGE_BYTES, Message, Room, Shared, options};
+use super::{MESSAGE_BYTES, Message, Room, Shared};
+use crate::broker::options;
 use crate::request::now;
 use crate::settings::Subscription;
 use headwater::Timestamp;
@@ -275,7 +276,7 @@ impl Reading {
             "mqtt: connecting again after a pause"
         );
         tokio::time::sleep(pause).await;
-        match options::options(&self.shared.settings) {
+        match options("mqtt", &self.shared.settings) {
             Ok(options) => self.events.options = options,
             // With what was read before: passwords and certificates may be about to be replaced.
             Err(error) => tracing::error!(%error, "mqtt: the settings read before stay in force"),

@@ -20,10 +20,10 @@
 //! nothing is acknowledged and it is tried again. If a task panics, all three begin anew.
 
 mod connection;
-mod options;
 mod storing;
 
 use crate::app::App;
+use crate::broker::options;
 use crate::mqtt_figures::Figures;
 use crate::settings::{Mqtt, Settings};
 use crate::start_error::StartError;
@@ -153,7 +153,7 @@ impl Source {
             return Ok(None);
         }
         let settings = settings.mqtt.clone();
-        options::options(&settings).map_err(StartError::Mqtt)?;
+        options("mqtt", &settings).map_err(StartError::Mqtt)?;
         Ok(Some(Source {
             settings,
             figures: Arc::default(),
@@ -188,7 +188,7 @@ async fn tasks(app: Arc<App>, settings: Mqtt, figures: Arc<Figures>) {
     // Fails only where it failed at the start, unless files went away since: then the connection
     // tells.
     let connection = loop {
-        match options::options(&settings) {
+        match options("mqtt", &settings) {
             Ok(options) => break Connection::new(options),
             Err(error) => {
                 tracing::error!(%error, "mqtt: connecting is not possible");

@@ -4,10 +4,10 @@
 //! answer comes at once where something has changed, else when it does, or when the time is up.
 
 use crate::access::Access;
-use crate::access::token::from_hex;
+use crate::access::token::{from_hex, hex};
 use crate::app::App;
 use crate::error::ApiError;
-use crate::holdings::{LOOK, Sources};
+use crate::holdings::Sources;
 use crate::request::{answer, query};
 use crate::routes::{Needs, Route};
 use axum::extract::State;
@@ -21,6 +21,8 @@ use std::time::Duration;
 const HELD: HeaderValue = HeaderValue::from_static("application/vnd.headwater.held");
 /// By it a dispatcher shows the key that it signs tickets with.
 pub(crate) const TICKET_KEY: &str = "x-headwater-ticket-key";
+/// By it a node shows the key that it signs notices with, where a broker carries them.
+pub(crate) const NOTICE_KEY: &str = "x-headwater-notice-key";
 /// Longest time to wait for a change.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
@@ -45,6 +47,15 @@ fn trust(app: &App, access: &Access, headers: &HeaderMap) -> Result<(), ApiError
         tracing::debug!("tickets of a dispatcher are taken");
     }
     Ok(())
+}
+
+/// Shows the key of this node's notices with an answer.
+fn with_key(app: &App, mut answer: Response) -> Response {
+    let key = app.notices.public_key().map(|key| hex(&key));
+    if let Some(key) = key.and_then(|key| HeaderValue::from_str(&key).ok()) {
+        answer.headers_mut().insert(NOTICE_KEY, key);
+    }
+    answer
 }
 
 async fn held(
@@ -74,6 +85,7 @@ async fn held(
     app.blocking(move |app| trust(app, &access, &headers))
         .await?;
     let mut stopping = app.shell.stopping();
+    let mut waiting = app.notices.wait();
     loop {
         let held = app
             .blocking(move |app| {
@@ -88,10 +100,11 @@ async fn held(
         let is_same = held.epoch == epoch && held.since == version && held.version == version;
         let is_over = tokio::time::Instant::now() >= ends || *stopping.borrow();
         if !is_same || is_over {
-            return Ok(answer(HELD, encode(&held)));
+            return Ok(with_key(&app, answer(HELD, encode(&held))));
         }
         tokio::select! {
-            () = tokio::time::sleep(LOOK) => {}
+            () = waiting.next() => {}
+            () = tokio::time::sleep_until(ends) => {}
             // An error means that the server is gone: that is a stop too.
             _ = stopping.changed() => {}
         }

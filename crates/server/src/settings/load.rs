@@ -3,7 +3,7 @@
 use super::refusal::{SettingError, Source, nearest};
 use super::setting::Setting;
 use super::table::table;
-use super::{Settings, cloud, dispatch, lake, mqtt, subscription};
+use super::{Settings, cloud, dispatch, lake, mqtt, notices, subscription};
 use std::path::{Path, PathBuf};
 
 /// Variables that begin like settings and are none.
@@ -151,6 +151,7 @@ fn together(settings: &Settings) -> Result<(), SettingError> {
     dispatch::together(settings)?;
     cloud::together(settings)?;
     lake::together(settings)?;
+    notices::together(settings)?;
     mqtt::together(settings)
 }
 

@@ -19,6 +19,7 @@ mod fleet;
 mod lake;
 mod load;
 mod mqtt;
+mod notices;
 mod page;
 mod refusal;
 mod setting;
@@ -33,6 +34,7 @@ pub use fleet::{NodeRole, Sync};
 pub use lake::Lake;
 pub use load::{Given, Loaded, load};
 pub use mqtt::{Broker, Mqtt, Secret};
+pub use notices::{NoticeBus, NoticeSettings};
 pub use page::page;
 pub use refusal::{SettingError, Source};
 pub use setting::Setting;
@@ -161,6 +163,8 @@ pub struct Settings {
     pub cloud: Cloud,
     /// What a dispatcher needs, and whose tickets are taken.
     pub dispatch: Dispatch,
+    /// What carries notices.
+    pub notices: NoticeSettings,
 }
 
 impl Settings {
@@ -211,6 +215,7 @@ impl Settings {
             lake: Lake::default(),
             cloud: Cloud::default(),
             dispatch: Dispatch::default(),
+            notices: NoticeSettings::default(),
         }
     }
 

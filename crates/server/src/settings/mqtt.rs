@@ -299,7 +299,7 @@ fn shown(path: Option<&PathBuf>) -> String {
     path.map_or_else(String::new, |path| path.display().to_string())
 }
 
-fn broker(text: &str) -> Result<Option<Broker>, String> {
+pub(super) fn broker(text: &str) -> Result<Option<Broker>, String> {
     if text.is_empty() {
         return Ok(None);
     }

@@ -3,7 +3,7 @@
 use super::Apart;
 use super::setting::{How, SWITCH, Setting, duration_within, size_within, within};
 use super::values::{parse_count, parse_switch, show_duration, show_size};
-use super::{LogFormat, LogRequests, cloud, dispatch, engine, fleet, lake, mqtt, watch};
+use super::{LogFormat, LogRequests, cloud, dispatch, engine, fleet, lake, mqtt, notices, watch};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,6 +18,7 @@ pub fn table() -> impl Iterator<Item = &'static Setting> + Clone {
         .chain(fleet::TABLE)
         .chain(cloud::TABLE)
         .chain(dispatch::TABLE)
+        .chain(notices::TABLE)
         .chain(mqtt::TABLE)
         .chain(watch::TABLE)
         .chain(lake::TABLE)

@@ -29,6 +29,8 @@ mod middleware;
 #[cfg(feature = "mqtt")]
 mod mqtt;
 mod newest;
+#[cfg(feature = "mqtt")]
+mod notices;
 mod openapi;
 mod opentsdb;
 mod page;

@@ -7,7 +7,7 @@ use tidy::{assert_none, root};
 
 /// For each crate, the crates of ours that it may use (ARCHITECTURE.md). `lab` may use any, `tidy`
 /// reads sources and uses none.
-const ARROWS: [(&str, &[&str]); 24] = [
+const ARROWS: [(&str, &[&str]); 25] = [
     ("headwater-types", &[]),
     ("headwater-codec", &["headwater-types"]),
     ("headwater-io", &["headwater-types"]),
@@ -53,6 +53,7 @@ const ARROWS: [(&str, &[&str]); 24] = [
         "headwater-dispatch",
         &["headwater-types", "headwater-codec"],
     ),
+    ("headwater-notice", &["headwater-codec"]),
     (
         "headwater-shell",
         &["headwater", "headwater-io", "headwater-dispatch"],
@@ -85,6 +86,7 @@ const ARROWS: [(&str, &[&str]); 24] = [
             "headwater-shell",
             "headwater-fleet",
             "headwater-dispatch",
+            "headwater-notice",
             "headwater-watch",
             "headwater-wire",
         ],

@@ -9,7 +9,7 @@ use tidy::{architecture, assert_none};
 const OF_ONE_ROOM: [&str; 1] = ["crates/headwater"];
 
 /// Crates, and how many circles there still are among the files of their rooms.
-const CIRCLES: [(&str, usize); 21] = [
+const CIRCLES: [(&str, usize); 22] = [
     ("crates/types", 0),
     ("crates/codec", 0),
     ("crates/io", 0),
@@ -17,6 +17,7 @@ const CIRCLES: [(&str, usize); 21] = [
     ("crates/block", 0),
     ("crates/engine", 0),
     ("crates/sync", 0),
+    ("crates/notice", 0),
     ("crates/wire", 0),
     ("crates/ask", 0),
     ("crates/columnar", 0),

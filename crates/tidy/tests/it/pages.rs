@@ -3,7 +3,7 @@
 use tidy::{assert_none, files, read, root};
 
 /// Every format that leaves the process, to a disk or to a reader.
-const FORMATS: [&str; 26] = [
+const FORMATS: [&str; 27] = [
     "backup",
     "block",
     "bucket",
@@ -20,6 +20,7 @@ const FORMATS: [&str; 26] = [
     "lineprotocol",
     "log",
     "meta",
+    "notice",
     "segment",
     "snapshot",
     "spent",

@@ -1,4 +1,7 @@
-//! The settings as the client takes them.
+//! Connecting to an MQTT broker: settings as the client takes them.
+//!
+//! Invariant: passwords and certificates are read anew for each connection.
+//! Failure: what cannot be read is told with its setting and its file.
 
 use crate::settings::Mqtt;
 use rumqttc::v5::MqttOptions;
@@ -13,13 +16,13 @@ use std::sync::Arc;
 /// Seconds until a connection that is not answered is given up.
 const CONNECT_SECONDS: u64 = 10;
 
-/// What to connect with, read anew from files.
+/// What to connect with, read anew from files. `section` is where the settings stand: `mqtt`.
 ///
 /// # Errors
 /// Names the setting and the file that cannot be used.
-pub(super) fn options(settings: &Mqtt) -> Result<MqttOptions, String> {
+pub(crate) fn options(section: &str, settings: &Mqtt) -> Result<MqttOptions, String> {
     let Some(broker) = &settings.broker else {
-        return Err("no broker is set (mqtt.broker)".to_owned());
+        return Err(format!("no broker is set ({section}.broker)"));
     };
     let mut options = MqttOptions::new(&settings.client_id, &broker.host, broker.port);
     options.set_keep_alive(settings.keep_alive);
@@ -32,10 +35,10 @@ pub(super) fn options(settings: &Mqtt) -> Result<MqttOptions, String> {
     options.set_max_packet_size(Some(u32::try_from(settings.packet_max).unwrap_or(u32::MAX)));
     options.set_manual_acks(true);
     if !settings.user.is_empty() {
-        options.set_credentials(&settings.user, password(settings)?);
+        options.set_credentials(&settings.user, password(section, settings)?);
     }
     if broker.tls {
-        let config = TlsConfiguration::Rustls(Arc::new(tls(settings)?));
+        let config = TlsConfiguration::Rustls(Arc::new(tls(section, settings)?));
         options.set_transport(Transport::Tls(config));
     }
     let mut network = NetworkOptions::new();
@@ -45,34 +48,33 @@ pub(super) fn options(settings: &Mqtt) -> Result<MqttOptions, String> {
     Ok(options)
 }
 
-fn password(settings: &Mqtt) -> Result<String, String> {
+fn password(section: &str, settings: &Mqtt) -> Result<String, String> {
     let Some(path) = &settings.password_file else {
         return Ok(settings.password.reveal().to_owned());
     };
     let text = std::fs::read_to_string(path)
-        .map_err(|error| format!("mqtt.password_file {}: {error}", path.display()))?;
+        .map_err(|error| format!("{section}.password_file {}: {error}", path.display()))?;
     let text = text.strip_suffix('\n').unwrap_or(&text);
     Ok(text.strip_suffix('\r').unwrap_or(text).to_owned())
 }
 
-fn tls(settings: &Mqtt) -> Result<ClientConfig, String> {
+fn tls(section: &str, settings: &Mqtt) -> Result<ClientConfig, String> {
     let mut roots = RootCertStore::empty();
     match &settings.ca {
         Some(path) => {
-            for certificate in certificates("mqtt.ca", path)? {
+            for certificate in certificates(&format!("{section}.ca"), path)? {
                 roots
                     .add(certificate)
-                    .map_err(|error| format!("mqtt.ca {}: {error}", path.display()))?;
+                    .map_err(|error| format!("{section}.ca {}: {error}", path.display()))?;
             }
         }
         None => {
             // Those that cannot be read are no use to others either; none at all is an error.
             roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
             if roots.is_empty() {
-                return Err(
-                    "this system trusts no certificates: name the broker's issuer with mqtt.ca"
-                        .to_owned(),
-                );
+                return Err(format!(
+                    "this system trusts no certificates: name the broker's issuer with {section}.ca"
+                ));
             }
         }
     }
@@ -83,12 +85,12 @@ fn tls(settings: &Mqtt) -> Result<ClientConfig, String> {
     let (Some(cert), Some(key)) = (&settings.cert, &settings.key) else {
         return Ok(config.with_no_client_auth());
     };
-    let chain = certificates("mqtt.cert", cert)?;
+    let chain = certificates(&format!("{section}.cert"), cert)?;
     let private = PrivateKeyDer::from_pem_file(key)
-        .map_err(|error| format!("mqtt.key {}: {error}", key.display()))?;
+        .map_err(|error| format!("{section}.key {}: {error}", key.display()))?;
     config
         .with_client_auth_cert(chain, private)
-        .map_err(|error| format!("mqtt.cert {}: {error}", cert.display()))
+        .map_err(|error| format!("{section}.cert {}: {error}", cert.display()))
 }
 
 fn certificates(setting: &str, path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {

@@ -1,0 +1,89 @@
+//! What a node tells, as bytes, without its signature.
+//!
+//! Invariants: a notice that was made is read back as it was; bytes that are none are refused, and
+//! so are more than [`NOTICE_BYTES_MAX`], before they are looked at.
+//! Concurrency: plain data.
+//! Format: docs/format/notice.md.
+
+use headwater_codec::{Cursor, DecodeError, PutBytes};
+
+/// Largest notice with its signature, in bytes. Those of today take less than 160.
+pub const NOTICE_BYTES_MAX: usize = 1024;
+
+const MAGIC: [u8; 6] = *b"HWNOTE";
+const VERSION: u16 = 1;
+
+/// What a notice says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// There is a newer version of what the node holds.
+    Changed,
+    /// The node's connection to the broker has ended. It was signed when that began, and the
+    /// broker sends it.
+    Gone,
+}
+
+/// What a node tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// What it says.
+    pub kind: Kind,
+    /// The node's database.
+    pub identity: u64,
+    /// Begun anew when it is restored or repaired.
+    pub incarnation: u64,
+    /// Versions of another epoch say nothing: the node was started anew.
+    pub epoch: u64,
+    /// Notices of a kind are counted by their node, from 1 on in each epoch.
+    pub number: u64,
+    /// The newest version of what it holds.
+    pub version: u64,
+}
+
+impl Notice {
+    /// Its bytes: what is signed.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = MAGIC.to_vec();
+        out.put_u16(VERSION);
+        out.put_u8(match self.kind {
+            Kind::Changed => 0,
+            Kind::Gone => 1,
+        });
+        out.put_u64(self.identity);
+        out.put_u64(self.incarnation);
+        out.put_u64(self.epoch);
+        out.put_varint(self.number);
+        out.put_varint(self.version);
+        out
+    }
+
+    /// Reads what [`Notice::encode`] made.
+    ///
+    /// # Errors
+    /// Where the bytes are no notice.
+    pub fn decode(body: &[u8]) -> Result<Notice, DecodeError> {
+        let mut from = Cursor::new(body);
+        if from.take(MAGIC.len(), "HWNOTE")? != MAGIC {
+            return Err(from.fail("HWNOTE"));
+        }
+        if from.u16("a version")? != VERSION {
+            return Err(from.fail("version 1"));
+        }
+        let kind = match from.u8("what a notice says")? {
+            0 => Kind::Changed,
+            1 => Kind::Gone,
+            _ => return Err(from.fail("what a notice says: 0 or 1")),
+        };
+        let notice = Notice {
+            kind,
+            identity: from.u64("a database")?,
+            incarnation: from.u64("its incarnation")?,
+            epoch: from.u64("an epoch")?,
+            number: from.varint("the number of a notice")?,
+            version: from.varint("a version of what is held")?,
+        };
+        from.finish()?;
+        Ok(notice)
+    }
+}

@@ -1,0 +1,14 @@
+//! The integration tests: one binary.
+#![allow(clippy::disallowed_methods, reason = "tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests"
+)]
+
+mod access;
+mod bytes;
+mod following;
+mod hub;
+mod world;

@@ -1,0 +1,52 @@
+//! A file with the secret that a key is made of, for what this node signs.
+//!
+//! Invariant: only its owner may read it, and it is whole or not there.
+//! Failure: told with the file's name and what was expected.
+
+use crate::access::token::fill_random;
+use headwater_shell::replace_private;
+use std::path::Path;
+
+/// What the file holds, which is made at the first start.
+///
+/// # Errors
+/// When it can neither be read nor made, or is no such file.
+pub(crate) fn seed(path: &Path) -> Result<[u8; 32], String> {
+    let failed = |e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
+    match std::fs::read(path) {
+        Ok(seed) => {
+            let seed = <[u8; 32]>::try_from(seed);
+            seed.map_err(|_| failed(&"expected 32 bytes; without the file a new key is made"))
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let mut seed = [0; 32];
+            fill_random(&mut seed).map_err(|e| failed(&e))?;
+            if let Some(dir) = path.parent() {
+                std::fs::create_dir_all(dir).map_err(|e| failed(&e))?;
+            }
+            replace_private(path, &seed).map_err(|e| failed(&e))?;
+            Ok(seed)
+        }
+        Err(error) => Err(failed(&error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn a_key_is_made_once_and_a_damaged_one_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("new/notices.key");
+        let made = seed(&path).unwrap();
+        assert_eq!(seed(&path).unwrap(), made);
+        std::fs::write(&path, [1; 31]).unwrap();
+        let told = seed(&path).unwrap_err();
+        assert!(
+            told.contains("notices.key") && told.contains("32 bytes"),
+            "{told}"
+        );
+    }
+}

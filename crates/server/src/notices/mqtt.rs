@@ -1,0 +1,204 @@
+//! The connection to an MQTT 5 broker: notices of this node go there, those of others come.
+//!
+//! Invariants: what this node tells is kept by the broker as the newest (retained), with QoS 1, and
+//! is told again on each new connection. There is no session at the broker: what was missed is
+//! asked for at the nodes. A link is said to be there once the broker has granted the subscription.
+//! Concurrency: one task.
+//! Failure: a connection that ends is made again, with growing pauses.
+
+use super::{LastWords, Notices, next};
+use crate::broker::options;
+use headwater_notice::{Event, NOTICE_BYTES_MAX};
+use rumqttc::v5::mqttbytes::QoS;
+use rumqttc::v5::mqttbytes::v5::{
+    Filter, LastWill, Packet, PubAckReason, RetainForwardRule, SubscribeReasonCode,
+};
+use rumqttc::v5::{AsyncClient, Event as Happened, EventLoop, MqttOptions};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::sync::Notify;
+
+/// The first pause after a lost connection, and the longest.
+const PAUSE: Duration = Duration::from_millis(250);
+const PAUSE_MAX: Duration = Duration::from_secs(15);
+/// Requests that may wait in the client.
+const REQUESTS_MAX: usize = 16;
+/// Largest packet that is taken: a notice, its topic, and what MQTT adds.
+const PACKET_MAX: u32 = 4 * 1024;
+/// How often the connection is proven to live.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// What one connection is about.
+struct Connection<'a> {
+    notices: &'a Notices,
+    client: AsyncClient,
+    /// Notices may be sent.
+    is_there: Notify,
+}
+
+/// Keeps a connection, for ever.
+pub(super) async fn keep(notices: &Notices, last_words: Option<LastWords>) {
+    let mut pause = PAUSE;
+    let mut is_told = false;
+    let number = AtomicU64::new(0);
+    loop {
+        let before = notices.figures.connects.get();
+        let ended = match connecting(notices, last_words.as_ref(), &number) {
+            Ok(options) => once(notices, options).await,
+            Err(why) => why,
+        };
+        notices.heard.set_linked(false);
+        notices.figures.connected.set(0);
+        notices.figures.failures.inc();
+        if notices.figures.connects.get() > before {
+            (pause, is_told) = (PAUSE, false);
+        }
+        if !is_told {
+            is_told = true;
+            tracing::warn!(why = %ended, "notices: the broker is away; nodes are waited at instead");
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(PAUSE_MAX);
+    }
+}
+
+/// What the next connection is made with.
+fn connecting(
+    notices: &Notices,
+    last_words: Option<&LastWords>,
+    number: &AtomicU64,
+) -> Result<MqttOptions, String> {
+    let settings = &notices.settings;
+    let mut login = settings.login.clone();
+    // Of its own for each start, so that two with one name do not take the connection from one
+    // another for ever; nothing is kept under it.
+    let chance = crate::access::token::random_hex::<8>().map_err(|e| e.to_string())?;
+    login.client_id = format!("headwater-{}-{chance}", settings.name);
+    login.keep_alive = KEEP_ALIVE;
+    let mut options = options("notices", &login)?;
+    options.set_clean_start(true);
+    options.set_session_expiry_interval(None);
+    options.set_receive_maximum(None);
+    options.set_manual_acks(false);
+    options.set_max_packet_size(Some(PACKET_MAX));
+    if let (Some(words), Some(teller)) = (last_words, &notices.teller) {
+        let number = number.fetch_add(1, Ordering::SeqCst) + 1;
+        let words = words(number);
+        // Not kept: who connects later asks each node anyway.
+        let will = LastWill::new(&teller.topic, words, QoS::AtLeastOnce, false, None);
+        options.set_last_will(will);
+    }
+    Ok(options)
+}
+
+/// One connection, until it ends. Says why it did.
+async fn once(notices: &Notices, options: MqttOptions) -> String {
+    let (client, events) = AsyncClient::new(options, REQUESTS_MAX);
+    let connection = Connection {
+        notices,
+        client,
+        is_there: Notify::new(),
+    };
+    tokio::select! {
+        why = connection.read(events) => why,
+        why = connection.tell() => why,
+    }
+}
+
+impl Connection<'_> {
+    /// Sends what this node tells, the newest first of all.
+    async fn tell(&self) -> String {
+        self.is_there.notified().await;
+        let mut told = self.notices.told.subscribe();
+        loop {
+            if let Event::Notice { topic, bytes } = next(&mut told).await {
+                let bytes = bytes.to_vec();
+                let sent = self.client.publish(&*topic, QoS::AtLeastOnce, true, bytes);
+                if let Err(error) = sent.await {
+                    return error.to_string();
+                }
+            }
+        }
+    }
+
+    async fn read(&self, mut events: EventLoop) -> String {
+        loop {
+            match events.poll().await {
+                Ok(Happened::Incoming(packet)) => {
+                    if let Err(why) = self.take(packet).await {
+                        return why;
+                    }
+                }
+                Ok(Happened::Outgoing(_)) => {}
+                Err(error) => return error.to_string(),
+            }
+        }
+    }
+
+    async fn take(&self, packet: Packet) -> Result<(), String> {
+        let figures = &self.notices.figures;
+        match packet {
+            Packet::ConnAck(_) => {
+                figures.connects.inc();
+                let broker = self.notices.settings.login.broker.as_ref();
+                tracing::info!(
+                    broker = broker.map(ToString::to_string),
+                    "notices: connected"
+                );
+                if self.notices.teller.is_some() {
+                    figures.connected.set(1);
+                    self.is_there.notify_one();
+                    return Ok(());
+                }
+                let topics = format!("{}/+", self.notices.settings.topic);
+                let mut filter = Filter::new(topics, QoS::AtLeastOnce);
+                filter.retain_forward_rule = RetainForwardRule::OnEverySubscribe;
+                let subscribed = self.client.subscribe_many([filter]).await;
+                subscribed.map_err(|error| error.to_string())
+            }
+            Packet::SubAck(answer) => {
+                let is_granted =
+                    |code: &SubscribeReasonCode| matches!(code, SubscribeReasonCode::Success(_));
+                if !answer.return_codes.iter().all(is_granted) {
+                    figures.refused.inc();
+                    return Err(format!(
+                        "the broker refuses the subscription: {:?}",
+                        answer.return_codes
+                    ));
+                }
+                figures.connected.set(1);
+                self.notices.heard.set_linked(true);
+                Ok(())
+            }
+            Packet::Publish(publish) => {
+                let topic = std::str::from_utf8(&publish.topic);
+                match topic {
+                    Ok(topic) if publish.payload.len() <= NOTICE_BYTES_MAX => {
+                        self.notices.heard.publish(topic, &publish.payload);
+                    }
+                    _ => figures.garbled(),
+                }
+                Ok(())
+            }
+            Packet::PubAck(answer) => {
+                let has_it = matches!(
+                    answer.reason,
+                    PubAckReason::Success | PubAckReason::NoMatchingSubscribers
+                );
+                if !has_it {
+                    figures.refused.inc();
+                    tracing::error!(
+                        reason = ?answer.reason,
+                        "notices: the broker does not take notices of this node"
+                    );
+                }
+                Ok(())
+            }
+            Packet::Disconnect(answer) => Err(format!(
+                "the broker ends the connection: {:?}",
+                answer.reason_code
+            )),
+            _ => Ok(()),
+        }
+    }
+}

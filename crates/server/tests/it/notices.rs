@@ -1,0 +1,424 @@
+//! Notices over a real broker: heard, lost, doubled, forged, refused; a broker that goes away and
+//! comes again.
+
+use crate::broker::{Broker, is_installed};
+use crate::dispatch::dispatcher_in;
+use crate::support::{Running, client, json};
+use crate::sync::write;
+use crate::wait::until;
+use headwater_notice::{Kind, Notice, NoticeKey};
+use headwater_server::Settings;
+use headwater_server::rules::Rule;
+use headwater_server::settings::{Broker as BrokerAddress, NoticeBus};
+use headwater_server::tokens::{NewToken, TokenFile};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+const HOUR: Duration = Duration::from_secs(3_600);
+const TOPIC: &str = "headwater/notices/north";
+
+/// A figure of `/metrics`; 0 when it is not there.
+fn figure(server: &Running, name: &str) -> u64 {
+    let mut answer = client().get(server.url("/metrics")).call().unwrap();
+    let text = answer.body_mut().read_to_string().unwrap();
+    let wanted = format!("headwater_notices_{name} ");
+    let line = text.lines().find_map(|line| line.strip_prefix(&wanted));
+    line.map_or(0, |figure| figure.trim().parse().unwrap())
+}
+
+fn heard(desk: &Running, what: &str) -> u64 {
+    figure(desk, &format!("heard_total{{what=\"{what}\"}}"))
+}
+
+fn asked(desk: &Running, why: &str) -> u64 {
+    figure(desk, &format!("asked_total{{why=\"{why}\"}}"))
+}
+
+/// Questions of a dispatcher to its nodes, for whatever reason.
+fn all_asked(desk: &Running) -> u64 {
+    let all = ["unknown", "news", "gone", "gap", "check", "waiting"];
+    all.into_iter().map(|why| asked(desk, why)).sum()
+}
+
+fn by_mqtt(settings: &mut Settings, broker: &Broker, check: Duration) {
+    settings.notices.bus = NoticeBus::Mqtt;
+    settings.notices.check = check;
+    settings.notices.login.broker = Some(BrokerAddress {
+        tls: false,
+        host: "127.0.0.1".to_owned(),
+        port: broker.port,
+    });
+}
+
+fn node(broker: &Broker) -> Running {
+    Running::start_with(|s| {
+        by_mqtt(s, broker, HOUR);
+        s.notices.name = "north".to_owned();
+    })
+}
+
+/// One that hears by the broker, and asks without a notice only every `check`.
+fn desk(broker: &Broker, node: &Running, check: Duration) -> Running {
+    let dir = tempfile::tempdir().unwrap();
+    let desk = dispatcher_in(dir, &[node], |s| by_mqtt(s, broker, check));
+    until_linked(&desk, true);
+    desk
+}
+
+fn until_linked(desk: &Running, is_linked: bool) {
+    until("the link is told", || {
+        let mut answer = client().get(desk.url("/api/v1/sync")).call().unwrap();
+        let told = json(&mut answer)["notices"].clone();
+        assert_eq!(told["bus"], "mqtt");
+        told["has_link"] == is_linked
+    });
+}
+
+fn stream(number: usize) -> String {
+    format!("pump,id=s{number}")
+}
+
+fn change(node: &Running, number: usize) {
+    write(
+        node,
+        &format!("{} flow=1 1700000000000000000\n", stream(number)),
+    );
+}
+
+/// Whether a dispatcher knows who has a stream.
+fn knows(desk: &Running, number: usize) -> bool {
+    let agent: ureq::Agent = ureq::Agent::config_builder()
+        .http_status_as_error(false)
+        .max_redirects(0)
+        .build()
+        .into();
+    let name = stream(number).replace('=', "%3D");
+    let url = desk.url(&format!("/api/v1/scan?stream={name}"));
+    let answer = agent.get(url).call().unwrap();
+    let place = answer.headers().get("x-headwater-place");
+    place.is_some_and(|place| place == "base")
+}
+
+/// Changes the node until the dispatcher has asked because of a notice: from then on it goes by
+/// them. The numbers below the one that comes back are used.
+fn until_news(node: &Running, desk: &Running, mut number: usize) -> usize {
+    let before = asked(desk, "news");
+    until("news is heard and asked for", || {
+        change(node, number);
+        number += 1;
+        asked(desk, "news") > before
+    });
+    number
+}
+
+fn identity(node: &Running) -> (u64, u64, u64) {
+    let mut answer = client().get(node.url("/api/v1/held")).call().unwrap();
+    assert!(answer.headers().contains_key("x-headwater-notice-key"));
+    let bytes = answer.body_mut().read_to_vec().unwrap();
+    let held = headwater_dispatch::decode(&bytes).unwrap();
+    let database = held.database;
+    (database.identity, database.incarnation, held.epoch)
+}
+
+/// Runs one of mosquitto's clients.
+fn mosquitto(program: &str, broker: &Broker, arguments: &[&str]) -> Output {
+    Command::new(program)
+        .args(["-V", "mqttv5", "-h", "127.0.0.1", "-q", "1"])
+        .args(["-p", &broker.port.to_string()])
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn a_dispatcher_hears_of_a_change_by_the_broker() {
+    if !is_installed() {
+        return;
+    }
+    let broker = Broker::start();
+    let node = node(&broker);
+    change(&node, 0);
+    let desk = desk(&broker, &node, HOUR);
+    let next = until_news(&node, &desk, 1);
+    // No question waits at the node, and none is due for an hour: only a notice tells.
+    let waited = asked(&desk, "waiting");
+    for number in next..next + 5 {
+        change(&node, number);
+        until("the dispatcher knows a new stream", || knows(&desk, number));
+    }
+    assert_eq!(asked(&desk, "waiting"), waited);
+    assert_eq!(asked(&desk, "check"), 0);
+    assert_eq!(figure(&desk, "connected"), 1);
+    assert!(heard(&desk, "news") >= 5 && figure(&node, "told_total") >= 6);
+    // Another that comes later and one without a broker know the same.
+    let later = self::desk(&broker, &node, HOUR);
+    let without = dispatcher_in(tempfile::tempdir().unwrap(), &[&node], |_| {});
+    for desk in [&later, &without] {
+        until("it knows all streams", || {
+            (0..next + 5).all(|n| knows(desk, n))
+        });
+    }
+    change(&node, next + 5);
+    for desk in [&desk, &later, &without] {
+        until("all of them know", || knows(desk, next + 5));
+    }
+    assert_eq!(figure(&without, "connected"), 0);
+}
+
+#[test]
+fn while_the_broker_is_away_nodes_are_waited_at() {
+    if !is_installed() {
+        return;
+    }
+    let mut broker = Broker::start();
+    let node = node(&broker);
+    change(&node, 0);
+    let desk = desk(&broker, &node, HOUR);
+    let mut next = until_news(&node, &desk, 1);
+    for at_once in [true, false] {
+        broker.end(at_once);
+        until_linked(&desk, false);
+        change(&node, next);
+        until("it is known without a broker", || knows(&desk, next));
+        std::thread::sleep(Duration::from_secs(2));
+        change(&node, next + 1);
+        until("it is known for as long as that is so", || {
+            knows(&desk, next + 1)
+        });
+        broker.begin();
+        until_linked(&desk, true);
+        until("what was told meanwhile is asked for", || {
+            asked(&desk, "gap") >= 1
+        });
+        next = until_news(&node, &desk, next + 2);
+        change(&node, next);
+        until("it is known by a notice again", || knows(&desk, next));
+        next += 1;
+    }
+    assert!(figure(&desk, "connects_total") >= 3 && figure(&node, "connects_total") >= 3);
+    assert!(figure(&desk, "connection_failures_total") >= 2);
+}
+
+#[test]
+fn forged_and_doubled_notices_make_nobody_ask() {
+    if !is_installed() {
+        return;
+    }
+    let broker = Broker::start();
+    let node = node(&broker);
+    change(&node, 0);
+    let desk = desk(&broker, &node, HOUR);
+    let next = until_news(&node, &desk, 1);
+    until("it is quiet", || knows(&desk, next - 1));
+    let (identity, incarnation, epoch) = identity(&node);
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("notice");
+    let file = file.to_str().unwrap();
+    let real = mosquitto("mosquitto_sub", &broker, &["-C", "1", "-N", "-t", TOPIC]);
+    assert!(real.status.success() && real.stdout.len() > 64, "{real:?}");
+    let before = all_asked(&desk);
+    for number in 0..20 {
+        let forged = Notice {
+            kind: [Kind::Changed, Kind::Gone][number % 2],
+            identity,
+            incarnation,
+            epoch,
+            number: 1 << 40,
+            version: 1 << 40,
+        };
+        let key = NoticeKey::of_seed(&[5; 32]).unwrap();
+        std::fs::write(file, key.seal(&forged)).unwrap();
+        broker.client(TOPIC, &["-f", file], "");
+        broker.publish(TOPIC, "no notice at all");
+        // Also under the name of another node.
+        std::fs::write(file, &real.stdout).unwrap();
+        broker.client("headwater/notices/south", &["-f", file], "");
+    }
+    until("all of it has come", || {
+        let again = heard(&desk, "known") + heard(&desk, "late");
+        heard(&desk, "forged") >= 1 && heard(&desk, "garbled") >= 1 && again >= 1
+    });
+    // Those that came together are one; whatever came, nobody asked.
+    assert_eq!(all_asked(&desk), before);
+    let next = until_news(&node, &desk, next);
+    change(&node, next);
+    until("what the node tells is heard as before", || {
+        knows(&desk, next)
+    });
+}
+
+#[test]
+fn a_node_that_ends_is_asked_at_once_and_one_that_begins_anew_is_known() {
+    if !is_installed() {
+        return;
+    }
+    let broker = Broker::start();
+    let mut node = node(&broker);
+    change(&node, 0);
+    let desk = desk(&broker, &node, HOUR);
+    let next = until_news(&node, &desk, 1);
+    let addr = node.addr;
+    let dir = node.ended();
+    until("the broker has said that it has gone", || {
+        asked(&desk, "gone") >= 1
+    });
+    until("and nobody answers there", || {
+        let mut answer = client().get(desk.url("/api/v1/sync")).call().unwrap();
+        json(&mut answer)["nodes"][0]["is_live"] == false
+    });
+    node = Running::start_in(dir, |s| {
+        by_mqtt(s, &broker, HOUR);
+        s.notices.name = "north".to_owned();
+        s.http_addr = addr;
+    });
+    let next = until_news(&node, &desk, next);
+    change(&node, next);
+    until("it is known by a notice again", || knows(&desk, next));
+}
+
+fn token(file: &TokenFile, name: &str, rules: &[&str]) {
+    let rules = rules.iter().map(|rule| rule.parse::<Rule>().unwrap());
+    let new = NewToken {
+        name: name.to_owned(),
+        rules: rules.collect(),
+        expires: None,
+    };
+    file.create(new).unwrap();
+}
+
+/// A broker that lets in these names, each with its name as password, and goes by the rules that
+/// are made of the list.
+fn guarded(list: &Path) -> Broker {
+    let file = TokenFile::of_database(list);
+    token(&file, "gate", &["read *"]);
+    token(&file, "north", &["write headwater_notices,node=north"]);
+    token(&file, "south", &["write headwater_notices,node=south"]);
+    token(&file, "narrow", &["read headwater_notices,node=south"]);
+    token(&file, "outsider", &["read weather", "write weather"]);
+    let tokens = file.read().unwrap().unwrap();
+    let rules = headwater_server::broker_rules(&tokens, "headwater/notices").unwrap();
+    Broker::start_with(|dir, _| {
+        let path = |name: &str| dir.join(name).display().to_string();
+        std::fs::write(path("rules"), &rules).unwrap();
+        std::fs::write(path("passwords"), "").unwrap();
+        for name in ["gate", "north", "south", "narrow", "outsider"] {
+            let made = Command::new("mosquitto_passwd")
+                .args(["-b", &path("passwords"), name, name])
+                .status();
+            assert!(made.unwrap().success());
+        }
+        format!(
+            "password_file {}\nacl_file {}\nallow_anonymous false\n",
+            path("passwords"),
+            path("rules")
+        )
+    })
+}
+
+#[test]
+fn the_broker_goes_by_the_rules_that_are_made_of_the_list() {
+    if !is_installed() {
+        return;
+    }
+    let list = tempfile::tempdir().unwrap();
+    let broker = guarded(list.path());
+    let names = ["gate", "north", "south", "narrow", "outsider"];
+    // Everybody tells under both topics, and somebody without a name too.
+    for topic in ["headwater/notices/north", "headwater/notices/south"] {
+        for name in names {
+            let text = format!("of {name}");
+            let told = ["-r", "-u", name, "-P", name, "-t", topic, "-m", &text];
+            mosquitto("mosquitto_pub", &broker, &told);
+        }
+        let told = ["-r", "-t", topic, "-m", "of nobody"];
+        let refused = mosquitto("mosquitto_pub", &broker, &told);
+        assert!(!refused.status.success(), "{refused:?}");
+    }
+    let hears = |name: &str| {
+        let topic = ["-t", "headwater/notices/+", "-W", "2", "-v"];
+        let login = ["-u", name, "-P", name];
+        let heard = mosquitto("mosquitto_sub", &broker, &[&topic[..], &login].concat());
+        let mut lines: Vec<String> = String::from_utf8(heard.stdout)
+            .unwrap()
+            .lines()
+            .map(str::to_owned)
+            .collect();
+        lines.sort();
+        lines
+    };
+    let north = "headwater/notices/north of north";
+    let south = "headwater/notices/south of south";
+    assert_eq!(hears("gate"), [north, south]);
+    assert_eq!(hears("narrow"), [south]);
+    for name in ["north", "south", "outsider"] {
+        assert_eq!(hears(name), Vec::<String>::new(), "{name}");
+    }
+}
+
+#[test]
+fn a_node_that_may_not_tell_is_known_all_the_same() {
+    if !is_installed() {
+        return;
+    }
+    let list = tempfile::tempdir().unwrap();
+    let broker = guarded(list.path());
+    let login = |s: &mut Settings, name: &str, check: Duration| {
+        by_mqtt(s, &broker, check);
+        let file = s.db().with_extension("password");
+        std::fs::write(&file, format!("{name}\n")).unwrap();
+        s.notices.login.user = name.to_owned();
+        s.notices.login.password_file = Some(file);
+    };
+    // It has the name of another.
+    let node = Running::start_with(|s| {
+        login(s, "south", HOUR);
+        s.notices.name = "north".to_owned();
+    });
+    change(&node, 0);
+    until("the broker has refused a notice", || {
+        figure(&node, "refused_total") >= 1
+    });
+    let dir = tempfile::tempdir().unwrap();
+    let second = Duration::from_secs(1);
+    let desk = dispatcher_in(dir, &[&node], |s| login(s, "gate", second));
+    until_linked(&desk, true);
+    until("it is asked now and then", || asked(&desk, "check") >= 1);
+    change(&node, 1);
+    until("what it could not tell is known", || knows(&desk, 1));
+    assert_eq!(heard(&desk, "news"), 0);
+}
+
+#[test]
+fn settings_that_cannot_be_are_told_at_the_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut settings = Settings::new(dir.path().join("db"));
+    settings.http_addr.set_port(0);
+    settings.notices.bus = NoticeBus::Mqtt;
+    settings.notices.name = "north".to_owned();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let start = |settings: &Settings| {
+        let started = runtime.block_on(headwater_server::Server::start(settings.clone()));
+        started.map(drop).unwrap_err().to_string()
+    };
+    let told = start(&settings);
+    assert!(told.contains("notices.broker"), "{told}");
+    settings.notices.login.broker = Some(BrokerAddress {
+        tls: false,
+        host: "127.0.0.1".to_owned(),
+        port: 1,
+    });
+    settings.notices.login.user = "north".to_owned();
+    settings.notices.login.password_file = Some(dir.path().join("none"));
+    let told = start(&settings);
+    assert!(told.contains("notices.password_file"), "{told}");
+    settings.notices.login.password_file = None;
+    std::fs::create_dir_all(settings.db()).unwrap();
+    std::fs::write(settings.db().join("notices.key"), "short").unwrap();
+    let told = start(&settings);
+    assert!(
+        told.contains("notices.key") && told.contains("32 bytes"),
+        "{told}"
+    );
+}
