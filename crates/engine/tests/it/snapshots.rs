@@ -2,6 +2,7 @@
 //! over compaction, retention, restarts, backups; their bounds; what differs between two.
 
 mod failures;
+mod telling;
 
 use crate::model::Random;
 use crate::support::{Content, Fields, read_snapshot, small_options};
