@@ -8,6 +8,7 @@
 mod assured;
 mod backup;
 mod catalog;
+mod changes;
 mod check;
 mod chunk;
 mod clock;
