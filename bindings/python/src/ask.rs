@@ -190,17 +190,29 @@ impl Ends {
     }
 }
 
-/// Aggregates of a field of the streams with these tags.
+/// A field of the streams of a table with these tags.
+pub(crate) struct FieldOf<'a> {
+    pub(crate) table: &'a str,
+    pub(crate) tags: &'a [(String, String)],
+    pub(crate) field: &'a str,
+    /// The named snapshot; `None` = as it is now.
+    pub(crate) named: Option<&'a str>,
+}
+
+/// Aggregates of a field of streams.
 pub(crate) fn aggregate(
     py: Python<'_>,
     shared: &Shared,
-    table: &str,
-    tags: &[(String, String)],
-    field: &str,
+    of: &FieldOf<'_>,
     spec: &AggregateSpec,
     with_tags: Option<bool>,
-    named: Option<&str>,
 ) -> Outcome<Frame> {
+    let FieldOf {
+        table,
+        tags,
+        field,
+        named,
+    } = *of;
     let (snapshot, streams, columns, field_type) = py.detach(|| {
         shared.with(|opened| {
             let snapshot = opened.snapshot(named)?;

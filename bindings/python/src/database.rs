@@ -348,16 +348,13 @@ impl Database {
             bins,
             first_last,
         };
-        Ok(ask::aggregate(
-            py,
-            &self.shared,
+        let of = ask::FieldOf {
             table,
-            &tags,
+            tags: &tags,
             field,
-            &spec,
-            with_tags,
-            snapshot,
-        )?)
+            named: snapshot,
+        };
+        Ok(ask::aggregate(py, &self.shared, &of, &spec, with_tags)?)
     }
 
     /// The filled buckets of a tile.
