@@ -7,6 +7,7 @@
 use crate::column::{Layout, hw_column};
 use crate::handles::{self, Handled};
 use crate::query::{Query, Subject, hw_query};
+use crate::rows::FieldNames;
 use crate::scan::range;
 use crate::snapshot::{Sight, hw_snapshot, view_of};
 use crate::status::{Outcome, give, guard, hw_error, invalid, lock, out};
@@ -79,8 +80,15 @@ struct ReplayRows {
     numbers: Vec<u64>,
     views: Vec<hw_column>,
     streams: Vec<hw_stream_name>,
-    /// What the views point to.
-    _held: (Vec<Column>, Vec<Layout>, Arc<[Box<str>]>, Vec<Arc<Named>>),
+    _held: Held,
+}
+
+/// What the views point to.
+struct Held {
+    _columns: Vec<Column>,
+    _layouts: Vec<Layout>,
+    _fields: FieldNames,
+    _streams: Vec<Arc<Named>>,
 }
 
 // SAFETY: the pointers in `views` and `streams` lead to what `_held` has, which lives as long, is
@@ -112,7 +120,7 @@ struct Replay(Mutex<Playing>);
 struct Playing {
     view: Sight,
     steps: ReplaySteps,
-    fields: Arc<[Box<str>]>,
+    fields: FieldNames,
     /// Names of the streams that came up, by their places among those of the replay.
     known: HashMap<u32, Arc<Named>>,
 }
@@ -158,7 +166,12 @@ impl Playing {
             times: chunk.times,
             places,
             numbers,
-            _held: (columns, layouts, Arc::clone(&self.fields), names),
+            _held: Held {
+                _columns: columns,
+                _layouts: layouts,
+                _fields: Arc::clone(&self.fields),
+                _streams: names,
+            },
         })
     }
 

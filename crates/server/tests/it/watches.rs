@@ -431,15 +431,21 @@ fn looks(asker: &Asker<'_>, cause: &str) -> u64 {
 
 #[test]
 fn batches_to_another_table_make_no_watch_look() {
-    const IDLE: u64 = 200;
-    const BATCHES: u64 = 20;
+    const IDLE: u64 = 40;
+    const BATCHES: u64 = 6;
     let server = Running::start();
     let asker = Asker::open(&server);
     asker.rows(0, &[1]);
-    let (status, text) = asker.post("/write?precision=ns", "idle v=1i 1700000000000000000\n");
+    let (status, text) = asker.post(
+        "/write?precision=ns",
+        "idle,id=a v=1i 1700000000000000000\n",
+    );
     assert_eq!(status, 204, "{text}");
     let made: Vec<String> = (0..IDLE)
-        .map(|at| format!("CREATE WATCH w{at} AS ABSENCE OF idle FOR INTERVAL '1 hour'"))
+        .map(|at| {
+            let query = HOT.replace("pump", "idle").replace("temp", "v");
+            format!("CREATE WATCH w{at} AS {query}")
+        })
         .collect();
     asker.sql(&made.join(";"));
     asker.sql(&format!("CREATE WATCH hot AS {HOT}"));
@@ -457,7 +463,10 @@ fn batches_to_another_table_make_no_watch_look() {
         "{busy} looks for {BATCHES} batches that concern one watch"
     );
     // A batch to theirs makes each of them look.
-    let (status, text) = asker.post("/write?precision=ns", "idle v=1i 1700000001000000000\n");
+    let (status, text) = asker.post(
+        "/write?precision=ns",
+        "idle,id=a v=1i 1700000001000000000\n",
+    );
     assert_eq!(status, 204, "{text}");
     until("all look again", || {
         (looks(&asker, "change") >= before + busy + IDLE).then_some(())
