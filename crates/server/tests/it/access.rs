@@ -317,7 +317,7 @@ fn fill(db: &Database) {
     let mut batch = Batch::new();
     for id in ["seen", "hidden"] {
         let rows = batch.stream(&StreamName::new("cars", [("id", id)]));
-        rows.row(1_700_000_000_000_000_000, [("value", 2.5.into())])
+        rows.row(1_700_000_000_000_000_000, [("w", 2.5.into())])
             .unwrap();
     }
     db.commit(batch).unwrap();
