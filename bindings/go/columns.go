@@ -275,9 +275,12 @@ func copied[T any](from unsafe.Pointer, n int) []T {
 
 // ownColumns copies rows of the library.
 func ownColumns(rows *C.hw_rows, name string) *Columns {
-	n := int(rows.row_count)
-	columns := &Columns{Stream: name, Times: copied[int64](unsafe.Pointer(rows.times_ns), n)}
-	native := unsafe.Slice(rows.columns, int(rows.column_count))
+	return ownFields(int(rows.row_count), rows.times_ns, unsafe.Slice(rows.columns, int(rows.column_count)), name)
+}
+
+// ownFields copies n rows of columns of the library.
+func ownFields(n int, times *C.int64_t, native []C.hw_column, name string) *Columns {
+	columns := &Columns{Stream: name, Times: copied[int64](unsafe.Pointer(times), n)}
 	columns.Fields = make([]FieldColumn, len(native))
 	for i := range native {
 		from, to := &native[i], &columns.Fields[i]

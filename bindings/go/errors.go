@@ -32,6 +32,8 @@ var (
 	ErrForked = errors.New("forked")
 	// ErrTier: the fast tier of the database is missing, of another database, or of another time; bring it back.
 	ErrTier = errors.New("tier")
+	// ErrGone: what was there and is not kept any more, such as a named snapshot that ended by itself.
+	ErrGone = errors.New("gone")
 	// ErrInternal: a defect of Headwater itself.
 	ErrInternal = errors.New("internal")
 	// ErrRefused: rows of a batch do not fit and are not stored; errors.As with *RefusedError names them. The other rows of the
@@ -43,7 +45,7 @@ var (
 // found and what to do.
 type Error struct {
 	// Code is the kind as a stable word: invalid, not_found, busy, closed, corrupt, full, io, locked, read_only, forked,
-	// tier, internal.
+	// tier, gone, internal.
 	Code string
 	// Message is for people.
 	Message string
@@ -61,7 +63,7 @@ func (e *Error) Unwrap() error { return e.kind }
 var words = map[error]string{
 	ErrInvalid: "invalid", ErrNotFound: "not_found", ErrBusy: "busy", ErrClosed: "closed", ErrCorrupt: "corrupt",
 	ErrFull: "full", ErrIO: "io", ErrLocked: "locked", ErrReadOnly: "read_only", ErrForked: "forked",
-	ErrTier: "tier", ErrInternal: "internal",
+	ErrTier: "tier", ErrGone: "gone", ErrInternal: "internal",
 }
 
 // failure makes an error of this package's own.

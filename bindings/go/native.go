@@ -37,6 +37,14 @@ package headwater
 #cgo nocallback hw_snapshot_open
 #cgo noescape hw_snapshot_sequence
 #cgo nocallback hw_snapshot_sequence
+#cgo noescape hw_snapshot_named
+#cgo nocallback hw_snapshot_named
+#cgo noescape hw_snapshot_drop
+#cgo nocallback hw_snapshot_drop
+#cgo noescape hw_replay_open
+#cgo nocallback hw_replay_open
+#cgo noescape hw_replay_next
+#cgo nocallback hw_replay_next
 #cgo noescape hw_query_stream
 #cgo nocallback hw_query_stream
 #cgo noescape hw_query_table
@@ -129,7 +137,7 @@ func take(e *C.hw_error) error {
 var kinds = map[int32]error{
 	C.HW_INVALID: ErrInvalid, C.HW_NOT_FOUND: ErrNotFound, C.HW_BUSY: ErrBusy, C.HW_CLOSED: ErrClosed, C.HW_CORRUPT: ErrCorrupt,
 	C.HW_FULL: ErrFull, C.HW_IO: ErrIO, C.HW_LOCKED: ErrLocked, C.HW_READ_ONLY: ErrReadOnly, C.HW_INTERNAL: ErrInternal,
-	C.HW_FORKED: ErrForked, C.HW_TIER: ErrTier, C.HW_PANIC: ErrInternal,
+	C.HW_FORKED: ErrForked, C.HW_TIER: ErrTier, C.HW_GONE: ErrGone, C.HW_PANIC: ErrInternal,
 	// A handle that is not there any more is one that this package closed.
 	C.HW_HANDLE: ErrClosed,
 }

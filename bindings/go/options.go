@@ -215,6 +215,17 @@ func ClockSettle(stretch time.Duration) Option {
 	return option(func(o *C.hw_options) { o.clock_settle_ns = C.int64_t(stretch) })
 }
 
+// SnapshotAgeMax sets after which time a named snapshot ends by itself; below 0 never. Default 90 days.
+func SnapshotAgeMax(age time.Duration) Option {
+	return option(func(o *C.hw_options) { o.snapshot_age_max_ns = C.int64_t(age) })
+}
+
+// SnapshotBytesMax is the most that files take that are there for named snapshots only; beyond that the oldest ends. 0 is as much as
+// there is room for. Default 64 GiB.
+func SnapshotBytesMax(bytes int64) Option {
+	return option(func(o *C.hw_options) { o.snapshot_bytes_max = C.uint64_t(max(bytes, 0)) })
+}
+
 // open opens the database with these options.
 func (c *config) open(dir string) (C.hw_db, error) {
 	var e C.hw_error

@@ -48,10 +48,7 @@ func (db *DB) Snapshot() (*Snapshot, error) {
 	if code != C.HW_OK {
 		return nil, take(&e)
 	}
-	s := &Snapshot{reader: reader{db: db, view: view}}
-	// Only a net below those who forget to close.
-	s.cleanup = runtime.AddCleanup(s, release, view)
-	return s, nil
+	return db.viewed(view), nil
 }
 
 // Close lets go of what the snapshot keeps. A second call does nothing.
@@ -137,8 +134,13 @@ func (r *reader) ScanTable(ctx context.Context, table string, tags Tags, query Q
 func (r *reader) tableQuery(table string, tags Tags, query Query) (C.hw_query, error) {
 	var pinner runtime.Pinner
 	defer pinner.Unpin()
-	native, names := pinnedTags(&pinner, tags), pinnedList(&pinner, query.Fields)
-	filters, err := pinnedFilters(&pinner, query.Where)
+	return r.pinnedQuery(&pinner, table, pinnedTags(&pinner, tags), query)
+}
+
+// pinnedQuery is a question for the streams with these tags; a key that comes several times may have any of its values.
+func (r *reader) pinnedQuery(pinner *runtime.Pinner, table string, native []C.hw_tag, query Query) (C.hw_query, error) {
+	names := pinnedList(pinner, query.Fields)
+	filters, err := pinnedFilters(pinner, query.Where)
 	if err != nil {
 		return 0, err
 	}

@@ -5,6 +5,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { BUCKETS, tileStart } from "../src/lib/level";
 import { isTileHere, sendPresence, sendSync, type FleetRole } from "./fleet";
+import { sendWatchEvents, sendWatches, Snapshots } from "./past";
 import { sendReplay } from "./replay";
 import { answerSql } from "./sql";
 import { bucket, noise, signals, type Bucket, type Signal } from "./signals";
@@ -25,10 +26,31 @@ export function mock(
   const began = Date.now();
   const all = signals(options.now ?? BigInt(began) * 1_000_000n);
   const channels = new Map(all.map((signal) => [`${signal.stream}.${signal.field}`, signal]));
+  const snapshots = new Snapshots();
   const isEmpty = (): boolean => Date.now() - began < (options.emptyFor ?? 0);
   return (request, response, next) => {
     const url = new URL(request.url ?? "/", "http://mock");
+    const past = url.searchParams.get("snapshot");
+    if (past !== null && !snapshots.has(past)) {
+      response.statusCode = 404;
+      json(response, { code: "E_NO_SNAPSHOT", message: `there is no snapshot \`${past}\`` });
+      return;
+    }
     switch (url.pathname) {
+      case "/api/v1/watches":
+        sendWatches(response);
+        break;
+      case "/api/v1/watches/too%20hot/events":
+        sendWatchEvents(
+          request,
+          response,
+          Number(url.searchParams.get("after")?.replace(/^.*-/, "") ?? 0),
+          options.now ?? BigInt(began) * 1_000_000n,
+        );
+        break;
+      case "/api/v1/manage":
+        snapshots.answer(request, response);
+        break;
       case "/api/v1/streams":
         if (url.searchParams.has("stream") && url.searchParams.has("limit")) {
           // As the server: by name, or by what streams have in common.

@@ -149,14 +149,6 @@ fn field_type(snapshot: &Snapshot, table: &str, field: &str) -> Outcome<FieldTyp
     })
 }
 
-fn known_tags(opened: &Opened, table: &str) -> Vec<String> {
-    let tables = opened.tables().into_iter();
-    tables
-        .filter(|t| t.name == table)
-        .flat_map(|t| t.tags)
-        .collect()
-}
-
 /// First and last values of bins.
 struct Ends {
     times: [ColumnBuilder; 2],
@@ -198,25 +190,38 @@ impl Ends {
     }
 }
 
-/// Aggregates of a field of the streams with these tags.
+/// A field of the streams of a table with these tags.
+pub(crate) struct FieldOf<'a> {
+    pub(crate) table: &'a str,
+    pub(crate) tags: &'a [(String, String)],
+    pub(crate) field: &'a str,
+    /// The named snapshot; `None` = as it is now.
+    pub(crate) named: Option<&'a str>,
+}
+
+/// Aggregates of a field of streams.
 pub(crate) fn aggregate(
     py: Python<'_>,
     shared: &Shared,
-    table: &str,
-    tags: &[(String, String)],
-    field: &str,
+    of: &FieldOf<'_>,
     spec: &AggregateSpec,
     with_tags: Option<bool>,
 ) -> Outcome<Frame> {
+    let FieldOf {
+        table,
+        tags,
+        field,
+        named,
+    } = *of;
     let (snapshot, streams, columns, field_type) = py.detach(|| {
         shared.with(|opened| {
-            let snapshot = opened.snapshot()?;
+            let snapshot = opened.snapshot(named)?;
             let field_type = field_type(&snapshot, table, field)?;
             let streams = snapshot.streams(table, tags)?;
             let columns = match with_tags {
                 Some(false) => TagColumns::default(),
                 with => {
-                    let known = known_tags(opened, table);
+                    let known = snapshot.table_info(table)?.tags;
                     TagColumns::new(&streams, tags, &known, with == Some(true))
                 }
             };
@@ -254,11 +259,12 @@ pub(crate) fn tile(
     field: &str,
     level: i32,
     offset: i64,
+    named: Option<&str>,
 ) -> Outcome<Frame> {
     let level = Level::new(level)
         .ok_or_else(|| Problem::invalid(format!("level: expected -20 to 40, found {level}")))?;
     let (field_type, buckets) = shared.with(|opened| {
-        let snapshot = opened.snapshot()?;
+        let snapshot = opened.snapshot(named)?;
         let field_type = field_type(&snapshot, stream.table(), field)?;
         Ok((field_type, snapshot.tile(stream, field, level, offset)?))
     })?;
@@ -278,8 +284,9 @@ pub(crate) fn last<'py>(
     py: Python<'py>,
     shared: &Shared,
     stream: &StreamName,
+    named: Option<&str>,
 ) -> PyResult<Vec<(String, i64, Bound<'py, PyAny>)>> {
-    let last = py.detach(|| shared.with(|opened| Ok(opened.snapshot()?.last(stream)?)))?;
+    let last = py.detach(|| shared.with(|opened| Ok(opened.snapshot(named)?.last(stream)?)))?;
     last.into_iter()
         .map(|l| Ok((l.field, l.time.as_nanos(), object(py, &l.value)?)))
         .collect()

@@ -9,6 +9,7 @@ use crate::errors::{Outcome, Problem};
 use crate::frame::Frame;
 use crate::input::Part;
 use crate::input::Tags;
+use crate::named;
 use crate::options::{options, seconds};
 use crate::scan::{Asked, Query};
 use crate::shared::{Opened, Shared};
@@ -288,6 +289,7 @@ impl Database {
         conditions: Vec<Condition<'_>>,
         with_tags: Option<bool>,
         by_time: bool,
+        snapshot: Option<String>,
     ) -> PyResult<Query> {
         let mut filters = Vec::with_capacity(conditions.len());
         for (field, operator, object) in conditions {
@@ -302,6 +304,7 @@ impl Database {
             tags,
             with_tags,
             by_time,
+            snapshot,
             spec: ScanSpec {
                 range: ClosedRange::nanos(range.0, range.1),
                 fields,
@@ -325,6 +328,7 @@ impl Database {
         level: Option<i32>,
         first_last: bool,
         with_tags: Option<bool>,
+        snapshot: Option<&str>,
     ) -> PyResult<Frame> {
         let bins = match (every, level) {
             (None, None) => Bins::Whole,
@@ -344,18 +348,17 @@ impl Database {
             bins,
             first_last,
         };
-        Ok(ask::aggregate(
-            py,
-            &self.shared,
+        let of = ask::FieldOf {
             table,
-            &tags,
+            tags: &tags,
             field,
-            &spec,
-            with_tags,
-        )?)
+            named: snapshot,
+        };
+        Ok(ask::aggregate(py, &self.shared, &of, &spec, with_tags)?)
     }
 
     /// The filled buckets of a tile.
+    #[expect(clippy::too_many_arguments, reason = "the Python side names them")]
     fn tile(
         &self,
         py: Python<'_>,
@@ -364,9 +367,10 @@ impl Database {
         field: &str,
         level: i32,
         offset: i64,
+        snapshot: Option<&str>,
     ) -> PyResult<Frame> {
         let stream = StreamName::new(table, tags);
-        Ok(py.detach(|| ask::tile(&self.shared, &stream, field, level, offset))?)
+        Ok(py.detach(|| ask::tile(&self.shared, &stream, field, level, offset, snapshot))?)
     }
 
     /// The newest value of each field of a stream.
@@ -375,15 +379,22 @@ impl Database {
         py: Python<'py>,
         table: String,
         tags: Tags,
+        snapshot: Option<&str>,
     ) -> PyResult<Vec<(String, i64, Bound<'py, PyAny>)>> {
-        ask::last(py, &self.shared, &StreamName::new(table, tags))
+        ask::last(py, &self.shared, &StreamName::new(table, tags), snapshot)
     }
 
     /// The tags of the streams of a table that have these.
-    fn streams(&self, py: Python<'_>, table: &str, tags: Tags) -> PyResult<Vec<Tags>> {
+    fn streams(
+        &self,
+        py: Python<'_>,
+        table: &str,
+        tags: Tags,
+        snapshot: Option<&str>,
+    ) -> PyResult<Vec<Tags>> {
         let streams = py.detach(|| {
             self.shared
-                .with(|opened| Ok(opened.snapshot()?.streams(table, &tags)?))
+                .with(|opened| Ok(opened.snapshot(snapshot)?.streams(table, &tags)?))
         })?;
         Ok(streams.into_iter().map(|s| s.tags().to_vec()).collect())
     }
@@ -526,6 +537,26 @@ impl Database {
             })
         })?;
         backup_report(py, &report)
+    }
+
+    /// Keeps the state of now under a name.
+    fn create_snapshot<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyDict>> {
+        named::create(py, &self.shared, name)
+    }
+
+    /// Drops a named snapshot.
+    fn drop_snapshot(&self, py: Python<'_>, name: &str) -> PyResult<()> {
+        Ok(py.detach(|| named::end(&self.shared, name))?)
+    }
+
+    /// The named snapshots.
+    fn snapshots<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
+        named::list(py, &self.shared)
+    }
+
+    /// Those that ended by themselves.
+    fn ended_snapshots(&self, py: Python<'_>) -> PyResult<Vec<(String, i64, i64, &'static str)>> {
+        named::ended(py, &self.shared)
     }
 
     /// What opening had to put right.

@@ -25,6 +25,7 @@ mod errors;
 mod frame;
 mod input;
 mod log;
+mod named;
 mod options;
 mod scan;
 mod shared;

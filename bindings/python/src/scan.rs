@@ -123,6 +123,8 @@ pub(crate) struct Asked {
     pub(crate) with_tags: Option<bool>,
     /// Rows of all streams in the order of time, instead of stream by stream.
     pub(crate) by_time: bool,
+    /// The named snapshot; `None` = as it is now.
+    pub(crate) snapshot: Option<String>,
     pub(crate) spec: ScanSpec,
 }
 
@@ -144,7 +146,7 @@ impl Asked {
 impl Query {
     pub(crate) fn new(shared: &Arc<Shared>, asked: Asked) -> Outcome<Query> {
         shared.with(|opened| {
-            let snapshot = opened.snapshot()?;
+            let snapshot = opened.snapshot(asked.snapshot.as_deref())?;
             let table = snapshot.fields(&asked.table)?;
             let fields: Vec<(String, FieldType)> = match &asked.spec.fields {
                 None => table,
@@ -163,12 +165,7 @@ impl Query {
             };
             let streams = snapshot.streams(&asked.table, &asked.tags)?;
             let replay = asked.by_time.then(|| asked.replay(&fields));
-            let known: Vec<String> = opened
-                .tables()
-                .into_iter()
-                .find(|t| t.name == asked.table)
-                .map(|t| t.tags)
-                .unwrap_or_default();
+            let known = snapshot.table_info(&asked.table)?.tags;
             let tags = match asked.with_tags {
                 Some(false) => TagColumns {
                     codes: vec![Vec::new(); streams.len()],

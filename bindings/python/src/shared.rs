@@ -94,11 +94,14 @@ impl Opened {
         }
     }
 
-    pub(crate) fn snapshot(&self) -> Outcome<Snapshot> {
-        match self {
-            Opened::Owner(db) => Ok(db.snapshot()?),
-            Opened::Reader(reader) => Ok(reader.snapshot()),
-        }
+    /// The state that a named snapshot keeps; without a name the present.
+    pub(crate) fn snapshot(&self, name: Option<&str>) -> Outcome<Snapshot> {
+        Ok(match (self, name) {
+            (Opened::Owner(db), None) => db.snapshot()?,
+            (Opened::Owner(db), Some(name)) => db.snapshot_named(name)?,
+            (Opened::Reader(reader), None) => reader.snapshot(),
+            (Opened::Reader(reader), Some(name)) => reader.snapshot_named(name)?,
+        })
     }
 
     pub(crate) fn tables(&self) -> Vec<TableInfo> {

@@ -88,6 +88,12 @@ impl RangeArgs {
             None => ClosedRange::new(from, Timestamp::MAX),
         }
     }
+
+    /// The ends that were given, as a server reads them.
+    pub(crate) fn texts(self) -> impl Iterator<Item = (&'static str, String)> {
+        let ends = [("from", self.from), ("to", self.to)].into_iter();
+        ends.filter_map(|(name, at)| Some((name, at?.as_nanos().to_string())))
+    }
 }
 
 #[cfg(test)]

@@ -13,6 +13,17 @@ use std::sync::Arc;
 use std::time::Duration;
 use ureq::tls::{Certificate, RootCerts, TlsConfig, TlsProvider};
 
+/// Text as it stands in an address.
+pub(crate) fn encoded(text: &str) -> String {
+    let encoded = text.bytes().map(|byte| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => {
+            char::from(byte).to_string()
+        }
+        other => format!("%{other:02X}"),
+    });
+    encoded.collect()
+}
+
 /// A client that gives answers of any status as answers, for the server at `url`.
 pub(crate) fn agent(
     url: &str,

@@ -39,12 +39,12 @@ pub(crate) struct ServerArgs {
 }
 
 impl ServerArgs {
-    /// The server, where one was named.
-    pub(crate) fn open(&self) -> Result<Option<Server>, Failure> {
+    /// The server, where one was named, for answers that take at most so long.
+    pub(crate) fn open(&self, longest: Duration) -> Result<Option<Server>, Failure> {
         let Some(url) = &self.url else {
             return Ok(None);
         };
-        let agent = agent(url, self.ca.as_deref(), TIMEOUT)?;
+        let agent = agent(url, self.ca.as_deref(), longest)?;
         Ok(Some(Server::new(agent, url, self.token.clone())))
     }
 }

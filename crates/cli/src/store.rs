@@ -2,10 +2,11 @@
 
 use crate::arguments::parse_size;
 use crate::failure::Failure;
-use crate::server::{Server, ServerArgs};
+use crate::server::{Server, ServerArgs, TIMEOUT};
 use clap::Args;
 use headwater::{Database, Options, Reader};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Which database, and how much memory it may take.
 #[derive(Debug, Args)]
@@ -44,7 +45,12 @@ impl PlaceArgs {
     /// A server that was named goes before a directory, which may stand in the environment for
     /// other commands.
     pub(crate) fn open(&self) -> Result<Place, Failure> {
-        if let Some(server) = self.server.open()? {
+        self.open_for(TIMEOUT)
+    }
+
+    /// As [`PlaceArgs::open`]; a server's answers take at most so long.
+    pub(crate) fn open_for(&self, longest: Duration) -> Result<Place, Failure> {
+        if let Some(server) = self.server.open(longest)? {
             return Ok(Place::There(server));
         }
         match &self.db {

@@ -225,6 +225,7 @@ fn bury(core: &Core, record: &DeleteRecord, sequence: Sequence) {
         shard.state.lock().add_tombstone(&tombstone);
     }
     core.newest_deletes.note(record.table, sequence);
+    core.table_changes.note([record.table], sequence);
     core.ends.note(sequence, record);
     core.named_ends.note(sequence, record);
     core.door.note_delete();

@@ -8,6 +8,7 @@
 mod assured;
 mod backup;
 mod catalog;
+mod changes;
 mod check;
 mod chunk;
 mod clock;
@@ -99,10 +100,10 @@ pub use needed::{NeededFor, NeededRange, Reason, Why};
 pub use options::{Durability, Options};
 pub use read::{
     Across, AggregateSpec, Bin, Bins, ColumnSlice, Comparison, Conflict, Coverage, DataVersion,
-    DiffSpec, DiffStretch, Filter, HandlePage, LastValue, OutermostSpec, Owned, Owners, PageStart,
-    PartitionInfo, Replay, ReplayChunk, ReplayCursor, ReplayRow, ReplaySpec, ReplaySteps, RowBlock,
-    Scan, ScanChunk, ScanSpec, Snapshot, SnapshotPart, StreamDiff, StreamHandle, StreamInfo,
-    StreamPage, Stretch, Stretches, SummaryBin, SummarySpec,
+    DiffSpec, DiffStretch, Differences, Filter, HandlePage, LastValue, OutermostSpec, Owned,
+    Owners, PageStart, PartitionInfo, Replay, ReplayChunk, ReplayCursor, ReplayRow, ReplaySpec,
+    ReplaySteps, RowBlock, Scan, ScanChunk, ScanSpec, Snapshot, SnapshotPart, StreamDiff,
+    StreamHandle, StreamInfo, StreamPage, Stretch, Stretches, SummaryBin, SummarySpec,
 };
 pub use reader::Reader;
 pub use recover::Recovery;

@@ -27,7 +27,8 @@ use crate::catalog::{AddedFields, Catalog, Definition, StreamIndex, StreamRecord
 use crate::clock::ClockGuard;
 use crate::core::{
     Commits, Compaction, Core, Door, Ends, LateChoice, MemoryUse, NewStreams, NewestDeletes,
-    Placed, Placing, Rest, SegmentIds, Shards, Signals, UnreadablePartitions, WrittenOnDay,
+    Placed, Placing, Rest, SegmentIds, Shards, Signals, TableChanges, UnreadablePartitions,
+    WrittenOnDay,
 };
 use crate::counters::{COMPACTION_DAY, COMPACTION_DAY_BYTES, Counters};
 use crate::error::Damage;
@@ -345,6 +346,7 @@ pub(crate) fn load(
         placing: Placing::new(placed, fast_files),
         producers,
         newest_deletes,
+        table_changes: TableChanges::default(),
         ends,
         named,
         named_ends,

@@ -128,6 +128,9 @@ struct ArrowArrayStream {
 // The fast tier of the database is missing, of another database, or of another time.
 #define HW_TIER 14
 
+// What was there and is not kept any more, such as a named snapshot that ended by itself.
+#define HW_GONE 15
+
 // An acknowledged write is on the medium: it survives a power cut.
 #define HW_SYNCED 0
 
@@ -142,7 +145,7 @@ struct ArrowArrayStream {
 
 // The version of this interface. It rises when something is added; nothing is ever taken away or
 // changed.
-#define HW_ABI_VERSION 2
+#define HW_ABI_VERSION 3
 
 // Of equal timestamps the later write wins, field by field.
 #define HW_DUPLICATES_LAST 1
@@ -527,6 +530,42 @@ typedef struct hw_rows {
 // A scan that gives its rows some at a time, in bounded memory. To end with hw_release.
 typedef uint64_t hw_scan;
 
+// Names a row of a replay, to go on behind it later: in the same snapshot, or in a later one,
+// which does not show what has come before it since.
+typedef struct hw_replay_cursor {
+  // The row's time.
+  int64_t time_ns;
+  // Which of the rows of its stream and time it is, from 1 on: numbers of hw_replay_rows.
+  uint64_t number;
+  // Its stream, as "table,tag=value,…".
+  struct hw_str stream;
+} hw_replay_cursor;
+
+// A replay: the rows of the streams of a table, by time. To end with hw_release.
+typedef uint64_t hw_replay;
+
+// Rows of a replay. Release the handle when they have been read.
+typedef struct hw_replay_rows {
+  // To release. 0 = the replay is at its end; the rest is zeros then.
+  uint64_t handle;
+  // How many rows there are.
+  size_t row_count;
+  // Their times, ns since 1970, rising.
+  const int64_t *times_ns;
+  // For each row the place of its stream in streams.
+  const uint32_t *places;
+  // For each row which of the rows of its stream and time it is, from 1 on.
+  const uint64_t *numbers;
+  // Columns: those asked for, in that order.
+  size_t column_count;
+  // Each with row_count rows.
+  const struct hw_column *columns;
+  // Streams of these rows.
+  size_t stream_count;
+  // Their names, each once.
+  const struct hw_stream_name *streams;
+} hw_replay_rows;
+
 // The newest value of a field.
 typedef struct hw_last_value {
   // Which stream, by its place in the list of streams.
@@ -806,6 +845,24 @@ int32_t hw_snapshot_open(hw_db db, hw_snapshot *snapshot, struct hw_error *error
 // The number of the newest record that a snapshot sees: it rises with every write.
 int32_t hw_snapshot_sequence(hw_snapshot snapshot, uint64_t *sequence, struct hw_error *error);
 
+// Stores what memory holds and keeps the state of now under a name: it can be read until it is
+// dropped or ends by itself (hw_options.snapshot_age_max_ns, snapshot_bytes_max, a full disk).
+// text gets what it is as JSON, as in hw_snapshots; NULL = not wanted. HW_INVALID for a bad name,
+// one that is taken, "now", and beyond 64 snapshots.
+int32_t hw_snapshot_create(hw_db db, struct hw_str name, struct hw_text *text, struct hw_error *error);
+
+// Drops the named snapshot; its files go when nobody reads them any more. HW_NOT_FOUND without it.
+int32_t hw_snapshot_drop(hw_db db, struct hw_str name, struct hw_error *error);
+
+// The named snapshots as JSON: {"snapshots":[…],"ended":[…]}, each list with the oldest first.
+// Those under "ended" ended by themselves, with the reason. Of a database opened read only: as it
+// was looked at last.
+int32_t hw_snapshots(hw_db db, struct hw_text *text, struct hw_error *error);
+
+// The state that a named snapshot keeps, to be read as any other snapshot. To end with hw_release,
+// which does not drop it. HW_NOT_FOUND without it, HW_GONE when it ended by itself.
+int32_t hw_snapshot_named(hw_db db, struct hw_str name, hw_snapshot *snapshot, struct hw_error *error);
+
 // An empty batch.
 int32_t hw_batch_new(hw_batch *batch, struct hw_error *error);
 
@@ -928,8 +985,8 @@ int32_t hw_query_stream(hw_stream stream,
                         hw_query *query,
                         struct hw_error *error);
 
-// As hw_query_stream, for the streams of a table that have these tags; no tags = all of them. For
-// hw_scan_open.
+// As hw_query_stream, for the streams of a table that have these tags; no tags = all of them. A
+// key that comes several times may have any of its values. For hw_scan_open and hw_replay_open.
 int32_t hw_query_table(hw_db db,
                        struct hw_str table,
                        const struct hw_tag *tags,
@@ -975,6 +1032,23 @@ int32_t hw_scan_begin(hw_query query,
                       struct hw_rows *rows,
                       hw_scan *scan,
                       struct hw_error *error);
+
+// Begins a replay of a question for a table (hw_query_table), from first_ns to last_ns, both
+// included: the rows of all its streams as one sequence by time; of equal times by stream, in the
+// order of hw_streams_list, and of one stream by arrival. after = the row to go on behind; NULL =
+// from the first one on. memory_bytes bounds the rows that are held at once; 0 = 64 MiB. snapshot
+// 0 = as it is now; the replay keeps what it reads, the snapshot may be released.
+int32_t hw_replay_open(hw_query query,
+                       hw_snapshot snapshot,
+                       int64_t first_ns,
+                       int64_t last_ns,
+                       const struct hw_replay_cursor *after,
+                       size_t memory_bytes,
+                       hw_replay *replay,
+                       struct hw_error *error);
+
+// The next rows of a replay, at least one; at its end rows->handle is 0. An error ends it.
+int32_t hw_replay_next(hw_replay replay, struct hw_replay_rows *rows, struct hw_error *error);
 
 // The times and values of a question for one field of one stream, copied to the caller's memory;
 // rows without a value are left out. row_count gets the number of rows there are: when that is

@@ -10,12 +10,12 @@ use crate::json;
 use crate::options::hw_options;
 use crate::status::{Failure, HW_CLOSED, HW_READ_ONLY, Outcome, give, guard, hw_error, out};
 use crate::text::{hw_str, hw_text};
-use headwater::{Database, Options, Reader, RepairMode, Snapshot};
+use headwater::{Database, EndedSnapshot, Options, Reader, RepairMode, Snapshot, SnapshotInfo};
 use std::sync::{Arc, Weak};
 
 /// The version of this interface. It rises when something is added; nothing is ever taken away or
 /// changed.
-pub const HW_ABI_VERSION: u32 = 2;
+pub const HW_ABI_VERSION: u32 = 3;
 
 /// A database. To end with hw_close.
 pub type hw_db = u64;
@@ -53,6 +53,22 @@ impl Store {
         match &self.access {
             Access::Owner(db) => Ok(db.snapshot()?),
             Access::Reader(reader) => Ok(reader.snapshot()),
+        }
+    }
+
+    /// The state that a named snapshot keeps.
+    pub(crate) fn snapshot_named(&self, name: &str) -> Outcome<Snapshot> {
+        Ok(match &self.access {
+            Access::Owner(db) => db.snapshot_named(name)?,
+            Access::Reader(reader) => reader.snapshot_named(name)?,
+        })
+    }
+
+    /// The named snapshots, and those that ended by themselves.
+    pub(crate) fn snapshots(&self) -> (Vec<SnapshotInfo>, Vec<EndedSnapshot>) {
+        match &self.access {
+            Access::Owner(db) => (db.snapshots(), db.ended_snapshots()),
+            Access::Reader(reader) => (reader.snapshots(), reader.ended_snapshots()),
         }
     }
 

@@ -2,8 +2,8 @@
 //! come.
 
 use headwater::{
-    BackupReport, CheckReport, Damage, LateReport, RepairReport, ShardLateReport, Stats, TableInfo,
-    Timestamp,
+    BackupReport, CheckReport, Damage, EndedSnapshot, LateReport, RepairReport, ShardLateReport,
+    SnapshotInfo, Stats, TableInfo, Timestamp,
 };
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -161,6 +161,36 @@ fn late_of_shard(s: &ShardLateReport) -> Value {
         "decisions": decisions.collect::<Vec<_>>(),
         "histogram": s.histogram,
         "quantiles": s.quantiles,
+    })
+}
+
+pub(crate) fn snapshot(s: &SnapshotInfo) -> Value {
+    json!({
+        "name": s.name,
+        "created_ns": s.created.as_nanos(),
+        "ends_ns": s.ends.map(Timestamp::as_nanos),
+        "sequence": s.sequence,
+        "tables": s.tables,
+        "streams": s.streams,
+        "events": s.events,
+        "bytes": s.bytes,
+        "kept_bytes": s.kept_bytes,
+        "own_bytes": s.own_bytes,
+    })
+}
+
+pub(crate) fn snapshots(there: &[SnapshotInfo], ended: &[EndedSnapshot]) -> Value {
+    let ended = ended.iter().map(|e| {
+        json!({
+            "name": e.name,
+            "created_ns": e.created.as_nanos(),
+            "ended_ns": e.ended.as_nanos(),
+            "reason": e.why.reason(),
+        })
+    });
+    json!({
+        "snapshots": there.iter().map(snapshot).collect::<Vec<_>>(),
+        "ended": ended.collect::<Vec<_>>(),
     })
 }
 

@@ -6,7 +6,7 @@ use crate::handles;
 use crate::snapshot::{hw_snapshot, view_of};
 use crate::status::{give, guard, hw_error, out};
 use crate::stream::{Named, Stream, Walk, hw_stream, hw_stream_name};
-use crate::text::{hw_str, hw_tag, pointer, tags};
+use crate::text::{by_key, hw_str, hw_tag, pointer, tags};
 use headwater::LastValue;
 use std::sync::Arc;
 
@@ -114,7 +114,7 @@ pub unsafe extern "C" fn hw_last_table(
         out(values, "values")?;
         let store = handles::get::<Store>(db)?;
         let view = view_of(&Arc::downgrade(&store), snapshot)?;
-        let tags = self::tags(tags, tag_count)?;
+        let tags = by_key(self::tags(tags, tag_count)?);
         let mut walk = Walk::new(table.read("table")?, tags, None);
         let mut found = Vec::new();
         while let Some(name) = walk.next(&view)? {

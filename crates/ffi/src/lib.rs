@@ -38,6 +38,8 @@ mod stream;
 
 mod snapshot;
 
+mod named;
+
 mod column;
 
 mod batch;
@@ -49,6 +51,8 @@ mod query;
 mod rows;
 
 mod scan;
+
+mod replay;
 
 mod into;
 
@@ -71,8 +75,10 @@ pub use handles::{hw_handle_count, hw_release};
 pub use into::*;
 pub use last::*;
 pub use log::*;
+pub use named::*;
 pub use options::*;
 pub use query::*;
+pub use replay::*;
 pub use rows::hw_rows;
 pub use scan::*;
 pub use snapshot::*;

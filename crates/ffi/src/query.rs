@@ -7,7 +7,7 @@ use crate::handles::{self, Handled};
 use crate::rows::FieldNames;
 use crate::status::{Outcome, give, guard, hw_error, invalid, out};
 use crate::stream::{Stream, hw_stream};
-use crate::text::{hw_str, hw_tag, names, slice, tags};
+use crate::text::{by_key, hw_str, hw_tag, names, slice, tags};
 use headwater::{ClosedRange, Comparison, Filter, ScanSpec};
 use std::sync::{Arc, Mutex, Weak};
 
@@ -45,7 +45,8 @@ pub(crate) enum Subject {
     Stream(Arc<Stream>),
     Table {
         table: String,
-        tags: Vec<(String, String)>,
+        /// Tags, each with the values that it may have.
+        tags: Vec<(String, Vec<String>)>,
     },
 }
 
@@ -152,8 +153,8 @@ pub unsafe extern "C" fn hw_query_stream(
     })
 }
 
-/// As hw_query_stream, for the streams of a table that have these tags; no tags = all of them. For
-/// hw_scan_open.
+/// As hw_query_stream, for the streams of a table that have these tags; no tags = all of them. A
+/// key that comes several times may have any of its values. For hw_scan_open and hw_replay_open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hw_query_table(
     db: hw_db,
@@ -172,7 +173,7 @@ pub unsafe extern "C" fn hw_query_table(
         let store = handles::get::<Store>(db)?;
         let subject = Subject::Table {
             table: table.read("table")?.to_owned(),
-            tags: self::tags(tags, tag_count)?,
+            tags: by_key(self::tags(tags, tag_count)?),
         };
         let spec = wanted(fields, field_count, filters, filter_count)?;
         give(query, keep(Arc::downgrade(&store), subject, spec), "query")

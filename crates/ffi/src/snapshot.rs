@@ -18,6 +18,12 @@ pub(crate) struct View {
     store: Weak<Store>,
 }
 
+impl View {
+    pub(crate) fn new(snapshot: Snapshot, store: Weak<Store>) -> View {
+        View { snapshot, store }
+    }
+}
+
 impl Handled for View {
     const KIND: &'static str = "a snapshot";
 }
@@ -62,10 +68,7 @@ pub unsafe extern "C" fn hw_snapshot_open(
     guard(error, || {
         out(snapshot, "snapshot")?;
         let store = handles::get::<Store>(db)?;
-        let view = View {
-            snapshot: store.snapshot()?,
-            store: Arc::downgrade(&store),
-        };
+        let view = View::new(store.snapshot()?, Arc::downgrade(&store));
         give(snapshot, handles::put(view).0, "snapshot")
     })
 }

@@ -38,6 +38,8 @@ pub const HW_HANDLE: i32 = 12;
 pub const HW_FORKED: i32 = 13;
 /// The fast tier of the database is missing, of another database, or of another time.
 pub const HW_TIER: i32 = 14;
+/// What was there and is not kept any more, such as a named snapshot that ended by itself.
+pub const HW_GONE: i32 = 15;
 
 /// What went wrong. Begin with one that is all zeros. A call that fails writes to it, one that
 /// succeeds does not. Give the message back with hw_error_free before the next call gets the same
@@ -99,6 +101,7 @@ pub extern "C" fn hw_code_name(code: i32) -> *const c_char {
         HW_HANDLE => c"handle",
         HW_FORKED => c"forked",
         HW_TIER => c"tier",
+        HW_GONE => c"gone",
         _ => return std::ptr::null(),
     };
     name.as_ptr()
@@ -141,6 +144,7 @@ impl From<headwater::Error> for Failure {
             ErrorKind::ReadOnly => HW_READ_ONLY,
             ErrorKind::Forked => HW_FORKED,
             ErrorKind::Tier => HW_TIER,
+            ErrorKind::Gone => HW_GONE,
             _ => HW_INTERNAL,
         };
         Failure::new(code, error.to_string())

@@ -8,7 +8,7 @@ use crate::database::{Store, hw_db};
 use crate::handles::{self, Handled};
 use crate::snapshot::{Sight, hw_snapshot, view_of};
 use crate::status::{Outcome, give, guard, hw_error, invalid, out};
-use crate::text::{hw_str, hw_tag, pointer, tags};
+use crate::text::{by_key, hw_str, hw_tag, pointer, tags};
 use headwater::{Snapshot, StreamHandle, StreamName};
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -246,7 +246,8 @@ pub unsafe extern "C" fn hw_streams_list(
                 ))
             })?)
         };
-        let mut walk = Walk::new(table.read("table")?, self::tags(tags, tag_count)?, after);
+        let tags = by_key(self::tags(tags, tag_count)?);
+        let mut walk = Walk::new(table.read("table")?, tags, after);
         let mut names = Vec::new();
         while names.len() < limit
             && let Some(name) = walk.next(&view)?
@@ -270,7 +271,7 @@ pub unsafe extern "C" fn hw_streams_list(
 /// Goes through the streams of a table with certain tags, some at a time.
 pub(crate) struct Walk {
     table: String,
-    tags: Vec<(String, String)>,
+    tags: Vec<(String, Vec<String>)>,
     after: Option<StreamName>,
     page: std::vec::IntoIter<StreamName>,
     at_end: bool,
@@ -280,7 +281,11 @@ pub(crate) struct Walk {
 const PAGE: usize = 256;
 
 impl Walk {
-    pub(crate) fn new(table: &str, tags: Vec<(String, String)>, after: Option<StreamName>) -> Walk {
+    pub(crate) fn new(
+        table: &str,
+        tags: Vec<(String, Vec<String>)>,
+        after: Option<StreamName>,
+    ) -> Walk {
         Walk {
             table: table.to_owned(),
             tags,
@@ -294,8 +299,11 @@ impl Walk {
     pub(crate) fn next(&mut self, snapshot: &Snapshot) -> Outcome<Option<StreamName>> {
         loop {
             for name in self.page.by_ref() {
-                let mut tags = self.tags.iter();
-                if tags.all(|(key, value)| name.tag(key) == Some(value)) {
+                let has = |(key, values): &(String, Vec<String>)| {
+                    name.tag(key)
+                        .is_some_and(|tag| values.iter().any(|value| value == tag))
+                };
+                if self.tags.iter().all(has) {
                     return Ok(Some(name));
                 }
             }

@@ -116,6 +116,18 @@ pub(crate) fn tags(tags: *const hw_tag, count: usize) -> Outcome<Vec<(String, St
         .collect()
 }
 
+/// The values that each key may have, keys in the order in which they came first.
+pub(crate) fn by_key(tags: Vec<(String, String)>) -> Vec<(String, Vec<String>)> {
+    let mut grouped: Vec<(String, Vec<String>)> = Vec::new();
+    for (key, value) in tags {
+        match grouped.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, values)) => values.push(value),
+            None => grouped.push((key, vec![value])),
+        }
+    }
+    grouped
+}
+
 /// A list of names.
 pub(crate) fn names(names: *const hw_str, count: usize, what: &str) -> Outcome<Vec<String>> {
     slice(names, count, what)?

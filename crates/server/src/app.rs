@@ -99,6 +99,16 @@ impl App {
             })
     }
 
+    /// The newest record that concerns a table, of which everybody sees those up to `sequence`.
+    #[cfg(feature = "sql")]
+    pub(crate) fn changed_at(&self, table: &str, sequence: u64) -> u64 {
+        match &self.fleet {
+            None => self.db.changed_at(table).unwrap_or(sequence),
+            // What comes from edges has no numbers here: any change may concern any table.
+            Some(_) => sequence,
+        }
+    }
+
     /// Up to when what is shown of these streams is the newest that is known of them; behind it a
     /// newer version is on its way from an edge. `None` = nothing newer is known.
     pub(crate) fn until<'a>(

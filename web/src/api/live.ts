@@ -105,8 +105,10 @@ export class EventParser {
   private rest = "";
   private event = "";
   private data: string[] = [];
+  /** Stays until another one comes, as browsers have it. */
+  private id = "";
 
-  constructor(private readonly emit: (event: string, data: string) => void) {}
+  constructor(private readonly emit: (event: string, data: string, id: string) => void) {}
 
   feed(piece: string): void {
     this.rest += piece;
@@ -121,7 +123,7 @@ export class EventParser {
 
   private line(line: string): void {
     if (line === "") {
-      if (this.data.length > 0) this.emit(this.event || "message", this.data.join("\n"));
+      if (this.data.length > 0) this.emit(this.event || "message", this.data.join("\n"), this.id);
       this.event = "";
       this.data = [];
       return;
@@ -132,5 +134,6 @@ export class EventParser {
     const value = colon < 0 ? "" : line.slice(colon + 1).replace(/^ /, "");
     if (name === "event") this.event = value;
     else if (name === "data") this.data.push(value);
+    else if (name === "id") this.id = value;
   }
 }

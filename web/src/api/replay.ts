@@ -23,6 +23,8 @@ export interface ReplayQuery {
   /** Go on behind this row. */
   readonly after?: string;
   readonly limit?: number;
+  /** The named snapshot; nothing = the present. */
+  readonly past?: string | undefined;
 }
 
 /**
@@ -77,6 +79,7 @@ function queryOf(ask: ReplayQuery): [string, string][] {
   if (ask.filter !== undefined) query.push(["filter", ask.filter]);
   if (ask.speed !== undefined) query.push(["speed", String(ask.speed)]);
   if (ask.after !== undefined) query.push(["after", ask.after]);
+  if (ask.past !== undefined) query.push(["snapshot", ask.past]);
   if (ask.limit !== undefined) query.push(["limit", String(ask.limit)]);
   return query;
 }

@@ -17,6 +17,7 @@ export async function fetchRows(
   span: Span,
   limit: number,
   signal?: AbortSignal,
+  past?: string,
 ): Promise<Outcome<Rows>> {
   const query: [string, string][] = [
     ["stream", stream],
@@ -24,6 +25,7 @@ export async function fetchRows(
     ["to", String(span.to)],
     ["limit", String(limit)],
   ];
+  if (past !== undefined) query.push(["snapshot", past]);
   const outcome = await client.json("api/v1/scan", query, signal ? { signal } : {});
   if (!outcome.ok) return outcome;
   const body = object(outcome.value);

@@ -52,6 +52,8 @@ export interface StreamQuery {
   readonly limit?: number;
   /** Exact names, at most 64; the other conditions do not go with them. */
   readonly names?: readonly string[];
+  /** The named snapshot; nothing = the present. */
+  readonly past?: string | undefined;
 }
 
 export async function fetchStreams(
@@ -64,6 +66,7 @@ export async function fetchStreams(
   if (ask.search) query.push(["search", ask.search]);
   if (ask.table !== undefined) query.push(["table", ask.table]);
   if (ask.after !== undefined) query.push(["after", ask.after]);
+  if (ask.past !== undefined) query.push(["snapshot", ask.past]);
   // Streams asked for by name are all told.
   if (ask.names === undefined) query.push(["limit", String(ask.limit ?? 100)]);
   const outcome = await client.json("api/v1/streams", query as Query, signal ? { signal } : {});

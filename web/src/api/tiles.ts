@@ -13,7 +13,8 @@ const COLUMNS = 6;
 
 /**
  * Tiles of channels. Where one of them is elsewhere the server says so of all: then each is asked for by itself. With
- * `fetches` what is elsewhere is got from the edge that has it, which takes its time and costs the edge something.
+ * `fetches` what is elsewhere is got from the edge that has it, which takes its time and costs the edge something. With
+ * `past` they are of the named snapshot.
  */
 export async function fetchTiles(
   client: Client,
@@ -21,10 +22,12 @@ export async function fetchTiles(
   address: Address,
   signal: AbortSignal,
   fetches: boolean,
+  past?: string,
 ): Promise<Outcome<TileAnswer[]>> {
   const ask = async (some: readonly string[], more: Query = []): Promise<Outcome<TileAnswer[]>> => {
     const query: [string, string][] = some.map((channel) => ["channel", channel]);
     query.push(["level", String(address.level)], ["offset", String(address.offset)], ["format", "binary"]);
+    if (past !== undefined) query.push(["snapshot", past]);
     const outcome = await client.bytes("api/v1/tiles", [...query, ...more], { signal, accept: TILES_TYPE });
     return outcome.ok ? decodeTiles(outcome.value, some, address) : outcome;
   };

@@ -4,11 +4,9 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { replayRows, type ReplayRow } from "../api/replay";
 import { fetchStreams, type StreamInfo } from "../api/streams";
 import { useEmitter, useShared } from "../context";
-import { isMarkShown } from "../explore/explorer";
 import { streamLabel } from "../lib/channel";
 import { formatCount } from "../lib/format";
 import { formatInstant } from "../lib/time";
-import type { PlotMark } from "../lib/marks";
 import { Icon } from "./icons";
 import { useMenu } from "./Toolbar";
 
@@ -54,7 +52,9 @@ function FindForm({ onDone }: { onDone: () => void }): JSX.Element {
   const fields = infos.find((info) => info.stream === stream)?.fields.filter(({ type }) => type !== "bytes") ?? [];
 
   useEffect(() => {
-    void fetchStreams(client, { names: streams }).then((outcome) => outcome.ok && setInfos(outcome.value.streams));
+    void fetchStreams(client, { names: streams, past: explorer.past }).then(
+      (outcome) => outcome.ok && setInfos(outcome.value.streams),
+    );
     return () => running.current?.abort();
   }, [client]);
 
@@ -72,6 +72,7 @@ function FindForm({ onDone }: { onDone: () => void }): JSX.Element {
         filter: `${field} ${operator} ${value}`,
         fields: [field],
         limit: HITS_MAX + 1,
+        past: explorer.past,
       },
       (rows) => {
         hits.push(...rows.filter((row) => isWhole || row.stream === stream));
@@ -88,7 +89,7 @@ function FindForm({ onDone }: { onDone: () => void }): JSX.Element {
       setSaid("Nothing found.");
       return;
     }
-    explorer.setMarks({
+    explorer.marking.set({
       title: `${field} ${operator} ${value}`,
       all: hits.slice(0, HITS_MAX).map((row) => ({
         from: row.time,
@@ -100,7 +101,7 @@ function FindForm({ onDone }: { onDone: () => void }): JSX.Element {
       more: outcome.value > HITS_MAX,
       field,
     });
-    explorer.goToMark(1);
+    explorer.marking.go(1);
     onDone();
   };
 
@@ -164,23 +165,23 @@ function FindForm({ onDone }: { onDone: () => void }): JSX.Element {
 export function MarkBar(): JSX.Element | null {
   const { explorer } = useShared();
   useEmitter(explorer.changed);
-  const { marks, markAt } = explorer;
+  const { marking } = explorer;
+  const { marks, at, current } = marking;
   if (!marks) return null;
-  const current: PlotMark | undefined = markAt === undefined ? undefined : marks.all[markAt];
-  const isShown = current === undefined || isMarkShown(explorer, current);
+  const isShown = current === undefined || marking.isShown(current);
   const count = `${marks.more ? "first " : ""}${formatCount(marks.all.length)}`;
   return (
     <div class="markbar" role="group" aria-label="Marks">
       <span class="mark-title" title={marks.title}>
         <b>{marks.title}</b>
       </span>
-      <span class="soft mark-count">{markAt === undefined ? count : `${formatCount(markAt + 1)} of ${count}`}</span>
+      <span class="soft mark-count">{at === undefined ? count : `${formatCount(at + 1)} of ${count}`}</span>
       <button
         type="button"
         class="ghost small"
         aria-label="The mark before"
         title="The mark before (P)"
-        onClick={() => explorer.goToMark(-1)}
+        onClick={() => marking.go(-1)}
       >
         <Icon name="up" />
       </button>
@@ -189,7 +190,7 @@ export function MarkBar(): JSX.Element | null {
         class="ghost small"
         aria-label="The next mark"
         title="The next mark (N)"
-        onClick={() => explorer.goToMark(1)}
+        onClick={() => marking.go(1)}
       >
         <Icon name="down" />
       </button>
@@ -197,7 +198,7 @@ export function MarkBar(): JSX.Element | null {
         {current && `${formatInstant(current.from, explorer.zone, 3)}  ${current.text}`}
       </span>
       {!isShown && (
-        <button type="button" class="link" onClick={() => explorer.showMarkedStream()}>
+        <button type="button" class="link" onClick={() => marking.showStream()}>
           Show this stream
         </button>
       )}
@@ -207,7 +208,7 @@ export function MarkBar(): JSX.Element | null {
         class="ghost small"
         aria-label="Take the marks away"
         title="Take the marks away"
-        onClick={() => explorer.setMarks(undefined)}
+        onClick={() => marking.set(undefined)}
       >
         <Icon name="close" />
       </button>

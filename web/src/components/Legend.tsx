@@ -2,7 +2,8 @@
 import type { JSX } from "preact";
 import { useEmitter, useShared } from "../context";
 import type { Channel } from "../explore/channels";
-import type { Explorer, Plot } from "../explore/explorer";
+import type { Explorer } from "../explore/explorer";
+import type { Plot } from "../explore/plots";
 import { streamLabel } from "../lib/channel";
 import { closest } from "../lib/compose";
 import { formatCount, formatReading, formatValue } from "../lib/format";

@@ -3,7 +3,8 @@ import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import { useShared } from "../context";
-import type { Explorer, Plot } from "../explore/explorer";
+import type { Explorer } from "../explore/explorer";
+import type { Plot } from "../explore/plots";
 import { hatch, mark as paintMark, paint } from "../explore/paint";
 import { isOf } from "../lib/marks";
 import { axisLabels, valueTicks } from "../lib/scale";
@@ -177,11 +178,12 @@ function paintChart(chart: uPlot, explorer: Explorer, plot: Plot, palette: Palet
 const MARKS_APART = 1.5;
 
 function paintMarks(frame: Parameters<typeof paintMark>[0], explorer: Explorer, plot: Plot, palette: Palette): void {
-  const { marks, markAt, view } = explorer;
+  const { view } = explorer;
+  const { marks, at } = explorer.marking;
   const apart = (MARKS_APART * frame.ratio) / frame.width;
   let free = -Infinity;
   for (const [k, mark] of (marks?.all ?? []).entries()) {
-    const isCurrent = k === markAt;
+    const isCurrent = k === at;
     if (mark.to < view.from || mark.from > view.to) continue;
     const [from, to] = [fractionOf(view, mark.from), fractionOf(view, mark.to)];
     if (from < free && !isCurrent) continue;

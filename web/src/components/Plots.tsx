@@ -2,7 +2,7 @@
 import type { JSX, RefObject } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { useEmitter, useShared } from "../context";
-import type { Plot } from "../explore/explorer";
+import type { Plot } from "../explore/plots";
 import { attachGestures } from "../explore/gestures";
 import { formatInstant, formatLength } from "../lib/time";
 import { fractionOf, instantAt } from "../lib/view";

@@ -4,7 +4,7 @@ import { useEffect, useState } from "preact/hooks";
 import { fetchRows, type Rows } from "../api/rows";
 import type { ApiError } from "../api/client";
 import { useShared } from "../context";
-import type { Plot } from "../explore/explorer";
+import type { Plot } from "../explore/plots";
 import { formatCount, formatReading } from "../lib/format";
 import { offsetOf, tileStart } from "../lib/level";
 import { formatInstant, toBig, type Span } from "../lib/time";
@@ -60,7 +60,7 @@ export function RowPanel({ plot, picked, onClose }: RowPanelProps): JSX.Element 
     }
     void Promise.all(
       [...wanted.values()].map(async (each): Promise<Found> => {
-        const outcome = await fetchRows(client, each.stream, each.span, ROWS_MAX, control.signal);
+        const outcome = await fetchRows(client, each.stream, each.span, ROWS_MAX, control.signal, explorer.past);
         return {
           ...each,
           rows: outcome.ok ? outcome.value : undefined,

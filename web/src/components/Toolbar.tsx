@@ -6,6 +6,8 @@ import { download, fileName, picture, rowsCsv, shownCsv } from "../explore/save"
 import { writeRoute, type Layout } from "../lib/address";
 import { FindButton } from "./Find";
 import { Icon, type IconName } from "./icons";
+import { SnapshotButton } from "./Snapshots";
+import { WatchButton } from "./Watches";
 import { RangeButton } from "./Range";
 
 const LAYOUTS: readonly (readonly [Layout, IconName, string])[] = [
@@ -78,6 +80,8 @@ export function Toolbar({ plots, say }: ToolbarProps): JSX.Element {
         ))}
       </div>
       <FindButton />
+      <WatchButton />
+      <SnapshotButton />
       <CopyLink say={say} />
       <SaveMenu plots={plots} say={say} />
     </div>
@@ -96,7 +100,7 @@ function ReplayButton(): JSX.Element {
       aria-pressed={isOn}
       title="Play what is in view as it happened (R)"
       disabled={explorer.channels.all.length === 0}
-      onClick={() => explorer.toggleReplay()}
+      onClick={() => explorer.playing.toggle()}
     >
       <Icon name="play" />
     </button>
@@ -111,7 +115,7 @@ function sentence(text: string): string {
 export function Trouble(): JSX.Element | null {
   const { explorer } = useShared();
   useEmitter(explorer.changed);
-  const error = explorer.loader.failure ?? explorer.liveError;
+  const error = explorer.loader.failure ?? explorer.listening.error;
   const [misnamed] = explorer.channels.misnamed;
   if (misnamed !== undefined) {
     return (
@@ -178,7 +182,7 @@ function SaveMenu({ plots, say }: ToolbarProps): JSX.Element {
       else say("The picture could not be made.");
     } else {
       for (const stream of streams) {
-        const rows = await rowsCsv(client, stream, explorer.view);
+        const rows = await rowsCsv(client, stream, explorer.view, explorer.past);
         if (rows.ok) download(rows.value, `${stream.replace(/[^\w.-]+/g, "_")}.csv`);
         else say(`${stream}: ${rows.error.message}`);
       }

@@ -103,6 +103,19 @@ export class Channels {
     });
   }
 
+  /** What is known is of another state of the database. */
+  forget(): void {
+    for (const channel of this.list) {
+      channel.problem = undefined;
+      channel.extent = undefined;
+      channel.events = undefined;
+      channel.tail = [];
+      channel.liveFrom = undefined;
+      channel.points = undefined;
+      channel.shown = false;
+    }
+  }
+
   /** Takes in that the server knows no such streams. */
   miss(streams: readonly string[]): void {
     for (const channel of this.list) {

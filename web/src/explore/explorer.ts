@@ -5,10 +5,9 @@
  * Every frame draws all channels from the best tiles at hand; a frame that misses a part which was there before is
  * counted as blank. Concurrency: the page's one thread; every change asks for one frame.
  */
-import { listen } from "../api/live";
 import { fetchStreams, type StreamInfo } from "../api/streams";
 import { fetchTiles } from "../api/tiles";
-import type { ApiError, Client } from "../api/client";
+import { failure, type ApiError, type Client, type Outcome } from "../api/client";
 import {
   CHANNELS_MAX,
   HEIGHT_MAX,
@@ -21,36 +20,31 @@ import {
 import { channelOf } from "../lib/channel";
 import { compose } from "../lib/compose";
 import { Emitter } from "../lib/emitter";
-import { levelFor } from "../lib/level";
-import { Loader } from "../lib/loader";
-import { isOf, nextMark, type Marks, type PlotMark } from "../lib/marks";
+import { levelFor, type Address } from "../lib/level";
+import { Loader, type TileAnswer } from "../lib/loader";
 import { plan } from "../lib/plan";
 import { eased, roomy, union, type Range } from "../lib/scale";
 import { TileStore } from "../lib/tiles";
-import { HOUR, isZone, MINUTE, nowInstant, toBig, type Instant, type Span, type Zone } from "../lib/time";
-import { fitted, fractionOf, instantAt, isClose, isSame, limited, panned, towards, width, zoomed } from "../lib/view";
+import { HOUR, MINUTE, nowInstant, toBig, type Span, type Zone } from "../lib/time";
+import { fitted, isClose, isSame, limited, panned, towards, width, zoomed } from "../lib/view";
 import { AwayParts } from "./away";
-import { Channels, type Channel } from "./channels";
+import { Channels } from "./channels";
+import { Listening } from "./listening";
+import { Marking } from "./marking";
+import { Playing } from "./playing";
+import { plotsOf, type Plot } from "./plots";
 import { Replay } from "./replay";
-
-/** One plot: the channels that share a scale. */
-export interface Plot {
-  readonly key: string;
-  readonly channels: readonly Channel[];
-}
+import type { Stage } from "./stage";
+import { Watching } from "./watching";
+import { keepZone, readZone } from "./zone";
 
 /** Time constants of movement. */
 const EASE_MS = 55;
 const INERTIA_MS = 280;
-/** How far the right edge runs on after the newest live value. */
-const LIVE_RUN_MS = 2_000;
 const LIVE_ROOM = 0.02;
 const REFRESH_MS = 10_000;
-/** A stretch that is gone to takes at least this part of the view. */
-const MARK_WIDTHS = 24n;
-const ZONE_KEY = "headwater.zone";
 
-export class Explorer {
+export class Explorer implements Stage {
   readonly changed = new Emitter();
   readonly painted = new Emitter();
   readonly channels = new Channels();
@@ -60,6 +54,12 @@ export class Explorer {
   readonly away: AwayParts;
   /** What is shown as it happened, while somebody wants that. */
   readonly replay: Replay;
+  readonly playing: Playing;
+  readonly listening: Listening;
+  /** What is marked on the plots. */
+  readonly marking = new Marking(this);
+  /** The watch that is followed. */
+  readonly watching: Watching;
 
   view: Span;
   goal: Span;
@@ -69,16 +69,13 @@ export class Explorer {
   private goalLevel = 0;
   layout: Layout = "stack";
   live = false;
-  liveError: ApiError | undefined;
   zone: Zone = readZone();
   /** What the view is made of anew, where it is relative to now. */
   rolling: Rolling | undefined;
   /** Every how many seconds that is done, and everything loaded again; 0 = every ten, and only what is new. */
   refresh = 0;
-  /** What is marked on the plots: what a search or a statement found. */
-  marks: Marks | undefined;
-  /** The mark that was gone to last. */
-  markAt: number | undefined;
+  /** The named snapshot that is shown; nothing while the present is. */
+  past: string | undefined;
   /** Where the cursor stands, as a fraction of the width. */
   cursor: number | undefined;
   /** How many channels were chosen last. */
@@ -102,8 +99,6 @@ export class Explorer {
   private lastZoom: { readonly factor: number; readonly anchor: number } | undefined;
   /** Speed after a drag, in widths per ms. */
   private speed = 0;
-  private newest: { at: Instant; ms: number } | undefined;
-  private unlisten: (() => void) | undefined;
   private reduced = false;
   /** What UTC was chosen instead of. */
   private zoneBefore: Zone = "local";
@@ -125,7 +120,7 @@ export class Explorer {
     this.view = this.goal = { from: to - HOUR, to };
     this.loader = new Loader(
       this.store,
-      (channels, address, signal, fetches) => fetchTiles(client, channels, address, signal, fetches),
+      (channels, address, signal, fetches) => this.fetch(channels, address, signal, fetches),
       () => this.channels.arrivals,
       () => {
         this.countStep();
@@ -143,7 +138,18 @@ export class Explorer {
       () => this.channels.all,
       () => this.redraw(),
       this.now,
+      () => this.past,
     );
+    this.playing = new Playing(this, this.replay);
+    this.listening = new Listening(client, this.channels, {
+      came: (channel, instants) => {
+        this.store.invalidate(channel, instants);
+        this.redraw();
+      },
+      missed: () => this.stale(),
+      changed: () => this.changed.emit(),
+    });
+    this.watching = new Watching(client, this.marking);
   }
 
   start(): void {
@@ -159,10 +165,10 @@ export class Explorer {
     clearInterval(this.roller);
     clearTimeout(this.timer);
     document.removeEventListener("visibilitychange", this.onVisibility);
-    this.unlisten?.();
-    this.unlisten = undefined;
+    this.listening.stop();
     this.loader.stop();
     this.replay.close();
+    this.watching.stop();
     cancelAnimationFrame(this.frame);
     this.frame = 0;
   }
@@ -188,6 +194,7 @@ export class Explorer {
       layout: this.layout,
       locks: this.locks,
       heights: this.heights,
+      past: this.past,
     };
   }
 
@@ -200,15 +207,50 @@ export class Explorer {
     this.rolling = state.rolling;
     this.refresh = state.refresh;
     this.rollOn();
+    this.turnBack(state.past);
     if (state.view) {
       this.goal = this.view = state.view;
       this.placed = true;
       // A jump shows what it finds; only what moves on from there must stay whole.
       for (const channel of this.channels.all) channel.shown = false;
     }
-    this.live = state.live;
+    this.live = state.live && state.past === undefined;
     this.select(state.channels);
     this.relisten();
+  }
+
+  // ---- States of the past ----
+
+  /** Shows what a named snapshot keeps, or the present. */
+  lookAt(past: string | undefined): void {
+    if (past === this.past) return;
+    this.endLive();
+    this.turnBack(past);
+    void this.learn();
+    this.redraw();
+    this.changed.emit();
+  }
+
+  /** Nothing of one state is shown as if it were of another one. */
+  private turnBack(past: string | undefined): void {
+    if (past === this.past) return;
+    this.past = past;
+    this.replay.close();
+    this.loader.want([]);
+    this.loader.retry();
+    for (const channel of this.channels.all) this.store.forget(channel.name);
+    this.channels.forget();
+  }
+
+  private async fetch(
+    channels: readonly string[],
+    address: Address,
+    signal: AbortSignal,
+    fetches: boolean,
+  ): Promise<Outcome<TileAnswer[]>> {
+    const { past } = this;
+    const outcome = await fetchTiles(this.client, channels, address, signal, fetches, past);
+    return past === this.past ? outcome : failure("ABORTED", "given up");
   }
 
   // ---- Views relative to now ----
@@ -295,8 +337,9 @@ export class Explorer {
   async learn(): Promise<void> {
     const names = [...new Set(this.channels.all.map((channel) => channel.stream))];
     if (names.length === 0) return;
-    const outcome = await fetchStreams(this.client, { names });
-    if (!outcome.ok) return;
+    const { past } = this;
+    const outcome = await fetchStreams(this.client, { names, past });
+    if (!outcome.ok || past !== this.past) return;
     const found = new Set(outcome.value.streams.map((info) => info.stream));
     this.channels.miss(names.filter((name) => !found.has(name)));
     // The server answers: what failed before may be had now.
@@ -341,11 +384,7 @@ export class Explorer {
   }
 
   plots(): Plot[] {
-    const { all } = this.channels;
-    if (this.layout === "stack") return all.map((channel) => ({ key: channel.name, channels: [channel] }));
-    if (this.layout === "all") return all.length > 0 ? [{ key: "*", channels: all }] : [];
-    const fields = [...new Set(all.map((channel) => channel.field))];
-    return fields.map((field) => ({ key: field, channels: all.filter((channel) => channel.field === field) }));
+    return plotsOf(this.channels.all, this.layout);
   }
 
   setLayout(layout: Layout): void {
@@ -448,6 +487,8 @@ export class Explorer {
 
   setLive(live: boolean): void {
     if (this.live === live) return;
+    // What a snapshot keeps does not go on.
+    if (live) this.lookAt(undefined);
     this.live = live;
     this.speed = 0;
     if (live) {
@@ -473,19 +514,13 @@ export class Explorer {
   setZone(zone: Zone): void {
     if (zone === "utc" && this.zone !== "utc") this.zoneBefore = this.zone;
     this.zone = zone;
-    try {
-      localStorage.setItem(ZONE_KEY, zone);
-    } catch {
-      // A full storage: the choice is only not kept.
-    }
+    keepZone(zone);
     this.redraw();
     this.changed.emit();
   }
 
   /** UTC, or the zone that was chosen before it. */
-  toggleUtc(): void {
-    this.setZone(this.zone === "utc" ? this.zoneBefore : "utc");
-  }
+  readonly toggleUtc = (): void => this.setZone(this.zone === "utc" ? this.zoneBefore : "utc");
 
   /** The plots' width in CSS pixels. */
   resize(pixels: number): void {
@@ -507,114 +542,25 @@ export class Explorer {
     if (this.live) this.setLive(false);
   }
 
+  stand(): void {
+    this.endLive();
+    this.stayPut();
+  }
+
+  turnTo(span: Span): void {
+    this.setGoal(span);
+  }
+
+  redrawIn(ms: number): void {
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.redraw(), ms);
+  }
+
   // ---- Live ----
 
   private relisten(): void {
-    this.unlisten?.();
-    this.unlisten = undefined;
     const names = this.channels.all.filter((c) => !this.loader.refused.has(c.name)).map((c) => c.name);
-    if (!this.live || names.length === 0 || document.hidden) return;
-    this.unlisten = listen(this.client, names, {
-      values: ({ channel, time, value }) => {
-        if (!this.channels.arrive(channel, time, value)) return;
-        this.store.invalidate(channel, time);
-        this.redraw();
-      },
-      missed: () => {
-        for (const channel of this.channels.all) channel.liveFrom = channel.extent?.to;
-        this.stale();
-      },
-      state: (isConnected, error) => {
-        if (isConnected) for (const channel of this.channels.all) channel.liveFrom = channel.extent?.to;
-        this.liveError = error;
-        this.changed.emit();
-      },
-    });
-  }
-
-  /** The newest instant, running on smoothly for a while after it came. */
-  private liveEdge(ms: number): Instant {
-    const newest = this.channels.extent()?.to ?? nowInstant();
-    if (this.newest?.at !== newest) {
-      const before = this.newest;
-      const reached = before ? before.at + toBig(Math.min(ms - before.ms, LIVE_RUN_MS) * 1e6) : undefined;
-      // If the edge ran ahead of what came, it waits there instead of jumping back.
-      const ahead =
-        reached !== undefined && reached > newest ? Math.min(Number(reached - newest) / 1e6, LIVE_RUN_MS) : 0;
-      this.newest = { at: newest, ms: ms - ahead };
-    }
-    return newest + toBig(Math.min(ms - this.newest.ms, LIVE_RUN_MS) * 1e6);
-  }
-
-  // ---- Replay ----
-
-  /** Begins to play what is in view, or ends that. */
-  toggleReplay(): void {
-    if (this.replay.range) {
-      this.replay.close();
-      return;
-    }
-    this.endLive();
-    this.stayPut();
-    const extent = this.channels.extent();
-    const { goal } = this;
-    // Where there are no data there is nothing to wait for.
-    const from = extent && extent.from > goal.from ? extent.from : goal.from;
-    const to = extent && extent.to < goal.to ? extent.to + 1n : goal.to;
-    this.replay.open({ from, to });
-  }
-
-  /** Goes on with the replay; the view turns a page when the playhead leaves it. */
-  private playOn(): void {
-    const { replay } = this;
-    if (!replay.isPlaying) return;
-    replay.advance();
-    const share = fractionOf(this.goal, replay.at);
-    if (share > 1 && share < 1.5) this.setGoal(panned(this.goal, share - 0.1));
-    const wait = replay.speed === "max" ? 0 : width(this.view) / 1e6 / replay.speed / this.pixels / 3;
-    clearTimeout(this.timer);
-    this.timer = setTimeout(() => this.redraw(), Math.min(200, Math.max(16, wait)));
-  }
-
-  // ---- Marks ----
-
-  setMarks(marks: Marks | undefined): void {
-    this.marks = marks && marks.all.length > 0 ? marks : undefined;
-    this.markAt = undefined;
-    this.redraw();
-    this.changed.emit();
-  }
-
-  /** Goes to the next mark, or the one before: from the last one gone to, or from the cursor. */
-  goToMark(direction: 1 | -1): void {
-    const { marks } = this;
-    if (!marks) return;
-    const { all } = marks;
-    const from = this.markAt ?? nextMark(all, instantAt(this.goal, this.cursor ?? 0.5), direction);
-    const at = this.markAt === undefined ? (from ?? (direction === 1 ? 0 : all.length - 1)) : this.markAt + direction;
-    const index = (at + all.length) % all.length;
-    const mark = all[index];
-    if (!mark) return;
-    this.markAt = index;
-    const size = this.goal.to - this.goal.from;
-    const length = mark.to - mark.from;
-    // A stretch is shown whole, and so wide that its shape is seen; an instant in a view as wide as before.
-    const [least, most] = [length * 3n, length * MARK_WIDTHS];
-    const half = (length === 0n ? size : size < least ? least : size > most ? most : size) / 2n;
-    const middle = mark.from + length / 2n;
-    this.show({ from: middle - half, to: middle + half });
-    this.setCursor(0.5);
-    this.changed.emit();
-  }
-
-  /** Shows the stream of the mark that was gone to, by the field that was looked in. */
-  showMarkedStream(): void {
-    const { marks, markAt } = this;
-    const mark = markAt === undefined ? undefined : marks?.all[markAt];
-    if (mark?.stream === undefined || marks?.field === undefined) return;
-    const names = this.channels.all.map((channel) => channel.name);
-    const name = channelOf(mark.stream, marks.field);
-    this.select(names.length < CHANNELS_MAX ? [...names, name] : [...names.slice(0, -1), name]);
+    this.listening.to(this.live && !document.hidden ? names : []);
   }
 
   // ---- Frames ----
@@ -634,7 +580,7 @@ export class Explorer {
 
   /** Draws one frame; true if another must follow at once. */
   private step(ms: number, elapsed: number): boolean {
-    this.playOn();
+    this.playing.goOn(this.pixels);
     let isMoving = this.move(ms, elapsed);
     this.ask();
     this.level = isSame(this.view, this.goal) ? this.goalLevel : levelFor(this.view, this.pixels, this.level);
@@ -697,7 +643,7 @@ export class Explorer {
     }
     if (this.live) {
       const size = this.goal.to - this.goal.from;
-      const to = this.liveEdge(ms) + toBig(Number(size) * LIVE_ROOM);
+      const to = this.listening.edge(ms) + toBig(Number(size) * LIVE_ROOM);
       this.goal = { from: to - size, to };
     }
     if (isSame(this.view, this.goal)) return false;
@@ -710,7 +656,7 @@ export class Explorer {
 
   /** In live mode the next frame comes when the edge has moved by a third of a pixel. */
   private runOn(ms: number): void {
-    if (!this.newest || ms - this.newest.ms >= LIVE_RUN_MS) return;
+    if (!this.listening.runs(ms)) return;
     const wait = width(this.view) / 1e6 / this.pixels / 3;
     clearTimeout(this.timer);
     this.timer = setTimeout(() => this.redraw(), Math.min(1000, Math.max(1, wait)));
@@ -749,15 +695,4 @@ export class Explorer {
     }
     if (isBlank) this.counters.blankFrames++;
   }
-}
-
-/** Whether a mark is of a stream that is on screen. */
-export function isMarkShown(explorer: Explorer, mark: PlotMark): boolean {
-  return explorer.channels.all.some((channel) => isOf(mark, channel.stream));
-}
-
-/** The zone that was chosen on this device. */
-function readZone(): Zone {
-  const kept = typeof localStorage === "undefined" ? null : localStorage.getItem(ZONE_KEY);
-  return kept !== null && isZone(kept) ? kept : "local";
 }

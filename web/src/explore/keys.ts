@@ -43,7 +43,7 @@ export function pressKey(event: KeyboardEvent, explorer: Explorer, actions: KeyA
       explorer.setLive(!explorer.live);
       return true;
     case "r":
-      explorer.toggleReplay();
+      explorer.playing.toggle();
       return true;
     case " ":
       // On a button it presses that one.
@@ -52,7 +52,7 @@ export function pressKey(event: KeyboardEvent, explorer: Explorer, actions: KeyA
       return true;
     case "n":
     case "p":
-      explorer.goToMark(event.key.toLowerCase() === "n" ? 1 : -1);
+      explorer.marking.go(event.key.toLowerCase() === "n" ? 1 : -1);
       return true;
     case "u":
       explorer.toggleUtc();

@@ -62,6 +62,7 @@ export class Replay {
     private readonly channels: () => readonly { readonly stream: string; readonly field: string }[],
     private readonly onChange: () => void,
     private readonly clock: () => number = () => performance.now(),
+    private readonly past: () => string | undefined = () => undefined,
   ) {}
 
   /** Where the playhead is now. */
@@ -192,6 +193,7 @@ export class Replay {
       // By the clock the playhead may be ahead of rows that have not come yet.
       from: course.cursor === undefined ? this.place : course.reached,
       to: range.to,
+      past: this.past(),
       ...(course.cursor === undefined ? {} : { after: course.cursor }),
       ...(this.speed === "max" ? {} : { speed: this.speed }),
     };

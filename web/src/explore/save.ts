@@ -30,13 +30,14 @@ export function quoted(text: string): string {
 }
 
 /** Every row of a stream in a span, as the server writes it. */
-export async function rowsCsv(client: Client, stream: string, span: Span): Promise<Outcome<Blob>> {
+export async function rowsCsv(client: Client, stream: string, span: Span, past?: string): Promise<Outcome<Blob>> {
   const query: [string, string][] = [
     ["stream", stream],
     ["from", String(span.from)],
     ["to", String(span.to)],
     ["format", "csv"],
   ];
+  if (past !== undefined) query.push(["snapshot", past]);
   const opened = await client.open("api/v1/export", query, { accept: "text/csv" });
   if (!opened.ok) return opened;
   try {

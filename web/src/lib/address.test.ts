@@ -15,6 +15,7 @@ test("a link holds the whole state, to the nanosecond", () => {
       ["a,b=ü#?.c\\.d", [0, 1]],
     ]),
     heights: new Map([["temp", 240]]),
+    past: "mon day & more",
   };
   const address = writeRoute({ page: "view", state });
   expect(readRoute(address)).toEqual({ page: "view", state });

@@ -30,6 +30,8 @@ export interface ViewState {
   readonly locks: ReadonlyMap<string, readonly [number, number]>;
   /** Heights of plots that were chosen, in CSS pixels. */
   readonly heights: ReadonlyMap<string, number>;
+  /** The named snapshot that is shown; nothing = the present. */
+  readonly past: string | undefined;
 }
 
 export type Route =
@@ -80,13 +82,14 @@ export function readRoute(fragment: string, now: Instant = nowInstant()): Route 
       layout: layout === "field" || layout === "all" ? layout : "stack",
       locks,
       heights,
+      past: query.get("as_of") || undefined,
     },
   };
 }
 
 export function writeRoute(route: Route): string {
   if (route.page !== "view") return `#/${route.page}`;
-  const { channels, view, rolling, refresh, live, layout, locks, heights } = route.state;
+  const { channels, view, rolling, refresh, live, layout, locks, heights, past } = route.state;
   const query = new URLSearchParams();
   for (const channel of channels) query.append("c", channel);
   if (rolling) {
@@ -98,6 +101,7 @@ export function writeRoute(route: Route): string {
   }
   if (refresh > 0) query.set("refresh", String(refresh));
   if (live) query.set("live", "1");
+  if (past !== undefined) query.set("as_of", past);
   if (layout !== "stack") query.set("layout", layout);
   for (const [plot, [low, high]] of locks) query.append("y", `${low},${high},${plot}`);
   for (const [plot, height] of heights) query.append("h", `${height},${plot}`);

@@ -16,6 +16,8 @@ export interface PlotMark extends Span {
   readonly stream: string | undefined;
   /** Values of columns that may be tags of a stream: a mark is of the streams that have no others. */
   readonly tags: readonly (readonly [tag: string, value: string])[];
+  /** Tells it from others where marks come and go. */
+  readonly id?: string;
 }
 
 export interface Marks {

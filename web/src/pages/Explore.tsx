@@ -6,9 +6,11 @@ import { fetchStreams, isPlottable } from "../api/streams";
 import { FirstSteps } from "../components/FirstSteps";
 import { MarkBar } from "../components/Find";
 import { Announcer, Plots } from "../components/Plots";
+import { PastBar } from "../components/Snapshots";
 import { StreamTree } from "../components/StreamTree";
 import { Toolbar, Trouble } from "../components/Toolbar";
 import { Transport } from "../components/Transport";
+import { WatchPanel } from "../components/Watches";
 import { useEmitter, useShared } from "../context";
 import type { Explorer } from "../explore/explorer";
 import { LIST_LIMIT } from "../explore/first";
@@ -91,7 +93,9 @@ export function Explore({ searchField, isTreeOpen, onTreeClose, say }: ExplorePr
       ) : (
         <section class="content" aria-label="Plots">
           <Toolbar plots={plots} say={say} />
+          <PastBar />
           <Transport />
+          <WatchPanel />
           <MarkBar />
           <Trouble />
           {hasChannels ? (

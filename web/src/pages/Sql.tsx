@@ -139,9 +139,9 @@ export function Sql({ say }: { say: (text: string) => void }): JSX.Element {
       say("Marks need a column of times, such as FIRST(time) AS begin in MEASURES, and a row.");
       return;
     }
-    explorer.setMarks(marks);
+    explorer.marking.set(marks);
     location.hash = writeRoute({ page: "view", state: explorer.state() });
-    explorer.goToMark(1);
+    explorer.marking.go(1);
   };
 
   const save = async (): Promise<void> => {

@@ -18,9 +18,11 @@ from ._types import (
     CheckReport,
     Condition,
     Damage,
+    EndedSnapshot,
     FieldType,
     Instant,
     Last,
+    NamedSnapshot,
     Recovery,
     Refused,
     RepairReport,
@@ -303,6 +305,7 @@ class Database:
         where: Iterable[Condition] = (),
         with_tags: bool | None = None,
         order: Literal["stream", "time"] = "stream",
+        snapshot: str | None = None,
     ) -> Result:
         """The rows of every stream of a table that has these tags: stream by stream, each by time.
 
@@ -313,6 +316,7 @@ class Database:
         :param with_tags: tags as columns: ``None`` = those that ``tags`` does not fix, ``True`` = all, ``False`` = none.
         :param order: ``"time"`` gives the rows of all streams as one sequence in the order of time: a replay. Rows of one
             time stand in the order of their streams' names.
+        :param snapshot: as a named snapshot has it (:meth:`create_snapshot`); the present when left out. So everywhere.
         :raises NotFoundError: there is no such table or field. A table without such streams gives no rows.
         """
         _check_choice("order", order, ("stream", "time"))
@@ -320,7 +324,8 @@ class Database:
         conditions = [(f, op, _arrays.scalar(v)) for f, op, v in where]
         bounds = _time.between(start, end)
         by_time = order == "time"
-        return Result(self._inner.query(table, _arrays.tags(tags), bounds, names, conditions, with_tags, by_time))
+        found = self._inner.query(table, _arrays.tags(tags), bounds, names, conditions, with_tags, by_time, snapshot)
+        return Result(found)
 
     def aggregate(
         self,
@@ -335,6 +340,7 @@ class Database:
         level: int | None = None,
         first_last: bool = False,
         with_tags: bool | None = None,
+        snapshot: str | None = None,
     ) -> Frame:
         """Count, mean, least, greatest, deviation and sum of a field, for each stream that has these tags.
 
@@ -349,29 +355,32 @@ class Database:
         """
         bins = None if every is None else (_time.span(every), _time.instant(origin))
         bounds = _time.between(start, end)
-        found = self._inner.aggregate(table, _arrays.tags(tags), field, bounds, bins, level, first_last, with_tags)
+        keys = _arrays.tags(tags)
+        found = self._inner.aggregate(table, keys, field, bounds, bins, level, first_last, with_tags, snapshot)
         return Frame(found)
 
-    def tile(self, table: str, tags: Tags | None, field: str, level: int, offset: int) -> Frame:
+    def tile(
+        self, table: str, tags: Tags | None, field: str, level: int, offset: int, *, snapshot: str | None = None
+    ) -> Frame:
         """The filled buckets of a tile of one stream: 512 buckets of 2^level seconds from ``offset * 512 * 2**level`` s on.
 
         Columns as of :meth:`aggregate`, and ``bucket``. :func:`headwater.tile_offset` gives the offset of an instant.
 
         :raises NotFoundError: there is no stream of exactly these tags, or no such field.
         """
-        return Frame(self._inner.tile(table, _arrays.tags(tags), field, level, offset))
+        return Frame(self._inner.tile(table, _arrays.tags(tags), field, level, offset, snapshot))
 
-    def last(self, table: str, tags: Tags | None = None) -> dict[str, Last]:
+    def last(self, table: str, tags: Tags | None = None, *, snapshot: str | None = None) -> dict[str, Last]:
         """The newest value of each field of one stream; fields without any are left out.
 
         :raises NotFoundError: there is no stream of exactly these tags.
         """
-        found = self._inner.last(table, _arrays.tags(tags))
+        found = self._inner.last(table, _arrays.tags(tags), snapshot)
         return {name: Last(time_ns, value) for name, time_ns, value in found}
 
-    def streams(self, table: str, tags: Tags | None = None) -> list[dict[str, str]]:
+    def streams(self, table: str, tags: Tags | None = None, *, snapshot: str | None = None) -> list[dict[str, str]]:
         """The tags of each stream of a table that has these, sorted."""
-        return [dict(one) for one in self._inner.streams(table, _arrays.tags(tags))]
+        return [dict(one) for one in self._inner.streams(table, _arrays.tags(tags), snapshot)]
 
     def tables(self) -> dict[str, Table]:
         """The tables, by name."""
@@ -395,6 +404,35 @@ class Database:
     def refresh(self) -> None:
         """Looks again, when opened with ``read_only=True``: later reads see the database as it is now."""
         self._inner.refresh()
+
+    # --- named snapshots ---
+
+    def create_snapshot(self, name: str) -> NamedSnapshot:
+        """Stores what is in memory, and keeps the state of now under a name: ``scan``, ``aggregate``, ``tile``, ``last`` and
+        ``streams`` read it with ``snapshot=name``, also after the database was closed and opened again.
+
+        It lasts until :meth:`drop_snapshot`, or until it ends by itself: when it is older than the setting ``snapshot_age_max``,
+        when what snapshots keep is more than ``snapshot_bytes_max``, or when the disk is full. What is deleted later is not in it
+        either; what goes because of its age stays in it.
+
+        :raises InvalidError: a bad name, one that is taken, ``"now"``, or more than 64 snapshots.
+        """
+        return NamedSnapshot(**self._inner.create_snapshot(name))
+
+    def drop_snapshot(self, name: str) -> None:
+        """Drops a named snapshot. Results that read it go on; its files go after them.
+
+        :raises NotFoundError: there is none of this name.
+        """
+        self._inner.drop_snapshot(name)
+
+    def snapshots(self) -> list[NamedSnapshot]:
+        """The named snapshots, the oldest first."""
+        return [NamedSnapshot(**one) for one in self._inner.snapshots()]
+
+    def ended_snapshots(self) -> list[EndedSnapshot]:
+        """The newest of those that ended by themselves, the oldest first. Who reads one gets a :class:`GoneError`."""
+        return [EndedSnapshot(*one) for one in self._inner.ended_snapshots()]
 
     # --- changing ---
 

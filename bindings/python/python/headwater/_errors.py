@@ -101,6 +101,12 @@ class TierError(Error):
     code = "tier"
 
 
+class GoneError(Error, LookupError):
+    """What was there and is not kept any more, such as a named snapshot that ended by itself."""
+
+    code = "gone"
+
+
 class InternalError(Error):
     """A defect of Headwater itself."""
 
@@ -140,6 +146,7 @@ _CLASSES: dict[str, type[Error]] = {
         ReadOnlyError,
         ForkedError,
         TierError,
+        GoneError,
         InternalError,
     )
 }
@@ -160,6 +167,7 @@ __all__: Sequence[str] = [
     "Error",
     "ForkedError",
     "FullError",
+    "GoneError",
     "InternalError",
     "InvalidError",
     "LockedError",

@@ -102,6 +102,40 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
+class NamedSnapshot:
+    """A state of the database that lasts until it is dropped or ends by itself."""
+
+    name: str
+    #: When it was made, in nanoseconds since 1970 UTC.
+    created: int
+    #: When it ends by itself; ``None`` = never.
+    ends: int | None
+    #: The newest record in it.
+    sequence: int
+    #: What it had when it was made.
+    tables: int
+    streams: int
+    events: int
+    #: Bytes of the files that it names.
+    bytes: int
+    #: Bytes of those that are there for snapshots only, for this one or for several.
+    kept_bytes: int
+    #: Bytes that its end alone would free.
+    own_bytes: int
+
+
+class EndedSnapshot(NamedTuple):
+    """A named snapshot that ended by itself."""
+
+    name: str
+    #: When it was made, and when it ended, in nanoseconds since 1970 UTC.
+    created: int
+    ended: int
+    #: Why, in words.
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Damage:
     """Bytes that are not what was written."""
 

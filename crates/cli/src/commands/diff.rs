@@ -2,30 +2,36 @@
 
 use crate::arguments::{RangeArgs, parse_tag};
 use crate::failure::Failure;
+use crate::http::encoded;
 use crate::output::Output;
-use crate::store::DbArgs;
+use crate::server::Server;
+use crate::store::{DbArgs, Place, PlaceArgs};
 use clap::Args;
-use headwater::{DiffSpec, DiffStretch, Reader, Snapshot, StreamDiff};
+use headwater::{ClosedRange, DiffSpec, DiffStretch, Reader, Snapshot};
 use headwater_wire::instant::format_instant;
-use serde_json::json;
+use serde_json::{Value, json};
+use std::time::Duration;
 
 /// What stands for the state of now.
 const NOW: &str = "now";
+/// Longest comparison by a server; it tells while it finds.
+const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
 /// Say in which stretches of time the rows of streams differ between two snapshots
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Works beside the process that has the database open. A line for each stretch: stream, first and last instant, rows
+Works beside the process that has the database open, or by a server with --url. A line for each stretch: stream, first and last instant, rows
 that only A has (removed), that only B has (added), and that have other values (changed). What both have stored in the
 same place is not read. Only rows are compared: of aggregates whose rows have gone nothing is told. Exit code 0 whether
 something differs or not.
 
 Examples:
   headwater diff --db ./data before-the-import now
-  headwater diff --db ./data monday tuesday --table weather --where origin=EWR --json")]
+  headwater diff --db ./data monday tuesday --table weather --where origin=EWR --json
+  headwater diff --url http://127.0.0.1:7373 monday now")]
 pub(crate) struct Diff {
     #[command(flatten)]
-    db: DbArgs,
+    place: PlaceArgs,
 
     /// Name of a snapshot, or `now`
     #[arg(value_name = "A")]
@@ -39,7 +45,7 @@ pub(crate) struct Diff {
     #[arg(long, value_name = "NAME")]
     table: Option<String>,
 
-    /// Only streams with this tag; may be repeated
+    /// Only streams with this tag; may be repeated, and of one tag any of the values will do
     #[arg(long = "where", value_name = "TAG=VALUE", value_parser = parse_tag)]
     filters: Vec<(String, String)>,
 
@@ -51,48 +57,23 @@ pub(crate) struct Diff {
     json: bool,
 }
 
-impl Diff {
-    pub(crate) fn run(self) -> Result<(), Failure> {
-        let reader = self.db.open_to_read()?;
-        let before = state(&reader, &self.before)?;
-        let after = state(&reader, &self.after)?;
-        let spec = DiffSpec {
-            table: self.table.clone(),
-            tags: self.filters.clone(),
-            range: self.range.range(),
-        };
-        let mut out = Output::new();
-        let mut failed = None;
-        let (mut streams, mut sums) = (0u64, [0u64; 3]);
-        let compared = before.diff(&after, &spec, |found| {
-            streams += 1;
-            for stretch in &found.stretches {
-                let of = [stretch.removed, stretch.added, stretch.changed];
-                sums = std::array::from_fn(|i| {
-                    sums.get(i).copied().unwrap_or(0) + of.get(i).copied().unwrap_or(0)
-                });
-                if failed.is_none() {
-                    let line = self.line(&found, stretch);
-                    out.buffer.extend_from_slice(line.as_bytes());
-                    out.buffer.push(b'\n');
-                    failed = out.pass_on().err();
-                }
-            }
-            Ok(())
-        });
-        if let Some(failed) = failed {
-            return Err(failed);
-        }
-        compared?;
-        out.finish()?;
-        let [removed, added, changed] = sums;
-        eprintln!(
-            "{streams} streams differ: {removed} rows removed, {added} added, {changed} changed"
-        );
-        Ok(())
-    }
+/// A line of the answer, and the sums.
+#[derive(Default)]
+struct Told {
+    as_json: bool,
+    streams: u64,
+    /// Rows removed, added and changed.
+    sums: [u64; 3],
+}
 
-    fn line(&self, found: &StreamDiff, stretch: &DiffStretch) -> String {
+impl Told {
+    /// Puts a line for a stretch.
+    fn stretch(
+        &self,
+        stream: &str,
+        stretch: &DiffStretch,
+        out: &mut Output,
+    ) -> Result<(), Failure> {
         let (first, last) = (stretch.range.first, stretch.range.last);
         let (first, last) = (format_instant(first), format_instant(last));
         let DiffStretch {
@@ -101,17 +82,151 @@ impl Diff {
             changed,
             ..
         } = stretch;
-        let stream = &found.stream;
-        match self.json {
+        let line = match self.as_json {
             true => json!({
-                "stream": stream.to_string(), "first": first, "last": last,
+                "stream": stream, "first": first, "last": last,
                 "removed": removed, "added": added, "changed": changed,
             })
             .to_string(),
             false => {
                 format!("{stream} {first} {last} removed={removed} added={added} changed={changed}")
             }
+        };
+        out.buffer.extend_from_slice(line.as_bytes());
+        out.buffer.push(b'\n');
+        out.pass_on()
+    }
+
+    /// Takes a line of a server; true for the last one.
+    fn line(&mut self, line: &str, out: &mut Output) -> Result<bool, Failure> {
+        let said: Value = serde_json::from_str(line).map_err(|error| {
+            Failure::failed(format!(
+                "the server sent `{line}`, which is no JSON: {error}"
+            ))
+        })?;
+        if let Some(error) = said.get("error") {
+            let message = error.get("message").and_then(Value::as_str);
+            let message = message.unwrap_or("it does not say why");
+            return Err(Failure::failed(format!(
+                "the comparison broke off: {message}"
+            )));
         }
+        let unknown = || {
+            Failure::failed(format!(
+                "the server sent `{line}`, which says nothing of a difference: is it as new as this program?"
+            ))
+        };
+        let number = |key: &str| {
+            let number = said.get(key).and_then(Value::as_u64);
+            number.ok_or_else(unknown)
+        };
+        let sums = [number("removed")?, number("added")?, number("changed")?];
+        let Some(stream) = said.get("stream").and_then(Value::as_str) else {
+            (self.streams, self.sums) = (number("streams")?, sums);
+            return Ok(true);
+        };
+        let instant = |key: &str| {
+            let instant = said.get(key).and_then(Value::as_str);
+            let nanos = instant.and_then(|text| text.parse().ok());
+            nanos.ok_or_else(unknown)
+        };
+        let [removed, added, changed] = sums;
+        let stretch = DiffStretch {
+            range: ClosedRange::nanos(instant("first")?, instant("last")?),
+            removed,
+            added,
+            changed,
+        };
+        self.stretch(stream, &stretch, out)?;
+        Ok(false)
+    }
+
+    fn end(&self) {
+        let ([removed, added, changed], streams) = (self.sums, self.streams);
+        eprintln!(
+            "{streams} streams differ: {removed} rows removed, {added} added, {changed} changed"
+        );
+    }
+}
+
+impl Diff {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let mut out = Output::new();
+        let mut told = Told {
+            as_json: self.json,
+            ..Told::default()
+        };
+        match self.place.open_for(LONGEST)? {
+            Place::Here(db) => self.here(&db, &mut told, &mut out)?,
+            Place::There(server) => self.there(&server, &mut told, &mut out)?,
+        }
+        out.finish()?;
+        told.end();
+        Ok(())
+    }
+
+    fn here(&self, db: &DbArgs, told: &mut Told, out: &mut Output) -> Result<(), Failure> {
+        let reader = db.open_to_read()?;
+        let before = state(&reader, &self.before)?;
+        let after = state(&reader, &self.after)?;
+        let spec = DiffSpec {
+            table: self.table.clone(),
+            tags: self.filters.clone(),
+            range: self.range.range(),
+        };
+        let mut failed = None;
+        let compared = before.diff(&after, &spec, |found| {
+            told.streams += 1;
+            let stream = found.stream.to_string();
+            for stretch in &found.stretches {
+                let of = [stretch.removed, stretch.added, stretch.changed];
+                for (sum, more) in told.sums.iter_mut().zip(of) {
+                    *sum += more;
+                }
+                if failed.is_none() {
+                    failed = told.stretch(&stream, stretch, out).err();
+                }
+            }
+            Ok(())
+        });
+        match failed {
+            Some(failed) => Err(failed),
+            None => Ok(compared?),
+        }
+    }
+
+    /// As a server tells it.
+    fn there(&self, server: &Server, told: &mut Told, out: &mut Output) -> Result<(), Failure> {
+        let mut is_whole = false;
+        server.lines(&self.path(), |line| {
+            is_whole = told.line(line, out)?;
+            Ok(true)
+        })?;
+        match is_whole {
+            true => Ok(()),
+            false => Err(Failure::failed(
+                "the answer broke off: what was printed is not all that differs; ask again",
+            )),
+        }
+    }
+
+    /// What a server is asked.
+    fn path(&self) -> String {
+        let mut path = format!(
+            "/api/v1/diff?before={}&after={}",
+            encoded(&self.before),
+            encoded(&self.after)
+        );
+        if let Some(table) = &self.table {
+            path.push_str(&format!("&table={}", encoded(table)));
+        }
+        for (tag, value) in &self.filters {
+            path.push_str(&format!("&tag={}", encoded(&format!("{tag}={value}"))));
+        }
+        for (name, at) in self.range.texts() {
+            path.push_str(&format!("&{name}={}", encoded(&at)));
+        }
+        path
     }
 }
 

@@ -6,6 +6,7 @@
 use crate::commands::sync::{ListFormat, NodeArgs};
 use crate::failure::Failure;
 use crate::grid::{Heading, grouped, render};
+use crate::http::encoded;
 use crate::output::{Output, print, print_json};
 use clap::{Args, Subcommand};
 use serde_json::Value;
@@ -73,13 +74,7 @@ impl Watch {
 }
 
 fn path(name: &str, rest: &str) -> String {
-    let encoded = name.bytes().map(|byte| match byte {
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => {
-            char::from(byte).to_string()
-        }
-        other => format!("%{other:02X}"),
-    });
-    format!("/api/v1/watches/{}/{rest}", encoded.collect::<String>())
+    format!("/api/v1/watches/{}/{rest}", encoded(name))
 }
 
 fn list(node: &NodeArgs, format: ListFormat) -> Result<(), Failure> {

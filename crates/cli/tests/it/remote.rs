@@ -214,3 +214,99 @@ fn tokens_come_from_the_environment() {
     // A token in the environment does not keep a command from a directory.
     drop(server);
 }
+
+/// Two states differ by the same lines, whoever compares them.
+#[test]
+fn a_server_says_what_differs_as_the_command_does_beside_it() {
+    let bench = Bench::new();
+    let server = Served::start(&bench.db(), &[]);
+    let write = |lines: &str| {
+        let answer = server.ask("POST", "/write?precision=s", "", lines);
+        assert!(answer.starts_with("HTTP/1.1 204"), "{answer}");
+    };
+    let there = |arguments: &[&str]| run(&server, "", &[&["diff"], arguments].concat(), "");
+    write("t,id=a v=1 1\nt,id=a v=2 2\nt,id=b\\ c v=3 3\nother x=1i 1\n");
+    run(&server, "", &["snapshot", "create", "mon day"], "").ok();
+    write("t,id=a v=9 2\nt,id=a v=1 7\nt,id=b\\ c v=4 4\nt,id=d v=1 1\nother x=2i 1\n");
+    run(&server, "", &["snapshot", "create", "tuesday"], "").ok();
+    write("t,id=a v=5 -5\n");
+    let bounded = [
+        "mon day",
+        "now",
+        "--from",
+        "-10",
+        "--to",
+        "1970-01-01T00:00:05Z",
+    ];
+    for (arguments, streams) in [
+        (&["mon day", "now"][..], 4),
+        (&["now", "mon day", "--json"], 4),
+        (
+            &["mon day", "tuesday", "--table", "t", "--where", "id=b c"],
+            1,
+        ),
+        (&["mon day", "now", "--where", "id=d", "--where", "id=a"], 2),
+        (&["tuesday", "tuesday"], 0),
+        (&bounded, 4),
+    ] {
+        let here = bench.run("diff", arguments).ok();
+        let asked = there(arguments).ok();
+        assert_eq!((&asked.stdout, &asked.stderr), (&here.stdout, &here.stderr));
+        assert!(
+            here.stderr.contains(&format!("{streams} streams differ")),
+            "{arguments:?}: {here:?}"
+        );
+    }
+    for (arguments, reason) in [
+        (["nobody", "now"], "there is no snapshot `nobody`"),
+        (["now", ""], "the name of a snapshot, or now"),
+    ] {
+        let wrong = there(&arguments);
+        assert!(
+            wrong.code == 1 && wrong.stderr.contains(reason) && wrong.stdout.is_empty(),
+            "{wrong:?}"
+        );
+    }
+    let wrong = there(&["mon day", "now", "--table", "none"]);
+    assert!(
+        wrong.code == 1 && wrong.stderr.contains("`none`"),
+        "{wrong:?}"
+    );
+}
+
+/// An answer without its end is not taken for a whole one.
+#[test]
+fn a_comparison_that_breaks_off_is_told() {
+    use std::io::Read;
+    let line = r#"{"stream":"t","first":"1","last":"2","removed":0,"added":1,"changed":0}"#;
+    let error = r#"{"error":{"code":"E_CORRUPT","message":"a leaf is damaged"}}"#;
+    for (lines, reason) in [
+        (format!("{line}\n"), "is not all that differs"),
+        (format!("{line}\n{error}\n"), "a leaf is damaged"),
+        (format!("{line}\n{{}}\n"), "as new as this program"),
+        (format!("{line}\nhello\n"), "no JSON"),
+    ] {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut asked = Vec::new();
+            while !asked.ends_with(b"\r\n\r\n") {
+                let mut byte = [0];
+                stream.read_exact(&mut byte).unwrap();
+                asked.push(byte[0]);
+            }
+            let head = "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n";
+            stream
+                .write_all(format!("{head}{lines}").as_bytes())
+                .unwrap();
+        });
+        let ran = program().args(["diff", "--url", &url, "a", "b"]).output();
+        let ran = Ran::of(ran.unwrap());
+        server.join().unwrap();
+        assert!(
+            ran.code == 1 && ran.stderr.contains(reason),
+            "{reason}: {ran:?}"
+        );
+    }
+}

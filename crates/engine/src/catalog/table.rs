@@ -457,6 +457,14 @@ impl TableRecord {
         }
     }
 
+    /// The table that it defines.
+    pub(crate) fn table(&self) -> TableId {
+        match self {
+            TableRecord::Whole(table) => table.id,
+            TableRecord::Fields(added) => added.table,
+        }
+    }
+
     pub(crate) fn kind(&self) -> RecordKind {
         match self {
             TableRecord::Whole(_) => RecordKind::Table,

@@ -30,6 +30,7 @@ mod rest;
 mod segment_ids;
 mod shards;
 mod signals;
+mod table_changes;
 mod unreadable;
 
 pub(crate) use commits::Commits;
@@ -43,6 +44,7 @@ pub(crate) use rest::Rest;
 pub(crate) use segment_ids::SegmentIds;
 pub(crate) use shards::{Shards, shard_number};
 pub(crate) use signals::Signals;
+pub(crate) use table_changes::TableChanges;
 pub(crate) use unreadable::UnreadablePartitions;
 
 use crate::catalog::{Catalog, StreamRecord, TableRecord};
@@ -83,6 +85,7 @@ pub(crate) struct Core {
     /// Who numbers batches.
     pub(crate) producers: Producers,
     pub(crate) newest_deletes: NewestDeletes,
+    pub(crate) table_changes: TableChanges,
     /// Deletes that copies have not confirmed.
     pub(crate) ends: Ends,
     /// Snapshots that last.
@@ -211,6 +214,7 @@ impl Core {
         let mut payload = Vec::new();
         record.encode(&mut payload);
         let sequence = self.log.enqueue(record.kind(), payload, false)?;
+        self.table_changes.note([record.table()], sequence);
         // Until the metadata hold it, it takes memory, which the commit that stores it frees.
         self.memory_changed(record.heap_bytes().cast_signed());
         Ok(sequence)

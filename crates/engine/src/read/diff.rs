@@ -14,7 +14,8 @@ use super::scan::ScanSpec;
 use super::single::SingleSnapshot;
 use super::snapshot::{Scan, Snapshot};
 use super::view::StreamView;
-use crate::ids::SegmentId;
+use crate::catalog::stream_key;
+use crate::ids::{SegmentId, TableId};
 use crate::ranges::{intersection, union};
 use crate::segment::Partition;
 use crate::{Error, ErrorKind, Result};
@@ -25,13 +26,17 @@ use std::sync::Arc;
 
 /// Stretches of a stream that are told apart: the last one takes in whatever differs behind it.
 const STRETCHES_MAX: usize = 1000;
+/// Names asked for together.
+const PAGE: usize = 4_096;
+/// Instants compared before it is asked whether to go on.
+const INSTANTS_AT_ONCE: u64 = 4_096;
 
 /// What to compare.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiffSpec {
     /// The table; `None` = all.
     pub table: Option<String>,
-    /// Tags that the streams must have.
+    /// Tags that the streams must have; of a key that comes several times any of its values.
     pub tags: Vec<(String, String)>,
     /// The instants, both ends included.
     pub range: ClosedRange,
@@ -70,6 +75,42 @@ pub struct StreamDiff {
     pub stretches: Vec<DiffStretch>,
 }
 
+/// Who is told what differs.
+pub trait Differences {
+    /// Whether a table is looked at, where none was named.
+    fn accepts_table(&mut self, _table: &str) -> bool {
+        true
+    }
+
+    /// Whether a stream is compared.
+    fn accepts(&mut self, _stream: &StreamName) -> bool {
+        true
+    }
+
+    /// Asked again and again while rows are compared.
+    ///
+    /// # Errors
+    /// What is to end it.
+    fn goes_on(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    /// What differs of a stream.
+    ///
+    /// # Errors
+    /// What is to end it.
+    fn found(&mut self, found: StreamDiff) -> Result<()>;
+}
+
+/// Takes everything, and hands it to a function.
+struct Each<F>(F);
+
+impl<F: FnMut(StreamDiff) -> Result<()>> Differences for Each<F> {
+    fn found(&mut self, found: StreamDiff) -> Result<()> {
+        (self.0)(found)
+    }
+}
+
 impl Snapshot {
     /// What differs between this state and another one of the same database, mostly a later one:
     /// stream by stream, handed to `each`. What both have stored in the same place is not read.
@@ -104,14 +145,37 @@ impl Snapshot {
         &self,
         other: &Snapshot,
         spec: &DiffSpec,
-        mut each: impl FnMut(StreamDiff) -> Result<()>,
+        each: impl FnMut(StreamDiff) -> Result<()>,
+    ) -> Result<()> {
+        self.diff_to(other, spec, &mut Each(each))
+    }
+
+    /// As [`Snapshot::diff`], for those who do not want to be told of every stream, or may want to
+    /// end it before it is through. Names of streams are held a few thousand at a time.
+    ///
+    /// # Errors
+    /// As there, and what is told ends it with.
+    pub fn diff_to(
+        &self,
+        other: &Snapshot,
+        spec: &DiffSpec,
+        told: &mut dyn Differences,
     ) -> Result<()> {
         let pair = (self.single()?, other.single()?);
+        let wanted = by_key(&spec.tags);
         for table in tables(pair, spec)? {
-            for stream in streams(pair, &table, &spec.tags)? {
-                let stretches = between((self, other), &stream, &spec.range)?;
+            if spec.table.is_none() && !told.accepts_table(&table) {
+                continue;
+            }
+            let mut names = Both::new((self, other), &table, &wanted);
+            while let Some(stream) = names.next()? {
+                told.goes_on()?;
+                if !told.accepts(&stream) {
+                    continue;
+                }
+                let stretches = between((self, other), &stream, &spec.range, told)?;
                 if !stretches.is_empty() {
-                    each(StreamDiff { stream, stretches })?;
+                    told.found(StreamDiff { stream, stretches })?;
                 }
             }
         }
@@ -134,16 +198,99 @@ fn tables((a, b): Pair<'_>, spec: &DiffSpec) -> Result<BTreeSet<String>> {
     }
 }
 
-fn streams(
-    (a, b): Pair<'_>,
-    table: &str,
-    tags: &[(String, String)],
-) -> Result<BTreeSet<StreamName>> {
-    let mut all = BTreeSet::new();
-    for one in [a, b] {
-        all.extend(there(one.streams(table, tags))?.unwrap_or_default());
+/// The values that each key may have.
+fn by_key(tags: &[(String, String)]) -> Vec<(String, Vec<String>)> {
+    let mut wanted: Vec<(String, Vec<String>)> = Vec::new();
+    for (key, value) in tags {
+        match wanted.iter_mut().find(|(known, _)| known == key) {
+            Some((_, values)) => values.push(value.clone()),
+            None => wanted.push((key.clone(), vec![value.clone()])),
+        }
     }
-    Ok(all)
+    wanted
+}
+
+/// Streams of a table in one of the two states, in the order of the catalog.
+struct Names<'a> {
+    snapshot: &'a Snapshot,
+    page: std::vec::IntoIter<StreamName>,
+    /// The next one, with its place in the order.
+    next: Option<(Vec<u8>, StreamName)>,
+    last: Option<StreamName>,
+    is_at_end: bool,
+}
+
+impl Names<'_> {
+    /// Looks up what comes next, unless that is known.
+    fn look(&mut self, table: &str, wanted: &[(String, Vec<String>)]) -> Result<()> {
+        while self.next.is_none() {
+            if let Some(name) = self.page.next() {
+                let mut key = Vec::with_capacity(64);
+                stream_key(TableId(0), name.tags(), &mut key);
+                self.next = Some((key, name));
+                return Ok(());
+            }
+            if self.is_at_end {
+                return Ok(());
+            }
+            let last = self.last.as_ref();
+            let page = self.snapshot.streams_having(table, wanted, last, PAGE);
+            let page = there(page)?.unwrap_or_default();
+            self.is_at_end = page.len() < PAGE;
+            self.last = page.last().cloned().or(self.last.take());
+            self.page = page.into_iter();
+        }
+        Ok(())
+    }
+}
+
+/// Streams of a table that one of two states has, each once, in the order of the catalog.
+struct Both<'a> {
+    sides: [Names<'a>; 2],
+    table: &'a str,
+    wanted: &'a [(String, Vec<String>)],
+}
+
+impl<'a> Both<'a> {
+    fn new(
+        (a, b): (&'a Snapshot, &'a Snapshot),
+        table: &'a str,
+        wanted: &'a [(String, Vec<String>)],
+    ) -> Both<'a> {
+        let of = |snapshot| Names {
+            snapshot,
+            page: Vec::new().into_iter(),
+            next: None,
+            last: None,
+            is_at_end: false,
+        };
+        Both {
+            sides: [of(a), of(b)],
+            table,
+            wanted,
+        }
+    }
+
+    fn next(&mut self) -> Result<Option<StreamName>> {
+        for side in &mut self.sides {
+            side.look(self.table, self.wanted)?;
+        }
+        let [a, b] = &mut self.sides;
+        let order = match (&a.next, &b.next) {
+            (Some((of_a, _)), Some((of_b, _))) => of_a.cmp(of_b),
+            (Some(_), None) => Ordering::Less,
+            (None, _) => Ordering::Greater,
+        };
+        let of_a = match order {
+            Ordering::Greater => None,
+            _ => a.next.take(),
+        };
+        let of_b = match order {
+            Ordering::Less => None,
+            _ => b.next.take(),
+        };
+        Ok(of_a.or(of_b).map(|(_, name)| name))
+    }
 }
 
 /// What may be in one of two states only.
@@ -159,6 +306,7 @@ fn between(
     (a, b): (&Snapshot, &Snapshot),
     stream: &StreamName,
     range: &ClosedRange,
+    told: &mut dyn Differences,
 ) -> Result<Vec<DiffStretch>> {
     let views = (
         view(a.single()?, stream, range)?,
@@ -178,7 +326,10 @@ fn between(
         let (a, b) = (scan(a)?, scan(b)?);
         let names = names([&a, &b]);
         let (mut a, mut b) = (RowsAt::new(a, &names), RowsAt::new(b, &names));
-        loop {
+        for instants in 0u64.. {
+            if instants.is_multiple_of(INSTANTS_AT_ONCE) {
+                told.goes_on()?;
+            }
             let (left, right) = (a.time()?, b.time()?);
             match (left, right) {
                 (None, None) => break,

@@ -42,7 +42,7 @@ pub use bins::Bins;
 pub use coverage::Coverage;
 pub use databases::{Across, SnapshotPart};
 pub use describe::{PartitionInfo, StreamInfo, StreamPage};
-pub use diff::{DiffSpec, DiffStretch, StreamDiff};
+pub use diff::{DiffSpec, DiffStretch, Differences, StreamDiff};
 pub use filter::{Comparison, Filter};
 pub use handle::StreamHandle;
 pub use last::LastValue;

@@ -433,6 +433,8 @@ fn insert(core: &Core, sequence: Sequence, by_shard: Vec<Vec<PreparedRows>>) {
         "the rows of a record were divided over another number of shards"
     );
     let held_max = held_max(&core.options, core.shards.len());
+    let tables = by_shard.iter().flatten().map(|one| one.table);
+    core.table_changes.note(tables, sequence);
     for (shard, list) in core
         .shards
         .iter()

@@ -1,7 +1,9 @@
 //! Named snapshots: each reads as what it held when it was made, less what users deleted since,
 //! over compaction, retention, restarts, backups; their bounds; what differs between two.
 
+mod changes;
 mod failures;
+mod telling;
 
 use crate::model::Random;
 use crate::support::{Content, Fields, read_snapshot, small_options};

@@ -13,4 +13,5 @@ mod header;
 mod lifetimes;
 mod log;
 mod operations;
+mod past;
 mod settings;

@@ -1,6 +1,7 @@
 //! A database in a temporary folder, asked in SQL; answers as text.
 
-use headwater::{Batch, Database, Options, StreamName};
+use headwater::io::{ManualClock, NoThreads};
+use headwater::{Batch, Database, Env, Options, StreamName};
 use headwater_query::arrow::array::{Array, RecordBatch};
 use headwater_query::arrow::util::display::{ArrayFormatter, FormatOptions};
 use headwater_query::{Access, Done, Error, Limits, Parameters, Query, Session, Unrestricted};
@@ -24,6 +25,24 @@ impl Lake {
         let dir = tempfile::tempdir().unwrap();
         let db = Database::open(options(Options::new(dir.path().join("db")))).unwrap();
         let query = Query::new(db.clone(), limits);
+        Lake {
+            session: query.session(Arc::new(Unrestricted)),
+            query,
+            db,
+            _dir: dir,
+        }
+    }
+
+    /// One by another clock, that does by itself only what it is told to.
+    pub(crate) fn of(clock: Arc<ManualClock>) -> Lake {
+        let dir = tempfile::tempdir().unwrap();
+        let env = Env {
+            clock,
+            threads: Arc::new(NoThreads),
+            ..Env::system()
+        };
+        let db = Database::open_in(env, Options::new(dir.path().join("db"))).unwrap();
+        let query = Query::new(db.clone(), Limits::default());
         Lake {
             session: query.session(Arc::new(Unrestricted)),
             query,

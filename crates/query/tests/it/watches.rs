@@ -1,13 +1,15 @@
 //! Watches: what is told as rows come equals what the same statement finds afterwards.
 
 use crate::support::{Lake, SECOND, block_on, done, error, rows};
-use headwater::io::{FaultKind, FaultyFiles, Files};
+use headwater::io::{FaultKind, FaultyFiles, Files, ManualClock};
+use headwater::{TableChange, Timestamp};
 use headwater_ask::Access;
 use headwater_query::{Done, Look, Made, Session, Watch};
 use headwater_watch::{Bounds, Change, Kept, Kind, Round, Store};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A stream of numbers that looks random, from a seed.
 struct Dice(u64);
@@ -158,10 +160,15 @@ const PATTERNS: [&str; 7] = [
 const CORRECTIONS_S: i64 = 30;
 
 async fn change(lake: &Lake, dice: &mut Dice, clock_s: &mut i64) {
+    lake.done(&changed(dice, clock_s)).await;
+}
+
+/// A statement that changes table `t`.
+fn changed(dice: &mut Dice, clock_s: &mut i64) -> String {
     let id = ["a", "b", "c"][dice.roll(3) as usize];
     let site = if id == "c" { "south" } else { "north" };
     let late_s = (dice.roll(CORRECTIONS_S as u64 - 1)) as i64;
-    let sql = match dice.roll(10) {
+    match dice.roll(10) {
         0 => {
             let from = *clock_s - late_s;
             let to = from + dice.roll(4) as i64;
@@ -181,8 +188,7 @@ async fn change(lake: &Lake, dice: &mut Dice, clock_s: &mut i64) {
             let (at, value) = (text(*clock_s), dice.roll(10));
             format!("INSERT INTO t (time, id, site, v) VALUES ('{at}', '{id}', '{site}', {value})")
         }
-    };
-    lake.done(&sql).await;
+    }
 }
 
 fn text(second: i64) -> String {
@@ -195,6 +201,10 @@ fn text(second: i64) -> String {
 }
 
 const BEGIN_S: i64 = 3600;
+/// The second 0 of [`text`].
+const BASE_NS: i64 = 1_714_521_600 * SECOND;
+/// Answers as events have them.
+const AS_JSON: &str = "SELECT concat('{\"b\":\"', to_char(b, '%Y-%m-%dT%H:%M:%SZ'), '\",\"e\":\"', to_char(e, '%Y-%m-%dT%H:%M:%SZ'), '\",\"n\":', n, ',\"s\":', s, '}') FROM";
 
 async fn life(seed: u64) {
     let mut dice = Dice(seed);
@@ -216,7 +226,6 @@ async fn life(seed: u64) {
     let mut follower = Follower::open(watch(&lake, &sql).await, FaultyFiles::new(1));
     let mut clock_s = BEGIN_S;
     // The clock of the machine is right, far ahead, or was set back.
-    let base_ns = 1_714_521_600 * SECOND;
     for _ in 0..45 {
         for _ in 0..=dice.roll(4) {
             change(&lake, &mut dice, &mut clock_s).await;
@@ -227,7 +236,7 @@ async fn life(seed: u64) {
         if dice.roll(8) == 0 {
             follower.restart();
         }
-        let now_ns = base_ns + (clock_s + [0, 40, -900][dice.roll(3) as usize]) * SECOND;
+        let now_ns = BASE_NS + (clock_s + [0, 40, -900][dice.roll(3) as usize]) * SECOND;
         if dice.roll(6) == 0 {
             // The disk is full when what was found is written down.
             follower.files.fail_next(FaultKind::SyncFull, 0);
@@ -237,10 +246,9 @@ async fn life(seed: u64) {
             .await;
         follower.files.heal();
     }
-    let now_ns = base_ns + clock_s * SECOND;
+    let now_ns = BASE_NS + clock_s * SECOND;
     follower.round(&lake.session, now_ns, true).await;
-    let json = "SELECT concat('{\"b\":\"', to_char(b, '%Y-%m-%dT%H:%M:%SZ'), '\",\"e\":\"', to_char(e, '%Y-%m-%dT%H:%M:%SZ'), '\",\"n\":', n, ',\"s\":', s, '}') FROM";
-    let expected = answered(&lake.session, &format!("{json} ({query}) AS q")).await;
+    let expected = answered(&lake.session, &format!("{AS_JSON} ({query}) AS q")).await;
     assert_eq!(follower.rows(), expected, "seed {seed}: {sql}");
     // What is told again is told nobody.
     let heard = follower.heard;
@@ -260,6 +268,103 @@ fn what_is_told_equals_what_is_found_afterwards() {
     block_on(async {
         for seed in 0..lives {
             life(seed).await;
+        }
+    });
+}
+
+/// How rows of a table end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ends {
+    Retention,
+    Aging,
+    Both,
+}
+
+/// Longer than a match, corrections, lateness and a silent stream take together.
+const KEPT_S: u64 = 100;
+
+/// As [`life`], over a table whose old rows go, or become aggregates, while it is watched. What was
+/// told of them stays told: it is what the statement finds where nothing has gone. Gives how many
+/// rows went.
+async fn life_with_ends(seed: u64, ends: Ends) -> usize {
+    let mut dice = Dice(seed);
+    let clock = Arc::new(ManualClock::new(Timestamp::from_nanos(
+        BASE_NS + BEGIN_S * SECOND,
+    )));
+    let lake = Lake::of(Arc::clone(&clock));
+    for table in ["t", "whole"] {
+        lake.done(&format!(
+            "CREATE TABLE {table} (id TAG, site TAG, v BIGINT)"
+        ))
+        .await;
+    }
+    let kept = Some(Some(Duration::from_secs(KEPT_S)));
+    let change = TableChange {
+        retention: kept.filter(|_| ends != Ends::Aging),
+        raw_for: kept.filter(|_| ends == Ends::Aging).or_else(|| {
+            let shorter = Some(Duration::from_secs(KEPT_S - 20));
+            Some(shorter).filter(|_| ends == Ends::Both)
+        }),
+        ..TableChange::default()
+    };
+    lake.db.alter_table("t", &change).unwrap();
+    let clause = PATTERNS[(seed % PATTERNS.len() as u64) as usize];
+    let query = |table: &str| {
+        format!("SELECT b, e, n, s + 1 AS s FROM {table} MATCH_RECOGNIZE ({clause}) WHERE n < 9")
+    };
+    let options = format!(
+        "lateness = '{}s', corrections = '{CORRECTIONS_S}s', since = 'beginning'",
+        dice.roll(4)
+    );
+    let sql = format!("CREATE WATCH w WITH ({options}) AS {}", query("t"));
+    let mut follower = Follower::open(watch(&lake, &sql).await, FaultyFiles::new(1));
+    let mut clock_s = BEGIN_S;
+    for _ in 0..90 {
+        for _ in 0..=dice.roll(4) {
+            let sql = changed(&mut dice, &mut clock_s);
+            lake.done(&sql).await;
+            lake.done(&sql.replacen(" t ", " whole ", 1)).await;
+        }
+        clock.set(Timestamp::from_nanos(BASE_NS + clock_s * SECOND));
+        lake.db.maintain().unwrap();
+        match dice.roll(12) {
+            0 | 1 => lake.db.flush().unwrap(),
+            2 => lake.db.compact().unwrap(),
+            3 => follower.restart(),
+            _ => {}
+        }
+        let now_ns = BASE_NS + clock_s * SECOND;
+        follower
+            .round(&lake.session, now_ns, dice.roll(9) == 0)
+            .await;
+    }
+    let now_ns = BASE_NS + clock_s * SECOND;
+    follower.round(&lake.session, now_ns, true).await;
+    let expected = answered(
+        &lake.session,
+        &format!("{AS_JSON} ({}) AS q", query("whole")),
+    )
+    .await;
+    assert_eq!(follower.rows(), expected, "seed {seed}, {ends:?}: {sql}");
+    let there = answered(&lake.session, "SELECT time FROM t").await;
+    let all = answered(&lake.session, "SELECT time FROM whole").await;
+    all.len() - there.len()
+}
+
+#[test]
+fn what_was_told_of_rows_that_ended_since_stays_told() {
+    let lives = std::env::var("HEADWATER_MODEL_SEEDS").ok();
+    let lives = lives.and_then(|lives| lives.parse().ok()).unwrap_or(2);
+    block_on(async {
+        for ends in [Ends::Retention, Ends::Aging, Ends::Both] {
+            let mut gone = 0;
+            for seed in 0..lives {
+                gone += life_with_ends(seed, ends).await;
+            }
+            assert!(
+                gone > 0,
+                "{ends:?}: no row ended, so that nothing was tried"
+            );
         }
     });
 }

@@ -46,6 +46,8 @@ struct Asked {
     wanted: Wanted,
     range: ClosedRange,
     fields: Option<Vec<String>>,
+    /// The snapshot that is read; `None` = the present.
+    past: Option<String>,
 }
 
 async fn count(
@@ -57,7 +59,7 @@ async fn count(
     let (counts, until) = app
         .blocking(move |app| {
             let deadline = Deadline::after(app.settings.request_timeout);
-            let snapshot = app.snapshot()?;
+            let snapshot = app.snapshot_of(asked.past.as_deref())?;
             let mut seen = app.fleet.is_some().then(Vec::new);
             let counts = asked.counts(&snapshot, &access, deadline, &mut seen)?;
             let seen = seen.iter().flatten().map(|stream| (stream, asked.range));
@@ -74,7 +76,10 @@ async fn count(
 
 impl Asked {
     fn of(uri: &Uri) -> Result<Asked, ApiError> {
-        let query = query(uri, &["table", "search", "from", "to", "fields"])?;
+        let query = query(
+            uri,
+            &["table", "search", "from", "to", "fields", "snapshot"],
+        )?;
         let table = query.one("table")?.map(str::to_owned);
         let fields = query.list("fields")?.map(|mut fields| {
             fields.sort_unstable();
@@ -93,6 +98,7 @@ impl Asked {
             },
             range: query.range(now())?,
             fields,
+            past: request::past(&query)?,
         })
     }
 

@@ -23,7 +23,7 @@ pub(crate) fn routes() -> Vec<Route> {
 
 /// Streams that are not there, or may not be seen, are left out.
 async fn last(State(app): State<Arc<App>>, access: Access, uri: Uri) -> Result<Response, ApiError> {
-    let query = query(&uri, &["stream", "table", "search"])?;
+    let query = query(&uri, &["stream", "table", "search", "snapshot"])?;
     let mut streams = query
         .all("stream")
         .map(parse_stream)
@@ -31,6 +31,7 @@ async fn last(State(app): State<Arc<App>>, access: Access, uri: Uri) -> Result<R
     at_most(streams.len(), STREAMS_MAX, "streams")?;
     let table = query.one("table")?.map(str::to_owned);
     let search = query.one("search")?;
+    let past = request::past(&query)?;
     match (streams.is_empty(), table.as_deref().or(search)) {
         (true, None) => {
             query.required(
@@ -53,7 +54,7 @@ async fn last(State(app): State<Arc<App>>, access: Access, uri: Uri) -> Result<R
     let (body, until) = app
         .blocking(move |app| {
             let deadline = Deadline::after(app.settings.request_timeout);
-            let snapshot = app.snapshot()?;
+            let snapshot = app.snapshot_of(past.as_deref())?;
             if streams.is_empty() {
                 wanted.walk(&snapshot, &access, None, deadline, &mut |stream| {
                     streams.push(stream);

@@ -6,6 +6,7 @@
 pub(crate) mod aggregate;
 pub(crate) mod count;
 pub(crate) mod coverage;
+pub(crate) mod diff;
 pub(crate) mod export;
 pub(crate) mod health;
 pub(crate) mod held;
@@ -43,6 +44,7 @@ pub(crate) fn all() -> Vec<Route> {
         aggregate::routes(),
         count::routes(),
         coverage::routes(),
+        diff::routes(),
         export::routes(),
         health::routes(),
         held::routes(),

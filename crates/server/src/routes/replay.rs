@@ -65,6 +65,8 @@ struct Asked {
     pace: Pace,
     form: Form,
     limit: u64,
+    /// The snapshot that is read; `None` = the present.
+    past: Option<String>,
 }
 
 impl Asked {
@@ -73,7 +75,7 @@ impl Asked {
             uri,
             &[
                 "table", "tag", "from", "to", "fields", "filter", "speed", "after", "format",
-                "limit",
+                "limit", "snapshot",
             ],
         )?;
         let table = query.required("table", "a table")?;
@@ -118,6 +120,7 @@ impl Asked {
             pace,
             form,
             limit: query.number("limit")?.unwrap_or(u64::MAX),
+            past: request::past(&query)?,
         })
     }
 
@@ -163,7 +166,7 @@ async fn replay(
     let (sender, receiver) = mpsc::channel(PIECES_WAITING);
     let (snapshot, asked, access) = app
         .blocking(move |app| {
-            let snapshot = app.snapshot()?;
+            let snapshot = app.snapshot_of(asked.past.as_deref())?;
             asked.restrict(&snapshot, &access)?;
             // What is wrong with the question is told before the answer begins.
             let mut accepts = |stream: &headwater::StreamName| access.may_read_stream(stream);

@@ -40,7 +40,10 @@ async fn streams(
     access: Access,
     uri: Uri,
 ) -> Result<Response, ApiError> {
-    let query = query(&uri, &["search", "table", "limit", "after", "stream"])?;
+    let query = query(
+        &uri,
+        &["search", "table", "limit", "after", "stream", "snapshot"],
+    )?;
     let names = query
         .all("stream")
         .map(parse_stream)
@@ -63,10 +66,11 @@ async fn streams(
         table: query.one("table")?.map(str::to_owned),
         words: words(query.one("search")?.unwrap_or_default())?,
     };
+    let past = request::past(&query)?;
     let body = app
         .blocking(move |app| {
             let deadline = Deadline::after(app.settings.request_timeout);
-            let snapshot = app.snapshot()?;
+            let snapshot = app.snapshot_of(past.as_deref())?;
             let page = if names.is_empty() {
                 wanted.page(&snapshot, &access, after.as_ref(), limit, deadline)?
             } else {

@@ -7,6 +7,11 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CauseLabel {
+    cause: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct KindLabel {
     kind: &'static str,
 }
@@ -21,7 +26,7 @@ struct ResultLabel {
 pub(crate) struct Figures {
     pub(crate) watches: Gauge,
     pub(crate) stopped: Gauge,
-    pub(crate) looks: Counter,
+    looks: Family<CauseLabel, Counter>,
     events: Family<KindLabel, Counter>,
     hooks: Family<ResultLabel, Counter>,
 }
@@ -37,7 +42,7 @@ impl Figures {
         );
         registry.register(
             "watch_looks",
-            "Looks for what watches tell of",
+            "Looks for what watches tell of, by what caused them: a change of the table, or time",
             self.looks.clone(),
         );
         registry.register("watch_events", "Events told, by kind", self.events.clone());
@@ -46,6 +51,10 @@ impl Figures {
             "Events sent to web hooks, by what became of them",
             self.hooks.clone(),
         );
+    }
+
+    pub(crate) fn looked(&self, cause: &'static str) {
+        self.looks.get_or_create(&CauseLabel { cause }).inc();
     }
 
     pub(crate) fn told(&self, kind: &'static str) {

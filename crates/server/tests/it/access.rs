@@ -189,7 +189,7 @@ enum Shows {
 }
 
 /// The line of each route that reads.
-const LINES: [(&str, Shows); 34] = [
+const LINES: [(&str, Shows); 36] = [
     (
         "/api/query",
         Shows::List("/api/query?start=2023/11/14&end=2023/11/15&m=none:cars"),
@@ -235,6 +235,14 @@ const LINES: [(&str, Shows); 34] = [
         Shows::One("/api/v1/presence?stream=STREAM&bins=4"),
     ),
     ("/api/v1/replay", Shows::List("/api/v1/replay?table=cars")),
+    (
+        "/api/v1/diff",
+        Shows::List("/api/v1/diff?before=kept&after=now"),
+    ),
+    (
+        "/api/v1/diff",
+        Shows::List("/api/v1/diff?before=now&after=kept&table=cars"),
+    ),
     ("/api/v1/live", Shows::One("/api/v1/live?channel=STREAM.v")),
     ("/api/v1/watches", Shows::Whole("/api/v1/watches")),
     (
@@ -280,7 +288,48 @@ const LINES: [(&str, Shows); 34] = [
     ("/api/v1/count", Shows::Count("/api/v1/count?search=id")),
 ];
 
-/// Puts a row into each of two streams.
+/// Routes that read a named snapshot as they read the present.
+const OF_SNAPSHOTS: [&str; 9] = [
+    "/api/v1/streams",
+    "/tiles/{channel}/{tile}",
+    "/api/v1/tiles",
+    "/api/v1/last",
+    "/api/v1/scan",
+    "/api/v1/aggregate",
+    "/api/v1/export",
+    "/api/v1/replay",
+    "/api/v1/count",
+];
+
+#[test]
+fn the_page_of_the_api_names_the_routes_that_read_snapshots() {
+    let text = include_str!("../../../../docs/http/openapi.json");
+    let page: Value = serde_json::from_str(text).unwrap();
+    let takes = |operation: &Value| {
+        let parameters = operation["get"]["parameters"].as_array();
+        parameters.is_some_and(|all| all.iter().any(|one| one["name"] == "snapshot"))
+    };
+    let paths = page["paths"].as_object().unwrap().iter();
+    let mut named: Vec<&str> = paths
+        .filter_map(|(path, operation)| takes(operation).then_some(path.as_str()))
+        .collect();
+    let mut wanted = OF_SNAPSHOTS.to_vec();
+    named.sort_unstable();
+    wanted.sort_unstable();
+    assert_eq!(named, wanted);
+}
+
+/// The path of a line, and where the route takes one the same of a named snapshot.
+fn read_now_and_then(route: &str, path: &str) -> Vec<String> {
+    let mut paths = vec![path.to_owned()];
+    if OF_SNAPSHOTS.contains(&route) {
+        let sign = if path.contains('?') { '&' } else { '?' };
+        paths.push(format!("{path}{sign}snapshot=kept"));
+    }
+    paths
+}
+
+/// Puts a row into each of two streams, and keeps that.
 fn fill(db: &Database) {
     let mut batch = Batch::new();
     for id in ["seen", "hidden"] {
@@ -290,6 +339,15 @@ fn fill(db: &Database) {
             [("v", 1.5.into()), ("value", 1.5.into())],
         )
         .unwrap();
+    }
+    db.commit(batch).unwrap();
+    db.create_snapshot("kept").unwrap();
+    // What differs since.
+    let mut batch = Batch::new();
+    for id in ["seen", "hidden"] {
+        let rows = batch.stream(&StreamName::new("cars", [("id", id)]));
+        rows.row(1_700_000_000_000_000_000, [("w", 2.5.into())])
+            .unwrap();
     }
     db.commit(batch).unwrap();
 }
@@ -306,70 +364,81 @@ fn what_may_not_be_read_looks_like_what_is_not_there() {
     for (route, shows) in LINES {
         match shows {
             Shows::One(path) => {
-                let absent = ask(path, "cars", "absent", "read seen");
-                let seen = ask(path, "cars", "seen", "read seen");
-                assert_eq!(seen.0, 200, "{path}: {}", seen.1);
-                assert_eq!(ask(path, "cars", "hidden", "read seen"), absent, "{path}");
-                let nowhere = ask(path, "vans", "absent", "read other");
-                assert_eq!(ask(path, "cars", "hidden", "read other"), nowhere, "{path}");
-                // The test must be able to tell: with the right to read it, it looks like the one
-                // that is seen.
-                assert_eq!(ask(path, "cars", "hidden", "read all"), seen, "{path}");
-                assert_ne!(seen, absent, "{path}");
+                for path in &read_now_and_then(route, path) {
+                    let absent = ask(path, "cars", "absent", "read seen");
+                    let seen = ask(path, "cars", "seen", "read seen");
+                    assert_eq!(seen.0, 200, "{path}: {}", seen.1);
+                    assert_eq!(ask(path, "cars", "hidden", "read seen"), absent, "{path}");
+                    let nowhere = ask(path, "vans", "absent", "read other");
+                    assert_eq!(ask(path, "cars", "hidden", "read other"), nowhere, "{path}");
+                    // The test must be able to tell: with the right to read it, it looks like the one
+                    // that is seen.
+                    assert_eq!(ask(path, "cars", "hidden", "read all"), seen, "{path}");
+                    assert_ne!(seen, absent, "{path}");
+                }
             }
             Shows::List(path) => {
-                let (status, some) = scene.ask("GET", path, Some("read seen"), "");
-                let (_, all) = scene.ask("GET", path, Some("read all"), "");
-                let (_, other) = scene.ask("GET", path, Some("read other"), "");
-                assert_eq!(status, 200, "{path}: {some}");
-                assert!(
-                    some.contains("seen") && !some.contains("hidden"),
-                    "{path}: {some}"
-                );
-                assert!(
-                    all.contains("seen") && all.contains("hidden"),
-                    "{path}: {all}"
-                );
-                assert!(
-                    !other.contains("seen") && !other.contains("hidden"),
-                    "{path}: {other}"
-                );
-            }
-            Shows::Count(path) => {
-                for (token, rows) in [("read seen", 1), ("read other", 0), ("read all", 2)] {
-                    let (status, text) = scene.ask("GET", path, Some(token), "");
-                    let counts: Value = serde_json::from_str(&text).unwrap();
-                    assert_eq!(
-                        (status, &counts["rows"]),
-                        (200, &json!(rows)),
-                        "{path}: {text}"
+                for path in &read_now_and_then(route, path) {
+                    let (status, some) = scene.ask("GET", path, Some("read seen"), "");
+                    let (_, all) = scene.ask("GET", path, Some("read all"), "");
+                    let (_, other) = scene.ask("GET", path, Some("read other"), "");
+                    assert_eq!(status, 200, "{path}: {some}");
+                    assert!(
+                        some.contains("seen") && !some.contains("hidden"),
+                        "{path}: {some}"
+                    );
+                    assert!(
+                        all.contains("seen") && all.contains("hidden"),
+                        "{path}: {all}"
+                    );
+                    assert!(
+                        !other.contains("seen") && !other.contains("hidden"),
+                        "{path}: {other}"
                     );
                 }
-                // A table of which nothing may be read looks like none.
-                let of_table = |table: &str| {
-                    ask(
-                        &format!(
-                            "{path}{}table={table}",
-                            if path.contains('?') { '&' } else { '?' }
-                        ),
-                        table,
-                        "-",
-                        "read other",
-                    )
-                };
-                assert_eq!(of_table("cars"), of_table("vans"), "{path}");
-                assert_eq!(of_table("cars").0, 404, "{path}");
+            }
+            Shows::Count(path) => {
+                for path in &read_now_and_then(route, path) {
+                    for (token, rows) in [("read seen", 1), ("read other", 0), ("read all", 2)] {
+                        let (status, text) = scene.ask("GET", path, Some(token), "");
+                        let counts: Value = serde_json::from_str(&text).unwrap();
+                        assert_eq!(
+                            (status, &counts["rows"]),
+                            (200, &json!(rows)),
+                            "{path}: {text}"
+                        );
+                    }
+                    // A table of which nothing may be read looks like none.
+                    let of_table = |table: &str| {
+                        ask(
+                            &format!(
+                                "{path}{}table={table}",
+                                if path.contains('?') { '&' } else { '?' }
+                            ),
+                            table,
+                            "-",
+                            "read other",
+                        )
+                    };
+                    assert_eq!(of_table("cars"), of_table("vans"), "{path}");
+                    assert_eq!(of_table("cars").0, 404, "{path}");
+                }
             }
             Shows::Whole(path) => {
-                let some = scene.ask("GET", path, Some("read seen"), "");
-                let other = scene.ask("GET", path, Some("read other"), "");
-                assert_eq!(some, other, "{path}");
-                assert!(!some.1.contains("hidden"), "{path}: {}", some.1);
+                for path in &read_now_and_then(route, path) {
+                    let some = scene.ask("GET", path, Some("read seen"), "");
+                    let other = scene.ask("GET", path, Some("read other"), "");
+                    assert_eq!(some, other, "{path}");
+                    assert!(!some.1.contains("hidden"), "{path}: {}", some.1);
+                }
             }
             Shows::Sum(path) => {
-                for (token, status) in [("read seen", 403), ("read other", 403), ("read all", 200)]
-                {
-                    assert_eq!(scene.ask("GET", path, Some(token), "").0, status, "{path}");
+                for path in &read_now_and_then(route, path) {
+                    for (token, status) in
+                        [("read seen", 403), ("read other", 403), ("read all", 200)]
+                    {
+                        assert_eq!(scene.ask("GET", path, Some(token), "").0, status, "{path}");
+                    }
                 }
             }
         }

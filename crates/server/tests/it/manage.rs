@@ -234,7 +234,9 @@ fn snapshots_are_made_read_by_every_route_that_takes_one_and_dropped() {
         &value!({"op": "create_snapshot", "name": "mon day"}),
     );
     assert_eq!((status, &made["events"]), (200, &value!(100)), "{made}");
-    write(&server, &lines(1000));
+    // Other values, more rows, a field and a stream that were not there.
+    let more = "plant,id=1 temp=7,hum=1 2000\nplant,id=2 temp=1 5\n";
+    write(&server, &format!("{}{more}", lines(1000)));
     let stream = "stream=plant,id%3D1&from=0&to=100000000000";
     let channel = "channel=plant,id%3D1.temp";
     let paths = [
@@ -243,6 +245,13 @@ fn snapshots_are_made_read_by_every_route_that_takes_one_and_dropped() {
         "/api/v1/export?table=plant&format=csv".to_owned(),
         format!("/api/v1/tiles?{channel}&level=0&offset=0"),
         "/tiles/plant,id%3D1.temp/0.0.json?fields=mean".to_owned(),
+        "/api/v1/last?table=plant".to_owned(),
+        "/api/v1/last?stream=plant,id%3D1".to_owned(),
+        "/api/v1/streams?search=temp".to_owned(),
+        "/api/v1/streams?stream=plant,id%3D1".to_owned(),
+        "/api/v1/count?table=plant&fields=temp".to_owned(),
+        "/api/v1/replay?table=plant".to_owned(),
+        "/api/v1/replay?table=plant&format=sse&after=5000000000/1/plant,id%3D1".to_owned(),
     ];
     // What they said before anything was written again.
     let before = Running::start();
@@ -267,4 +276,80 @@ fn snapshots_are_made_read_by_every_route_that_takes_one_and_dropped() {
     assert_eq!((status, &told["code"]), (404, &value!("E_NO_SNAPSHOT")));
     let past = format!("{}&snapshot=mon%20day", paths[3]);
     assert_eq!(ask(&server, &past).0, 404);
+}
+
+/// The lines of an answer.
+fn lines(text: &str) -> Vec<Value> {
+    let lines = text.lines().map(serde_json::from_str);
+    lines.collect::<Result<_, _>>().unwrap()
+}
+
+#[test]
+fn states_are_compared_while_the_server_writes_on() {
+    let server = Running::start();
+    let create = |name: &str| {
+        let asked = value!({"op": "create_snapshot", "name": name});
+        assert_eq!(manage(&server, None, &asked).0, 200);
+    };
+    write(
+        &server,
+        "plant,id=1 t=1 1\nplant,id=2 t=1 1\nsite s=\"x\" 1\n",
+    );
+    create("first");
+    write(&server, "plant,id=1 t=2 1\nplant,id=1 t=2 2\n");
+    create("second");
+    let delete = value!({"op": "delete", "table": "site", "all_time": true});
+    let (status, told) = manage(&server, None, &delete);
+    assert_eq!(status, 200, "{told}");
+    let stretch = |stream: &str, first: u64, last: u64, rows: [u64; 3]| {
+        let nanos = |second: u64| (second * 1_000_000_000).to_string();
+        let [removed, added, changed] = rows;
+        value!({
+            "stream": stream, "first": nanos(first), "last": nanos(last),
+            "removed": removed, "added": added, "changed": changed,
+        })
+    };
+    let sums = |streams: u64, [removed, added, changed]: [u64; 3]| value!({"streams": streams, "removed": removed, "added": added, "changed": changed});
+    let one = stretch("plant,id=1", 1, 2, [0, 1, 1]);
+    for (asked, wanted) in [
+        (
+            "before=first&after=second",
+            vec![one.clone(), sums(1, [0, 1, 1])],
+        ),
+        // What is deleted later is in no snapshot either.
+        (
+            "before=first&after=now",
+            vec![one.clone(), sums(1, [0, 1, 1])],
+        ),
+        (
+            "before=now&after=first&table=plant&tag=id%3D1&to=2000000000",
+            vec![stretch("plant,id=1", 1, 1, [0, 0, 1]), sums(1, [0, 0, 1])],
+        ),
+        (
+            "before=first&after=second&tag=id%3D2",
+            vec![sums(0, [0; 3])],
+        ),
+        (
+            "before=first&after=second&tag=id%3D2&tag=id%3D1",
+            vec![one, sums(1, [0, 1, 1])],
+        ),
+    ] {
+        let (status, text) = ask(&server, &format!("/api/v1/diff?{asked}"));
+        assert_eq!((status, lines(&text)), (200, wanted), "{asked}");
+    }
+    for (asked, status, code) in [
+        ("before=first", 400, "E_PARAMETER"),
+        ("before=first&after=", 400, "E_PARAMETER"),
+        ("before=first&after=now&tag=id", 400, "E_PARAMETER"),
+        ("before=first&after=now&from=soon", 400, "E_PARAMETER"),
+        ("before=first&after=now&snapshot=first", 400, "E_PARAMETER"),
+        ("before=first&after=third", 404, "E_NO_SNAPSHOT"),
+        ("before=first&after=now&table=none", 404, "E_NOT_FOUND"),
+    ] {
+        let (found, text) = ask(&server, &format!("/api/v1/diff?{asked}"));
+        assert!(
+            found == status && text.contains(code),
+            "{asked}: {found} {text}"
+        );
+    }
 }

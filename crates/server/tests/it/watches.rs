@@ -419,3 +419,56 @@ fn a_thousand_watches_are_followed() {
         (told == 1000).then_some(())
     });
 }
+
+/// Looks so far, by what caused them.
+fn looks(asker: &Asker<'_>, cause: &str) -> u64 {
+    let (_, figures) = asker.get("/metrics");
+    let name = format!("headwater_watch_looks_total{{cause=\"{cause}\"}} ");
+    let mut lines = figures.as_str().unwrap().lines();
+    let found = lines.find_map(|line| line.strip_prefix(&name));
+    found.map_or(0, |count| count.parse().unwrap())
+}
+
+#[test]
+fn batches_to_another_table_make_no_watch_look() {
+    const IDLE: u64 = 40;
+    const BATCHES: u64 = 6;
+    let server = Running::start();
+    let asker = Asker::open(&server);
+    asker.rows(0, &[1]);
+    let (status, text) = asker.post(
+        "/write?precision=ns",
+        "idle,id=a v=1i 1700000000000000000\n",
+    );
+    assert_eq!(status, 204, "{text}");
+    let made: Vec<String> = (0..IDLE)
+        .map(|at| {
+            let query = HOT.replace("pump", "idle").replace("temp", "v");
+            format!("CREATE WATCH w{at} AS {query}")
+        })
+        .collect();
+    asker.sql(&made.join(";"));
+    asker.sql(&format!("CREATE WATCH hot AS {HOT}"));
+    until("all look once", || {
+        (looks(&asker, "change") > IDLE).then_some(())
+    });
+    let before = looks(&asker, "change");
+    for batch in 1..=BATCHES {
+        asker.rows(batch as i64 * 10, &[100, 100, 1]);
+        asker.until_told("hot", batch);
+    }
+    let busy = looks(&asker, "change") - before;
+    assert!(
+        (BATCHES..IDLE).contains(&busy),
+        "{busy} looks for {BATCHES} batches that concern one watch"
+    );
+    // A batch to theirs makes each of them look.
+    let (status, text) = asker.post(
+        "/write?precision=ns",
+        "idle,id=a v=1i 1700000001000000000\n",
+    );
+    assert_eq!(status, 204, "{text}");
+    until("all look again", || {
+        (looks(&asker, "change") >= before + busy + IDLE).then_some(())
+    });
+}

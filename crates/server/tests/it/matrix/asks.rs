@@ -178,6 +178,7 @@ pub(super) const ROWS: &[Row] = &[
             "/api/v1/streams?search={V}&limit=1",
             "/api/v1/streams?search={K} {F}",
             "/api/v1/streams?stream={S}",
+            "/api/v1/streams?table={T}&snapshot=kept",
         ],
     ),
     row(
@@ -210,6 +211,7 @@ pub(super) const ROWS: &[Row] = &[
             "/api/v1/last?table={T}",
             "/api/v1/last?search={F}",
             "/api/v1/last?search={V}",
+            "/api/v1/last?table={T}&snapshot=kept",
         ],
     ),
     row(
@@ -283,6 +285,18 @@ pub(super) const ROWS: &[Row] = &[
             "/api/v1/replay?table={T}&fields={F}",
             "/api/v1/replay?table={T}&format=sse&limit=3",
             "/api/v1/replay?table={T}&after=0/1/{S}",
+            "/api/v1/replay?table={T}&snapshot=kept",
+        ],
+    ),
+    row(
+        "GET",
+        "/api/v1/diff",
+        Tells::Stored,
+        &[
+            "/api/v1/diff?before=kept&after=now",
+            "/api/v1/diff?before=now&after=kept&table={T}",
+            "/api/v1/diff?before=kept&after=now&tag={K}={V}",
+            "/api/v1/diff?before=kept&after={T}",
         ],
     ),
     row("GET", "/api/v1/sync", Tells::Nothing, &["/api/v1/sync"]),
@@ -407,6 +421,7 @@ pub(super) const ROWS: &[Row] = &[
             "/api/v1/count?table={T}&fields={F}",
             "/api/v1/count?search={F}",
             "/api/v1/count?search={V}&from=0",
+            "/api/v1/count?table={T}&fields={F}&snapshot=kept",
         ],
     ),
     row("GET", "/query", Tells::Stored, INFLUXQL),

@@ -196,7 +196,8 @@ fn fill(db: &Database, with_secrets: bool) {
         );
         db.commit(batch).unwrap();
         if turn == 0 {
-            db.flush().unwrap();
+            // It puts into files what there is.
+            db.create_snapshot("kept").unwrap();
         }
     }
 }

@@ -1,0 +1,257 @@
+//! What differs between two named snapshots, or between one and now, told while it is found.
+//!
+//! Invariants: streams that may not be read are not compared, so that neither their rows nor their
+//! damage shows; what is held is bounded, whatever is compared. An answer that is whole ends with
+//! its sums. When the asker goes, or may not read any more, comparing ends.
+//! Concurrency: one blocking thread for each answer, of which there are at most [`DIFFS_MAX`].
+//! Failure: what cannot be read ends the answer in the middle, with a last line that says why.
+
+use crate::access::Access;
+use crate::app::App;
+use crate::error::ApiError;
+use crate::request::{answer, not_found, now, query};
+use crate::routes::{Needs, Route};
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::header::CACHE_CONTROL;
+use axum::http::{HeaderValue, StatusCode, Uri};
+use axum::response::Response;
+use headwater::{
+    DiffSpec, DiffStretch, Differences, Error, ErrorKind, Snapshot, StreamDiff, StreamName,
+};
+use headwater_wire::query::QueryError;
+use serde_json::json;
+use std::io;
+use std::sync::Arc;
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio_stream::wrappers::ReceiverStream;
+
+/// Answers at once: each may read everything.
+const DIFFS_MAX: usize = 4;
+/// Bytes handed on together.
+const PIECE_BYTES: usize = 32 * 1024;
+/// Pieces that wait for the asker.
+const PIECES_WAITING: usize = 4;
+/// What stands for the present.
+const NOW: &str = "now";
+
+static DIFFS: Semaphore = Semaphore::const_new(DIFFS_MAX);
+
+pub(crate) fn routes() -> Vec<Route> {
+    vec![Route::get("/api/v1/diff", Needs::Read, diff)]
+}
+
+#[derive(Debug)]
+struct Asked {
+    before: String,
+    after: String,
+    spec: DiffSpec,
+}
+
+impl Asked {
+    fn of(uri: &Uri) -> Result<Asked, ApiError> {
+        let query = query(uri, &["before", "after", "table", "tag", "from", "to"])?;
+        let of = |name: &'static str| {
+            let state = query.required(name, "the name of a snapshot, or now")?;
+            match state.is_empty() {
+                true => Err(QueryError::value(
+                    name,
+                    "expected the name of a snapshot, or now",
+                    state,
+                )),
+                false => Ok(state.to_owned()),
+            }
+        };
+        let mut tags = Vec::new();
+        for tag in query.all("tag") {
+            let pair = tag.split_once('=');
+            let pair = pair.ok_or_else(|| QueryError::value("tag", "expected tag=value", tag))?;
+            tags.push((pair.0.to_owned(), pair.1.to_owned()));
+        }
+        Ok(Asked {
+            before: of("before")?,
+            after: of("after")?,
+            spec: DiffSpec {
+                table: query.one("table")?.map(str::to_owned),
+                tags,
+                range: query.range(now())?,
+            },
+        })
+    }
+
+    /// The two states; of the own database, also where that is one of several.
+    fn states(&self, app: &App, access: &Access) -> Result<(Snapshot, Snapshot), ApiError> {
+        let state = |name: &str| match name {
+            NOW => Ok(app.db.snapshot()?),
+            name => app.snapshot_of(Some(name)),
+        };
+        let (before, after) = (state(&self.before)?, state(&self.after)?);
+        if let Some(table) = &self.spec.table {
+            // A table of which nothing may be read looks like one that is not there.
+            let mut is_there = false;
+            for state in [&before, &after] {
+                is_there |=
+                    access.may_read_some_of(table) && access.fields(state, table)?.is_some();
+            }
+            if !is_there {
+                return Err(not_found("table", table));
+            }
+        }
+        Ok((before, after))
+    }
+}
+
+async fn diff(State(app): State<Arc<App>>, access: Access, uri: Uri) -> Result<Response, ApiError> {
+    let asked = Asked::of(&uri)?;
+    let Ok(permit) = DIFFS.try_acquire() else {
+        return Err(ApiError::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "E_BUSY",
+            format!("{DIFFS_MAX} comparisons are running, as many as may be"),
+        )
+        .retry_after(10));
+    };
+    let (asked, access, states) = app
+        .blocking(move |app| {
+            let states = asked.states(app, &access)?;
+            Ok((asked, access, states))
+        })
+        .await?;
+    let (sender, receiver) = mpsc::channel(PIECES_WAITING);
+    let span = tracing::Span::current();
+    let stopping = app.shell.stopping();
+    tokio::task::spawn_blocking(move || {
+        let _permit = permit;
+        let mut told = Told {
+            sender,
+            access,
+            stopping,
+            bytes: Vec::with_capacity(2 * PIECE_BYTES),
+            streams: 0,
+            sums: [0; 3],
+            has_gone: false,
+        };
+        let (before, after) = &states;
+        let compared = before.diff_to(after, &asked.spec, &mut told);
+        match compared.and_then(|()| told.end()) {
+            Err(error) if !told.has_gone => {
+                let error = ApiError::from(error);
+                span.in_scope(|| tracing::warn!(code = error.code, "a comparison broke off"));
+                told.broke_off(error);
+            }
+            // Nobody is there to be told.
+            Ok(()) | Err(_) => {}
+        }
+    });
+    let mut response = answer(
+        HeaderValue::from_static("application/x-ndjson"),
+        Bytes::new(),
+    );
+    *response.body_mut() = Body::from_stream(ReceiverStream::new(receiver));
+    let no_store = HeaderValue::from_static("no-store");
+    response.headers_mut().insert(CACHE_CONTROL, no_store);
+    Ok(response)
+}
+
+/// Who is told, and what was told so far.
+struct Told {
+    sender: mpsc::Sender<io::Result<Bytes>>,
+    access: Access,
+    stopping: watch::Receiver<bool>,
+    bytes: Vec<u8>,
+    streams: u64,
+    /// Rows removed, added and changed.
+    sums: [u64; 3],
+    /// Nobody waits for more, or may be told.
+    has_gone: bool,
+}
+
+impl Differences for Told {
+    fn accepts_table(&mut self, table: &str) -> bool {
+        self.access.may_read_some_of(table)
+    }
+
+    fn accepts(&mut self, stream: &StreamName) -> bool {
+        self.access.may_read_stream(stream)
+    }
+
+    fn goes_on(&mut self) -> headwater::Result<()> {
+        let is_there = !self.sender.is_closed();
+        match is_there && self.access.is_current() && !*self.stopping.borrow() {
+            true => Ok(()),
+            false => Err(self.gone()),
+        }
+    }
+
+    fn found(&mut self, found: StreamDiff) -> headwater::Result<()> {
+        self.streams += 1;
+        let stream = found.stream.to_string();
+        for stretch in &found.stretches {
+            let DiffStretch {
+                range,
+                removed,
+                added,
+                changed,
+            } = stretch;
+            for (sum, more) in self.sums.iter_mut().zip([removed, added, changed]) {
+                *sum += more;
+            }
+            let line = json!({
+                "stream": stream,
+                "first": range.first.as_nanos().to_string(),
+                "last": range.last.as_nanos().to_string(),
+                "removed": removed,
+                "added": added,
+                "changed": changed,
+            });
+            self.line(&line);
+            if self.bytes.len() >= PIECE_BYTES {
+                self.send()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Told {
+    fn line(&mut self, line: &serde_json::Value) {
+        self.bytes.extend_from_slice(line.to_string().as_bytes());
+        self.bytes.push(b'\n');
+    }
+
+    fn gone(&mut self) -> Error {
+        self.has_gone = true;
+        Error::new(
+            ErrorKind::Closed,
+            "nobody waits for the comparison any more",
+        )
+    }
+
+    fn send(&mut self) -> headwater::Result<()> {
+        let piece = Bytes::from(std::mem::take(&mut self.bytes));
+        match self.sender.blocking_send(Ok(piece)) {
+            Ok(()) => Ok(()),
+            Err(_) => Err(self.gone()),
+        }
+    }
+
+    /// The last line of an answer that is whole.
+    fn end(&mut self) -> headwater::Result<()> {
+        let [removed, added, changed] = self.sums;
+        let streams = self.streams;
+        self.line(&json!({
+            "streams": streams, "removed": removed, "added": added, "changed": changed,
+        }));
+        self.send()
+    }
+
+    /// Says why there is no more, and breaks the transfer off.
+    fn broke_off(&mut self, error: ApiError) {
+        let told = headwater_shell::ErrorAnswer::from(error);
+        self.line(&json!({ "error": told.into_body() }));
+        // The asker may be gone as well.
+        let _ = self.send();
+        let broken = io::Error::other("the comparison broke off; its last line says why");
+        let _ = self.sender.blocking_send(Err(broken));
+    }
+}
