@@ -4,7 +4,8 @@
 //! Invariants: every instant at which a row meets all conditions is handed out. A row's values may
 //! come from several versions of it, in leaves of the main run, of late runs, and in memory; so
 //! each condition has its own instants, of every version anywhere that meets it, and only instants
-//! are compared. Of a leaf that no run holds all of its span counts.
+//! are compared. Of a leaf that no run holds all of its span counts. Of alternatives over several
+//! fields each has an index of its own, and what any of them names counts.
 //! Concurrency, failure: a run that cannot be read is passed over, as if it were not there.
 
 use super::filter::{Clause, Condition};
@@ -35,13 +36,20 @@ const ALTERNATIVES_MAX: usize = 64;
 /// Candidates of a leaf that are no further apart than so many rows are read at once.
 const ROWS_APART: u32 = 16;
 
-/// What an index can say of conditions.
+/// What an index can say of conditions, or several can of alternatives.
 pub(super) struct Usable {
-    pub(super) definition: Arc<IndexDefinition>,
+    /// What any of them names counts: one index, or those that alternatives over several fields
+    /// ask, each for its own.
+    parts: Vec<Part>,
+    /// The clauses that are answered, as places in the list of all.
+    answers: Vec<usize>,
+}
+
+/// An index with what is looked for in it.
+struct Part {
+    definition: Arc<IndexDefinition>,
     /// The keys that are looked for; of several fields also that of rows with some of them only.
     ranges: Vec<KeyRange>,
-    /// The clauses that it answers, as places in the list of all.
-    answers: Vec<usize>,
 }
 
 /// Instants that indexes leave, and whether other ways may leave fewer.
@@ -56,17 +64,21 @@ pub(super) fn usable(core: &Core, table: TableId, conditions: &[Clause]) -> Vec<
         return Vec::new();
     }
     let mut all = Vec::new();
-    for definition in core.indexes.of_table(table) {
+    let definitions = core.indexes.of_table(table);
+    for definition in &definitions {
         if let Some(range) = KeyRange::of(&definition.fields, |field| bounds_of(conditions, field))
         {
-            all.push(Usable::new(&definition, vec![range], conditions));
+            all.push(Usable::new(definition, vec![range], conditions));
         }
         let lists = conditions.iter().filter(|clause| clause.single().is_none());
         for list in lists {
             if let Some(ranges) = ranges_of(list, conditions, &definition.fields) {
-                all.push(Usable::new(&definition, ranges, conditions));
+                all.push(Usable::new(definition, ranges, conditions));
             }
         }
+    }
+    for (at, list) in conditions.iter().enumerate() {
+        all.extend(Usable::union(&definitions, at, list, conditions));
     }
     all
 }
@@ -74,18 +86,62 @@ pub(super) fn usable(core: &Core, table: TableId, conditions: &[Clause]) -> Vec<
 impl Usable {
     fn new(
         definition: &Arc<IndexDefinition>,
-        mut ranges: Vec<KeyRange>,
+        ranges: Vec<KeyRange>,
         conditions: &[Clause],
     ) -> Usable {
-        if definition.fields.len() > 1 {
-            ranges.push(KeyRange::partial());
-        }
         let answers = (0..conditions.len()).filter(|at| {
             let clause = conditions.get(*at);
             clause.is_some_and(|c| c.fields().all(|field| definition.fields.contains(&field)))
         });
         Usable {
             answers: answers.collect(),
+            parts: vec![Part::new(definition, ranges)],
+        }
+    }
+
+    /// Alternatives over several fields, each of which an index has an answer to: of those that
+    /// begin with its field the one with the fewest fields. `None` when one has none.
+    fn union(
+        definitions: &[Arc<IndexDefinition>],
+        at: usize,
+        list: &Clause,
+        conditions: &[Clause],
+    ) -> Option<Usable> {
+        let alternatives = list.alternatives();
+        let first = alternatives.first()?.field;
+        if alternatives.len() > ALTERNATIVES_MAX || alternatives.iter().all(|c| c.field == first) {
+            return None;
+        }
+        let mut parts: Vec<Part> = Vec::new();
+        for condition in alternatives {
+            let own = definitions
+                .iter()
+                .filter(|d| d.fields.first() == Some(&condition.field));
+            let definition = own.min_by_key(|d| d.fields.len())?;
+            let range = range_of(condition, conditions, &definition.fields)?;
+            match parts.iter_mut().find(|p| p.definition.id == definition.id) {
+                Some(part) => part.ranges.push(range),
+                None => parts.push(Part::new(definition, vec![range])),
+            }
+        }
+        Some(Usable {
+            parts,
+            answers: vec![at],
+        })
+    }
+
+    /// The names of its indexes.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.parts.iter().map(|part| part.definition.name.as_str())
+    }
+}
+
+impl Part {
+    fn new(definition: &Arc<IndexDefinition>, mut ranges: Vec<KeyRange>) -> Part {
+        if definition.fields.len() > 1 {
+            ranges.push(KeyRange::partial());
+        }
+        Part {
             definition: Arc::clone(definition),
             ranges,
         }
@@ -100,14 +156,20 @@ fn ranges_of(list: &Clause, all: &[Clause], fields: &[FieldId]) -> Option<Vec<Ke
     if alternatives.len() > ALTERNATIVES_MAX {
         return None;
     }
-    let ranges = alternatives.iter().map(|condition| {
-        let own = (condition.field == first).then(|| condition.bounds())??;
-        KeyRange::of(fields, |field| match field == first {
-            true => own,
-            false => bounds_of(all, field),
-        })
-    });
+    let ranges = alternatives
+        .iter()
+        .map(|condition| (condition.field == first).then(|| range_of(condition, all, fields))?);
     ranges.collect()
+}
+
+/// The keys that an alternative asks for, of an index over these fields, the first of which it is
+/// about; `None` when it has no bounds.
+fn range_of(condition: &Condition, all: &[Clause], fields: &[FieldId]) -> Option<KeyRange> {
+    let own = condition.bounds()?;
+    KeyRange::of(fields, |field| match field == condition.field {
+        true => own,
+        false => bounds_of(all, field),
+    })
 }
 
 /// What conditions ask of a field, together; the rest is for who filters.
@@ -136,10 +198,11 @@ pub(super) struct Filtered<'a> {
     pub(super) memory: &'a Rows,
 }
 
-/// An index with what it would leave, about.
+/// An index, or several for alternatives, with what they would leave, about.
 struct Weighed<'a> {
     usable: &'a Usable,
-    runs: Arc<SegmentRuns>,
+    /// Of each part.
+    runs: Vec<Arc<SegmentRuns>>,
     entries: u64,
 }
 
@@ -169,7 +232,7 @@ impl Filtered<'_> {
                 Some(before) => intersection(&before, &found),
             });
         }
-        let is_behind = |w: &Weighed<'_>| !self.is_complete(&w.runs);
+        let is_behind = |w: &Weighed<'_>| !w.runs.iter().all(|runs| self.is_complete(runs));
         let is_behind = weighed.iter().any(is_behind);
         Ok(spans.map(|spans| {
             let many = wide(spans.len()) > CANDIDATES_FEW;
@@ -182,10 +245,33 @@ impl Filtered<'_> {
 
     /// `None` when there is nothing to look into, it cannot be read, or it is not worth it.
     fn weigh<'a>(&self, usable: &'a Usable, always: bool) -> Result<Option<Weighed<'a>>> {
+        let (mut entries, mut rows, mut runs) = (0u64, 0, Vec::new());
+        for part in &usable.parts {
+            let Some((own, of_part, own_runs)) = self.weigh_part(part, always)? else {
+                return Ok(None);
+            };
+            entries += own;
+            rows = of_part.max(rows);
+            runs.push(own_runs);
+        }
+        let is_few = entries.saturating_mul(ROWS_PER_CANDIDATE) <= rows;
+        Ok((rows > 0 && (always || is_few)).then_some(Weighed {
+            usable,
+            runs,
+            entries,
+        }))
+    }
+
+    /// The entries that an index names, about, of how many rows, and its runs.
+    fn weigh_part(
+        &self,
+        part: &Part,
+        always: bool,
+    ) -> Result<Option<(u64, u64, Arc<SegmentRuns>)>> {
         let indexes = &self.view.core.indexes;
-        let runs = indexes.runs(self.partition.id(), usable.definition.id);
+        let runs = indexes.runs(self.partition.id(), part.definition.id);
         // Where a field was widened since, the keys are those of other values.
-        let types = types_in(&self.view.table, &usable.definition);
+        let types = types_in(&self.view.table, &part.definition);
         if runs.runs.is_empty() || runs.runs.iter().any(|run| run.record.types != types) {
             return Ok(None);
         }
@@ -201,7 +287,7 @@ impl Filtered<'_> {
                 return Ok(None);
             };
             let mut own = 0u64;
-            for range in &usable.ranges {
+            for range in &part.ranges {
                 let Some(found) = lookup.estimate(range) else {
                     return Ok(None);
                 };
@@ -209,19 +295,14 @@ impl Filtered<'_> {
             }
             let of_run = u64::from(lookup.front.rows());
             let is_few = own.saturating_mul(ROWS_PER_CANDIDATE) <= of_run;
-            let is_free = always || usable.ranges.iter().all(|range| lookup.has_rows(range));
+            let is_free = always || part.ranges.iter().all(|range| lookup.has_rows(range));
             if is_few && !is_free && !run.is_worth_loading(own * ENTRY_BYTES, instead) {
                 return Ok(None);
             }
             entries += own;
             rows += of_run;
         }
-        let is_few = entries.saturating_mul(ROWS_PER_CANDIDATE) <= rows;
-        Ok((rows > 0 && (always || is_few)).then_some(Weighed {
-            usable,
-            runs,
-            entries,
-        }))
+        Ok(Some((entries, rows, runs)))
     }
 
     /// Bytes of the leaves that are read without indexes, about.
@@ -239,27 +320,29 @@ impl Filtered<'_> {
         runs.complete_to == self.partition.record.committed_bytes
     }
 
-    /// The instants at which some version of a row meets what an index answers.
+    /// The instants at which some version of a row meets what indexes answer.
     fn instants(&self, weighed: &Weighed<'_>) -> Result<Option<Vec<ClosedRange>>> {
         let indexes = &self.view.core.indexes;
         let mut found = Vec::new();
-        let mut fronts: Vec<Arc<Front>> = Vec::new();
-        for run in &weighed.runs.runs {
-            let Some(lookup) = Lookup::new(indexes, run) else {
-                return Ok(None);
-            };
-            for range in &weighed.usable.ranges {
-                let Some(rows) = lookup.rows(range) else {
+        for (part, runs) in weighed.usable.parts.iter().zip(&weighed.runs) {
+            let mut fronts: Vec<Arc<Front>> = Vec::new();
+            for run in &runs.runs {
+                let Some(lookup) = Lookup::new(indexes, run) else {
                     return Ok(None);
                 };
-                for leaf in lookup.front.of_stream(self.view.stream) {
-                    self.of_leaf(leaf, &rows, &mut found)?;
+                for range in &part.ranges {
+                    let Some(rows) = lookup.rows(range) else {
+                        return Ok(None);
+                    };
+                    for leaf in lookup.front.of_stream(self.view.stream) {
+                        self.of_leaf(leaf, &rows, &mut found)?;
+                    }
                 }
+                fronts.push(Arc::clone(&lookup.front));
             }
-            fronts.push(Arc::clone(&lookup.front));
-        }
-        if !self.is_complete(&weighed.runs) {
-            self.not_held(&fronts, &mut found)?;
+            if !self.is_complete(runs) {
+                self.not_held(&fronts, &mut found)?;
+            }
         }
         self.in_memory(weighed.usable, &mut found);
         let inside = found.into_iter().map(|span| span.intersect(&self.range));
@@ -315,7 +398,8 @@ impl Filtered<'_> {
         Ok(())
     }
 
-    /// The instants of rows in memory that may meet what an index answers.
+    /// The instants of rows in memory that may meet what indexes answer: with an index over several
+    /// fields also those that have only some of them.
     fn in_memory(&self, usable: &Usable, out: &mut Vec<ClosedRange>) {
         let times = &self.memory.times;
         let from = times.partition_point(|t| *t < self.range.first.as_nanos());
@@ -324,13 +408,13 @@ impl Filtered<'_> {
             return;
         }
         let rows = self.memory.slice(from..to);
-        let fields = &usable.definition.fields;
+        let has = |row: u32, field: &FieldId| {
+            let column = rows.column(*field);
+            column.is_some_and(|c| c.is_present(usize::try_from(row).unwrap_or(0)))
+        };
         let is_partial = |row: u32| {
-            fields.len() > 1
-                && !fields.iter().all(|field| {
-                    let column = rows.column(*field);
-                    column.is_some_and(|c| c.is_present(usize::try_from(row).unwrap_or(0)))
-                })
+            let mut several = usable.parts.iter().map(|part| &part.definition.fields);
+            several.any(|fields| fields.len() > 1 && !fields.iter().all(|field| has(row, field)))
         };
         let all = 0..u32::try_from(rows.len()).unwrap_or(u32::MAX);
         let (mut picked, mut partial): (Vec<u32>, Vec<u32>) = (Vec::new(), Vec::new());

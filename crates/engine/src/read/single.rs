@@ -307,7 +307,8 @@ impl SingleSnapshot {
         let table = self.table(table)?;
         let conditions = Clause::all(filters, any_of, table)?;
         let found = indexed::usable(&self.core, table.id, &conditions);
-        let mut names: Vec<String> = found.iter().map(|i| i.definition.name.clone()).collect();
+        let names = found.iter().flat_map(indexed::Usable::names);
+        let mut names: Vec<String> = names.map(str::to_owned).collect();
         names.sort();
         names.dedup();
         Ok(names)

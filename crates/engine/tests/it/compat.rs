@@ -3,14 +3,16 @@
 //! `tests/compat/NAME.zst` has the files of a database as a process left it that was killed, with
 //! events in the log that no segment has; `NAME.txt` what it held. With
 //! `HEADWATER_WRITE_COMPAT=NAME` in the environment the present version writes a new pair; a pair
-//! that is there is never written again. `tests/compat/aged` holds a database with a defect of its
+//! that is there is never written again. `life_2` has a named snapshot, and indexes of which one was
+//! not made yet. `tests/compat/aged` holds a database with a defect of its
 //! time: `life/older.rs`.
 
 use crate::support::{self, Run, collect, small_options, workload};
-use headwater_engine::{AggregateSpec, Bins, Database, ScanSpec};
+use headwater_engine::{AggregateSpec, Bins, Database, IndexSpec, ScanSpec, Snapshot};
 use headwater_io::{Files, MemoryFiles, OpenMode};
 use headwater_types::{Batch, ClosedRange, Level, StreamName, Timestamp};
 use std::fmt::Write as _;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -63,7 +65,18 @@ pub(crate) fn unpack(mut archive: &[u8]) -> Arc<dyn Files> {
     Arc::new(files)
 }
 
-/// Everything a database holds, as text: rows, and the buckets of one stream at three levels.
+/// The rows of a stream, as text.
+fn rows_of(snapshot: &Snapshot, name: &StreamName, out: &mut String) {
+    writeln!(out, "{name}").unwrap();
+    let (rows, errors) = collect(snapshot.scan(name, &ScanSpec::default()).unwrap());
+    assert!(errors.is_empty(), "{errors:?}");
+    for (time, fields) in rows {
+        writeln!(out, "  {time} {fields:?}").unwrap();
+    }
+}
+
+/// Everything a database holds, as text: rows, and the buckets of one stream at three levels; its
+/// indexes, and what its named snapshots hold.
 fn told(db: &Database) -> String {
     // Aggregates and newest values are compared with the rows there.
     support::read_back(db);
@@ -75,12 +88,7 @@ fn told(db: &Database) -> String {
             writeln!(out, "  field {} {}", field.name, field.field_type).unwrap();
         }
         for name in snapshot.streams(&table.name, &[]).unwrap() {
-            writeln!(out, "{name}").unwrap();
-            let (rows, errors) = collect(snapshot.scan(&name, &ScanSpec::default()).unwrap());
-            assert!(errors.is_empty(), "{errors:?}");
-            for (time, fields) in rows {
-                writeln!(out, "  {time} {fields:?}").unwrap();
-            }
+            rows_of(&snapshot, &name, &mut out);
         }
     }
     for level in [0, 5, 9] {
@@ -98,6 +106,23 @@ fn told(db: &Database) -> String {
                 bin.start.as_nanos()
             )
             .unwrap();
+        }
+    }
+    for index in db.indexes() {
+        writeln!(
+            out,
+            "index {} {} {:?}",
+            index.name, index.table, index.fields
+        )
+        .unwrap();
+    }
+    for info in db.snapshots() {
+        let named = db.snapshot_named(&info.name).unwrap();
+        writeln!(out, "snapshot {} {}", info.name, info.sequence).unwrap();
+        for table in named.table_names() {
+            for name in named.streams(&table, &[]).unwrap() {
+                rows_of(&named, &name, &mut out);
+            }
         }
     }
     out
@@ -126,6 +151,19 @@ fn write_fixture(name: &str) {
     run.play(&workload(11, 160, 23, 61, 47)).unwrap();
     let db = run.open().unwrap();
     write_steady(&db, 0..1500);
+    for name in ["by_v", "waits"] {
+        db.create_index(&IndexSpec {
+            name: name.into(),
+            table: "steady".into(),
+            fields: vec!["v".into()],
+        })
+        .unwrap();
+    }
+    let built = db.build_index("by_v", &mut |_| ControlFlow::Continue(()));
+    assert!(built.unwrap());
+    db.create_snapshot("then").unwrap();
+    // Of what the snapshot holds some is written again.
+    write_steady(&db, 100..130);
     db.flush().unwrap();
     // These stay in the log.
     write_steady(&db, 1500..1600);
@@ -163,6 +201,7 @@ fn databases_of_earlier_versions_open_hold_what_they_held_and_go_on() {
         let db = run.open().unwrap();
         assert!(db.recovery().events_replayed > 0, "{path:?}: an empty log");
         let found = told(&db);
+        crate::indexes::assert_agree(&db);
         let differs = found.lines().zip(expected.lines()).find(|(a, b)| a != b);
         assert!(found == expected, "{path:?}: {differs:?}");
         // It goes on: with the files of then, and after all of it was written again.
@@ -178,6 +217,11 @@ fn databases_of_earlier_versions_open_hold_what_they_held_and_go_on() {
         );
         db.compact().unwrap();
         assert_eq!(told(&db), grown);
+        for index in db.indexes() {
+            let built = db.build_index(&index.name, &mut |_| ControlFlow::Continue(()));
+            assert!(built.unwrap(), "{path:?}: {index:?}");
+        }
+        crate::indexes::assert_agree(&db);
         db.close().unwrap();
         drop(db);
         let db = run.open().unwrap();

@@ -1,6 +1,7 @@
 //! Heavy indexes: whatever happens to rows, to files and to the indexes themselves, a filter gives
 //! what it gives without them.
 
+mod alternatives;
 mod mishaps;
 
 use crate::support::{Fields, Run, assert_sound, check, collect, small_options};
@@ -74,8 +75,18 @@ fn write(
 }
 
 fn scan(snapshot: &Snapshot, stream: &StreamName, filters: &[Filter]) -> Vec<(i64, Fields)> {
+    scan_any(snapshot, stream, filters, &[])
+}
+
+fn scan_any(
+    snapshot: &Snapshot,
+    stream: &StreamName,
+    filters: &[Filter],
+    any_of: &[Vec<Filter>],
+) -> Vec<(i64, Fields)> {
     let spec = ScanSpec {
         filters: filters.to_vec(),
+        any_of: any_of.to_vec(),
         ..ScanSpec::default()
     };
     let (rows, errors) = collect(snapshot.scan(stream, &spec).unwrap());
@@ -86,9 +97,21 @@ fn scan(snapshot: &Snapshot, stream: &StreamName, filters: &[Filter]) -> Vec<(i6
 /// Rows that a filter finds, which are the same with indexes and without.
 #[track_caller]
 fn found(db: &Database, snapshot: &Snapshot, stream: &StreamName, filters: &[Filter]) -> usize {
+    found_any(db, snapshot, stream, filters, &[])
+}
+
+/// As [`found`], also with lists of alternatives.
+#[track_caller]
+fn found_any(
+    db: &Database,
+    snapshot: &Snapshot,
+    stream: &StreamName,
+    filters: &[Filter],
+    any_of: &[Vec<Filter>],
+) -> usize {
     let with = |usage| {
         db.use_indexes(usage);
-        scan(snapshot, stream, filters)
+        scan_any(snapshot, stream, filters, any_of)
     };
     let without = with(IndexUse::Never);
     for usage in [IndexUse::Always, IndexUse::ByCost] {
@@ -97,7 +120,7 @@ fn found(db: &Database, snapshot: &Snapshot, stream: &StreamName, filters: &[Fil
         let same = format!("{rows:?}") == format!("{without:?}");
         assert!(
             same,
-            "{stream} {filters:?} {usage:?}: {rows:?}, without {without:?}"
+            "{stream} {filters:?} {any_of:?} {usage:?}: {rows:?}, without {without:?}"
         );
     }
     without.len()
@@ -128,6 +151,13 @@ pub(crate) fn assert_agree(db: &Database) {
                 let asked: Vec<Filter> = asked.collect();
                 found(db, &snapshot, &name, &asked);
                 found(db, &snapshot, &name, &asked[..asked.len().min(1)]);
+                // What the index holds, or another field of the row.
+                let other = rows.get(rows.len() - 1 - at).into_iter();
+                let other = other.flat_map(|(_, fields)| fields.iter());
+                let other = other.map(|(field, value)| filter(field, comparison, value.clone()));
+                let any: Vec<Filter> = asked.iter().cloned().chain(other).collect();
+                found_any(db, &snapshot, &name, &[], std::slice::from_ref(&any));
+                found_any(db, &snapshot, &name, &asked[..asked.len().min(1)], &[any]);
             }
         }
     }

@@ -67,6 +67,19 @@ fn an_index_is_made_told_used_and_dropped() {
         let plain = "EXPLAIN SELECT price FROM orders WHERE price > 17";
         let plain = lake.rows(plain).await.join("\n");
         assert!(!plain.contains("indexes="), "{plain}");
+        // Of alternatives over several fields each needs an index of its own.
+        let either =
+            "SELECT till, price FROM orders WHERE number = 17 OR price = 40 ORDER BY till, price";
+        let plan = lake.rows(&format!("EXPLAIN {either}")).await.join("\n");
+        assert!(!plan.contains("indexes="), "{plan}");
+        let without = lake.rows(either).await;
+        assert_eq!(without.len(), 4);
+        lake.done("CREATE INDEX by_price ON orders (price)").await;
+        build(&lake, "by_price");
+        let plan = lake.rows(&format!("EXPLAIN {either}")).await.join("\n");
+        assert!(plan.contains("indexes=[by_number, by_price]"), "{plan}");
+        assert_eq!(lake.rows(either).await, without);
+        lake.done("DROP INDEX by_price").await;
         // A name that was not given, and several fields.
         lake.done("CREATE INDEX ON orders (number, price)").await;
         lake.done("create index concurrently on public.orders using btree (\"number\", Price ASC)")
