@@ -30,9 +30,9 @@ mod fetching;
 mod granted;
 mod holdings;
 mod ingest;
+mod key_file;
 #[cfg(feature = "sql")]
 mod lake;
-mod key_file;
 mod live;
 mod metrics;
 #[cfg(feature = "mqtt")]
