@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 
 /// The namespace of the database's own tables.
 pub const OWN_NAMESPACE: &str = "headwater";
-/// Where the lakes of edges are. No folder of a table is called so: `_` at the beginning is escaped.
+/// Where the lakes of edges are. No table's folder is called so: `_` at the beginning is escaped.
 const EDGES: &str = "_edges";
 /// What the names of their namespaces begin with.
 const EDGE_NAMESPACE: &str = "edge_";

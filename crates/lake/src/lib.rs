@@ -2,8 +2,8 @@
 //! with none of our code.
 //!
 //! Purpose: [`write()`] brings the tables in a folder to where the database is, day by day;
-//! [`status`] says what is there and what is not; [`verify`] compares; a [`Catalog`] finds tables by
-//! their names.
+//! [`status`] says what is there and what is not; [`verify`] compares; a [`Catalog`] finds tables
+//! by their names.
 //!
 //! Invariants: a reader of a table sees the rows of each day as the database had them at one
 //! instant, each once; what the database has of a day and the lake does not is told of. Nothing of
