@@ -453,10 +453,11 @@ impl Session {
         live.proven_bytes = proven_bytes;
         let is_other = live.progress.as_ref().map(shows) != Some(shows(&progress));
         drop(live);
-        self.held.note(progress);
+        // Whoever is told how far it is finds that when it reads: readers look again before that.
         if is_other {
             self.held.has_changed();
         }
+        self.held.note(progress);
     }
 
     /// Tells both sides what has come of it.
