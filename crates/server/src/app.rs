@@ -64,7 +64,7 @@ pub(crate) struct App {
     pub(crate) sql_threads: Arc<headwater_query::Threads>,
     /// What is counted of writing the lake.
     #[cfg(feature = "sql")]
-    pub(crate) lake: crate::lake::Figures,
+    pub(crate) lake: crate::lake_figures::Figures,
     /// The watches that are followed.
     #[cfg(feature = "sql")]
     pub(crate) watches: crate::watched::Watches,

@@ -33,6 +33,8 @@ mod ingest;
 mod key_file;
 #[cfg(feature = "sql")]
 mod lake;
+#[cfg(feature = "sql")]
+mod lake_figures;
 mod live;
 mod metrics;
 #[cfg(feature = "mqtt")]

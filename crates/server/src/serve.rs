@@ -157,7 +157,7 @@ impl Server {
         #[cfg(feature = "sql")]
         let watches = crate::watched::Watches::default();
         #[cfg(feature = "sql")]
-        let lake = crate::lake::Figures::default();
+        let lake = crate::lake_figures::Figures::default();
         let bound = listener.shell(|registry| {
             metrics.register(registry);
             notices.figures.register(registry);

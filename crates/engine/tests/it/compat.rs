@@ -3,9 +3,9 @@
 //! `tests/compat/NAME.zst` has the files of a database as a process left it that was killed, with
 //! events in the log that no segment has; `NAME.txt` what it held. With
 //! `HEADWATER_WRITE_COMPAT=NAME` in the environment the present version writes a new pair; a pair
-//! that is there is never written again. `life_2` has a named snapshot, and indexes of which one was
-//! not made yet. `tests/compat/aged` holds a database with a defect of its
-//! time: `life/older.rs`.
+//! that is there is never written again. `life_2` has a named snapshot, and indexes of which one
+//! was not made yet. `tests/compat/aged` holds a database with a defect of its time:
+//! `life/older.rs`.
 
 use crate::support::{self, Run, collect, small_options, workload};
 use headwater_engine::{AggregateSpec, Bins, Database, IndexSpec, ScanSpec, Snapshot};

@@ -101,7 +101,9 @@ mod handler {
         "GET /v1/{prefix}/namespaces/{namespace}/views/{view}",
     ];
     /// What clients may ask for in parts: all is told at once.
-    const PAGES: [&str; 3] = ["pageToken", "pageSize", "parent"];
+    const PAGES: [&str; 2] = ["pageToken", "pageSize"];
+    /// The same, of namespaces.
+    const BELOW: [&str; 3] = ["pageToken", "pageSize", "parent"];
     const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
     /// Why there is no answer, as the protocol says it.
@@ -212,7 +214,7 @@ mod handler {
         access: Access,
         uri: Uri,
     ) -> Told {
-        let asked = query(&uri, &PAGES)?;
+        let asked = query(&uri, &BELOW)?;
         let parent = asked.one("parent").map_err(ApiError::from)?;
         let parent = parent.map(str::to_owned);
         let found = blocking(&app, move |catalog| {
@@ -251,7 +253,7 @@ mod handler {
         Path(name): Path<String>,
         uri: Uri,
     ) -> Told {
-        query(&uri, &PAGES[..2])?;
+        query(&uri, &PAGES)?;
         let asked = name.clone();
         let found = blocking(&app, move |catalog| seen(catalog, &access, &asked));
         let found = found.await?.ok_or_else(|| no_namespace(&name))?;
@@ -304,7 +306,7 @@ mod handler {
         Path(name): Path<String>,
         uri: Uri,
     ) -> Told {
-        query(&uri, &PAGES[..2])?;
+        query(&uri, &PAGES)?;
         let asked = name.clone();
         let found = blocking(&app, move |catalog| seen(catalog, &access, &asked));
         found.await?.ok_or_else(|| no_namespace(&name))?;

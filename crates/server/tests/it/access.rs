@@ -371,8 +371,8 @@ fn what_may_not_be_read_looks_like_what_is_not_there() {
                     assert_eq!(ask(path, "cars", "hidden", "read seen"), absent, "{path}");
                     let nowhere = ask(path, "vans", "absent", "read other");
                     assert_eq!(ask(path, "cars", "hidden", "read other"), nowhere, "{path}");
-                    // The test must be able to tell: with the right to read it, it looks like the one
-                    // that is seen.
+                    // The test must be able to tell: with the right to read it, it looks like the
+                    // one that is seen.
                     assert_eq!(ask(path, "cars", "hidden", "read all"), seen, "{path}");
                     assert_ne!(seen, absent, "{path}");
                 }

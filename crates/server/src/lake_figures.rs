@@ -7,13 +7,13 @@ use prometheus_client::registry::Registry;
 /// The figures of the lake, of all its databases together.
 #[derive(Debug, Default)]
 pub(crate) struct Figures {
-    pub(super) rows: Counter,
-    pub(super) days: Counter,
-    pub(super) failures: Counter,
+    pub(crate) rows: Counter,
+    pub(crate) days: Counter,
+    pub(crate) failures: Counter,
     /// Days that could not be read in the last turn.
-    pub(super) blocked: Gauge,
+    pub(crate) blocked: Gauge,
     /// When the last turn ended in which nothing failed, in seconds since 1970.
-    pub(super) written_at: Gauge,
+    pub(crate) written_at: Gauge,
 }
 
 impl Figures {

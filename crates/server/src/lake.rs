@@ -7,10 +7,6 @@
 //! Failure: what fails is counted, told in the log, and tried again by the next turn. A turn that
 //! the server's end meets stops between two days.
 
-mod figures;
-
-pub(crate) use figures::Figures;
-
 use crate::app::App;
 use crate::settings::Lake;
 use headwater::{Error, ErrorKind, Snapshot, Timestamp};
