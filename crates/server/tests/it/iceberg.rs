@@ -50,7 +50,7 @@ fn started(lake: &TempDir) -> Running {
 
 fn write(server: &Running, lines: &str) {
     let answer = client()
-        .post(server.url("/api/v1/write?precision=s"))
+        .post(server.url("/write?precision=s"))
         .send(lines)
         .unwrap();
     assert_eq!(answer.status(), 204);
@@ -235,7 +235,7 @@ fn a_table_is_there_for_who_may_read_all_of_it() {
     });
     let lines = format!("pump,id=1 rpm=1 {START}\nfan,id=1 rpm=2 {START}\n");
     let answer = client()
-        .post(server.url("/api/v1/write?precision=s"))
+        .post(server.url("/write?precision=s"))
         .header("authorization", format!("Bearer {}", tokens[0]))
         .send(&lines)
         .unwrap();
@@ -339,7 +339,7 @@ fn duckdb_and_pyiceberg_read_through_the_catalog() {
         .map(|row| format!("pump,id={} rpm={row} {}", row % 3, START + row * 1000))
         .collect();
     let answer = client()
-        .post(server.url("/api/v1/write?precision=s"))
+        .post(server.url("/write?precision=s"))
         .header("authorization", format!("Bearer {secret}"))
         .send(lines.join("\n"))
         .unwrap();
