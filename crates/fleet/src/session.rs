@@ -448,7 +448,10 @@ impl Session {
 
     /// Tells how far the copy is.
     fn tell_progress(&self, progress: CopyProgress, proven_bytes: u64) {
-        let shows = |p: &CopyProgress| (p.state, p.shown, p.shown_older, p.kept, p.tail.until);
+        let shows = |p: &CopyProgress| {
+            let partitions = (p.shown, p.shown_older, p.known, p.kept);
+            (p.state, partitions, p.tail.until)
+        };
         let mut live = self.held.live.lock();
         live.proven_bytes = proven_bytes;
         let is_other = live.progress.as_ref().map(shows) != Some(shows(&progress));

@@ -115,6 +115,8 @@ pub struct CopyProgress {
     pub shown: usize,
     /// Partitions shown in a version before.
     pub shown_older: usize,
+    /// Partitions shown, in whichever version, of which so much is here that something can be read.
+    pub known: usize,
     /// Partitions of which something is kept that the source has cut away ([`Rules::keeping`]).
     pub kept: usize,
     /// What is known of the newest events, which are in no state yet.
@@ -325,6 +327,11 @@ fn progress(receiving: &Receiving) -> CopyProgress {
     let is_newest =
         |p: &&crate::state::StatePartition| state.partition(p.id).is_some_and(|now| now.is_same(p));
     let shown = receiving.shown.iter().filter(is_newest).count();
+    let is_known = |p: &&crate::state::StatePartition| {
+        let pack = receiving.pack(p.id);
+        p.frame().all(|(at, len)| pack.missing(at, len).is_empty())
+    };
+    let known = receiving.shown.iter().filter(is_known).count();
     CopyProgress {
         state: state.name,
         complete: receiving.complete(),
@@ -332,6 +339,7 @@ fn progress(receiving: &Receiving) -> CopyProgress {
         bytes: receiving.packs.values().map(|pack| pack.bytes()).sum(),
         shown,
         shown_older: receiving.shown.len() - shown,
+        known,
         kept: receiving.kept.len(),
         tail: TailProgress::of(&receiving.tail),
     }

@@ -337,6 +337,41 @@ fn random_lives_of_a_source_and_its_copy_agree_or_say_elsewhere() {
     assert!(sum.here > 0 && sum.elsewhere > 0, "{sum:?}");
 }
 
+/// Who has many copies opens none anew for each byte that comes.
+#[test]
+fn a_reader_that_looks_again_when_the_progress_says_so_finds_all_that_has_come() {
+    for seed in 1..=4 {
+        let mut edge = Edge::new(seed);
+        for _ in 0..150 {
+            edge.step();
+        }
+        let (snapshot, held) = stored(&edge, None);
+        let holds = Holds::new(u64::MAX);
+        let held = holds.hold(held);
+        let far = Far::new(seed, held.state(), Level::MIN);
+        let dice = &mut Dice::new(seed);
+        let says = |p: CopyProgress| (p.state, p.shown, p.shown_older, p.known, p.kept);
+        let mut told = says(far.copy.progress());
+        assert_eq!((told.1, told.3), (held.state().segments().count(), 0));
+        // It finds that nothing is known of any partition yet.
+        let mut reader = far.reader();
+        let mut is_missing = true;
+        while is_missing {
+            let all = !dice.chance(80);
+            is_missing = far.fetch(&holds, dice, all);
+            far.copy.commit().unwrap();
+            let now = says(far.copy.progress());
+            if now != told {
+                told = now;
+                reader.refresh().unwrap();
+            }
+        }
+        assert_eq!(told.1, told.3);
+        let answers = compare_rows(&snapshot, &reader.snapshot());
+        assert!(answers.here > 0 && answers.elsewhere == 0, "{answers:?}");
+    }
+}
+
 #[test]
 fn a_state_of_another_history_is_refused_and_the_copy_stays() {
     let mut edge = Edge::new(4);
