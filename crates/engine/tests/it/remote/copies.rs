@@ -354,7 +354,7 @@ fn a_reader_that_looks_again_when_the_progress_says_so_finds_all_that_has_come()
         let mut told = says(far.copy.progress());
         assert_eq!((told.1, told.3), (held.state().segments().count(), 0));
         // It finds that nothing is known of any partition yet.
-        let mut reader = far.reader();
+        let reader = far.reader();
         let mut is_missing = true;
         while is_missing {
             let all = !dice.chance(80);
