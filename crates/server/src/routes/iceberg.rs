@@ -85,7 +85,7 @@ mod handler {
     use axum::http::header::CONTENT_TYPE;
     use axum::http::{HeaderValue, StatusCode, Uri};
     use axum::response::{IntoResponse, Response};
-    use headwater_lake::{Catalog, CatalogTable, LakeError};
+    use headwater_lake::{Catalog, CatalogTable, LakeError, Loaded};
     use serde_json::{Value, json};
     use std::sync::Arc;
 
@@ -201,6 +201,30 @@ mod handler {
         Ok((is_own || !found.tables.is_empty()).then_some(found.tables))
     }
 
+    /// As [`seen`], away from the threads that answer.
+    async fn seen_in(
+        app: &Arc<App>,
+        access: Access,
+        namespace: &str,
+    ) -> Result<Vec<CatalogTable>, Refusal> {
+        let asked = namespace.to_owned();
+        let found = blocking(app, move |catalog| seen(catalog, &access, &asked));
+        found.await?.ok_or_else(|| no_namespace(namespace))
+    }
+
+    /// The newest metadata of a table that the asker may read all of.
+    async fn loaded(
+        app: &Arc<App>,
+        access: &Access,
+        (namespace, name): (String, String),
+    ) -> Result<Loaded, Refusal> {
+        let absent = no_table(&namespace, &name);
+        let loaded = blocking(app, move |catalog| Ok(catalog.load(&namespace, &name)?));
+        let loaded = loaded.await?;
+        let loaded = loaded.filter(|loaded| reads(access, &loaded.table));
+        loaded.ok_or(absent)
+    }
+
     pub(in crate::routes) async fn config(State(app): State<Arc<App>>, uri: Uri) -> Told {
         query(&uri, &["warehouse"])?;
         catalog(&app)?;
@@ -241,9 +265,7 @@ mod handler {
         uri: Uri,
     ) -> Told {
         query(&uri, &[])?;
-        let (asked, absent) = (name.clone(), name.clone());
-        let found = blocking(&app, move |catalog| seen(catalog, &access, &asked));
-        found.await?.ok_or_else(|| no_namespace(&absent))?;
+        seen_in(&app, access, &name).await?;
         Ok(told(&json!({"namespace": [name], "properties": {}})))
     }
 
@@ -254,9 +276,7 @@ mod handler {
         uri: Uri,
     ) -> Told {
         query(&uri, &PAGES)?;
-        let asked = name.clone();
-        let found = blocking(&app, move |catalog| seen(catalog, &access, &asked));
-        let found = found.await?.ok_or_else(|| no_namespace(&name))?;
+        let found = seen_in(&app, access, &name).await?;
         let identifiers = found
             .iter()
             .map(|table| json!({"namespace": [name], "name": table.name}));
@@ -267,16 +287,12 @@ mod handler {
     pub(in crate::routes) async fn table(
         State(app): State<Arc<App>>,
         access: Access,
-        Path((namespace, name)): Path<(String, String)>,
+        Path(asked): Path<(String, String)>,
         uri: Uri,
     ) -> Told {
         // All snapshots are told, which are those that readers may still need.
         query(&uri, &["snapshots"])?;
-        let absent = no_table(&namespace, &name);
-        let loaded = blocking(&app, move |catalog| Ok(catalog.load(&namespace, &name)?));
-        let loaded = loaded.await?;
-        let loaded = loaded.filter(|loaded| reads(&access, &loaded.table));
-        let loaded = loaded.ok_or(absent)?;
+        let loaded = loaded(&app, &access, asked).await?;
         Ok(told(&json!({
             "metadata-location": loaded.path,
             "metadata": loaded.metadata,
@@ -288,15 +304,12 @@ mod handler {
     pub(in crate::routes) async fn metrics(
         State(app): State<Arc<App>>,
         access: Access,
-        Path((namespace, name)): Path<(String, String)>,
+        Path(asked): Path<(String, String)>,
         uri: Uri,
     ) -> Result<StatusCode, Refusal> {
         query(&uri, &[])?;
-        let absent = no_table(&namespace, &name);
-        let loaded = blocking(&app, move |catalog| Ok(catalog.load(&namespace, &name)?));
-        let loaded = loaded.await?;
-        let loaded = loaded.filter(|loaded| reads(&access, &loaded.table));
-        loaded.map(|_| StatusCode::NO_CONTENT).ok_or(absent)
+        let found = loaded(&app, &access, asked).await;
+        found.map(|_| StatusCode::NO_CONTENT)
     }
 
     /// There are no views, which some engines look for first.
@@ -307,9 +320,7 @@ mod handler {
         uri: Uri,
     ) -> Told {
         query(&uri, &PAGES)?;
-        let asked = name.clone();
-        let found = blocking(&app, move |catalog| seen(catalog, &access, &asked));
-        found.await?.ok_or_else(|| no_namespace(&name))?;
+        seen_in(&app, access, &name).await?;
         Ok(told(&json!({"identifiers": []})))
     }
 
