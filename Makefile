@@ -32,6 +32,8 @@ DEMO_DB := demo.db
 SAMPLE_DB := sample.db
 # The databases of `make cluster`: made anew each time.
 CLUSTER_DIR := cluster.demo
+# The stores and databases of `make lake`: made anew each time.
+LAKE_DIR := lake.demo
 # Where more recordings may lie; data/import-samples takes those it knows.
 MORE_DATA ?= ../shared/data
 # What the compiler calls the kind of processor that `make edge` builds for.
@@ -71,8 +73,10 @@ quote = '$(subst ','\'',$(1))'
 # A server that speaks S3's protocol, for tests; its licence is Apache-2.0.
 VERSITYGW_VERSION := v1.8.0
 VERSITYGW_DIR := $(CARGO_TARGET_DIR)/versitygw
+# A Python with DuckDB, which reads lakes.
+LAKE_PYTHON := $(CARGO_TARGET_DIR)/lake-python
 
-.PHONY: bucket-test help run demo cluster quick release build go go-test go-bench test fmt fmt-check lint unit doc tidy soak fuzz bench web web-test browser page-bench http-fuzz clean python python-wheel python-bench deb static edge edge-test sql-compare
+.PHONY: bucket-test versitygw help run demo cluster lake quick release build go go-test go-bench test fmt fmt-check lint unit doc tidy soak fuzz bench web web-test browser page-bench http-fuzz clean python python-wheel python-bench deb static edge edge-test sql-compare
 
 help: ## This list
 	@printf 'Headwater: an embedded time-series database. Targets:\n\n'
@@ -108,12 +112,22 @@ release: web ## Build the headwater command with everything optimised: half an h
 	@$(CARGO) build --release --locked --package headwater-cli
 	@printf 'The command is %s\n' '$(CARGO_TARGET_DIR)/release/headwater'
 
-bucket-test: ## Install a server of S3's protocol (versitygw, some minutes) and test buckets against it; `make test` leaves that out where it is not installed
+lake: quick versitygw ## Lakes in a bucket on this machine: a store of S3's protocol, two clouds, eight edges, and DuckDB asking over all of them
+	$(call section,'DuckDB')
+	@[ -e '$(LAKE_PYTHON)/done' ] || { python3 -m venv --clear '$(LAKE_PYTHON)' && '$(LAKE_PYTHON)/bin/python' -m pip install --quiet \
+	  duckdb==1.5.5 duckdb-extensions==1.5.5 duckdb-extension-{avro,httpfs,iceberg,parquet}==1.5.5 && touch '$(LAKE_PYTHON)/done'; }
+	$(call section,'Two clouds and eight edges. Ctrl-C stops them all; $(LAKE_DIR) is made anew each time')
+	@data/lake $(HEADWATER) $(LAKE_DIR) '$(abspath $(VERSITYGW_DIR))/versitygw' '$(LAKE_PYTHON)/bin/python'
+
+versitygw: # A server of S3's protocol
 	$(call section,'versitygw $(VERSITYGW_VERSION)')
 	@[ -x '$(VERSITYGW_DIR)/versitygw' ] || GOBIN='$(abspath $(VERSITYGW_DIR))' GOFLAGS='-buildvcs=false -p=1' \
 	  go install github.com/versity/versitygw/cmd/versitygw@$(VERSITYGW_VERSION)
-	$(call section,'Tests of buckets')
-	@VERSITYGW='$(abspath $(VERSITYGW_DIR))/versitygw' $(CARGO) test --locked --package headwater-bucket
+
+bucket-test: versitygw ## Install a server of S3's protocol (versitygw, some minutes) and test buckets and lakes against it; `make test` leaves that out where it is not installed
+	$(call section,'Tests of buckets and lakes in them')
+	@VERSITYGW='$(abspath $(VERSITYGW_DIR))/versitygw' $(CARGO) test --locked --package headwater-bucket --package headwater-lake
+	@VERSITYGW='$(abspath $(VERSITYGW_DIR))/versitygw' $(CARGO) test --locked --package headwater-cli --test it -- lake_bucket
 
 deb: release ## Build a Debian package of the command, with its service
 	$(call section,'The Debian package')
@@ -122,6 +136,7 @@ deb: release ## Build a Debian package of the command, with its service
 static: web ## Build the command as one file that needs no library: for other Linuxes of this kind of processor
 	$(call section,'The command without libraries')
 	@RUSTFLAGS='-C target-feature=+crt-static' $(CARGO) build --release --locked --package headwater-cli --target $(HOST)
+	@! ldd '$(CARGO_TARGET_DIR)/$(HOST)/release/headwater' 2>/dev/null | grep '=>' || { echo 'it needs these libraries all the same' >&2; exit 1; }
 	@printf 'The command is %s\n' '$(CARGO_TARGET_DIR)/$(HOST)/release/headwater'
 
 edge: ## Build the command for a small gateway, without SQL and page, as one file: EDGE_TARGET=armv7-unknown-linux-gnueabihf for another
@@ -252,8 +267,8 @@ http-fuzz: web ## Send the server requests made from its OpenAPI page: HTTP_EXAM
 	$(BUILD_TESTED)
 	@fuzz/http $(CARGO_TARGET_DIR)/debug/headwater $(if $(HTTP_SECONDS),--seconds $(HTTP_SECONDS),--examples $(HTTP_EXAMPLES)) $(if $(SEED),--seed $(SEED))
 
-sql-compare: ## Random SQL statements beside DuckDB: STATEMENTS=10000, SEED=14
-	@HEADWATER_SQL_STATEMENTS=$(or $(STATEMENTS),10000) HEADWATER_SQL_SEED=$(or $(SEED),14) TEST_CLIENTS=required \
+sql-compare: ## Random SQL statements beside DuckDB: STATEMENTS=10000, SEED=14, WIDE=yes for more constructs
+	@HEADWATER_SQL_STATEMENTS=$(or $(STATEMENTS),10000) HEADWATER_SQL_SEED=$(or $(SEED),14) HEADWATER_SQL_WIDE=$(WIDE) TEST_CLIENTS=required \
 		$(CARGO) test --workspace --locked --test it random_statements -- --nocapture
 
 python: ## Build the Python package unoptimised, run its tests and mypy; PYTEST='-k frames' for some

@@ -17,6 +17,8 @@ type config struct {
 	latePolicy string
 	fastDir    string
 	fastParts  string
+	ioBackend  string
+	placement  string
 }
 
 func option(change func(*C.hw_options)) Option {
@@ -162,6 +164,27 @@ func LogMirror(interval time.Duration) Option {
 	return option(func(o *C.hw_options) { o.log_mirror_ns = C.int64_t(interval) })
 }
 
+// IOBackend says by which calls files are read and written: "file", the default, are calls that wait; "uring" are the same, and a queue
+// of the kernel for what scans ask for ahead, where the kernel has one.
+func IOBackend(name string) Option {
+	return func(c *config) { c.ioBackend = name }
+}
+
+// ReadAhead is how many leaves a scan asks for at once, ahead of its reader, where a medium goes on meanwhile: with IOBackend("uring"),
+// or with QueueSets. 1 to 64, default 8.
+func ReadAhead(leaves int) Option {
+	return option(func(o *C.hw_options) { o.read_ahead = C.uint32_t(min(max(leaves, 0), 1<<31)) })
+}
+
+// QueueSets puts queue sets before the files of segments, each with a thread, in which reads go before flushes and these before
+// compaction; 0, the default, are none. A segment goes to the set that the placement names, "load" or "interval"; an empty one is "load".
+func QueueSets(sets int, placement string) Option {
+	return func(c *config) {
+		c.placement = placement
+		option(func(o *C.hw_options) { o.queue_sets = C.uint32_t(min(max(sets, 0), 1<<31)) })(c)
+	}
+}
+
 // LateRunsMax sets how many late runs a stream may have in a partition before they are folded, 0 to 1,024. Default 16.
 func LateRunsMax(n int) Option {
 	return option(func(o *C.hw_options) { o.late_runs_max = C.size_t(max(n, 0)) })
@@ -241,6 +264,8 @@ func (c *config) open(dir string) (C.hw_db, error) {
 	options.late_policy = pinned(&pinner, c.latePolicy)
 	options.fast_dir = pinned(&pinner, c.fastDir)
 	options.fast_parts = pinned(&pinner, c.fastParts)
+	options.io_backend = pinned(&pinner, c.ioBackend)
+	options.queue_placement = pinned(&pinner, c.placement)
 	var db C.hw_db
 	if C.hw_open(text(dir), &options, &db, &e) != C.HW_OK {
 		return 0, take(&e)

@@ -2,7 +2,7 @@
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { launch, open, settled, shoot } from "./browser";
-import { drawnColumns, middle, seconds, state } from "./look";
+import { drawnColumns, drawnHeight, middle, seconds, state } from "./look";
 import { serveMock } from "./mockpage";
 
 const NORTH = "weather,site=north.temperature";
@@ -143,6 +143,34 @@ test("the legend of many channels is a table that can be read", async () => {
   const tops = await rows.evaluateAll((all) => all.map((row) => row.getBoundingClientRect().top));
   tops.slice(1).forEach((top, k) => expect(top - (tops[k] ?? 0)).toBeGreaterThan(18));
   await shoot(page, "legend-table");
+  expect(problems).toEqual([]);
+  await close();
+});
+
+test("two fields in one plot have a scale each, and are kept as they are together", async () => {
+  const { page, problems, close } = await open(browser, view([NORTH, VIBRATION], "&layout=all"));
+  await settled(page);
+  expect(await page.locator(".legend .legend-name").allTextContents()).toEqual([
+    "temperature",
+    "vibration right scale",
+  ]);
+  // Either fills a good part of the plot, whatever the size of the other's values.
+  await shoot(page, "two-scales");
+  for (const which of [0, 1]) expect(await drawnHeight(page, which)).toBeGreaterThan(0.3);
+  await page.getByRole("button", { name: "Keep the scale as it is" }).click();
+  await settled(page);
+  const { locks } = state(page);
+  expect([...locks.keys()]).toEqual(["*", "*:2"]);
+  await page.reload();
+  await settled(page);
+  expect(state(page).locks).toEqual(locks);
+  await page.getByRole("button", { name: "Let the scale follow the values" }).click();
+  await settled(page);
+  expect(state(page).locks.size).toBe(0);
+  // With a third field there is one scale again.
+  await page.goto(view([NORTH, VIBRATION, ...presses(1)], "&layout=all"));
+  await settled(page);
+  expect(await page.locator(".legend .right-scale").count()).toBe(0);
   expect(problems).toEqual([]);
   await close();
 });

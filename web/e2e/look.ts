@@ -49,6 +49,31 @@ export function drawnColumns(page: Page, plot = 0): Promise<{ drawn: number; all
   }, plot);
 }
 
+/** From where to where line and band of a channel of the first plot reach, as a share of the plot's height. */
+export function drawnHeight(page: Page, which: number): Promise<number> {
+  return page.evaluate((index) => {
+    const canvas = document.querySelector<HTMLCanvasElement>(".chart canvas");
+    const swatch = document.querySelectorAll<HTMLElement>(".legend .swatch")[index];
+    const context = canvas?.getContext("2d");
+    if (!canvas || !swatch || !context) return 0;
+    const [r = 0, g = 0, b = 0] = (getComputedStyle(swatch).backgroundColor.match(/\d+/g) ?? []).map(Number);
+    const tint = [r - g, g - b, b - r];
+    const { data } = context.getImageData(0, 0, canvas.width, canvas.height);
+    let [first, last] = [canvas.height, 0];
+    for (let at = 0; at < data.length; at += 4) {
+      const [pr = 0, pg = 0, pb = 0] = [data[at], data[at + 1], data[at + 2]];
+      const here = [pr - pg, pg - pb, pb - pr];
+      const size = Math.hypot(...tint) * Math.hypot(...here);
+      const likeness = tint.reduce((sum, t, k) => sum + t * (here[k] ?? 0), 0);
+      if ((data[at + 3] ?? 0) < 40 || !(size > 0) || likeness / size < 0.97 || Math.hypot(...here) < 60) continue;
+      const y = Math.floor(at / 4 / canvas.width);
+      first = Math.min(first, y);
+      last = Math.max(last, y);
+    }
+    return (last - first) / canvas.height;
+  }, which);
+}
+
 /** The middle of the first plot, in page coordinates. */
 export async function middle(page: Page): Promise<{ x: number; y: number }> {
   const box = await page.locator(".chart").first().boundingBox();

@@ -88,5 +88,6 @@ fn read(setting: &Setting, key: &str, value: &Bound<'_, PyAny>) -> Outcome<Setti
                 .map_err(|e| Problem::invalid(format!("{key}: {e}")))?;
             SettingValue::Policy(policy)
         }
+        SettingKind::Choice(_) => SettingValue::Choice(value.extract()?),
     })
 }

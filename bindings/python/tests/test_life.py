@@ -39,6 +39,10 @@ def test_options_are_taken_and_checked(path: Path) -> None:
         fast_index_bytes=64 << 20,
         fast_newest_bytes=64 << 20,
         fast_newest_age=86_400,
+        io_backend="uring",
+        read_ahead=4,
+        queue_sets=1,
+        queue_placement="interval",
         log_mirror=3600,
         idle_after=None,
     ) as db:

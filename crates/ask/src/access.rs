@@ -67,6 +67,12 @@ pub trait Access: Send + Sync {
     /// True when it may do everything: then nothing else is asked.
     fn all(&self) -> bool;
 
+    /// True when it may read every stream of every table, those included that come yet: then it is
+    /// told of tables and fields without streams too.
+    fn reads_all(&self) -> bool {
+        self.all()
+    }
+
     /// May it read anything at all? Who may not, asks nothing, not even without a table.
     fn asks(&self) -> bool {
         true

@@ -9,6 +9,7 @@ use crate::store::{Etag, Object, ObjectStore, Page, Put, StoreFailure};
 use headwater_io::Clock;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::sync::Arc;
 
 const DAY_NANOS: i64 = 86_400_000_000_000;
@@ -125,6 +126,13 @@ impl<S: ObjectStore> ObjectStore for Counted<S> {
     fn create(&self, key: &str, bytes: &[u8]) -> Result<Put, StoreFailure> {
         let answered = self.store.create(key, bytes);
         self.count(|day| &mut day.put, answered, |_| wide(bytes.len()))
+    }
+
+    fn create_from(&self, key: &str, file: &File) -> Result<Put, StoreFailure> {
+        let answered = self.store.create_from(key, file);
+        // What cannot be measured could not be sent.
+        let bytes = file.metadata().map_or(0, |told| told.len());
+        self.count(|day| &mut day.put, answered, |_| bytes)
     }
 
     fn replace(&self, key: &str, bytes: &[u8], expected: &Etag) -> Result<Put, StoreFailure> {

@@ -8,11 +8,13 @@
 //! overwritten by the next put.
 
 use crate::store::{Etag, Listed, Object, ObjectStore, Page, Put, StoreFailure};
+use headwater_types::Timestamp;
 use rustix::fs::{FlockOperation, flock};
 use sha2::{Digest, Sha256};
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 /// Objects of a list at once.
 const PAGE: usize = 1000;
@@ -109,11 +111,19 @@ impl Directory {
                 found.extend(name.map(|key| Listed {
                     key: key.to_owned(),
                     bytes: meta.len(),
+                    modified: meta.modified().ok().and_then(instant),
                 }));
                 Ok(())
             }
         }
     }
+}
+
+/// An instant of the file system; `None` = it is out of our range.
+fn instant(of: SystemTime) -> Option<Timestamp> {
+    let since = of.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+    let nanos = i64::try_from(since.as_nanos()).ok()?;
+    Some(Timestamp::from_nanos(nanos))
 }
 
 fn is_hidden(path: &Path) -> bool {

@@ -7,9 +7,11 @@
 //! Failure: by chance, from a seed: the same requests fail in the same way.
 
 use crate::store::{Etag, Listed, Object, ObjectStore, Page, Put, StoreFailure};
-use headwater_io::{Chance, SeededChance};
+use headwater_io::{Chance, Clock, SeededChance};
+use headwater_types::Timestamp;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 /// Objects of a list at once.
 const PAGE: usize = 100;
@@ -18,16 +20,37 @@ const PAGE: usize = 100;
 #[derive(Debug, Default)]
 pub struct Memory {
     inner: Mutex<Objects>,
+    /// `None` = it does not tell when an object was put.
+    clock: Option<Arc<dyn Clock>>,
 }
 
 #[derive(Debug, Default)]
 struct Objects {
     objects: BTreeMap<String, Object>,
+    times: BTreeMap<String, Timestamp>,
     versions: u64,
 }
 
+impl Memory {
+    /// A store that tells when an object was put.
+    #[must_use]
+    pub fn timed(clock: Arc<dyn Clock>) -> Memory {
+        Memory {
+            clock: Some(clock),
+            ..Memory::default()
+        }
+    }
+
+    fn now(&self) -> Option<Timestamp> {
+        self.clock.as_ref().map(|clock| clock.now())
+    }
+}
+
 impl Objects {
-    fn put(&mut self, key: &str, bytes: &[u8]) -> Put {
+    fn put(&mut self, key: &str, bytes: &[u8], now: Option<Timestamp>) -> Put {
+        if let Some(now) = now {
+            self.times.insert(key.to_owned(), now);
+        }
         self.versions += 1;
         let etag = Etag(format!("\"{}\"", self.versions));
         let object = Object {
@@ -68,14 +91,14 @@ impl ObjectStore for Memory {
         let mut inner = self.inner.lock();
         match inner.objects.contains_key(key) {
             true => Ok(Put::Refused),
-            false => Ok(inner.put(key, bytes)),
+            false => Ok(inner.put(key, bytes, self.now())),
         }
     }
 
     fn replace(&self, key: &str, bytes: &[u8], expected: &Etag) -> Result<Put, StoreFailure> {
         let mut inner = self.inner.lock();
         match inner.objects.get(key).is_some_and(|o| o.etag == *expected) {
-            true => Ok(inner.put(key, bytes)),
+            true => Ok(inner.put(key, bytes, self.now())),
             false => Ok(Put::Refused),
         }
     }
@@ -87,6 +110,7 @@ impl ObjectStore for Memory {
             .map(|(key, object)| Listed {
                 key: key.clone(),
                 bytes: u64::try_from(object.bytes.len()).unwrap_or(u64::MAX),
+                modified: inner.times.get(key).copied(),
             });
         let objects = found.by_ref().take(PAGE).collect();
         let more = found.next().is_some();

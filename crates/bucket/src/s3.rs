@@ -9,21 +9,26 @@
 //! lasts.
 
 use crate::error::BucketError;
-use crate::store::{Etag, Listed, Object, ObjectStore, Page, Put, StoreFailure};
+use crate::store::{Etag, Listed, Object, ObjectStore, Page, Put, StoreFailure, unreadable};
 use headwater_io::Clock;
+use headwater_types::Timestamp;
 use rusty_s3::actions::ListObjectsV2;
 use rusty_s3::{Bucket, S3Action, UrlStyle};
 use std::fmt;
+use std::fs::File;
+use std::io::{Seek, SeekFrom};
 use std::sync::Arc;
 use std::time::Duration;
 use ureq::http::Response;
 use ureq::tls::{Certificate, RootCerts, TlsConfig, TlsProvider};
-use ureq::{Agent, Body};
+use ureq::{Agent, AsSendBody, Body};
 
 /// How long a signed address is good for.
 const SIGNED_FOR: Duration = Duration::from_secs(300);
 /// How long a request may take.
 const WITHIN: Duration = Duration::from_secs(60);
+/// Bytes in a second with which a put may take longer.
+const SLOWEST: u64 = 1 << 20;
 /// Bytes of a body, at the most.
 const BODY_MAX: u64 = 1 << 30;
 /// Bytes of what a server says of an error that are passed on.
@@ -136,16 +141,19 @@ impl S3 {
     fn put(
         &self,
         key: &str,
-        bytes: &[u8],
+        body: (impl AsSendBody, u64),
         condition: (&'static str, &str),
     ) -> Result<Put, StoreFailure> {
+        let (body, bytes) = body;
         let full = self.key(key);
         let mut action = self.bucket.put_object(Some(&self.credentials), &full);
         action
             .headers_mut()
             .insert(condition.0, condition.1.to_owned());
         let request = self.agent.put(self.signed(&action));
-        let answered = request.header(condition.0, condition.1).send(bytes);
+        let request = request.header(condition.0, condition.1);
+        let timed = request.config().timeout_global(Some(within(bytes)));
+        let answered = timed.build().send(body);
         let answer = answered.map_err(|e| no_answer(key, &e))?;
         match answer.status().as_u16() {
             200 => etag_of(key, &answer).map(Put::Stored),
@@ -187,6 +195,17 @@ fn missing(key: &str, answer: Response<Body>) -> Result<Option<Object>, StoreFai
     }
 }
 
+/// An instant as lists tell it; `None` = it is out of our range.
+fn instant(told: jiff::Timestamp) -> Option<Timestamp> {
+    let nanos = i64::try_from(told.as_nanosecond()).ok()?;
+    Some(Timestamp::from_nanos(nanos))
+}
+
+/// How long a put of so many bytes may take.
+fn within(bytes: u64) -> Duration {
+    WITHIN + Duration::from_secs(bytes / SLOWEST)
+}
+
 fn no_answer(key: &str, error: &ureq::Error) -> StoreFailure {
     StoreFailure::passing(format!("{key}: the bucket does not answer: {error}"))
 }
@@ -212,6 +231,10 @@ fn refusal(key: &str, answer: Response<Body>) -> StoreFailure {
     }
 }
 
+fn length(bytes: &[u8]) -> u64 {
+    u64::try_from(bytes.len()).unwrap_or(u64::MAX)
+}
+
 fn etag_of(key: &str, answer: &Response<Body>) -> Result<Etag, StoreFailure> {
     let found = answer
         .headers()
@@ -235,7 +258,7 @@ fn body_of(key: &str, answer: Response<Body>) -> Result<Object, StoreFailure> {
         .limit(BODY_MAX)
         .read_to_vec();
     let bytes = read.map_err(|e| no_answer(key, &e))?;
-    let have = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+    let have = self::length(&bytes);
     match length.is_none_or(|length| length == have) {
         true => Ok(Object { bytes, etag }),
         false => Err(StoreFailure::passing(format!(
@@ -280,7 +303,7 @@ impl ObjectStore for S3 {
         let Some(found) = self.read(key, Some(&range))? else {
             return Ok(None);
         };
-        let have = u64::try_from(found.bytes.len()).unwrap_or(u64::MAX);
+        let have = length(&found.bytes);
         match have == bytes {
             true => Ok(Some(found.bytes)),
             false => Err(StoreFailure::passing(format!(
@@ -290,11 +313,19 @@ impl ObjectStore for S3 {
     }
 
     fn create(&self, key: &str, bytes: &[u8]) -> Result<Put, StoreFailure> {
-        self.put(key, bytes, ("if-none-match", "*"))
+        self.put(key, (bytes, length(bytes)), ("if-none-match", "*"))
+    }
+
+    fn create_from(&self, key: &str, file: &File) -> Result<Put, StoreFailure> {
+        let mut from = file;
+        let begun = from.seek(SeekFrom::Start(0));
+        let told = begun.and_then(|_| file.metadata());
+        let bytes = told.map_err(|e| unreadable(key, &e))?.len();
+        self.put(key, (file, bytes), ("if-none-match", "*"))
     }
 
     fn replace(&self, key: &str, bytes: &[u8], expected: &Etag) -> Result<Put, StoreFailure> {
-        self.put(key, bytes, ("if-match", &expected.0))
+        self.put(key, (bytes, length(bytes)), ("if-match", &expected.0))
     }
 
     fn list(&self, prefix: &str, after: &str) -> Result<Page, StoreFailure> {
@@ -323,7 +354,13 @@ impl ObjectStore for S3 {
         let objects = parsed.contents.into_iter().filter_map(|object| {
             let key = object.key.strip_prefix(&self.prefix)?.to_owned();
             let bytes = object.size?;
-            Some(Listed { key, bytes })
+            // A time that cannot be read is one that is not told.
+            let modified = object.last_modified.and_then(|text| text.parse().ok());
+            Some(Listed {
+                key,
+                bytes,
+                modified: modified.and_then(instant),
+            })
         });
         Ok(Page {
             objects: objects.collect(),

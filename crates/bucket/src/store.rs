@@ -8,7 +8,10 @@
 //! out later. Whoever puts finds out by reading.
 
 use crate::error::{BucketError, BucketErrorKind};
+use headwater_types::Timestamp;
 use std::fmt;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
 use std::sync::Arc;
 
 /// Which version of an object it is, as the store calls it.
@@ -40,6 +43,8 @@ pub struct Listed {
     pub key: String,
     /// How many bytes it has.
     pub bytes: u64,
+    /// When it was put, by the clock of the store; `None` = the store does not tell.
+    pub modified: Option<Timestamp>,
 }
 
 /// Some of the objects, by their keys.
@@ -119,6 +124,21 @@ pub trait ObjectStore: Send + Sync + fmt::Debug {
     /// When the store does not answer: the object may be there all the same.
     fn create(&self, key: &str, bytes: &[u8]) -> Result<Put, StoreFailure>;
 
+    /// Puts the bytes of a file, from its first one on, where there is no object of this key. A
+    /// store of S3's protocol sends them as they are read; others hold them in memory.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or the store does not answer: the object may be there all the
+    /// same.
+    fn create_from(&self, key: &str, file: &File) -> Result<Put, StoreFailure> {
+        let mut file = file;
+        let mut bytes = Vec::new();
+        let read = file.seek(SeekFrom::Start(0));
+        let read = read.and_then(|_| file.read_to_end(&mut bytes));
+        read.map_err(|e| unreadable(key, &e))?;
+        self.create(key, &bytes)
+    }
+
     /// Puts an object in the place of a version.
     ///
     /// # Errors
@@ -136,6 +156,11 @@ pub trait ObjectStore: Send + Sync + fmt::Debug {
     /// # Errors
     /// When the store does not answer.
     fn delete(&self, key: &str) -> Result<(), StoreFailure>;
+}
+
+/// What is to be put cannot be read: to try again is in vain.
+pub(crate) fn unreadable(key: &str, error: &std::io::Error) -> StoreFailure {
+    StoreFailure::lasting(format!("{key}: the file to be put cannot be read: {error}"))
 }
 
 /// A request, as a value.
@@ -218,6 +243,10 @@ impl<S: ObjectStore + ?Sized> ObjectStore for Arc<S> {
 
     fn create(&self, key: &str, bytes: &[u8]) -> Result<Put, StoreFailure> {
         (**self).create(key, bytes)
+    }
+
+    fn create_from(&self, key: &str, file: &File) -> Result<Put, StoreFailure> {
+        (**self).create_from(key, file)
     }
 
     fn replace(&self, key: &str, bytes: &[u8], expected: &Etag) -> Result<Put, StoreFailure> {

@@ -39,6 +39,11 @@ pub(crate) fn wide(count: usize) -> u64 {
     u64::try_from(count).unwrap_or(u64::MAX)
 }
 
+/// A length that was written down as such a number, in memory, which has room for 4 GiB.
+pub(crate) fn length(bytes: u32) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::{first_mut, part_of};

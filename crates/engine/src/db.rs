@@ -1,8 +1,7 @@
 //! The open database, as embedders hold it.
 
 use crate::catalog::{
-    Defined, Duplicates, Field, Life, Table, TableInfo, TableLimits, TableRecord, TableSpec,
-    check_name,
+    Defined, Field, Life, Table, TableInfo, TableLimits, TableRecord, TableSpec, check_name,
 };
 use crate::core::Core;
 use crate::deletes::{self, DeleteSpec};
@@ -11,12 +10,15 @@ use crate::ids::Sequence;
 use crate::late::PolicyChoice;
 use crate::late_policy::{self, LateReport};
 use crate::maintain::{self, maintain_after_write};
+use crate::queues::with_backend;
 use crate::read::Snapshot;
+use crate::reader::Reader;
 use crate::recover::{self, Recovery};
 use crate::refused::Refused;
 use crate::relocate;
 use crate::retention;
 use crate::stats::Stats;
+use crate::table_change::{TableChange, leaf_events, life_span};
 use crate::workers::spawn_workers;
 use crate::write::{self};
 use crate::{Error, Options, Result};
@@ -27,7 +29,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 /// A database. Cheap to clone; all clones are the same database, which is closed with the last of
 /// them or by [`Database::close`].
@@ -186,6 +187,7 @@ impl Database {
     /// # Errors
     /// As [`Database::open`].
     pub fn open_in(env: Env, options: Options) -> Result<Database> {
+        let env = with_backend(env, &options);
         relocate::settle(&env, &options)?;
         let (core, recovery) = recover::open(env, options)?;
         let inner = Inner {
@@ -595,53 +597,37 @@ impl Database {
     }
 }
 
-/// Changes to a table.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TableChange {
-    /// Another leaf size.
-    pub leaf_events: Option<u32>,
-    /// Another treatment of equal timestamps; only before the first write.
-    pub duplicates: Option<Duplicates>,
-    /// Another retention; `Some(None)` = rows are kept for ever. What is removed does not come
-    /// back; what was left out and is not removed yet does.
-    pub retention: Option<Option<Duration>>,
-    /// Another life of rows before only their aggregates are kept; `Some(None)` = for ever.
-    pub raw_for: Option<Option<Duration>>,
-    /// Fields to add; an i64 field may be given as f64, which widens it.
-    pub add_fields: Vec<crate::FieldSpec>,
-    /// Tag keys to declare.
-    pub add_tags: Vec<String>,
-}
-
-fn leaf_events(wanted: Option<u32>, default: u32) -> Result<u32> {
-    let events = wanted.unwrap_or(default);
-    if !(16..=65_536).contains(&events) {
-        return Err(Error::invalid(format!(
-            "leaf_events must be 16 to 65536, found {events}"
-        )));
-    }
-    Ok(events)
-}
-
-/// The shortest life that can be set.
-const LIFE_MIN: Duration = Duration::from_secs(1);
-
-fn life_span(what: &str, wanted: Option<Duration>) -> Result<Option<Duration>> {
-    let Some(wanted) = wanted else {
-        return Ok(None);
-    };
-    match i64::try_from(wanted.as_nanos()) {
-        Ok(_) if wanted >= LIFE_MIN => Ok(Some(wanted)),
-        _ => Err(Error::invalid(format!(
-            "{what} must be 1 s to 292 years, found {wanted:?}"
-        ))),
+impl Reader {
+    /// The state that was looked at last, for what takes a database: it goes on to show this state,
+    /// and whatever would change something is answered `read_only`. Closing it ends nothing but it.
+    ///
+    /// ```
+    /// use headwater_engine::{Database, ErrorKind, Options, Reader};
+    /// let dir = tempfile::tempdir().unwrap();
+    /// let owner = Database::open(Options::new(dir.path()))?;
+    /// let seen = Reader::open(Options::new(dir.path()))?.database();
+    /// assert!(seen.tables().is_empty());
+    /// assert_eq!(seen.flush().unwrap_err().kind(), ErrorKind::ReadOnly);
+    /// # Ok::<(), headwater_engine::Error>(())
+    /// ```
+    #[must_use]
+    pub fn database(&self) -> Database {
+        Database {
+            inner: Arc::new(Inner {
+                core: self.core(),
+                recovery: Recovery::default(),
+                threads: Mutex::new(Vec::new()),
+                closed: AtomicBool::new(false),
+            }),
+        }
     }
 }
 
 impl Inner {
     fn close(&self) -> Result<()> {
         self.core.guard.check()?;
-        if self.closed.swap(true, Ordering::AcqRel) {
+        // What a reader sees has nothing to store, and others may see it too.
+        if self.closed.swap(true, Ordering::AcqRel) || self.core.is_reader() {
             return Ok(());
         }
         let core = &self.core;
@@ -659,6 +645,7 @@ impl Inner {
                 tracing::error!("a worker thread had panicked");
             }
         }
+        core.store.abandon_queues();
         // Records that came meanwhile, and that only a task waits for, have nobody else to write
         // them now.
         let written = core.log.wait_published(core.log.newest());

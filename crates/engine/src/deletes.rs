@@ -5,6 +5,7 @@ use crate::core::Core;
 use crate::flush::sweep_all;
 use crate::ids::{Sequence, StreamId};
 use crate::log::RecordKind;
+use crate::step::refuse_parts_of_freed;
 use crate::tombstone::DeleteRecord;
 use crate::{Error, Result};
 use headwater_types::{ClosedRange, StreamName};
@@ -130,14 +131,20 @@ fn delete_from(
         range,
         drops_streams: false,
     };
-    let sequence = {
+    let sequence = loop {
+        let streams = record.streams.as_deref();
+        let claims = refuse_parts_of_freed(core, table, streams, range)?;
         let _latch = core.log.latch_on_panic("put a delete before the shards");
         let _door = core.door.shut();
+        if core.store.stubs().claims() != claims {
+            // More was freed meanwhile.
+            continue;
+        }
         let sequence = core
             .log
             .enqueue(RecordKind::Delete, record.encode(), true)?;
         bury(core, &record, sequence);
-        sequence
+        break sequence;
     };
     finish_delete(core, sequence)
 }

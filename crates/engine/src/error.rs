@@ -1,7 +1,8 @@
 //! What can go wrong, in words a caller can act on.
 //!
-//! [`ErrorKind`] says what to do; [`Error::code`] is stable and never changes its meaning; the message says what was
-//! expected, what was found and what to do. An error is logged where it is consumed, not here.
+//! [`ErrorKind`] says what to do; [`Error::code`] is stable and never changes its meaning; the
+//! message says what was expected, what was found and what to do. An error is logged where it is
+//! consumed, not here.
 
 use headwater_codec::DecodeError;
 use headwater_codec::checksum::crc32c;
@@ -115,13 +116,35 @@ impl fmt::Display for Hole {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} bytes from {} on are not in this copy; ask where they were written, or wait until they have been fetched",
+            "{} bytes from {} on are not here; of a copy, ask where they were written, or wait until they have been fetched; of rows that were freed, ask the cloud that has them",
             self.bytes, self.offset
         )
     }
 }
 
 impl std::error::Error for Hole {}
+
+/// Why a file with what stays of a segment cannot be read: its head is damaged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StubDamage {
+    pub(crate) file: PathBuf,
+    pub(crate) offset: u64,
+    pub(crate) expected: String,
+}
+
+impl fmt::Display for StubDamage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} at byte {}: expected {}",
+            self.file.display(),
+            self.offset,
+            self.expected
+        )
+    }
+}
+
+impl std::error::Error for StubDamage {}
 
 /// Result of the engine's calls.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -152,6 +175,20 @@ impl Error {
 
     /// An I/O error on `path` while doing `what`.
     pub(crate) fn io(what: &str, path: &Path, source: std::io::Error) -> Error {
+        let stub = source.get_ref().and_then(|e| e.downcast_ref());
+        if let Some(StubDamage {
+            file,
+            offset,
+            expected,
+        }) = stub.cloned()
+        {
+            return Error::damage(Damage {
+                file,
+                offset,
+                expected,
+                found: "other bytes".into(),
+            });
+        }
         let kind = match source.kind() {
             std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => ErrorKind::Full,
             _ if source.get_ref().is_some_and(|e| e.is::<Hole>()) => ErrorKind::Elsewhere,

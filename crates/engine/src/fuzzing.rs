@@ -1,9 +1,9 @@
 //! Decoders of file formats, for the fuzz targets only.
 
 use crate::catalog::{AddedFields, Table};
-use crate::index::{Front, IndexDefinition, IndexId, RunRecord};
+use crate::index::{Front, IndexDefinition, IndexId, PolicyRecord, RunRecord};
 use crate::meta::PartitionRecord;
-use crate::segment::{Footer, SegmentHeader};
+use crate::segment::{Footer, SegmentHeader, StubHead};
 use crate::tombstone::DeleteRecord;
 use headwater_codec::Cursor;
 
@@ -31,6 +31,9 @@ pub fn index(bytes: &[u8]) {
     if let Ok(front) = Front::decode(bytes, 8) {
         assert_eq!(Front::decode(&front.encode(), 8), Ok(front));
     }
+    if let Ok(record) = PolicyRecord::decode(bytes) {
+        assert_eq!(PolicyRecord::decode(&record.encode()), Ok(record));
+    }
     if let Ok(definition) = IndexDefinition::decode(IndexId(1), bytes) {
         let again = IndexDefinition::decode(IndexId(1), &definition.encode());
         assert_eq!(again, Ok(definition));
@@ -44,6 +47,19 @@ pub fn index(bytes: &[u8]) {
 pub fn segment_header(bytes: &[u8]) {
     if let Ok(header) = SegmentHeader::decode(bytes) {
         assert_eq!(SegmentHeader::decode(&header.encode()), Ok(header));
+    }
+}
+
+/// The head of what stays of a segment; `repair` puts the right checksum behind it.
+pub fn stub(bytes: &[u8], repair: bool) {
+    let mut bytes = bytes.to_vec();
+    if repair {
+        let crc = headwater_codec::checksum::crc32c(&bytes);
+        bytes.extend_from_slice(&crc.to_le_bytes());
+    }
+    let _ = StubHead::head_bytes(&bytes);
+    if let Ok(head) = StubHead::decode(&bytes) {
+        assert_eq!(StubHead::decode(&head.encode()), Ok(head));
     }
 }
 

@@ -3,7 +3,9 @@
 
 use crate::catalog::{AddedFields, Duplicates, Field, Horizon, Life, StreamRecord, Table};
 use crate::ids::{SegmentId, Sequence, ShardIndex, StreamId, TableId};
-use crate::index::{BlockPlace, Front, IndexDefinition, IndexId, RunRecord};
+use crate::index::{
+    BlockPlace, Front, IndexBudget, IndexDefinition, IndexId, IndexPolicy, PolicyRecord, RunRecord,
+};
 use crate::log::{FileHeader, RecordHeader};
 use crate::meta::PartitionRecord;
 use crate::segment::{
@@ -353,6 +355,30 @@ fn footers_that_say_something_of_checkpoints() {
 }
 
 #[test]
+fn a_footer_with_a_directory() {
+    let streams = (1..40).map(|page: u32| StreamDelta {
+        stream: StreamId(300 + page * 8),
+        ..StreamDelta::default()
+    });
+    let footer = Footer {
+        streams: footer().streams.into_iter().chain(streams).collect(),
+        ..footer()
+    };
+    let bytes = crate::segment::encode_divided(&footer, 3);
+    check("footer_directory", &bytes);
+    assert_eq!(Footer::decode(&bytes).as_ref(), Ok(&footer));
+    assert!(crate::segment::index_agrees(&bytes, &footer));
+    for at in 0..bytes.len() {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 0x10;
+        assert!(
+            Footer::decode(&damaged).is_err(),
+            "a changed byte at {at} goes unnoticed"
+        );
+    }
+}
+
+#[test]
 fn a_log_file() {
     let header = FileHeader {
         generation: 5,
@@ -378,6 +404,28 @@ fn a_log_file() {
         None,
         "a record of another generation"
     );
+}
+
+#[test]
+fn what_a_table_says_of_its_indexes() {
+    let record = PolicyRecord {
+        policy: IndexPolicy {
+            auto: true,
+            budget: Some(IndexBudget::Percent(10)),
+        },
+        made: vec![(IndexId(4), "t_a_auto".into())],
+    };
+    check("index_policy", &record.encode());
+    assert_eq!(PolicyRecord::decode(&record.encode()), Ok(record));
+    let record = PolicyRecord {
+        policy: IndexPolicy {
+            auto: false,
+            budget: Some(IndexBudget::Bytes(1 << 16)),
+        },
+        made: Vec::new(),
+    };
+    check("index_policy_bytes", &record.encode());
+    assert_eq!(PolicyRecord::decode(&record.encode()), Ok(record));
 }
 
 #[test]

@@ -16,7 +16,7 @@
 
 use crate::reserve::is_full;
 use crate::{Error, ErrorKind, Result};
-use headwater_io::{File, Files, OpenMode, Threads};
+use headwater_io::{Completion, File, Files, OpenMode, Threads};
 use parking_lot::Mutex;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -160,6 +160,18 @@ impl File for GuardedFile {
         self.guard.check_change()?;
         self.file.set_len(len)
     }
+
+    fn submit_sync(&self) -> Completion<()> {
+        if let Err(error) = self.guard.check_change() {
+            return Completion::done(Err(error));
+        }
+        let (guard, path) = (Arc::clone(&self.guard), self.path.clone());
+        self.file.submit_sync().inspect_err(move |error| {
+            if !is_full(error) {
+                guard.sync_failed(&path);
+            }
+        })
+    }
 }
 
 impl Files for GuardedFiles {
@@ -197,5 +209,5 @@ impl Files for GuardedFiles {
             .inspect_err(|_| self.guard.sync_failed(dir))
     }
 
-    headwater_io::pass_on_files!(files; list exists lock lock_file);
+    headwater_io::pass_on_files!(files; list exists lock lock_file has_queue);
 }

@@ -441,7 +441,7 @@ impl HeldState {
     }
 
     /// The parts of a range that are not here, by offset: offset and length of each. A database has
-    /// everything that it names, a copy what it was given.
+    /// everything that it names and that was not freed, a copy what it was given.
     ///
     /// # Errors
     /// `not_found` and `invalid` as [`HeldState::read`]; `gone` when the copy was closed, or has
@@ -449,7 +449,7 @@ impl HeldState {
     pub fn missing(&self, segment: u64, offset: u64, bytes: u64) -> Result<Vec<(u64, u64)>> {
         let partition = self.of_bytes(segment, offset, bytes)?;
         match &self.bytes {
-            HeldBytes::Database { .. } => Ok(Vec::new()),
+            HeldBytes::Database { core, .. } => core.store.freed_of(partition.id, offset, bytes),
             HeldBytes::Copy(copy) => copy.missing(partition.id, offset, bytes),
         }
     }

@@ -8,9 +8,10 @@
 //! writes then.
 
 use crate::core::Core;
-use crate::index::{IndexDefinition, IndexUse, types_in};
+use crate::index::{IndexDefinition, IndexPolicy, IndexUse, PolicyRecord, types_in};
 use crate::indexing::{
-    Missing, Piece, create, drop_indexes, is_alive, missing, next_piece, partitions,
+    Missing, Piece, create, drop_indexes, is_alive, is_made, missing, next_piece, partitions, put,
+    room,
 };
 use crate::{Database, Error, Reader, Result};
 use std::ops::ControlFlow;
@@ -54,6 +55,10 @@ pub struct IndexInfo {
     pub runs: u64,
     /// How far it is.
     pub progress: IndexProgress,
+    /// Its table made it by itself ([`IndexPolicy`]), and drops it by itself.
+    pub automatic: bool,
+    /// The indexes of the table take what they may: no more rows are taken in.
+    pub over_budget: bool,
 }
 
 impl Database {
@@ -134,9 +139,70 @@ impl Database {
                 return Ok(false);
             }
             if next_piece(core, Some(index.id))? == Piece::Nothing {
+                if let Some(info) = info(core, &index).filter(|info| info.over_budget)
+                    && progress.partitions_complete < progress.partitions
+                {
+                    return Err(Error::invalid(format!(
+                        "index `{name}` is not made wholly: the indexes of table `{}` take what its index_budget allows: drop one of them, or allow more",
+                        info.table
+                    )));
+                }
                 return Ok(true);
             }
         }
+    }
+
+    /// Says how a table has its indexes: whether some are made and dropped by what filters read in
+    /// vain, and how much room all of them may take. An index that would go beyond is not made any
+    /// further, and those that the table made by itself are dropped where all take too much.
+    ///
+    /// ```
+    /// use headwater_engine::{Database, IndexBudget, IndexPolicy, Options, TableSpec};
+    /// let dir = tempfile::tempdir().unwrap();
+    /// let db = Database::open(Options::new(dir.path().join("db")))?;
+    /// db.create_table(&TableSpec::new("orders"))?;
+    /// let policy = IndexPolicy { auto: true, budget: Some(IndexBudget::Percent(20)) };
+    /// db.set_index_policy("orders", &policy)?;
+    /// assert_eq!(db.index_policy("orders")?, policy);
+    /// # Ok::<(), headwater_engine::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `not_found` for a table that is not there; `io`, `full`, `closed`, `forked`.
+    pub fn set_index_policy(&self, table: &str, policy: &IndexPolicy) -> Result<()> {
+        let core = self.own_core()?;
+        core.log.check()?;
+        let _changing = core.indexes.begin_change();
+        let found = core.catalog.table_named(table);
+        let found = found.ok_or_else(|| Error::not_found(format!("no table `{table}`")))?;
+        let known = core
+            .indexes
+            .policy(found.id)
+            .unwrap_or_else(PolicyRecord::default);
+        if known.policy == *policy {
+            return Ok(());
+        }
+        core.check_space()?;
+        core.log.sync_up_to(core.log.newest())?;
+        let record = PolicyRecord {
+            policy: *policy,
+            ..known
+        };
+        put(core, found.id, record)?;
+        core.signals.wake_workers();
+        Ok(())
+    }
+
+    /// How a table has its indexes.
+    ///
+    /// # Errors
+    /// `not_found` for a table that is not there.
+    pub fn index_policy(&self, table: &str) -> Result<IndexPolicy> {
+        let core = self.core();
+        let found = core.catalog.table_named(table);
+        let found = found.ok_or_else(|| Error::not_found(format!("no table `{table}`")))?;
+        let known = core.indexes.policy(found.id);
+        Ok(known.map_or_else(IndexPolicy::default, |record| record.policy))
     }
 
     /// The indexes, by name.
@@ -200,6 +266,8 @@ fn info(core: &Core, index: &IndexDefinition) -> Option<IndexInfo> {
         bytes: 0,
         runs: 0,
         progress: progress(core, index),
+        automatic: is_made(core, index),
+        over_budget: room(core, &table).is_some_and(|room| room.is_full()),
     };
     let all = core.indexes.all_runs().into_iter();
     for (_, runs) in all.filter(|((_, of), _)| *of == index.id) {

@@ -21,6 +21,7 @@ mod error;
 mod expiry;
 mod fast_index;
 mod flush;
+mod freeing;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 #[cfg(test)]
@@ -32,6 +33,7 @@ mod ids;
 mod index;
 mod indexes;
 mod indexing;
+mod io_choice;
 pub mod late;
 mod late_policy;
 mod layout;
@@ -52,6 +54,7 @@ mod past;
 mod pins;
 mod producers;
 mod prove;
+mod queues;
 mod ranges;
 mod read;
 mod reader;
@@ -70,6 +73,7 @@ mod stall;
 mod state;
 mod stats;
 mod step;
+mod table_change;
 mod tail;
 mod tiers;
 mod tombstone;
@@ -79,6 +83,7 @@ mod wanted;
 mod workers;
 mod write;
 
+pub use crate::core::FreedRows;
 pub use backup::{BackupOptions, BackupReport, backup, backup_with, restore, verify_backup};
 pub use catalog::{Duplicates, Field, FieldSpec, TableInfo, TableSpec};
 pub use check::{CheckReport, check};
@@ -86,12 +91,13 @@ pub use copy::{
     CarriedCopy, CopyProgress, CopyRestoration, Explained, LeafFacts, Missing, RemoteCopy,
     TailProgress, Tally, description_decodes,
 };
-pub use db::{Database, TableChange, Ticket, Written};
+pub use db::{Database, Ticket, Written};
 pub use deletes::DeleteSpec;
 pub use error::{Damage, Error, ErrorKind, Result};
 pub use held::{HeldState, Holds};
-pub use index::IndexUse;
+pub use index::{IndexBudget, IndexPolicy, IndexUse};
 pub use indexes::{IndexInfo, IndexProgress, IndexSpec};
+pub use io_choice::{IoBackend, QueuePlacement};
 pub use late::{FlushRule, Knobs, LatePolicy, MergeScope, PolicyChoice, Split};
 pub use late_policy::{LateReport, ShardLateReport};
 pub use ledger::{Proof, SegmentLedger};
@@ -117,6 +123,7 @@ pub use segment::MissedRange;
 pub use snapshots::{EndedSnapshot, SnapshotInfo};
 pub use state::{State, StateName, StateSegment};
 pub use stats::Stats;
+pub use table_change::TableChange;
 pub use tail::{Tail, TailAsk, TailMark, TailPlace, TailPoint};
 pub use tiers::{FastTier, TierParts, fast_tier};
 pub use touched::Touched;

@@ -18,6 +18,7 @@ use crate::past::end_due;
 use crate::retention::move_horizons;
 use crate::step;
 use crate::{ErrorKind, Result};
+use headwater_queue::Purpose;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -69,6 +70,7 @@ fn keep_behind(core: &Core, shard: ShardIndex, from: SegmentId) -> Result<Option
     let Some(id) = next else {
         return Ok(None);
     };
+    let _working = Purpose::Compaction.begin();
     let partitions = Arc::clone(&core.shards.get(shard)?.state.lock().partitions);
     if let Some(partition) = partitions.all().find(|p| p.id() == id) {
         for kept in core.store.repeats().all() {
@@ -274,6 +276,7 @@ fn index_a_piece(core: &Core) -> bool {
     if core.indexes.is_postponed(now) || core.check_space().is_err() {
         return false;
     }
+    let _working = Purpose::Compaction.begin();
     match next_piece(core, None) {
         Ok(piece) => piece == Piece::Done,
         Err(error) => {

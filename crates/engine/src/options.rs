@@ -1,5 +1,6 @@
 //! Settings of a database: plain data.
 
+use crate::io_choice::{IoBackend, QueuePlacement};
 use crate::late::{FlushRule, PolicyChoice};
 use crate::tiers::TierParts;
 use std::path::PathBuf;
@@ -121,6 +122,18 @@ pub struct Options {
     pub snapshot_bytes_max: Option<u64>,
     /// Segment files held open at once. Default 256.
     pub open_files_max: usize,
+    /// By which calls files are read and written. Default [`IoBackend::File`].
+    pub io_backend: IoBackend,
+    /// How many leaves a scan asks for at once, ahead of its reader; 1 = it waits for each. It
+    /// matters where a medium goes on meanwhile: with [`IoBackend::Uring`], or with queue sets. At
+    /// most 64, default 8.
+    pub read_ahead: usize,
+    /// Queue sets before the files of segments, each with a thread, in which reads go before
+    /// flushes and these before compaction; 0 = none, every call goes to the system as it comes. At
+    /// most 64, default 0.
+    pub queue_sets: usize,
+    /// To which queue set a segment goes. Default [`QueuePlacement::Load`].
+    pub queue_placement: QueuePlacement,
     /// Most entries of a page of a segment's index; checkpoints of it are written the oftener the
     /// smaller it is. 4 to 4,096, default 256; only tests want another.
     pub index_page_entries: usize,
@@ -174,6 +187,10 @@ impl Options {
             snapshot_age_max: Some(Duration::from_secs(90 * 86_400)),
             snapshot_bytes_max: Some(64 << 30),
             open_files_max: 256,
+            io_backend: IoBackend::File,
+            read_ahead: 8,
+            queue_sets: 0,
+            queue_placement: QueuePlacement::Load,
             index_page_entries: 256,
         }
     }
@@ -238,6 +255,11 @@ impl Options {
                 .is_none_or(|interval| interval >= Duration::from_millis(10)),
             "log_mirror must be at least 10 ms, or none",
         )?;
+        check(
+            (1..=64).contains(&self.read_ahead),
+            "read_ahead must be 1 to 64",
+        )?;
+        check(self.queue_sets <= 64, "queue_sets must be 0 to 64")?;
         check(
             self.late_runs_max <= 1024,
             "late_runs_max must be 0 to 1024",

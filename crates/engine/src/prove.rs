@@ -62,7 +62,9 @@ fn unproven(core: &Core) -> Result<Vec<Partition>> {
         held.extend(state.partitions.all().map(|p| (p.id(), Arc::clone(p))));
     }
     let named = core.meta.partitions()?.into_iter();
-    let unproven = named.filter(|(_, record)| record.chain.is_none());
+    // Of what was freed the hashes were known, and cannot be made again.
+    let stubs = core.store.stubs();
+    let unproven = named.filter(|(id, record)| record.chain.is_none() && !stubs.is_freed(*id));
     let with_file = unproven.filter_map(|(id, record)| {
         // One that came since is looked at the next time.
         let held = held.get(&id)?;

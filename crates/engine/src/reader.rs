@@ -4,6 +4,7 @@ use crate::core::Core;
 use crate::late_policy::late_report;
 use crate::layout::meta_path;
 use crate::meta::copy::look;
+use crate::queues::with_backend;
 use crate::read::Snapshot;
 use crate::recover::{self, OpenedBy, Recovery};
 use crate::tiers::place;
@@ -87,6 +88,7 @@ impl Reader {
     /// # Errors
     /// As [`Reader::open`].
     pub fn open_in(env: Env, options: Options) -> Result<Reader> {
+        let env = with_backend(env, &options);
         Reader::looking(Box::new(move || Ok(open_core(&env, &options)?.0)))
     }
 
@@ -109,7 +111,10 @@ impl Reader {
     /// As [`Reader::open`].
     pub fn refresh(&self) -> Result<()> {
         let core = (self.inner.look)()?;
-        *self.inner.core.write() = Arc::new(core);
+        let mut seen = self.inner.core.write();
+        // Whoever has prepared something for the tables that were seen must see others.
+        core.catalog.come_after(seen.catalog.changes());
+        *seen = Arc::new(core);
         Ok(())
     }
 

@@ -26,7 +26,7 @@ pub(crate) use opened_by::{CopyParts, OpenedBy, PastParts};
 use crate::catalog::{AddedFields, Catalog, Definition, StreamIndex, StreamRecord, Table};
 use crate::clock::ClockGuard;
 use crate::core::{
-    Commits, Compaction, Core, Door, Ends, LateChoice, MemoryUse, NewStreams, NewestDeletes,
+    Commits, Compaction, Core, Door, Ends, Freed, LateChoice, MemoryUse, NewStreams, NewestDeletes,
     Placed, Placing, Rest, SegmentIds, Shards, Signals, TableChanges, UnreadablePartitions,
     WrittenOnDay,
 };
@@ -165,16 +165,26 @@ pub(crate) fn load(
     let shards = usize::from(meta.shards()?.max(1));
     let cache_bytes = options.memory_budget_bytes / 4;
     let partitions = meta.partitions()?;
+    // A state that was kept, or a copy, has its readers here, and they have the medium.
+    let queues = match is_owner {
+        true => media::queue_segments(&env, &options, &partitions)?,
+        false => None,
+    };
+    let (files, ahead) = media::ways_to_segments(&env, &options, queues.as_ref());
+    let ahead_bytes = ahead.as_ref().map_or(0, |(_, bytes)| *bytes);
     let mut store = Store::new(
-        Arc::clone(env.segment_files()),
+        files,
         segment_dir,
-        cache_bytes,
+        cache_bytes.saturating_sub(ahead_bytes),
         options.open_files_max,
         shards,
     )
+    .with_queues(queues)
+    .with_read_ahead(ahead.map(|(ahead, _)| ahead))
     .with_paging(Paging {
         entries: options.index_page_entries,
     })
+    .with_freed(meta.freed()?.into_iter().map(|(id, _)| id))
     .with_holes(copy.as_ref().and_then(|parts| parts.here.clone()));
     let tier_of = tier.as_deref();
     repeat_segments(&store, (&env, &options), tier_of, &partitions, &guard);
@@ -303,13 +313,14 @@ pub(crate) fn load(
             &mut recovery,
             &named,
         )?;
+        files::forget_freed(&meta, &partitions, &named)?;
         indexes::settle(&meta, &store, &present, &indexes, &mut recovery)?;
         remove_left_over(&**env.buffer_files(), env.media.buffers_root(&dir))?;
     }
     counters.accepted(events, 0);
     recovery.log_records = replayed.records;
     recovery.events_replayed = events;
-    files::report(&dir, &replayed, &mut recovery);
+    files::report(&dir, is_owner, &replayed, &mut recovery);
     let newest = tail.last().map_or(step_sequence, |record| record.sequence);
     let after = replayed.last.max(step_sequence).max(newest);
     let first_new_stream = catalog.next_stream();
@@ -367,6 +378,7 @@ pub(crate) fn load(
         regime: Regime::of(options.flush_rule),
         clock_guard,
         compaction: Compaction::new(compacted),
+        freed: Freed::default(),
         door: Door::default(),
         pin_files: Mutex::new(pin_files),
         guard,

@@ -13,7 +13,7 @@
 //! metadata latch with `full`.
 
 use crate::{Error, ErrorKind, Result};
-use headwater_io::{Clock, File, Files, OpenMode};
+use headwater_io::{Clock, Completion, File, Files, OpenMode};
 use parking_lot::Mutex;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -224,6 +224,10 @@ impl File for ReservedFile {
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.reserve.with_space(|| self.file.set_len(len))
     }
+
+    fn submit_sync(&self) -> Completion<()> {
+        self.file.submit_sync()
+    }
 }
 
 impl Files for ReservedFiles {
@@ -238,7 +242,9 @@ impl Files for ReservedFiles {
         }))
     }
 
-    headwater_io::pass_on_files!(files; remove list create_dir_all sync_dir exists lock lock_file);
+    headwater_io::pass_on_files!(
+        files; remove list create_dir_all sync_dir exists lock lock_file has_queue
+    );
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@
 //! Concurrency: constants and functions without state.
 //! Failure: [`SettingError`], which says what was expected.
 
+use crate::io_choice::{IoBackend, QueuePlacement};
 use crate::late::PolicyChoice;
 use crate::options::{Durability, Options};
 use std::fmt;
@@ -48,6 +49,8 @@ pub enum SettingKind {
     Durability(RangeInclusive<Duration>),
     /// A policy for late data.
     Policy,
+    /// One of these words.
+    Choice(&'static [&'static str]),
 }
 
 /// A setting's value.
@@ -61,6 +64,8 @@ pub enum SettingValue {
     Durability(Durability),
     /// See [`PolicyChoice`].
     Policy(PolicyChoice),
+    /// One of the words of its setting.
+    Choice(String),
 }
 
 /// A value that a setting cannot have.
@@ -154,6 +159,9 @@ impl Setting {
                 }
             }
             (SettingKind::Policy, SettingValue::Policy(_)) => true,
+            (SettingKind::Choice(words), SettingValue::Choice(word)) => {
+                words.contains(&word.as_str())
+            }
             _ => false,
         };
         match fits {
@@ -316,6 +324,21 @@ macro_rules! policy {
     };
 }
 
+macro_rules! choice {
+    ($field:ident) => {
+        (
+            |options: &Options| SettingValue::Choice(options.$field.to_string()),
+            |options: &mut Options, value| match value {
+                SettingValue::Choice(word) => {
+                    options.$field = word.parse().ok()?;
+                    Some(())
+                }
+                _ => None,
+            },
+        )
+    };
+}
+
 /// All settings, in the order of pages.
 pub static SETTINGS: &[Setting] = settings! {
     "memory_budget" number(memory_budget_bytes), bytes(MIB, 1024 * GIB), "1MiB to 1024GiB",
@@ -380,6 +403,15 @@ pub static SETTINGS: &[Setting] = settings! {
         "Most that files take that are there for named snapshots only; beyond that the oldest ends.";
     "open_files_max" number(open_files_max), count(8, 1_000_000), "8 to 1000000",
         "Segment files held open at once.";
+    "io.backend" choice(io_backend), SettingKind::Choice(IoBackend::WORDS), "file or uring",
+        "By which calls files are read and written: file = calls that wait; uring = the same, and what scans ask for ahead through a queue of the kernel, where it has one.";
+    "io.read_ahead" number(read_ahead), count(1, 64), "1 to 64",
+        "How many leaves a scan asks for at once, ahead of its reader, where a medium goes on meanwhile: with io.backend uring, or with queue sets.";
+    "io.queue_sets" number(queue_sets), count(0, 64), "0 to 64",
+        "Queue sets before the files of segments, each with a thread, in which reads go before flushes and these before compaction; 0 = none.";
+    "io.placement" choice(queue_placement), SettingKind::Choice(QueuePlacement::WORDS),
+        "load or interval",
+        "To which queue set a segment goes: load = to the one with the least to do; interval = to the one whose segments are asked the least often on average.";
     "partition.target" number(partition_target_bytes), bytes(64 * KIB, 16 * GIB),
         "64KiB to 16GiB, not above partition.max", "A new partition is sized to close near this.";
     "partition.max" number(partition_bytes_max), bytes(64 * KIB, 16 * GIB), "64KiB to 16GiB",

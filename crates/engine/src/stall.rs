@@ -2,11 +2,11 @@
 //!
 //! Invariants: what is watched goes on as without; every look is given up by itself, also when it
 //! panics. Writes and syncs of steps are not watched: they are large, and nobody but steps waits
-//! for them.
+//! for them. Neither is what is asked for ahead: whoever asked goes on meanwhile.
 //! Concurrency: no lock. A look beyond the number of places is not watched: others stall with it.
 //! Failure: none.
 
-use headwater_io::{Clock, File, Files, OpenMode};
+use headwater_io::{Clock, Completion, File, Files, OpenMode};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -131,6 +131,18 @@ impl File for WatchedFile {
         let _looking = self.watch.begin();
         self.file.set_len(len)
     }
+
+    fn read_now(&self, offset: u64, buf: &mut [u8]) -> bool {
+        self.file.read_now(offset, buf)
+    }
+
+    fn submit_read(&self, offset: u64, buf: Vec<u8>) -> Completion<Vec<u8>> {
+        self.file.submit_read(offset, buf)
+    }
+
+    fn submit_sync(&self) -> Completion<()> {
+        self.file.submit_sync()
+    }
 }
 
 impl Files for WatchedFiles {
@@ -142,7 +154,9 @@ impl Files for WatchedFiles {
         }))
     }
 
-    headwater_io::pass_on_files!(files; remove list create_dir_all sync_dir exists lock lock_file);
+    headwater_io::pass_on_files!(
+        files; remove list create_dir_all sync_dir exists lock lock_file has_queue
+    );
 }
 
 #[cfg(test)]

@@ -68,6 +68,10 @@ pub struct Stats {
     pub snapshot_bytes: u64,
     /// What these may take; 0 without a limit.
     pub snapshot_bytes_max: u64,
+    /// Partitions whose rows were freed: they are elsewhere ([`crate::Database::free_rows`]).
+    pub partitions_freed: u64,
+    /// Bytes of them that were freed. Not part of `disk_bytes` and `segment_bytes`.
+    pub freed_bytes: u64,
     /// Bytes of segments that nothing refers to any more.
     pub dead_bytes: u64,
     /// Bytes of memory that events occupy.
@@ -183,10 +187,13 @@ impl Stats {
                 stats.leaves += record.leaves;
                 stats.late_runs += record.late_runs;
                 stats.segment_bytes += record.committed_bytes;
-                stats.dead_bytes += record.committed_bytes.saturating_sub(record.live_bytes);
+                let is_freed = core.store.stubs().is_freed(partition.id());
+                let dead = record.committed_bytes.saturating_sub(record.live_bytes);
+                stats.dead_bytes += if is_freed { 0 } else { dead };
             }
         }
         stats.events += stats.events_in_memory;
+        stats.tell_freed(core)?;
         let log = core.log.stats();
         stats.log_bytes = log.disk_bytes;
         stats.log_syncs = log.syncs;
@@ -226,6 +233,15 @@ impl Stats {
             + core.meta.file_bytes();
         stats.tell_tiers(core);
         Ok(stats)
+    }
+
+    /// What was freed, which takes no room here.
+    fn tell_freed(&mut self, core: &Core) -> Result<()> {
+        let freed = core.freed_rows()?;
+        self.partitions_freed = freed.partitions;
+        self.freed_bytes = freed.bytes;
+        self.segment_bytes = self.segment_bytes.saturating_sub(freed.bytes);
+        Ok(())
     }
 
     /// What lies in the fast tier, and how much either medium was written to.

@@ -324,6 +324,15 @@ typedef struct hw_options {
   // Most that files take that are there for named snapshots only; beyond that the oldest ends. 0
   // = as much as there is room for. Default 64 GiB.
   uint64_t snapshot_bytes_max;
+  // By which calls files are read and written: "file", or "uring" for a queue of the kernel
+  // where something is asked for ahead. Empty = "file".
+  struct hw_str io_backend;
+  // To which queue set a segment goes: "load" or "interval". Empty = "load".
+  struct hw_str queue_placement;
+  // How many leaves a scan asks for at once, ahead of its reader. Default 8.
+  uint32_t read_ahead;
+  // Queue sets before the files of segments; 0 (default) = none.
+  uint32_t queue_sets;
 } hw_options;
 
 // A database. To end with hw_close.

@@ -115,6 +115,15 @@ pub struct hw_options {
     /// Most that files take that are there for named snapshots only; beyond that the oldest ends. 0
     /// = as much as there is room for. Default 64 GiB.
     pub snapshot_bytes_max: u64,
+    /// By which calls files are read and written: "file", or "uring" for a queue of the kernel
+    /// where something is asked for ahead. Empty = "file".
+    pub io_backend: hw_str,
+    /// To which queue set a segment goes: "load" or "interval". Empty = "load".
+    pub queue_placement: hw_str,
+    /// How many leaves a scan asks for at once, ahead of its reader. Default 8.
+    pub read_ahead: u32,
+    /// Queue sets before the files of segments; 0 (default) = none.
+    pub queue_sets: u32,
 }
 
 fn nanos(duration: Duration) -> i64 {
@@ -191,6 +200,10 @@ impl hw_options {
             fast_newest_age_ns: optional_nanos(options.fast_newest_age),
             snapshot_age_max_ns: optional_nanos(options.snapshot_age_max),
             snapshot_bytes_max: options.snapshot_bytes_max.unwrap_or(0),
+            io_backend: hw_str::EMPTY,
+            queue_placement: hw_str::EMPTY,
+            read_ahead: u32::try_from(options.read_ahead).unwrap_or(u32::MAX),
+            queue_sets: u32::try_from(options.queue_sets).unwrap_or(u32::MAX),
         }
     }
 
@@ -276,7 +289,24 @@ impl hw_options {
         options.fast_newest_age = optional_duration(self.fast_newest_age_ns);
         options.snapshot_age_max = optional_duration(self.snapshot_age_max_ns);
         options.snapshot_bytes_max = limit(self.snapshot_bytes_max);
+        self.set_ways(&mut options)?;
         Ok((options, flag(self.read_only, "read_only")?))
+    }
+
+    /// The ways to the medium.
+    fn set_ways(&self, options: &mut Options) -> Outcome<()> {
+        let io_backend = self.io_backend.read("io_backend")?;
+        if !io_backend.is_empty() {
+            options.io_backend = io_backend.parse()?;
+        }
+        let placement = self.queue_placement.read("queue_placement")?;
+        if !placement.is_empty() {
+            options.queue_placement = placement.parse()?;
+        }
+        // What does not fit is beyond what opening takes.
+        options.read_ahead = usize::try_from(self.read_ahead).unwrap_or(usize::MAX);
+        options.queue_sets = usize::try_from(self.queue_sets).unwrap_or(usize::MAX);
+        Ok(())
     }
 }
 

@@ -6,12 +6,14 @@
 //! while a copy's is held.
 //! Failure: what a medium refuses is told in the status of that edge; the others go on.
 
+mod told;
+
 use crate::edges::{Edge, EdgeAddress, Edges, Secret};
 use crate::error::{FleetError, FleetErrorKind, medium};
 use crate::held::{Held, Live, Place, Shows};
 use crate::invite::{Invite, check_url};
 use crate::migration::Migration;
-use crate::status::{CopyStatus, EdgeState, EdgeStatus, VerifiedStatus};
+use crate::status::{EdgeState, EdgeStatus, VerifiedStatus};
 use crate::waiting::blocking;
 use crate::wants::{PinSpec, Want, WantRule, rules};
 use headwater_engine::{
@@ -26,6 +28,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::watch;
+use told::{copy_status, reason_status};
 
 /// Most copies of one edge that are kept aside.
 const ASIDE_MAX: usize = 8;
@@ -60,6 +63,8 @@ pub struct Fleet {
     pub(crate) waits: AtomicBool,
     /// Which version of the list of edges is.
     pub(crate) roster_kept: watch::Sender<u64>,
+    /// Who was revoked not long ago, for edges.
+    revoked: Mutex<String>,
 }
 
 /// The own database and what copies show, as one.
@@ -76,8 +81,8 @@ struct Shown {
 pub const OWN: &str = "this node";
 
 impl Fleet {
-    /// That of the node whose database is in a directory. Of the options, those count for readers of
-    /// copies that concern memory and open files.
+    /// That of the node whose database is in a directory. Of the options, those count for readers
+    /// of copies that concern memory and open files.
     ///
     /// # Errors
     /// `io` when the list of edges cannot be read.
@@ -98,7 +103,26 @@ impl Fleet {
             behind: Arc::default(),
             waits: AtomicBool::new(false),
             roster_kept: watch::Sender::new(0),
+            revoked: Mutex::default(),
         })
+    }
+
+    /// Has all connected edges told who was revoked not long ago, as dispatchers tell it.
+    pub fn tell_revoked(&self, list: String) {
+        let is_other = {
+            let mut revoked = self.revoked.lock();
+            let before = std::mem::replace(&mut *revoked, list);
+            before != *revoked
+        };
+        if is_other {
+            let held: Vec<Arc<Held>> = self.held.lock().values().cloned().collect();
+            held.iter().for_each(|held| held.wake.notify_one());
+        }
+    }
+
+    /// Who was revoked not long ago.
+    pub(crate) fn revoked(&self) -> String {
+        self.revoked.lock().clone()
     }
 
     /// Says which node this is: the identity of its own database. What has come through it before
@@ -468,6 +492,7 @@ impl Fleet {
         if held.live.lock().progress.is_none() {
             self.look_once(edge, &held);
         }
+        let tallies = held.tallies();
         let live = held.live.lock();
         let error = live.failed.clone().or_else(|| live.refused.clone());
         let is_current = live.progress.as_ref().is_some_and(is_current);
@@ -494,6 +519,7 @@ impl Fleet {
                 .progress
                 .as_ref()
                 .map(|p| copy_status(p, live.proven_bytes)),
+            reasons: tallies.into_iter().map(reason_status).collect(),
             about: live.about.clone(),
             is_verifying: live.is_verifying,
             verified: live.verified.map(|(at, found)| VerifiedStatus {
@@ -649,19 +675,4 @@ impl Fleet {
 /// True when everything that is wanted of the newest state is here.
 pub(crate) fn is_current(progress: &CopyProgress) -> bool {
     progress.missing_bytes == 0 && progress.shown_older == 0
-}
-
-fn copy_status(progress: &CopyProgress, proven_bytes: u64) -> CopyStatus {
-    CopyStatus {
-        identity: format!("{:016x}", progress.state.identity),
-        incarnation: format!("{:016x}", progress.state.incarnation),
-        state: progress.state.number,
-        bytes: progress.bytes,
-        missing_bytes: progress.missing_bytes,
-        proven_bytes,
-        shown: progress.shown,
-        shown_older: progress.shown_older,
-        kept: progress.kept,
-        is_live: progress.tail.is_whole,
-    }
 }

@@ -53,6 +53,9 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
+/// Where what a cloud confirms survives its loss.
+pub(crate) const BUCKET: &str = "bucket";
+
 /// A note. Unknown ones are left alone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -61,6 +64,8 @@ pub(crate) enum Note {
     Key { key: String },
     /// Cloud: the key holds.
     Welcome { edge: String },
+    /// Cloud: what it confirms over this connection survives its own loss, since it is there too.
+    Survives { at: String },
     /// Cloud: nothing is asked any more, and why.
     Refused { code: String, text: String },
     /// Cloud: what a comparison found.
@@ -69,6 +74,8 @@ pub(crate) enum Note {
         different: u64,
         missing: u64,
     },
+    /// Cloud: whose tickets are worth nothing any more, as dispatchers have told it.
+    Revoked { list: String },
     /// Edge: about it.
     About(About),
     /// Edge: a comparison is wanted.
@@ -206,6 +213,8 @@ mod tests {
     fn notes_have_the_form_of_the_protocols_page() {
         let json = |n: &Note| note(n).into_text().unwrap().to_string();
         assert_eq!(json(&Note::Verify {}), "{\"verify\":{}}");
+        let survives = Note::Survives { at: BUCKET.into() };
+        assert_eq!(json(&survives), "{\"survives\":{\"at\":\"bucket\"}}");
         let verified = Note::Verified {
             equal: 1,
             different: 2,

@@ -9,7 +9,8 @@
 use crate::error::{FleetError, medium};
 use crate::frame::About;
 use headwater_engine::{
-    CopyProgress, ErrorKind, Options, Reader, RemoteCopy, Result, Rules, Snapshot, State, StateName,
+    CopyProgress, ErrorKind, Options, Reader, RemoteCopy, Result, Rules, Snapshot, State,
+    StateName, Tally,
 };
 use headwater_io::Env;
 use headwater_sync::Verified;
@@ -160,6 +161,12 @@ impl Held {
             (true, false) => drop(self.all_behind.fetch_sub(1, Ordering::Relaxed)),
             _ => {}
         }
+    }
+
+    /// How much is wanted and missing for each reason; nothing while the copy is not open.
+    pub(crate) fn tallies(&self) -> Vec<Tally> {
+        let copy = self.copy.lock().clone();
+        copy.map_or_else(Vec::new, |copy| copy.tallies())
     }
 
     /// How far the copy is.

@@ -9,10 +9,12 @@
 //! From bottom to top: `error`; `waiting` for a medium or the stop;
 //! `private` files that only their owner may read; [`invite`] the text
 //! that lets an edge join; `uplink_file` what an edge knows of its cloud; `wants`
-//! what is wanted of an edge; `edges` what a cloud knows of its edges; `frame` what goes over a connection; `dial` making one; `status` how it stands,
-//! as it is told; `follow` a copy from its first state on; `held` the copy of one edge; `copies` all of them;
-//! `kept` what of them survives this node; `views` what others are told that decide where a question is answered; `origin` what a connection to a cloud serves;
-//! `session` one connection at the cloud; `uplink` the one at the edge; `relays` those of edges that a cloud node passes on.
+//! what is wanted of an edge; `edges` what a cloud knows of its edges; `frame` what goes over a
+//! connection; `dial` making one; `status` how it stands, as it is told; `follow` a copy from its
+//! first state on; `held` the copy of one edge; `copies` all of them; `kept` what of them survives
+//! this node; `views` what others are told that decide where a question is answered; `origin` what
+//! a connection to a cloud serves; `session` one connection at the cloud; `uplink` the one at the
+//! edge; `relays` those of edges that a cloud node passes on.
 //!
 //! Invariants: keys and invitations are kept as hashes by who checks them, and as text, in a file
 //! of its owner's, by who shows them. An edge reaches its own copy and nothing else. What is said
@@ -59,8 +61,8 @@ pub use migration::{Migration, MigrationPolicy, MigrationScore};
 pub use relays::{RelaySpec, Relays};
 pub use session::accept_key;
 pub use status::{
-    CopyStatus, EdgeState, EdgeStatus, NodeStatus, RelayStatus, UplinkState, UplinkStatus,
-    VerifiedStatus,
+    CopyStatus, EdgeState, EdgeStatus, FreeStatus, FreedStatus, NodeStatus, ReasonStatus,
+    RelayStatus, UplinkState, UplinkStatus, VerifiedStatus,
 };
 pub use uplink::{Uplink, UplinkSettings, join};
 pub use uplink_file::{UPLINK_FILE, UplinkFile};

@@ -12,7 +12,7 @@ use crate::dial::limits;
 use crate::edges::Secret;
 use crate::error::{FleetError, FleetErrorKind, medium};
 use crate::follow::Follower;
-use crate::frame::{Came, Note, came, message, nodes, note};
+use crate::frame::{BUCKET, Came, Note, came, message, nodes, note};
 use crate::held::Held;
 use crate::kept::Gate;
 use crate::origin::refuses;
@@ -162,6 +162,8 @@ struct Session {
     is_refused_way: bool,
     /// The edge sends newest events along.
     sends_live: bool,
+    /// What the edge was told of who was revoked.
+    told_revoked: String,
     gate: Gate,
 }
 
@@ -186,6 +188,7 @@ impl Session {
                 is_relayed: false,
                 is_refused_way: false,
                 sends_live: false,
+                told_revoked: String::new(),
                 gate: Gate::default(),
             })
         }
@@ -205,6 +208,10 @@ impl Session {
             edge: self.held.name.clone(),
         };
         let mut frames = vec![note(&welcome)];
+        if self.fleet.waits() {
+            // Nothing is confirmed before it is there.
+            frames.push(note(&Note::Survives { at: BUCKET.into() }));
+        }
         let mut heard = Instant::now();
         loop {
             for frame in frames.drain(..) {
@@ -318,6 +325,13 @@ impl Session {
         {
             let error = FleetError::new(FleetErrorKind::Io, failed.to_string());
             return self.failed(&error);
+        }
+        let revoked = self.fleet.revoked();
+        if self.told_revoked != revoked {
+            outcome.frames.push(note(&Note::Revoked {
+                list: revoked.clone(),
+            }));
+            self.told_revoked = revoked;
         }
         self.tell(&mut outcome);
         outcome

@@ -1,4 +1,5 @@
-//! How it stands between nodes, as it is told over HTTP and on the command line. Names are a promise.
+//! How it stands between nodes, as it is told over HTTP and on the command line. Names are a
+//! promise.
 
 use crate::edges::EdgeAddress;
 use crate::frame::About;
@@ -79,6 +80,19 @@ pub struct CopyStatus {
     pub is_live: bool,
 }
 
+/// How much of an edge is here, or wanted, for a reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReasonStatus {
+    /// `asked` = a reader asked for it, `summaries` = tiles of the level that is wanted and above
+    /// need it, `pinned`, `rows` = all rows of its stream are wanted, `ahead` = rows that may be
+    /// fetched before somebody looks at them.
+    pub reason: String,
+    /// Bytes that are wanted for it, here or not.
+    pub wanted_bytes: u64,
+    /// Those of them that are not here.
+    pub missing_bytes: u64,
+}
+
 /// What a comparison found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VerifiedStatus {
@@ -121,6 +135,9 @@ pub struct EdgeStatus {
     pub current_ns: Option<i64>,
     /// What is here.
     pub copy: Option<CopyStatus>,
+    /// Why it is here: of the copy, while it is open.
+    #[serde(default)]
+    pub reasons: Vec<ReasonStatus>,
     /// What it tells of itself.
     pub about: Option<About>,
     /// True while a comparison goes on.
@@ -150,6 +167,30 @@ pub enum UplinkState {
     Refused,
 }
 
+/// Whether an edge frees rows that its cloud has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FreeStatus {
+    /// It does not, and did once.
+    Never,
+    /// It does: what the cloud confirms survives the cloud.
+    Confirmed,
+    /// It would, but nothing says that what the cloud has survives the cloud: it is not connected,
+    /// or keeps its copies on its own medium only.
+    NotSafe,
+}
+
+/// What an edge has freed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FreedStatus {
+    /// Whether it goes on.
+    pub state: FreeStatus,
+    /// Partitions whose rows are at the cloud only.
+    pub partitions: u64,
+    /// Bytes of them that were freed.
+    pub bytes: u64,
+}
+
 /// All that an edge knows of its cloud.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UplinkStatus {
@@ -166,6 +207,13 @@ pub struct UplinkStatus {
     pub state_number: u64,
     /// The number of the newest state of which the cloud has confirmed something.
     pub confirmed_number: Option<u64>,
+    /// For how many seconds there has been something stored here that the cloud has not confirmed,
+    /// as far as was seen since the start; nothing as long as it has confirmed nothing.
+    #[serde(default)]
+    pub lag_seconds: Option<u64>,
+    /// Bytes of newest events that were sent along since the start, before they were stored.
+    #[serde(default)]
+    pub live_bytes: u64,
     /// Segments, and their bytes, of which the cloud has everything that it wants, on its medium.
     pub confirmed_segments: usize,
     /// See `confirmed_segments`.
@@ -176,6 +224,9 @@ pub struct UplinkStatus {
     pub sent_today: u64,
     /// Bytes sent in this month.
     pub sent_this_month: u64,
+    /// What was freed here since the cloud has it; nothing where that is not wanted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub freed: Option<FreedStatus>,
     /// True while a comparison that was asked for here goes on.
     pub is_verifying: bool,
     /// What the newest comparison found that was asked for here.

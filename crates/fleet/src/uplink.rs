@@ -7,6 +7,8 @@
 //! Failure: a connection that fails is made again, after a second first, after a minute at most;
 //! one over which something came begins that anew.
 
+mod freeing;
+mod lag;
 mod talk;
 
 use crate::dial::dial;
@@ -23,6 +25,7 @@ use headwater_engine::{Database, Rules, StateName};
 use headwater_io::Env;
 use headwater_sync::{Agent, Budget, BudgetLimits, Confirmed, Message, Now, Spent, Verified};
 use headwater_types::Timestamp;
+use lag::Lag;
 use parking_lot::Mutex;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -54,6 +57,9 @@ pub struct UplinkSettings {
     /// How often newest events are sent along before a flush stores them, at the most; `None` =
     /// they are not.
     pub live: Option<Duration>,
+    /// Rows of which the cloud has everything, whatever becomes of it, are freed here once they are
+    /// so old; `None` = they are not.
+    pub free_after: Option<Duration>,
     /// What may leave: tables of which these rules want nothing stay here, names and all.
     pub rules: Rules,
     /// Version of the program.
@@ -69,6 +75,12 @@ struct Known {
     wants_verifying: bool,
     is_verifying: bool,
     verified: Option<(Timestamp, Verified)>,
+    /// What the cloud confirms over this connection survives its loss.
+    survives: bool,
+    /// When states of the database were seen first.
+    lag: Lag,
+    /// Who was revoked, as the cloud told it last.
+    revoked: String,
 }
 
 /// What keeps an edge connected.
@@ -198,6 +210,9 @@ impl Uplink {
                 wants_verifying: false,
                 is_verifying: false,
                 verified: None,
+                survives: false,
+                lag: Lag::default(),
+                revoked: String::new(),
             }),
             ledger_is_complete: AtomicBool::new(false),
             settings,
@@ -211,11 +226,17 @@ impl Uplink {
     /// The database's own.
     pub fn status(&self) -> headwater_engine::Result<UplinkStatus> {
         let state_number = self.origin.number()?;
-        let (spent, confirmed) = {
+        let (spent, confirmed, live_bytes) = {
             let agent = self.agent.lock();
-            (agent.spent(), agent.confirmed().cloned())
+            let confirmed = agent.confirmed().cloned();
+            (agent.spent(), confirmed, agent.live_bytes())
         };
-        let known = self.known.lock();
+        let freed = self.freed()?;
+        let mut known = self.known.lock();
+        let now = self.env.clock.monotonic();
+        known.lag.note(state_number, now);
+        let number = confirmed.as_ref().map(|c: &Confirmed| c.state.number);
+        let lag = known.lag.behind(number, now);
         let segments = confirmed.iter().flat_map(|c| &c.segments);
         Ok(UplinkStatus {
             state: known.state,
@@ -223,12 +244,15 @@ impl Uplink {
             edge: known.file.as_ref().map(|file| file.edge.clone()),
             since_ns: known.since.as_nanos(),
             state_number,
-            confirmed_number: confirmed.as_ref().map(|c: &Confirmed| c.state.number),
+            confirmed_number: number,
+            lag_seconds: lag.map(|lag| lag.as_secs()),
+            live_bytes,
             confirmed_segments: segments.clone().count(),
             confirmed_bytes: segments.map(|(_, bytes)| bytes).sum(),
             differing_segments: confirmed.as_ref().map_or(0, |c| c.differ.len()),
             sent_today: spent.day_bytes,
             sent_this_month: spent.month_bytes,
+            freed,
             is_verifying: known.is_verifying,
             verified: known.verified.map(|(at, found)| VerifiedStatus {
                 at_ns: at.as_nanos(),
@@ -263,6 +287,12 @@ impl Uplink {
         Ok(())
     }
 
+    /// Who was revoked not long ago, as the cloud told it last.
+    #[must_use]
+    pub fn revoked(&self) -> String {
+        self.known.lock().revoked.clone()
+    }
+
     fn change_file(&self, change: impl FnOnce(&mut UplinkFile)) -> Result<(), FleetError> {
         let file = UplinkFile::read(&self.dir)?;
         let mut file = file.ok_or_else(|| {
@@ -287,7 +317,7 @@ impl Uplink {
         }
         (known.state, known.error) = (state, error);
         if state != UplinkState::Connected {
-            known.is_verifying = false;
+            (known.is_verifying, known.survives) = (false, false);
         }
     }
 
@@ -484,6 +514,7 @@ impl Uplink {
                     .store(is_complete, Ordering::Relaxed);
             }
             let number = source.number()?;
+            self.known.lock().lag.note(number, now.monotonic);
             if !thorough && told.is_some_and(|told| told.number == number) {
                 return Ok(None);
             }

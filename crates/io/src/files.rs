@@ -30,6 +30,14 @@ pub trait File: Send + Sync + fmt::Debug {
     /// Whatever the medium reports; the content of `buf` is then unspecified.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize>;
 
+    /// Fills all of `buf` from `offset` on if that takes no waiting for the medium, because the
+    /// system has these bytes in memory. False says nothing of the bytes, nor of what is in `buf`
+    /// then: whoever wants them reads them by another call.
+    fn read_now(&self, offset: u64, buf: &mut [u8]) -> bool {
+        let _ = (offset, buf);
+        false
+    }
+
     /// Fills all of `buf` from `offset` on, however short the single reads are.
     ///
     /// # Errors
@@ -224,6 +232,18 @@ pub trait Files: Send + Sync + fmt::Debug {
     /// As [`Files::lock`], with an empty text; [`io::ErrorKind::NotFound`] when there is no such
     /// file.
     fn lock_file(&self, path: &Path) -> Result<Box<dyn Lock>, LockError>;
+
+    /// True where requests of its files ([`File::submit_read`] and the like) go on while the caller
+    /// does something else, so that it is worth while to ask for something before it is needed.
+    fn has_queue(&self) -> bool {
+        false
+    }
+
+    /// True for the files of the operating system as they are, with nothing before them: whoever
+    /// wants another way to the same files may take it.
+    fn are_of_system(&self) -> bool {
+        false
+    }
 }
 
 /// Writes out methods of [`Files`] that pass on to a field what they are asked, for a file system
@@ -304,6 +324,11 @@ macro_rules! pass_on_files {
             path: &::std::path::Path,
         ) -> ::std::result::Result<::std::boxed::Box<dyn $crate::Lock>, $crate::LockError> {
             self.$to.lock_file(path)
+        }
+    };
+    (@has_queue $to:tt) => {
+        fn has_queue(&self) -> bool {
+            self.$to.has_queue()
         }
     };
 }

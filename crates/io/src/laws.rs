@@ -113,6 +113,11 @@ const LAWS: &[(&str, &str, Law)] = &[
         requests::edges,
     ),
     (
+        "read_at_once",
+        "what is read without waiting is what a read that waits finds",
+        requests::read_at_once,
+    ),
+    (
         "buffers_of_requests",
         "a buffer comes back with its answer as the same piece of memory",
         requests::buffers,

@@ -186,6 +186,10 @@ impl File for MemoryFile {
         Ok(place::read(&self.node.content.read(), offset, buf))
     }
 
+    fn read_now(&self, offset: u64, buf: &mut [u8]) -> bool {
+        place::read(&self.node.content.read(), offset, buf) == buf.len()
+    }
+
     fn write_all_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         self.require_writable()?;
         place::write(&mut self.node.content.write(), offset, data)

@@ -74,6 +74,22 @@ impl File for SystemFile {
         }
     }
 
+    #[cfg(target_os = "linux")]
+    fn read_now(&self, offset: u64, buf: &mut [u8]) -> bool {
+        let wanted = buf.len();
+        let end = u64::try_from(wanted)
+            .ok()
+            .and_then(|wanted| offset.checked_add(wanted));
+        // An offset below zero is "where the file stands" to the kernel.
+        if wanted == 0 || end.is_none_or(|end| i64::try_from(end).is_err()) {
+            return false;
+        }
+        let bufs = &mut [io::IoSliceMut::new(buf)];
+        // Whatever is wrong, the call that waits says it.
+        rustix::io::preadv2(&self.0, bufs, offset, rustix::io::ReadWriteFlags::NOWAIT)
+            .is_ok_and(|count| count == wanted)
+    }
+
     fn write_all_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         // The standard library continues short writes and retries interruptions.
         self.0.write_all_at(data, offset)
@@ -95,6 +111,10 @@ impl File for SystemFile {
 impl Files for SystemFiles {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
         Ok(Arc::new(SystemFile::open(path, mode)?))
+    }
+
+    fn are_of_system(&self) -> bool {
+        true
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {

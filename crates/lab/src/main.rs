@@ -55,17 +55,24 @@ enum Experiment {
     Indexes(experiments::indexes::Arguments),
     /// What is at the cloud when somebody looks: policies of migration before visits.
     Migration(experiments::migration::Arguments),
+    /// People browse edges through a dispatcher, in simulated time.
+    Load(experiments::migration::load::Arguments),
     /// Several nodes: copies at a cloud, a dispatcher before a node.
     Nodes(experiments::nodes::Arguments),
     /// Line protocol: our parser beside the published one.
     Parse(experiments::parse::Arguments),
     /// Queue sets beside one queue and direct calls, over a throttled device and in a model.
     Queues(experiments::queues::Arguments),
+    /// Ways to the medium: cold scans with leaves asked for ahead, reads beside compaction.
+    Ways(experiments::ways::Arguments),
     /// Messages of an MQTT broker into the server; needs mosquitto.
     Mqtt(experiments::mqtt::Arguments),
     /// SQL over ten million values: grouped queries, filters, counts, full scans.
     #[cfg(feature = "sql")]
     Query(experiments::query::Arguments),
+    /// Patterns of rows with and without what the pyramid lets a search leave out.
+    #[cfg(feature = "sql")]
+    Patterns(experiments::patterns::Arguments),
     #[command(hide = true)]
     ServerChild(experiments::server::ChildArguments),
     #[command(hide = true)]
@@ -88,12 +95,16 @@ fn main() -> ExitCode {
         Experiment::Overwrite(arguments) => experiments::overwrite::run(&arguments),
         Experiment::Indexes(arguments) => experiments::indexes::run(&arguments),
         Experiment::Migration(arguments) => experiments::migration::run(&arguments),
+        Experiment::Load(arguments) => experiments::migration::load::run(&arguments),
         Experiment::Nodes(arguments) => experiments::nodes::run(&arguments),
         Experiment::Parse(arguments) => experiments::parse::run(&arguments),
         Experiment::Queues(arguments) => experiments::queues::run(&arguments),
+        Experiment::Ways(arguments) => experiments::ways::run(&arguments),
         Experiment::Mqtt(arguments) => experiments::mqtt::run(&arguments),
         #[cfg(feature = "sql")]
         Experiment::Query(arguments) => experiments::query::run(&arguments),
+        #[cfg(feature = "sql")]
+        Experiment::Patterns(arguments) => experiments::patterns::run(&arguments),
         Experiment::ServerChild(arguments) => experiments::server::run_child(&arguments),
         Experiment::MemoryChild(arguments) => experiments::memory::run_child(&arguments),
     };

@@ -13,16 +13,14 @@
 //! the others.
 
 use crate::error::{LakeError, Result};
-use crate::names::folder_of;
-use crate::table::{Table, metadata_file};
-use std::fs;
-use std::io::ErrorKind;
+use crate::names::{EDGES, folder_of, metadata_file};
+use crate::place::Place;
+use crate::rollup::SUFFIX;
+use crate::table::Table;
 use std::path::{Path, PathBuf};
 
 /// The namespace of the database's own tables.
 pub const OWN_NAMESPACE: &str = "headwater";
-/// Where the lakes of edges are. No table's folder is called so: `_` at the beginning is escaped.
-const EDGES: &str = "_edges";
 /// What the names of their namespaces begin with.
 const EDGE_NAMESPACE: &str = "edge_";
 
@@ -37,7 +35,7 @@ pub fn folder_of_edge(lake: &Path, edge: &str) -> PathBuf {
 pub struct CatalogTable {
     /// What it is called in the catalog: its folder, which is its name for plain names.
     pub name: String,
-    /// What it is called in its database.
+    /// What the table is called in its database of which it is, or of which it is the rollup.
     pub table: String,
 }
 
@@ -64,16 +62,14 @@ pub struct Loaded {
 /// The tables of a lake, by their names.
 #[derive(Clone, Debug)]
 pub struct Catalog {
-    lake: PathBuf,
+    lake: Place,
 }
 
 impl Catalog {
-    /// The catalog of the lake in a folder, which need not be there yet.
+    /// The catalog of a lake, which need not be there yet.
     #[must_use]
-    pub fn new(lake: &Path) -> Catalog {
-        Catalog {
-            lake: lake.to_owned(),
-        }
+    pub fn new(lake: impl Into<Place>) -> Catalog {
+        Catalog { lake: lake.into() }
     }
 
     /// All namespaces, the own one first.
@@ -81,7 +77,7 @@ impl Catalog {
     /// # Errors
     /// When the folder cannot be read.
     pub fn namespaces(&self) -> Result<Vec<String>> {
-        let edges = folders(&self.lake.join(EDGES))?;
+        let edges = self.lake.folders(&self.lake.root().join(EDGES))?;
         let own = std::iter::once(OWN_NAMESPACE.to_owned());
         let edges = edges
             .into_iter()
@@ -94,12 +90,12 @@ impl Catalog {
     /// # Errors
     /// When the folder cannot be read.
     pub fn tables(&self, namespace: &str) -> Result<Option<CatalogTables>> {
-        let Some(folder) = self.folder(namespace)? else {
+        let Some((lake, folder)) = self.folder(namespace)? else {
             return Ok(None);
         };
         let mut told = CatalogTables::default();
-        for name in folders(&folder)? {
-            match find(&folder, &name) {
+        for name in lake.folders(&folder)? {
+            match find(&lake, &folder, &name) {
                 Ok(Some((_, table))) => told.tables.push(CatalogTable { name, table }),
                 Ok(None) => {}
                 Err(error) => told.unreadable.push((name, error)),
@@ -113,10 +109,10 @@ impl Catalog {
     /// # Errors
     /// When the table cannot be read, or was made in another folder.
     pub fn load(&self, namespace: &str, name: &str) -> Result<Option<Loaded>> {
-        let Some(folder) = self.folder(namespace)? else {
+        let Some((lake, folder)) = self.folder(namespace)? else {
             return Ok(None);
         };
-        let Some((found, table)) = find(&folder, name)? else {
+        let Some((found, table)) = find(&lake, &folder, name)? else {
             return Ok(None);
         };
         let path = metadata_file(&found.dir, found.version);
@@ -129,60 +125,42 @@ impl Catalog {
     }
 
     /// Where the tables of a namespace are.
-    fn folder(&self, namespace: &str) -> Result<Option<PathBuf>> {
-        let lake = match self.lake.canonicalize() {
-            Ok(lake) => lake,
-            // Nothing was written yet.
-            Err(e) if e.kind() == ErrorKind::NotFound => self.lake.clone(),
-            Err(e) => return Err(LakeError::io(&self.lake, e)),
-        };
+    fn folder(&self, namespace: &str) -> Result<Option<(Place, PathBuf)>> {
+        let lake = self.lake.known()?;
+        let root = lake.root().to_owned();
         if namespace == OWN_NAMESPACE {
-            return Ok(Some(lake));
+            return Ok(Some((lake, root)));
         }
         let Some(edge) = namespace.strip_prefix(EDGE_NAMESPACE) else {
             return Ok(None);
         };
-        let edges = lake.join(EDGES);
+        let edges = root.join(EDGES);
         // A name is one of the folder, never a path.
-        let is_there = folders(&edges)?.iter().any(|found| found == edge);
-        Ok(is_there.then(|| edges.join(edge)))
+        let is_there = lake.folders(&edges)?.iter().any(|found| found == edge);
+        Ok(is_there.then(|| (lake, edges.join(edge))))
     }
 }
 
 /// The table of a name in a folder, and what its database calls it.
-fn find(folder: &Path, name: &str) -> Result<Option<(Table, String)>> {
+fn find(lake: &Place, folder: &Path, name: &str) -> Result<Option<(Table, String)>> {
     // What the catalog calls a table is a name that we give to folders: no path, nothing hidden.
     if name == EDGES || name.starts_with('.') || name.contains(['/', '\\', '\0']) {
         return Ok(None);
     }
     let dir = folder.join(name);
-    if name.is_empty() || !dir.is_dir() {
+    if name.is_empty() {
         return Ok(None);
     }
-    let Some(found) = Table::find(&dir)? else {
+    let Some(found) = Table::find(lake, &dir)? else {
         return Ok(None);
     };
     let table = found.metadata.table().map(str::to_owned);
-    Ok(table
-        .filter(|table| folder_of(table) == name)
-        .map(|table| (found, table)))
-}
-
-/// The folders in a folder, by their names; none when it is not there.
-fn folders(of: &Path) -> Result<Vec<String>> {
-    let entries = match fs::read_dir(of) {
-        Ok(entries) => entries,
-        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(e) => return Err(LakeError::io(of, e)),
+    let suffix = if found.metadata.is_rollup() {
+        SUFFIX
+    } else {
+        ""
     };
-    let mut names = Vec::new();
-    for entry in entries {
-        let entry = entry.map_err(|e| LakeError::io(of, e))?;
-        let name = entry.file_name().into_string();
-        if let (Ok(name), true) = (name, entry.path().is_dir()) {
-            names.push(name);
-        }
-    }
-    names.sort();
-    Ok(names)
+    Ok(table
+        .filter(|table| format!("{}{suffix}", folder_of(table)) == name)
+        .map(|table| (found, table)))
 }

@@ -9,6 +9,7 @@ use crate::columns::{Columns, Kind};
 use crate::day::Day;
 use crate::error::{LakeError, Result};
 use crate::manifest::DataFile;
+use crate::place::Place;
 use crate::wide::{signed, small, wide};
 use arrow::array::RecordBatch;
 use parquet::arrow::ArrowWriter;
@@ -18,7 +19,7 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData, SortingColumn};
 use parquet::file::properties::WriterProperties;
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 /// How hard zstd tries: what is written once and read often may cost a little.
@@ -26,6 +27,7 @@ const ZSTD_LEVEL: i32 = 3;
 
 /// Writes the files of one day.
 pub(crate) struct DayWriter<'a> {
+    place: &'a Place,
     columns: &'a Columns,
     day: Day,
     folder: PathBuf,
@@ -47,6 +49,7 @@ struct Open {
 
 /// Where files of rows go, and how large they become.
 pub(crate) struct Target<'a> {
+    pub(crate) place: &'a Place,
     /// The folder of the table.
     pub(crate) table: &'a Path,
     pub(crate) prefix: &'a str,
@@ -60,6 +63,7 @@ pub(crate) struct Target<'a> {
 impl<'a> DayWriter<'a> {
     pub(crate) fn new(target: &Target<'a>, columns: &'a Columns, day: Day) -> DayWriter<'a> {
         DayWriter {
+            place: target.place,
             columns,
             day,
             folder: target.table.join("data").join(format!("time_day={day}")),
@@ -95,7 +99,6 @@ impl<'a> DayWriter<'a> {
     }
 
     fn begin(&self) -> Result<Open> {
-        fs::create_dir_all(&self.folder).map_err(|e| LakeError::io(&self.folder, e))?;
         let name = format!(
             "{}-{}-{:05}.parquet",
             self.prefix,
@@ -103,7 +106,7 @@ impl<'a> DayWriter<'a> {
             self.files.len()
         );
         let path = self.folder.join(name);
-        let file = File::create_new(&path).map_err(|e| LakeError::io(&path, e))?;
+        let file = self.place.begin(&path)?;
         let writer = self
             .writer(file)
             .map_err(|e| LakeError::parquet(&path, e))?;
@@ -146,10 +149,7 @@ impl<'a> DayWriter<'a> {
         };
         let failed = |e| LakeError::parquet(&open.path, e);
         let metadata = open.writer.finish().map_err(failed)?;
-        let file = open.writer.inner();
-        let io = |e| LakeError::io(&open.path, e);
-        file.sync_all().map_err(io)?;
-        let bytes = file.metadata().map_err(io)?.len();
+        let bytes = self.place.keep(&open.path, open.writer.inner())?;
         let path = open.path.to_str().map(str::to_owned);
         let path =
             path.ok_or_else(|| LakeError::format(&open.path, "a path in UTF-8", "other bytes"))?;
@@ -170,21 +170,20 @@ impl<'a> DayWriter<'a> {
         self.end()?;
         if !self.files.is_empty() {
             // Up to the folder of the table: each may be new.
-            for folder in self.folder.ancestors().take(3) {
-                sync_folder(folder)?;
-            }
+            self.place.sync(&self.folder, 3)?;
         }
         Ok(self.files)
     }
 
     /// Removes what was written so far.
     pub(crate) fn give_up(self) -> Result<()> {
-        let begun = self.open.map(|open| open.path);
-        let ended = self.files.into_iter().map(|file| PathBuf::from(file.path));
-        for path in ended.chain(begun) {
-            fs::remove_file(&path).map_err(|e| LakeError::io(&path, e))?;
+        for file in &self.files {
+            self.place.remove(Path::new(&file.path))?;
         }
-        Ok(())
+        match self.open {
+            Some(open) => self.place.give_up(&open.path),
+            None => Ok(()),
+        }
     }
 }
 
@@ -240,10 +239,4 @@ fn put(into: &mut BTreeMap<i32, Vec<u8>>, id: i32, bound: Option<Vec<u8>>) {
     if let Some(bound) = bound {
         into.insert(id, bound);
     }
-}
-
-/// Puts the names in a folder on the medium.
-pub(crate) fn sync_folder(folder: &Path) -> Result<()> {
-    let synced = File::open(folder).and_then(|folder| folder.sync_all());
-    synced.map_err(|e| LakeError::io(folder, e))
 }

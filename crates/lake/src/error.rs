@@ -1,5 +1,6 @@
 //! Why a lake is not written or read: each reason with a code that stays.
 
+use headwater_bucket::StoreFailure;
 use std::fmt::Display;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,6 +19,17 @@ pub enum LakeError {
         path: PathBuf,
         /// What the system says.
         source: io::Error,
+    },
+    /// The address of a lake in a bucket makes no sense, or nobody may use it.
+    #[error("[lake.address] {0}")]
+    Address(String),
+    /// An object of the lake could not be read or put.
+    #[error("[lake.bucket] {path}: {source}")]
+    Bucket {
+        /// Which one it is.
+        path: PathBuf,
+        /// What the store says.
+        source: StoreFailure,
     },
     /// A file of the lake does not hold what it should.
     #[error("[lake.format] {path}: expected {expected}; found {found}")]
@@ -101,6 +113,8 @@ impl LakeError {
         match self {
             LakeError::Engine(_) => "lake.engine",
             LakeError::Io { .. } => "lake.io",
+            LakeError::Address(_) => "lake.address",
+            LakeError::Bucket { .. } => "lake.bucket",
             LakeError::Format { .. } => "lake.format",
             LakeError::Parquet { .. } => "lake.parquet",
             LakeError::Foreign { .. } => "lake.foreign",
@@ -117,6 +131,18 @@ impl LakeError {
             path: path.to_owned(),
             source,
         }
+    }
+
+    pub(crate) fn bucket(path: &Path, source: StoreFailure) -> LakeError {
+        LakeError::Bucket {
+            path: path.to_owned(),
+            source,
+        }
+    }
+
+    /// What was named is not there.
+    pub(crate) fn gone(path: &Path) -> LakeError {
+        LakeError::format(path, "an object of a table", "none")
     }
 
     pub(crate) fn format(

@@ -1,7 +1,8 @@
 //! The lake: the tables of a database as Apache Iceberg tables of Parquet files, which others read
 //! with none of our code.
 //!
-//! Purpose: [`write()`] brings the tables in a folder to where the database is, day by day;
+//! Purpose: [`write()`] brings the tables in a [`Place`], a folder or a bucket, to where the
+//! database is, day by day;
 //! [`status`] says what is there and what is not; [`verify`] compares; a [`Catalog`] finds tables
 //! by their names.
 //!
@@ -21,16 +22,20 @@
 
 mod avro;
 mod bounds;
+mod bucket;
 mod catalog;
 mod columns;
 mod datafile;
 mod day;
 mod error;
+mod folder;
 mod manifest;
 mod metadata;
 mod names;
+mod place;
 mod plan;
 mod report;
+mod rollup;
 mod rows;
 mod status;
 mod steps;
@@ -44,6 +49,7 @@ pub use catalog::{Catalog, CatalogTable, CatalogTables, Loaded, OWN_NAMESPACE, f
 pub use day::Day;
 pub use error::{LakeError, Result};
 pub use names::folder_of;
+pub use place::Place;
 pub use report::{
     Blocked, Difference, Missing, Status, Swept, TableStatus, TableVerified, TableWritten,
     Verified, Written,

@@ -23,6 +23,7 @@ const METADATA_LOG_MAX: usize = 100;
 const VERSION: &str = "headwater.version";
 const DATABASE: &str = "headwater.database";
 const TABLE: &str = "headwater.table";
+const ROLLUP: &str = "headwater.rollup";
 const COLUMNS: &str = "headwater.columns";
 const SNAPSHOT: &str = "headwater.snapshot";
 const DAYS: &str = "headwater.days.";
@@ -214,6 +215,27 @@ impl Metadata {
         self.properties.get(TABLE).map(String::as_str)
     }
 
+    /// It is of what aging has left of that table.
+    pub(crate) fn is_rollup(&self) -> bool {
+        self.properties.contains_key(ROLLUP)
+    }
+
+    /// Whether it is of a table, or of its rollup; one that does not say so yet is.
+    pub(crate) fn is_of(&self, table: &str, is_rollup: bool) -> bool {
+        self.table()
+            .is_none_or(|found| found == table && self.is_rollup() == is_rollup)
+    }
+
+    /// Of what it is, in words.
+    pub(crate) fn of(&self) -> String {
+        let what = if self.is_rollup() {
+            "the rollup of "
+        } else {
+            ""
+        };
+        format!("{what}the table `{}`", self.table().unwrap_or(""))
+    }
+
     /// What the days of the table were made of.
     pub(crate) fn days(&self, path: &Path) -> Result<BTreeMap<Day, Recorded>> {
         let mut days = BTreeMap::new();
@@ -264,8 +286,11 @@ impl Metadata {
     }
 
     /// Says of which table of which database this is.
-    pub(crate) fn set_source(&mut self, database: u64, table: &str) {
+    pub(crate) fn set_source(&mut self, database: u64, table: &str, is_rollup: bool) {
         let properties = &mut self.properties;
+        if is_rollup {
+            properties.insert(ROLLUP.into(), "true".into());
+        }
         properties.insert(VERSION.into(), "1".into());
         properties.insert(DATABASE.into(), format!("{database:016x}"));
         properties.insert(TABLE.into(), table.into());
@@ -402,7 +427,7 @@ mod tests {
     fn sample() -> (Metadata, Columns, BTreeMap<Day, Recorded>) {
         let uuid = "01234567-89ab-4cde-8f01-23456789abcd".to_owned();
         let mut first = Metadata::new("/lake/t", uuid, 1_000);
-        first.set_source(7, "t");
+        first.set_source(7, "t", false);
         let fields = [
             ("v".to_owned(), FieldType::I64),
             ("w".to_owned(), FieldType::U64),

@@ -3,6 +3,28 @@
 //! Invariants: two tables never have one folder; no two columns have names that differ in case
 //! only, since Spark finds columns without regard to it.
 
+use std::path::{Path, PathBuf};
+
+/// Where a table has its metadata.
+pub(crate) const METADATA: &str = "metadata";
+/// The file in it for readers that do not look.
+pub(crate) const HINT: &str = "version-hint.text";
+/// Where the lakes of edges are. No table's folder is called so: `_` at the beginning is escaped.
+pub(crate) const EDGES: &str = "_edges";
+
+/// The file of the metadata after so many commits.
+pub(crate) fn metadata_file(dir: &Path, version: u64) -> PathBuf {
+    dir.join(METADATA).join(format!("v{version}.metadata.json"))
+}
+
+/// The number in the name of a file of metadata.
+pub(crate) fn version_of(name: &str) -> Option<u64> {
+    name.strip_prefix('v')?
+        .strip_suffix(".metadata.json")?
+        .parse()
+        .ok()
+}
+
 /// The longest name of a folder that is used, in bytes: file systems take 255.
 const FOLDER_MAX: usize = 200;
 

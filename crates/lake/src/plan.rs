@@ -7,11 +7,13 @@
 
 use crate::columns::Columns;
 use crate::day::{DAY_NS, Day, Days};
-use crate::error::Result;
+use crate::error::{LakeError, Result};
 use crate::metadata::Recorded;
-use crate::rows::sort_streams;
+use crate::rollup::Rollup;
+use crate::rows::{NeedsRest, Walked, sort_streams, walk};
+use arrow::array::RecordBatch;
 use headwater::{
-    Bins, ErrorKind, Snapshot, StreamName, Stretch, Stretches, SummarySpec, Timestamp,
+    Bins, ClosedRange, ErrorKind, Snapshot, StreamName, Stretch, Stretches, SummarySpec, Timestamp,
 };
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,6 +44,10 @@ pub(crate) struct Plan {
     /// Days that cannot be read, and why.
     pub(crate) blocked: BTreeMap<Day, String>,
     stretches: Stretches,
+    /// What is before this instant goes, or has gone.
+    cut: Option<Timestamp>,
+    /// It is of what aging has left, not of rows.
+    rollup: Option<Rollup>,
 }
 
 /// What is asked of a plan.
@@ -53,6 +59,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) recorded: &'a BTreeMap<Day, Recorded>,
     /// All days have to be looked at.
     pub(crate) all: bool,
+    /// The plan is of what aging has left.
+    pub(crate) rollup: Option<Rollup>,
     /// Days that end at or behind this instant are left for later.
     pub(crate) until: Option<Timestamp>,
 }
@@ -62,8 +70,14 @@ impl Plan {
         let Asked {
             snapshot, recorded, ..
         } = asked;
-        let mut streams = snapshot.streams(asked.table, &[])?;
-        sort_streams(&mut streams, asked.columns);
+        let streams = match &asked.rollup {
+            Some(rollup) => rollup.names(),
+            None => {
+                let mut streams = snapshot.streams(asked.table, &[])?;
+                sort_streams(&mut streams, asked.columns);
+                streams
+            }
+        };
         let mut plan = Plan {
             streams,
             due: BTreeMap::new(),
@@ -72,7 +86,12 @@ impl Plan {
             kept: BTreeSet::new(),
             open: BTreeSet::new(),
             blocked: BTreeMap::new(),
+            cut: match asked.rollup {
+                Some(_) => snapshot.table_info(asked.table)?.cut,
+                None => asked.stretches.floor,
+            },
             stretches: asked.stretches,
+            rollup: asked.rollup,
         };
         for (day, of) in recorded {
             if plan.is_kept(*day) {
@@ -81,15 +100,13 @@ impl Plan {
                 plan.unchanged.insert(*day);
             }
         }
-        let spans = plan
-            .stretches
-            .all
-            .iter()
-            .map(|s| Days::of(&s.range))
-            .collect();
         let done = plan.kept.union(&plan.unchanged).copied();
-        let left = Days::without(Days::union(spans), done);
-        plan.count(snapshot, &left)?;
+        let left = Days::without(plan.spans(), done);
+        match plan.rollup {
+            // How many rows it will be is seen when they are made.
+            Some(_) => plan.take_all(left),
+            None => plan.count(snapshot, &left)?,
+        }
         let is_done = |day: &Day| plan.kept.contains(day) || plan.unchanged.contains(day);
         let absent = |day: &&Day| !plan.due.contains_key(day) && !plan.blocked.contains_key(day);
         plan.gone = recorded
@@ -114,16 +131,92 @@ impl Plan {
         self.gone.retain(|day| !is_open(day));
     }
 
-    /// Whether rows of a day go because of their age.
-    fn is_kept(&self, day: Day) -> bool {
-        self.stretches
-            .floor
-            .is_some_and(|floor| day.range().first < floor)
+    /// The days that may have rows.
+    fn spans(&self) -> Vec<Days> {
+        match &self.rollup {
+            Some(rollup) => rollup.days(&self.stretches),
+            None => {
+                let spans = self.stretches.all.iter().map(|s| Days::of(&s.range));
+                Days::union(spans.collect())
+            }
+        }
     }
 
-    /// Stretches that meet a day.
-    fn meeting(&self, day: Day) -> impl Iterator<Item = &Stretch> {
-        let range = day.range();
+    /// All of these days are looked at, for all streams.
+    fn take_all(&mut self, days: Vec<Days>) {
+        let all: Vec<usize> = (0..self.streams.len()).collect();
+        let days = days.into_iter().flat_map(Days::each);
+        let days: Vec<Day> = days.filter(|day| !self.is_kept(*day)).collect();
+        self.due.extend(days.into_iter().map(|day| {
+            let found = Found {
+                rows: 0,
+                streams: all.clone(),
+            };
+            (day, found)
+        }));
+    }
+
+    /// Hands the rows of a day to `sink`, batch by batch.
+    pub(crate) fn walk(
+        &self,
+        snapshot: &Snapshot,
+        columns: &Columns,
+        (day, found): (Day, &Found),
+        sink: &mut dyn FnMut(&RecordBatch) -> Result<()>,
+    ) -> Result<Walked> {
+        if let Some(rollup) = &self.rollup {
+            return rollup.walk(snapshot, columns, day, sink);
+        }
+        let places = found.streams.iter();
+        let mut streams = places.filter_map(|place| self.streams.get(*place));
+        walk(snapshot, columns, day, &mut streams, sink)
+    }
+
+    /// The days that are due and are not in the table, those without rows left out.
+    pub(crate) fn absent(
+        &self,
+        snapshot: &Snapshot,
+        columns: &Columns,
+        recorded: &BTreeMap<Day, Recorded>,
+    ) -> Result<Vec<Day>> {
+        let columns = columns.with_rest();
+        let mut absent = Vec::new();
+        for (day, found) in &self.due {
+            let mut has_rows = found.rows > 0;
+            if !self.counts() && !recorded.contains_key(day) {
+                let walked = self.walk(snapshot, &columns, (*day, found), &mut |_| {
+                    has_rows = true;
+                    Ok(())
+                });
+                walked?.map_err(|NeedsRest| LakeError::internal("times need a column there is"))?;
+            }
+            if has_rows && !recorded.contains_key(day) {
+                absent.push(*day);
+            }
+        }
+        Ok(absent)
+    }
+
+    /// Whether rows are counted before they are read.
+    pub(crate) fn counts(&self) -> bool {
+        self.rollup.is_none()
+    }
+
+    /// Whether rows of a day go because of their age.
+    fn is_kept(&self, day: Day) -> bool {
+        self.cut.is_some_and(|cut| day.range().first < cut)
+    }
+
+    /// What the rows of a day are made of.
+    fn range(&self, day: Day) -> ClosedRange {
+        match &self.rollup {
+            Some(rollup) => rollup.range(day),
+            None => day.range(),
+        }
+    }
+
+    /// Stretches that meet a range.
+    fn meeting(&self, range: ClosedRange) -> impl Iterator<Item = &Stretch> {
         // They are sorted by their first instants.
         let end = self
             .stretches
@@ -135,9 +228,12 @@ impl Plan {
 
     /// What the database says of a day: equal versions, equal rows. `None` = nothing that lasts.
     pub(crate) fn version(&self, day: Day) -> Option<String> {
-        let range = day.range();
+        let range = self.range(day);
         let mut hash = Sha256::new();
-        for stretch in self.meeting(day) {
+        if let Some(rollup) = &self.rollup {
+            hash.update(rollup.salt());
+        }
+        for stretch in self.meeting(range) {
             let inside = stretch.range.intersect(&range);
             hash.update(stretch.imprint?);
             hash.update(inside.first.as_nanos().to_le_bytes());

@@ -193,21 +193,53 @@ pub(crate) fn walk(
         fields: Some(columns.fields().map(|c| c.source.clone()).collect()),
         ..ScanSpec::default()
     };
-    let mut batches = Batches::new(columns);
+    let mut walk = Walk::new(columns, sink);
     for stream in streams {
         for chunk in snapshot.scan(stream, &spec)? {
-            if batches.push(stream, &chunk?).is_err() {
+            if walk.push(stream, &chunk?)?.is_err() {
                 return Ok(Err(NeedsRest));
-            }
-            if batches.times.len() >= BATCH_ROWS {
-                sink(&batches.take()?)?;
             }
         }
     }
-    if !batches.times.is_empty() {
-        sink(&batches.take()?)?;
-    }
+    walk.finish()?;
     Ok(Ok(()))
+}
+
+/// Rows on their way to who takes them in batches.
+pub(crate) struct Walk<'a> {
+    batches: Batches,
+    sink: &'a mut dyn FnMut(&RecordBatch) -> Result<()>,
+}
+
+impl<'a> Walk<'a> {
+    pub(crate) fn new(
+        columns: &Columns,
+        sink: &'a mut dyn FnMut(&RecordBatch) -> Result<()>,
+    ) -> Walk<'a> {
+        Walk {
+            batches: Batches::new(columns),
+            sink,
+        }
+    }
+
+    /// Takes rows of a stream, whose columns are the fields in the order of the table's.
+    pub(crate) fn push(&mut self, stream: &StreamName, chunk: &ScanChunk) -> Result<Walked> {
+        if self.batches.push(stream, chunk).is_err() {
+            return Ok(Err(NeedsRest));
+        }
+        if self.batches.times.len() >= BATCH_ROWS {
+            (self.sink)(&self.batches.take()?)?;
+        }
+        Ok(Ok(()))
+    }
+
+    /// Hands on what is left.
+    pub(crate) fn finish(mut self) -> Result<()> {
+        match self.batches.times.is_empty() {
+            true => Ok(()),
+            false => (self.sink)(&self.batches.take()?),
+        }
+    }
 }
 
 /// Rows on their way to a batch.

@@ -2,51 +2,64 @@
 //!
 //! Invariant: nothing is changed.
 
+use crate::columns::Columns;
 use crate::day::Day;
-use crate::error::{LakeError, Result};
+use crate::error::Result;
+use crate::metadata::Recorded;
 use crate::names::folder_of;
+use crate::place::Place;
 use crate::plan::{Asked, Plan};
 use crate::report::{Missing, Status, TableStatus};
+use crate::rollup::{Rollup, SUFFIX, grown};
 use crate::table::Table;
 use crate::wide::wide;
 use headwater::Snapshot;
-use std::collections::BTreeMap;
-use std::fs;
-use std::path::Path;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How a lake stands to a database.
 ///
 /// # Errors
 /// When the database or the lake cannot be read.
-pub fn status(snapshot: &Snapshot, lake: &Path) -> Result<Status> {
-    let lake = lake.canonicalize().map_err(|e| LakeError::io(lake, e))?;
+pub fn status(snapshot: &Snapshot, lake: impl Into<Place>) -> Result<Status> {
+    let lake = lake.into().existing()?;
     let mut status = Status::default();
     for table in snapshot.table_names() {
-        status.tables.push(of_table(snapshot, &lake, &table)?);
+        for is_rollup in [false, true] {
+            let told = of_table(snapshot, &lake, (&table, is_rollup))?;
+            status.tables.extend(told);
+        }
     }
-    for entry in fs::read_dir(&lake).map_err(|e| LakeError::io(&lake, e))? {
-        let entry = entry.map_err(|e| LakeError::io(&lake, e))?;
-        let name = entry.file_name().to_string_lossy().into_owned();
+    for name in lake.folders(lake.root())? {
         let is_of_table = status.tables.iter().any(|table| table.folder == name);
-        if entry.path().join("metadata").is_dir() && !is_of_table {
+        if !is_of_table && lake.newest(&lake.root().join(&name))?.is_some() {
             status.others.push(name);
         }
     }
-    status.others.sort();
     Ok(status)
 }
 
-fn of_table(snapshot: &Snapshot, lake: &Path, name: &str) -> Result<TableStatus> {
-    let folder = folder_of(name);
-    let dir = lake.join(&folder);
+/// `None` = nothing was aged, so that there is no rollup.
+fn of_table(
+    snapshot: &Snapshot,
+    lake: &Place,
+    (name, is_rollup): (&str, bool),
+) -> Result<Option<TableStatus>> {
+    let suffix = if is_rollup { SUFFIX } else { "" };
+    let folder = format!("{}{suffix}", folder_of(name));
+    let dir = lake.root().join(&folder);
     let mut told = TableStatus {
-        table: name.to_owned(),
+        table: format!("{name}{suffix}"),
         folder,
         ..TableStatus::default()
     };
-    let table = Table::find(&dir)?;
+    let table = Table::find(lake, &dir)?;
+    let table = table.filter(|table| table.metadata.is_of(name, is_rollup));
+    let stretches = snapshot.stretches(name)?;
+    if is_rollup && table.is_none() && !stretches.all.iter().any(|s| s.is_aged) {
+        return Ok(None);
+    }
     let mut recorded = BTreeMap::new();
-    let mut columns = crate::columns::Columns::new();
+    let mut columns = Columns::new();
     if let Some(table) = &table {
         recorded = table.metadata.days(&dir)?;
         columns = table.metadata.columns(&dir)?;
@@ -62,25 +75,39 @@ fn of_table(snapshot: &Snapshot, lake: &Path, name: &str) -> Result<TableStatus>
             told.bytes += file.bytes;
         }
     }
-    let tags = snapshot.table_info(name)?.tags;
-    let growth = columns.grown(&tags, &snapshot.fields(name)?);
+    let growth = grown(snapshot, (name, is_rollup), &columns)?;
+    let rollup = || Rollup::of(snapshot, name, &stretches, &growth.columns);
+    let rollup = is_rollup.then(rollup).transpose()?;
     let plan = Plan::make(Asked {
         snapshot,
         table: name,
         columns: &growth.columns,
-        stretches: snapshot.stretches(name)?,
+        stretches,
         recorded: &recorded,
         all: growth.is_other,
+        rollup,
         until: None,
     })?;
     told.days_kept = wide(plan.kept.len());
+    let missing = missing(&plan, snapshot, (&growth.columns, &recorded), is_rollup)?;
+    told.missing = Missing::collect(missing.into_iter());
+    Ok(Some(told))
+}
+
+/// The days of which the table is not as the database is, and why.
+fn missing(
+    plan: &Plan,
+    snapshot: &Snapshot,
+    (columns, recorded): (&Columns, &BTreeMap<Day, Recorded>),
+    is_rollup: bool,
+) -> Result<BTreeMap<Day, String>> {
     let mut missing: BTreeMap<Day, String> = BTreeMap::new();
-    for day in plan.due.keys() {
-        let why = match recorded.contains_key(day) {
-            true => "changed, or not known to be unchanged, since it was written",
-            false => "not written yet",
-        };
+    for day in plan.due.keys().filter(|day| recorded.contains_key(day)) {
+        let why = "changed, or not known to be unchanged, since it was written";
         missing.insert(*day, why.to_owned());
+    }
+    for day in plan.absent(snapshot, columns, recorded)? {
+        missing.insert(day, "not written yet".to_owned());
     }
     for day in &plan.gone {
         missing.insert(
@@ -88,13 +115,17 @@ fn of_table(snapshot: &Snapshot, lake: &Path, name: &str) -> Result<TableStatus>
             "removed from the database since it was written".to_owned(),
         );
     }
-    for day in plan.aged() {
+    let aged = if is_rollup {
+        BTreeSet::new()
+    } else {
+        plan.aged()
+    };
+    for day in aged {
         let why = "only aggregates remain in the database".to_owned();
         missing.entry(day).or_insert(why);
     }
     for (day, why) in &plan.blocked {
         missing.insert(*day, why.clone());
     }
-    told.missing = Missing::collect(missing.into_iter());
-    Ok(told)
+    Ok(missing)
 }

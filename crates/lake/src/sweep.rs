@@ -6,78 +6,43 @@
 //! are left alone.
 
 use crate::error::{LakeError, Result};
+use crate::names::{METADATA, metadata_file, version_of};
+use crate::place::Place;
 use crate::report::Swept;
-use crate::table::{Table, metadata_file, version_of};
+use crate::table::Table;
 use headwater::Timestamp;
 use std::collections::HashSet;
-use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 /// Removes files of a table that nothing names and that have an age.
-pub(crate) fn sweep(dir: &Path, now: Timestamp, age: Duration) -> Result<Swept> {
+pub(crate) fn sweep(place: &Place, dir: &Path, now: Timestamp, age: Duration) -> Result<Swept> {
     let mut swept = Swept::default();
-    let Some(table) = Table::find(dir)? else {
+    let Some(table) = Table::find(place, dir)? else {
         return Ok(swept);
     };
-    let now = u64::try_from(now.as_nanos()).unwrap_or(0);
-    let before = Duration::from_nanos(now).checked_sub(age);
-    let Some(before) = before.map(|since| SystemTime::UNIX_EPOCH + since) else {
-        return Ok(swept);
-    };
-    let mut old = Vec::new();
-    collect(&dir.join("metadata"), before, &mut old)?;
-    collect(&dir.join("data"), before, &mut old)?;
+    let age = i64::try_from(age.as_nanos()).unwrap_or(i64::MAX);
+    let before = Timestamp::from_nanos(now.as_nanos().saturating_sub(age));
+    let mut old = place.older(&dir.join(METADATA), before)?;
+    old.append(&mut place.older(&dir.join("data"), before)?);
     old.retain(|file| is_ours(&table, &file.path));
     if old.is_empty() {
         return Ok(swept);
     }
     let named = named(&table)?;
     for file in old.iter().filter(|file| !named.contains(&file.path)) {
-        match fs::remove_file(&file.path) {
+        match place.remove(&file.path) {
             Ok(()) => {
                 swept.files += 1;
                 swept.bytes += file.bytes;
             }
             // Another write sweeps too.
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
-            Err(e) => return Err(LakeError::io(&file.path, e)),
+            Err(LakeError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {}
+            Err(e) => return Err(e),
         }
     }
     Ok(swept)
-}
-
-struct Old {
-    path: PathBuf,
-    bytes: u64,
-}
-
-/// Files below a folder that were written before an instant.
-fn collect(folder: &Path, before: SystemTime, into: &mut Vec<Old>) -> Result<()> {
-    let io = |e| LakeError::io(folder, e);
-    let entries = match fs::read_dir(folder) {
-        Ok(entries) => entries,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        Err(e) => return Err(io(e)),
-    };
-    for entry in entries {
-        let entry = entry.map_err(io)?;
-        let metadata = match entry.metadata() {
-            Ok(metadata) => metadata,
-            // A temporary file of another write.
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
-            Err(e) => return Err(LakeError::io(&entry.path(), e)),
-        };
-        if metadata.is_dir() {
-            collect(&entry.path(), before, into)?;
-        } else if metadata.modified().map_err(io)? <= before {
-            into.push(Old {
-                path: entry.path(),
-                bytes: metadata.len(),
-            });
-        }
-    }
-    Ok(())
 }
 
 /// Whether a name is one that we give, and not that of newer metadata than were read.

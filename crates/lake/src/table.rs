@@ -14,25 +14,24 @@
 //! them.
 
 use crate::columns::Columns;
-use crate::datafile::sync_folder;
 use crate::day::Day;
 use crate::error::{LakeError, Result};
 use crate::manifest::{self, DataFile, Entry, Manifest, Status};
 use crate::metadata::{Metadata, NewSnapshot, Recorded, Snapshot};
+use crate::names::{METADATA, metadata_file};
+use crate::place::Place;
 use crate::steps::Steps;
 use crate::wide::wide;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// Manifests of a snapshot above which they are put together.
 const MANIFESTS_MAX: usize = 64;
-const HINT: &str = "version-hint.text";
 
 /// A table as it was when it was looked at.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
+    pub(crate) place: Place,
     pub(crate) dir: PathBuf,
     /// How many commits there were; 0 = none, the table is not there.
     pub(crate) version: u64,
@@ -43,6 +42,8 @@ pub(crate) struct Table {
 pub(crate) struct Change {
     pub(crate) database: u64,
     pub(crate) table: String,
+    /// It is of what aging has left of the table.
+    pub(crate) is_rollup: bool,
     pub(crate) columns: Columns,
     /// What all days of the table are made of afterwards.
     pub(crate) days: BTreeMap<Day, Recorded>,
@@ -61,12 +62,11 @@ pub(crate) struct Change {
 
 impl Table {
     /// The table in a folder; `None` = there is none.
-    pub(crate) fn find(dir: &Path) -> Result<Option<Table>> {
-        let Some(version) = newest(dir)? else {
+    pub(crate) fn find(place: &Place, dir: &Path) -> Result<Option<Table>> {
+        let Some((version, bytes)) = place.newest(dir)? else {
             return Ok(None);
         };
         let path = metadata_file(dir, version);
-        let bytes = read(&path)?;
         let metadata = Metadata::parse(&path, &bytes)?;
         if Some(metadata.location.as_str()) != dir.to_str() {
             return Err(LakeError::Moved {
@@ -75,6 +75,7 @@ impl Table {
             });
         }
         Ok(Some(Table {
+            place: place.clone(),
             dir: dir.to_owned(),
             version,
             metadata,
@@ -82,11 +83,12 @@ impl Table {
     }
 
     /// A table that is not there yet.
-    pub(crate) fn new(dir: &Path, uuid: String, now_ms: i64) -> Result<Table> {
+    pub(crate) fn new(place: &Place, dir: &Path, uuid: String, now_ms: i64) -> Result<Table> {
         let location = dir.to_str();
         let location =
             location.ok_or_else(|| LakeError::format(dir, "a path in UTF-8", "other bytes"))?;
         Ok(Table {
+            place: place.clone(),
             dir: dir.to_owned(),
             version: 0,
             metadata: Metadata::new(location, uuid, now_ms),
@@ -96,13 +98,13 @@ impl Table {
     /// The manifests of a snapshot.
     pub(crate) fn manifests(&self, of: &Snapshot) -> Result<Vec<Manifest>> {
         let path = Path::new(&of.manifest_list);
-        manifest::list(path, &read(path)?)
+        manifest::list(path, &self.place.read(path)?)
     }
 
     /// The files of a manifest that are live.
     pub(crate) fn entries(&self, of: &Manifest) -> Result<Vec<Entry>> {
         let path = Path::new(&of.path);
-        manifest::live_entries(path, &read(path)?, of)
+        manifest::live_entries(path, &self.place.read(path)?, of)
     }
 
     /// All files of the current snapshot, by day.
@@ -129,8 +131,7 @@ impl Table {
     /// Follows this state of the table with another; `None` = somebody else was first, and nothing
     /// has changed.
     pub(crate) fn commit(&self, change: Change, steps: &Steps) -> Result<Option<Table>> {
-        let folder = self.dir.join("metadata");
-        fs::create_dir_all(&folder).map_err(|e| LakeError::io(&folder, e))?;
+        self.place.make_table(&self.dir)?;
         let mut next = match self.version {
             0 => self.metadata.clone(),
             _ => {
@@ -138,7 +139,7 @@ impl Table {
                 self.metadata.following(before, change.now_ms)
             }
         };
-        next.set_source(change.database, &change.table);
+        next.set_source(change.database, &change.table, change.is_rollup);
         next.set_columns(&change.columns)?;
         next.set_days(&change.days)?;
         let mut made = Vec::new();
@@ -147,34 +148,19 @@ impl Table {
             next.add_snapshot(snapshot, change.now_ms, change.keep_from_ms);
         }
         let version = self.version + 1;
-        let temporary = folder.join(format!(".{}-{version}.tmp", change.prefix));
-        write(&temporary, &next.bytes()?)?;
-        // Of a new table its own name, too.
-        let above = if self.version == 0 { 3 } else { 1 };
-        for folder in folder.ancestors().take(above) {
-            sync_folder(folder)?;
-        }
-        steps.at("metadata written")?;
-        let linked = fs::hard_link(&temporary, metadata_file(&self.dir, version));
-        let was_first = match linked {
-            Ok(()) => true,
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => false,
-            Err(e) => return Err(LakeError::io(&metadata_file(&self.dir, version), e)),
-        };
-        if was_first {
-            sync_folder(&folder)?;
-            steps.at("committed")?;
-        }
-        fs::remove_file(&temporary).map_err(|e| LakeError::io(&temporary, e))?;
-        if !was_first {
+        let bytes = next.bytes()?;
+        let named = (change.prefix.as_str(), bytes.as_slice());
+        if !self.place.commit(&self.dir, version, named, steps)? {
             for path in &made {
-                fs::remove_file(path).map_err(|e| LakeError::io(path, e))?;
+                self.place.remove(path)?;
             }
             return Ok(None);
         }
-        tell_version(&self.dir, &change.prefix)?;
+        self.place
+            .tell_version(&self.dir, version, &change.prefix)?;
         steps.at("hint written")?;
         Ok(Some(Table {
+            place: self.place.clone(),
             dir: self.dir.clone(),
             version,
             metadata: next,
@@ -191,7 +177,8 @@ impl Table {
     ) -> Result<NewSnapshot> {
         let sequence = self.metadata.last_sequence_number + 1;
         let mut writer = ManifestWriter {
-            folder: self.dir.join("metadata"),
+            place: &self.place,
+            folder: self.dir.join(METADATA),
             change,
             schema_id: next.schema_id(),
             sequence,
@@ -334,6 +321,7 @@ fn may_have(manifest: &Manifest, days: &BTreeSet<Day>) -> bool {
 }
 
 struct ManifestWriter<'a> {
+    place: &'a Place,
     folder: PathBuf,
     change: &'a Change,
     schema_id: i32,
@@ -356,82 +344,10 @@ impl ManifestWriter<'_> {
 
     fn put(&mut self, name: &str, bytes: &[u8]) -> Result<String> {
         let path = self.folder.join(name);
-        write(&path, bytes)?;
+        self.place.put(&path, bytes)?;
         let text = path.to_str().map(str::to_owned);
         let text = text.ok_or_else(|| LakeError::format(&path, "a path in UTF-8", "other bytes"));
         self.made.push(path.clone());
         text
     }
-}
-
-/// The file of the metadata after so many commits.
-pub(crate) fn metadata_file(dir: &Path, version: u64) -> PathBuf {
-    dir.join("metadata")
-        .join(format!("v{version}.metadata.json"))
-}
-
-/// The number in the name of a file of metadata.
-pub(crate) fn version_of(name: &str) -> Option<u64> {
-    name.strip_prefix('v')?
-        .strip_suffix(".metadata.json")?
-        .parse()
-        .ok()
-}
-
-/// How many commits a table has had; `None` = it is not there.
-fn newest(dir: &Path) -> Result<Option<u64>> {
-    let folder = dir.join("metadata");
-    let names = match fs::read_dir(&folder) {
-        Ok(names) => names,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(e) => return Err(LakeError::io(&folder, e)),
-    };
-    let mut newest = None;
-    for name in names {
-        let name = name.map_err(|e| LakeError::io(&folder, e))?.file_name();
-        newest = newest.max(name.to_str().and_then(version_of));
-    }
-    Ok(newest)
-}
-
-/// Says in a file of its own which metadata are the newest.
-pub(crate) fn tell_version(dir: &Path, prefix: &str) -> Result<()> {
-    let folder = dir.join("metadata");
-    let mut told = None;
-    loop {
-        let version = newest(dir)?;
-        let Some(version) = version.filter(|_| version != told) else {
-            return Ok(());
-        };
-        let temporary = folder.join(format!(".{prefix}-hint.tmp"));
-        write(&temporary, version.to_string().as_bytes())?;
-        let hint = folder.join(HINT);
-        #[allow(
-            clippy::disallowed_methods,
-            reason = "it only repeats what other names say"
-        )]
-        let renamed = fs::rename(&temporary, &hint);
-        renamed.map_err(|e| LakeError::io(&hint, e))?;
-        // Another commit that came meanwhile may have told of itself before this one.
-        told = Some(version);
-    }
-}
-
-/// What the file for readers that do not look says.
-pub(crate) fn told_version(dir: &Path) -> Option<u64> {
-    let text = fs::read_to_string(dir.join("metadata").join(HINT)).ok()?;
-    text.trim().parse().ok()
-}
-
-pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
-    fs::read(path).map_err(|e| LakeError::io(path, e))
-}
-
-/// Makes a file, which is on the medium afterwards, but perhaps not its name.
-fn write(path: &Path, bytes: &[u8]) -> Result<()> {
-    let written = File::create(path).and_then(|mut file| {
-        file.write_all(bytes)?;
-        file.sync_all()
-    });
-    written.map_err(|e| LakeError::io(path, e))
 }

@@ -14,17 +14,18 @@ use crate::error::{LakeError, Result};
 use crate::manifest::DataFile;
 use crate::metadata::Recorded;
 use crate::names::folder_of;
+use crate::place::Place;
 use crate::plan::{Asked, Found, Plan, is_local};
 use crate::report::{Blocked, TableWritten, Tally, Written};
-use crate::rows::{Fingerprint, NeedsRest, known, walk};
+use crate::rollup::{Rollup, SUFFIX, grown};
+use crate::rows::{Fingerprint, NeedsRest, known};
 use crate::steps::Steps;
 use crate::sweep::sweep;
-use crate::table::{Change, Table, tell_version, told_version};
+use crate::table::{Change, Table};
 use crate::wide::wide;
 use headwater::io::{Chance, Clock, SystemChance, SystemClock};
-use headwater::{Snapshot, Timestamp};
+use headwater::{Snapshot, Stretches, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -53,6 +54,8 @@ pub struct WriteOptions {
     /// A group of rows in a file is closed when it takes about so many bytes: it is what a write
     /// holds in memory.
     pub row_group_bytes: usize,
+    /// All days are written anew, those too that have not changed.
+    pub rebuild: bool,
     /// Where tests end a write.
     pub steps: Steps,
 }
@@ -66,6 +69,7 @@ impl Default for WriteOptions {
             orphan_age: Duration::from_secs(86_400),
             file_bytes: 256 << 20,
             row_group_bytes: 32 << 20,
+            rebuild: false,
             steps: Steps::default(),
         }
     }
@@ -97,18 +101,22 @@ pub type Look<'a> = &'a dyn Fn() -> headwater::Result<Snapshot>;
 /// When the database or the lake cannot be read or written; `lake.conflict` when others write all
 /// the time, `lake.foreign` when others have changed a table, `lake.database` when it is of another
 /// database, `lake.moved` when it was made in another folder.
-pub fn write(look: Look<'_>, lake: &Path, options: &WriteOptions) -> Result<Written> {
-    fs::create_dir_all(lake).map_err(|e| LakeError::io(lake, e))?;
-    let lake = lake.canonicalize().map_err(|e| LakeError::io(lake, e))?;
+pub fn write(look: Look<'_>, lake: impl Into<Place>, options: &WriteOptions) -> Result<Written> {
+    let lake = lake.into().prepared()?;
     let names = match options.tables.is_empty() {
         true => look()?.table_names(),
         false => options.tables.clone(),
     };
     let mut written = Written::default();
     for table in names {
-        let mut job = Job::new(look, &lake, &table, options);
-        job.run()?;
-        written.tables.push(job.report);
+        for is_rollup in [false, true] {
+            let mut job = Job::new(look, &lake, (&table, is_rollup), options);
+            job.run()?;
+            // Of most tables nothing was aged.
+            if job.is_there {
+                written.tables.push(job.report);
+            }
+        }
     }
     Ok(written)
 }
@@ -116,8 +124,12 @@ pub fn write(look: Look<'_>, lake: &Path, options: &WriteOptions) -> Result<Writ
 /// The writing of one table.
 struct Job<'a> {
     look: Look<'a>,
+    place: &'a Place,
     dir: PathBuf,
     name: &'a str,
+    /// It is the table of what aging has left.
+    is_rollup: bool,
+    is_there: bool,
     options: &'a WriteOptions,
     clock: SystemClock,
     chance: SystemChance,
@@ -143,16 +155,25 @@ enum Outcome {
 }
 
 impl<'a> Job<'a> {
-    fn new(look: Look<'a>, lake: &Path, name: &'a str, options: &'a WriteOptions) -> Job<'a> {
-        let folder = folder_of(name);
+    fn new(
+        look: Look<'a>,
+        lake: &'a Place,
+        (name, is_rollup): (&'a str, bool),
+        options: &'a WriteOptions,
+    ) -> Job<'a> {
+        let suffix = if is_rollup { SUFFIX } else { "" };
+        let folder = format!("{}{suffix}", folder_of(name));
         Job {
             look,
-            dir: lake.join(&folder),
+            place: lake,
+            dir: lake.root().join(&folder),
             name,
+            is_rollup,
+            is_there: !is_rollup,
             options,
             clock: SystemClock::new(),
             chance: SystemChance::new(),
-            report: TableWritten::new(name, &folder),
+            report: TableWritten::new(&format!("{name}{suffix}"), &folder),
         }
     }
 
@@ -171,17 +192,25 @@ impl<'a> Job<'a> {
                 });
             }
         }
-        let now = self.clock.now();
-        self.report.swept = sweep(&self.dir, now, self.options.orphan_age)?;
+        // To look at all objects of a bucket has a price: who has changed nothing does not.
+        if !self.place.is_bucket() || self.report.commits > 0 {
+            let now = self.clock.now();
+            self.report.swept = sweep(self.place, &self.dir, now, self.options.orphan_age)?;
+        }
         self.options.steps.at("swept")
     }
 
     /// Brings the table to where the database is; false when somebody else committed in between.
     fn once(&mut self) -> Result<bool> {
-        let found = Table::find(&self.dir)?;
+        if self.is_rollup && self.is_surely_absent()? {
+            return Ok(true);
+        }
+        let found = Table::find(self.place, &self.dir)?;
         // After the table, so that what others have committed is no newer than what is seen now.
         let snapshot = (self.look)()?;
-        let mut turn = self.turn(found, &snapshot)?;
+        let Some(mut turn) = self.turn(found, &snapshot)? else {
+            return Ok(true);
+        };
         self.report.begin(&turn.plan);
         for day in &turn.plan.gone {
             turn.batch.days.remove(day);
@@ -198,17 +227,46 @@ impl<'a> Job<'a> {
         self.commit(&mut turn)
     }
 
-    /// What has to be done, as the table and the database are now.
-    fn turn<'s>(&self, found: Option<Table>, snapshot: &'s Snapshot) -> Result<Turn<'s>> {
+    /// Whether nothing was aged, and a bucket says at the price of one request that there never
+    /// was a rollup.
+    fn is_surely_absent(&self) -> Result<bool> {
+        let is_told = !self.place.is_bucket() || self.place.told_version(&self.dir)?.is_some();
+        let stretches = (self.look)()?.stretches(self.name)?;
+        Ok(!is_told && !stretches.all.iter().any(|s| s.is_aged))
+    }
+
+    /// What has to be done, as the table and the database are now; `None` = nothing, and there is
+    /// no table.
+    fn turn<'s>(
+        &mut self,
+        found: Option<Table>,
+        snapshot: &'s Snapshot,
+    ) -> Result<Option<Turn<'s>>> {
         let stretches = snapshot.stretches(self.name)?;
         let identity = stretches.identity;
+        if self.is_rollup && found.is_none() && !stretches.all.iter().any(|s| s.is_aged) {
+            return Ok(None);
+        }
+        self.is_there = true;
+        if self.is_rollup && self.is_taken(snapshot) {
+            return Ok(None);
+        }
         let table = match found {
             Some(table) => self.checked(table, identity)?,
-            None => Table::new(&self.dir, self.uuid(), self.now_ms())?,
+            None => Table::new(self.place, &self.dir, self.uuid(), self.now_ms())?,
         };
-        let tags = snapshot.table_info(self.name)?.tags;
         let known = table.metadata.columns(&self.dir)?;
-        let growth = known.grown(&tags, &snapshot.fields(self.name)?);
+        let growth = grown(snapshot, (self.name, self.is_rollup), &known)?;
+        let rollup = match self.is_rollup {
+            true => match Rollup::of(snapshot, self.name, &stretches, &growth.columns) {
+                Err(LakeError::Engine(error)) if is_local(error.kind()) => {
+                    self.block_all(&stretches, error.to_string());
+                    return Ok(None);
+                }
+                rollup => Some(rollup?),
+            },
+            false => None,
+        };
         let mut recorded = table.metadata.days(&self.dir)?;
         let plan = Plan::make(Asked {
             snapshot,
@@ -216,7 +274,8 @@ impl<'a> Job<'a> {
             columns: &growth.columns,
             stretches,
             recorded: &recorded,
-            all: growth.is_other,
+            all: growth.is_other || self.options.rebuild,
+            rollup,
             // With other types all days have to change at one instant.
             until: self.options.until.filter(|_| !growth.is_other),
         })?;
@@ -224,7 +283,7 @@ impl<'a> Job<'a> {
             // What cannot be written anew now has to be as soon as it can.
             recorded.values_mut().for_each(|day| day.version = None);
         }
-        Ok(Turn {
+        Ok(Some(Turn {
             snapshot,
             identity,
             prefix: format!("{:016x}", self.chance.next_u64()),
@@ -234,7 +293,32 @@ impl<'a> Job<'a> {
             is_other: growth.is_other,
             table,
             plan,
-        })
+        }))
+    }
+
+    /// Whether a table of the database has the name of this rollup, which is told.
+    fn is_taken(&mut self, snapshot: &Snapshot) -> bool {
+        let names = snapshot.table_names();
+        let taken = names
+            .iter()
+            .find(|name| folder_of(name) == self.report.folder);
+        if let Some(name) = taken {
+            let why =
+                format!("the database has a table `{name}`, so that there is no place for it");
+            self.report.blocked = vec![Blocked {
+                day: Day::of(self.clock.now()),
+                why,
+            }];
+        }
+        taken.is_some()
+    }
+
+    /// Tells that nothing of what was aged can be read.
+    fn block_all(&mut self, stretches: &Stretches, why: String) {
+        let aged = stretches.all.iter().filter(|stretch| stretch.is_aged);
+        let first = aged.map(|stretch| Day::of(stretch.range.first)).min();
+        let blocked = first.map(|day| Blocked { day, why });
+        self.report.blocked = blocked.into_iter().collect();
     }
 
     /// The table, if it may be written to.
@@ -247,13 +331,15 @@ impl<'a> Job<'a> {
                 found,
             });
         }
-        if let Some(found) = table.metadata.table().filter(|found| *found != self.name) {
-            let expected = format!("the table `{}`", self.name);
+        if !table.metadata.is_of(self.name, self.is_rollup) {
+            let expected = format!("the table `{}`", self.report.table);
+            let found = table.metadata.of();
             return Err(LakeError::format(&self.dir, expected, found));
         }
-        if told_version(&self.dir) != Some(table.version) {
+        if self.place.told_version(&self.dir)? != Some(table.version) {
             // A write has ended between its commit and saying so.
-            tell_version(&self.dir, &format!("{:016x}", self.chance.next_u64()))?;
+            let prefix = format!("{:016x}", self.chance.next_u64());
+            self.place.tell_version(&self.dir, table.version, &prefix)?;
         }
         Ok(table)
     }
@@ -296,12 +382,15 @@ impl<'a> Job<'a> {
             rows: fingerprint.rows,
             sum: format!("{:032x}", fingerprint.sum),
         };
-        turn.batch.take(day, recorded, files)
+        let is_forced = self.options.rebuild;
+        turn.batch
+            .take(self.place, day, (recorded, files), is_forced)
     }
 
     fn files(&self, turn: &Turn<'_>, day: Day, found: &Found) -> Result<Outcome> {
         let (columns, plan) = (&turn.columns, &turn.plan);
         let target = Target {
+            place: self.place,
             table: &self.dir,
             prefix: &turn.prefix,
             sort_order_id: turn.sort_order_id,
@@ -311,11 +400,7 @@ impl<'a> Job<'a> {
         let mut writer = DayWriter::new(&target, columns, day);
         let mut fingerprint = Fingerprint::default();
         let known = known(columns);
-        let mut streams = found
-            .streams
-            .iter()
-            .filter_map(|place| plan.streams.get(*place));
-        let walked = walk(turn.snapshot, columns, day, &mut streams, &mut |batch| {
+        let walked = plan.walk(turn.snapshot, columns, (day, found), &mut |batch| {
             fingerprint.take(batch, &known)?;
             writer.write(batch)
         });
@@ -355,6 +440,7 @@ impl<'a> Job<'a> {
         let change = Change {
             database: turn.identity,
             table: self.name.to_owned(),
+            is_rollup: self.is_rollup,
             columns: turn.columns.clone(),
             days: batch.days.clone(),
             replaced: std::mem::take(&mut batch.replaced),
@@ -372,7 +458,7 @@ impl<'a> Job<'a> {
                 Ok(true)
             }
             None => {
-                remove_files(&added)?;
+                remove_files(self.place, &added)?;
                 Ok(false)
             }
         }
@@ -406,13 +492,19 @@ impl Batch {
     }
 
     /// Takes in a day and its files, or its new version only where it has the rows it had.
-    fn take(&mut self, day: Day, recorded: Recorded, files: Vec<DataFile>) -> Result<()> {
+    fn take(
+        &mut self,
+        place: &Place,
+        day: Day,
+        (recorded, files): (Recorded, Vec<DataFile>),
+        is_forced: bool,
+    ) -> Result<()> {
         self.taken += 1;
         if let Some(known) = self.days.get_mut(&day) {
-            if (known.rows, &known.sum) == (recorded.rows, &recorded.sum) {
+            if !is_forced && (known.rows, &known.sum) == (recorded.rows, &recorded.sum) {
                 known.version = recorded.version;
                 self.tally.days_equal += 1;
-                return remove_files(&files);
+                return remove_files(place, &files);
             }
             self.replaced.insert(day);
         }
@@ -440,10 +532,7 @@ fn snapshot_id(chance: &SystemChance) -> i64 {
     i64::try_from(chance.next_u64() >> 1).unwrap_or(1).max(1)
 }
 
-fn remove_files(files: &[DataFile]) -> Result<()> {
-    for file in files {
-        let path = Path::new(&file.path);
-        fs::remove_file(path).map_err(|e| LakeError::io(path, e))?;
-    }
-    Ok(())
+fn remove_files(place: &Place, files: &[DataFile]) -> Result<()> {
+    let mut paths = files.iter().map(|file| Path::new(&file.path));
+    paths.try_for_each(|path| place.remove(path))
 }

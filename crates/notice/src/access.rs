@@ -8,7 +8,7 @@
 //! Concurrency: plain data.
 //! Failure: [`AccessError`].
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 /// The table whose rows stand for notices in rules of access.
@@ -25,6 +25,11 @@ pub enum AccessError {
         "the name {0:?} cannot stand in rules of a broker: expected no line ends and other control characters, no blank at its ends, no # at its beginning"
     )]
     Subject(String),
+    /// The name of a subject cannot be an account.
+    #[error(
+        "the name {0:?} cannot be an account of XMPP: expected letters a to z, digits, dots, dashes and underscores"
+    )]
+    Account(String),
     /// The topic cannot stand there.
     #[error("the topic {0:?} cannot be one of notices: expected text without + # and blanks")]
     Topic(String),
@@ -72,6 +77,18 @@ pub struct Subject {
     pub tells: Topics,
 }
 
+/// What somebody may do at a topic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum May {
+    /// Hear what is told.
+    Hear,
+    /// Tell; with XMPP who tells may hear there too.
+    Tell,
+}
+
+/// For each topic who may do what; nobody else may do anything.
+pub type Lists = BTreeMap<String, BTreeMap<String, May>>;
+
 /// Whether a node may have this name: 1 to 64 letters, digits, dots, dashes and underscores.
 ///
 /// ```
@@ -115,4 +132,58 @@ pub fn mosquitto(prefix: &str, subjects: &[Subject]) -> Result<String, AccessErr
         }
     }
     Ok(out)
+}
+
+/// The lists as XMPP's publish-subscribe wants them: each node that may tell has a topic, and each
+/// subject is an account of `domain`.
+///
+/// # Errors
+/// When a name cannot be an account, or a topic is none.
+pub fn whitelists(prefix: &str, domain: &str, subjects: &[Subject]) -> Result<Lists, AccessError> {
+    if !prefix.split('/').all(is_node_name) {
+        return Err(AccessError::Topic(prefix.to_owned()));
+    }
+    let is_account = |name: &str| is_node_name(name) && !name.chars().any(char::is_uppercase);
+    if let Some(bad) = subjects.iter().find(|subject| !is_account(&subject.name)) {
+        return Err(AccessError::Account(bad.name.clone()));
+    }
+    let nodes: BTreeSet<&str> = subjects
+        .iter()
+        .flat_map(|subject| match &subject.tells {
+            Topics::All => vec![subject.name.as_str()],
+            Topics::Of(nodes) => nodes.iter().map(String::as_str).collect(),
+        })
+        .collect();
+    let mut lists = Lists::new();
+    for node in nodes {
+        let who = subjects.iter().filter_map(|subject| {
+            let may = match (subject.tells.has(node), subject.hears.has(node)) {
+                (true, _) => May::Tell,
+                (false, true) => May::Hear,
+                (false, false) => return None,
+            };
+            Some((format!("{}@{domain}", subject.name), may))
+        });
+        lists.insert(format!("{prefix}/{node}"), who.collect());
+    }
+    Ok(lists)
+}
+
+/// The same as text: topic, affiliation and account, a line each.
+#[must_use]
+pub fn whitelist_text(lists: &Lists) -> String {
+    let mut out = String::from(
+        "# Who may tell (publisher) and hear (member) notices; `headwater notices apply` brings it to the server.\n",
+    );
+    for (topic, who) in lists {
+        for (account, may) in who {
+            let may = match may {
+                May::Hear => "member",
+                May::Tell => "publisher",
+            };
+            // Text takes all that is written to it.
+            let _ = writeln!(out, "{topic} {may} {account}");
+        }
+    }
+    out
 }

@@ -22,7 +22,10 @@ mod hub;
 mod notice;
 mod seal;
 
-pub use access::{AccessError, Subject, TABLE, Topics, is_node_name, mosquitto};
+pub use access::{
+    AccessError, Lists, May, Subject, TABLE, Topics, is_node_name, mosquitto, whitelist_text,
+    whitelists,
+};
 pub use bus::Bus;
 pub use follower::{Due, Follower, Heard, Told, Why};
 pub use hub::{Event, Hub, Subscription, TOPICS_MAX};

@@ -1,9 +1,10 @@
 //! Rows of a sorted input, run by run: those that are equal in the columns that come first in its
 //! order, which are a device's rows in the order of time.
 //!
-//! Invariants: a run is given once, whole, its rows in their order; what is held of it is reserved
-//! from the statement's memory before it is held.
-//! Failure: `memory_limit` when a run is larger than the statement may hold.
+//! Invariants: a run is given once, whole or part by part, its rows in their order; what is held of
+//! it is reserved from the statement's memory before it is held.
+//! Failure: `memory_limit` when a run, or the part of it that is asked for, is larger than the
+//! statement may hold.
 
 use arrow::array::{Array, RecordBatch};
 use arrow::compute::{concat_batches, partition};
@@ -23,12 +24,22 @@ pub(crate) struct Runs {
     /// What was read and is not in a run yet.
     rest: Option<RecordBatch>,
     held: Vec<RecordBatch>,
+    held_rows: usize,
+    /// A part of the run was given, and not its last one.
+    begun: bool,
     key: Option<OwnedRow>,
     reserved: MemoryReservation,
 }
 
+/// Rows of a run.
+pub(crate) struct Part {
+    pub(crate) rows: RecordBatch,
+    /// The run ends with them.
+    pub(crate) ends: bool,
+}
+
 /// Bytes of a batch's own rows.
-fn bytes(batch: &RecordBatch) -> usize {
+pub(crate) fn bytes(batch: &RecordBatch) -> usize {
     let columns = batch.columns().iter();
     let sizes = columns.map(|column| column.to_data().get_slice_memory_size().unwrap_or(0));
     sizes.sum()
@@ -52,23 +63,36 @@ impl Runs {
             keys,
             rest: None,
             held: Vec::new(),
+            held_rows: 0,
+            begun: false,
             key: None,
         })
     }
 
     /// The next run; `None` when there is no more.
     pub(crate) async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        let part = self.next_part(usize::MAX).await?;
+        Ok(part.map(|part| part.rows))
+    }
+
+    /// The next rows of a run: so many and somewhat more, or those that are left of it, of which
+    /// there may be none. `None` when there is no more run.
+    pub(crate) async fn next_part(&mut self, least: usize) -> Result<Option<Part>> {
         self.reserved.free();
         loop {
+            if self.held_rows >= least {
+                return self.part(false).map(Some);
+            }
             let batch = match self.rest.take() {
                 Some(rest) => rest,
                 None => match self.input.next().await {
                     Some(batch) => batch?,
-                    None => return self.whole(),
+                    None if self.held.is_empty() && !self.begun => return Ok(None),
+                    None => return self.part(true).map(Some),
                 },
             };
             if batch.num_rows() > 0 && self.take(batch)? {
-                return self.whole();
+                return self.part(true).map(Some);
             }
         }
     }
@@ -100,19 +124,22 @@ impl Runs {
             let own = batch.slice(0, own);
             // What is put together is there twice for a moment.
             self.reserved.try_grow(bytes(&own).saturating_mul(2))?;
+            self.held_rows += own.num_rows();
             self.held.push(own);
         }
         self.rest = next;
         Ok(self.rest.is_some())
     }
 
-    fn whole(&mut self) -> Result<Option<RecordBatch>> {
-        self.key = None;
-        if self.held.is_empty() {
-            return Ok(None);
+    /// What is held.
+    fn part(&mut self, ends: bool) -> Result<Part> {
+        if ends {
+            self.key = None;
         }
-        let whole = concat_batches(&self.schema, &self.held)?;
+        self.begun = !ends;
+        let rows = concat_batches(&self.schema, &self.held)?;
         self.held.clear();
-        Ok(Some(whole))
+        self.held_rows = 0;
+        Ok(Part { rows, ends })
     }
 }

@@ -20,6 +20,7 @@ use arrow::datatypes::{Field, Schema, SchemaRef};
 use headwater::{FieldType, Snapshot, StreamName};
 use headwater_ask::Access;
 use parking_lot::Mutex;
+use std::any::Any;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -188,6 +189,8 @@ pub(crate) struct View {
     /// Some table has a field that the session is not told of. When it will be depends on values,
     /// not on definitions, so nothing that was made of this view is kept.
     hides: AtomicBool,
+    /// What nodes of the statement's plan have found and share, by their numbers.
+    kept: Mutex<HashMap<u64, Arc<dyn Any + Send + Sync>>>,
 }
 
 impl std::fmt::Debug for View {
@@ -218,7 +221,21 @@ impl View {
             past: None,
             named: Mutex::new(HashMap::new()),
             hides: AtomicBool::new(false),
+            kept: Mutex::new(HashMap::new()),
         }
+    }
+
+    /// What was kept for the statement under a number, which stands for one thing in the process;
+    /// made when nobody has asked for it yet.
+    pub(crate) fn keep<T: Any + Send + Sync>(
+        &self,
+        number: u64,
+        make: impl FnOnce() -> T,
+    ) -> Result<Arc<T>> {
+        let mut kept = self.kept.lock();
+        let found = kept.entry(number).or_insert_with(|| Arc::new(make()));
+        let found = Arc::clone(found).downcast();
+        found.map_err(|_| Error::internal("two things are kept under one number"))
     }
 
     /// As it is, with what opens named snapshots.
@@ -290,7 +307,7 @@ impl View {
     /// The tables that the session sees, by name.
     pub(crate) fn table_names(&self) -> Result<Vec<String>> {
         let mut names = self.snapshot.table_names();
-        if !self.access.all() {
+        if !self.reads_all() {
             let mut seen = Vec::new();
             for name in names {
                 if self.table(&name)?.is_some() {
@@ -351,7 +368,7 @@ impl View {
             Err(error) if not_found(&error) => return Ok((None, true)),
             other => other?,
         };
-        let all = self.access.all();
+        let all = self.reads_all();
         let most = self.cache.names_max;
         let mut keys: BTreeSet<String> = if all {
             info.tags.iter().cloned().collect()
@@ -393,7 +410,7 @@ impl View {
             return Ok((None, true));
         }
         let keys: Arc<[String]> = keys.into_iter().collect();
-        let told = match self.access.all() {
+        let told = match all {
             true => None,
             false => self.access.fields(&self.snapshot, name)?,
         };

@@ -7,20 +7,25 @@
 //! down or an owner panics. No request is started more than [`SetOptions::passes_max`] starts later
 //! than it would be if all were served in the order of their arrival.
 //! Concurrency: [`schedule`] decides without threads or clocks; [`Sets`] puts an owner thread
-//! before each schedule. Requests of one set that overlap in time may be carried out in either
-//! order; who needs an order waits for the answer in between.
+//! before each schedule, and [`QueuedFiles`] puts sets before files. Requests of one set that
+//! overlap in time may be carried out in either order; who needs an order waits for the answer in
+//! between.
 //! Failure: errors are those of the medium, and one of our own: the sets were shut down.
 
+mod files;
 mod order;
 pub mod placement;
+mod purpose;
 mod request;
 pub mod schedule;
 mod sets;
 mod transfer;
 
+pub use files::{QueuedFiles, SetOfFile};
 pub use order::Order;
 pub use placement::{Placements, Rule};
+pub use purpose::Working;
 pub use request::{Direction, Purpose, Request, Work};
 pub use schedule::Schedule;
-pub use sets::{SetOptions, Sets};
+pub use sets::{CallersTurn, SetOptions, Sets};
 pub use transfer::Transfer;

@@ -1,12 +1,17 @@
 //! Sets with their owners: threads before schedules.
 //!
+//! Two kinds of things wait in a set: work, which its owner carries out, and callers, who are given
+//! a turn ([`Sets::take_turn`]) in which they do something themselves. To wake a caller that is
+//! asleep takes one switch between threads, to have work done for him takes two.
+//!
 //! Invariants: work that was handed in is carried out or refused exactly once. What waits when the
-//! sets are shut down is carried out first. At most one work of a set is on its way at a time,
-//! where there are threads; without them (`NoThreads`) everything is carried out by its caller, at
-//! once.
+//! sets are shut down is carried out first. At most one work or turn of a set is on its way at a
+//! time, where there are threads; without them (`NoThreads`) everything is carried out by its
+//! caller, at once. Whoever ends begins what is next, so that nothing waits in a set that is idle.
 //! Concurrency: one lock for each set, over its schedule, and one over the placements; none is held
-//! while work is carried out or refused. Who hands in work to a full set waits.
-//! Failure: after [`Sets::shut_down`], and in a set whose owner panicked, work is refused.
+//! while work is carried out or refused, or in a turn. Who hands in work to a full set waits.
+//! Failure: after [`Sets::shut_down`], and in a set whose owner panicked, work is refused, and
+//! nobody has to wait for a turn any more.
 
 use std::fmt;
 use std::io;
@@ -58,6 +63,8 @@ pub struct Sets<W: Work> {
     placements: Mutex<Placements>,
     owners: Mutex<Vec<Box<dyn Joiner>>>,
     small_bytes_max: u64,
+    /// How long a caller waits for his turn.
+    patience: Option<Duration>,
     /// There are no threads: callers do everything.
     is_direct: bool,
 }
@@ -80,8 +87,76 @@ struct Set<W> {
 }
 
 struct State<W> {
-    schedule: Schedule<W>,
+    schedule: Schedule<Waiting<W>>,
+    /// What was begun and the owner is to carry out.
+    begun: Option<W>,
     is_closed: bool,
+}
+
+/// What waits in a set.
+enum Waiting<W> {
+    Work(W),
+    /// Somebody who does something himself when he is told.
+    Caller(Arc<Caller>),
+}
+
+/// Somebody who waits for a turn.
+#[derive(Default)]
+struct Caller {
+    told: Mutex<Told>,
+    changed: Condvar,
+}
+
+/// What a caller was told.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+enum Told {
+    #[default]
+    Nothing,
+    /// It is his turn.
+    Turn,
+    /// There will be none.
+    Refused,
+    /// He has gone on without.
+    Gone,
+}
+
+impl Caller {
+    /// False when he has gone.
+    fn tell(&self, what: Told) -> bool {
+        let mut told = self.told.lock();
+        if *told == Told::Gone {
+            return false;
+        }
+        *told = what;
+        self.changed.notify_all();
+        true
+    }
+
+    /// Waits to be told; true when it is his turn.
+    fn wait(&self, patience: Option<Duration>) -> bool {
+        let mut told = self.told.lock();
+        while *told == Told::Nothing {
+            let Some(patience) = patience else {
+                self.changed.wait(&mut told);
+                continue;
+            };
+            if self.changed.wait_for(&mut told, patience).timed_out() && *told == Told::Nothing {
+                *told = Told::Gone;
+            }
+        }
+        *told == Told::Turn
+    }
+}
+
+impl<W: Work> Waiting<W> {
+    fn refuse(self, why: &str) {
+        match self {
+            Waiting::Work(work) => work.refuse(io::Error::other(why.to_owned())),
+            Waiting::Caller(caller) => {
+                caller.tell(Told::Refused);
+            }
+        }
+    }
 }
 
 impl<W: Work> Sets<W> {
@@ -95,6 +170,7 @@ impl<W: Work> Sets<W> {
             Arc::new(Set {
                 state: Mutex::new(State {
                     schedule: Schedule::new(options.order, options.passes_max, options.capacity),
+                    begun: None,
                     is_closed: false,
                 }),
                 to_do: Condvar::new(),
@@ -108,6 +184,7 @@ impl<W: Work> Sets<W> {
             placements: Mutex::new(Placements::new(count, options.rule)),
             owners: Mutex::new(Vec::new()),
             small_bytes_max: options.small_bytes_max,
+            patience: None,
             is_direct: false,
         };
         let mut owners = Vec::with_capacity(count);
@@ -134,10 +211,26 @@ impl<W: Work> Sets<W> {
         Ok(out)
     }
 
+    /// Lets callers wait for a turn no longer than this, and then go on without, so that work that
+    /// does not end keeps them no longer. By default they wait as long as it takes.
+    #[must_use]
+    pub fn with_patience(self, patience: Duration) -> Sets<W> {
+        let mut sets = self;
+        sets.patience = Some(patience);
+        sets
+    }
+
     /// How many sets there are.
     #[must_use]
     pub fn count(&self) -> usize {
         self.sets.len()
+    }
+
+    /// How much waits in a set (counted round, if there are fewer).
+    #[must_use]
+    pub fn waiting(&self, set: usize) -> usize {
+        let set = self.set(set);
+        set.map_or(0, |set| set.state.lock().schedule.waiting())
     }
 
     /// The set of a stream, by the rule for placing; it stays the same until
@@ -192,6 +285,85 @@ impl<W: Work> Sets<W> {
         }
     }
 
+    /// Hands a request in, to this set, for its owner: the caller neither waits nor carries it out,
+    /// except where there are no threads.
+    ///
+    /// # Errors
+    /// The work itself, when the set is full or was shut down.
+    pub fn hand_over(&self, set: usize, request: &Request, work: W) -> Result<(), W> {
+        if self.is_direct {
+            work.carry_out();
+            return Ok(());
+        }
+        let Some(set) = self.set(set) else {
+            return Err(work);
+        };
+        let mut state = set.state.lock();
+        if state.is_closed {
+            return Err(work);
+        }
+        let pushed = state.schedule.push(request, Waiting::Work(work));
+        set.begin(state);
+        match pushed {
+            Err(Waiting::Work(work)) => Err(work),
+            Ok(()) | Err(Waiting::Caller(_)) => Ok(()),
+        }
+    }
+
+    /// Waits for the caller's turn in this set (counted round, if there are fewer), by the rank of
+    /// his request. It is over when what comes back is dropped; whoever has one must not ask for
+    /// another meanwhile. Where there is nothing to wait for (no threads, sets that were shut down)
+    /// it is given at once, and what took too long is not waited for ([`Sets::with_patience`]).
+    pub fn take_turn(&self, set: usize, request: &Request) -> CallersTurn<'_, W> {
+        let Some(set) = self.set(set).filter(|_| !self.is_direct) else {
+            return CallersTurn(None);
+        };
+        let caller = Arc::new(Caller::default());
+        let mut state = set.state.lock();
+        loop {
+            if state.is_closed {
+                return CallersTurn(None);
+            }
+            if state.schedule.begin_if_idle() {
+                return CallersTurn(Some(Turn(set)));
+            }
+            let waiting = Waiting::Caller(Arc::clone(&caller));
+            if state.schedule.push(request, waiting).is_ok() {
+                break;
+            }
+            match self.patience {
+                None => set.room.wait(&mut state),
+                Some(patience) if set.room.wait_for(&mut state, patience).timed_out() => {
+                    return CallersTurn(None);
+                }
+                Some(_) => {}
+            }
+        }
+        // There may be nothing on its way, and only something older that waits.
+        set.begin(state);
+        // Order is not worth more than an answer.
+        CallersTurn(caller.wait(self.patience).then(|| Turn(set)))
+    }
+
+    /// Refuses what is handed in from now on and what waits, and does not wait for what is on its
+    /// way, so that a medium that does not answer keeps nobody. An owner that is at work ends with
+    /// it, by itself.
+    pub fn abandon(&self) {
+        for set in &self.sets {
+            set.close();
+            set.refuse_all("the queue sets were shut down");
+        }
+        let is_busy = |set: &Arc<Set<W>>| set.state.lock().schedule.is_busy();
+        let owners = std::mem::take(&mut *self.owners.lock());
+        for (owner, set) in owners.into_iter().zip(&self.sets) {
+            if !is_busy(set) {
+                // It has nothing to do any more, and ends at once. If it panicked, it refused what
+                // it had.
+                let _ = owner.join();
+            }
+        }
+    }
+
     /// Refuses what is handed in from now on, carries out what waits, and ends the owners. True
     /// when none of them panicked. Must not be called by work: it waits for all work.
     pub fn shut_down(&self) -> bool {
@@ -235,13 +407,14 @@ impl<W: Work> Sets<W> {
             drop(turn);
             return Offered::Taken;
         }
-        match state.schedule.push(request, work) {
+        match state.schedule.push(request, Waiting::Work(work)) {
             Ok(()) => {
-                drop(state);
-                set.to_do.notify_one();
+                set.begin(state);
                 Offered::Taken
             }
-            Err(back) => Offered::Full(state, back),
+            Err(Waiting::Work(back)) => Offered::Full(state, back),
+            // Work was handed in, so work comes back.
+            Err(Waiting::Caller(_)) => Offered::Taken,
         }
     }
 }
@@ -264,6 +437,47 @@ impl<W> Set<W> {
         self.to_do.notify_all();
         self.room.notify_all();
     }
+
+    /// Begins what is next, if nothing is on its way.
+    fn begin(&self, mut state: MutexGuard<'_, State<W>>) {
+        while let Some(next) = state.schedule.begin_next() {
+            self.room.notify_one();
+            match next {
+                Waiting::Work(work) => {
+                    assert!(
+                        state.begun.is_none(),
+                        "one work of a set is begun at a time"
+                    );
+                    state.begun = Some(work);
+                    self.to_do.notify_one();
+                    return;
+                }
+                Waiting::Caller(caller) if caller.tell(Told::Turn) => return,
+                // He has gone on without.
+                Waiting::Caller(_) => state.schedule.done(),
+            }
+        }
+        if state.is_closed {
+            self.to_do.notify_all();
+        }
+    }
+}
+
+impl<W: Work> Set<W> {
+    /// Refuses what was not begun, and what was begun and nobody carries out.
+    fn refuse_all(&self, why: &str) {
+        let mut state = self.state.lock();
+        let mut left = state.schedule.take_all();
+        if let Some(work) = state.begun.take() {
+            state.schedule.done();
+            left.push(Waiting::Work(work));
+        }
+        drop(state);
+        for one in left {
+            one.refuse(why);
+        }
+        self.to_do.notify_all();
+    }
 }
 
 /// The right to carry out work of a set; it ends also when the work panics.
@@ -273,11 +487,20 @@ impl<W> Drop for Turn<'_, W> {
     fn drop(&mut self) {
         let mut state = self.0.state.lock();
         state.schedule.done();
-        let more = state.schedule.waiting() > 0;
-        drop(state);
-        if more {
-            self.0.to_do.notify_one();
-        }
+        self.0.begin(state);
+    }
+}
+
+/// A turn of a caller, from [`Sets::take_turn`]: until it is dropped, nothing else of the set is
+/// begun.
+#[must_use = "a turn is over when it is dropped"]
+pub struct CallersTurn<'a, W>(Option<Turn<'a, W>>);
+
+impl<W> fmt::Debug for CallersTurn<'_, W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("CallersTurn")
+            .field(&self.0.is_some())
+            .finish()
     }
 }
 
@@ -288,7 +511,6 @@ impl<W: Work> Owner<W> {
     fn run(self) {
         while let Some(work) = self.next() {
             let turn = Turn(&self.0);
-            self.0.room.notify_one();
             work.carry_out();
             drop(turn);
         }
@@ -298,7 +520,7 @@ impl<W: Work> Owner<W> {
     fn next(&self) -> Option<W> {
         let mut state = self.0.state.lock();
         loop {
-            if let Some(work) = state.schedule.begin_next() {
+            if let Some(work) = state.begun.take() {
                 return Some(work);
             }
             if state.is_closed && state.schedule.waiting() == 0 {
@@ -312,12 +534,8 @@ impl<W: Work> Owner<W> {
 impl<W: Work> Drop for Owner<W> {
     fn drop(&mut self) {
         self.0.close();
-        let left = self.0.state.lock().schedule.take_all();
-        for work in left {
-            work.refuse(io::Error::other(
-                "the thread that carries out requests ended by a panic",
-            ));
-        }
+        self.0
+            .refuse_all("the thread that carries out requests ended by a panic");
     }
 }
 

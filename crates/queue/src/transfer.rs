@@ -90,6 +90,24 @@ impl Sets<Transfer> {
         completion
     }
 
+    /// Fills all of `buf` from the request's place on, by the owner of this set; the caller does
+    /// something else meanwhile. A full set, and one that was shut down, has it done at once.
+    pub fn read_ahead(
+        &self,
+        set: usize,
+        request: &Request,
+        file: &Arc<dyn File>,
+        buf: Vec<u8>,
+    ) -> Completion<Vec<u8>> {
+        let (completion, answer) = Completion::pending();
+        let place = request.place;
+        let what = What::Read { place, buf, answer };
+        if let Err(not_taken) = self.hand_over(set, request, Transfer::of(file, what)) {
+            not_taken.carry_out();
+        }
+        completion
+    }
+
     /// Writes all of `data` from the request's place on. The bytes come back with the answer.
     pub fn write(
         &self,

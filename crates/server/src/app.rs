@@ -13,7 +13,7 @@ use crate::settings::Settings;
 use crate::tile_cache::TileCache;
 use crate::tile_costs::TileCosts;
 use axum::http::StatusCode;
-use headwater::{ClosedRange, Database, ErrorKind, Level, Snapshot, StreamName, Timestamp};
+use headwater::{ClosedRange, Database, ErrorKind, Level, Reader, Snapshot, StreamName, Timestamp};
 use headwater_fleet::{Fleet, NodeStatus, Relays, Uplink};
 use headwater_shell::Shell;
 use std::sync::Arc;
@@ -21,7 +21,10 @@ use std::sync::Arc;
 /// The state behind every route.
 #[derive(Debug)]
 pub(crate) struct App {
-    pub(crate) db: Database,
+    /// The database; of one that is only read, what was there at the start: see [`App::db`].
+    pub(crate) opened: Database,
+    /// Of a database that is only read, what looks at it.
+    pub(crate) reader: Option<Reader>,
     /// What names of databases mean.
     pub(crate) databases: KeptNames,
     pub(crate) settings: Settings,
@@ -65,6 +68,9 @@ pub(crate) struct App {
     /// What is counted of writing the lake.
     #[cfg(feature = "sql")]
     pub(crate) lake: crate::lake_figures::Figures,
+    /// Where the lake is; `None` = there is none.
+    #[cfg(feature = "sql")]
+    pub(crate) lake_place: Option<headwater_lake::Place>,
     /// The watches that are followed.
     #[cfg(feature = "sql")]
     pub(crate) watches: crate::watched::Watches,
@@ -74,9 +80,17 @@ pub(crate) struct App {
 }
 
 impl App {
+    /// The database; of one that is only read, what was looked at last.
+    pub(crate) fn db(&self) -> Database {
+        match &self.reader {
+            Some(reader) => reader.database(),
+            None => self.opened.clone(),
+        }
+    }
+
     /// What there is to be read: the database, and what a cloud node has of its edges.
     pub(crate) fn snapshot(&self) -> headwater::Result<Snapshot> {
-        let own = self.db.snapshot()?;
+        let own = self.db().snapshot()?;
         match &self.fleet {
             None => Ok(own),
             Some(fleet) => fleet.across(own),
@@ -88,7 +102,7 @@ impl App {
         let Some(name) = past else {
             return Ok(self.snapshot()?);
         };
-        self.db
+        self.db()
             .snapshot_named(name)
             .map_err(|error| match error.kind() {
                 ErrorKind::NotFound => no_snapshot(name),
@@ -103,7 +117,7 @@ impl App {
     #[cfg(feature = "sql")]
     pub(crate) fn changed_at(&self, table: &str, sequence: u64) -> u64 {
         match &self.fleet {
-            None => self.db.changed_at(table).unwrap_or(sequence),
+            None => self.db().changed_at(table).unwrap_or(sequence),
             // What comes from edges has no numbers here: any change may concern any table.
             Some(_) => sequence,
         }
@@ -135,7 +149,7 @@ impl App {
     /// Takes tickets for this database from now on, of the keys that a setting names and of those
     /// that come with a token.
     pub(crate) fn take_tickets(&self) -> headwater::Result<()> {
-        let (identity, incarnation) = headwater_fleet::database_of(&self.db)?;
+        let (identity, incarnation) = headwater_fleet::database_of(&self.db())?;
         let audience = Audience {
             identity,
             incarnation,

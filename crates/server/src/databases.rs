@@ -23,6 +23,8 @@ const NOTE: &str = "databases";
 #[derive(Debug)]
 pub(crate) struct KeptNames {
     db: Database,
+    /// Whether names are apart, where they are kept with the database; `None` = settings say all.
+    apart: Option<bool>,
     names: RwLock<Arc<Names>>,
     changing: Mutex<()>,
 }
@@ -33,16 +35,31 @@ impl KeptNames {
     /// # Errors
     /// When they cannot be read, or are not what this build writes.
     pub(crate) fn open(db: Database, settings: &Settings) -> std::result::Result<Self, StartError> {
-        let names = match (&settings.write_database, settings.write_databases) {
-            (Some(only), _) => Names::only(only),
-            (None, Apart::Together) => Names::together(),
-            (None, how) => kept(&db, how == Apart::Apart, settings.read_only)?,
+        let (names, apart) = match (&settings.write_database, settings.write_databases) {
+            (Some(only), _) => (Names::only(only), None),
+            (None, Apart::Together) => (Names::together(), None),
+            (None, how) => {
+                let apart = how == Apart::Apart;
+                (kept(&db, apart, settings.read_only)?, Some(apart))
+            }
         };
         Ok(KeptNames {
             db,
+            apart,
             names: RwLock::new(Arc::new(names)),
             changing: Mutex::new(()),
         })
+    }
+
+    /// Takes the names that are kept with a newer state of the database, which others write to.
+    ///
+    /// # Errors
+    /// When they cannot be read, or are not what this build writes.
+    pub(crate) fn look_again(&self, db: &Database) -> std::result::Result<(), StartError> {
+        if let Some(apart) = self.apart {
+            *self.names.write() = Arc::new(kept(db, apart, true)?);
+        }
+        Ok(())
     }
 
     /// True when a write of this asker under the name makes it one, which has to be stored.

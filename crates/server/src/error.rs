@@ -72,6 +72,7 @@ impl From<headwater::Error> for ApiError {
             ErrorKind::Elsewhere => (StatusCode::SERVICE_UNAVAILABLE, "E_ELSEWHERE", None),
             ErrorKind::NotFound => (StatusCode::NOT_FOUND, "E_NOT_FOUND", None),
             ErrorKind::Invalid => (StatusCode::BAD_REQUEST, "E_INVALID", None),
+            ErrorKind::ReadOnly => (StatusCode::FORBIDDEN, "E_READ_ONLY", None),
             _ => (StatusCode::INTERNAL_SERVER_ERROR, "E_INTERNAL", None),
         };
         if status == StatusCode::INTERNAL_SERVER_ERROR {

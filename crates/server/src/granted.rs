@@ -72,6 +72,10 @@ impl headwater_ask::Access for Granted {
             .all(|action| self.0.all(action))
     }
 
+    fn reads_all(&self) -> bool {
+        self.0.reads_all()
+    }
+
     fn asks(&self) -> bool {
         self.0.any(Action::Read)
     }

@@ -8,17 +8,25 @@
 //! the server's end meets stops between two days.
 
 use crate::app::App;
-use crate::settings::Lake;
+use crate::settings::{Lake, Settings};
+use crate::start_error::StartError;
 use headwater::{Error, ErrorKind, Snapshot, Timestamp};
 use headwater_io::{Clock, SystemClock};
-use headwater_lake::{LakeError, Steps, WriteOptions, folder_of_edge, write};
-use std::path::Path;
+use headwater_lake::{LakeError, Place, Steps, WriteOptions, write};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
 /// Until the first turn after the start.
 const FIRST: Duration = Duration::from_secs(1);
+
+/// Where the lake of the settings is; `None` when there is none.
+pub(crate) fn place(settings: &Settings) -> Result<Option<Place>, StartError> {
+    let dir = settings.lake.dir.as_deref();
+    let open = |dir| Place::open(dir, &|name| std::env::var(name).ok());
+    let place = dir.map(open).transpose();
+    place.map_err(|error| StartError::Lake(error.to_string()))
+}
 
 /// Writes the lake until the server stops.
 pub(crate) async fn run(app: Arc<App>, every: Duration) {
@@ -32,8 +40,8 @@ pub(crate) async fn run(app: Arc<App>, every: Duration) {
         }
         let (app, stop) = (Arc::clone(&app), stopping.clone());
         let turn = tokio::task::spawn_blocking(move || {
-            if let Some(dir) = &app.settings.lake.dir {
-                Turn::new(&app, stop).all(dir);
+            if let Some(place) = &app.lake_place {
+                Turn::new(&app, stop).all(place);
             }
         });
         if let Err(error) = turn.await {
@@ -80,8 +88,8 @@ impl<'a> Turn<'a> {
     }
 
     /// Brings all tables to where the databases are.
-    fn all(mut self, dir: &Path) {
-        self.database("its own database", dir, &|| self.app.db.snapshot());
+    fn all(mut self, lake: &Place) {
+        self.database("its own database", lake, &|| self.app.db().snapshot());
         let edges = self.app.fleet.as_ref().map(|fleet| (fleet, fleet.views()));
         for (fleet, edge) in edges
             .iter()
@@ -92,7 +100,7 @@ impl<'a> Turn<'a> {
                 Ok(None) => Err(Error::new(ErrorKind::NotFound, "nothing of it is here")),
                 Err(error) => Err(Error::new(ErrorKind::Io, error.to_string())),
             };
-            self.database(edge, &folder_of_edge(dir, edge), &look);
+            self.database(edge, &lake.of_edge(edge), &look);
         }
         if *self.stop.borrow() {
             return;
@@ -106,7 +114,12 @@ impl<'a> Turn<'a> {
     }
 
     /// The tables of a database, one after the other.
-    fn database(&mut self, name: &str, dir: &Path, look: &dyn Fn() -> headwater::Result<Snapshot>) {
+    fn database(
+        &mut self,
+        name: &str,
+        lake: &Place,
+        look: &dyn Fn() -> headwater::Result<Snapshot>,
+    ) {
         let tables = match look() {
             Ok(snapshot) => snapshot.table_names(),
             // An edge of which nothing has come yet.
@@ -118,7 +131,7 @@ impl<'a> Turn<'a> {
                 return;
             }
             self.options.tables = vec![table.clone()];
-            match write(look, dir, &self.options) {
+            match write(look, lake, &self.options) {
                 Ok(written) => {
                     for told in &written.tables {
                         self.app.lake.rows.inc_by(told.rows);

@@ -21,6 +21,7 @@
 mod app;
 #[cfg(feature = "mqtt")]
 mod broker;
+mod broker_login;
 #[cfg(feature = "bucket")]
 mod bucket;
 mod databases;
@@ -36,6 +37,7 @@ mod lake;
 #[cfg(feature = "sql")]
 mod lake_figures;
 mod live;
+mod looking;
 mod metrics;
 #[cfg(feature = "mqtt")]
 mod mqtt;
@@ -47,6 +49,7 @@ mod notices;
 #[cfg(feature = "sql")]
 mod postgres;
 mod request;
+mod revoking;
 mod routes;
 mod serve;
 pub mod settings;
@@ -65,9 +68,10 @@ use headwater_shell::access;
 
 #[cfg(feature = "bucket")]
 pub use bucket::ROSTER as BUCKET_ROSTER;
+pub use headwater_notice::whitelist_text as broker_list_text;
 pub use headwater_shell::access::{rules, tokens};
 pub use headwater_shell::{Endpoint, Needs};
-pub use notices::broker_rules;
+pub use notices::{ListsApplied, apply_broker_lists, broker_lists, broker_rules};
 pub use routes::manage::shown_snapshots;
 pub use serve::{Server, serve};
 pub use settings::{Settings, begin_logging};

@@ -19,7 +19,7 @@ use crate::single::Single;
 use crate::start_error::StartError;
 use crate::tile_cache::TileCache;
 use crate::tile_costs::TileCosts;
-use headwater::Database;
+use headwater::{Database, Reader};
 use headwater_fleet::{Fleet, Relays, Uplink, UplinkFile};
 use headwater_io::Env;
 use headwater_shell::{Bound, Listener};
@@ -102,18 +102,9 @@ impl Server {
                 Some(bound.map_err(|source| StartError::ListenPostgres { addr, source })?)
             }
         };
-        let db = match open {
-            Some(db) => db,
-            None => {
-                let options = settings.engine.clone();
-                tokio::task::spawn_blocking(|| Database::open(options))
-                    .await
-                    .map_err(std::io::Error::other)?
-                    .map_err(|source| StartError::Database {
-                        dir: settings.db().display().to_string(),
-                        source,
-                    })?
-            }
+        let (db, reader) = match open {
+            Some(db) => (db, None),
+            None => open_database(&settings).await?,
         };
         told(&settings, listener.local_addr(), &db, listener.guard());
         let live = Arc::default();
@@ -143,9 +134,10 @@ impl Server {
             limits.parallel.max(settings.sql_statements_max.min(64)),
         )?);
         #[cfg(feature = "sql")]
-        let query = match &others.fleet {
-            None => headwater_query::Query::new(db.clone(), limits),
-            Some(fleet) => {
+        let query = match (&reader, &others.fleet) {
+            (Some(reader), _) => headwater_query::Query::read_only(reader.clone(), limits),
+            (None, None) => headwater_query::Query::new(db.clone(), limits),
+            (None, Some(fleet)) => {
                 let all = Arc::new(All(db.clone(), Arc::clone(fleet)));
                 headwater_query::Query::across(db.clone(), all, limits)
             }
@@ -158,6 +150,8 @@ impl Server {
         let watches = crate::watched::Watches::default();
         #[cfg(feature = "sql")]
         let lake = crate::lake_figures::Figures::default();
+        #[cfg(feature = "sql")]
+        let lake_place = crate::lake::place(&settings)?;
         let bound = listener.shell(|registry| {
             metrics.register(registry);
             notices.figures.register(registry);
@@ -182,9 +176,12 @@ impl Server {
             #[cfg(feature = "sql")]
             lake,
             #[cfg(feature = "sql")]
+            lake_place,
+            #[cfg(feature = "sql")]
             places: headwater_query::Places::new(settings.sql_statements_max),
             databases: KeptNames::open(db.clone(), &settings)?,
-            db,
+            opened: db,
+            reader,
             shell: Arc::clone(bound.shell()),
             metrics,
             compacting: parking_lot::Mutex::new(()),
@@ -239,7 +236,7 @@ impl Server {
             unreachable!("no dispatcher takes messages");
         };
         let figures = single.source.as_ref().map(|s| Arc::clone(&s.figures));
-        (single.app.db.clone(), figures.unwrap_or_default())
+        (single.app.opened.clone(), figures.unwrap_or_default())
     }
 
     /// Where it listens.
@@ -367,6 +364,35 @@ impl Others {
         }
         Ok(others)
     }
+}
+
+/// The database of the settings: as its owner, or where it is only read, as one who looks at it and
+/// takes no lock.
+async fn open_database(settings: &Settings) -> Result<(Database, Option<Reader>), StartError> {
+    let (options, is_only_read) = (settings.engine.clone(), settings.is_only_read());
+    let open = move || -> headwater::Result<(Database, Option<Reader>)> {
+        if !is_only_read {
+            return Ok((Database::open(options)?, None));
+        }
+        let reader = Reader::open(options)?;
+        Ok((reader.database(), Some(reader)))
+    };
+    let opened = tokio::task::spawn_blocking(open).await;
+    opened.map_err(std::io::Error::other)?.map_err(|source| {
+        let dir = settings.db().display().to_string();
+        match is_unwritable(&source) && !is_only_read {
+            true => StartError::Unwritable { dir, source },
+            false => StartError::Database { dir, source },
+        }
+    })
+}
+
+/// True where the system lets nobody, or not this user, write.
+fn is_unwritable(error: &headwater::Error) -> bool {
+    use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+    std::error::Error::source(error)
+        .and_then(|source| source.downcast_ref::<std::io::Error>())
+        .is_some_and(|source| matches!(source.kind(), PermissionDenied | ReadOnlyFilesystem))
 }
 
 /// One line about what runs, and one for each thing that recovery did.

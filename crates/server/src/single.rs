@@ -6,6 +6,7 @@
 use crate::app::App;
 use crate::error::ApiError;
 use crate::fetching::fetching;
+use crate::looking;
 use crate::routes::{self, Needs};
 use crate::start_error::StartError;
 use axum::middleware::from_fn_with_state;
@@ -53,6 +54,8 @@ impl Role for Single {
         }
         work.workers
             .push(Box::pin(crate::telling::run(Arc::clone(&self.app))));
+        work.workers
+            .push(Box::pin(crate::revoking::run(Arc::clone(&self.app))));
         #[cfg(feature = "bucket")]
         if let Some(keeper) = self.keeper.take() {
             work.workers.push(Box::pin(keeper.run(shell.stopping())));
@@ -62,12 +65,19 @@ impl Role for Single {
             work.workers
                 .push(Box::pin(source.run(Arc::clone(&self.app))));
         }
+        // Watches are followed by who owns the database, and keeps what was told.
         #[cfg(feature = "sql")]
-        work.workers
-            .push(Box::pin(crate::watches::run(Arc::clone(&self.app))));
-        #[cfg(feature = "sql")]
-        if let (Some(_), Some(every)) = (&self.app.settings.lake.dir, self.app.settings.lake.every)
+        if self.app.reader.is_none() {
+            work.workers
+                .push(Box::pin(crate::watches::run(Arc::clone(&self.app))));
+        }
+        if let (Some(reader), Some(every)) = (&self.app.reader, self.app.settings.read_only_refresh)
         {
+            let run = looking::run(Arc::clone(&self.app), reader.clone(), every);
+            work.workers.push(Box::pin(run));
+        }
+        #[cfg(feature = "sql")]
+        if let (Some(_), Some(every)) = (&self.app.lake_place, self.app.settings.lake.every) {
             let run = crate::lake::run(Arc::clone(&self.app), every);
             work.workers.push(Box::pin(run));
         }
@@ -98,10 +108,10 @@ impl Role for Single {
     /// Ready means that the database takes a snapshot, which it does not once it is closed. Says
     /// how many partitions are damaged so that nothing of them can be read, if any are.
     fn ready(&self) -> Result<Map<String, Value>, ErrorAnswer> {
-        let taken = self.app.db.snapshot().map(drop);
+        let taken = self.app.db().snapshot().map(drop);
         taken.map_err(ApiError::from)?;
         let mut answer = Map::new();
-        let unreadable = self.app.db.partitions_unreadable();
+        let unreadable = self.app.db().partitions_unreadable();
         if unreadable > 0 {
             answer.insert("partitions_unreadable".to_owned(), unreadable.into());
         }
@@ -114,7 +124,7 @@ impl Role for Single {
                 return;
             }
             let fetching = tokio::task::spawn_blocking(move || {
-                let stats = self.app.db.stats();
+                let stats = self.app.db().stats();
                 if let Err(error) = &stats {
                     tracing::warn!(%error, "no figures of the engine");
                 }
@@ -141,7 +151,7 @@ impl Role for Single {
         {
             tracing::warn!(%error, "copies still show the database that is closed");
         }
-        let closed = self.app.db.close();
+        let closed = self.app.opened.close();
         closed.map_err(|source| StartError::Database {
             dir: self.app.settings.db().display().to_string(),
             source,

@@ -18,6 +18,16 @@ pub enum StartError {
         /// What the engine says.
         source: headwater::Error,
     },
+    /// The files of the database may not be written.
+    #[error(
+        "the database {dir}: {source}; what lies where nothing can be written is served with --read-only"
+    )]
+    Unwritable {
+        /// Its directory.
+        dir: String,
+        /// What the engine says.
+        source: headwater::Error,
+    },
     /// The names of databases cannot be read or kept.
     #[error("the names of databases, which InfluxDB's clients use: {source}")]
     Names {
@@ -41,6 +51,9 @@ pub enum StartError {
     /// The bucket of a cloud cannot be used, or its group of copies is held no more.
     #[error("the bucket: {0}")]
     Bucket(String),
+    /// The lake cannot be used where it is said to be.
+    #[error("the lake: {0}")]
+    Lake(String),
     /// A dispatcher cannot begin with these settings.
     #[error("dispatch: {0}")]
     Dispatch(String),

@@ -30,7 +30,7 @@ pub(crate) async fn run(app: Arc<App>) {
 async fn look(app: &Arc<App>) -> Option<Notice> {
     let looked = app.blocking(|app| {
         let sources = Sources {
-            db: &app.db,
+            db: &app.db(),
             fleet: app.fleet.as_deref(),
             env: app.shell.env(),
         };

@@ -41,16 +41,21 @@ pub(crate) fn takes_gzip(headers: &HeaderMap) -> bool {
         })
 }
 
-/// The answer packed, where that is worth while.
-pub(crate) fn packed(response: Response) -> Response {
+/// The answer packed, where that is worth while and its asker takes it.
+pub(crate) fn packed(mut response: Response, takes_gzip: bool) -> Response {
     if !is_worth_while(&response) {
+        return response;
+    }
+    // Who keeps answers for others must know that this one comes in two forms, whichever it is.
+    response
+        .headers_mut()
+        .append(VARY, HeaderValue::from_static("accept-encoding"));
+    if !takes_gzip {
         return response;
     }
     let (mut head, body) = response.into_parts();
     head.headers
         .insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-    head.headers
-        .append(VARY, HeaderValue::from_static("accept-encoding"));
     head.headers.remove(CONTENT_LENGTH);
     // The fastest level: the network of a server nearby is fast too.
     let encoder = GzEncoder::new(Vec::new(), Compression::fast());
@@ -121,7 +126,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_comes_in_pieces_is_whole_when_it_is_unpacked() {
-        let response = packed(answer("text/csv; charset=utf-8", pieces(20_000)));
+        let response = packed(answer("text/csv; charset=utf-8", pieces(20_000)), true);
         assert_eq!(response.headers()[CONTENT_ENCODING], "gzip");
         let bytes = axum::body::to_bytes(response.into_body(), usize::MAX);
         let bytes = bytes.await.unwrap();
@@ -136,7 +141,7 @@ mod tests {
     #[tokio::test]
     async fn an_answer_that_breaks_off_has_no_end_when_packed_either() {
         let broken = stream::iter([Ok("a".repeat(5_000)), Err(axum::Error::new("the disk"))]);
-        let response = packed(answer("text/csv", Body::from_stream(broken)));
+        let response = packed(answer("text/csv", Body::from_stream(broken)), true);
         let bytes = axum::body::to_bytes(response.into_body(), usize::MAX);
         assert!(bytes.await.is_err());
     }
@@ -144,7 +149,11 @@ mod tests {
     #[test]
     fn small_tagged_and_live_answers_are_left_as_they_are() {
         let long = || Body::from("x".repeat(5_000));
-        let is_packed = |response| packed(response).headers().contains_key(CONTENT_ENCODING);
+        let is_packed = |response| {
+            packed(response, true)
+                .headers()
+                .contains_key(CONTENT_ENCODING)
+        };
         assert!(is_packed(answer("application/json", long())));
         assert!(!is_packed(answer("application/json", Body::from("{}"))));
         assert!(!is_packed(answer("text/event-stream", pieces(9_000))));
@@ -153,6 +162,18 @@ mod tests {
         let tag = HeaderValue::from_static("\"1\"");
         tagged.headers_mut().insert(ETAG, tag);
         assert!(!is_packed(tagged));
+    }
+
+    #[test]
+    fn either_form_says_that_there_are_two_and_what_has_one_does_not() {
+        let long = || answer("application/json", Body::from("x".repeat(5_000)));
+        for takes in [true, false] {
+            let response = packed(long(), takes);
+            assert_eq!(response.headers()[VARY], "accept-encoding");
+            assert_eq!(response.headers().contains_key(CONTENT_ENCODING), takes);
+        }
+        let small = packed(answer("application/json", Body::from("{}")), false);
+        assert!(!small.headers().contains_key(VARY));
     }
 
     #[test]

@@ -111,7 +111,7 @@ async fn pass(State(gate): State<Gate>, request: Request, next: Next) -> Respons
     let path = (gate.shell.settings.log_requests != LogRequests::None)
         .then(|| request.uri().path().to_owned());
     let origin = welcome(&gate.shell.settings.cors_origins, request.headers());
-    let wants_gzip = method != Method::HEAD && takes_gzip(request.headers());
+    let takes_gzip = takes_gzip(request.headers());
     let mut response = if origin.is_some() && is_preflight(&method, request.headers()) {
         preflight()
     } else {
@@ -119,8 +119,8 @@ async fn pass(State(gate): State<Gate>, request: Request, next: Next) -> Respons
     };
     let status = response.status();
     let took = clock.monotonic().saturating_sub(begun);
-    if wants_gzip {
-        response = packed(response);
+    if method != Method::HEAD {
+        response = packed(response, takes_gzip);
     }
     dress(&mut response, id, gate.shell.certificate().is_some());
     if let Some(origin) = origin {

@@ -60,6 +60,14 @@ pub struct Confirmed {
     pub differ: Vec<u64>,
 }
 
+impl Confirmed {
+    /// Those that are proven, and how many bytes of each.
+    fn proven_bytes(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let all = self.segments.iter().copied();
+        all.filter(|(id, _)| self.proven.contains(id))
+    }
+}
+
 /// A confirmation that is looked at later.
 #[derive(Debug)]
 struct PutOff {
@@ -207,6 +215,14 @@ impl Agent {
     #[must_use]
     pub fn confirmed(&self) -> Option<&Confirmed> {
         self.confirmed.as_ref()
+    }
+
+    /// Segments that the copy has proven to have whole, since it has been answered over this
+    /// connection, and how many bytes of each.
+    #[must_use]
+    pub fn proven_now(&self) -> Vec<(u64, u64)> {
+        let confirmed = self.confirmed.iter().filter(|_| !self.is_anew);
+        confirmed.flat_map(Confirmed::proven_bytes).collect()
     }
 
     /// Lets go of what is held too long. To be called now and then.

@@ -3,7 +3,7 @@ import type { JSX } from "preact";
 import { useEmitter, useShared } from "../context";
 import type { Channel } from "../explore/channels";
 import type { Explorer } from "../explore/explorer";
-import type { Plot } from "../explore/plots";
+import { isOnTheRight, scalesOf, type Plot } from "../explore/plots";
 import { streamLabel } from "../lib/channel";
 import { closest } from "../lib/compose";
 import { formatCount, formatReading, formatValue } from "../lib/format";
@@ -35,7 +35,7 @@ export function Legend({ plot, isFirst, isLast }: LegendProps): JSX.Element {
   const { explorer, theme } = useShared();
   useEmitter(explorer.painted);
   useEmitter(theme.changed);
-  const isLocked = explorer.locks.has(plot.key);
+  const isLocked = scalesOf(plot).some((scale) => scale && explorer.locks.has(scale.key));
   const isTable = plot.channels.length > 1;
   return (
     <div class={isTable ? "legend many" : "legend"} data-picture="text" style={{ height: `${legendHeight(plot)}px` }}>
@@ -61,7 +61,7 @@ export function Legend({ plot, isFirst, isLast }: LegendProps): JSX.Element {
           )}
           <tbody>
             {plot.channels.map((channel) => (
-              <LegendRow key={channel.name} channel={channel} />
+              <LegendRow key={channel.name} channel={channel} isRight={isOnTheRight(plot, channel)} />
             ))}
           </tbody>
         </table>
@@ -93,7 +93,7 @@ export function Legend({ plot, isFirst, isLast }: LegendProps): JSX.Element {
           aria-pressed={isLocked}
           aria-label={isLocked ? "Let the scale follow the values" : "Keep the scale as it is"}
           title={isLocked ? "Let the scale follow the values" : "Keep the scale as it is"}
-          onClick={() => explorer.toggleLock(plot.key)}
+          onClick={() => explorer.toggleLock(plot)}
         >
           <Icon name={isLocked ? "lock" : "unlock"} />
         </button>
@@ -102,7 +102,13 @@ export function Legend({ plot, isFirst, isLast }: LegendProps): JSX.Element {
   );
 }
 
-function LegendRow({ channel }: { channel: Channel }): JSX.Element {
+interface LegendRowProps {
+  readonly channel: Channel;
+  /** Whether it is drawn by the scale on the right. */
+  readonly isRight: boolean;
+}
+
+function LegendRow({ channel, isRight }: LegendRowProps): JSX.Element {
   const { explorer, theme } = useShared();
   const colour = theme.palette.series[channel.colour] ?? theme.palette.ink;
   const { table, tags } = streamLabel(channel.stream);
@@ -116,6 +122,7 @@ function LegendRow({ channel }: { channel: Channel }): JSX.Element {
       <th class="legend-name" scope="row">
         <span class="swatch" style={{ backgroundColor: colour }} />
         <b>{channel.field}</b>
+        {isRight && <span class="right-scale soft"> right scale</span>}
       </th>
       <td class="legend-where soft">
         <span class="cut">

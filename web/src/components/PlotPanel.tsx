@@ -3,11 +3,12 @@ import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import { useShared } from "../context";
+import type { Channel } from "../explore/channels";
 import type { Explorer } from "../explore/explorer";
-import type { Plot } from "../explore/plots";
+import { isOnTheRight, scalesOf, type Plot, type Scale } from "../explore/plots";
 import { hatch, mark as paintMark, paint } from "../explore/paint";
 import { isOf } from "../lib/marks";
-import { axisLabels, valueTicks } from "../lib/scale";
+import { axisLabels, valueTicks, type Range } from "../lib/scale";
 import type { Palette, Theme } from "../lib/theme";
 import { timeTicks } from "../lib/ticks";
 import { fractionOf } from "../lib/view";
@@ -37,6 +38,7 @@ export function PlotPanel({ plot, frame, height, isFirst, isLast }: PlotPanelPro
   const chart = useRef<uPlot | undefined>(undefined);
   const latest = useRef(plot);
   latest.current = plot;
+  const hasRight = scalesOf(plot).length > 1;
 
   useEffect(() => {
     const element = place.current;
@@ -51,7 +53,7 @@ export function PlotPanel({ plot, frame, height, isFirst, isLast }: PlotPanelPro
       made.destroy();
       chart.current = undefined;
     };
-  }, [explorer, theme, frame.gutter]);
+  }, [explorer, theme, frame.gutter, frame.right, hasRight]);
 
   useLayoutEffect(() => {
     chart.current?.setSize({ width: frame.width, height });
@@ -80,16 +82,30 @@ function makeChart(
 ): uPlot {
   const palette = (): Palette => theme.palette;
   const grid = { stroke: () => palette().grid, width: 1 };
+  const hasRight = scalesOf(plot()).length > 1;
+  const vertical: uPlot.Axis = {
+    gap: 6,
+    grid,
+    ticks: { show: false },
+    stroke: () => palette().muted,
+    font: "11px system-ui, sans-serif",
+    splits: (u, _axis, low, high) => valueTicks([low, high], markCount(u.bbox.height / devicePixelRatio)).ticks,
+    values: (_u, splits) => axisLabels(splits),
+  };
   return new uPlot(
     {
       width: frame.width,
       height,
-      padding: [6, frame.right, 7, 0],
+      padding: [6, hasRight ? 0 : frame.right, 7, 0],
       legend: { show: false },
       cursor: { show: false },
       // Positions are fractions of the view: a double could not hold the instants themselves.
-      scales: { x: { time: false, auto: false, range: [0, 1] }, y: { auto: false, range: [0, 1] } },
-      series: [{}, { show: false }],
+      scales: {
+        x: { time: false, auto: false, range: [0, 1] },
+        y: { auto: false, range: [0, 1] },
+        y2: { auto: false, range: [0, 1] },
+      },
+      series: [{}, { show: false }, { show: false, scale: "y2" }],
       axes: [
         {
           size: 0,
@@ -101,21 +117,15 @@ function makeChart(
           },
           values: (_u, splits) => splits.map(() => ""),
         },
-        {
-          size: frame.gutter,
-          gap: 6,
-          grid,
-          ticks: { show: false },
-          stroke: () => palette().muted,
-          font: "11px system-ui, sans-serif",
-          splits: (u, _axis, low, high) => valueTicks([low, high], markCount(u.bbox.height / devicePixelRatio)).ticks,
-          values: (_u, splits) => axisLabels(splits),
-        },
+        { ...vertical, size: frame.gutter },
+        // Its marks are at other heights than those on the left: one grid is enough.
+        { ...vertical, scale: "y2", side: 1, size: frame.right, grid: { show: false }, show: hasRight },
       ],
       hooks: { draw: [(u) => paintChart(u, explorer, plot(), palette())] },
     },
     [
       [0, 1],
+      [null, null],
       [null, null],
     ],
     element,
@@ -128,9 +138,14 @@ function markCount(height: number): number {
 }
 
 function drawChart(chart: uPlot, explorer: Explorer, plot: Plot): void {
-  const [low, high] = explorer.scale(plot.key);
+  const [left, right] = scalesOf(plot);
+  const set = (name: string, scale: Scale): void => {
+    const [low, high] = explorer.scale(scale.key);
+    chart.setScale(name, { min: low, max: high });
+  };
   chart.batch(() => {
-    chart.setScale("y", { min: low, max: high });
+    set("y", left);
+    set("y2", right ?? left);
     chart.redraw(false, true);
   });
 }
@@ -140,7 +155,9 @@ function paintChart(chart: uPlot, explorer: Explorer, plot: Plot, palette: Palet
   const { left, top, width, height } = chart.bbox;
   const ratio = devicePixelRatio;
   const context = chart.ctx;
-  const [low, high] = explorer.scale(plot.key);
+  const [onTheLeft, onTheRight] = scalesOf(plot);
+  const rangeOf = (channel: Channel): Range =>
+    explorer.scale((isOnTheRight(plot, channel) ? onTheRight : undefined)?.key ?? onTheLeft.key);
   for (const channel of plot.channels) {
     for (const mark of explorer.away.marks(channel, explorer.view, explorer.level, explorer.zone)) {
       const [from, to] = [fractionOf(explorer.view, mark.from), fractionOf(explorer.view, mark.to)];
@@ -151,6 +168,7 @@ function paintChart(chart: uPlot, explorer: Explorer, plot: Plot, palette: Palet
     if (!channel.points) continue;
     const line = palette.series[channel.colour] ?? palette.ink;
     const style = { line, band: `${line}38`, stepped: channel.type === "bool" };
+    const [low, high] = rangeOf(channel);
     paint({ context, left, top, width, height, ratio }, channel.points, size, low, high, style);
   }
   paintMarks({ context, left, top, width, height, ratio }, explorer, plot, palette);
@@ -160,6 +178,7 @@ function paintChart(chart: uPlot, explorer: Explorer, plot: Plot, palette: Palet
     const at = cursorPoint(explorer, channel);
     if (!channel.points || at === undefined) continue;
     const value = channel.points.mean[at] ?? NaN;
+    const [low, high] = rangeOf(channel);
     const x = left + ((channel.points.x[at] ?? 0) / size) * width;
     const y = top + (1 - (value - low) / (high - low)) * height;
     if (!(x >= left && x <= left + width && y >= top && y <= top + height)) continue;

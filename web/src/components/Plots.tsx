@@ -2,7 +2,7 @@
 import type { JSX, RefObject } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { useEmitter, useShared } from "../context";
-import type { Plot } from "../explore/plots";
+import { scalesOf, type Plot } from "../explore/plots";
 import { attachGestures } from "../explore/gestures";
 import { formatInstant, formatLength } from "../lib/time";
 import { fractionOf, instantAt } from "../lib/view";
@@ -27,10 +27,14 @@ export function Plots({ area, say }: PlotsProps): JSX.Element {
   const [size, setSize] = useState({ width: 0, height: 0 });
   const [mark, setMark] = useState<readonly [number, number]>();
   const [picked, setPicked] = useState<Picked>();
+  const plots = explorer.plots();
+  // Plots have one axis of time, so that where one has a scale on the right all leave room for it.
+  const hasRight = plots.some((plot) => scalesOf(plot).length > 1);
   const frame = useMemo<Frame>(() => {
     const isNarrow = size.width < 520;
-    return { width: size.width, gutter: isNarrow ? 46 : 62, right: isNarrow ? 8 : 16 };
-  }, [size.width]);
+    const gutter = isNarrow ? 46 : 62;
+    return { width: size.width, gutter, right: hasRight ? gutter : isNarrow ? 8 : 16 };
+  }, [size.width, hasRight]);
   const frameNow = useRef(frame);
   frameNow.current = frame;
   const isTold = useRef(false);
@@ -65,7 +69,6 @@ export function Plots({ area, say }: PlotsProps): JSX.Element {
   const inner = frame.width - frame.gutter - frame.right;
   useEffect(() => explorer.resize(inner), [explorer, inner]);
 
-  const plots = explorer.plots();
   const height = sharedHeight(plots, explorer.heights, size.height);
   const shown = plots.find((plot) => plot.key === picked?.plot);
   return (

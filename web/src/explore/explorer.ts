@@ -32,7 +32,7 @@ import { Channels } from "./channels";
 import { Listening } from "./listening";
 import { Marking } from "./marking";
 import { Playing } from "./playing";
-import { plotsOf, type Plot } from "./plots";
+import { plotsOf, scalesOf, type Plot } from "./plots";
 import { Replay } from "./replay";
 import type { Stage } from "./stage";
 import { Watching } from "./watching";
@@ -411,13 +411,19 @@ export class Explorer implements Stage {
     this.changed.emit();
   }
 
-  /** The scale of a plot as it is drawn. */
+  /** The range of a scale as it is drawn. */
   scale(key: string): Range {
     return this.scales.get(key) ?? [0, 1];
   }
 
-  toggleLock(key: string): void {
-    if (!this.locks.delete(key)) this.locks.set(key, this.scale(key));
+  /** Keeps the scales of a plot as they are, or lets them follow the values again. */
+  toggleLock(plot: Plot): void {
+    const keys = scalesOf(plot).flatMap((scale) => (scale ? [scale.key] : []));
+    const isLocked = keys.some((key) => this.locks.has(key));
+    for (const key of keys) {
+      if (isLocked) this.locks.delete(key);
+      else this.locks.set(key, this.scale(key));
+    }
     this.redraw();
     this.changed.emit();
   }
@@ -586,17 +592,18 @@ export class Explorer implements Stage {
     this.level = isSame(this.view, this.goal) ? this.goalLevel : levelFor(this.view, this.pixels, this.level);
     this.countStep();
     this.composeAll();
-    for (const plot of this.plots()) {
-      const locked = this.locks.get(plot.key);
-      const before = this.scales.get(plot.key);
+    for (const scale of this.plots().flatMap(scalesOf)) {
+      if (!scale) continue;
+      const locked = this.locks.get(scale.key);
+      const before = this.scales.get(scale.key);
       let range: Range | undefined;
-      for (const channel of plot.channels) {
+      for (const channel of scale.channels) {
         range = union(range, channel.type === "bool" && channel.points?.range ? [0, 1] : channel.points?.range);
       }
       const goal = locked ?? (range ? roomy(range) : before);
       if (!goal) continue;
       const next = this.reduced ? goal : eased(before, goal, elapsed);
-      this.scales.set(plot.key, next);
+      this.scales.set(scale.key, next);
       if (next !== goal) isMoving = true;
     }
     this.counters.frames++;

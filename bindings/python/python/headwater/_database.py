@@ -526,7 +526,7 @@ def open(
     fast_dir: Path | None = None,
     fast_parts: str | None = None,
     idle_after: Span | None | _Unchanged = UNCHANGED,
-    **more: int,
+    **more: int | str,
 ) -> Database:
     """Opens the database in a directory, or makes it; recovers it if it was not closed.
 
@@ -562,7 +562,8 @@ def open(
     :param more: ``late_runs_max``, ``partition_target_bytes``, ``partition_bytes_max``, ``leaf_events``, ``bucket_events``,
         ``groups_max``, ``clock_jump_max``, ``clock_settle``, ``compaction_bytes_per_second``, ``compaction_bytes_per_day``, ``log_file_bytes``, ``string_bytes_max``, ``tables_max``,
         ``fields_max``, ``streams_max``, ``reserve_bytes``, ``open_files_max``, ``fast_bytes``, ``fast_index_bytes``,
-        ``fast_newest_bytes``, ``fast_newest_age``, ``log_mirror``, ``snapshot_age_max``, ``snapshot_bytes_max``: as in docs/embed/python.md.
+        ``fast_newest_bytes``, ``fast_newest_age``, ``log_mirror``, ``snapshot_age_max``, ``snapshot_bytes_max``,
+        ``io_backend``, ``read_ahead``, ``queue_sets``, ``queue_placement``: as in docs/embed/python.md.
     :raises NotFoundError: there is no database, with ``create=False`` or ``read_only=True``.
     :raises LockedError: another process owns it.
     :raises CorruptError: files are damaged.

@@ -48,6 +48,18 @@ struct Counted {
     limits: Limits,
 }
 
+impl Counted {
+    /// Counts one more series that has rows, whichever of these are wanted; whether it is wanted.
+    fn takes_another(&mut self) -> bool {
+        self.passed += 1;
+        let is_wanted = self.passed > self.limits.offset;
+        if is_wanted {
+            self.taken += 1;
+        }
+        is_wanted
+    }
+}
+
 impl Asker<'_> {
     /// Hands the series of an answer to a taker; `scope` is what a question around this one asks
     /// for.
@@ -211,8 +223,15 @@ impl Asker<'_> {
         if hands_on && plan.calls.is_empty() && limits.keep().is_none_or(|k| k > FEW_ROWS) {
             wanted.keep = None;
             let (mut offset, mut left) = (limits.offset, limits.limit);
-            let mut goes_on = false;
+            let (mut is_counted, mut goes_on) = (false, false);
             return self.in_stretches(plan, members, wanted, &mut |rows| {
+                // A series that has rows counts, whichever of them are wanted.
+                if !is_counted && !rows.is_empty() {
+                    is_counted = true;
+                    if !counted.takes_another() {
+                        return Ok(false);
+                    }
+                }
                 let passed = offset.min(rows.len());
                 offset -= passed;
                 let rows: Vec<_> = rows.into_iter().skip(passed).take(left).collect();
@@ -220,36 +239,29 @@ impl Asker<'_> {
                     return Ok(true);
                 }
                 left -= rows.len();
-                if !goes_on {
-                    counted.passed += 1;
-                    if counted.passed <= counted.limits.offset {
-                        return Ok(false);
-                    }
-                    counted.taken += 1;
-                }
                 let cells = flat(plan, rows.into_iter().map(|r| (r.time, r.cells)), ALL);
                 taker.take(head.series(plan, cells), goes_on)?;
                 goes_on = true;
                 Ok(left > 0)
             });
         }
-        let cells = if plan.calls.is_empty() {
-            let rows = self.raw(plan, members, wanted)?.into_iter();
-            flat(plan, rows.map(|r| (r.time, r.cells)), limits)
+        let (has_rows, cells) = if plan.calls.is_empty() {
+            let rows = self.raw(plan, members, wanted)?;
+            let has_rows = !rows.is_empty();
+            let rows = rows.into_iter().map(|r| (r.time, r.cells));
+            (has_rows, flat(plan, rows, limits))
         } else {
-            let rows = self.computed(grouping, members)?.into_iter();
-            flat(plan, rows.map(|r| (r.time, r.cells)), limits)
+            let rows = self.computed(grouping, members)?;
+            let has_rows = !rows.is_empty();
+            let rows = rows.into_iter().map(|r| (r.time, r.cells));
+            (has_rows, flat(plan, rows, limits))
         };
-        if !cells.is_empty() {
-            counted.passed += 1;
-        }
         // What it was computed from is not kept.
-        let is_told = !cells.is_empty() && counted.passed > counted.limits.offset;
+        let is_told = has_rows && counted.takes_another() && !cells.is_empty();
         let is_kept = is_told && !hands_on;
         self.budget
             .keep_only(before, if is_kept { cells.len() } else { 0 })?;
         if is_told {
-            counted.taken += 1;
             taker.take(head.series(plan, cells), false)?;
         }
         Ok(())

@@ -3,14 +3,14 @@
 use crate::failure::Failure;
 use crate::store::DbArgs;
 use clap::{Args, Subcommand};
-use std::path::PathBuf;
 
 /// Keep the tables of a database as Apache Iceberg tables of Parquet files, for DuckDB, Spark and
 /// others
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Each table is a folder of its own in LAKE, divided by day. All three commands work beside the process that has the
-database open. docs/cloud/lake.md says how others read it.
+Each table is a folder of its own in LAKE, divided by day. LAKE may be in a bucket: who may use that is said by
+AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY. All commands work beside the process that has the database open.
+What aging has left of a table is a table of its own, TABLE_rollup. docs/cloud/lake.md says how others read all this.
 
 Examples:
   headwater lake write  --db ./data ./lake
@@ -26,6 +26,7 @@ enum What {
     Write(Write),
     Status(Status),
     Verify(Verify),
+    Rebuild(Rebuild),
 }
 
 /// Write what is not in the lake, or not as the database has it
@@ -53,6 +54,20 @@ struct Write {
     /// Remove files that no snapshot names when they are older; longer than a write takes
     #[arg(long, value_name = "DURATION", default_value = "1d")]
     orphan_age: String,
+}
+
+/// Write all days of a table anew, as the database has them now
+#[derive(Debug, Args)]
+#[command(after_help = "\
+For a table whose files were damaged or lost, as `verify` tells. Readers see each day as it was until it is replaced.
+Days of which the rows have gone because of their age stay as they are: nobody has them but the lake.")]
+struct Rebuild {
+    #[command(flatten)]
+    place: Place,
+
+    /// The table; with it the table of what aging has left of it
+    #[arg(value_name = "TABLE")]
+    table: String,
 }
 
 /// Say what is in the lake, and what is not, and why
@@ -89,9 +104,9 @@ struct Place {
     #[command(flatten)]
     db: DbArgs,
 
-    /// Folder of the lake
+    /// Folder of the lake, or s3://BUCKET/PREFIX, with ?endpoint=URL&region=NAME where needed
     #[arg(value_name = "LAKE")]
-    lake: PathBuf,
+    lake: String,
 }
 
 impl Lake {
@@ -100,19 +115,20 @@ impl Lake {
             What::Write(command) => command.run(),
             What::Status(command) => command.run(),
             What::Verify(command) => command.run(),
+            What::Rebuild(command) => command.run(),
         }
     }
 }
 
 #[cfg(not(feature = "sql"))]
 mod without {
-    use super::{Place, Status, Verify, Write};
+    use super::{Place, Rebuild, Status, Verify, Write};
     use crate::failure::Failure;
     use crate::output::built_without;
 
     impl Place {
         fn refuse(&self, command: &str) -> Result<(), Failure> {
-            let (db, lake) = (self.db.db.display(), self.lake.display());
+            let (db, lake) = (self.db.db.display(), &self.lake);
             Err(built_without(&format!("lake {command} --db {db} {lake}")))
         }
     }
@@ -126,6 +142,13 @@ mod without {
                 self.orphan_age,
             );
             self.place.refuse("write")
+        }
+    }
+
+    impl Rebuild {
+        pub(super) fn run(self) -> Result<(), Failure> {
+            let _ = self.table;
+            self.place.refuse("rebuild")
         }
     }
 
@@ -146,7 +169,7 @@ mod without {
 
 #[cfg(feature = "sql")]
 mod with {
-    use super::{Place, Status, Verify, Write};
+    use super::{Place, Rebuild, Status, Verify, Write};
     use crate::arguments::parse_duration;
     use crate::clock::now;
     use crate::failure::Failure;
@@ -156,6 +179,14 @@ mod with {
     use headwater::Timestamp;
     use headwater_lake::{Blocked, Missing, TableVerified, TableWritten, WriteOptions};
     use std::time::Duration;
+
+    impl Place {
+        /// Where the lake is; who may use a bucket is said by the environment.
+        fn lake(&self) -> Result<headwater_lake::Place, Failure> {
+            let place = headwater_lake::Place::open(&self.lake, &|name| std::env::var(name).ok());
+            place.map_err(Failure::failed)
+        }
+    }
 
     fn duration(name: &str, text: &str) -> Result<Duration, Failure> {
         let nanos = parse_duration(text).map_err(|e| Failure::usage(format!("--{name}: {e}")))?;
@@ -176,13 +207,29 @@ mod with {
                 let until = now().as_nanos().saturating_sub(ago);
                 options.until = Some(Timestamp::from_nanos(until));
             }
-            let reader = self.place.db.open_to_read()?;
+            self.place.write(&options)
+        }
+    }
+
+    impl Rebuild {
+        pub(super) fn run(self) -> Result<(), Failure> {
+            let mut options = WriteOptions::default();
+            options.tables = vec![self.table];
+            options.rebuild = true;
+            self.place.write(&options)
+        }
+    }
+
+    impl Place {
+        fn write(&self, options: &WriteOptions) -> Result<(), Failure> {
+            let lake = self.lake()?;
+            let reader = self.db.open_to_read()?;
             let look = || {
                 reader.refresh()?;
                 Ok(reader.snapshot())
             };
             let working = spinner("writing");
-            let written = headwater_lake::write(&look, &self.place.lake, &options);
+            let written = headwater_lake::write(&look, &lake, options);
             working.finish_and_clear();
             let written = written.map_err(Failure::failed)?;
             let mut blocked = 0;
@@ -238,9 +285,9 @@ mod with {
 
     impl Status {
         pub(super) fn run(self) -> Result<(), Failure> {
-            let Place { db, lake } = &self.place;
-            let snapshot = db.open_to_read()?.snapshot();
-            let status = headwater_lake::status(&snapshot, lake).map_err(Failure::failed)?;
+            let lake = self.place.lake()?;
+            let snapshot = self.place.db.open_to_read()?.snapshot();
+            let status = headwater_lake::status(&snapshot, &lake).map_err(Failure::failed)?;
             if self.json {
                 return print_json(&status);
             }
@@ -284,10 +331,10 @@ mod with {
 
     impl Verify {
         pub(super) fn run(self) -> Result<(), Failure> {
-            let Place { db, lake } = &self.place;
-            let snapshot = db.open_to_read()?.snapshot();
+            let lake = self.place.lake()?;
+            let snapshot = self.place.db.open_to_read()?.snapshot();
             let working = spinner("comparing");
-            let verified = headwater_lake::verify(&snapshot, lake, self.deep);
+            let verified = headwater_lake::verify(&snapshot, &lake, self.deep);
             working.finish_and_clear();
             let verified = verified.map_err(Failure::failed)?;
             if self.json {

@@ -2,10 +2,12 @@
 
 use crate::failure::Failure;
 use crate::output::print;
-use clap::{Args, Subcommand};
-use headwater_server::broker_rules;
-use headwater_server::tokens::TokenFile;
-use std::path::PathBuf;
+use clap::{Args, Subcommand, ValueEnum};
+use headwater_server::settings::{Mqtt, NoticeBus, NoticeSettings, xmpp_server};
+use headwater_server::tokens::{TokenFile, Tokens};
+use headwater_server::{apply_broker_lists, broker_list_text, broker_lists, broker_rules};
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
 
 /// Rules for the broker that carries notices between nodes
 #[derive(Debug, Args)]
@@ -17,17 +19,19 @@ pub(crate) struct Notices {
 #[derive(Debug, Subcommand)]
 enum What {
     Rules(Rules),
+    Apply(Apply),
 }
 
 impl Notices {
     pub(crate) fn run(self) -> Result<(), Failure> {
         match self.what {
             What::Rules(rules) => rules.run(),
+            What::Apply(apply) => apply.run(),
         }
     }
 }
 
-/// Print who may tell and hear notices, as mosquitto reads it (acl_file)
+/// Print who may tell and hear notices, as a broker wants it
 #[derive(Debug, Args)]
 #[command(after_help = "\
 The list of tokens says who may: whoever logs in to the broker does so by the name of a token. A notice of the node NAME counts
@@ -36,7 +40,8 @@ docs/cluster/notices.md.
 
 Examples:
   headwater token create --db gate --name north --write 'headwater_notices,node=north'
-  headwater notices rules --db gate > /etc/mosquitto/headwater.acl")]
+  headwater notices rules --db gate > /etc/mosquitto/headwater.acl
+  headwater notices rules --db gate --bus xmpp --domain plant.example")]
 struct Rules {
     /// Directory of the database whose list of tokens is read
     #[arg(long, value_name = "DIR", env = "HEADWATER_DB", hide_env_values = true)]
@@ -45,18 +50,129 @@ struct Rules {
     /// What the topics of notices begin with: the setting notices.topic
     #[arg(long, value_name = "TOPIC", default_value = "headwater/notices")]
     topic: String,
+
+    /// For which broker: mosquitto (its acl_file), or publish-subscribe of XMPP
+    #[arg(long, value_enum, default_value_t = For::Mqtt)]
+    bus: For,
+
+    /// For XMPP: the domain whose accounts the tokens' names are
+    #[arg(long, value_name = "DOMAIN", required_if_eq("bus", "xmpp"))]
+    domain: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum For {
+    Mqtt,
+    Xmpp,
+}
+
+/// Bring who may tell and hear notices to an XMPP server
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Makes a node of publish-subscribe (XEP-0060) for each node that may tell, lets in only those that the list of tokens names, takes
+off who is not on the list any more, and reads back what the server keeps. The account needs to be one that may make such nodes.
+Run it again when the list has changed. See docs/cluster/notices.md.
+
+Example:
+  headwater notices apply --db gate --server xmpp://xmpp.plant.example --user admin@plant.example --password-file admin.password")]
+struct Apply {
+    /// Directory of the database whose list of tokens is read
+    #[arg(long, value_name = "DIR", env = "HEADWATER_DB", hide_env_values = true)]
+    db: PathBuf,
+
+    /// The server: xmpp://HOST[:PORT], or xmpps://HOST[:PORT] for TLS from the first byte on
+    #[arg(long, value_name = "URL")]
+    server: String,
+
+    /// The account that owns the nodes: NAME@DOMAIN
+    #[arg(long, value_name = "ACCOUNT")]
+    user: String,
+
+    /// File that holds its password
+    #[arg(long, value_name = "FILE")]
+    password_file: PathBuf,
+
+    /// Certificates that the server's must be signed by; without it those that the system trusts
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
+
+    /// Where publish-subscribe is; without it at pubsub. before the domain of the account
+    #[arg(long, value_name = "DOMAIN", default_value = "")]
+    service: String,
+
+    /// The domain whose accounts the tokens' names are; without it that of the account
+    #[arg(long, value_name = "DOMAIN")]
+    domain: Option<String>,
+
+    /// What the topics of notices begin with: the setting notices.topic
+    #[arg(long, value_name = "TOPIC", default_value = "headwater/notices")]
+    topic: String,
+}
+
+impl Apply {
+    fn run(self) -> Result<(), Failure> {
+        let tokens = tokens(&self.db)?;
+        let server =
+            xmpp_server(&self.server).map_err(|e| Failure::usage(format!("--server: {e}")))?;
+        let of_account = self
+            .user
+            .split_once('@')
+            .map(|(_, domain)| domain.to_owned());
+        let domain = self.domain.or(of_account);
+        let domain = domain.ok_or_else(|| Failure::usage("--user: expected NAME@DOMAIN"))?;
+        let lists = broker_lists(&tokens, &self.topic, &domain).map_err(Failure::failed)?;
+        let settings = NoticeSettings {
+            bus: NoticeBus::Xmpp,
+            topic: self.topic,
+            xmpp: Some(server),
+            service: self.service,
+            login: Mqtt {
+                user: self.user,
+                password_file: Some(self.password_file),
+                ca: self.ca,
+                ..Mqtt::default()
+            },
+            ..NoticeSettings::default()
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(Failure::failed)?;
+        let applied = runtime.block_on(apply_broker_lists(&settings, &lists));
+        let applied = applied.map_err(Failure::failed)?;
+        let mut out = String::new();
+        for topic in &applied.made {
+            // Text takes all that is written to it.
+            let _ = writeln!(out, "made {topic}");
+        }
+        for (topic, account, before, now) in &applied.changed {
+            let _ = writeln!(out, "{topic} {account}: {before} -> {now}");
+        }
+        let _ = writeln!(out, "{} topics are as the list says", applied.topics);
+        print(&out)
+    }
+}
+
+fn tokens(db: &Path) -> Result<Tokens, Failure> {
+    let tokens = TokenFile::of_database(db).read();
+    tokens.map_err(Failure::failed)?.ok_or_else(|| {
+        Failure::failed(format!(
+            "{}: there is no list of tokens, so there is nothing to make rules of; make one with `headwater token create`",
+            db.display()
+        ))
+    })
 }
 
 impl Rules {
     fn run(self) -> Result<(), Failure> {
-        let tokens = TokenFile::of_database(&self.db).read();
-        let tokens = tokens.map_err(Failure::failed)?.ok_or_else(|| {
-            Failure::failed(format!(
-                "{}: there is no list of tokens, so there is nothing to make rules of; make one with `headwater token create`",
-                self.db.display()
-            ))
-        })?;
-        let rules = broker_rules(&tokens, &self.topic).map_err(Failure::failed)?;
-        print(&rules)
+        let tokens = tokens(&self.db)?;
+        let rules = match (self.bus, self.domain) {
+            (For::Xmpp, Some(domain)) => {
+                broker_lists(&tokens, &self.topic, &domain).map(|lists| broker_list_text(&lists))
+            }
+            // Without a domain there is no other bus: the command line was refused.
+            (For::Mqtt | For::Xmpp, _) => broker_rules(&tokens, &self.topic),
+        };
+        print(&rules.map_err(Failure::failed)?)
     }
 }

@@ -5,59 +5,17 @@
 //! package is installed once into the target folder; where that is not possible the test says so
 //! and passes, unless `TEST_CLIENTS=required`, which CI sets.
 
+use crate::clients::{or_skip, python, run};
 use crate::support::{Bench, text};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const PACKAGE: &str = "duckdb==2.0.0";
 
-/// Runs a program; what it printed, or why it failed.
-fn run(command: &mut Command) -> Result<String, String> {
-    let output = command.output().map_err(|e| format!("{command:?}: {e}"))?;
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    if !output.status.success() {
-        let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
-        return Err(format!("{command:?}: {}\n{stdout}{stderr}", output.status));
-    }
-    Ok(text(&output.stdout))
-}
-
-/// A Python that has the package.
-fn python() -> Result<PathBuf, String> {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("python-{PACKAGE}"));
-    let python = folder.join("bin/python");
-    let done = folder.join("done");
-    if done.exists() {
-        return Ok(python);
-    }
-    let mut venv = Command::new("python3");
-    run(venv.args(["-m", "venv", "--clear"]).arg(&folder))?;
-    let pip = [
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--retries",
-        "1",
-        "--timeout",
-        "60",
-        PACKAGE,
-    ];
-    run(Command::new(&python).args(pip))?;
-    std::fs::write(&done, "").map_err(|e| e.to_string())?;
-    Ok(python)
-}
-
 /// Imports a table, exports it as Parquet, and compares.
 fn compare(table: &str, arguments: &[&str], file: &Path) {
-    let python = match python() {
-        Ok(python) => python,
-        Err(why) => {
-            let required = std::env::var("TEST_CLIENTS").as_deref() == Ok("required");
-            assert!(!required, "{why}");
-            eprintln!("skipped: DuckDB cannot be installed: {why}");
-            return;
-        }
+    let Some(python) = or_skip(python(PACKAGE, &[PACKAGE])) else {
+        return;
     };
     let bench = Bench::new();
     let mut all = vec!["--table", table];

@@ -12,6 +12,8 @@ mod block;
 mod bucket;
 mod care;
 #[cfg(feature = "sql")]
+mod clients;
+#[cfg(feature = "sql")]
 mod columns;
 mod dispatch;
 #[cfg(feature = "sql")]
@@ -25,6 +27,8 @@ mod kill_http;
 mod kill_mqtt;
 #[cfg(feature = "sql")]
 mod lake;
+#[cfg(all(feature = "sql", feature = "bucket"))]
+mod lake_bucket;
 #[cfg(feature = "mqtt")]
 mod notices;
 mod packaging;

@@ -85,3 +85,77 @@ fn a_debian_package_has_the_command_its_service_and_its_settings() {
         .unwrap();
     assert!(!missing.status.success() && told(&missing).contains("is missing"));
 }
+
+/// A program in the place of cargo, which says how it was called and leaves `built` where the
+/// command would be.
+fn in_place_of_cargo(dir: &Path, built: &Path) -> PathBuf {
+    use std::os::unix::fs::PermissionsExt;
+    let cargo = dir.join("cargo");
+    let script = format!(
+        "#!/bin/sh\necho \"$RUSTFLAGS|$*\" >{0}/called\nfor target; do :; done\nmkdir -p {0}/out/$target/release\ncp {1} {0}/out/$target/release/headwater\n",
+        dir.display(),
+        built.display()
+    );
+    std::fs::write(&cargo, script).unwrap();
+    std::fs::set_permissions(&cargo, std::fs::Permissions::from_mode(0o755)).unwrap();
+    cargo
+}
+
+#[test]
+fn one_target_each_builds_the_command_without_libraries_and_the_package() {
+    let dir = tempfile::tempdir().unwrap();
+    let make = |targets: &[&str], built: &Path| {
+        let cargo = in_place_of_cargo(dir.path(), built);
+        Command::new("make")
+            .current_dir(packaging().join(".."))
+            .args([
+                "--no-print-directory",
+                "--old-file=web",
+                "--old-file=release",
+            ])
+            .arg(format!("CARGO={}", cargo.display()))
+            .arg(format!(
+                "CARGO_TARGET_DIR={}",
+                dir.path().join("out").display()
+            ))
+            .args(targets)
+            .output()
+            .unwrap()
+    };
+    let script = dir.path().join("script");
+    std::fs::write(&script, "#!/bin/sh\necho it runs\n").unwrap();
+    let output = make(&["static"], &script);
+    assert!(output.status.success(), "{}", told(&output));
+    let called = std::fs::read_to_string(dir.path().join("called")).unwrap();
+    assert!(
+        called.starts_with("-C target-feature=+crt-static|build --release --locked"),
+        "{called}"
+    );
+    let printed = String::from_utf8(output.stdout).unwrap();
+    let path = printed.trim_end().rsplit(' ').next().unwrap();
+    assert!(
+        path.ends_with("/release/headwater") && Path::new(path).exists(),
+        "{printed}"
+    );
+    // What needs libraries after all is not handed out.
+    let output = make(&["static"], Path::new("/bin/sh"));
+    assert!(
+        !output.status.success() && told(&output).contains("libraries"),
+        "{}",
+        told(&output)
+    );
+    let release = dir.path().join("out/release");
+    std::fs::create_dir_all(&release).unwrap();
+    std::fs::copy(&script, release.join("headwater")).unwrap();
+    if Command::new("dpkg-deb").arg("--version").output().is_ok() {
+        let output = make(&["deb"], &script);
+        assert!(output.status.success(), "{}", told(&output));
+        let package = std::fs::read_dir(dir.path().join("out/packages")).unwrap();
+        let names: Vec<_> = package.map(|entry| entry.unwrap().file_name()).collect();
+        let version = format!("headwater_{}_", env!("CARGO_PKG_VERSION"));
+        assert!(
+            names.len() == 1 && names[0].to_str().unwrap().starts_with(&version),
+            "{names:?}"
+        );
+    }
+}

@@ -4,13 +4,39 @@
 use crate::support::{Bench, Ran, program, text};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::ops::{Deref, DerefMut};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+/// A process that ends with the test that began it.
+pub(crate) struct Process(Child);
+
+impl Deref for Process {
+    type Target = Child;
+
+    fn deref(&self) -> &Child {
+        &self.0
+    }
+}
+
+impl DerefMut for Process {
+    fn deref_mut(&mut self) -> &mut Child {
+        &mut self.0
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended already.
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
 /// A server process on a free port.
 pub(crate) struct Served {
-    pub(crate) child: Child,
+    pub(crate) child: Process,
     /// Where it listens: `127.0.0.1:PORT`.
     pub(crate) addr: String,
 }
@@ -22,7 +48,17 @@ impl Served {
 
     /// As [`Served::start`], at an address.
     pub(crate) fn start_at(db: &Path, addr: &str, arguments: &[&str]) -> Served {
-        let mut child = program()
+        Served::start_by(program(), db, addr, arguments)
+    }
+
+    /// As [`Served::start_at`], by a command that may have an environment of its own.
+    pub(crate) fn start_by(
+        mut program: Command,
+        db: &Path,
+        addr: &str,
+        arguments: &[&str],
+    ) -> Served {
+        let child = program
             .arg("serve")
             .arg("--db")
             .arg(db)
@@ -32,6 +68,12 @@ impl Served {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
+        Served::of(child)
+    }
+
+    /// One that was begun.
+    fn of(child: Child) -> Served {
+        let mut child = Process(child);
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap())
             .read_line(&mut line)
@@ -78,13 +120,16 @@ impl Served {
     }
 
     /// Ends it by a signal; what it left behind.
-    pub(crate) fn end(self, signal: &str) -> Ran {
+    pub(crate) fn end(mut self, signal: &str) -> Ran {
         self.signal(signal);
-        let output = self.child.wait_with_output().unwrap();
+        let mut stderr = String::new();
+        let mut said = self.child.stderr.take().unwrap();
+        said.read_to_string(&mut stderr).unwrap();
+        let status = self.child.wait().unwrap();
         Ran {
-            code: output.status.code().unwrap_or(-1),
-            stdout: String::from_utf8(output.stdout).unwrap(),
-            stderr: String::from_utf8(output.stderr).unwrap(),
+            code: status.code().unwrap_or(-1),
+            stdout: String::new(),
+            stderr,
         }
     }
 }
@@ -128,6 +173,117 @@ fn it_serves_until_a_signal_and_leaves_a_closed_database() {
         assert_eq!(last["message"], "stopped: the database is closed");
     }
     bench.run("check", &[]).ok();
+}
+
+/// Makes a folder and what is in it such that nobody may write there, or again that its owner may.
+fn set_writable(dir: &Path, is_writable: bool) {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = if is_writable { 0o755 } else { 0o555 };
+    std::fs::set_permissions(dir, std::fs::Permissions::from_mode(mode)).unwrap();
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            set_writable(&path, is_writable);
+        } else {
+            let mode = if is_writable { 0o644 } else { 0o444 };
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_medium_that_cannot_be_written_is_served_with_read_only() {
+    let bench = Bench::new();
+    let csv = bench.file("pump.csv", "time,id,rpm\n1,p1,1.5\n2,p1,2.5\n");
+    bench
+        .run(
+            "import",
+            &[
+                "--table",
+                "pump",
+                "--time",
+                "time:ns",
+                "--tag",
+                "id",
+                text(&csv),
+            ],
+        )
+        .ok();
+    set_writable(&bench.db(), false);
+    // Root may write everywhere, unless that right is given up.
+    let is_bound = std::fs::write(bench.db().join("probe"), "").is_err();
+    let start = |arguments: &[&str]| {
+        let mut command = match is_bound {
+            true => program(),
+            false => {
+                let mut setpriv = Command::new("setpriv");
+                let rights = "-dac_override,-dac_read_search,-fowner";
+                setpriv
+                    .arg(format!("--bounding-set={rights}"))
+                    .arg(format!("--inh-caps={rights}"))
+                    .arg(program().get_program());
+                setpriv
+            }
+        };
+        command
+            .args([
+                "serve",
+                "--http-addr",
+                "127.0.0.1:0",
+                "--db",
+                text(&bench.db()),
+            ])
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+    };
+    let has_setpriv = is_bound || Command::new("setpriv").arg("--version").output().is_ok();
+    if !has_setpriv {
+        let wanted = std::env::var("TEST_CLIENTS").is_ok_and(|wanted| wanted == "required");
+        assert!(!wanted, "setpriv is missing");
+        eprintln!("skipped: setpriv is missing");
+        return;
+    }
+    let refused = start(&[]).unwrap().wait_with_output().unwrap();
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(1), "{said}");
+    assert!(said.contains("--read-only"), "{said}");
+    let served = Served::of(start(&["--read-only"]).unwrap());
+    let answer = served.ask("GET", "/api/v1/count?table=pump", "", "");
+    assert!(
+        answer.starts_with("HTTP/1.1 200") && answer.contains('2'),
+        "{answer}"
+    );
+    let written = served.ask("POST", "/write", "", "pump,id=p1 rpm=2 5");
+    assert!(written.contains("E_READ_ONLY"), "{written}");
+    let ended = served.end("-TERM");
+    set_writable(&bench.db(), true);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert!(!bench.db().join("lock.new").exists());
+    bench.run("check", &[]).ok();
+    // What cannot be there at all is said as ever.
+    let missing = program()
+        .args(["serve", "--http-addr", "127.0.0.1:0", "--read-only"])
+        .args(["--db", text(&bench.path("nothing"))])
+        .output()
+        .unwrap();
+    let said = String::from_utf8(missing.stderr).unwrap();
+    assert!(
+        missing.status.code() == Some(1) && said.contains("no database here"),
+        "{said}"
+    );
+    assert!(!bench.path("nothing").exists());
+}
+
+#[test]
+fn messages_in_a_file_have_no_colours() {
+    let bench = Bench::new();
+    let served = Served::start(&bench.db(), &["--log-requests", "all"]);
+    served.ask("GET", "/nowhere", "", "");
+    let ran = served.end("-TERM");
+    assert!(ran.stderr.contains("the database is open"), "{ran:?}");
+    assert!(!ran.stderr.contains('\u{1b}'), "{ran:?}");
 }
 
 #[test]
@@ -289,7 +445,7 @@ fn systemd_is_told_when_it_answers_and_when_it_stops() {
     };
     assert_eq!(told(), "READY=1");
     let served = Served {
-        child,
+        child: Process(child),
         addr: String::new(),
     };
     assert_eq!(served.end("-TERM").code, 0);

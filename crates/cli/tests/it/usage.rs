@@ -90,6 +90,7 @@ fn help_texts_are_as_they_were() {
             "lake write",
             "lake status",
             "lake verify",
+            "lake rebuild",
         ]
     } else {
         &[]

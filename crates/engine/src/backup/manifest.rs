@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 
 const MAGIC: [u8; 7] = *b"HWBACK\x00";
 const VERSION: u8 = 1;
+/// With segments whose rows were freed.
+const VERSION_WITH_STUBS: u8 = 2;
 /// A manifest names one file per segment: this bounds what is read of a file that claims to be one.
 const BYTES_MAX: u64 = 1 << 30;
 
@@ -20,10 +22,12 @@ pub(crate) enum Kind {
     Meta = 1,
     Segment = 2,
     Log = 3,
+    /// What stays of a segment whose rows were freed.
+    Stub = 4,
 }
 
 impl Kind {
-    const ALL: [Kind; 3] = [Kind::Meta, Kind::Segment, Kind::Log];
+    const ALL: [Kind; 4] = [Kind::Meta, Kind::Segment, Kind::Log, Kind::Stub];
 
     /// The folder of the backup that holds such files.
     pub(crate) fn folder(self) -> &'static str {
@@ -31,6 +35,7 @@ impl Kind {
             Kind::Meta => "meta",
             Kind::Segment => "segment",
             Kind::Log => "log",
+            Kind::Stub => "stub",
         }
     }
 
@@ -85,7 +90,11 @@ pub(crate) fn path(dir: &Path, number: u64) -> PathBuf {
 impl Manifest {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
-        out.put_u8(VERSION);
+        let has_stubs = self.entries.iter().any(|entry| entry.kind == Kind::Stub);
+        out.put_u8(match has_stubs {
+            true => VERSION_WITH_STUBS,
+            false => VERSION,
+        });
         out.put_u64(self.number);
         out.put_u64(self.identity);
         out.put_u64(self.sequence);
@@ -120,9 +129,10 @@ impl Manifest {
                 offset: 0,
             });
         }
-        if cursor.u8("manifest version")? != VERSION {
+        let version = cursor.u8("manifest version")?;
+        if !(VERSION..=VERSION_WITH_STUBS).contains(&version) {
             return Err(DecodeError {
-                expected: "manifest version 1, which this version of Headwater reads: use a newer one",
+                expected: "manifest version 1 or 2, which this version of Headwater reads: use a newer one",
                 offset: 7,
             });
         }
@@ -135,7 +145,7 @@ impl Manifest {
         for _ in 0..count {
             let number = cursor.u8("file kind")?;
             let Some(kind) = Kind::ALL.into_iter().find(|k| *k as u8 == number) else {
-                return Err(cursor.fail("file kind 1 to 3"));
+                return Err(cursor.fail("file kind 1 to 4"));
             };
             let id = cursor.varint("file id")?;
             let name = cursor.text("file name")?.to_owned();

@@ -53,6 +53,14 @@ impl SegmentSource<'_> {
         }))
     }
 
+    /// As [`SegmentSource::damage_at_front`], of one whose rows were freed.
+    pub(super) fn damage_of_stub(&self) -> Result<Option<Damage>> {
+        match self.damage_at_front() {
+            Err(error) if error.kind() == ErrorKind::Corrupt => damage_of(Err(error)),
+            other => other,
+        }
+    }
+
     /// Whether its footers can be read.
     pub(super) fn damage_in_footers(&self) -> Result<Option<Damage>> {
         let covers = self.store.covers(self.id, self.record, Sequence(0));
@@ -72,6 +80,9 @@ impl SegmentSource<'_> {
         for number in state.pages() {
             for (_, stream) in self.store.page(&state, number)?.iter() {
                 for leaf in stream.main.iter().chain(stream.late.iter().flatten()) {
+                    if self.store.is_leaf_freed(self.id, leaf)? {
+                        continue;
+                    }
                     let read = self.store.leaf(self.id, leaf)?;
                     read.read(0..read.rows(), None)
                         .map_err(|e| Error::decode(&self.store.path(self.id), leaf.offset, e))?;

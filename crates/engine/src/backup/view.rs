@@ -108,6 +108,7 @@ impl Entry {
             Kind::Meta => PathBuf::from("meta.redb"),
             Kind::Segment => PathBuf::from(format!("segment/{}.seg", self.id)),
             Kind::Log => PathBuf::from(format!("log/{}.log", self.id)),
+            Kind::Stub => PathBuf::from(format!("segment/{}.stub", self.id)),
         }
     }
 }

@@ -133,7 +133,8 @@ impl Segments {
             CACHE_BYTES,
             options.open_files_max / 2,
             1,
-        );
+        )
+        .with_freed(meta.freed()?.into_iter().map(|(id, _)| id));
         store.pin(list.iter().map(|(id, _)| *id))?;
         Ok(Segments { list, store })
     }
@@ -247,6 +248,7 @@ impl<'a> Writing<'a> {
                     Kind::Meta => "redb",
                     Kind::Segment => "seg",
                     Kind::Log => "log",
+                    Kind::Stub => "stub",
                 };
                 let name = format!("{id}-{}.{ending}", target.number);
                 let path = target.dir.join(kind.folder()).join(&name);
@@ -281,6 +283,9 @@ impl<'a> Writing<'a> {
     /// A segment. Where it is damaged, and the folder has a good copy of an earlier state of it,
     /// that stays.
     fn segment(&mut self, source: &SegmentSource<'_>) -> Result<()> {
+        if source.store.stubs().is_freed(source.id) {
+            return self.freed_segment(source);
+        }
         let path = source.store.path(source.id);
         let Some(bytes) = source.bytes()? else {
             return self.damaged_segment(source, None);
@@ -312,6 +317,31 @@ impl<'a> Writing<'a> {
             bytes,
             front,
         )
+    }
+
+    /// What stays of a segment whose rows were freed, and what it got since.
+    fn freed_segment(&mut self, source: &SegmentSource<'_>) -> Result<()> {
+        let stubs = source.store.stubs();
+        let path = stubs.stub_path(source.id);
+        let read = |e| Error::io("read", &path, e);
+        let mut damage = source.damage_of_stub()?;
+        if damage.is_none() {
+            damage = source.damage_in_footers()?;
+        }
+        let is_there = source.damage_of_stub()?.is_none();
+        self.damages.extend(damage);
+        if !is_there {
+            return Ok(());
+        }
+        let Some((base, tail_at)) = stubs.tail(source.id).map_err(read)? else {
+            return Ok(());
+        };
+        let appended = source.record.committed_bytes.saturating_sub(base);
+        let bytes = tail_at.saturating_add(appended);
+        let file = stubs.bare().open(&path, OpenMode::Read).map_err(read)?;
+        let front = self.front(Kind::Stub, source.id.0, (&*file, &path), bytes)?;
+        let from = (&*file, path.as_path());
+        self.file(Kind::Stub, source.id.0, from, bytes, bytes, front)
     }
 
     /// A segment with damage: the good copy of an earlier state, or what is there of it.

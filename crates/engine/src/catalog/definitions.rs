@@ -1,5 +1,6 @@
 //! The definitions in force, and those not yet in the metadata.
 
+mod changes;
 mod listing;
 
 use super::index::{SavedDefinitions, StreamIndex};
@@ -207,12 +208,6 @@ impl Catalog {
     /// A hasher with keys that chance gave this process.
     pub(crate) fn keyed_hasher(&self) -> impl Hasher {
         self.hashers.0.build_hasher()
-    }
-
-    /// How often a definition was made, changed or dropped since opening: where it is the same, the
-    /// definitions are.
-    pub(crate) fn changes(&self) -> u64 {
-        self.changes.load(Ordering::Acquire)
     }
 
     /// How many tables there are or were: the next one gets this number.

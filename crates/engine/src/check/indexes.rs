@@ -134,6 +134,12 @@ impl Checker<'_> {
             .filter_map(|(stream, leaf)| Some((leaf, front.slot(*stream, leaf)?)));
         for (leaf, slot) in own {
             let expected = self.tally(definition, table, leaf);
+            if expected
+                .as_ref()
+                .is_err_and(|e| e.kind() == ErrorKind::Elsewhere)
+            {
+                continue;
+            }
             let Some(expected) = self.note(expected)? else {
                 return Ok(front);
             };

@@ -23,6 +23,7 @@ mod commits;
 mod compaction;
 mod door;
 mod ends;
+mod freed;
 mod memory_use;
 mod newest_deletes;
 mod placing;
@@ -37,6 +38,8 @@ pub(crate) use commits::Commits;
 pub(crate) use compaction::{Compaction, WrittenOnDay};
 pub(crate) use door::Door;
 pub(crate) use ends::Ends;
+pub(crate) use freed::Freed;
+pub use freed::FreedRows;
 pub(crate) use memory_use::MemoryUse;
 pub(crate) use newest_deletes::NewestDeletes;
 pub(crate) use placing::{Placed, Placing};
@@ -102,6 +105,8 @@ pub(crate) struct Core {
     pub(crate) late_choice: LateChoice,
     pub(crate) clock_guard: ClockGuard,
     pub(crate) compaction: Compaction,
+    /// Who still reads rows that were freed.
+    pub(crate) freed: Freed,
     pub(crate) door: Door,
     /// Where pinned memory goes when it is much; held while it goes there, and for no other lock
     /// but a shard's `state`.

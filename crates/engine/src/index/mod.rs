@@ -16,10 +16,12 @@
 
 mod cache;
 mod definition;
+mod demand;
 mod file;
 mod front;
 mod key;
 mod lookup;
+mod policy;
 mod set;
 
 pub(crate) use definition::{FIELDS_MAX, IndexDefinition, IndexId, RunRecord, Types, types_in};
@@ -29,5 +31,7 @@ pub(crate) use front::BlockPlace;
 pub(crate) use front::{Front, LeafSlot};
 pub(crate) use key::{FieldBounds, KeyRange, ValueBound, put_row_key};
 pub(crate) use lookup::Lookup;
+pub use policy::{IndexBudget, IndexPolicy};
+pub(crate) use policy::{MADE_MAX, PolicyRecord};
 pub use set::IndexUse;
 pub(crate) use set::{Indexes, SegmentRuns};

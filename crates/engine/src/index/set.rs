@@ -3,15 +3,17 @@
 //! Invariants: a run stands here from its commit to the one that forgets it. Where a segment is
 //! *complete to* a length, the runs that stand with this hold every leaf that the segment had when
 //! it was so long.
-//! Concurrency: one lock, held for no I/O and for no other; readers take lists that do not change.
+//! Concurrency: locks are held for no I/O and for no other; readers take lists that do not change.
 
 use super::cache::Caches;
 use super::definition::{IndexDefinition, IndexId, RunRecord, Types};
+use super::demand::Demand;
 use super::file::Run;
+use super::policy::PolicyRecord;
 use crate::ids::{SegmentId, TableId};
 use headwater_io::Files;
 use parking_lot::{Mutex, MutexGuard};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -85,6 +87,11 @@ pub(crate) struct Indexes {
     /// The background makes no runs before this moment of the monotonic clock: making one failed.
     postponed_to: Mutex<Duration>,
     any: AtomicBool,
+    /// By table, where it says something.
+    policies: Mutex<Arc<BTreeMap<TableId, PolicyRecord>>>,
+    any_policy: AtomicBool,
+    /// What filters read in vain, of tables that make indexes by themselves.
+    demand: Mutex<Demand>,
     next_run: AtomicU64,
     usage: AtomicU8,
     pub(super) caches: Caches,
@@ -101,6 +108,9 @@ impl Indexes {
             left_alone: Mutex::default(),
             postponed_to: Mutex::default(),
             any: AtomicBool::new(false),
+            policies: Mutex::default(),
+            any_policy: AtomicBool::new(false),
+            demand: Mutex::default(),
             next_run: AtomicU64::new(1),
             usage: AtomicU8::new(0),
             caches: Caches::new(cache_bytes),
@@ -124,6 +134,54 @@ impl Indexes {
             entry.complete_to = entry.complete_to.max(record.complete_to);
             entry.runs.push(run);
         }
+    }
+
+    /// Takes in what the metadata hold of policies.
+    pub(crate) fn load_policies(&self, policies: BTreeMap<TableId, PolicyRecord>) {
+        self.any_policy
+            .store(!policies.is_empty(), Ordering::Release);
+        *self.policies.lock() = Arc::new(policies);
+    }
+
+    /// What tables say of their indexes.
+    pub(crate) fn policies(&self) -> Vec<(TableId, PolicyRecord)> {
+        let policies = Arc::clone(&self.policies.lock());
+        let all = policies.iter();
+        all.map(|(table, record)| (*table, record.clone()))
+            .collect()
+    }
+
+    pub(crate) fn policy(&self, table: TableId) -> Option<PolicyRecord> {
+        if !self.any_policy() {
+            return None;
+        }
+        self.policies.lock().get(&table).cloned()
+    }
+
+    /// Sets what a table says, or that it says nothing any more.
+    pub(crate) fn set_policy(&self, table: TableId, record: Option<PolicyRecord>) {
+        let mut policies = self.policies.lock();
+        let all = Arc::make_mut(&mut policies);
+        match record {
+            Some(record) => drop(all.insert(table, record)),
+            None => drop(all.remove(&table)),
+        }
+        self.any_policy.store(!all.is_empty(), Ordering::Release);
+    }
+
+    pub(crate) fn any_policy(&self) -> bool {
+        self.any_policy.load(Ordering::Acquire)
+    }
+
+    /// Whether it is counted what filters of a table read in vain.
+    pub(crate) fn counts(&self, table: TableId) -> bool {
+        let policies = self.any_policy().then(|| Arc::clone(&self.policies.lock()));
+        let own = policies.as_ref().and_then(|all| all.get(&table));
+        own.is_some_and(|record| record.policy.auto || !record.made.is_empty())
+    }
+
+    pub(crate) fn demand(&self) -> MutexGuard<'_, Demand> {
+        self.demand.lock()
     }
 
     /// Makes this the only change of indexes until the guard is dropped.

@@ -5,6 +5,7 @@
 //! Failure: after a failed transaction the database latches, since it may be on the medium all the
 //! same.
 
+use super::room::{Room, is_alive, room};
 use crate::assured::wide;
 use crate::catalog::check_name;
 use crate::core::Core;
@@ -16,7 +17,7 @@ use crate::{Error, Result};
 /// Most indexes of a database.
 const INDEXES_MAX: usize = 256;
 
-fn commit(core: &Core, change: &IndexChange) -> Result<()> {
+pub(super) fn commit(core: &Core, change: &IndexChange) -> Result<()> {
     let _one_at_a_time = core.commits.begin();
     let made = core.meta.change_indexes(change);
     made.inspect_err(|error| core.log.latch(error.clone()))
@@ -26,6 +27,16 @@ fn commit(core: &Core, change: &IndexChange) -> Result<()> {
 pub(crate) fn create(core: &Core, name: &str, table: &str, fields: &[String]) -> Result<()> {
     let _changing = core.indexes.begin_change();
     let definition = define(core, name, table, fields)?;
+    let room = core
+        .catalog
+        .table(definition.table)
+        .and_then(|table| room(core, &table));
+    if let Some(room) = room.filter(Room::is_full) {
+        return Err(Error::invalid(format!(
+            "index `{name}`: the indexes of table `{table}` take {} bytes, of {} that its index_budget allows: drop one of them, or allow more",
+            room.bytes, room.allowed
+        )));
+    }
     core.check_space()?;
     core.log.sync_up_to(core.log.newest())?;
     commit(
@@ -39,7 +50,12 @@ pub(crate) fn create(core: &Core, name: &str, table: &str, fields: &[String]) ->
     Ok(())
 }
 
-fn define(core: &Core, name: &str, table: &str, fields: &[String]) -> Result<IndexDefinition> {
+pub(super) fn define(
+    core: &Core,
+    name: &str,
+    table: &str,
+    fields: &[String],
+) -> Result<IndexDefinition> {
     check_name("index", name)?;
     let known = core.indexes.definitions();
     if known
@@ -78,12 +94,6 @@ fn define(core: &Core, name: &str, table: &str, fields: &[String]) -> Result<Ind
         name: name.to_owned(),
         fields: ids,
     })
-}
-
-/// True while the index's table is there.
-pub(crate) fn is_alive(core: &Core, index: &IndexDefinition) -> bool {
-    let table = core.catalog.table(index.table);
-    table.is_some_and(|table| !table.life.dropped)
 }
 
 /// Takes indexes away, with their runs. The caller has begun the change.

@@ -1,8 +1,10 @@
 //! The next piece of work on indexes.
 
-use super::change::{drop_indexes, forget_segments, is_alive, replace};
+use super::adapt::adapt;
+use super::change::{drop_indexes, forget_segments, replace};
 use super::merge::merge;
 use super::plan::{Missing, missing, to_merge};
+use super::room::{is_alive, partitions, room};
 use super::take_in::take_in;
 use crate::catalog::Table;
 use crate::core::Core;
@@ -24,11 +26,11 @@ pub(crate) enum Piece {
 
 /// Does the next piece of work: of one index, or of any.
 pub(crate) fn next_piece(core: &Core, only: Option<IndexId>) -> Result<Piece> {
-    if core.indexes.is_empty() {
+    if core.indexes.is_empty() && !core.indexes.any_policy() {
         return Ok(Piece::Nothing);
     }
     let _changing = core.indexes.begin_change();
-    if let_go(core)? {
+    if let_go(core)? || (only.is_none() && adapt(core)?) {
         return Ok(Piece::Done);
     }
     for definition in core.indexes.definitions().iter() {
@@ -38,7 +40,12 @@ pub(crate) fn next_piece(core: &Core, only: Option<IndexId>) -> Result<Piece> {
         let Some(table) = core.catalog.table(definition.table) else {
             return Err(crate::Error::internal("an index of no table"));
         };
+        // What the indexes of a table take changes with each piece.
+        let is_full = room(core, &table).is_some_and(|room| room.is_full());
         for partition in partitions(core, &table) {
+            if is_full && lacks_leaves(core, definition, &table, &partition) {
+                continue;
+            }
             if piece_of(core, definition, &table, &partition)? == Piece::Done {
                 return Ok(Piece::Done);
             }
@@ -47,15 +54,16 @@ pub(crate) fn next_piece(core: &Core, only: Option<IndexId>) -> Result<Piece> {
     Ok(Piece::Nothing)
 }
 
-/// The partitions of a table that can be read.
-pub(crate) fn partitions(core: &Core, table: &Table) -> Vec<Arc<Partition>> {
-    let mut out = Vec::new();
-    for shard in &core.shards {
-        let partitions = Arc::clone(&shard.state.lock().partitions);
-        let own = partitions.of(table.id).iter();
-        out.extend(own.filter(|p| p.unreadable.is_none()).cloned());
-    }
-    out
+/// Whether there are leaves that an index does not hold yet.
+fn lacks_leaves(
+    core: &Core,
+    definition: &IndexDefinition,
+    table: &Table,
+    partition: &Partition,
+) -> bool {
+    let runs = core.indexes.runs(partition.id(), definition.id);
+    let missing = missing(partition, &runs, types_in(table, definition));
+    matches!(missing, Missing::Leaves)
 }
 
 /// Drops indexes whose tables are gone, and forgets runs of segments that are. True when there were
@@ -105,7 +113,8 @@ fn piece_of(
     };
     match done {
         Ok(()) => Ok(Piece::Done),
-        Err(error) if error.kind() == ErrorKind::Corrupt => {
+        // Damaged, or its rows were freed before it was taken in.
+        Err(error) if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Elsewhere) => {
             tracing::warn!(
                 segment = segment.0, index = %definition.name, %error,
                 "a segment cannot be taken into an index: filters read its rows"

@@ -13,6 +13,9 @@ const INDEXES: TableDefinition<'_, u32, &[u8]> = TableDefinition::new("indexes")
 /// By segment, and number of the run.
 const INDEX_RUNS: TableDefinition<'_, (u64, u64), &[u8]> = TableDefinition::new("index_runs");
 
+/// By table, what it says of its indexes. Missing until one said something.
+const INDEX_POLICIES: TableDefinition<'_, u32, &[u8]> = TableDefinition::new("index_policies");
+
 /// A record with its key.
 type Keyed<K> = (K, Vec<u8>);
 
@@ -23,13 +26,24 @@ pub(crate) struct IndexChange {
     pub(crate) dropped: Vec<u32>,
     pub(crate) runs: Vec<Keyed<(u64, u64)>>,
     pub(crate) forgotten: Vec<(u64, u64)>,
+    pub(crate) policies: Vec<Keyed<u32>>,
+    pub(crate) policies_gone: Vec<u32>,
 }
 
 impl Meta {
     /// The records of all indexes.
     pub(crate) fn indexes(&self) -> Result<Vec<Keyed<u32>>> {
+        self.records(INDEXES)
+    }
+
+    /// What tables say of their indexes, by table.
+    pub(crate) fn index_policies(&self) -> Result<Vec<Keyed<u32>>> {
+        self.records(INDEX_POLICIES)
+    }
+
+    fn records(&self, of: TableDefinition<'_, u32, &'static [u8]>) -> Result<Vec<Keyed<u32>>> {
         let transaction = self.db.begin_read().map_err(Error::meta)?;
-        let table = match transaction.open_table(INDEXES) {
+        let table = match transaction.open_table(of) {
             Ok(table) => table,
             // There never was one.
             Err(redb::TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
@@ -76,6 +90,17 @@ impl Meta {
             }
             for key in &change.forgotten {
                 table.remove(key).map_err(Error::meta)?;
+            }
+            if !change.policies.is_empty() || !change.policies_gone.is_empty() {
+                let mut table = transaction
+                    .open_table(INDEX_POLICIES)
+                    .map_err(Error::meta)?;
+                for (id, record) in &change.policies {
+                    table.insert(id, record.as_slice()).map_err(Error::meta)?;
+                }
+                for id in &change.policies_gone {
+                    table.remove(id).map_err(Error::meta)?;
+                }
             }
         }
         transaction.commit().map_err(Error::meta)

@@ -10,6 +10,7 @@
 mod backend;
 pub(crate) mod copy;
 mod ends;
+mod freed;
 mod hashes;
 mod indexes;
 mod lineage;
@@ -62,6 +63,9 @@ pub(crate) const FORMAT_VERSION: u64 = 1;
 /// That of a database in which there are some: programs that do not know them would remove the
 /// files that they keep.
 pub(crate) const WITH_SNAPSHOTS: u64 = 2;
+/// That of a database in which rows were freed, with or without snapshots: programs that do not
+/// know that would take their segments for lost.
+pub(crate) const WITH_FREED: u64 = 3;
 
 /// The open metadata.
 #[derive(Debug)]
@@ -167,11 +171,11 @@ impl Meta {
         };
         match meta.state("format_version")? {
             None => Ok(None),
-            Some(FORMAT_VERSION | WITH_SNAPSHOTS) => Ok(Some(meta)),
+            Some(FORMAT_VERSION | WITH_SNAPSHOTS | WITH_FREED) => Ok(Some(meta)),
             Some(other) => Err(Error::new(
                 ErrorKind::Invalid,
                 format!(
-                    "{}: format version {other}, this build reads versions {FORMAT_VERSION} and {WITH_SNAPSHOTS}; use the Headwater version that wrote it",
+                    "{}: format version {other}, this build reads versions {FORMAT_VERSION} to {WITH_FREED}; use the Headwater version that wrote it",
                     path.display()
                 ),
             )),

@@ -1,11 +1,12 @@
 //! Named snapshots: their records, and the states that they keep.
 //!
-//! Invariants: the format of a database in which there is a snapshot is [`WITH_SNAPSHOTS`], which
-//! programs refuse that would remove the files it keeps; without one it is what it was before. A
-//! snapshot comes and goes in one transaction with its state, and with what is known of deletes.
+//! Invariants: the format of a database in which there is a snapshot is [`WITH_SNAPSHOTS`], or a
+//! later one, which programs refuse that would remove the files it keeps; without one it is what it
+//! was before. A snapshot comes and goes in one transaction with its state, and with what is known
+//! of deletes.
 //! Format: docs/format/meta.md, docs/format/snapshot.md.
 
-use super::{EndsChange, FORMAT_VERSION, KeptFor, Meta, STATE, WITH_SNAPSHOTS};
+use super::{EndsChange, FORMAT_VERSION, KeptFor, Meta, STATE, WITH_FREED, WITH_SNAPSHOTS};
 use crate::{Error, Result};
 use redb::{ReadableDatabase, ReadableTable, TableDefinition};
 
@@ -43,6 +44,16 @@ impl Meta {
             out.push((number.value(), record.value().to_vec()));
         }
         Ok(out)
+    }
+
+    /// Whether there is a snapshot that has not ended.
+    pub(super) fn has_snapshots(&self) -> Result<bool> {
+        let transaction = self.db.begin_read().map_err(Error::meta)?;
+        match transaction.open_table(SNAPSHOT_STATES) {
+            Ok(states) => Ok(states.first().map_err(Error::meta)?.is_some()),
+            Err(redb::TableError::TableDoesNotExist(_)) => Ok(false),
+            Err(error) => Err(Error::meta(error)),
+        }
     }
 
     /// The state that a snapshot keeps; `None` = there is no such snapshot.
@@ -86,7 +97,10 @@ impl Meta {
         };
         {
             let mut state = transaction.open_table(STATE).map_err(Error::meta)?;
+            let now = state.get("format_version").map_err(Error::meta)?;
+            let has_freed = now.is_some_and(|version| version.value() == WITH_FREED);
             let version = match is_empty {
+                _ if has_freed => WITH_FREED,
                 true => FORMAT_VERSION,
                 false => WITH_SNAPSHOTS,
             };

@@ -197,7 +197,7 @@ fn open_state(core: &Core, snapshot: &NamedSnapshot, state: State, since: Since)
 
 fn files(core: &Core, snapshot: &NamedSnapshot) -> PastFiles {
     PastFiles {
-        files: Arc::clone(core.env.segment_files()),
+        files: Arc::clone(core.store.files()),
         segment_dir: segment_dir(&core.options.dir),
         held: Arc::clone(&snapshot.files),
     }

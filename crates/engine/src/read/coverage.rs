@@ -165,7 +165,8 @@ impl SingleSnapshot {
         level: Option<Level>,
     ) -> Result<Coverage> {
         let mut coverage = Coverage::whole(range);
-        let Some(here) = self.core().store.here().filter(|_| !range.is_empty()) else {
+        let here = self.core().store.here_or_freed();
+        let Some(here) = here.filter(|_| !range.is_empty()) else {
             return Ok(coverage);
         };
         let view = self.view(found, &range)?;
@@ -176,7 +177,7 @@ impl SingleSnapshot {
         for (range, level) in rows.chain([(range, level)]) {
             let look = Look {
                 view: &view,
-                here: &**here,
+                here,
                 level,
                 range,
             };

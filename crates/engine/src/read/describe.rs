@@ -7,7 +7,7 @@ use crate::core::Core;
 use crate::error::Damage;
 use crate::{Error, Result};
 use headwater_codec::DecodeError;
-use headwater_types::{ClosedRange, FieldType, StreamName, Timestamp, push_stream_text};
+use headwater_types::{ClosedRange, FieldType, Level, StreamName, Timestamp, push_stream_text};
 
 /// What a stream holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,6 +38,21 @@ impl SingleSnapshot {
 
     pub(super) fn info_found(&self, found: ResolvedStream<'_>) -> Result<StreamInfo> {
         info(&self.view(found, &ClosedRange::ALL)?)
+    }
+
+    /// As `Snapshot::aged_level`.
+    pub(super) fn aged_level(
+        &self,
+        stream: &StreamName,
+        range: &ClosedRange,
+    ) -> Result<Option<Level>> {
+        let view = self.view(self.find(stream)?, range)?;
+        let mut coarsest = None;
+        for partition in view.partitions_in(range) {
+            let state = view.state(&partition)?.filter(|state| state.is_aged());
+            coarsest = coarsest.max(state.and_then(|state| state.base()));
+        }
+        Ok(coarsest)
     }
 
     /// As `Snapshot::field_type`.

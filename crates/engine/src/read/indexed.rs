@@ -56,6 +56,8 @@ struct Part {
 pub(super) struct Candidates {
     pub(super) spans: Vec<ClosedRange>,
     pub(super) worth_narrowing: bool,
+    /// The first fields of the indexes that were asked.
+    pub(super) fields: Vec<FieldId>,
 }
 
 /// The indexes of a table that can say something of these conditions.
@@ -218,6 +220,7 @@ impl Filtered<'_> {
         let mut spans: Option<Vec<ClosedRange>> = None;
         let mut unanswered: Vec<usize> = (0..self.conditions.len()).collect();
         let mut left = u64::MAX;
+        let mut fields = Vec::new();
         for one in &weighed {
             if left <= CANDIDATES_FEW && !always {
                 break;
@@ -226,6 +229,8 @@ impl Filtered<'_> {
                 return Ok(None);
             };
             left = left.min(one.entries);
+            let asked = one.usable.parts.iter();
+            fields.extend(asked.filter_map(|part| part.definition.fields.first()));
             unanswered.retain(|at| !one.usable.answers.contains(at));
             spans = Some(match spans {
                 None => found,
@@ -238,6 +243,7 @@ impl Filtered<'_> {
             let many = wide(spans.len()) > CANDIDATES_FEW;
             Candidates {
                 worth_narrowing: is_behind || (many && !unanswered.is_empty()),
+                fields,
                 spans,
             }
         }))

@@ -12,7 +12,7 @@ use crate::catalog::Table;
 use crate::ids::SegmentId;
 use crate::memory::merge_equal_times;
 use crate::ranges::{holds, overlapping, swallows};
-use crate::segment::{LeafCaching, LeafEntry, Store};
+use crate::segment::{AheadOfReader, LeafAhead, LeafCaching, LeafEntry, Store};
 use headwater_types::{ClosedRange, FieldId, Rows, Timestamp};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -55,6 +55,7 @@ impl Hidden {
 #[derive(Debug, Default)]
 pub(crate) struct Source {
     leaves: VecDeque<(SegmentId, LeafEntry)>,
+    ahead: AheadOfReader,
     hidden: Hidden,
     rows: Rows,
     at: usize,
@@ -93,6 +94,24 @@ impl Source {
 
     fn head(&self) -> Option<i64> {
         self.rows.times.get(self.at).copied()
+    }
+
+    /// True when a leaf may hold rows of the range.
+    fn is_to_be_read(&self, entry: &LeafEntry, range: &ClosedRange) -> bool {
+        entry.range().overlaps(range) && !self.hidden.swallows(&entry.range())
+    }
+
+    /// What was asked for of the leaf that comes next, after some of those behind it were.
+    fn go_on(&mut self, store: &Store, range: &ClosedRange) -> Option<LeafAhead> {
+        let mut ahead = std::mem::take(&mut self.ahead);
+        let leaves = self.leaves.iter();
+        let leaves = leaves.map(|(id, entry)| {
+            let is_wanted = self.is_to_be_read(entry, range);
+            is_wanted.then_some((*id, entry))
+        });
+        let next = ahead.go_on(store, leaves);
+        self.ahead = ahead;
+        next
     }
 }
 
@@ -141,16 +160,20 @@ impl<'a> Merge<'a> {
             return Ok(());
         };
         while source.at >= source.rows.len() {
+            // Steps, which want all fields, read one leaf after the other.
+            let ahead = match self.fields {
+                Some(_) => source.go_on(self.store, &self.range),
+                None => None,
+            };
             let Some((segment, entry)) = source.leaves.pop_front() else {
                 return Ok(());
             };
-            if !entry.range().overlaps(&self.range) || source.hidden.swallows(&entry.range()) {
+            if !source.is_to_be_read(&entry, &self.range) {
                 continue;
             }
             let rows = read_leaf(
                 self.store,
-                segment,
-                &entry,
+                (segment, &entry, ahead),
                 &self.range,
                 self.fields.map(|fields| (fields, self.keep)),
                 self.table,
@@ -247,16 +270,16 @@ impl<'a> Merge<'a> {
 /// The rows of a leaf that lie in a range.
 fn read_leaf(
     store: &Store,
-    segment: SegmentId,
-    entry: &LeafEntry,
+    leaf: (SegmentId, &LeafEntry, Option<LeafAhead>),
     range: &ClosedRange,
     fields: Option<(&[FieldId], LeafCaching)>,
     table: &Table,
 ) -> Result<Rows> {
     if let Some((fields, keep)) = fields {
-        let columns = store.leaf_columns_in(segment, entry, range, fields, keep)?;
+        let columns = store.leaf_columns_in(leaf, range, fields, keep)?;
         return Ok(columns.into_rows(table));
     }
+    let (segment, entry, _) = leaf;
     let to_read = store.rows_about(segment, entry, range)?;
     let rows = store.leaf_rows(segment, entry, to_read, table)?;
     let a = rows.times.partition_point(|t| *t < range.first.as_nanos());

@@ -12,6 +12,7 @@ mod aggregate;
 mod bins;
 mod coverage;
 mod databases;
+mod demand;
 pub(crate) mod describe;
 mod diff;
 mod ends;

@@ -1,13 +1,14 @@
 //! Scans: rows of a stream as columns, in bounded memory.
 
+use super::demand::{self, Counting};
 use super::filter::{Clause, Filter};
 use super::indexed::{Filtered, Usable, usable};
 use super::merge::{Merge, Source};
 use super::view::{StreamView, run_sources};
 use super::walk::{Visit, Walk};
-use crate::assured::part_of;
+use crate::assured::{part_of, wide};
 use crate::catalog::{Field, Table};
-use crate::ranges::intersection;
+use crate::ranges::{intersection, union};
 use crate::segment::{Held, LeafCaching, Partition};
 use crate::{Error, Result};
 use headwater_types::{ClosedRange, Column, FieldId, FieldType, Rows, Timestamp};
@@ -58,6 +59,8 @@ pub(crate) struct SingleScan {
     conditions: Vec<Clause>,
     /// Indexes that can say something of the conditions.
     usable: Vec<Usable>,
+    /// What it reads in vain, where somebody wants to know.
+    counting: Option<Counting>,
     /// What becomes of the leaves of the partition that is being read.
     keep: LeafCaching,
     memory: Rows,
@@ -97,8 +100,10 @@ impl SingleScan {
         let segments = segments(&view, &spec.range);
         let ready = segments.is_empty().then(|| std::mem::take(&mut memory));
         let usable = usable(&view.core, view.table.id, &conditions);
+        let counting = Counting::of(&view, &conditions, &usable);
         Ok(SingleScan {
             usable,
+            counting,
             keep: LeafCaching::default(),
             view,
             fields: OnceLock::new(),
@@ -198,6 +203,12 @@ impl SingleScan {
             let spans = self.spans_by_pyramid(partition, state, range)?;
             return Ok((spans.into(), keep));
         };
+        if self.view.core.indexes.counts(self.view.table.id) {
+            let leaves = state.leaves_in(&self.view.core.store, &range)?;
+            let rows: u64 = leaves.iter().map(|leaf| u64::from(leaf.count)).sum();
+            let spared = rows.saturating_sub(wide(found.spans.len()));
+            demand::spared(&self.view, &found.fields, spared);
+        }
         let mut spans = found.spans;
         if found.worth_narrowing {
             let by_pyramid = self.spans_by_pyramid(partition, state, range)?;
@@ -230,13 +241,58 @@ impl SingleScan {
         })
     }
 
+    /// The ranges outside of which no row meets the conditions; sorted, and apart.
+    pub(crate) fn spans(mut self) -> Result<Vec<ClosedRange>> {
+        if let Some(rows) = self.ready.take() {
+            return Ok(union(self.matching(rows)));
+        }
+        let mut out = Vec::new();
+        while let Some(stretch) = self.segments.pop_front() {
+            let (range, stored) = match stretch {
+                ScanStretch::Between(range) => (range, None),
+                ScanStretch::Partition(partition, range) => {
+                    let state = self.view.state(&partition)?;
+                    (range, state.map(|state| (partition, state)))
+                }
+            };
+            match stored {
+                Some((partition, state)) => {
+                    out.extend(self.spans_to_read(&partition, &state, range)?.0);
+                }
+                None => {
+                    let rows = self.memory_in(&range, false);
+                    out.extend(self.matching(rows));
+                }
+            }
+        }
+        Ok(union(out))
+    }
+
+    /// The instants of those of these rows, which are all there are at their times, that meet the
+    /// conditions.
+    fn matching(&self, rows: Rows) -> Vec<ClosedRange> {
+        let rows = self.view.settled_rows(rows);
+        let mut picked: Vec<u32> = (0u32..).take(rows.len()).collect();
+        for condition in &self.conditions {
+            condition.retain(&rows, &mut picked);
+        }
+        let times = picked.iter().filter_map(|row| {
+            let time = rows.times.get(usize::try_from(*row).ok()?)?;
+            Some(ClosedRange::nanos(*time, *time))
+        });
+        times.collect()
+    }
+
     /// Applies the conditions and puts the columns in the order wanted.
-    fn shape(&self, rows: Rows) -> ScanChunk {
+    fn shape(&mut self, rows: Rows) -> ScanChunk {
         let mut rows = self.view.settled_rows(rows);
         if !self.conditions.is_empty() {
             let mut picked: Vec<u32> = (0..rows.len() as u32).collect();
             for condition in &self.conditions {
                 condition.retain(&rows, &mut picked);
+            }
+            if let Some(counting) = &mut self.counting {
+                counting.seen(rows.len(), picked.len());
             }
             if picked.len() < rows.len() {
                 rows = rows.gather(&picked);

@@ -98,6 +98,8 @@ fn changing(range: ClosedRange) -> Stretch {
 }
 
 /// What is said of several databases.
-pub(super) fn of_several() -> Error {
-    Error::invalid("stretches: of several databases, ask each of them for itself")
+pub(super) fn of_several(what: &str) -> Error {
+    Error::invalid(format!(
+        "{what}: of several databases, ask each of them for itself"
+    ))
 }

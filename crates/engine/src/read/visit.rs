@@ -18,7 +18,7 @@ use crate::catalog::Table;
 use crate::chunk::Chunk;
 use crate::ids::SegmentId;
 use crate::memory::{lie_in_order, rows_in};
-use crate::segment::{LeafCaching, LeafColumns, LeafEntry};
+use crate::segment::{AheadOfReader, LeafCaching, LeafColumns, LeafEntry};
 use headwater_types::{
     ClosedRange, Column, FieldId, FieldType, Rows, StreamName, ValueRef, Values,
 };
@@ -282,9 +282,12 @@ impl RowsInPlace {
             fields.dedup();
         }
         let store = &snapshot.core().store;
-        for (segment, leaf) in &self.leaves {
-            let columns =
-                store.leaf_columns_in(*segment, leaf, range, &read, LeafCaching::ReadAgain)?;
+        let mut ahead = AheadOfReader::default();
+        for (at, (segment, leaf)) in self.leaves.iter().enumerate() {
+            let from_here = self.leaves.iter().skip(at);
+            let next = ahead.go_on(store, from_here.map(|(id, leaf)| Some((*id, leaf))));
+            let leaf = (*segment, leaf, next);
+            let columns = store.leaf_columns_in(leaf, range, &read, LeafCaching::ReadAgain)?;
             if columns.times().is_empty() {
                 continue;
             }

@@ -9,9 +9,9 @@ use super::Recovery;
 use crate::error::Damage;
 use crate::ids::SegmentId;
 use crate::log::{Access, Replayed};
-use crate::meta::PartitionRecord;
+use crate::meta::{Meta, PartitionRecord};
 use crate::named::NamedSnapshots;
-use crate::segment::{Store, kept_name};
+use crate::segment::{Store, kept_name, stub_name, stub_of};
 use crate::shard::Shard;
 use crate::{Error, ErrorKind, Result};
 use headwater_io::OpenMode;
@@ -30,7 +30,15 @@ pub(super) fn look(
 ) -> Result<HashMap<SegmentId, Error>> {
     let mut unreadable = HashMap::new();
     for (id, record) in partitions {
-        let found = match store.file_bytes(*id)? {
+        let len = match store.file_bytes(*id) {
+            // What stays of rows that were freed is damaged.
+            Err(error) if error.kind() == ErrorKind::Corrupt => {
+                unreadable.insert(*id, error);
+                continue;
+            }
+            other => other?,
+        };
+        let found = match len {
             None => {
                 if let Access::Reader(nothing_freed) = access {
                     // The owner may have removed it since the metadata were read.
@@ -91,17 +99,26 @@ pub(super) fn settle(
     snapshots: &NamedSnapshots,
 ) -> Result<()> {
     let kept = settle_kept(store, present, partitions, snapshots)?;
-    let named: HashSet<String> = partitions
-        .iter()
-        .map(|(id, _)| *id)
-        .chain(kept)
-        .map(|id| format!("{}.seg", id.0))
-        .collect();
+    let all = partitions.iter().map(|(id, _)| *id).chain(kept);
+    let mut named: HashSet<String> = HashSet::new();
+    for id in all {
+        let is_freed = store.stubs().is_freed(id);
+        // Of what cannot be read both stay: one of the two may be what a repair needs.
+        if !is_freed || unreadable.contains(&id) {
+            named.insert(format!("{}.seg", id.0));
+        }
+        if is_freed {
+            named.insert(stub_name(id));
+        }
+    }
     let (files, dir) = (store.files(), store.dir());
     for name in present {
-        if !named.contains(name) && name.ends_with(".seg") {
+        let is_segment = name.ends_with(".seg") || stub_of(name).is_some();
+        if !named.contains(name) && is_segment {
             let path = dir.join(name);
-            files
+            store
+                .stubs()
+                .bare()
                 .remove(&path)
                 .map_err(|e| Error::io("remove", &path, e))?;
             tracing::info!(path = %path.display(), "removed a segment file that no commit names");
@@ -122,6 +139,24 @@ pub(super) fn settle(
         }
     }
     Ok(())
+}
+
+/// Forgets that rows of segments were freed that nothing names any more.
+pub(super) fn forget_freed(
+    meta: &Meta,
+    partitions: &Named,
+    snapshots: &NamedSnapshots,
+) -> Result<()> {
+    let mut named: HashSet<SegmentId> = partitions.iter().map(|(id, _)| *id).collect();
+    for snapshot in snapshots.all() {
+        named.extend(snapshot.record.segments.iter().map(|(id, _)| *id));
+    }
+    let freed = meta.freed()?.into_iter().map(|(id, _)| id);
+    let gone: Vec<SegmentId> = freed.filter(|id| !named.contains(id)).collect();
+    match gone.is_empty() {
+        true => Ok(()),
+        false => meta.change_freed(&[], &gone),
+    }
 }
 
 /// Segments that only snapshots name: beside each lies what says so, and beside no other.
@@ -158,18 +193,23 @@ fn settle_kept(
     Ok(kept)
 }
 
-/// Says what the replay of the log found.
-pub(super) fn report(dir: &Path, replayed: &Replayed, recovery: &mut Recovery) {
+/// Says what the replay of the log found. Who only reads looks again and again, perhaps in the
+/// middle of a write, and says nothing of it in the usual log.
+pub(super) fn report(dir: &Path, is_owner: bool, replayed: &Replayed, recovery: &mut Recovery) {
     if let Some((path, offset)) = &replayed.torn {
         recovery.torn_tail = true;
-        tracing::info!(path = %path.display(), offset, "ignored a torn log tail: nothing behind it was acknowledged as synced");
+        if is_owner {
+            tracing::info!(path = %path.display(), offset, "ignored a torn log tail: nothing behind it was acknowledged as synced");
+        }
     }
-    if recovery.log_records > 0 {
-        tracing::info!(
-            dir = %dir.display(),
-            records = recovery.log_records,
-            events = recovery.events_replayed,
-            "replayed the log"
-        );
+    let (dir, records, events) = (
+        dir.display(),
+        recovery.log_records,
+        recovery.events_replayed,
+    );
+    match (records > 0, is_owner) {
+        (false, _) => {}
+        (true, true) => tracing::info!(%dir, records, events, "replayed the log"),
+        (true, false) => tracing::debug!(%dir, records, events, "read the log"),
     }
 }

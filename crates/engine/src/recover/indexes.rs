@@ -6,12 +6,12 @@
 
 use super::Recovery;
 use crate::error::Error;
-use crate::ids::SegmentId;
-use crate::index::{IndexDefinition, IndexId, Indexes, RunRecord, parse_name};
+use crate::ids::{SegmentId, TableId};
+use crate::index::{IndexDefinition, IndexId, Indexes, PolicyRecord, RunRecord, parse_name};
 use crate::meta::{IndexChange, Meta};
 use crate::{Result, segment::Store};
 use headwater_io::Files;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 /// The indexes of a database whose segments `store` reads; files of runs are written by `files`.
@@ -34,6 +34,13 @@ pub(super) fn load(
         runs.push(((SegmentId(segment), number), record));
     }
     indexes.load(definitions, runs);
+    let mut policies = BTreeMap::new();
+    for (table, bytes) in meta.index_policies()? {
+        let record = PolicyRecord::decode(&bytes);
+        let record = record.map_err(|e| Error::decode(meta.path(), 0, e))?;
+        policies.insert(TableId(table), record);
+    }
+    indexes.load_policies(policies);
     Ok(indexes)
 }
 

@@ -7,8 +7,9 @@ use crate::guard::Guard;
 use crate::layout::durable_roots;
 use crate::log::MakeKnown;
 use crate::meta::Meta;
+use crate::queues::SegmentQueues;
 use crate::reserve::{Reserve, ReservedFiles};
-use crate::segment::{Store, named};
+use crate::segment::{ReadAhead, Store, named};
 use crate::stall::{Watch, WatchedFiles};
 use crate::tiers::OwnedTier;
 use crate::{Options, Result};
@@ -56,6 +57,37 @@ pub(super) fn watch_bulk(env: &mut Env, tier: Option<&OwnedTier>) -> Arc<Watch> 
         }),
     });
     watch
+}
+
+/// What of the memory budget leaves may take that are asked for ahead of readers; caches have so
+/// much less.
+const AHEAD_MEMORY_SHARE: usize = 32;
+
+/// The queue sets before segments, if there are to be some.
+pub(super) fn queue_segments(
+    env: &Env,
+    options: &Options,
+    partitions: &Named,
+) -> Result<Option<SegmentQueues>> {
+    let all = partitions.iter();
+    SegmentQueues::start(options, &env.threads, all.map(|(id, record)| (*id, record)))
+}
+
+/// The files of segments, and what is asked for ahead of readers with the memory that it takes:
+/// nothing where a medium does nothing meanwhile.
+pub(super) fn ways_to_segments(
+    env: &Env,
+    options: &Options,
+    queues: Option<&SegmentQueues>,
+) -> (Arc<dyn Files>, Option<(ReadAhead, usize)>) {
+    let files = match queues {
+        None => Arc::clone(env.segment_files()),
+        Some(queues) => queues.before(env.segment_files(), &env.threads),
+    };
+    let is_worth_while = options.read_ahead > 1 && files.has_queue();
+    let bytes = options.memory_budget_bytes / AHEAD_MEMORY_SHARE;
+    let ahead = is_worth_while.then(|| (ReadAhead::new(options.read_ahead, bytes), bytes));
+    (files, ahead)
 }
 
 /// What of the memory budget knows what the files of an index in the fast tier hold.

@@ -35,6 +35,8 @@ pub(super) fn newest_is_readable(store: &Store, id: SegmentId, whole: &Whole) ->
     };
     let good = |result: Result<()>| match result {
         Ok(()) => Ok(true),
+        // Rows that were freed are elsewhere, as they were.
+        Err(error) if error.kind() == ErrorKind::Elsewhere => Ok(true),
         Err(error) if error.kind() == ErrorKind::Corrupt => Ok(false),
         Err(error) => Err(error),
     };
@@ -189,6 +191,7 @@ fn mend_stream(
                     && rows.times.first() == Some(&entry.first.as_nanos())
                     && rows.times.last() == Some(&entry.last.as_nanos())
             }
+            Err(error) if error.kind() == ErrorKind::Elsewhere => true,
             Err(error) if error.kind() == ErrorKind::Corrupt => {
                 mended.damages.extend(error.damaged().cloned());
                 false

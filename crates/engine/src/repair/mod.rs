@@ -10,6 +10,7 @@
 //! Failure: before that commit the database is as it was; after it, it is repaired. A repair that
 //! was cut short is run again.
 
+mod freed;
 mod indexes;
 mod log;
 mod mend;
@@ -18,6 +19,7 @@ mod plan;
 mod rebuild;
 mod scan;
 mod snapshots;
+mod unfinished;
 
 use crate::assured::first_mut;
 use crate::check::{CheckReport, check};
@@ -27,6 +29,7 @@ use crate::layout::{files_of, log_dir, meta_path, segment_dir};
 use crate::log::FILE_HEADER_BYTES;
 use crate::meta::copy::look;
 use crate::meta::{Meta, SnapshotChange};
+use crate::segment::stub_name;
 use crate::tiers::{fast_tier, forget_fast_tier, is_unsettled, lock_fast, place};
 use crate::{Database, Error, Options, Result, owner};
 use headwater_io::{Env, File, Files, NoThreads, OpenMode};
@@ -215,7 +218,10 @@ fn act(env: &Env, options: &Options, plan: &RepairPlan, quarantined: &[PathBuf])
     }
     let files = &**env.segment_files();
     for (id, patch) in &plan.patches {
-        let path = segment_dir.join(format!("{}.seg", id.0));
+        let path = segment_dir.join(match patch.is_of_stub {
+            true => stub_name(*id),
+            false => format!("{}.seg", id.0),
+        });
         let io = |e| Error::io("write", &path, e);
         let file = match patch.copy_of {
             None => files.open(&path, OpenMode::Write).map_err(io)?,

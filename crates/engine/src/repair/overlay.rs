@@ -19,6 +19,8 @@ pub(super) struct Patch {
     pub(super) header: Option<Vec<u8>>,
     /// What will stand from an offset on, to the end.
     pub(super) tail: Option<(u64, Vec<u8>)>,
+    /// It is of the file with what stays of a segment whose rows were freed, and of offsets there.
+    pub(super) is_of_stub: bool,
 }
 
 #[derive(Debug)]
@@ -67,7 +69,11 @@ impl Files for Overlay {
             file.write_all_at(0, content)?;
             return Ok(file);
         }
-        let patch = number(path, ".seg").and_then(|id| self.patches.get(&SegmentId(id)));
+        let patched = |ending: &str, is_of_stub: bool| {
+            let patch = self.patches.get(&SegmentId(number(path, ending)?));
+            patch.filter(|patch| patch.is_of_stub == is_of_stub)
+        };
+        let patch = patched(".seg", false).or_else(|| patched(".stub", true));
         let Some(patch) = patch else {
             return self.files.open(path, mode);
         };

@@ -1,10 +1,10 @@
 //! Looks at everything and decides what a repair does. Changes nothing.
 
 use super::log::{Covers, LogScan, save};
-use super::mend::{Mended, mend, newest_is_readable};
+use super::mend::{Mended, mend};
 use super::overlay::{Overlay, Patch};
 use super::rebuild::{Rebuilt, rebuild};
-use super::scan::{ScannedSegment, Whole, through_checkpoint};
+use super::scan::{ScannedSegment, Whole};
 use super::{RepairFinding, RepairReport};
 use crate::catalog::{Catalog, StreamIndex, Table, decode_stream_key};
 use crate::check::{CheckReport, check};
@@ -50,14 +50,16 @@ pub(super) struct Planning<'a> {
     change: MetaChange,
     patches: BTreeMap<SegmentId, Patch>,
     log: Option<(u64, Vec<u8>)>,
-    quarantined: BTreeSet<PathBuf>,
+    pub(super) quarantined: BTreeSet<PathBuf>,
     findings: Vec<RepairFinding>,
     pub(super) lost: Vec<String>,
     pub(super) snapshots: Vec<u64>,
+    /// Segments whose rows were freed.
+    pub(super) freed: Vec<SegmentId>,
     next_segment: u64,
 }
 
-fn damage(
+pub(super) fn damage(
     file: &Path,
     offset: u64,
     expected: impl Into<String>,
@@ -122,6 +124,7 @@ impl RepairPlan {
             findings: Vec::new(),
             lost: Vec::new(),
             snapshots: Vec::new(),
+            freed: Vec::new(),
             next_segment: 0,
         };
         let is_new = broken.is_some();
@@ -131,6 +134,8 @@ impl RepairPlan {
         }
         let after = planning.log_and_check(is_new)?;
         let after = planning.without_broken_snapshots(after)?;
+        let quarantined = std::mem::take(&mut planning.quarantined).into_iter();
+        let quarantined: BTreeSet<PathBuf> = quarantined.map(|p| planning.on_medium(p)).collect();
         let meta = if is_new {
             PlannedMeta::New(planning.file)
         } else {
@@ -144,7 +149,7 @@ impl RepairPlan {
             report: RepairReport {
                 findings: planning.findings,
                 lost: planning.lost,
-                quarantined: planning.quarantined.into_iter().collect(),
+                quarantined: quarantined.into_iter().collect(),
                 after,
             },
         })
@@ -181,7 +186,7 @@ impl Planning<'_> {
         Ok(())
     }
 
-    fn store(&self) -> Store {
+    pub(super) fn store(&self) -> Store {
         Store::new(
             Arc::clone(self.env.segment_files()),
             segment_dir(self.dir),
@@ -189,12 +194,14 @@ impl Planning<'_> {
             self.options.open_files_max,
             1,
         )
+        .with_freed(self.freed.iter().copied())
     }
 
     /// Looks at every segment that the metadata name.
     fn segments_named(&mut self) -> Result<()> {
         let (partitions, tables, next) = {
             let meta = self.open_meta()?;
+            self.freed = meta.freed()?.into_iter().map(|(id, _)| id).collect();
             (meta.partitions()?, meta.tables()?, meta.next_segment()?)
         };
         let ids = self.segment_ids()?;
@@ -221,12 +228,15 @@ impl Planning<'_> {
     ) -> Result<()> {
         let path = store.path(id);
         let held = format!("{} events of table `{}`", record.events, table.name);
-        let segment = ScannedSegment::open(
-            &**self.env.segment_files(),
-            self.dir,
-            id,
-            record.committed_bytes,
-        )?;
+        let segment =
+            ScannedSegment::open(&self.segment_files(), self.dir, id, record.committed_bytes);
+        let segment = match segment {
+            Err(error) if error.kind() == ErrorKind::Corrupt => {
+                self.lose_stub(id, &error, held, change);
+                return Ok(());
+            }
+            other => other?,
+        };
         let Some(mut segment) = segment else {
             self.find(
                 damage(&path, 0, format!("a segment with {held}"), "no file"),
@@ -294,12 +304,25 @@ impl Planning<'_> {
         }
         let mut header = header_of(id, record);
         let mut named = id;
-        if segment.header.is_none_or(|h| {
+        let is_bad = segment.header.is_none_or(|h| {
             (SegmentHeader {
                 replaces: None,
                 ..h
             }) != header
-        }) {
+        });
+        if self.freed.contains(&id) && (is_bad || self.place_in_file(id, whole.end())?.is_none()) {
+            // It can be given neither another header nor an earlier end.
+            let error = Error::damage(damage(
+                &path,
+                0,
+                "the header and the newest footer of what stays of a segment",
+                "other bytes",
+            ));
+            change.partitions.retain(|(other, _)| *other != id);
+            self.lose_stub(id, &error, held, change);
+            return Ok(());
+        }
+        if is_bad {
             // The header is part of what never changes while a file exists: a copy under a new
             // number gets a good one.
             named = SegmentId(self.next_segment);
@@ -320,6 +343,7 @@ impl Planning<'_> {
                 copy_of: Some(id),
                 header: Some(header.encode()),
                 tail: Some((whole.end(), Vec::new())),
+                is_of_stub: false,
             };
             self.patches.insert(named, patch);
         }
@@ -329,34 +353,6 @@ impl Planning<'_> {
             mend(store, id, &header, &whole, table, false, &known)?
         };
         self.apply(&path, named, whole.end(), mended, table, change)
-    }
-
-    /// What a segment holds whose footers cannot all be read, as far as a checkpoint says it.
-    fn rescued(
-        &mut self,
-        store: &Store,
-        id: SegmentId,
-        record: &PartitionRecord,
-    ) -> Result<Option<Whole>> {
-        let meta = self.open_meta()?;
-        let needed = meta.log_needed()?;
-        let begun = (needed.first_generation, needed.newest_generation);
-        let log = LogScan::read(&**self.env.log_files(), &log_dir(self.env, self.dir), begun)?;
-        let first = log.records.keys().next().copied();
-        let after = first.map_or(record.sequence, |s| Sequence(s.0.saturating_sub(1)));
-        let found = through_checkpoint(store, id, record, after, &meta)?;
-        if found.is_some() {
-            self.find(
-                damage(
-                    &store.path(id),
-                    record.footer_offset,
-                    "footers that can all be read",
-                    "a damaged one before a checkpoint",
-                ),
-                "one footer says what the checkpoint and those behind it say; the file as it is goes to quarantine",
-            );
-        }
-        Ok(found)
     }
 
     /// Takes what a segment's damage means into the plan.
@@ -392,7 +388,12 @@ impl Planning<'_> {
         self.quarantined.insert(path.to_owned());
         change.partitions.retain(|(other, _)| *other != named);
         change.partitions.push((named, record));
-        self.patches.entry(named).or_default().tail = Some((end, footer));
+        let place = self.place_in_file(named, end)?;
+        let place = place.ok_or_else(|| Error::internal("repair: a footer below what stays"))?;
+        let is_of_stub = self.freed.contains(&named);
+        let patch = self.patches.entry(named).or_default();
+        patch.tail = Some((place, footer));
+        patch.is_of_stub = is_of_stub;
         Ok(())
     }
 
@@ -430,7 +431,8 @@ impl Planning<'_> {
         if there(&self.meta_path)? {
             self.quarantined.insert(self.meta_path.clone());
         }
-        let files = &**self.env.segment_files();
+        self.freed = self.freed_by_files()?;
+        let files = self.segment_files();
         let mut segments = Vec::new();
         let kept = self.kept_for_snapshots()?;
         if !kept.is_empty() {
@@ -441,7 +443,13 @@ impl Planning<'_> {
         }
         let ids = self.segment_ids()?.into_iter();
         for id in ids.filter(|id| !kept.contains(id)) {
-            segments.extend(ScannedSegment::open(files, self.dir, id, u64::MAX)?);
+            match ScannedSegment::open(&files, self.dir, id, u64::MAX) {
+                Err(error) if error.kind() == ErrorKind::Corrupt => {
+                    let held = "what it held".to_owned();
+                    self.lose_stub(id, &error, held, &mut MetaChange::default());
+                }
+                found => segments.extend(found?),
+            }
         }
         self.next_segment = segments.iter().map(|s| s.id.0 + 1).max().unwrap_or(1);
         self.without_unfinished(&mut segments)?;
@@ -490,7 +498,11 @@ impl Planning<'_> {
             );
             self.quarantined.insert(path);
         }
-        let tables = self.open_meta()?.tables()?;
+        let (tables, named) = {
+            let meta = self.open_meta()?;
+            (meta.tables()?, meta.partitions()?)
+        };
+        self.name_freed(&named)?;
         let store = self.store();
         let mut change = MetaChange::default();
         for segment in segments.iter().filter(|s| in_force.contains(&s.id)) {
@@ -529,46 +541,6 @@ impl Planning<'_> {
             }
         }
         self.save_log(floor, step_sequence, (0, 0), &covers)
-    }
-
-    /// Without metadata nobody knows whether the newest step of a shard was committed. Where what
-    /// it wrote cannot be read it was perhaps cut short, and the log has its events: such groups
-    /// are left out. Any later step of the shard proves a commit.
-    fn without_unfinished(&mut self, segments: &mut [ScannedSegment]) -> Result<()> {
-        let sequence_of = |s: &ScannedSegment| Some(s.whole.as_ref()?.newest()?.sequence);
-        let mut newest: BTreeMap<u16, Sequence> = BTreeMap::new();
-        for segment in segments.iter() {
-            if let (Some(header), Some(sequence)) = (&segment.header, sequence_of(segment)) {
-                let slot = newest.entry(header.shard.0).or_default();
-                *slot = sequence.max(*slot);
-            }
-        }
-        let store = self.store();
-        for segment in segments {
-            let (Some(header), Some(whole)) = (&segment.header, &segment.whole) else {
-                continue;
-            };
-            let is_newest = newest.get(&header.shard.0).copied() == sequence_of(segment);
-            if !is_newest || newest_is_readable(&store, segment.id, whole)? {
-                continue;
-            }
-            let found = damage(
-                &segment.path,
-                whole.offset,
-                "a group that can be read",
-                "damaged leaves or blocks in the newest group of the shard",
-            );
-            self.quarantined.insert(segment.path.clone());
-            let limit = whole.offset;
-            let before =
-                ScannedSegment::open(&**self.env.segment_files(), self.dir, segment.id, limit)?;
-            segment.whole = before.and_then(|s| s.whole);
-            self.find(
-                found,
-                "it counts as a step that was cut short: the segment goes back to the group before, and the log has the events",
-            );
-        }
-        Ok(())
     }
 
     fn save_log(
@@ -659,12 +631,8 @@ impl Planning<'_> {
             if self.patches.contains_key(id) {
                 continue;
             }
-            let segment = ScannedSegment::open(
-                &**self.env.segment_files(),
-                self.dir,
-                *id,
-                record.committed_bytes,
-            )?;
+            let segment =
+                ScannedSegment::open(&self.segment_files(), self.dir, *id, record.committed_bytes)?;
             let Some(segment) = segment else { continue };
             let table = tables.get(record.table.0 as usize);
             if let (Some(whole), Some(table)) = (&segment.whole, table) {

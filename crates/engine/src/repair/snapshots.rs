@@ -7,7 +7,7 @@ use crate::ids::SegmentId;
 use crate::layout::segment_dir;
 use crate::meta::SnapshotChange;
 use crate::named::SnapshotRecord;
-use crate::segment::kept_name;
+use crate::segment::{kept_name, stub_of};
 use crate::{Error, Result};
 use std::collections::BTreeSet;
 
@@ -21,9 +21,13 @@ impl Planning<'_> {
         };
         let mut ids: Vec<SegmentId> = names
             .iter()
-            .filter_map(|n| n.strip_suffix(".seg")?.parse().ok().map(SegmentId))
+            .filter_map(|n| match stub_of(n) {
+                Some(id) => Some(id),
+                None => n.strip_suffix(".seg")?.parse().ok().map(SegmentId),
+            })
             .collect();
         ids.sort_unstable();
+        ids.dedup();
         Ok(ids)
     }
 

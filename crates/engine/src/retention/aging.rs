@@ -59,7 +59,9 @@ fn to_age(core: &Core, table: &Table, horizon: Horizon) -> Vec<(ShardIndex, Segm
         for partition in state.partitions.of(table.id) {
             let record = &partition.record;
             let last = record.span().last;
+            // Rows that were freed have gone from here already, and the cloud keeps them.
             let idle = !state.busy.contains(&partition.id())
+                && !core.store.stubs().is_claimed(partition.id())
                 && !core.compaction.is_left_alone(partition.id())
                 && partition.unreadable.is_none();
             if !horizon.ends(last) || record.events == 0 || !idle {

@@ -70,6 +70,11 @@ impl SegmentFile {
         }
     }
 
+    /// A named snapshot keeps the file.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.keepers.load(Ordering::Acquire) > 0
+    }
+
     /// A named snapshot keeps the file from now on, also when it is replaced and nobody reads it.
     pub(crate) fn keep(&self) {
         self.keepers.fetch_add(1, Ordering::AcqRel);

@@ -4,6 +4,7 @@
 //! Invariants: a footer ends with a 16-byte trailer (length, checksum, magic), so that one can be
 //! found from the end of a file without the metadata; numbers are little-endian or LEB128.
 
+use super::directory::{Directory, Sectioner};
 use crate::catalog::Table;
 use crate::ids::{SegmentId, Sequence, ShardIndex, StreamId, TableId};
 use headwater_codec::checksum::crc32c;
@@ -22,6 +23,8 @@ const TRAILER_BYTES: usize = 16;
 const FOOTER_VERSION: u8 = 1;
 /// Of a footer that says something of checkpoints.
 const FOOTER_VERSION_CHECKPOINT: u8 = 2;
+/// Added to the version of a footer that ends with a directory (see [`super::directory`]).
+const WITH_DIRECTORY: u8 = 2;
 /// A rewriting of more streams is written as several groups, each with so many streams but for the
 /// last, so that it holds the changes of so many at once. Part of the format: a repair tells by it
 /// whether a rewriting was finished.
@@ -179,14 +182,24 @@ pub(crate) struct Footer {
 impl Footer {
     /// The footer's bytes, trailer included.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        self.encode_noting(|_, _, _| ())
+        Footer::with_trailer(self.encode_body(false, |_, _, _| ()).0)
     }
 
-    /// As [`Footer::encode`]; tells of each stream where its change begins and ends.
-    pub(super) fn encode_noting(&self, mut note: impl FnMut(StreamId, usize, usize)) -> Vec<u8> {
-        let mut out = vec![match self.checkpoint {
+    /// The footer's bytes but for its trailer and for the directory that it ends with, if it has
+    /// one, and how many of them stand before its streams. Tells of each stream where its change
+    /// begins and ends.
+    pub(super) fn encode_body(
+        &self,
+        has_directory: bool,
+        mut note: impl FnMut(StreamId, usize, usize),
+    ) -> (Vec<u8>, usize) {
+        let version = match self.checkpoint {
             CheckpointNote::Nothing => FOOTER_VERSION,
             CheckpointNote::Written(_) | CheckpointNote::Revoked => FOOTER_VERSION_CHECKPOINT,
+        };
+        let mut out = vec![match has_directory {
+            true => version + WITH_DIRECTORY,
+            false => version,
         }];
         let (offset, bytes) = self.previous.unwrap_or((0, 0));
         out.put_varint(offset);
@@ -210,6 +223,7 @@ impl Footer {
             }
         }
         out.put_varint(self.streams.len() as u64);
+        let front_bytes = out.len();
         let mut before = 0u32;
         for delta in &self.streams {
             out.put_varint(u64::from(delta.stream.0.wrapping_sub(before)));
@@ -218,6 +232,11 @@ impl Footer {
             delta.encode(self.group_offset, self.sequence, &mut out);
             note(delta.stream, at, out.len());
         }
+        (out, front_bytes)
+    }
+
+    /// Ends the bytes of a footer.
+    pub(super) fn with_trailer(mut out: Vec<u8>) -> Vec<u8> {
         let crc = crc32c(&out);
         let len = out.len() + TRAILER_BYTES;
         out.put_u32(u32::try_from(len).unwrap_or(u32::MAX));
@@ -239,22 +258,12 @@ impl Footer {
         bytes: &[u8],
         mut each: impl FnMut(StreamDelta),
     ) -> Result<Footer, DecodeError> {
-        let (footer, mut cursor, count) = Footer::open(bytes)?;
-        let mut before = 0u32;
-        for _ in 0..count {
-            before = next_stream(before, &mut cursor)?;
-            let stream = StreamId(before);
+        Footer::walk(bytes, |footer, stream, cursor| {
             let (offset, sequence) = (footer.group_offset, footer.sequence);
-            each(StreamDelta::decode(
-                stream,
-                offset,
-                sequence,
-                Parts::All,
-                &mut cursor,
-            )?);
-        }
-        cursor.finish()?;
-        Ok(footer)
+            let delta = StreamDelta::decode(stream, offset, sequence, Parts::All, cursor)?;
+            each(delta);
+            Ok(())
+        })
     }
 
     /// Reads a footer but for its streams; tells of each of them where its change begins and ends.
@@ -262,25 +271,82 @@ impl Footer {
         bytes: &[u8],
         mut note: impl FnMut(StreamId, usize, usize),
     ) -> Result<Footer, DecodeError> {
-        let (footer, mut cursor, count) = Footer::open(bytes)?;
+        Footer::walk(bytes, |_, stream, cursor| {
+            let at = cursor.offset();
+            StreamDelta::skip(cursor)?;
+            note(stream, at, cursor.offset());
+            Ok(())
+        })
+    }
+
+    /// Checks all of a footer, its directory too, and reads it but for the changes of its streams,
+    /// which `read` does, one after the other.
+    fn walk(
+        bytes: &[u8],
+        mut read: impl FnMut(&Footer, StreamId, &mut Cursor<'_>) -> Result<(), DecodeError>,
+    ) -> Result<Footer, DecodeError> {
+        let body = Footer::checked(bytes)?;
+        let (directory, body) = match Footer::has_directory(body) {
+            true => {
+                let (directory, before) = Directory::at_end(body)?;
+                (Some(directory), before)
+            }
+            false => (None, body),
+        };
+        let mut cursor = Cursor::new(body);
+        let (footer, count) = Footer::before_streams(&mut cursor)?;
+        let front_bytes = cursor.offset();
+        let mut found = directory.as_ref().map(|d| Sectioner::new(d.shift));
         let mut before = 0u32;
         for _ in 0..count {
             before = next_stream(before, &mut cursor)?;
-            let at = cursor.offset();
-            StreamDelta::skip(&mut cursor)?;
-            note(StreamId(before), at, cursor.offset());
+            let (stream, at) = (StreamId(before), cursor.offset());
+            read(&footer, stream, &mut cursor)?;
+            if let Some(found) = &mut found {
+                found.note(stream, at, cursor.offset());
+            }
         }
+        cursor.finish()?;
+        if let (Some(directory), Some(found)) = (directory, found) {
+            directory.check(found, body, front_bytes)?;
+        }
+        Ok(footer)
+    }
+
+    /// Checks the bytes of a footer, and reads what stands before its streams.
+    pub(super) fn front(bytes: &[u8]) -> Result<Footer, DecodeError> {
+        let mut cursor = Cursor::new(Footer::checked(bytes)?);
+        Footer::before_streams(&mut cursor).map(|(footer, _)| footer)
+    }
+
+    /// Whether a footer that begins so ends with a directory.
+    pub(super) fn has_directory(front: &[u8]) -> bool {
+        front
+            .first()
+            .is_some_and(|version| *version > FOOTER_VERSION_CHECKPOINT)
+    }
+
+    /// Where the trailer begins in the last bytes of a footer of so many, if it ends with one.
+    pub(super) fn trailer_at(tail: &[u8], footer_bytes: u32) -> Option<u32> {
+        let at = tail.len().checked_sub(TRAILER_BYTES)?;
+        let mut cursor = Cursor::new(tail.get(at..)?);
+        let len = cursor.u32("footer length").ok()?;
+        let crc = cursor.u32("footer checksum");
+        let magic = cursor.take(8, "footer magic").ok()?;
+        let is_trailer = crc.is_ok() && magic == FOOTER_MAGIC && len == footer_bytes;
+        u32::try_from(at).ok().filter(|_| is_trailer)
+    }
+
+    /// Reads what stands before the streams, of which a directory has said that it is sound.
+    pub(super) fn read_front(front: &[u8]) -> Result<Footer, DecodeError> {
+        let mut cursor = Cursor::new(front);
+        let (footer, _) = Footer::before_streams(&mut cursor)?;
         cursor.finish()?;
         Ok(footer)
     }
 
-    /// Checks all of a footer and reads it but for its streams.
-    pub(super) fn front(bytes: &[u8]) -> Result<Footer, DecodeError> {
-        Footer::open(bytes).map(|(footer, ..)| footer)
-    }
-
-    /// Checks a footer and reads what stands before its streams; these follow, so many.
-    fn open(bytes: &[u8]) -> Result<(Footer, Cursor<'_>, usize), DecodeError> {
+    /// Checks the trailer of a footer and what it covers, which it gives.
+    pub(super) fn checked(bytes: &[u8]) -> Result<&[u8], DecodeError> {
         let at = bytes.len().checked_sub(TRAILER_BYTES);
         let Some((body, trailer)) = at.map(|at| bytes.split_at(at)) else {
             return Err(DecodeError {
@@ -302,11 +368,18 @@ impl Footer {
                 offset: 0,
             });
         }
-        let mut cursor = Cursor::new(body);
-        let version = cursor.u8("footer version")?;
+        Ok(body)
+    }
+
+    /// Reads what stands before the streams, and how many follow.
+    fn before_streams(cursor: &mut Cursor<'_>) -> Result<(Footer, usize), DecodeError> {
+        let version = match cursor.u8("footer version")? {
+            version if version > FOOTER_VERSION_CHECKPOINT => version - WITH_DIRECTORY,
+            version => version,
+        };
         if !matches!(version, FOOTER_VERSION | FOOTER_VERSION_CHECKPOINT) {
             return Err(DecodeError {
-                expected: "footer version 1 or 2",
+                expected: "footer version 1 to 4",
                 offset: 0,
             });
         }
@@ -331,10 +404,12 @@ impl Footer {
             Some(Table::decode(&mut Cursor::new(table_bytes))?)
         };
         let checkpoint = match version {
-            FOOTER_VERSION_CHECKPOINT => checkpoint_note(&mut cursor)?,
+            FOOTER_VERSION_CHECKPOINT => checkpoint_note(cursor)?,
             _ => CheckpointNote::Nothing,
         };
-        let count = cursor.varint_up_to(cursor.remaining() as u64, "stream count")?;
+        // That there are bytes for so many is checked where these are.
+        let count = cursor.varint("stream count")?;
+        let count = usize::try_from(count).map_err(|_| cursor.fail("a count of streams"))?;
         let footer = Footer {
             previous,
             group_offset,
@@ -343,7 +418,7 @@ impl Footer {
             checkpoint,
             streams: Vec::new(),
         };
-        Ok((footer, cursor, count))
+        Ok((footer, count))
     }
 }
 

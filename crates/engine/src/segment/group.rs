@@ -12,7 +12,7 @@ use crate::ledger::{self, GroupHasher, GroupHashes, Hash};
 use crate::{Error, Result};
 use headwater_codec::block::BucketBlock;
 use headwater_codec::leaf::{EncodeHints, encode_leaf};
-use headwater_io::File;
+use headwater_io::{Completion, File};
 use headwater_types::{Level, Rows, Timestamp};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -226,10 +226,14 @@ impl GroupWriter {
         &self.hashes
     }
 
-    /// Makes the group durable.
-    pub(crate) fn sync(&self) -> Result<()> {
-        self.file
-            .sync_data()
-            .map_err(|e| Error::io("sync", &self.path, e))
+    /// Begins to make the group durable; it is when [`GroupWriter::synced`] says so, which has to
+    /// be asked.
+    pub(crate) fn begin_sync(&self) -> Completion<()> {
+        self.file.submit_sync()
+    }
+
+    /// Waits for a sync that was begun.
+    pub(crate) fn synced(&self, sync: Completion<()>) -> Result<()> {
+        sync.wait().map_err(|e| Error::io("sync", &self.path, e))
     }
 }

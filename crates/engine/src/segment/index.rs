@@ -10,13 +10,15 @@
 //! section or none; sections and `newest` rise by page; `newest` names the last group that changed
 //! a page, or the checkpoint that says what it holds, which is the version of the page.
 //! Concurrency: immutable; a group makes a new state that shares what it can.
-//! Failure: a section is checked when the footer is indexed, and again by its own checksum when it
-//! is read alone.
+//! Failure: a section is checked by its own checksum when it is read alone; before that when the
+//! footer is indexed, unless a directory at its end says where its sections stand.
 
 use super::checkpoint::CheckpointIndex;
+use super::directory::{DIRECTORY_PAGES, Directory, Section, Sectioner, length_of, wrong};
 use super::format::{Footer, Parts, StreamDelta, next_stream};
 use super::page::Page;
 use super::state::{StreamState, Sums};
+use crate::assured::part_of;
 use crate::catalog::Table;
 use crate::ids::{SegmentId, Sequence, StreamId};
 use crate::{Error, Result};
@@ -26,18 +28,6 @@ use std::sync::Arc;
 
 /// A page's number: the numbers of its streams without their last `shift` bits.
 pub(crate) type PageNumber = u32;
-
-/// The changes of one page in a footer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Section {
-    /// The first stream changed.
-    first: StreamId,
-    /// Where its change begins in the footer.
-    at: u32,
-    /// Bytes from there to the end of the last change of the page.
-    bytes: u32,
-    crc: u32,
-}
 
 /// The index of one group's footer.
 #[derive(Debug, PartialEq, Eq)]
@@ -50,95 +40,68 @@ pub(crate) struct GroupIndex {
     sequence: Sequence,
     shift: u32,
     sections: Box<[Section]>,
-}
-
-/// Divides the changes of a footer into pages as they go by.
-struct Sectioner {
-    shift: u32,
-    sections: Vec<Section>,
-    rises: bool,
-}
-
-impl Sectioner {
-    fn new(shift: u32) -> Sectioner {
-        Sectioner {
-            shift,
-            sections: Vec::new(),
-            rises: true,
-        }
-    }
-
-    fn note(&mut self, stream: StreamId, from: usize, to: usize) {
-        // A footer is shorter than 4 GiB, as its trailer says.
-        let (from, to) = (from as u32, to as u32);
-        match self.sections.last_mut() {
-            Some(last) if last.first.0 >> self.shift == stream.0 >> self.shift => {
-                last.bytes = to.wrapping_sub(last.at);
-            }
-            last => {
-                self.rises &= last.is_none_or(|last| last.first < stream);
-                self.sections.push(Section {
-                    first: stream,
-                    at: from,
-                    bytes: to.wrapping_sub(from),
-                    crc: 0,
-                });
-            }
-        }
-    }
-
-    fn finish(
-        mut self,
-        footer: &Footer,
-        bytes: &[u8],
-        offset: u64,
-    ) -> std::result::Result<GroupIndex, DecodeError> {
-        let wrong = |expected| DecodeError {
-            expected,
-            offset: 0,
-        };
-        if !self.rises {
-            return Err(wrong("a footer whose streams rise"));
-        }
-        for section in &mut self.sections {
-            section.crc = crc32c(section.of(bytes));
-        }
-        Ok(GroupIndex {
-            footer_offset: offset,
-            footer_bytes: u32::try_from(bytes.len()).map_err(|_| wrong("a footer below 4 GiB"))?,
-            checkpoint_bytes: footer.checkpoint.bytes(),
-            group_offset: footer.group_offset,
-            sequence: footer.sequence,
-            shift: self.shift,
-            sections: self.sections.into(),
-        })
-    }
-}
-
-impl Section {
-    fn of<'a>(&self, footer: &'a [u8]) -> &'a [u8] {
-        let end = self.at as usize + self.bytes as usize;
-        footer.get(self.at as usize..end).unwrap_or_default()
-    }
+    /// Of the footer no more was read than its directory and what stands before its streams.
+    in_part: bool,
 }
 
 impl GroupIndex {
-    /// Encodes a footer that will stand at `offset`.
+    fn new(
+        footer: &Footer,
+        (offset, bytes): (u64, u32),
+        shift: u32,
+        sections: Vec<Section>,
+    ) -> GroupIndex {
+        GroupIndex {
+            footer_offset: offset,
+            footer_bytes: bytes,
+            checkpoint_bytes: footer.checkpoint.bytes(),
+            group_offset: footer.group_offset,
+            sequence: footer.sequence,
+            shift,
+            sections: sections.into(),
+            in_part: false,
+        }
+    }
+
+    /// Encodes a footer that will stand at `offset`. It gets a directory when it changes many
+    /// pages.
     pub(super) fn encode(
         footer: &Footer,
         offset: u64,
         shift: u32,
     ) -> Result<(Vec<u8>, GroupIndex)> {
+        let cannot = |e: DecodeError| Error::internal(format!("cannot write {}", e.expected));
+        let pages = footer
+            .streams
+            .chunk_by(|a, b| a.stream.0 >> shift == b.stream.0 >> shift);
+        let has_directory = pages.count() >= DIRECTORY_PAGES;
         let mut sectioner = Sectioner::new(shift);
-        let bytes = footer.encode_noting(|stream, from, to| sectioner.note(stream, from, to));
-        let index = sectioner
-            .finish(footer, &bytes, offset)
-            .map_err(|e| Error::internal(format!("cannot write {}", e.expected)))?;
+        let (mut body, front_bytes) = footer.encode_body(has_directory, |stream, from, to| {
+            sectioner.note(stream, from, to);
+        });
+        let sections = sectioner.finish(&body).map_err(cannot)?;
+        let sections = match has_directory {
+            false => sections,
+            true => {
+                let front = part_of(&body, ..front_bytes, "the beginning of a footer");
+                let directory = Directory {
+                    shift,
+                    front_bytes: length_of(front).map_err(cannot)?,
+                    front_crc: crc32c(front),
+                    sections,
+                };
+                directory.append_to(&mut body);
+                directory.sections
+            }
+        };
+        let bytes = Footer::with_trailer(body);
+        let length = length_of(&bytes).map_err(cannot)?;
+        let index = GroupIndex::new(footer, (offset, length), shift, sections);
         Ok((bytes, index))
     }
 
-    /// The index of a footer at `offset`, all of which is checked; and the footer without its
-    /// streams.
+    /// The index of a footer at `offset`, all of which is checked, its directory too; and the
+    /// footer without its streams.
     pub(super) fn read(
         bytes: &[u8],
         offset: u64,
@@ -147,8 +110,29 @@ impl GroupIndex {
         let mut sectioner = Sectioner::new(shift);
         let footer =
             Footer::decode_noting(bytes, |stream, from, to| sectioner.note(stream, from, to))?;
-        let index = sectioner.finish(&footer, bytes, offset)?;
+        let sections = sectioner.finish(bytes)?;
+        let index = GroupIndex::new(&footer, (offset, length_of(bytes)?), shift, sections);
         Ok((footer, index))
+    }
+
+    /// The index of a footer of which only what stands before its streams, and the directory, were
+    /// read; and the footer without its streams. `None` when it divides streams otherwise.
+    pub(super) fn of_directory(
+        front: &[u8],
+        directory: Directory,
+        (offset, bytes): (u64, u32),
+        shift: u32,
+    ) -> std::result::Result<Option<(Footer, GroupIndex)>, DecodeError> {
+        if directory.shift != shift {
+            return Ok(None);
+        }
+        if crc32c(front) != directory.front_crc {
+            return Err(wrong("the beginning of a footer with the right checksum"));
+        }
+        let footer = Footer::read_front(front)?;
+        let mut index = GroupIndex::new(&footer, (offset, bytes), shift, directory.sections);
+        index.in_part = true;
+        Ok(Some((footer, index)))
     }
 
     fn section(&self, page: PageNumber) -> Option<&Section> {
@@ -360,10 +344,45 @@ impl SegmentState {
         })
     }
 
+    /// Footers of which only a part was read: offset and length.
+    pub(super) fn read_in_part(&self) -> impl Iterator<Item = (u64, u32)> + '_ {
+        let in_part = self.groups.iter().filter(|group| group.in_part);
+        in_part.map(|group| (group.footer_offset, group.footer_bytes))
+    }
+
     /// The groups since the checkpoint that changed a page, oldest first.
     pub(super) fn groups_of(&self, page: PageNumber) -> impl Iterator<Item = &GroupIndex> {
         let groups = self.groups.iter().map(Arc::as_ref);
         groups.filter(move |g| g.section(page).is_some())
+    }
+
+    /// The number that the next group gets.
+    fn next_number(&self) -> u32 {
+        self.groups.len() as u32
+    }
+
+    /// The state after more groups, oldest first, each with the definition that it brings. Sums are
+    /// those of the footers alone.
+    pub(super) fn with_groups(self, more: Vec<(GroupIndex, Option<Table>)>) -> SegmentState {
+        let mut state = self;
+        let mut newest: Vec<(PageNumber, u32)> = Vec::new();
+        for (group, table) in more {
+            let number = state.next_number();
+            let pages = group.sections.iter();
+            newest.extend(pages.map(|section| (section.first.0 >> state.shift, number)));
+            let index_bytes = u64::from(group.footer_bytes) + group.checkpoint_bytes;
+            state.sums.footer_bytes += index_bytes;
+            state.table = table.map(Arc::new).or(state.table);
+            state.groups.push(Arc::new(group));
+        }
+        // Of a page the newest group that changed it; what a checkpoint says is older than all.
+        newest.sort_unstable_by_key(|(page, number)| (*page, std::cmp::Reverse(*number)));
+        newest.extend(state.newest.iter().copied());
+        newest.sort_by_key(|(page, _)| *page);
+        newest.dedup_by_key(|(page, _)| *page);
+        newest.shrink_to_fit();
+        state.newest = Arc::new(newest);
+        state
     }
 
     /// The state after one more group; `sums` are those after it.
@@ -373,7 +392,7 @@ impl SegmentState {
         table: Option<&Table>,
         sums: Sums,
     ) -> SegmentState {
-        let number = self.groups.len() as u32;
+        let number = self.next_number();
         let mut newest = Vec::with_capacity(self.newest.len() + group.sections.len());
         let mut old = self.newest.iter().copied().peekable();
         for section in &group.sections {
@@ -500,123 +519,11 @@ pub(crate) fn index_agrees(bytes: &[u8], footer: &Footer) -> bool {
     })
 }
 
+/// The bytes of a footer whose pages have so many streams, as a power of two.
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, reason = "tests")]
-    use super::super::format::{CheckpointNote, Cover, LeafEntry};
-    use super::*;
-    use headwater_types::{ClosedRange, Timestamp};
-
-    fn leaf(offset: u64) -> LeafEntry {
-        LeafEntry {
-            first: Timestamp::from_nanos(offset as i64 * 10),
-            last: Timestamp::from_nanos(offset as i64 * 10 + 9),
-            count: 4,
-            row_start: 0,
-            offset,
-            bytes: 50,
-            leaf_rows: 4,
-        }
-    }
-
-    fn footer(streams: &[u32], group_offset: u64, previous: Option<(u64, u32)>) -> Footer {
-        let streams = streams.iter().map(|stream| StreamDelta {
-            stream: StreamId(*stream),
-            key: (stream % 3 == 0).then(|| Box::from([7u8; 9])),
-            added: vec![leaf(group_offset + u64::from(*stream))],
-            late_runs: vec![vec![leaf(2)]; (stream % 2) as usize],
-            covers: vec![Cover {
-                sequence: Sequence(4),
-                range: ClosedRange::nanos(-5, i64::from(*stream)),
-            }],
-            ..StreamDelta::default()
-        });
-        Footer {
-            previous,
-            group_offset,
-            sequence: Sequence(9),
-            table: None,
-            checkpoint: CheckpointNote::Nothing,
-            streams: streams.collect(),
-        }
-    }
-
-    #[test]
-    fn a_section_gives_what_the_footer_gives() {
-        for streams in [&[0u32, 1, 7, 8, 9, 63, 64, 5000][..], &[], &[u32::MAX]] {
-            let footer = footer(streams, 64, None);
-            let (bytes, written) = GroupIndex::encode(&footer, 64, 3).unwrap();
-            assert_eq!(bytes, footer.encode());
-            let (_, read) = GroupIndex::read(&bytes, 64, 3).unwrap();
-            assert_eq!(read, written);
-            assert!(index_agrees(&bytes, &footer));
-            for page in [1, 4000] {
-                assert!(read.place(page).is_none() || streams.contains(&8));
-            }
-        }
-    }
-
-    #[test]
-    fn a_section_that_changed_is_refused() {
-        let footer = footer(&[1, 2, 9], 64, None);
-        let (mut bytes, index) = GroupIndex::encode(&footer, 64, 3).unwrap();
-        let (at, len) = index.place(0).unwrap();
-        let range = (at - 64) as usize..(at - 64) as usize + len as usize;
-        assert_eq!(index.changes(0, &bytes[range.clone()]).unwrap().len(), 2);
-        bytes[range.start + 3] ^= 1;
-        assert!(index.changes(0, &bytes[range.clone()]).is_err());
-        assert!(
-            index
-                .changes(0, &bytes[range.start..range.end - 1])
-                .is_err()
-        );
-        // All of it is checked before.
-        assert!(GroupIndex::read(&bytes, 64, 3).is_err());
-    }
-
-    #[test]
-    fn streams_that_do_not_rise_are_refused() {
-        let footer = footer(&[9, 1], 64, None);
-        assert!(GroupIndex::encode(&footer, 64, 3).is_err());
-        assert!(GroupIndex::read(&footer.encode(), 64, 3).is_err());
-    }
-
-    #[test]
-    fn a_state_knows_the_newest_version_of_each_page() {
-        let mut state = SegmentState::new(SegmentId(5), 3);
-        let mut pages: Vec<(PageNumber, Arc<Page>)> = Vec::new();
-        let mut sums = Sums::default();
-        let rounds: [&[u32]; 4] = [&[8, 40], &[0, 9, 100], &[41], &[8]];
-        for (round, streams) in (1u64..).zip(rounds) {
-            let footer = footer(streams, round * 1000, None);
-            let (_, index) = GroupIndex::encode(&footer, round * 1000 + 500, 3).unwrap();
-            for stream in streams {
-                let page = stream >> 3;
-                if !pages.iter().any(|(p, _)| *p == page) {
-                    pages.push((page, Arc::default()));
-                }
-            }
-            pages.sort_by_key(|(p, _)| *p);
-            let (changed, after) = state.changed(&footer.streams, &pages).unwrap();
-            let next = state.with_group(index, None, after);
-            for (page, content) in &changed.0 {
-                let at = pages.iter().position(|(p, _)| p == page).unwrap();
-                pages[at].1 = Arc::clone(content);
-            }
-            sums.events += 4 * streams.iter().map(|s| 1 + u64::from(s % 2)).sum::<u64>();
-            assert_eq!(next.sums.events, sums.events);
-            state = next;
-        }
-        assert!(state.pages().eq([0, 1, 5, 12]));
-        let versions = [0, 1, 2, 5, 12].map(|p| state.version(p));
-        assert_eq!(
-            versions,
-            [Some(2500), Some(4500), None, Some(3500), Some(2500)]
-        );
-        let groups = state.groups_of(1).map(|g| g.footer_offset);
-        assert!(groups.eq([1500, 2500, 4500]));
-        // A step must have looked at what it changes.
-        let footer = footer(&[70], 9000, None);
-        assert!(state.changed(&footer.streams, &pages).is_err());
-    }
+pub(crate) fn encode_divided(footer: &Footer, shift: u32) -> Vec<u8> {
+    GroupIndex::encode(footer, 64, shift).map_or_else(|_| Vec::new(), |(bytes, _)| bytes)
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,6 +11,7 @@ mod checkpoint;
 mod close;
 mod columns;
 mod covers;
+mod directory;
 mod file;
 mod format;
 mod group;
@@ -25,6 +26,8 @@ pub(crate) mod pyramid;
 mod recent;
 mod state;
 mod store;
+mod stub;
+mod stubs;
 
 #[cfg(fuzzing)]
 pub(crate) use checkpoint::decodes_again as checkpoint_decodes_again;
@@ -42,6 +45,8 @@ pub(crate) use group::{FinishedGroup, GroupWriter};
 pub(crate) use held::Held;
 pub(crate) use here::Here;
 pub use here::MissedRange;
+#[cfg(test)]
+pub(crate) use index::encode_divided;
 #[cfg(any(test, fuzzing))]
 pub(crate) use index::index_agrees;
 pub(crate) use index::{ChangedPages, SegmentState};
@@ -49,5 +54,8 @@ pub(crate) use paging::Paging;
 pub(crate) use piece::Piece;
 pub(crate) use state::{Fold, StreamState, Sums};
 pub(crate) use store::{
-    BlockPart, LeafCaching, PageCursor, Partition, Store, Totals, TotalsKey, WantedFields, named,
+    AheadOfReader, BlockPart, LeafAhead, LeafCaching, PageCursor, Partition, ReadAhead, Store,
+    Totals, TotalsKey, WantedFields, named,
 };
+pub(crate) use stub::StubHead;
+pub(crate) use stubs::{StubFiles, stub_name, stub_of};

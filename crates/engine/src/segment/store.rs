@@ -8,37 +8,41 @@
 //! Failure: damage is kind `corrupt` with file, offset, expected and found; it never stops reads of
 //! anything else.
 
+mod ahead;
 mod blocks;
+mod footers;
 mod held;
 mod kept;
 mod leaves;
 mod pages;
 mod totals;
 
+pub(crate) use ahead::{AheadOfReader, LeafAhead, ReadAhead};
 pub(crate) use blocks::BlockPart;
 pub(crate) use kept::named;
 pub(crate) use leaves::LeafCaching;
 pub(crate) use pages::PageCursor;
 pub(crate) use totals::{Totals, TotalsKey, WantedFields};
 
-use super::checkpoint::{CheckpointIndex, PageEntries};
+use super::checkpoint::PageEntries;
 use super::file::SegmentFile;
-use super::format::{
-    CheckpointNote, CheckpointPlace, Cover, Footer, HEADER_BYTES, HEADER_MAGIC, SegmentHeader,
-};
+use super::format::{Cover, Footer, HEADER_BYTES, HEADER_MAGIC, LeafEntry, SegmentHeader};
 use super::held::PagedStream;
 use super::here::Here;
-use super::index::{ChangedPages, GroupIndex, SegmentState};
+use super::index::{ChangedPages, SegmentState};
 use super::page::Page;
 use super::paging::Paging;
 use super::piece::Piece;
 use super::recent::Recent;
 use super::state::Sums;
+use super::stubs::StubFiles;
 use crate::fast_index::Repeats;
 use crate::ids::{SegmentId, Sequence, StreamId};
 use crate::meta::PartitionRecord;
+use crate::queues::SegmentQueues;
 use crate::touched;
 use crate::{Error, ErrorKind, Result};
+use footers::Footers;
 use headwater_codec::block::BucketBlock;
 use headwater_codec::leaf::Leaf;
 use headwater_io::{File, Files, OpenMode};
@@ -181,10 +185,6 @@ impl Weighter<HeldKey, Arc<PagedStream>> for CacheWeight {
     }
 }
 
-/// Finds the checkpoint that a footer names, if it is to be used.
-type FindCheckpoint<'a> =
-    &'a mut dyn FnMut(&Footer, (u64, u32), CheckpointPlace) -> Result<Option<CheckpointIndex>>;
-
 /// Things of 10 to 50 KiB that a cache has room for, about: with more it would be divided into
 /// parts too small for some of them.
 const LARGE_ITEMS: usize = 16;
@@ -195,6 +195,8 @@ const PAGE_STREAMS: usize = 64;
 /// Opens segments and reads them.
 pub(crate) struct Store {
     files: Arc<dyn Files>,
+    /// The same, which know whose rows were freed.
+    stubs: Arc<StubFiles>,
     dir: PathBuf,
     open: Cache<SegmentId, Arc<dyn File>>,
     /// Of a reader beside an owner: files held open since it looked, since the owner may remove
@@ -218,6 +220,8 @@ pub(crate) struct Store {
     index_pages: Cache<FileOffset, Arc<PageEntries>, CacheWeight>,
     /// Segments with a damaged checkpoint.
     distrusted: Mutex<HashSet<SegmentId>>,
+    /// Segments whose footers were read as a whole before one was written behind them.
+    checked: Mutex<HashSet<SegmentId>>,
     leaves: Cache<FileOffset, (Leaf, usize), CacheWeight>,
     columns: Cache<ColumnKey, DecodedColumn, CacheWeight>,
     /// Blocks as they are stored: to decode the fields that are wanted takes about as long as to
@@ -227,6 +231,11 @@ pub(crate) struct Store {
     /// Of coarse blocks, of which there are few, a field as it is decoded.
     coarse: Cache<(FileOffset, FieldId), Arc<BucketBlock>, CacheWeight>,
     damaged: Mutex<HashSet<FileOffset>>,
+    /// What is asked for ahead of readers; `None` = nothing, a medium that does nothing meanwhile
+    /// gains nothing by it.
+    ahead: Option<Arc<ReadAhead>>,
+    /// The queue sets before the files, where there are some.
+    queues: Option<SegmentQueues>,
     pub(crate) counters: ReadCounters,
 }
 
@@ -250,8 +259,11 @@ impl Store {
     ) -> Store {
         let bytes = cache_bytes as u64;
         let items = |b: u64| usize::try_from(b / 4096).unwrap_or(64).clamp(16, 1 << 20);
+        let stubs = Arc::new(StubFiles::new(files, &dir));
+        let files: Arc<dyn Files> = stubs.clone();
         Store {
             files,
+            stubs,
             dir,
             open: Cache::new(open_files_max.max(2)),
             pinned: None,
@@ -266,12 +278,15 @@ impl Store {
             held: Cache::with_weighter(LARGE_ITEMS, bytes / 32, CacheWeight),
             index_pages: Cache::with_weighter(LARGE_ITEMS, bytes / 32, CacheWeight),
             distrusted: Mutex::new(HashSet::new()),
+            checked: Mutex::new(HashSet::new()),
             leaves: Cache::with_weighter(items(bytes / 8), bytes / 8, CacheWeight),
             columns: Cache::with_weighter(items(bytes / 2), bytes / 16 * 7, CacheWeight),
             totals: Cache::with_weighter(items(bytes / 4), bytes / 32, CacheWeight),
             coarse: Cache::with_weighter(LARGE_ITEMS, bytes / 32, CacheWeight),
             blocks: Cache::with_weighter(4 * items(bytes / 8), bytes / 8, CacheWeight),
             damaged: Mutex::new(HashSet::new()),
+            ahead: None,
+            queues: None,
             counters: ReadCounters::default(),
         }
     }
@@ -282,15 +297,73 @@ impl Store {
         self
     }
 
+    /// Has these queue sets, which stand before its files.
+    pub(crate) fn with_queues(mut self, queues: Option<SegmentQueues>) -> Store {
+        self.queues = queues;
+        self
+    }
+
+    /// From now on nothing is queued: the database is closed.
+    pub(crate) fn abandon_queues(&self) {
+        if let Some(queues) = &self.queues {
+            queues.abandon();
+        }
+    }
+
     /// Reads files with holes.
     pub(crate) fn with_holes(mut self, here: Option<Arc<dyn Here>>) -> Store {
         self.here = here;
         self
     }
 
+    /// The rows of these segments were freed.
+    pub(crate) fn with_freed(self, ids: impl Iterator<Item = SegmentId>) -> Store {
+        self.stubs.set_freed(ids);
+        self
+    }
+
     /// Which bytes are here; `None` = all, the database is no copy.
     pub(crate) fn here(&self) -> Option<&Arc<dyn Here>> {
         self.here.as_ref()
+    }
+
+    /// As [`Store::here`], or what was not freed of a database that is no copy; `None` = all.
+    pub(crate) fn here_or_freed(&self) -> Option<&dyn Here> {
+        match &self.here {
+            Some(here) => Some(&**here),
+            None => {
+                let stubs: &dyn Here = &*self.stubs;
+                self.stubs.has_freed().then_some(stubs)
+            }
+        }
+    }
+
+    /// The files of segments whose rows were freed.
+    pub(crate) fn stubs(&self) -> &StubFiles {
+        &self.stubs
+    }
+
+    /// The parts of a range of a segment that were freed, by offset: offset and length of each.
+    pub(crate) fn freed_of(
+        &self,
+        id: SegmentId,
+        offset: u64,
+        bytes: u64,
+    ) -> Result<Vec<(u64, u64)>> {
+        let freed = self.stubs.freed_of(id, offset, bytes);
+        freed.map_err(|e| Error::io("read", &self.stubs.stub_path(id), e))
+    }
+
+    /// True when rows of a leaf were freed.
+    pub(crate) fn is_leaf_freed(&self, id: SegmentId, leaf: &LeafEntry) -> Result<bool> {
+        Ok(!self
+            .freed_of(id, leaf.offset, u64::from(leaf.bytes))?
+            .is_empty())
+    }
+
+    /// Forgets the open file of a segment: another one stands for it now.
+    pub(crate) fn reopen(&self, id: SegmentId) {
+        self.open.remove(&id);
     }
 
     pub(super) fn paging(&self) -> Paging {
@@ -400,6 +473,10 @@ impl Store {
         self.fresh.forget(id);
         self.pages.forget(id);
         self.distrusted.lock().remove(&id);
+        self.checked.lock().remove(&id);
+        if let Some(queues) = &self.queues {
+            queues.forget(id);
+        }
     }
 
     pub(super) fn read(&self, id: SegmentId, offset: u64, bytes: u32) -> Result<Vec<u8>> {
@@ -418,19 +495,8 @@ impl Store {
     fn read_bulk(&self, id: SegmentId, offset: u64, out: &mut [u8]) -> Result<()> {
         let file = self.open_file(id)?;
         let bytes = out.len() as u64;
-        file.read_exact_at(offset, out).map_err(|e| {
-            let path = self.path(id);
-            if e.kind() == std::io::ErrorKind::UnexpectedEof {
-                Error::damage(crate::error::Damage {
-                    file: path,
-                    offset,
-                    expected: format!("{bytes} committed bytes"),
-                    found: "the end of the file".into(),
-                })
-            } else {
-                Error::io("read", &path, e)
-            }
-        })?;
+        file.read_exact_at(offset, out)
+            .map_err(|error| self.read_failed(id, offset, bytes, error))?;
         self.counters.bytes.fetch_add(bytes, Ordering::Relaxed);
         touched::bytes(bytes);
         Ok(())
@@ -500,9 +566,12 @@ impl Store {
         }
         let newest = (record.footer_offset, record.footer_bytes);
         let mut state = self.without_doubt(id, || {
-            self.fold_back(id, newest, &mut |footer, at, place| {
-                self.checkpoint(id, footer, at, place)
-            })
+            self.fold_back(
+                id,
+                newest,
+                Footers::ByDirectory,
+                &mut |footer, at, place| self.checkpoint(id, footer, at, place),
+            )
         })?;
         state.sums = Sums::of_record(record, state.sums.footer_bytes);
         let state = Arc::new(state);
@@ -512,41 +581,6 @@ impl Store {
             Arc::clone(&state),
             state.weight(),
         );
-        Ok(state)
-    }
-
-    /// The state up to a footer: from the newest checkpoint on that is to be used, or from the
-    /// first group on. Sums are those of the footers alone.
-    fn fold_back(
-        &self,
-        id: SegmentId,
-        newest: (u64, u32),
-        find: FindCheckpoint<'_>,
-    ) -> Result<SegmentState> {
-        let mut groups = Vec::new();
-        let mut state = self.new_state(id);
-        let mut next = Some(newest);
-        let mut counts = true;
-        while let Some((offset, bytes)) = next {
-            let wrong = |e| Error::decode(&self.path(id), offset, e);
-            let raw = self.read(id, offset, bytes)?;
-            let front = Footer::front(&raw).map_err(wrong)?;
-            counts &= front.checkpoint != CheckpointNote::Revoked;
-            if let CheckpointNote::Written(place) = front.checkpoint
-                && counts
-                && let Some(checkpoint) = find(&front, (offset, bytes), place)?
-            {
-                let sums = Sums::default();
-                state = SegmentState::of_checkpoint(id, self.page_shift, checkpoint, sums);
-                break;
-            }
-            let (footer, index) = GroupIndex::read(&raw, offset, self.page_shift).map_err(wrong)?;
-            next = self.before(id, offset, &footer)?;
-            groups.push((index, footer.table));
-        }
-        for (group, table) in groups.into_iter().rev() {
-            state = state.with_group(group, table.as_ref(), Sums::default());
-        }
         Ok(state)
     }
 

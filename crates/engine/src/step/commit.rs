@@ -67,9 +67,15 @@ pub(super) fn make_durable(
     // its new types. Without a definition on its way there is nothing more to sync.
     let changed = core.catalog.newest_pending_table().unwrap_or_default();
     core.log.sync_up_to(sequence.max(changed))?;
-    for one in written {
-        one.group.sync()?;
-    }
+    // All on their way before the first is waited for, where a medium can do several at once; and
+    // every one is waited for, so that none fails unseen.
+    let syncs: Vec<_> = written.iter().map(|one| one.group.begin_sync()).collect();
+    let synced: Vec<Result<()>> = written
+        .iter()
+        .zip(syncs)
+        .map(|(one, sync)| one.group.synced(sync))
+        .collect();
+    synced.into_iter().collect::<Result<()>>()?;
     if written.iter().any(|w| w.is_new) {
         let dir = core.store.dir();
         core.store

@@ -44,7 +44,7 @@ const SMALL_LEAF_GROUPS: u32 = 64;
 /// tidier at all.
 pub(crate) fn compaction_wanted(core: &Core, partition: &Partition, thorough: bool) -> bool {
     let record = &partition.record;
-    if core.regime.is_exact() {
+    if core.regime.is_exact() || core.store.stubs().is_claimed(partition.id()) {
         return false;
     }
     let Some(table) = core.catalog.table(record.table) else {
@@ -141,6 +141,7 @@ fn rewrite_partition(
     gives_way: bool,
 ) -> Result<bool> {
     let _latch = core.log.latch_on_panic("rewrote a partition");
+    let _working = headwater_queue::Purpose::Compaction.begin();
     let _alone = core.compaction.begin();
     let shard = core.shards.get(index)?;
     let partition = {
@@ -150,7 +151,11 @@ fn rewrite_partition(
             state.partitions.all().find(|p| p.id() == id).cloned()
         };
         // Of what is empty a sweep takes care: there is nothing to rewrite.
-        let is_whole = |p: &Arc<Partition>| p.unreadable.is_none() && !p.record.is_empty();
+        // What was freed stays as it is.
+        let stubs = core.store.stubs();
+        let is_whole = |p: &Arc<Partition>| {
+            p.unreadable.is_none() && !p.record.is_empty() && !stubs.is_claimed(p.id())
+        };
         let Some(partition) = found.filter(is_whole) else {
             return Ok(false);
         };
@@ -305,7 +310,7 @@ fn settle(core: &Core, old: &PartitionRecord, new: &Partition) {
 }
 
 /// True when a delete concerns the partition and has not been carried out in it.
-fn is_to_be_erased(shard: &Shard, partition: &Partition) -> bool {
+pub(super) fn is_to_be_erased(shard: &Shard, partition: &Partition) -> bool {
     let record = &partition.record;
     shard.state.lock().tombstones.iter().any(|t| {
         t.sequence > record.sequence && t.table == record.table && t.range.overlaps(&record.span())

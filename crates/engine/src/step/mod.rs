@@ -20,6 +20,7 @@ mod commit;
 mod compact;
 mod cutter;
 mod erase;
+mod free;
 mod late_merge;
 mod pinning;
 mod place;
@@ -34,6 +35,7 @@ mod write;
 
 pub(crate) use commit::commit_log_cut;
 pub(crate) use compact::{age_partition, compact_partition, compaction_wanted};
+pub(crate) use free::{HeldElsewhere, free_partition, refuse_parts_of_freed, remove_unread};
 pub(crate) use plan::{Buffers, ShardView, Urgency, buffers_to_store, full_buffers};
 pub(crate) use sweep::sweep;
 pub(crate) use throttle::may_compact;
@@ -46,6 +48,7 @@ use crate::late_policy::InForce;
 use crate::shard::Shard;
 use crate::unreadable::set_aside;
 use commit::{commit, free_log, keep_committed, make_durable, publish};
+use headwater_queue::Purpose;
 use pinning::bound_pins;
 use place::place;
 use std::sync::Arc;
@@ -84,6 +87,7 @@ pub(crate) fn run_step(
     urgency: Urgency,
 ) -> Result<bool> {
     let shard = core.shards.get(index)?;
+    let _working = Purpose::Flush.begin();
     let _latch = core.log.latch_on_panic("stored events");
     let mut scratch = shard.stepping.lock();
     core.log.check_failure()?;

@@ -29,7 +29,8 @@ enum LatePlan {
 impl StreamWriter<'_, '_> {
     /// Stores `rows` (sorted, all inside the partition) of a stream.
     pub(super) fn store(&mut self, rows: &Rows) -> Result<()> {
-        if self.state.is_aged() {
+        let is_freed = self.context.store.stubs().is_freed(self.context.segment);
+        if self.state.is_aged() || is_freed {
             return self.store_beside_buckets(rows);
         }
         let late_count = self
@@ -68,8 +69,8 @@ impl StreamWriter<'_, '_> {
         self.merge_or_run(&rows, &units, cause)
     }
 
-    /// Stores rows of a stream whose older rows here have gone and left their buckets: as a late
-    /// run, which no bucket counts.
+    /// Stores rows of a stream whose older rows here have gone and left their buckets, or were
+    /// freed: as a late run, which no bucket counts.
     fn store_beside_buckets(&mut self, rows: &Rows) -> Result<()> {
         if self.state.late.len() < self.context.late_runs_max.max(1) {
             return self.write_late_run(rows);

@@ -214,8 +214,9 @@ pub(super) fn open_group(
     header: &SegmentHeader,
 ) -> Result<(GroupWriter, Arc<SegmentFile>)> {
     let path = core.store.path(id);
-    if old.is_some() {
+    if let Some(old) = old {
         core.store.compare_file(id)?;
+        core.store.check_before_append(old)?;
     }
     let mode = if old.is_some() {
         OpenMode::Write

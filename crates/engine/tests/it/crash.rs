@@ -281,6 +281,9 @@ fn a_log_in_a_fast_tier() {
                 index: true,
                 ..TierParts::NONE
             },
+            // What is asked for ahead, and queues, make nothing else of a cut.
+            queue_sets: 2,
+            read_ahead: 4,
             ..small_options()
         },
         actions: workload(6, 120, 30, 50, 40),

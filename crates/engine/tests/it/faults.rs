@@ -523,7 +523,7 @@ fn a_newer_format_is_refused() {
         transaction
             .open_table(state)
             .unwrap()
-            .insert("format_version", 3)
+            .insert("format_version", 4)
             .unwrap();
         transaction.commit().unwrap();
     }
@@ -531,7 +531,7 @@ fn a_newer_format_is_refused() {
         .unwrap();
     let error = run(&disk, options()).open().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
-    assert!(error.to_string().contains("version 3"), "{error}");
+    assert!(error.to_string().contains("version 4"), "{error}");
 }
 
 /// Starts so many threads, and then no more.

@@ -4,8 +4,12 @@
 use crate::support::{
     Action, Dice, Run, Step, check, read_snapshot, small_options, steps, workload,
 };
-use headwater_engine::{ErrorKind, Options, Reader, Result, Snapshot, TableInfo};
+use headwater_engine::{
+    Database, DeleteSpec, ErrorKind, IndexSpec, Options, Reader, Result, ScanSpec, Snapshot,
+    TableChange, TableInfo, TableSpec,
+};
 use headwater_io::{Env, FaultyFiles, File, Files, OpenMode};
+use headwater_types::{Batch, ClosedRange, StreamName};
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -209,7 +213,7 @@ fn a_reader_keeps_what_it_sees_while_the_owner_compacts_and_recycles() {
 /// An owner that goes on one action at a time, whenever somebody calls.
 struct Owner {
     run: Run<'static>,
-    db: Option<headwater_engine::Database>,
+    db: Option<Database>,
     rest: std::vec::IntoIter<Action>,
     acknowledged: usize,
     dice: Dice,
@@ -322,6 +326,101 @@ fn refreshing_shows_what_came_and_old_snapshots_stay() {
     assert_eq!(found(&old, &tables), Ok(half));
     db.close().unwrap();
     assert!(reader.stats().unwrap().events > 0);
+}
+
+#[test]
+fn what_a_reader_sees_as_a_database_is_shown_and_never_changed() {
+    let options = small_options();
+    let disk = FaultyFiles::new(5);
+    let run = Run::new(Arc::new(disk.clone()), &options);
+    let owner = run.open().unwrap();
+    let stream = StreamName::new("pumps", [("id", "p1")]);
+    let row = |time: i64| {
+        let mut batch = Batch::new();
+        batch
+            .stream(&stream)
+            .row(time, [("v", 1.5.into())])
+            .unwrap();
+        batch
+    };
+    owner.commit(row(1)).unwrap();
+    owner.set_note("site", Some(b"north")).unwrap();
+    owner.create_snapshot("then").unwrap();
+    owner.commit(row(2)).unwrap();
+    let changes = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&changes);
+    let watched = Hooked {
+        disk: Arc::new(disk.clone()),
+        before_change: Some(Arc::new(move || {
+            counted.fetch_add(1, Ordering::AcqRel);
+        })),
+        before_look: None,
+    };
+    let reader = open(Arc::new(watched), &options).unwrap();
+    let seen = reader.database();
+    let spec = |name: &str| TableSpec::new(name);
+    let index = IndexSpec {
+        name: "by_v".to_owned(),
+        table: "pumps".to_owned(),
+        fields: vec!["v".to_owned()],
+    };
+    let tags = [("id".to_owned(), "p1".to_owned())];
+    let delete = DeleteSpec {
+        table: "pumps".to_owned(),
+        tags: Vec::new(),
+        range: ClosedRange::ALL,
+    };
+    let refused: [(&str, Result<()>); 15] = [
+        ("commit", seen.commit(row(3)).map(drop)),
+        ("write", seen.write(row(3)).map(drop)),
+        ("create_table", seen.create_table(&spec("t")).map(drop)),
+        (
+            "alter_table",
+            seen.alter_table("pumps", &TableChange::default()).map(drop),
+        ),
+        ("delete", seen.delete(&delete).map(drop)),
+        ("drop_streams", seen.drop_streams("pumps", &tags).map(drop)),
+        ("drop_table", seen.drop_table("pumps")),
+        ("flush", seen.flush()),
+        ("compact", seen.compact()),
+        ("maintain", seen.maintain()),
+        ("set_note", seen.set_note("site", None)),
+        ("create_snapshot", seen.create_snapshot("now2").map(drop)),
+        ("drop_snapshot", seen.drop_snapshot("then")),
+        ("create_index", seen.create_index(&index)),
+        ("move_tier", seen.move_tier(None)),
+    ];
+    for (what, refused) in refused {
+        let kind = refused.err().map(|error| error.kind());
+        assert_eq!(kind, Some(ErrorKind::ReadOnly), "{what}");
+    }
+    // What was seen is shown on, whatever its owner does, and until it is looked at again.
+    owner.commit(row(3)).unwrap();
+    owner.compact().unwrap();
+    let count = |db: &Database| {
+        let snapshot = db.snapshot().unwrap();
+        let chunks = snapshot.scan(&stream, &ScanSpec::default()).unwrap();
+        chunks
+            .map(|chunk| chunk.unwrap().times.len())
+            .sum::<usize>()
+    };
+    assert_eq!(count(&seen), 2);
+    assert_eq!(seen.note("site").unwrap().as_deref(), Some(&b"north"[..]));
+    assert_eq!(seen.snapshots().len(), 1);
+    assert!(seen.snapshot_named("then").is_ok());
+    assert_eq!(seen.stats().unwrap().streams, 1);
+    let before = reader.database();
+    reader.refresh().unwrap();
+    assert_eq!((count(&before), count(&reader.database())), (2, 3));
+    // Closing one of them, as dropping all of them, ends nothing for others.
+    seen.close().unwrap();
+    assert_eq!(seen.snapshot().unwrap_err().kind(), ErrorKind::Closed);
+    drop((seen, before));
+    assert_eq!(count(&reader.database()), 3);
+    drop(reader);
+    assert_eq!(changes.load(Ordering::Acquire), 0);
+    owner.commit(row(4)).unwrap();
+    owner.close().unwrap();
 }
 
 #[test]

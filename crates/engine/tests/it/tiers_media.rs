@@ -5,7 +5,9 @@ use crate::cuts::cuts;
 use crate::disks::Disks;
 use crate::pump::{times, write};
 use crate::support::small_options;
-use headwater_engine::{DeleteSpec, Error, ErrorKind, Options, TierParts, check, fast_tier};
+use headwater_engine::{
+    DeleteSpec, Error, ErrorKind, Options, RepairMode, TierParts, check, fast_tier, repair,
+};
 use headwater_io::{FaultKind, FaultyFiles};
 use headwater_types::ClosedRange;
 use std::path::Path;
@@ -53,6 +55,102 @@ fn a_full_tier_is_a_full_disk_and_writes_go_on_when_there_is_room_again() {
     drop(db);
     let db = disks.open(options).unwrap();
     assert_eq!(times(&db), (10..written).collect::<Vec<i64>>());
+}
+
+#[test]
+fn a_tier_on_a_medium_without_space_is_refused_and_everything_is_as_before() {
+    let mut refused = 0;
+    for bytes in [0, 1, 100, 300, 1_000, 4_000, 5_000, 9_000, 20_000] {
+        let disks = Disks::new(7);
+        let db = disks.open(small_options()).unwrap();
+        write(&db, 0..200).unwrap();
+        db.close().unwrap();
+        drop(db);
+        disks.fast.capacity(bytes);
+        let all: Vec<i64> = (0..200).collect();
+        match disks.open(tiered()) {
+            Ok(db) => assert_eq!(times(&db), all, "{bytes} bytes"),
+            Err(error) => {
+                refused += 1;
+                assert_eq!(error.kind(), ErrorKind::Full, "{bytes} bytes: {error}");
+            }
+        }
+        // Whatever was begun there, the rows are where they were, and when there is room the tier
+        // is taken into use.
+        match disks.open(small_options()) {
+            Ok(db) => assert_eq!(times(&db), all, "{bytes} bytes"),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Full, "{bytes} bytes: {error}"),
+        }
+        disks.fast.capacity(u64::MAX);
+        let db = disks.open(tiered()).unwrap();
+        assert_eq!(times(&db), all, "{bytes} bytes");
+        write(&db, 200..250).unwrap();
+        db.close().unwrap();
+        drop(db);
+        assert!(check(disks.env(), small_options()).unwrap().is_sound());
+    }
+    assert!(refused > 2, "{refused}");
+}
+
+#[test]
+fn whichever_line_of_the_log_is_damaged_no_row_is_made_up_and_a_repair_mends_it() {
+    let disks = persistent(8);
+    let db = disks.open(tiered()).unwrap();
+    write(&db, 0..100).unwrap();
+    db.flush().unwrap();
+    for part in 0..6 {
+        write(&db, 100 + part * 25..125 + part * 25).unwrap();
+    }
+    disks.bulk.crash_now();
+    disks.fast.crash_now();
+    drop(db);
+    let all: Vec<i64> = (0..250).collect();
+    let stored: Vec<i64> = (0..100).collect();
+    let log = disks.fast.after_crash(1);
+    let files = log.files().into_iter().map(|(path, _)| path);
+    let files: Vec<_> = files.filter(|path| path.starts_with("/fast/log")).collect();
+    let (mut corrupt, mut opened_anyway) = (0, 0);
+    for path in &files {
+        let bytes = log.read_file(path).unwrap();
+        let used = bytes.iter().rposition(|byte| *byte != 0).unwrap_or(0);
+        for line in 0..=used / 64 {
+            let damaged = Disks::of(disks.bulk.after_crash(1), disks.fast.after_crash(1));
+            let at = u64::try_from(line * 64 + line % 64).unwrap();
+            damaged
+                .fast
+                .flip_bit(path, at.min(used as u64), line as u8 % 8)
+                .unwrap();
+            let what = format!("line {line} of {}", path.display());
+            match damaged.open(small_options()) {
+                // It was not needed any more, or the end of the log, which might have been torn.
+                Ok(db) => {
+                    opened_anyway += 1;
+                    let found = times(&db);
+                    assert!(all.starts_with(&found), "{what}: {found:?}");
+                    assert!(found.starts_with(&stored), "{what}: {found:?}");
+                    continue;
+                }
+                Err(error) => {
+                    corrupt += 1;
+                    assert_eq!(error.kind(), ErrorKind::Corrupt, "{what}: {error}");
+                    assert!(error.to_string().contains("/fast/log"), "{what}: {error}");
+                }
+            }
+            let report = repair(&damaged.env(), &small_options(), RepairMode::Act).unwrap();
+            assert!(report.after.is_sound(), "{what}: {report:#?}");
+            let found = times(&damaged.open(small_options()).unwrap());
+            assert!(found.starts_with(&stored), "{what}: {found:?}");
+            assert!(
+                found.iter().all(|time| all.contains(time)),
+                "{what}: {found:?}"
+            );
+            assert!(found.is_sorted_by(|a, b| a < b), "{what}: {found:?}");
+        }
+    }
+    assert!(
+        corrupt > 5 && opened_anyway > 0,
+        "{corrupt} {opened_anyway}"
+    );
 }
 
 #[test]

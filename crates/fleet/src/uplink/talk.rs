@@ -128,6 +128,7 @@ impl Talk {
         if thorough {
             let about = self.ask(Uplink::about).await?;
             self.send(note(&Note::About(about))).await?;
+            self.ask(Uplink::free).await?;
             self.send(Frame::Ping(Vec::new().into())).await?;
         }
         if std::mem::take(&mut self.uplink.known.lock().wants_verifying) {
@@ -177,7 +178,9 @@ impl Talk {
         let uplink = &self.uplink;
         match found {
             Note::Welcome { .. } => uplink.stands(UplinkState::Connected, None),
+            Note::Survives { .. } => uplink.known.lock().survives = true,
             Note::Refused { text, .. } => uplink.stands(UplinkState::Refused, Some(text)),
+            Note::Revoked { list } => uplink.known.lock().revoked = list,
             Note::Verified {
                 equal,
                 different,

@@ -7,5 +7,6 @@
     reason = "tests"
 )]
 
+mod freeing;
 mod nodes;
 mod relays;

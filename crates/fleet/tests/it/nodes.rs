@@ -24,6 +24,7 @@ pub(crate) fn settings() -> UplinkSettings {
         budget: BudgetLimits::default(),
         flush_every: None,
         live: None,
+        free_after: None,
         rules: Rules::default(),
         version: "test".into(),
     }
@@ -154,13 +155,26 @@ impl Edge {
         Edge::joining(invitation, true).await
     }
 
+    /// One that frees rows that its cloud has.
+    pub(crate) async fn start_freeing(invitation: &str) -> Edge {
+        let frees = UplinkSettings {
+            free_after: Some(Duration::ZERO),
+            ..settings()
+        };
+        Edge::with(invitation, false, frees).await
+    }
+
     async fn joining(invitation: &str, anew: bool) -> Edge {
+        Edge::with(invitation, anew, settings()).await
+    }
+
+    async fn with(invitation: &str, anew: bool, settings: UplinkSettings) -> Edge {
         let kept = tempfile::tempdir().unwrap();
         let db = Database::open_in(Env::system(), Options::new(kept.path())).unwrap();
         join(kept.path(), invitation, None, None, anew)
             .await
             .unwrap();
-        let uplink = Uplink::new(db.clone(), Env::system(), kept.path(), settings());
+        let uplink = Uplink::new(db.clone(), Env::system(), kept.path(), settings);
         let uplink = Arc::new(uplink.unwrap());
         let (stop, stopping) = watch::channel(false);
         tokio::spawn(Arc::clone(&uplink).run(stopping));
@@ -174,12 +188,23 @@ impl Edge {
 
     /// Writes and stores some rows.
     pub(crate) fn write(&mut self) {
+        self.write_values(&|time| (time % 977) as f64);
+    }
+
+    /// The same, with values that take some room.
+    pub(crate) fn write_noise(&mut self) {
+        let noise =
+            |time: i64| (time.wrapping_mul(0x9e37_79b9_7f4a_7c15_u64 as i64) >> 40) % 10_007;
+        self.write_values(&|time| noise(time) as f64);
+    }
+
+    fn write_values(&mut self, value: &dyn Fn(i64) -> f64) {
         let mut batch = Batch::new();
         let stream = StreamName::new("m", [("id", "1")]);
         let rows = batch.stream(&stream);
         for _ in 0..5_000 {
             self.written += 1;
-            let value = Value::F64((self.written % 977) as f64);
+            let value = Value::F64(value(self.written));
             rows.row(self.written * 1_000_000_000, [("v", value)])
                 .unwrap();
         }

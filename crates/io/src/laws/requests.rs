@@ -97,6 +97,32 @@ pub(super) fn edges(files: &dyn Files, dir: &Path) -> Result<(), String> {
     content_is(&*file, b"abcdef\0\0x")
 }
 
+pub(super) fn read_at_once(files: &dyn Files, dir: &Path) -> Result<(), String> {
+    let file = create(files, &dir.join("file"))?;
+    let content = part(3);
+    done("write", file.write_all_at(0, &content))?;
+    let end = u64::try_from(BYTES).unwrap_or(u64::MAX);
+    for (offset, len) in [(0, BYTES), (7, 100), (end - 1, 1)] {
+        let mut buf = vec![0; len];
+        if file.read_now(offset, &mut buf) {
+            let from = usize::try_from(offset).unwrap_or(usize::MAX);
+            let wanted = content.get(from..from.saturating_add(len));
+            same("what was read at once", Some(&*buf), wanted)?;
+        }
+    }
+    // What is not there cannot be had without an error, which this call has not.
+    for offset in [end - 1, end, u64::MAX, 1 << 63] {
+        let mut buf = [0; 2];
+        let is_there = file.read_now(offset, &mut buf);
+        same("a read at once beyond the end", is_there, false)?;
+    }
+    // What is written meanwhile is not missed.
+    done("write", file.write_all_at(5, b"new"))?;
+    let mut buf = [0; 3];
+    let is_old = file.read_now(5, &mut buf) && &buf != b"new";
+    same("old bytes at once", is_old, false)
+}
+
 pub(super) fn buffers(files: &dyn Files, dir: &Path) -> Result<(), String> {
     let file = create(files, &dir.join("file"))?;
     let mut buf = Vec::with_capacity(10_000);

@@ -28,9 +28,21 @@ pub(crate) use self::turns::{Driven, Turn, Turns};
 /// assert_eq!((second.wait()?, first.wait()?), (b"bc".to_vec(), b"a".to_vec()));
 /// # Ok::<(), std::io::Error>(())
 /// ```
-#[derive(Debug)]
 #[must_use = "a request is done when it has been waited for"]
-pub struct Completion<T>(State<T>);
+pub struct Completion<T> {
+    state: State<T>,
+    /// Who is told of a failure, when it is waited for.
+    told: Option<Told>,
+}
+
+/// Is told of a failure.
+type Told = Box<dyn FnOnce(&io::Error) + Send>;
+
+impl<T: fmt::Debug> fmt::Debug for Completion<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Completion").field(&self.state).finish()
+    }
+}
 
 #[derive(Debug)]
 enum State<T> {
@@ -124,7 +136,29 @@ impl<T: Send> turns::Waiting for Shared<T> {
 impl<T> Completion<T> {
     /// A request that was carried out at once.
     pub fn done(answer: io::Result<T>) -> Completion<T> {
-        Completion(State::Done(answer))
+        Completion::of(State::Done(answer))
+    }
+
+    fn of(state: State<T>) -> Completion<T> {
+        Completion { state, told: None }
+    }
+
+    /// Tells somebody of a failure before who waits for the request is told of it. Whoever was to
+    /// be told of an earlier one is told first. Of a request that nobody waits for nobody is told
+    /// anything.
+    pub fn inspect_err(self, told: impl FnOnce(&io::Error) + Send + 'static) -> Completion<T> {
+        let Completion { state, told: first } = self;
+        let told: Told = match first {
+            None => Box::new(told),
+            Some(first) => Box::new(move |error| {
+                first(error);
+                told(error);
+            }),
+        };
+        Completion {
+            state,
+            told: Some(told),
+        }
     }
 
     /// A request that is to be answered later.
@@ -133,13 +167,13 @@ impl<T> Completion<T> {
         let completer = Completer {
             shared: Some(Arc::clone(&shared)),
         };
-        (Completion(State::Pending(shared)), completer)
+        (Completion::of(State::Pending(shared)), completer)
     }
 
     /// True when waiting would not take time.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        match &self.0 {
+        match &self.state {
             State::Done(_) => true,
             State::Pending(shared) => shared.is_answered(),
             State::Driven { shared, medium, .. } => {
@@ -160,7 +194,18 @@ impl<T> Completion<T> {
     /// # Errors
     /// What the call without `submit_` reports.
     pub fn wait(self) -> io::Result<T> {
-        match self.0 {
+        let Completion { state, told } = self;
+        let answer = state.wait();
+        if let (Some(told), Err(error)) = (told, &answer) {
+            told(error);
+        }
+        answer
+    }
+}
+
+impl<T> State<T> {
+    fn wait(self) -> io::Result<T> {
+        match self {
             State::Done(answer) => answer,
             State::Pending(shared) => loop {
                 if let Some(answer) = shared.take() {
@@ -202,15 +247,18 @@ impl<T: Send + 'static> Completion<T> {
             waiting,
             medium,
         };
-        (Completion(state), completer)
+        (Completion::of(state), completer)
     }
 
     /// The same request, without its medium if it is answered already.
     pub(crate) fn settled(self) -> Completion<T> {
-        if let State::Driven { shared, .. } = &self.0
+        if let State::Driven { shared, .. } = &self.state
             && let Some(answer) = shared.take()
         {
-            return Completion::done(answer);
+            return Completion {
+                state: State::Done(answer),
+                ..self
+            };
         }
         self
     }

@@ -21,6 +21,24 @@ fn a_request_is_done_when_it_is_answered_and_fails_when_it_is_given_up() {
     assert!(request.wait().is_err());
 }
 
+#[test]
+fn who_is_to_be_told_of_a_failure_is_told_once_and_in_order() {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let tell = |name: &'static str| {
+        let told = Arc::clone(&told);
+        move |error: &io::Error| told.lock().push((name, error.to_string()))
+    };
+    let well = Completion::done(Ok(1)).inspect_err(tell("never"));
+    assert_eq!(well.wait().unwrap(), 1);
+    let (request, medium) = Completion::<()>::pending();
+    let request = request.inspect_err(tell("first")).inspect_err(tell("then"));
+    medium.complete(Err(io::Error::other("a page")));
+    assert!(told.lock().is_empty(), "nobody waited");
+    assert!(request.wait().is_err());
+    let expected = ["first", "then"].map(|name| (name, "a page".to_owned()));
+    assert_eq!(*told.lock(), expected);
+}
+
 /// A medium whose answers lie there until somebody asks: one at a time, the newest first. Asking it
 /// to wait when nothing is on its way would be to wait for ever; there it panics.
 #[derive(Debug, Default)]

@@ -9,7 +9,6 @@ use std::io;
 use super::UringRefused;
 use super::flight::Flight;
 use crate::request::{Driven, Turn, Turns};
-use crate::system::SystemFile;
 
 /// The queue that this machine has not.
 #[derive(Debug)]
@@ -18,10 +17,6 @@ pub(super) enum Ring {}
 impl Ring {
     pub(super) fn new() -> Result<Ring, UringRefused> {
         Err(UringRefused::NotHere)
-    }
-
-    pub(super) fn read_now(&self, _file: &SystemFile, _offset: u64, _buf: &mut [u8]) -> bool {
-        match *self {}
     }
 
     pub(super) fn submit(&self, _flight: Flight) -> Result<(), Flight> {

@@ -170,6 +170,10 @@ impl File for UringFile {
         self.file.read_at(offset, buf)
     }
 
+    fn read_now(&self, offset: u64, buf: &mut [u8]) -> bool {
+        self.queue.tries_reads && self.file.read_now(offset, buf)
+    }
+
     fn write_all_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         self.file.write_all_at(offset, data)
     }
@@ -187,8 +191,7 @@ impl File for UringFile {
     }
 
     fn submit_read(&self, offset: u64, mut buf: Vec<u8>) -> Completion<Vec<u8>> {
-        let Queue { ring, tries_reads } = &self.queue;
-        if *tries_reads && ring.read_now(&self.file, offset, &mut buf) {
+        if self.queue.tries_reads && self.file.read_now(offset, &mut buf) {
             return Completion::done(Ok(buf));
         }
         self.submit(|completer| Work::Read {
@@ -227,6 +230,10 @@ impl Files for UringFiles {
             file: Arc::new(SystemFile::open(path, mode)?),
             queue: self.queue.clone(),
         }))
+    }
+
+    fn has_queue(&self) -> bool {
+        true
     }
 
     crate::pass_on_files!(system; remove list create_dir_all sync_dir exists lock lock_file);

@@ -16,7 +16,7 @@
 #![deny(clippy::undocumented_unsafe_blocks)]
 
 use std::fmt;
-use std::io::{self, IoSliceMut};
+use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -24,12 +24,11 @@ use io_uring::squeue::{Entry, Flags};
 use io_uring::types::{Fd, FsyncFlags};
 use io_uring::{IoUring, Probe, opcode};
 use parking_lot::Mutex;
-use rustix::io::{Errno, ReadWriteFlags};
+use rustix::io::Errno;
 
 use super::UringRefused;
 use super::flight::{Flight, Said, Work};
 use crate::request::{Driven, Turn, Turns};
-use crate::system::SystemFile;
 
 /// Requests on their way at once; those beyond are carried out at once, by calls that wait.
 const FLIGHTS: u32 = 128;
@@ -137,19 +136,6 @@ impl Ring {
         let _ = self.enter(0);
         drop(entering);
         Ok(())
-    }
-
-    /// Fills all of `buf` if that needs no waiting: what the system has in memory is had for one
-    /// call, and a request and its answer cost more than twice as much.
-    pub(super) fn read_now(&self, file: &SystemFile, offset: u64, buf: &mut [u8]) -> bool {
-        let wanted = buf.len();
-        if !can_be_asked(offset, wanted) {
-            return false;
-        }
-        let bufs = &mut [IoSliceMut::new(buf)];
-        // Whatever is wrong, the request says it.
-        rustix::io::preadv2(&file.0, bufs, offset, ReadWriteFlags::NOWAIT)
-            .is_ok_and(|count| count == wanted)
     }
 
     fn is_broken(&self) -> bool {

@@ -12,6 +12,8 @@ pub(crate) mod nodes;
 pub(crate) mod overwrite;
 pub(crate) mod parse;
 #[cfg(feature = "sql")]
+pub(crate) mod patterns;
+#[cfg(feature = "sql")]
 pub(crate) mod query;
 pub(crate) mod queues;
 pub(crate) mod respawn;
@@ -19,3 +21,4 @@ pub(crate) mod server;
 pub(crate) mod tiers;
 pub(crate) mod tiles;
 pub(crate) mod wa;
+pub(crate) mod ways;

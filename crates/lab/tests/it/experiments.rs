@@ -456,6 +456,29 @@ fn overwrite_counts_every_point_once() {
     assert_judged(&report, 1);
 }
 
+/// Every scan counts its rows, and every read beside compaction finds all of its own.
+#[test]
+fn ways_scans_every_row_by_every_way_and_reads_beside_compaction() {
+    let small = [
+        "--points",
+        "60000",
+        "--streams",
+        "3",
+        "--reads",
+        "5",
+        "--read-us",
+        "20",
+    ];
+    let (text, report) = lab("ways", &small);
+    let scans = report["figures"]["cold"]["scans"].as_array().unwrap();
+    assert_eq!(scans.len(), 4, "ways");
+    let refused = !report["figures"]["cold"]["refused"].is_null();
+    assert!(refused || text.contains("Depth of the medium"), "{text}");
+    assert!(text.contains("a stand-in that sleeps"), "{text}");
+    assert_eq!(report["figures"]["compaction"].as_array().unwrap().len(), 2);
+    assert_judged(&report, if refused { 2 } else { 3 });
+}
+
 #[test]
 fn queues_answers_every_request_of_every_way_and_judges_every_target() {
     let (text, report) = lab(
@@ -477,6 +500,9 @@ fn queues_answers_every_request_of_every_way_and_judges_every_target() {
         }
     }
     assert!(text.contains("stand-in") && text.contains("Model of events"));
+    for row in ["T-1, T-3", "T-2", "T-5", "T-8", "T-9, T-11", "T-12", "T-13"] {
+        assert!(text.contains(&format!("| {row} |")), "{row}: {text}");
+    }
     // Writes of one and two sources, reads of two, tails of both. The lower end of an interval
     // over two rounds may be anything.
     let targets = report["targets"].as_array().unwrap();

@@ -8,10 +8,13 @@
     reason = "tests"
 )]
 
+mod buckets;
 mod catalog;
 mod crashes;
 mod engines;
+mod gateway;
 mod memory;
 mod random;
+mod rollup;
 mod rules;
 mod support;

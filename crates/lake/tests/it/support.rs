@@ -180,6 +180,11 @@ pub(crate) fn rows_of_lake(lake: &Path, table: &str) -> Vec<Row> {
     let Some(metadata) = metadata(lake, table) else {
         return Vec::new();
     };
+    rows_of_files(&metadata, &headwater_lake::data_files(lake, table).unwrap())
+}
+
+/// The rows of files of a table, sorted; columns by their numbers.
+pub(crate) fn rows_of_files(metadata: &Json, files: &[PathBuf]) -> Vec<Row> {
     let columns: Json = serde_json::from_str(
         metadata["properties"]["headwater.columns"]
             .as_str()
@@ -193,8 +198,8 @@ pub(crate) fn rows_of_lake(lake: &Path, table: &str) -> Vec<Row> {
         by_id.insert(column["id"].as_i64().unwrap(), (kind, name));
     }
     let mut rows = Vec::new();
-    for path in headwater_lake::data_files(lake, table).unwrap() {
-        let builder = ParquetRecordBatchReaderBuilder::try_new(File::open(&path).unwrap()).unwrap();
+    for path in files {
+        let builder = ParquetRecordBatchReaderBuilder::try_new(File::open(path).unwrap()).unwrap();
         let leaves = builder.parquet_schema().columns().to_vec();
         let ids = leaves
             .iter()

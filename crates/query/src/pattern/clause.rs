@@ -373,6 +373,7 @@ impl Clause<'_> {
         }
         let asked = Asked {
             program,
+            regex: self.parts.written.regex.clone(),
             symbols,
             conditions: typed_conditions,
             measures: typed_measures,

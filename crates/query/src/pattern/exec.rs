@@ -1,7 +1,8 @@
 //! Looks through partitions for matches.
 //!
-//! Invariants: one partition is held at a time; between two starts of a search it is asked whether
-//! the statement may go on.
+//! Invariants: one partition is held at a time, and of it no more than is needed to know the
+//! matches that begin at a row, where these have a bound; between two starts of a search it is
+//! asked whether the statement may go on.
 
 use super::answers::{Answers, Match};
 use super::machine::{Label, Machine};
@@ -11,9 +12,12 @@ use super::tracked::Follower;
 use super::tracking::Tracked;
 use crate::error::Error;
 use crate::fences::checkpoint;
-use crate::runs::Runs;
-use arrow::array::{ArrayRef, RecordBatch};
-use arrow::datatypes::SchemaRef;
+use crate::runs::{Part, Runs, bytes};
+use crate::table::{ScanExec, Skipping};
+use crate::view::View;
+use arrow::array::{ArrayRef, AsArray, RecordBatch};
+use arrow::compute::{cast, concat_batches};
+use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::tree_node::{TreeNodeIterator as _, TreeNodeRecursion};
 use datafusion::common::{Result, internal_err};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
@@ -29,6 +33,7 @@ use datafusion::physical_plan::{
     InputDistributionRequirements, Partitioning, PlanProperties, ReplaceChildrenOptions,
 };
 use futures_util::stream;
+use headwater::Timestamp;
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
@@ -47,6 +52,49 @@ pub(super) struct Parts {
     pub(super) conditions: Conditions,
     pub(super) asked: Arc<Asked>,
     pub(super) tracked: Option<Tracked>,
+    /// Where matches can be of what a scan reads.
+    pub(super) skips: Option<(Arc<ScanExec>, Arc<Skipping>)>,
+}
+
+impl Parts {
+    /// Whether some rows say all of the matches that begin at one of them.
+    fn is_bounded(&self) -> bool {
+        let asked = &self.asked;
+        let has_bound = asked.within.is_some() || asked.regex.longest().is_some();
+        has_bound && self.tracked.is_none()
+    }
+
+    /// The rows that are searched, and when each stretch of them ends.
+    fn stretches(
+        &self,
+        run: &Run<'_>,
+        batch: &RecordBatch,
+        skipping: &Skipping,
+        view: &View,
+    ) -> Result<Vec<(usize, usize, Option<Timestamp>)>> {
+        let first = batch.slice(0, batch.num_rows().min(1));
+        let mut tags = Vec::with_capacity(self.partition.len());
+        for by in &self.partition {
+            let value = by.evaluate(&first)?.into_array(first.num_rows())?;
+            let value = cast(&value, &DataType::Utf8)?;
+            let value = value.as_string::<i32>().iter().next().flatten();
+            tags.push(value.map(str::to_owned));
+        }
+        if run.count == 0 {
+            return Ok(Vec::new());
+        }
+        let Some(searched) = skipping.of_tags(view, &tags)? else {
+            return Err(Error::internal("rows of a partition that was not looked for").into());
+        };
+        let stretches = searched.ranges.iter().map(|range| {
+            let end = match range.last.next() {
+                Some(next) => run.row_of(next),
+                None => run.count,
+            };
+            (run.row_of(range.first), end, Some(range.last))
+        });
+        Ok(stretches.filter(|(first, end, _)| first < end).collect())
+    }
 }
 
 /// The node of a plan that runs.
@@ -93,6 +141,9 @@ impl DisplayAs for PatternExec {
         write!(f, "MatchRecognizeExec: symbols=[{symbols}]")?;
         if let Some(order) = &self.parts.order {
             write!(f, ", order=[{order}]")?;
+        }
+        if self.parts.skips.is_some() {
+            write!(f, ", skips what no match reaches")?;
         }
         Ok(())
     }
@@ -160,9 +211,17 @@ impl ExecutionPlan for PatternExec {
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
         let input = self.input.execute(partition, Arc::clone(&context))?;
+        let pool = context.memory_pool();
+        let kept = MemoryConsumer::new("rows of patterns that are kept").register(pool);
+        let skips = match &self.parts.skips {
+            None => None,
+            Some((scan, skipping)) => Some((Arc::clone(skipping), scan.view(&context)?)),
+        };
         let search = Search {
             runs: Runs::new("rows of patterns", input, self.keys()?, &context)?,
-            reserved: MemoryConsumer::new("ways through patterns").register(context.memory_pool()),
+            reserved: MemoryConsumer::new("ways through patterns").register(pool),
+            window: Window::new(kept),
+            skips,
             parts: Arc::clone(&self.parts),
             batch_rows: context.session_config().batch_size().max(1),
             ready: VecDeque::new(),
@@ -179,8 +238,12 @@ impl ExecutionPlan for PatternExec {
 /// The work of a run of the plan.
 struct Search {
     runs: Runs,
+    /// For ways through the pattern.
     reserved: MemoryReservation,
+    window: Window,
     parts: Arc<Parts>,
+    /// Where matches can be.
+    skips: Option<(Arc<Skipping>, Arc<View>)>,
     batch_rows: usize,
     ready: VecDeque<RecordBatch>,
 }
@@ -191,80 +254,303 @@ impl Search {
             if let Some(batch) = self.ready.pop_front() {
                 return Ok(Some(batch));
             }
-            match self.runs.next().await? {
-                Some(rows) => self.partition(&rows)?,
+            match self.runs.next_part(self.rows_wanted()).await? {
+                Some(part) => self.look_through(part)?,
                 None => return Ok(None),
             }
         }
     }
 
-    /// Looks through a partition.
-    fn partition(&mut self, batch: &RecordBatch) -> Result<()> {
+    /// Rows that are read before a search goes on: all of a partition, unless matches have a bound.
+    fn rows_wanted(&self) -> usize {
+        match self.parts.is_bounded() {
+            // What a search leaves is looked at again, so that there must come as much at least.
+            true => self.window.rows().max(2 * self.batch_rows),
+            false => usize::MAX,
+        }
+    }
+
+    /// Looks through the next rows of a partition, as far as they say what matches there are.
+    fn look_through(&mut self, part: Part) -> Result<()> {
         self.reserved.free();
+        let ends = part.ends;
+        let batch = self.window.with(part.rows)?;
         let parts = Arc::clone(&self.parts);
-        let asked = &*parts.asked;
         let mut run = Run::new(
-            asked,
+            &parts.asked,
             &parts.conditions,
-            batch,
+            &batch,
             &parts.rows,
             parts.times.as_ref(),
             &self.reserved,
         )?;
-        let kept = parts
-            .kept
-            .iter()
-            .map(|expr| expr.evaluate(batch)?.into_array(batch.num_rows()));
-        let kept: Vec<ArrayRef> = kept.collect::<Result<_>>()?;
-        let mut machine = Machine::new(&asked.program);
-        let mut answers = Answers::new(asked.slots.len());
-        let (mut row, mut covered) = (0, 0);
-        let mut follower = match &parts.tracked {
-            None => None,
-            Some(tracked) => Some(Follower::new(tracked, asked, batch, &parts.partition)?),
-        };
-        if let Some(follower) = &follower {
-            row = follower.begin(&run)?;
+        if !self.window.begins {
+            run = run.going_on();
         }
-        while row < run.count {
+        run.number = self.window.number;
+        let stretches = match &self.skips {
+            None => vec![(0, run.count, None)],
+            Some((skipping, view)) => parts.stretches(&run, &batch, skipping, view)?,
+        };
+        let mut looking = Looking::new(&parts, &run, &batch, &mut self.ready)?;
+        looking.batch_rows = self.batch_rows;
+        (looking.row, looking.covered) = (looking.row.max(self.window.next), self.window.covered);
+        let whole = run.count;
+        let mut goes_on = true;
+        for (first, end, last) in stretches {
+            looking.row = looking.row.max(first);
+            run.end = end;
+            let decides = Decides::new(&parts, &run, ends, last);
+            if !looking.stretch(&mut run, &decides)? {
+                goes_on = false;
+                break;
+            }
+        }
+        looking.hand_out(&run)?;
+        let (row, covered) = (looking.row, looking.covered);
+        let next = if goes_on { whole.max(row) } else { row };
+        let number = run.number;
+        drop(run);
+        match ends {
+            true => self.window.clear(),
+            false => {
+                let before = parts.asked.rows_around().0;
+                self.window.keep(&batch, next, before)?;
+                self.window.covered = covered.saturating_sub(next) + self.window.next;
+                self.window.number = number;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Rows of a partition that were read and are needed for what follows.
+struct Window {
+    rest: Option<RecordBatch>,
+    reserved: MemoryReservation,
+    /// Nothing of the partition was left behind.
+    begins: bool,
+    /// The row where the search goes on.
+    next: usize,
+    /// Rows before this one are in a match.
+    covered: usize,
+    /// How many matches there were.
+    number: i64,
+}
+
+impl Window {
+    fn new(reserved: MemoryReservation) -> Window {
+        Window {
+            rest: None,
+            reserved,
+            begins: true,
+            next: 0,
+            covered: 0,
+            number: 0,
+        }
+    }
+
+    fn rows(&self) -> usize {
+        self.rest.as_ref().map_or(0, RecordBatch::num_rows)
+    }
+
+    /// What was kept, and further rows behind it.
+    fn with(&mut self, rows: RecordBatch) -> Result<RecordBatch> {
+        let Some(rest) = self.rest.take() else {
+            return Ok(rows);
+        };
+        let all = bytes(&rest).saturating_add(bytes(&rows));
+        // The new rows are reserved where they were read.
+        self.reserved.try_resize(all)?;
+        Ok(concat_batches(&rest.schema(), [&rest, &rows])?)
+    }
+
+    /// Keeps the rows from one on, and so many before it.
+    fn keep(&mut self, batch: &RecordBatch, next: usize, before: usize) -> Result<()> {
+        let from = next.saturating_sub(before);
+        let rest = batch.slice(from, batch.num_rows().saturating_sub(from));
+        // It is a part of all of them until it is put together with others.
+        self.reserved.try_resize(bytes(batch))?;
+        self.begins &= from == 0;
+        self.next = next - from;
+        self.rest = Some(rest);
+        Ok(())
+    }
+
+    fn clear(&mut self) {
+        self.reserved.free();
+        (self.rest, self.begins, self.next) = (None, true, 0);
+        (self.covered, self.number) = (0, 0);
+    }
+}
+
+/// Whether the rows that are there say all of the matches that begin at one of them.
+struct Decides {
+    all: bool,
+    /// A time that is in the rows, with as many rows behind it as are asked for.
+    known_ns: Option<i64>,
+    /// The stretch ends before that.
+    has_end: bool,
+    within_ns: Option<i64>,
+    longest: Option<usize>,
+    behind: usize,
+}
+
+impl Decides {
+    fn new(parts: &Parts, run: &Run<'_>, all: bool, last: Option<Timestamp>) -> Decides {
+        let behind = parts.asked.rows_around().1;
+        let known = run.count.checked_sub(behind.saturating_add(1));
+        let known_ns = known.and_then(|row| run.time_ns(row));
+        let ended = last.zip(known_ns);
+        Decides {
+            all,
+            known_ns,
+            has_end: ended.is_some_and(|(last, known)| last.as_nanos() < known),
+            within_ns: parts.asked.within,
+            longest: parts.asked.regex.longest(),
+            behind,
+        }
+    }
+
+    /// Conditions on rows before this one, within the stretch, see all that they ask for.
+    fn known(&self, run: &Run<'_>) -> usize {
+        let known = match self.all {
+            true => run.count,
+            false => run.count.saturating_sub(self.behind),
+        };
+        known.min(run.end)
+    }
+
+    /// Whether all is there that decides on the matches which begin at a row.
+    fn row(&self, run: &Run<'_>, row: usize) -> bool {
+        if self.all || self.has_end {
+            return true;
+        }
+        let by_rows = self.longest.is_some_and(|longest| {
+            let needed = row.saturating_add(longest).saturating_add(self.behind);
+            needed < run.count
+        });
+        let times = self.known_ns.zip(run.time_ns(row)).zip(self.within_ns);
+        by_rows
+            || times.is_some_and(|((known, own), within)| {
+                (i128::from(known) - i128::from(own)).abs() > i128::from(within)
+            })
+    }
+}
+
+/// A search through rows of a partition.
+struct Looking<'a> {
+    machine: Machine<'a>,
+    answers: Answers,
+    follower: Option<Follower<'a>>,
+    kept: Vec<ArrayRef>,
+    /// Where it goes on.
+    row: usize,
+    covered: usize,
+    batch_rows: usize,
+    ready: &'a mut VecDeque<RecordBatch>,
+    parts: &'a Parts,
+}
+
+impl<'a> Looking<'a> {
+    /// Rows that are looked through from their first one on, or from where a watch has come to.
+    fn new(
+        parts: &'a Parts,
+        run: &Run<'_>,
+        batch: &RecordBatch,
+        ready: &'a mut VecDeque<RecordBatch>,
+    ) -> Result<Looking<'a>> {
+        let kept = parts.kept.iter();
+        let kept = kept.map(|expr| expr.evaluate(batch)?.into_array(batch.num_rows()));
+        let kept = kept.collect::<Result<_>>()?;
+        let follower = match &parts.tracked {
+            None => None,
+            Some(tracked) => {
+                let by = &parts.partition;
+                Some(Follower::new(tracked, &parts.asked, batch, by)?)
+            }
+        };
+        Ok(Looking {
+            machine: Machine::new(&parts.asked.program),
+            answers: Answers::new(parts.asked.slots.len()),
+            row: match &follower {
+                None => 0,
+                Some(follower) => follower.begin(run)?,
+            },
+            follower,
+            kept,
+            covered: 0,
+            batch_rows: usize::MAX,
+            ready,
+            parts,
+        })
+    }
+
+    /// Searches to the end of a stretch; false when rows that are not there yet decide on what
+    /// begins at the next one.
+    fn stretch(&mut self, run: &mut Run<'_>, decides: &Decides) -> Result<bool> {
+        let asked = &*self.parts.asked;
+        let passes = self.follower.is_none() && !asked.answers.unmatched;
+        while self.row < run.end {
+            if passes {
+                // Rows that no match begins at need no search.
+                self.row = run.next_beginning(self.row, decides.known(run));
+                if self.row >= run.end {
+                    break;
+                }
+            }
+            if !decides.row(run, self.row) {
+                return Ok(false);
+            }
             checkpoint()?;
             run.number += 1;
-            let search = machine.find(&mut run, row)?;
-            if let Some(follower) = &mut follower {
-                follower.looked(&run, row, &machine)?;
+            let search = self.machine.find(run, self.row)?;
+            if let Some(follower) = &mut self.follower {
+                follower.looked(run, self.row, &self.machine)?;
             }
             match search {
                 None => {
                     run.number -= 1;
-                    if asked.answers.unmatched && row >= covered {
-                        answers.unmatched(row);
+                    if asked.answers.unmatched && self.row >= self.covered {
+                        self.answers.unmatched(self.row);
                     }
-                    row += 1;
+                    self.row += 1;
                 }
-                Some(labels) => {
-                    let found = Match {
-                        start: row,
-                        labels: &labels,
-                        number: run.number,
-                    };
-                    if !labels.is_empty() || asked.answers.empty {
-                        answers.matched(&run, &found)?;
-                    }
-                    covered = covered.max(row + labels.len());
-                    let next = behind(&asked.skip, row, &labels)?;
-                    if let Some(follower) = &follower {
-                        answers.track(follower.matched(&run, row, labels.len(), next)?);
-                    }
-                    row = next;
-                }
+                Some(labels) => self.matched(run, &labels)?,
             }
-            if answers.count() >= self.batch_rows {
-                let made = answers.batch(&run, &kept, &parts.measures, &parts.schema)?;
-                self.ready.push_back(made);
+            if self.answers.count() >= self.batch_rows {
+                self.hand_out(run)?;
             }
         }
-        if answers.count() > 0 {
-            let made = answers.batch(&run, &kept, &parts.measures, &parts.schema)?;
+        Ok(true)
+    }
+
+    fn matched(&mut self, run: &Run<'_>, labels: &[Label]) -> Result<()> {
+        let asked = &*self.parts.asked;
+        let found = Match {
+            start: self.row,
+            labels,
+            number: run.number,
+        };
+        if !labels.is_empty() || asked.answers.empty {
+            self.answers.matched(run, &found)?;
+        }
+        self.covered = self.covered.max(self.row + labels.len());
+        let next = behind(&asked.skip, self.row, labels)?;
+        if let Some(follower) = &self.follower {
+            let track = follower.matched(run, self.row, labels.len(), next)?;
+            self.answers.track(track);
+        }
+        self.row = next;
+        Ok(())
+    }
+
+    fn hand_out(&mut self, run: &Run<'_>) -> Result<()> {
+        if self.answers.count() > 0 {
+            let (kept, parts) = (&self.kept, self.parts);
+            let made = self
+                .answers
+                .batch(run, kept, &parts.measures, &parts.schema)?;
             self.ready.push_back(made);
         }
         Ok(())

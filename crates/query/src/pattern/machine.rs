@@ -13,10 +13,13 @@ use super::program::{Program, Step};
 use datafusion::common::Result;
 use std::collections::HashSet;
 
-/// The rows of a partition, and what is true of them.
+/// The rows of a partition, or of a stretch of it, and what is true of them.
 pub(super) trait Rows {
-    /// How many there are.
-    fn count(&self) -> usize;
+    /// Behind the last one: where a match ends at the latest.
+    fn end(&self) -> usize;
+
+    /// Whether a row is the first one of the partition.
+    fn is_first(&self, row: usize) -> bool;
 
     /// Whether a row may be a symbol, after what was matched before it: the symbols of the rows
     /// from `start` on.
@@ -90,8 +93,43 @@ pub(super) struct Machine<'a> {
     pub(super) looked: usize,
     /// The last search would have looked at rows behind the last one.
     pub(super) ran_off: bool,
-    /// Places with the rounds that began at this row, and what conditions can tell of the past.
-    seen: HashSet<(usize, u64, Vec<usize>)>,
+    seen: Seen,
+    /// Places that a thread can come to, which are to be looked at.
+    open: Vec<(usize, u64)>,
+}
+
+/// Places that threads have come to before a row, with the rounds that began at this row, and what
+/// conditions can tell of the past.
+struct Seen {
+    /// Of each place without rounds and past, in which turn it was seen last.
+    plain: Vec<u32>,
+    turn: u32,
+    others: HashSet<(usize, u64, Vec<usize>)>,
+}
+
+impl Seen {
+    /// Nothing has been seen of the next row.
+    fn clear(&mut self) {
+        self.others.clear();
+        self.turn = self.turn.checked_add(1).unwrap_or_else(|| {
+            self.plain.fill(0);
+            1
+        });
+    }
+
+    /// True when it was not seen before.
+    fn insert(&mut self, place: usize, rounds: u64, past: &[usize]) -> bool {
+        if rounds > 0 || !past.is_empty() {
+            return self.others.insert((place, rounds, past.to_vec()));
+        }
+        if place >= self.plain.len() {
+            self.plain.resize(place + 1, 0);
+        }
+        let turn = self.turn;
+        self.plain
+            .get_mut(place)
+            .is_none_or(|seen| std::mem::replace(seen, turn) != turn)
+    }
 }
 
 impl<'a> Machine<'a> {
@@ -102,7 +140,12 @@ impl<'a> Machine<'a> {
             told: 0,
             looked: 0,
             ran_off: false,
-            seen: HashSet::new(),
+            seen: Seen {
+                plain: Vec::new(),
+                turn: 0,
+                others: HashSet::new(),
+            },
+            open: Vec::new(),
         }
     }
 
@@ -115,7 +158,7 @@ impl<'a> Machine<'a> {
         self.nodes.clear();
         (self.looked, self.ran_off) = (start, false);
         let mut found: Option<Option<usize>> = None;
-        let mut threads = Vec::new();
+        let (mut threads, mut next) = (Vec::new(), Vec::new());
         self.seen.clear();
         self.follow(
             rows,
@@ -128,9 +171,8 @@ impl<'a> Machine<'a> {
         );
         let mut row = start;
         while !threads.is_empty() {
-            let mut next = Vec::new();
             self.seen.clear();
-            for thread in threads {
+            for thread in threads.drain(..) {
                 match self.program.step(thread.place) {
                     Some(Step::Found) => {
                         found = Some(thread.past);
@@ -138,7 +180,7 @@ impl<'a> Machine<'a> {
                         break;
                     }
                     Some(Step::Row { symbol, excluded }) => {
-                        if row >= rows.count() {
+                        if row >= rows.end() {
                             self.ran_off = true;
                             continue;
                         }
@@ -163,7 +205,7 @@ impl<'a> Machine<'a> {
                     _ => {}
                 }
             }
-            threads = next;
+            std::mem::swap(&mut threads, &mut next);
             row += 1;
         }
         Ok(found.map(|newest| {
@@ -193,7 +235,8 @@ impl<'a> Machine<'a> {
                 rows.key(&past.symbols())
             }
         };
-        let mut open = vec![(thread.place, 0u64)];
+        let mut open = std::mem::take(&mut self.open);
+        open.push((thread.place, 0));
         while let Some((place, rounds)) = open.pop() {
             let step = self.program.step(place);
             // Behind a row no round has begun at it.
@@ -201,7 +244,7 @@ impl<'a> Machine<'a> {
                 Some(Step::Row { .. } | Step::Found) => 0,
                 _ => rounds,
             };
-            if !self.seen.insert((place, told, key.clone())) {
+            if !self.seen.insert(place, told, &key) {
                 continue;
             }
             match step {
@@ -214,12 +257,13 @@ impl<'a> Machine<'a> {
                 Some(Step::Again(number)) if rounds & (1 << number) == 0 => {
                     open.push((place + 1, rounds));
                 }
-                Some(Step::Start) if row == 0 => open.push((place + 1, rounds)),
-                Some(Step::End) if row == rows.count() => open.push((place + 1, rounds)),
+                Some(Step::Start) if rows.is_first(row) => open.push((place + 1, rounds)),
+                Some(Step::End) if row == rows.end() => open.push((place + 1, rounds)),
                 Some(Step::Row { .. } | Step::Found) => out.push(Thread { place, ..thread }),
                 _ => {}
             }
         }
+        self.open = open;
     }
 }
 

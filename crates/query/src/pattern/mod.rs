@@ -4,14 +4,17 @@
 //! [`slots`] takes what is asked of matches out of conditions and measures; the [`node`] stands in
 //! the plan. When it runs, [`exec`] reads the rows of one partition after the other, [`machine`]
 //! finds matches, [`rows`] says what is true of a row, and [`answers`] collects what is answered.
+//! [`bounds`] says where matches can be, so that a scan leaves out the rest.
 //!
 //! Invariants: matches are those that trying all ways of the pattern in their order of preference
-//! would find first, at the first row that one begins at. A partition is held in memory while it is
-//! looked through, with the columns that are asked for.
-//! Failure: `memory_limit` when a partition, or what conditions can tell of the pasts of threads,
+//! would find first, at the first row that one begins at. Where matches have a bound, of time or of
+//! rows, so much of a partition is held in memory as one can reach; else all of it is, with the
+//! columns that are asked for.
+//! Failure: `memory_limit` when that, or what conditions can tell of the pasts of threads,
 //! is larger than the statement may hold.
 
 mod answers;
+mod bounds;
 mod clause;
 mod exec;
 mod machine;
@@ -29,12 +32,11 @@ pub(crate) use node::Pattern;
 pub(crate) use tracked::watchable;
 pub(crate) use tracking::{TRACK, Tracking, read_track};
 
+use crate::settings::Switches;
 use datafusion::common::{DFSchema, DFSchemaRef, Result};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::simplify::SimplifyContext;
-use datafusion::logical_expr::{
-    EmptyRelation, Expr, ExprSchemable, LogicalPlan, Projection, SortExpr,
-};
+use datafusion::logical_expr::{EmptyRelation, Expr, ExprSchemable, LogicalPlan, Projection};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::physical_expr::{LexOrdering, PhysicalExpr, PhysicalSortExpr};
 use datafusion::physical_plan::ExecutionPlan;
@@ -56,61 +58,86 @@ pub(crate) fn plan(
     let all = |exprs: &[Expr]| -> Result<Vec<Arc<dyn PhysicalExpr>>> {
         exprs.iter().map(|expr| physical(expr, schema)).collect()
     };
-    let ordered = |sort: &SortExpr| -> Result<PhysicalSortExpr> {
-        let options = arrow::compute::SortOptions::new(!sort.asc, sort.nulls_first);
-        Ok(PhysicalSortExpr::new(
-            physical(&sort.expr, schema)?,
-            options,
-        ))
-    };
     let partition = all(&node.partition)?;
-    let plain = arrow::compute::SortOptions::new(false, false);
-    let mut sorts: Vec<PhysicalSortExpr> = partition
-        .iter()
-        .map(|by| PhysicalSortExpr::new(Arc::clone(by), plain))
-        .collect();
-    for sort in &node.order {
-        sorts.push(ordered(sort)?);
-    }
+    let sorts = sorted_by(node, &partition, physical)?;
     let asked = Arc::clone(&node.asked);
     let slots = &asked.slot_schema;
-    let mut conditions = Vec::with_capacity(asked.conditions.len());
-    for condition in &asked.conditions {
-        conditions.push(match condition {
-            None => None,
-            Some(condition) => Some(computed(condition, slots, state, physical)?),
-        });
-    }
+    let simple = asked.conditions.iter().map(|condition| {
+        let condition = condition.as_ref();
+        condition.map(|c| simplified(c, slots, state)).transpose()
+    });
+    let simple: Vec<Option<Expr>> = simple.collect::<Result<_>>()?;
+    let conditions = simple.iter().map(|condition| {
+        let condition = condition.as_ref();
+        condition.map(|c| physical(c, slots)).transpose()
+    });
+    let conditions: Vec<_> = conditions.collect::<Result<_>>()?;
     let measures = asked.measures.iter();
-    let measures = measures.map(|measure| computed(measure, slots, state, physical));
+    let measures = measures.map(|measure| physical(&simplified(measure, slots, state)?, slots));
     let measures: Vec<_> = measures.collect::<Result<_>>()?;
     let times = node
         .order
         .first()
         .map(|sort| physical(&sort.expr, schema))
         .transpose()?;
+    let rows = all(&node.rows)?;
+    let computation = bounds::Computation {
+        input,
+        partition: &partition,
+        time: times.as_ref(),
+        rows: &rows,
+        conditions: &simple,
+    };
+    let narrowed = match leaves_out(state) {
+        true => bounds::narrowed(node, &computation)?,
+        false => None,
+    };
+    let (input, skips) = match narrowed {
+        None => (Arc::clone(input), None),
+        Some(narrowed) => (narrowed.input, Some((narrowed.scan, narrowed.skipping))),
+    };
     let parts = exec::Parts {
         schema: Arc::clone(node.schema.inner()),
         partition,
         order: LexOrdering::new(sorts),
-        rows: all(&node.rows)?,
+        rows,
         kept: all(&node.kept)?,
-        times: times.filter(|_| asked.within.is_some()),
+        times: times.filter(|_| asked.within.is_some() || skips.is_some()),
         measures,
         conditions: Conditions::new(&asked, conditions),
         asked,
         tracked: node.tracked.clone(),
+        skips,
     };
-    Ok(Arc::new(exec::PatternExec::new(Arc::clone(input), parts)?))
+    Ok(Arc::new(exec::PatternExec::new(input, parts)?))
+}
+
+/// The order that rows are searched in: partition by partition, as the statement says.
+fn sorted_by(
+    node: &Pattern,
+    partition: &[Arc<dyn PhysicalExpr>],
+    physical: Physical<'_>,
+) -> Result<Vec<PhysicalSortExpr>> {
+    let plain = arrow::compute::SortOptions::new(false, false);
+    let partition = partition
+        .iter()
+        .map(|by| Ok(PhysicalSortExpr::new(Arc::clone(by), plain)));
+    let order = node.order.iter().map(|sort| {
+        let options = arrow::compute::SortOptions::new(!sort.asc, sort.nulls_first);
+        let expr = physical(&sort.expr, node.input.schema())?;
+        Ok(PhysicalSortExpr::new(expr, options))
+    });
+    partition.chain(order).collect()
+}
+
+/// Whether what the pyramid says may be left out.
+fn leaves_out(state: &SessionState) -> bool {
+    let switches = state.config_options().extensions.get::<Switches>();
+    switches.is_none_or(|switches| switches.use_pyramid)
 }
 
 /// An expression over slots as it is computed: all rules of a statement hold for it.
-fn computed(
-    of: &Computed,
-    slots: &DFSchemaRef,
-    state: &SessionState,
-    physical: Physical<'_>,
-) -> Result<Arc<dyn PhysicalExpr>> {
+fn simplified(of: &Computed, slots: &DFSchemaRef, state: &SessionState) -> Result<Expr> {
     let nothing = LogicalPlan::EmptyRelation(EmptyRelation {
         produce_one_row: false,
         schema: Arc::clone(slots),
@@ -134,6 +161,5 @@ fn computed(
         .with_config_options(Arc::clone(state.config_options()))
         .with_query_execution_start_time(start)
         .build();
-    let expr = ExprSimplifier::new(context).simplify(expr)?;
-    physical(&expr, slots)
+    ExprSimplifier::new(context).simplify(expr)
 }

@@ -1,6 +1,7 @@
 //! `MATCH_RECOGNIZE` as part of a plan.
 
 use super::program::Program;
+use super::regex::Regex;
 use super::slots::{Of, Tally};
 use super::tracking::Tracked;
 use arrow::datatypes::DataType;
@@ -63,6 +64,7 @@ pub(super) struct Computed {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Asked {
     pub(super) program: Program,
+    pub(super) regex: Regex,
     pub(super) symbols: Vec<String>,
     /// Of each symbol; every row may be one that has none.
     pub(super) conditions: Vec<Option<Computed>>,
@@ -75,6 +77,23 @@ pub(super) struct Asked {
     pub(super) within: Option<i64>,
     /// How many of the columns that are kept stand before the measures.
     pub(super) before: usize,
+}
+
+impl Asked {
+    /// How many rows before those of a match are asked for, and behind them.
+    pub(super) fn rows_around(&self) -> (usize, usize) {
+        let shifts = self.slots.iter().map(|slot| match slot {
+            Slot::Value { shift, .. } => *shift,
+            _ => 0,
+        });
+        let rows = |shift: i64| usize::try_from(shift).unwrap_or(usize::MAX);
+        let (mut before, mut behind) = (0, 0);
+        for shift in shifts {
+            before = before.max(rows(shift.saturating_neg().max(0)));
+            behind = behind.max(rows(shift.max(0)));
+        }
+        (before, behind)
+    }
 }
 
 /// The node.

@@ -292,6 +292,59 @@ impl Regex {
         }
     }
 
+    /// How many rows a match has at the most; `None` when there is no bound.
+    pub(super) fn longest(&self) -> Option<usize> {
+        match self {
+            Regex::Symbol(_) => Some(1),
+            Regex::Start | Regex::End => Some(0),
+            Regex::Sequence(parts) => {
+                let mut parts = parts.iter().map(Regex::longest);
+                parts.try_fold(0usize, |sum, part| sum.checked_add(part?))
+            }
+            Regex::Either(ways) => {
+                let mut ways = ways.iter().map(Regex::longest);
+                ways.try_fold(0, |most: usize, way| Some(most.max(way?)))
+            }
+            Regex::Repeat { of, most, .. } => {
+                let most = usize::try_from((*most)?).ok()?;
+                of.longest()?.checked_mul(most)
+            }
+            Regex::Excluded(of) => of.longest(),
+        }
+    }
+
+    /// Adds the symbols that a match can begin with, each once.
+    pub(super) fn firsts(&self, into: &mut Vec<usize>) {
+        match self {
+            Regex::Symbol(symbol) => {
+                if !into.contains(symbol) {
+                    into.push(*symbol);
+                }
+            }
+            Regex::Start | Regex::End => {}
+            Regex::Sequence(parts) => {
+                for part in parts {
+                    part.firsts(into);
+                    if !part.may_be_empty() {
+                        break;
+                    }
+                }
+            }
+            Regex::Either(ways) => ways.iter().for_each(|way| way.firsts(into)),
+            Regex::Repeat { of, .. } | Regex::Excluded(of) => of.firsts(into),
+        }
+    }
+
+    /// Whether it asks for an end of the partition.
+    pub(super) fn asks_for_ends(&self) -> bool {
+        match self {
+            Regex::Symbol(_) => false,
+            Regex::Start | Regex::End => true,
+            Regex::Sequence(parts) | Regex::Either(parts) => parts.iter().any(Regex::asks_for_ends),
+            Regex::Repeat { of, .. } | Regex::Excluded(of) => of.asks_for_ends(),
+        }
+    }
+
     /// Whether rows are left out of the answer somewhere.
     pub(super) fn excludes(&self) -> bool {
         match self {
@@ -336,6 +389,27 @@ mod tests {
         };
         assert_eq!(ways.len(), 6);
         assert_eq!(taken("()").regex, Regex::Sequence(Vec::new()));
+        for (text, longest) in [
+            ("A B? (C | D D){,3}", Some(8)),
+            ("^ A{- B -}{2,4} $", Some(5)),
+            ("A+ | B", None),
+            ("(A{10000}){10000}", Some(100_000_000)),
+            ("()", Some(0)),
+        ] {
+            assert_eq!(taken(text).regex.longest(), longest, "{text}");
+            assert_eq!(taken(text).regex.asks_for_ends(), text.contains('$'));
+        }
+        for (text, firsts) in [
+            ("A B", &[0][..]),
+            ("^ A? (B | C* A) D", &[0, 1, 2]),
+            ("(A | B)+ C", &[0, 1]),
+            ("{- A* -} B C", &[0, 1]),
+        ] {
+            let mut found = Vec::new();
+            taken(text).regex.firsts(&mut found);
+            found.sort_unstable();
+            assert_eq!(found, firsts, "{text}");
+        }
         for bad in [
             "A**", "A{2,1}", "A{0}", "(A", "A)", "A{x}", "A &", "\"A", "A{-B", "A{99999}",
         ] {

@@ -11,12 +11,15 @@ use arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, Float64Array, Int64Array, RecordBatch, StringArray,
     UInt64Array, new_null_array,
 };
+use arrow::buffer::BooleanBuffer;
+use arrow::compute::kernels::window::shift;
 use arrow::compute::{cast, take};
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::Result;
 use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::utils::collect_columns;
+use headwater::Timestamp;
 use std::sync::Arc;
 
 /// Bytes of a row of a past.
@@ -39,7 +42,7 @@ pub(super) struct Conditions {
 }
 
 /// Whether a slot is about the row itself, where that is a symbol.
-fn is_own(slot: &Slot, symbol: usize) -> bool {
+pub(super) fn is_own(slot: &Slot, symbol: usize) -> bool {
     match slot {
         Slot::Value {
             of, first, steps, ..
@@ -79,11 +82,16 @@ impl Conditions {
     }
 }
 
-/// A partition.
+/// A partition, or a stretch of it.
 pub(super) struct Run<'a> {
     pub(super) asked: &'a Asked,
     conditions: &'a Conditions,
+    /// Rows that are there.
     pub(super) count: usize,
+    /// Matches end before this row.
+    pub(super) end: usize,
+    /// The first row is that of the partition.
+    begins: bool,
     /// What is computed of each row.
     pub(super) columns: Vec<ArrayRef>,
     /// What slots tally.
@@ -91,6 +99,8 @@ pub(super) struct Run<'a> {
     slot_schema: SchemaRef,
     /// Of each symbol, whether each row may be it.
     plain: Vec<Option<BooleanArray>>,
+    /// Rows that a match may begin at, where that is known of all rows at once.
+    may_begin: Option<BooleanBuffer>,
     times: Option<Int64Array>,
     reserved: &'a MemoryReservation,
     /// The number of the match that is looked for.
@@ -128,9 +138,12 @@ impl<'a> Run<'a> {
             asked,
             conditions,
             count,
+            end: count,
+            begins: true,
             columns,
             slot_schema: Arc::clone(asked.slot_schema.inner()),
             plain: Vec::new(),
+            may_begin: None,
             times,
             reserved,
             number: 0,
@@ -140,7 +153,57 @@ impl<'a> Run<'a> {
             _ => Ok(None),
         });
         run.plain = plain.collect::<Result<_>>()?;
+        run.may_begin = run.beginnings();
         Ok(run)
+    }
+
+    /// The rows that may be one of the symbols which a match begins with; `None` where that depends
+    /// on more than the row, or a match may have no row.
+    fn beginnings(&self) -> Option<BooleanBuffer> {
+        if self.asked.program.may_be_empty() {
+            return None;
+        }
+        let mut firsts = Vec::new();
+        self.asked.regex.firsts(&mut firsts);
+        let mut all: Option<BooleanBuffer> = None;
+        for symbol in firsts {
+            let plain = self.plain.get(symbol)?.as_ref()?;
+            let own = match plain.nulls() {
+                Some(nulls) => plain.values() & nulls.inner(),
+                None => plain.values().clone(),
+            };
+            all = Some(match all {
+                Some(all) => &all | &own,
+                None => own,
+            });
+        }
+        all
+    }
+
+    /// The first row from one on that a match may begin at, or `limit`.
+    pub(super) fn next_beginning(&self, from: usize, limit: usize) -> usize {
+        match &self.may_begin {
+            Some(may_begin) => {
+                let mut rows = from..limit.min(may_begin.len());
+                rows.find(|row| may_begin.value(*row))
+                    .unwrap_or_else(|| limit.max(from))
+            }
+            None => from,
+        }
+    }
+
+    /// The same rows as a stretch with others before it.
+    pub(super) fn going_on(mut self) -> Run<'a> {
+        self.begins = false;
+        self
+    }
+
+    /// The first row whose time is not before an instant; times rise.
+    pub(super) fn row_of(&self, at: Timestamp) -> usize {
+        let times = self.times.as_ref();
+        times.map_or(0, |times| {
+            times.values().partition_point(|time| *time < at.as_nanos())
+        })
     }
 
     /// The time of a row, where the length of matches is bounded.
@@ -151,7 +214,6 @@ impl<'a> Run<'a> {
 
     /// A condition, for every row.
     fn all(&self, condition: &Condition) -> Result<BooleanArray> {
-        let rows = (0..self.count).collect::<Vec<usize>>();
         let columns = self
             .slot_schema
             .fields()
@@ -164,10 +226,7 @@ impl<'a> Run<'a> {
                     .get(at)
                     .filter(|_| condition.slots.contains(&at));
                 match slot {
-                    Some(Slot::Value { column, shift, .. }) => {
-                        let cells = rows.iter().map(|row| self.shifted(*row, *shift));
-                        self.taken(*column, &cells.collect::<Vec<Cell>>())
-                    }
+                    Some(Slot::Value { column, shift, .. }) => self.moved(*column, *shift),
                     _ => Ok(new_null_array(field.data_type(), self.count)),
                 }
             });
@@ -196,6 +255,17 @@ impl<'a> Run<'a> {
         let row = row.and_then(|row| usize::try_from(row).ok());
         row.filter(|row| *row < self.count)
             .map_or(Cell::Absent, Cell::Row)
+    }
+
+    /// Of every row what a column has so many rows further.
+    fn moved(&self, column: usize, by: i64) -> Result<ArrayRef> {
+        let Some(column) = self.columns.get(column) else {
+            return Err(crate::Error::internal("a column of a pattern is not there").into());
+        };
+        Ok(match by {
+            0 => Arc::clone(column),
+            by => shift(column, by.saturating_neg())?,
+        })
     }
 
     fn taken(&self, column: usize, cells: &[Cell]) -> Result<ArrayRef> {
@@ -293,8 +363,12 @@ impl<'a> Run<'a> {
 }
 
 impl Rows for Run<'_> {
-    fn count(&self) -> usize {
-        self.count
+    fn end(&self) -> usize {
+        self.end
+    }
+
+    fn is_first(&self, row: usize) -> bool {
+        self.begins && row == 0
     }
 
     fn may_be(&mut self, symbol: usize, row: usize, start: usize, past: &Past<'_>) -> Result<bool> {

@@ -72,8 +72,12 @@ fn widen(
     }
 }
 
-fn change(table: &TableView, operations: &[ast::AlterTableOperation]) -> Result<TableChange> {
+fn change(
+    table: &TableView,
+    operations: &[ast::AlterTableOperation],
+) -> Result<(TableChange, TableSettings)> {
     let mut change = TableChange::default();
+    let mut settings = TableSettings::default();
     for operation in operations {
         match operation {
             ast::AlterTableOperation::AddColumn {
@@ -88,13 +92,7 @@ fn change(table: &TableView, operations: &[ast::AlterTableOperation]) -> Result<
             ast::AlterTableOperation::SetOptionsParens { options }
             | ast::AlterTableOperation::SetTblProperties {
                 table_properties: options,
-            } => {
-                let settings = TableSettings::of(options)?;
-                change.retention = settings.retention.or(change.retention);
-                change.raw_for = settings.raw_for.or(change.raw_for);
-                change.duplicates = settings.duplicates.or(change.duplicates);
-                change.leaf_events = settings.leaf_events.or(change.leaf_events);
-            }
+            } => settings.join(TableSettings::of(options)?),
             other => {
                 return Err(Error::unsupported_statement(format!(
                     "ALTER TABLE … {other} is not supported"
@@ -105,7 +103,11 @@ fn change(table: &TableView, operations: &[ast::AlterTableOperation]) -> Result<
             }
         }
     }
-    Ok(change)
+    change.retention = settings.retention;
+    change.raw_for = settings.raw_for;
+    change.duplicates = settings.duplicates;
+    change.leaf_events = settings.leaf_events;
+    Ok((change, settings))
 }
 
 pub(super) async fn run(session: &Session, alter: ast::AlterTable) -> Result<Answer> {
@@ -121,7 +123,14 @@ pub(super) async fn run(session: &Session, alter: ast::AlterTable) -> Result<Ans
     if !session.access.all() && !session.access.manages(&name) {
         return Err(forbidden("change", &name));
     }
-    let change = change(&table, &alter.operations)?;
-    blocking(move || Ok(db.alter_table(&name, &change)?)).await?;
+    let (change, settings) = change(&table, &alter.operations)?;
+    blocking(move || {
+        db.alter_table(&name, &change)?;
+        if let Some(policy) = settings.index_policy(db.index_policy(&name)?) {
+            db.set_index_policy(&name, &policy)?;
+        }
+        Ok(())
+    })
+    .await?;
     Ok(Answer::done(Done::Altered))
 }

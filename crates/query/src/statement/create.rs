@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::names::{table_name, unknown_table};
 use crate::session::Session;
 use datafusion::sql::sqlparser::ast;
-use headwater::{FieldSpec, TableSpec};
+use headwater::{FieldSpec, IndexPolicy, TableSpec};
 
 /// Options that declare what a stream has anyway.
 pub(super) fn check_options(column: &ast::ColumnDef, what: Declared) -> Result<()> {
@@ -29,7 +29,7 @@ pub(super) fn check_options(column: &ast::ColumnDef, what: Declared) -> Result<(
     Ok(())
 }
 
-fn spec(create: ast::CreateTable) -> Result<(TableSpec, bool)> {
+fn spec(create: ast::CreateTable) -> Result<(TableSpec, TableSettings, bool)> {
     let mut spec = TableSpec::new(table_name(&create.name)?);
     if create.query.is_some() || create.like.is_some() || create.clone.is_some() {
         return Err(Error::unsupported_statement(
@@ -80,7 +80,7 @@ fn spec(create: ast::CreateTable) -> Result<(TableSpec, bool)> {
     spec.raw_for = settings.raw_for.flatten();
     spec.duplicates = settings.duplicates.unwrap_or_default();
     spec.leaf_events = settings.leaf_events;
-    Ok((spec, create.if_not_exists))
+    Ok((spec, settings, create.if_not_exists))
 }
 
 /// The session may not do this to the table.
@@ -89,7 +89,7 @@ pub(super) fn forbidden(what: &str, table: &str) -> Error {
 }
 
 pub(super) async fn run(session: &Session, create: ast::CreateTable) -> Result<Answer> {
-    let (spec, if_not_exists) = spec(create)?;
+    let (spec, settings, if_not_exists) = spec(create)?;
     let db = session.query.database()?.clone();
     if !session.access.manages(&spec.name) && !session.access.all() {
         return Err(forbidden("create", &spec.name));
@@ -106,6 +106,9 @@ pub(super) async fn run(session: &Session, create: ast::CreateTable) -> Result<A
             )));
         }
         db.create_table(&spec)?;
+        if let Some(policy) = settings.index_policy(IndexPolicy::default()) {
+            db.set_index_policy(&spec.name, &policy)?;
+        }
         Ok(())
     })
     .await?;

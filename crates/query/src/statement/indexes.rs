@@ -213,6 +213,8 @@ pub(super) fn schema() -> SchemaRef {
         number("bytes"),
         number("partitions"),
         number("partitions_complete"),
+        text("origin"),
+        text("state"),
     ]))
 }
 
@@ -248,6 +250,18 @@ pub(super) async fn list(session: &Session, table: Option<String>) -> Result<Ans
         numbers(&|index| index.bytes),
         numbers(&|index| index.progress.partitions),
         numbers(&|index| index.progress.partitions_complete),
+        texts(&|index| match index.automatic {
+            true => "automatic".to_owned(),
+            false => "asked for".to_owned(),
+        }),
+        texts(&|index| {
+            let is_whole = index.progress.partitions_complete == index.progress.partitions;
+            match (is_whole, index.over_budget) {
+                (true, _) => "complete".to_owned(),
+                (false, true) => "over budget".to_owned(),
+                (false, false) => "being made".to_owned(),
+            }
+        }),
     ];
     let batch = RecordBatch::try_new(schema(), columns);
     show::answer(batch.map_err(|e| Error::internal(e.to_string()))?)

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result, with_suggestion};
 use crate::text;
 use datafusion::sql::sqlparser::ast;
-use headwater::{Duplicates, FieldType};
+use headwater::{Duplicates, FieldType, IndexBudget, IndexPolicy};
 use std::time::Duration;
 
 /// What a declared column is to be.
@@ -67,9 +67,37 @@ pub(super) struct TableSettings {
     pub(super) raw_for: Option<Option<Duration>>,
     pub(super) duplicates: Option<Duplicates>,
     pub(super) leaf_events: Option<u32>,
+    auto_index: Option<bool>,
+    index_budget: Option<Option<IndexBudget>>,
 }
 
-const SETTINGS: [&str; 4] = ["retention", "raw_for", "duplicates", "leaf_events"];
+const SETTINGS: [&str; 6] = [
+    "retention",
+    "raw_for",
+    "duplicates",
+    "leaf_events",
+    "auto_index",
+    "index_budget",
+];
+
+/// A size: `10%` of what the table takes, or bytes as `64MB`.
+fn index_budget(value: &str) -> Option<IndexBudget> {
+    if let Some(percent) = value.strip_suffix('%') {
+        return percent.trim().parse().ok().map(IndexBudget::Percent);
+    }
+    let digits = value.find(|c: char| !c.is_ascii_digit());
+    let (number, unit) = value.split_at(digits.unwrap_or(value.len()));
+    let shift = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 0,
+        "kb" | "kib" => 10,
+        "mb" | "mib" => 20,
+        "gb" | "gib" => 30,
+        "tb" | "tib" => 40,
+        _ => return None,
+    };
+    let bytes = number.parse::<u64>().ok()?.checked_mul(1 << shift)?;
+    Some(IndexBudget::Bytes(bytes))
+}
 
 impl TableSettings {
     pub(super) fn of(options: &[ast::SqlOption]) -> Result<TableSettings> {
@@ -111,12 +139,47 @@ impl TableSettings {
             "leaf_events" => {
                 self.leaf_events = Some(value.parse().map_err(|_| wrong("a number"))?);
             }
+            "auto_index" => {
+                self.auto_index = Some(match value {
+                    "on" | "true" => true,
+                    "off" | "false" => false,
+                    _ => return Err(wrong("'on' or 'off'")),
+                });
+            }
+            "index_budget" if value == "none" => self.index_budget = Some(None),
+            "index_budget" => {
+                let budget = index_budget(value).ok_or_else(|| {
+                    wrong("a share such as '10%', a size such as '64MB', or 'none'")
+                })?;
+                self.index_budget = Some(Some(budget));
+            }
             _ => {
                 let error = Error::unknown_setting(format!("a table has no setting `{name}`"));
                 return Err(with_suggestion(error, name, &SETTINGS));
             }
         }
         Ok(())
+    }
+
+    /// What a table says of its indexes from now on; `None` = the same as before.
+    pub(super) fn index_policy(&self, before: IndexPolicy) -> Option<IndexPolicy> {
+        let after = IndexPolicy {
+            auto: self.auto_index.unwrap_or(before.auto),
+            budget: self.index_budget.unwrap_or(before.budget),
+        };
+        (after != before).then_some(after)
+    }
+
+    /// The settings of one statement, of which the later ones count.
+    pub(super) fn join(&mut self, later: TableSettings) {
+        *self = TableSettings {
+            retention: later.retention.or(self.retention),
+            raw_for: later.raw_for.or(self.raw_for),
+            duplicates: later.duplicates.or(self.duplicates),
+            leaf_events: later.leaf_events.or(self.leaf_events),
+            auto_index: later.auto_index.or(self.auto_index),
+            index_budget: later.index_budget.or(self.index_budget),
+        };
     }
 }
 

@@ -7,13 +7,16 @@
 
 mod filter;
 mod newest;
+mod ranges;
 mod read;
 mod scan;
+mod skipping;
 
 pub(crate) use filter::{Condition, Conditions, is_about_tags};
 pub(crate) use newest::NewestOfMany;
 pub(crate) use read::ReadMetrics;
 pub(crate) use scan::ScanExec;
+pub(crate) use skipping::{Anchor, Bounds, Near, Reach, Skipping};
 
 use crate::error::external;
 use crate::view::{Role, TableView, View};

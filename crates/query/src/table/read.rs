@@ -6,7 +6,9 @@
 //! its batches any more.
 //! Failure: what the engine reports ends the statement; nothing is left out silently.
 
+use super::ranges::shared;
 use super::scan::{Asked, Direction, Piece};
+use super::skipping::Skipping;
 use crate::columns;
 use crate::error::{Error, external};
 use crate::view::{Pages, Role, Streams, TableView, View};
@@ -27,6 +29,7 @@ pub(crate) struct ReadMetrics {
     buckets: Count,
     bytes: Count,
     candidates: Count,
+    ranges: Count,
     elapsed: Time,
 }
 
@@ -40,6 +43,7 @@ impl ReadMetrics {
             buckets: counter("buckets"),
             bytes: counter("bytes_read"),
             candidates: counter("index_candidates"),
+            ranges: counter("ranges"),
             elapsed: MetricBuilder::new(set).elapsed_compute(partition),
         }
     }
@@ -71,6 +75,8 @@ pub(super) struct Reader {
     /// What each column of the batches is.
     pub(super) roles: Vec<Role>,
     pub(super) asked: Asked,
+    /// Leaves out what is in reach of no match.
+    pub(super) skipping: Option<Arc<Skipping>>,
     /// Rows that may still be handed out.
     pub(super) left: usize,
     /// From the newest row to the oldest.
@@ -122,17 +128,38 @@ impl Reader {
         }
         let mut gathered = Gathered::default();
         for piece in pieces {
-            let more = if self.backwards {
-                self.read_backwards(*piece, &mut |reader, batch| Ok(reader.give(batch, out)))?
-            } else {
-                self.read(*piece, &mut gathered, out)?
-            };
-            if !more {
-                return Ok(());
+            for range in self.ranges(*piece)? {
+                let piece = Piece { range, ..*piece };
+                let more = if self.backwards {
+                    self.read_backwards(piece, &mut |reader, batch| Ok(reader.give(batch, out)))?
+                } else {
+                    self.read(piece, &mut gathered, out)?
+                };
+                if !more {
+                    return Ok(());
+                }
             }
         }
         self.hand_on(&mut gathered, out)?;
         Ok(())
+    }
+
+    /// The ranges of a piece that are read, in their order.
+    fn ranges(&self, piece: Piece) -> Result<Vec<ClosedRange>> {
+        let Some(skipping) = &self.skipping else {
+            return Ok(vec![piece.range]);
+        };
+        let of_stream = || skipping.of_stream(&self.view, piece.stream);
+        let found = self.metrics.measure(of_stream)?;
+        let mut ranges = match found {
+            None => vec![piece.range],
+            Some(found) => shared(&found.read, &[piece.range]),
+        };
+        self.metrics.ranges.add(ranges.len());
+        if self.backwards {
+            ranges.reverse();
+        }
+        Ok(ranges)
     }
 
     /// Reads a page of streams after the other.

@@ -8,6 +8,7 @@
 //! Failure: what the engine reports ends the statement; nothing is left out silently.
 
 use super::read::{ReadMetrics, Reader};
+use super::skipping::{Bounds, Skipping};
 use super::view_of;
 use crate::columns;
 use crate::error::external;
@@ -45,8 +46,20 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.filters.is_empty() && self.any_of.is_empty()
+    }
+
+    /// Its conditions for `EXPLAIN`.
+    pub(super) fn texts(&self) -> impl Iterator<Item = String> {
+        let filters = self.filters.iter().map(crate::text::filter);
+        filters.chain(self.any_of.iter().map(|list| {
+            let list: Vec<String> = list.iter().map(crate::text::filter).collect();
+            match &*list {
+                [] => "false".to_owned(),
+                list => format!("({})", list.join(" OR ")),
+            }
+        }))
     }
 
     /// The names of the indexes that can say something of it.
@@ -324,6 +337,8 @@ pub(crate) struct ScanExec {
     limit: Option<usize>,
     /// Those that may say which rows pass the filters, as they were when this was planned.
     indexes: Arc<[String]>,
+    /// Where matches of the pattern can be that the rows are searched for.
+    skipping: Option<Arc<Skipping>>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
 }
@@ -353,6 +368,7 @@ impl ScanExec {
             work,
             limit,
             indexes: Arc::default(),
+            skipping: None,
             properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
         })
@@ -370,7 +386,10 @@ impl ScanExec {
             work,
             limit,
         )?;
-        Ok(scan.told(Arc::clone(&self.indexes)))
+        Ok(ScanExec {
+            skipping: self.skipping.clone(),
+            ..scan.told(Arc::clone(&self.indexes))
+        })
     }
 
     /// The same scan, which tells of these indexes.
@@ -380,6 +399,48 @@ impl ScanExec {
 }
 
 impl ScanExec {
+    pub(crate) fn table(&self) -> &TableView {
+        &self.table
+    }
+
+    /// What a column of its rows is.
+    pub(crate) fn role(&self, column: usize) -> Option<Role> {
+        let place = self.projection.get(column)?;
+        self.table.roles.get(*place).copied()
+    }
+
+    /// The same scan of only those rows that a search for a pattern needs, partition by partition
+    /// of the pattern, which tags make; `None` when these are all. `is_filtered` = the pattern has
+    /// not every row that is read.
+    pub(crate) fn skipping(
+        &self,
+        bounds: Bounds,
+        by: &[usize],
+        is_filtered: bool,
+    ) -> Result<Option<(ScanExec, Arc<Skipping>)>> {
+        let Work::Held(work) = &self.work else {
+            return Ok(None);
+        };
+        if self.limit.is_some() {
+            return Ok(None);
+        }
+        let of = (&*self.table, &work.streams, &*work.places);
+        let rows = (self.range, &self.asked, is_filtered);
+        let Some(skipping) = Skipping::new(bounds, of, by, rows).map(Arc::new) else {
+            return Ok(None);
+        };
+        let scan = ScanExec {
+            skipping: Some(Arc::clone(&skipping)),
+            ..self.with(self.work.clone(), None)?
+        };
+        Ok(Some((scan, skipping)))
+    }
+
+    /// The view that it reads, of the statement that runs.
+    pub(crate) fn view(&self, context: &TaskContext) -> Result<Arc<View>> {
+        Ok(view_of(context.session_config())?.of(&self.table)?)
+    }
+
     /// The same scan, of which only so many rows are taken, the first by time: where that is what
     /// whoever takes them asked for, and where pages of streams would be read for it.
     pub(super) fn first_by_time(&self, rows: usize) -> Option<ScanExec> {
@@ -420,15 +481,11 @@ impl DisplayAs for ScanExec {
         if self.range != ClosedRange::ALL {
             write!(f, ", time={}", crate::text::range(&self.range))?;
         }
-        for filter in &self.asked.filters {
-            write!(f, ", {}", crate::text::filter(filter))?;
+        for condition in self.asked.texts() {
+            write!(f, ", {condition}")?;
         }
-        for list in &self.asked.any_of {
-            let list: Vec<String> = list.iter().map(crate::text::filter).collect();
-            match &*list {
-                [] => write!(f, ", false")?,
-                list => write!(f, ", ({})", list.join(" OR "))?,
-            }
+        if let Some(skipping) = &self.skipping {
+            write!(f, ", {skipping}")?;
         }
         if !self.indexes.is_empty() {
             write!(f, ", indexes=[{}]", self.indexes.join(", "))?;
@@ -521,7 +578,7 @@ impl ExecutionPlan for ScanExec {
     ) -> Result<SendableRecordBatchStream> {
         let schema = Arc::clone(self.properties.equivalence_properties().schema());
         let mut queue = RecordBatchReceiverStream::builder(Arc::clone(&schema), QUEUE);
-        let view = view_of(context.session_config())?.of(&self.table)?;
+        let view = self.view(&context)?;
         let reader = |streams: Arc<Streams>| Reader {
             view: Arc::clone(&view),
             table: Arc::clone(&self.table),
@@ -533,6 +590,7 @@ impl ExecutionPlan for ScanExec {
                 .filter_map(|at| self.table.roles.get(*at).copied())
                 .collect(),
             asked: self.asked.clone(),
+            skipping: self.skipping.clone(),
             left: self.limit.unwrap_or(usize::MAX),
             backwards: self.work.is_backwards(),
             metrics: ReadMetrics::new(&self.metrics, partition),

@@ -90,7 +90,7 @@ impl View {
     ) -> Result<(Streams, Option<Place>)> {
         let (snapshot, name) = (&self.snapshot, &table.name);
         let may_read =
-            |tags: &[(String, String)]| self.access.all() || self.access.reads(&table.name, tags);
+            |tags: &[(String, String)]| self.reads_all() || self.access.reads(&table.name, tags);
         match from {
             Place::Number(start) => {
                 let mut page = snapshot.handles_from(name, *start, self.page_len())?;
@@ -116,7 +116,7 @@ impl View {
         if let Some(streams) = &table.streams {
             return Ok(u64::try_from(streams.len()).unwrap_or(u64::MAX));
         }
-        if self.access.all() {
+        if self.reads_all() {
             return Ok(self.snapshot.stream_count(&table.name)?);
         }
         let mut count = 0;
@@ -151,12 +151,12 @@ impl View {
 
     /// True when the session may read every stream of every table.
     pub(crate) fn reads_all(&self) -> bool {
-        self.access.all()
+        self.access.reads_all()
     }
 
     /// True when the session may read a stream.
     pub(crate) fn may_read(&self, stream: &StreamName) -> bool {
-        self.access.all() || self.access.reads(stream.table(), stream.tags())
+        self.reads_all() || self.access.reads(stream.table(), stream.tags())
     }
 
     /// Streams, in the order of their columns.

@@ -185,7 +185,7 @@ fn what_no_index_has_is_refused_by_name() {
         assert_eq!(lake.rows("SHOW INDEXES").await.len(), 0);
         // It has no parameters, and its shape is known before it runs.
         let described = lake.session.prepare("SHOW INDEXES", &[]).await.unwrap();
-        assert_eq!(described.schema().fields().len(), 7);
+        assert_eq!(described.schema().fields().len(), 9);
         let bound = Parameters::positional(vec![ScalarValue::from(1)]);
         let refused = lake.session.run("DROP INDEX i", bound).await;
         assert_eq!(refused.err().map(|e| e.code), Some("invalid_parameters"));

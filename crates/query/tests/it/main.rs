@@ -13,6 +13,7 @@ static ALLOCATOR: headwater_query::Counting<std::alloc::System> =
     headwater_query::Counting(std::alloc::System);
 
 mod access;
+mod adaptive;
 mod answers;
 mod epoch;
 mod errors;
@@ -31,6 +32,7 @@ mod plans;
 mod pyramid;
 mod reading;
 mod series;
+mod skipping;
 mod snapshots;
 mod support;
 mod tables;

@@ -8,6 +8,7 @@
 )]
 
 mod balance;
+mod files;
 mod simulation;
 mod threads;
 mod transfers;

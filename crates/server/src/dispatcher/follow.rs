@@ -3,7 +3,8 @@
 //! Invariants: what is known of a node comes from its own answers only. A question waits at the
 //! node until something changes, so a change is known within moments. Where a broker carries
 //! notices of the node, none waits: it is asked when one comes, and now and then. Whatever is lost
-//! on the way costs time and nothing else.
+//! on the way costs time and nothing else. Each question tells the node who was revoked not long
+//! ago; when somebody is, it is asked within two seconds.
 //! Concurrency: one worker for each node.
 //! Failure: a node that does not answer is told of in the log once, and asked again, later and
 //! later.
@@ -11,7 +12,7 @@
 use super::desk::Desk;
 use crate::access::token::{from_hex, hex};
 use crate::notices::next;
-use crate::routes::held::{NOTICE_KEY, TICKET_KEY};
+use crate::routes::held::{NOTICE_KEY, REVOKED, TICKET_KEY};
 use axum::body::Body;
 use axum::http::{HeaderValue, Request, StatusCode, header};
 use headwater_dispatch::{Applied, NodeIndex, decode};
@@ -27,6 +28,8 @@ const WAIT_SECONDS: u64 = 20;
 const ANSWER_MAX: Duration = Duration::from_secs(60);
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// How often is looked whether somebody was revoked.
+const LOOK_AT_LIST: Duration = Duration::from_secs(1);
 /// Largest answer in bytes: ten million streams and a hundred million tiles.
 const ANSWER_BYTES_MAX: usize = 256 << 20;
 
@@ -41,6 +44,7 @@ pub(crate) async fn follow(desk: Arc<Desk>, at: NodeIndex, mut stopping: watch::
         follower: Follower::new(desk.notices.check()),
         notices: desk.notices.subscribe(),
         pause: PAUSE_MIN,
+        revoked: String::new(),
         desk,
         at,
     };
@@ -57,6 +61,8 @@ struct Following {
     follower: Follower,
     notices: Subscription,
     pause: Duration,
+    /// What the node was told of who was revoked.
+    revoked: String,
 }
 
 impl Following {
@@ -74,6 +80,7 @@ impl Following {
                     tokio::select! {
                         event = next(&mut self.notices) => self.hear(&event),
                         () = tokio::time::sleep(wait) => {}
+                        () = revoked_since(&self.desk, &self.revoked) => self.ask(Why::Check).await,
                     }
                 }
             }
@@ -102,6 +109,7 @@ impl Following {
     async fn ask(&mut self, why: Why) {
         self.desk.notices.figures.asked(Some(why));
         self.follower.asks();
+        self.revoked = self.desk.shell.guard().revoked();
         let answer = ask(&self.desk, self.at, false).await;
         self.take(answer).await;
     }
@@ -110,8 +118,11 @@ impl Following {
     async fn wait_there(&mut self) {
         self.desk.notices.figures.asked(None);
         self.follower.asks();
+        self.revoked = self.desk.shell.guard().revoked();
         let answer = tokio::select! {
             answer = ask(&self.desk, self.at, true) => answer,
+            // The next question tells it.
+            () = revoked_since(&self.desk, &self.revoked) => return,
             is_linked = link(&mut self.notices) => return self.follower.link(is_linked),
         };
         self.take(answer).await;
@@ -151,6 +162,13 @@ async fn link(from: &mut Subscription) -> bool {
     }
 }
 
+/// Waits until others were revoked than those that the node was told of.
+async fn revoked_since(desk: &Desk, told: &str) {
+    while desk.shell.guard().revoked() == told {
+        tokio::time::sleep(LOOK_AT_LIST).await;
+    }
+}
+
 fn tell(desk: &Desk, at: NodeIndex) {
     let figures = desk.tables.read().figures(at);
     if let (Some(figures), Some(node)) = (figures, desk.node(at)) {
@@ -171,6 +189,8 @@ fn request(desk: &Desk, at: NodeIndex, waits: bool) -> Result<Request<Body>, Str
         position.epoch, position.version
     );
     let mut request = Request::get(path).header(TICKET_KEY, hex(&desk.key.public()));
+    let revoked = HeaderValue::from_str(&desk.shell.guard().revoked());
+    request = request.header(REVOKED, revoked.map_err(|e| e.to_string())?);
     if let Some(token) = &desk.token {
         let bearer = HeaderValue::from_str(&format!("Bearer {token}"));
         let bearer = bearer.map_err(|_| "the token is no text of one".to_owned())?;

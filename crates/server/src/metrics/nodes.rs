@@ -30,7 +30,7 @@ pub(super) fn count(number: u64) -> f64 {
     part(high) * 4_294_967_296.0 + part(low)
 }
 
-const OF_EDGES: [Figure<EdgeStatus>; 5] = [
+const OF_EDGES: [Figure<EdgeStatus>; 7] = [
     (
         "sync_edge_connected",
         "1 while the edge is connected",
@@ -61,13 +61,26 @@ const OF_EDGES: [Figure<EdgeStatus>; 5] = [
         },
     ),
     (
+        "sync_edge_live",
+        "1 while the newest events of the edge are all here, before it stores them",
+        |edge| {
+            let is_live = edge.copy.as_ref().map(|copy| copy.is_live);
+            is_live.map(|is_live| f64::from(u8::from(is_live)))
+        },
+    ),
+    (
+        "sync_edge_live_bytes",
+        "Bytes of newest events that the edge has sent along since it was started",
+        |edge| edge.about.as_ref().map(|about| count(about.live_bytes)),
+    ),
+    (
         "sync_edge_different_bytes",
         "Bytes that the newest comparison found to differ",
         |edge| edge.verified.map(|found| count(found.different)),
     ),
 ];
 
-const OF_CLOUD: [Figure<UplinkStatus>; 5] = [
+const OF_CLOUD: [Figure<UplinkStatus>; 8] = [
     (
         "sync_cloud_connected",
         "1 while the cloud is connected",
@@ -87,6 +100,21 @@ const OF_CLOUD: [Figure<UplinkStatus>; 5] = [
         "sync_confirmed_bytes",
         "Bytes of segments that are at the cloud as far as it wants them, on its medium",
         |cloud| Some(count(cloud.confirmed_bytes)),
+    ),
+    (
+        "sync_freed_bytes",
+        "Bytes of rows that were freed here, since the cloud has them",
+        |cloud| cloud.freed.map(|freed| count(freed.bytes)),
+    ),
+    (
+        "sync_lag_seconds",
+        "For how long something has been stored that the cloud has not confirmed",
+        |cloud| cloud.lag_seconds.map(count),
+    ),
+    (
+        "sync_live_bytes",
+        "Bytes of newest events that were sent along before they were stored, since the start",
+        |cloud| Some(count(cloud.live_bytes)),
     ),
     (
         "sync_states_behind",

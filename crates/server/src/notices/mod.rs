@@ -1,7 +1,9 @@
 //! Notices of this node, or of those that it follows: the bus that carries them.
 //!
 //! From bottom to top: `figures` what is counted; `rules` what a broker is told of who may do what;
-//! `mqtt` the connection to a broker; and here what the rest of the server has of all that.
+//! `line` a connection to an XMPP server; `lists` brings the rules there; `pauses` between
+//! connections; `mqtt` and `xmpp` keep one to a broker; and here what the rest of the server has of
+//! all that.
 //!
 //! Invariants: nothing depends on a notice: who follows a node asks it, and only sooner or later.
 //! In this process notices go through a hub, also where a broker carries them to others. What is
@@ -10,12 +12,17 @@
 //! Failure: a broker that is away is told of in the log once, and tried again.
 
 mod figures;
+mod line;
+mod lists;
 #[cfg(feature = "mqtt")]
 mod mqtt;
+mod pauses;
 mod rules;
+mod xmpp;
 
 pub(crate) use figures::Figures;
-pub use rules::broker_rules;
+pub use lists::{ListsApplied, apply_broker_lists};
+pub use rules::{broker_lists, broker_rules};
 
 use crate::key_file::seed;
 use crate::settings::{NodeRole, NoticeBus, NoticeSettings, Settings};
@@ -113,7 +120,11 @@ impl Notices {
         if is_mqtt {
             crate::broker::options("notices", &of.login).map_err(StartError::Notices)?;
         }
-        let teller = match is_mqtt && settings.sync.role != NodeRole::Dispatcher {
+        if of.bus == NoticeBus::Xmpp {
+            line::Login::of(&of).map_err(StartError::Notices)?;
+        }
+        let is_abroad = of.bus != NoticeBus::Hub;
+        let teller = match is_abroad && settings.sync.role != NodeRole::Dispatcher {
             false => None,
             true => {
                 let path = settings.db().join(KEY_FILE);
@@ -153,6 +164,7 @@ impl Notices {
         match self.settings.bus {
             NoticeBus::Hub => ("hub", true),
             NoticeBus::Mqtt => ("mqtt", self.heard.is_linked()),
+            NoticeBus::Xmpp => ("xmpp", self.heard.is_linked()),
         }
     }
 
@@ -204,17 +216,16 @@ impl Notices {
     }
 
     /// Keeps the connection to the broker, if there is one, until the server stops.
-    #[cfg(feature = "mqtt")]
     pub(crate) async fn run(
         self: Arc<Self>,
         last_words: Option<LastWords>,
         mut stopping: watch::Receiver<bool>,
     ) {
-        if self.settings.bus != NoticeBus::Mqtt {
+        if self.settings.bus == NoticeBus::Hub {
             return;
         }
         tokio::select! {
-            () = mqtt::keep(&self, last_words) => {}
+            () = self.keep(last_words) => {}
             // An error means that the server is gone: that is a stop too. The connection is dropped
             // without a word, so that the broker says the last ones.
             _ = stopping.wait_for(|stop| *stop) => {}
@@ -223,7 +234,15 @@ impl Notices {
         self.figures.connected.set(0);
     }
 
-    /// There is no broker in this build.
-    #[cfg(not(feature = "mqtt"))]
-    pub(crate) async fn run(self: Arc<Self>, _: Option<LastWords>, _: watch::Receiver<bool>) {}
+    async fn keep(&self, last_words: Option<LastWords>) {
+        match self.settings.bus {
+            NoticeBus::Hub => {}
+            #[cfg(feature = "mqtt")]
+            NoticeBus::Mqtt => mqtt::keep(self, last_words).await,
+            // There is none in this build, and `open` has said so.
+            #[cfg(not(feature = "mqtt"))]
+            NoticeBus::Mqtt => drop(last_words),
+            NoticeBus::Xmpp => xmpp::keep(self).await,
+        }
+    }
 }

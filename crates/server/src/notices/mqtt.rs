@@ -6,6 +6,7 @@
 //! Concurrency: one task.
 //! Failure: a connection that ends is made again, with growing pauses.
 
+use super::pauses::Pauses;
 use super::{LastWords, Notices, next};
 use crate::broker::options;
 use headwater_notice::{Event, NOTICE_BYTES_MAX};
@@ -18,9 +19,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// The first pause after a lost connection, and the longest.
-const PAUSE: Duration = Duration::from_millis(250);
-const PAUSE_MAX: Duration = Duration::from_secs(15);
 /// Requests that may wait in the client.
 const REQUESTS_MAX: usize = 16;
 /// Largest packet that is taken: a notice, its topic, and what MQTT adds.
@@ -38,8 +36,7 @@ struct Connection<'a> {
 
 /// Keeps a connection, for ever.
 pub(super) async fn keep(notices: &Notices, last_words: Option<LastWords>) {
-    let mut pause = PAUSE;
-    let mut is_told = false;
+    let mut pauses = Pauses::default();
     let number = AtomicU64::new(0);
     loop {
         let before = notices.figures.connects.get();
@@ -47,18 +44,7 @@ pub(super) async fn keep(notices: &Notices, last_words: Option<LastWords>) {
             Ok(options) => once(notices, options).await,
             Err(why) => why,
         };
-        notices.heard.set_linked(false);
-        notices.figures.connected.set(0);
-        notices.figures.failures.inc();
-        if notices.figures.connects.get() > before {
-            (pause, is_told) = (PAUSE, false);
-        }
-        if !is_told {
-            is_told = true;
-            tracing::warn!(why = %ended, "notices: the broker is away; nodes are waited at instead");
-        }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(PAUSE_MAX);
+        tokio::time::sleep(pauses.after(notices, before, &ended)).await;
     }
 }
 

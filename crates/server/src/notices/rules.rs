@@ -2,7 +2,9 @@
 
 use crate::access::rules::Action;
 use crate::access::tokens::{Grant, Tokens};
-use headwater_notice::{AccessError, Subject, TABLE, Topics, is_node_name, mosquitto};
+use headwater_notice::{
+    AccessError, Lists, Subject, TABLE, Topics, is_node_name, mosquitto, whitelists,
+};
 
 /// Of which nodes a token may do something with notices.
 fn topics(grant: &Grant, action: Action, nodes: &[&str]) -> Topics {
@@ -20,13 +22,7 @@ fn topics(grant: &Grant, action: Action, nodes: &[&str]) -> Topics {
     Topics::Of(of.collect())
 }
 
-/// The rules for mosquitto (`acl_file`) that say what the list says: a token's name is who logs in
-/// to the broker, and what the node is called whose token it is. A notice of node `NAME` counts as
-/// a row of `headwater_notices,node=NAME`.
-///
-/// # Errors
-/// When a topic or the name of a token cannot stand there.
-pub fn broker_rules(tokens: &Tokens, topic: &str) -> Result<String, AccessError> {
+fn subjects(tokens: &Tokens) -> Vec<Subject> {
     let grants = tokens.grants().iter().filter(|grant| !grant.is_over());
     let grants: Vec<_> = grants.collect();
     let names = grants.iter().map(|grant| grant.name.as_str());
@@ -41,5 +37,24 @@ pub fn broker_rules(tokens: &Tokens, topic: &str) -> Result<String, AccessError>
         let none = Topics::Of(std::collections::BTreeSet::new());
         subject.hears != none || subject.tells != none
     });
-    mosquitto(topic, &some.collect::<Vec<_>>())
+    some.collect()
+}
+
+/// For each topic who may tell and hear, as XMPP's publish-subscribe wants it: a token's name is an
+/// account of `domain`, and what the node is called whose token it is.
+///
+/// # Errors
+/// When a topic or the name of a token cannot stand there.
+pub fn broker_lists(tokens: &Tokens, topic: &str, domain: &str) -> Result<Lists, AccessError> {
+    whitelists(topic, domain, &subjects(tokens))
+}
+
+/// The rules for mosquitto (`acl_file`) that say what the list says: a token's name is who logs in
+/// to the broker, and what the node is called whose token it is. A notice of node `NAME` counts as
+/// a row of `headwater_notices,node=NAME`.
+///
+/// # Errors
+/// When a topic or the name of a token cannot stand there.
+pub fn broker_rules(tokens: &Tokens, topic: &str) -> Result<String, AccessError> {
+    mosquitto(topic, &subjects(tokens))
 }

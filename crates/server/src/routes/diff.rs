@@ -82,7 +82,7 @@ impl Asked {
     /// The two states; of the own database, also where that is one of several.
     fn states(&self, app: &App, access: &Access) -> Result<(Snapshot, Snapshot), ApiError> {
         let state = |name: &str| match name {
-            NOW => Ok(app.db.snapshot()?),
+            NOW => Ok(app.db().snapshot()?),
             name => app.snapshot_of(Some(name)),
         };
         let (before, after) = (state(&self.before)?, state(&self.after)?);

@@ -21,6 +21,8 @@ use std::time::Duration;
 const HELD: HeaderValue = HeaderValue::from_static("application/vnd.headwater.held");
 /// By it a dispatcher shows the key that it signs tickets with.
 pub(crate) const TICKET_KEY: &str = "x-headwater-ticket-key";
+/// By it a dispatcher tells who was revoked not long ago.
+pub(crate) const REVOKED: &str = "x-headwater-revoked";
 /// By it a node shows the key that it signs notices with, where a broker carries them.
 pub(crate) const NOTICE_KEY: &str = "x-headwater-notice-key";
 /// Longest time to wait for a change.
@@ -45,6 +47,12 @@ fn trust(app: &App, access: &Access, headers: &HeaderMap) -> Result<(), ApiError
     app.take_tickets()?;
     if app.shell.guard().trust(access, key) {
         tracing::debug!("tickets of a dispatcher are taken");
+    }
+    let revoked = headers.get(REVOKED).and_then(|told| told.to_str().ok());
+    if let Some(told) = revoked
+        && !app.shell.guard().take_revoked(access, told)
+    {
+        tracing::warn!("what a dispatcher tells of revoked tokens is not taken");
     }
     Ok(())
 }
@@ -90,7 +98,7 @@ async fn held(
         let held = app
             .blocking(move |app| {
                 let sources = Sources {
-                    db: &app.db,
+                    db: &app.db(),
                     fleet: app.fleet.as_deref(),
                     env: app.shell.env(),
                 };

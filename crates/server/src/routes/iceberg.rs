@@ -85,7 +85,7 @@ mod handler {
     use axum::http::header::CONTENT_TYPE;
     use axum::http::{HeaderValue, StatusCode, Uri};
     use axum::response::{IntoResponse, Response};
-    use headwater_lake::{Catalog, CatalogTable, LakeError, Loaded};
+    use headwater_lake::{Catalog, CatalogTable, LakeError, Loaded, Place};
     use serde_json::{Value, json};
     use std::sync::Arc;
 
@@ -163,11 +163,11 @@ mod handler {
     }
 
     fn catalog(app: &App) -> Result<Catalog, Refusal> {
-        let dir = app.settings.lake.dir.as_ref().ok_or_else(|| {
-            let message = "this server keeps no lake: set lake.dir to a directory for it";
+        let place = app.lake_place.as_ref().ok_or_else(|| {
+            let message = "this server keeps no lake: set lake.dir to a place for it";
             Refusal::Other(ApiError::new(StatusCode::NOT_FOUND, "E_NO_LAKE", message))
         })?;
-        Ok(Catalog::new(dir))
+        Ok(Catalog::new(place))
     }
 
     /// Works on the lake away from the threads that answer.
@@ -296,7 +296,7 @@ mod handler {
         Ok(told(&json!({
             "metadata-location": loaded.path,
             "metadata": loaded.metadata,
-            "config": {},
+            "config": app.lake_place.as_ref().map(Place::config),
         })))
     }
 

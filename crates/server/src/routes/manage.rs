@@ -149,7 +149,7 @@ fn may(access: &Access, asked: &Asked) -> Result<(), ApiError> {
 }
 
 fn done(app: &App, access: &Access, asked: Asked) -> Result<Value, ApiError> {
-    let db = &app.db;
+    let db = &app.db();
     Ok(match asked {
         Asked::ShowTables { table } => shown_to(app, access, table.as_deref())?,
         Asked::CreateTable(described) => {
@@ -248,7 +248,7 @@ fn ended_snapshot(ended: &EndedSnapshot) -> Value {
 
 /// The tables that may be managed, or the one of them that is asked for.
 fn shown_to(app: &App, access: &Access, table: Option<&str>) -> Result<Value, ApiError> {
-    let mut tables = app.db.tables();
+    let mut tables = app.db().tables();
     tables.retain(|info| {
         table.is_none_or(|name| name == info.name) && access.may(Action::Manage, &info.name, &[])
     });
@@ -280,9 +280,9 @@ fn compacted(app: &App) -> Result<Value, ApiError> {
         let busy = ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "E_BUSY", message);
         return Err(busy.retry_after(1));
     };
-    let before = app.db.stats()?.disk_bytes;
-    app.db.compact()?;
-    Ok(json!({ "bytes_before": before, "bytes": app.db.stats()?.disk_bytes }))
+    let before = app.opened.stats()?.disk_bytes;
+    app.opened.compact()?;
+    Ok(json!({ "bytes_before": before, "bytes": app.opened.stats()?.disk_bytes }))
 }
 
 /// Moves what lies in the fast tier while the database is open, and tells where it lies then.
@@ -306,8 +306,8 @@ fn moved(app: &App, fast: Option<PathBuf>, parts: Option<&str>) -> Result<Value,
             Some(FastTier { folder, parts })
         }
     };
-    app.db.move_tier(wanted.as_ref())?;
-    let now = app.db.fast_tier();
+    app.opened.move_tier(wanted.as_ref())?;
+    let now = app.opened.fast_tier();
     Ok(json!({
         "fast": now.as_ref().map(|tier| tier.folder.display().to_string()),
         "parts": now.as_ref().map(|tier| tier.parts.to_string()),

@@ -257,9 +257,10 @@ impl Asking {
         let deadline = Deadline::after(app.settings.request_timeout);
         let budget = Budget::new(deadline, self.cancel.clone());
         let snapshot = app.snapshot()?;
+        let db = app.db();
         let asker = Asker::new(&snapshot, &self.access, &budget, now())
             .with_databases(&app.databases)
-            .with_changes(&app.db)
+            .with_changes(&db)
             .with_read_only(self.by_get);
         Ok(ask(&asker, &budget)?)
     }

@@ -152,7 +152,7 @@ impl Kept {
 
     fn newest(app: &App, stats: &Stats) -> Kept {
         // Beyond that they are not kept, whatever is set.
-        let most = u64::try_from(app.db.memory_budget_bytes())
+        let most = u64::try_from(app.opened.memory_budget_bytes())
             .unwrap_or(u64::MAX)
             .saturating_mul(32);
         let set = app.settings.engine.fast_newest_bytes;
@@ -168,7 +168,7 @@ impl Kept {
 
 impl Tiers {
     fn of(app: &App, stats: &Stats) -> Option<Tiers> {
-        let tier = app.db.fast_tier()?;
+        let tier = app.opened.fast_tier()?;
         let is_copied = tier.parts.log && app.settings.engine.log_mirror.is_some();
         Some(Tiers {
             fast: tier.folder.display().to_string(),
@@ -247,10 +247,11 @@ async fn storage(
     }
     let storage = app
         .blocking(move |app| {
-            let stats = app.db.stats()?;
+            let db = app.db();
+            let stats = db.stats()?;
             // To rank the candidates takes longer than all the rest.
-            let late = wants_late.then(|| app.db.late());
-            Storage::of(app, &stats, app.db.partitions(), late.as_ref())
+            let late = wants_late.then(|| db.late());
+            Storage::of(app, &stats, db.partitions(), late.as_ref())
         })
         .await?;
     let body = serde_json::to_vec(&storage).map_err(|error| {
@@ -269,7 +270,7 @@ impl Storage {
     ) -> Result<Storage, ApiError> {
         let snapshot = app.snapshot()?;
         let mut tables = Vec::new();
-        for table in app.db.tables() {
+        for table in app.db().tables() {
             let mine = || partitions.iter().filter(|p| p.table == table.name);
             let ns = |at: Option<Timestamp>| at.map(|at| at.as_nanos().to_string());
             let (first, last) = ends(&snapshot, &table)?;
@@ -320,7 +321,7 @@ impl Storage {
             partitions: partitions.into_iter().map(Partition::of).collect(),
             memory: Memory {
                 used: stats.memory_bytes,
-                budget: app.db.memory_budget_bytes() as u64,
+                budget: app.opened.memory_budget_bytes() as u64,
             },
             tiers: Tiers::of(app, stats),
             late: late.map(Late::of),

@@ -80,7 +80,7 @@ async fn tiles(
     let key = TileCache::key(&access, &uri).filter(|_| app.fleet.is_none());
     if let Some(kept) = key
         .as_deref()
-        .and_then(|key| app.tiles.get(&app.db, &access, key))
+        .and_then(|key| app.tiles.get(&app.db(), &access, key))
     {
         return Ok(respond(&kept, &headers));
     }

@@ -13,6 +13,7 @@ pub(super) static TABLE: LazyLock<Vec<Setting>> = LazyLock::new(|| {
             SettingKind::Span { .. } => "DURATION",
             SettingKind::Durability(_) => "HOW",
             SettingKind::Policy => "POLICY",
+            SettingKind::Choice(_) => "WORD",
         },
         allowed: setting.allowed,
         about: setting.about,

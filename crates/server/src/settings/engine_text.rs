@@ -25,6 +25,7 @@ pub(super) fn set(setting: &Setting, options: &mut Options, text: &str) -> Resul
             text.parse()
                 .map_err(|error: headwater::Error| error.to_string())?,
         ),
+        SettingKind::Choice(_) => SettingValue::Choice(text.to_owned()),
     };
     let out_of_range = |_| match &setting.kind {
         SettingKind::Bytes { .. } => "the size is out of range".to_owned(),
@@ -32,6 +33,7 @@ pub(super) fn set(setting: &Setting, options: &mut Options, text: &str) -> Resul
             "the duration is out of range".to_owned()
         }
         SettingKind::Count(_) | SettingKind::Policy => format!("{text} is out of range"),
+        SettingKind::Choice(words) => format!("{text} is none of {}", words.join(", ")),
     };
     setting.set_within(options, value).map_err(out_of_range)
 }
@@ -49,5 +51,6 @@ pub(super) fn show(setting: &Setting, options: &Options) -> String {
             Durability::Every(interval) => show_duration(interval),
         },
         (SettingValue::Policy(policy), _) => policy.to_string(),
+        (SettingValue::Choice(word), _) => word,
     }
 }

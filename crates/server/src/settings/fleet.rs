@@ -60,6 +60,10 @@ pub struct Sync {
     pub flush_every: Option<Duration>,
     /// How often newest events are sent along, before a flush stores them; `None` = they are not.
     pub live: Option<Duration>,
+    /// Whether rows of an edge are freed once the cloud has them, whatever becomes of it.
+    pub frees: bool,
+    /// How old these rows are then at least.
+    pub free_after: Duration,
     /// Tables of an edge that never leave it.
     pub withhold: Vec<String>,
 }
@@ -75,6 +79,8 @@ impl Default for Sync {
             hold_bytes: 1 << 30,
             flush_every: Some(Duration::from_secs(600)),
             live: None,
+            frees: false,
+            free_after: Duration::from_secs(7 * 86_400),
             withhold: Vec::new(),
         }
     }
@@ -97,6 +103,7 @@ impl Sync {
             },
             flush_every: self.flush_every,
             live: self.live,
+            free_after: self.frees.then_some(self.free_after),
             version: env!("CARGO_PKG_VERSION").to_owned(),
         })
     }
@@ -263,6 +270,41 @@ pub(super) static TABLE: &[Setting] = &[
                 let live = s.sync.live;
                 live.map_or_else(|| "never".to_owned(), show_duration)
             },
+        },
+    },
+    Setting {
+        key: "sync.free",
+        kind: "WHEN",
+        allowed: "never or confirmed",
+        about: "Whether an edge frees rows that its cloud has: of a partition that the cloud has proven to have whole, in its bucket (cloud.bucket), only aggregates and newest rows stay here, and who asks for rows is told that they are elsewhere. Without a bucket at the cloud nothing is freed.",
+        how: How::Own {
+            set: |s, text| {
+                s.sync.frees = match text {
+                    "never" => false,
+                    "confirmed" => true,
+                    _ => return Err("neither of the two".to_owned()),
+                };
+                Ok(())
+            },
+            show: |s| {
+                let frees = s.sync.frees;
+                let text = if frees { "confirmed" } else { "never" };
+                text.to_owned()
+            },
+        },
+    },
+    Setting {
+        key: "sync.free_after",
+        kind: "DURATION",
+        allowed: "0s to 3650d",
+        about: "How old rows are at least when they are freed (sync.free), by their own times.",
+        how: How::Own {
+            set: |s, text| {
+                let range = Duration::ZERO..=Duration::from_secs(3650 * 86_400);
+                s.sync.free_after = duration_within(text, range)?;
+                Ok(())
+            },
+            show: |s| show_duration(s.sync.free_after),
         },
     },
     Setting {

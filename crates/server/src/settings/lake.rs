@@ -1,12 +1,11 @@
 //! Settings of the lake: where it is, and when it is brought to where the databases are.
 
-use super::setting::{How, Setting, duration_within};
+use super::setting::{How, Setting, duration_within, or_never, show_or_never};
 use super::values::show_duration;
 use super::{NodeRole, SettingError, Settings};
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::Duration;
 
-const NEVER: &str = "never";
 const SECOND: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_secs(86_400);
 /// The longest time that the settings take.
@@ -15,8 +14,8 @@ const MOST: Duration = Duration::from_secs(3650 * 86_400);
 /// What is done about the lake.
 #[derive(Debug, Clone)]
 pub struct Lake {
-    /// The folder of the lake; `None` = there is none.
-    pub dir: Option<PathBuf>,
+    /// The folder or bucket of the lake; `None` = there is none.
+    pub dir: Option<String>,
     /// How often it is written; `None` = others write it, and this server tells of it only.
     pub every: Option<Duration>,
     /// Days that ended less than this ago are left for later; `None` = none is.
@@ -36,35 +35,18 @@ impl Default for Lake {
     }
 }
 
-fn or_never(
-    text: &str,
-    range: std::ops::RangeInclusive<Duration>,
-) -> Result<Option<Duration>, String> {
-    match text {
-        NEVER => Ok(None),
-        _ => duration_within(text, range).map(Some),
-    }
-}
-
-fn show_or_never(found: Option<Duration>) -> String {
-    found.map_or_else(|| NEVER.to_owned(), show_duration)
-}
-
 pub(super) const TABLE: &[Setting] = &[
     Setting {
         key: "lake.dir",
         kind: "DIR",
-        allowed: "a directory outside of the database's, or nothing",
-        about: "Directory of the lake: the tables as Iceberg tables for other engines, which find them by the catalog at `/iceberg`. A cloud keeps those of its edges there too. Not in programs built without `sql`.",
+        allowed: "a directory outside of the database's, s3://BUCKET/PREFIX as with cloud.bucket, or nothing",
+        about: "Directory or bucket of the lake: the tables as Iceberg tables for other engines, which find them by the catalog at `/iceberg`. A cloud keeps those of its edges there too. Not in programs built without `sql`.",
         how: How::Own {
             set: |s, text| {
-                s.lake.dir = (!text.is_empty()).then(|| PathBuf::from(text));
+                s.lake.dir = (!text.is_empty()).then(|| text.to_owned());
                 Ok(())
             },
-            show: |s| {
-                let dir = s.lake.dir.as_ref();
-                dir.map_or_else(String::new, |dir| dir.display().to_string())
-            },
+            show: |s| s.lake.dir.clone().unwrap_or_else(String::new),
         },
     },
     Setting {
@@ -106,12 +88,14 @@ pub(super) fn together(settings: &Settings) -> Result<(), SettingError> {
     let Some(dir) = &settings.lake.dir else {
         return Ok(());
     };
-    let absolute = |path: &std::path::Path| std::path::absolute(path).unwrap_or(path.to_owned());
+    let is_bucket = dir.starts_with("s3://");
+    let dir = dir.strip_prefix("file://").unwrap_or(dir);
+    let absolute = |path: &Path| std::path::absolute(path).unwrap_or(path.to_owned());
     let fault = match () {
         () if settings.sync.role == NodeRole::Dispatcher => {
             "a dispatcher stores nothing: lake.dir belongs to an edge or a cloud"
         }
-        () if absolute(dir).starts_with(absolute(settings.db())) => {
+        () if !is_bucket && absolute(Path::new(dir)).starts_with(absolute(settings.db())) => {
             "lake.dir is in the directory of the database, which only the database writes to: \
              name another one"
         }
@@ -137,6 +121,8 @@ mod tests {
             ("db", false),
             ("db/lake", false),
             ("db2", true),
+            ("s3://plants/lake", true),
+            ("file:///elsewhere/lake", true),
         ] {
             settings.lake.dir = Some(dir.into());
             let found = together(&settings);

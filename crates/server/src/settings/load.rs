@@ -3,7 +3,7 @@
 use super::refusal::{SettingError, Source, nearest};
 use super::setting::Setting;
 use super::table::table;
-use super::{Settings, cloud, dispatch, lake, mqtt, notices, subscription};
+use super::{NoticeBus, Settings, cloud, dispatch, lake, mqtt, notices, subscription};
 use std::path::{Path, PathBuf};
 
 /// Variables that begin like settings and are none.
@@ -140,6 +140,18 @@ fn together(settings: &Settings) -> Result<(), SettingError> {
     if settings.read_only && settings.mqtt.broker.is_some() {
         return Err(SettingError::Together(
             "read_only and mqtt.broker do not go together: messages of a broker are writes"
+                .to_owned(),
+        ));
+    }
+    if settings.read_only_refresh.is_some() && !settings.is_only_read() {
+        return Err(SettingError::Together(
+            "read_only.refresh is for a server that only reads: it needs read_only = true, and no sync.role"
+                .to_owned(),
+        ));
+    }
+    if settings.is_only_read() && settings.notices.bus == NoticeBus::Mqtt {
+        return Err(SettingError::Together(
+            "read_only and notices.bus = mqtt do not go together: the owner of the database tells what is new"
                 .to_owned(),
         ));
     }

@@ -34,7 +34,7 @@ pub use fleet::{NodeRole, Sync};
 pub use lake::Lake;
 pub use load::{Given, Loaded, load};
 pub use mqtt::{Broker, Mqtt, Secret};
-pub use notices::{NoticeBus, NoticeSettings};
+pub use notices::{NoticeBus, NoticeSettings, xmpp_server};
 pub use page::page;
 pub use refusal::{SettingError, Source};
 pub use setting::Setting;
@@ -96,6 +96,8 @@ pub struct Settings {
     pub cors_origins: Vec<String>,
     /// Let nobody change anything, whatever a token allows.
     pub read_only: bool,
+    /// How often a database that is only read is looked at again; `None` = never.
+    pub read_only_refresh: Option<Duration>,
     /// Largest body of a request, unpacked, in bytes.
     pub body_max: usize,
     /// Most connections at once.
@@ -182,6 +184,7 @@ impl Settings {
             hosts: shell.hosts,
             cors_origins: shell.cors_origins,
             read_only: shell.read_only,
+            read_only_refresh: None,
             body_max: 64 << 20,
             connections_max: shell.connections_max,
             requests_max: shell.requests_max,
@@ -249,6 +252,12 @@ impl Settings {
             tls_cert: self.tls_cert.clone(),
             tls_key: self.tls_key.clone(),
         }
+    }
+
+    /// True where the database is only looked at: it is not opened as its owner. A node of a fleet
+    /// takes what others send, or keeps what it has sent, whoever may change something.
+    pub(crate) fn is_only_read(&self) -> bool {
+        self.read_only && self.sync.role == NodeRole::Single
     }
 
     /// Directory of the database.

@@ -300,6 +300,12 @@ fn shown(path: Option<&PathBuf>) -> String {
 }
 
 pub(super) fn broker(text: &str) -> Result<Option<Broker>, String> {
+    let is_secured = text.starts_with("mqtts:") || text.starts_with("ssl:");
+    broker_or(text, if is_secured { 8883 } else { 1883 })
+}
+
+/// As [`broker`], with the port of one that names none.
+pub(super) fn broker_or(text: &str, port_else: u16) -> Result<Option<Broker>, String> {
     if text.is_empty() {
         return Ok(None);
     }
@@ -334,8 +340,7 @@ pub(super) fn broker(text: &str) -> Result<Option<Broker>, String> {
         return Err("TLS needs the name of the broker, or an IPv4 address".to_owned());
     }
     let port = match port {
-        None if tls => 8883,
-        None => 1883,
+        None => port_else,
         Some(port) => port
             .parse()
             .ok()

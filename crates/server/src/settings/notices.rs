@@ -1,10 +1,11 @@
 //! Settings of notices: what carries them between nodes and those who follow them.
 
-use super::mqtt::{Mqtt, broker};
+use super::mqtt::{Broker, Mqtt, broker, broker_or};
 use super::setting::{How, Setting, duration_within};
 use super::values::show_duration;
 use super::{NodeRole, SettingError, Settings};
 use headwater_notice::is_node_name;
+use headwater_xmpp::{Jid, JidError};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -16,6 +17,8 @@ pub enum NoticeBus {
     Hub,
     /// An MQTT 5 broker.
     Mqtt,
+    /// The publish-subscribe of an XMPP server.
+    Xmpp,
 }
 
 /// How notices are told and heard.
@@ -29,8 +32,12 @@ pub struct NoticeSettings {
     pub topic: String,
     /// How often a node is asked of which nothing was heard.
     pub check: Duration,
-    /// How to log in to the broker.
+    /// How to log in to the broker, of which kind it is.
     pub login: Mqtt,
+    /// The XMPP server; `login` has the rest. TLS in it means from the first byte on.
+    pub xmpp: Option<Broker>,
+    /// The domain of publish-subscribe there; empty = `pubsub.` before that of the account.
+    pub service: String,
 }
 
 impl Default for NoticeSettings {
@@ -41,6 +48,8 @@ impl Default for NoticeSettings {
             topic: "headwater/notices".to_owned(),
             check: Duration::from_secs(60),
             login: Mqtt::default(),
+            xmpp: None,
+            service: String::new(),
         }
     }
 }
@@ -61,24 +70,55 @@ fn topic(text: &str) -> Result<String, String> {
     })
 }
 
+/// The address of an XMPP server: `xmpp://HOST[:PORT]`, or `xmpps://HOST[:PORT]` for TLS from the
+/// first byte on.
+///
+/// # Errors
+/// In words, what was expected.
+pub fn xmpp_server(text: &str) -> Result<Broker, String> {
+    let (as_mqtt, port) = match text.split_once("://") {
+        Some(("xmpp", rest)) => (format!("mqtt://{rest}"), 5222),
+        Some(("xmpps", rest)) => (format!("mqtts://{rest}"), 5223),
+        _ => return Err("expected an address such as xmpp://xmpp.example:5222".to_owned()),
+    };
+    let server = broker_or(&as_mqtt, port)?;
+    server.ok_or_else(|| "expected the name of a server behind xmpp://".to_owned())
+}
+
+/// Sets the address by its scheme.
+fn set_broker(settings: &mut Settings, text: &str) -> Result<(), String> {
+    let notices = &mut settings.notices;
+    let is_xmpp = text.starts_with("xmpp");
+    let server = is_xmpp.then(|| xmpp_server(text)).transpose()?;
+    let broker = if is_xmpp { None } else { broker(text)? };
+    (notices.xmpp, notices.login.broker) = (server, broker);
+    Ok(())
+}
+
+fn xmpp_scheme(server: &Broker) -> &'static str {
+    if server.tls { "xmpps" } else { "xmpp" }
+}
+
 pub(super) static TABLE: &[Setting] = &[
     Setting {
         key: "notices.bus",
         kind: "WHAT",
-        allowed: "hub or mqtt",
-        about: "What carries notices from nodes to dispatchers: hub = dispatchers wait at each node; mqtt = nodes tell a broker, and dispatchers ask when they hear of something.",
+        allowed: "hub, mqtt or xmpp",
+        about: "What carries notices from nodes to dispatchers: hub = dispatchers wait at each node; mqtt, xmpp = nodes tell a broker, or a server of XMPP with publish-subscribe, and dispatchers ask when they hear of something.",
         how: How::Own {
             set: |s, text| {
                 s.notices.bus = match text {
                     "hub" => NoticeBus::Hub,
                     "mqtt" => NoticeBus::Mqtt,
-                    _ => return Err("not one of the two".to_owned()),
+                    "xmpp" => NoticeBus::Xmpp,
+                    _ => return Err("not one of the three".to_owned()),
                 };
                 Ok(())
             },
             show: |s| match s.notices.bus {
                 NoticeBus::Hub => "hub".to_owned(),
                 NoticeBus::Mqtt => "mqtt".to_owned(),
+                NoticeBus::Xmpp => "xmpp".to_owned(),
             },
         },
     },
@@ -125,21 +165,43 @@ pub(super) static TABLE: &[Setting] = &[
     Setting {
         key: "notices.broker",
         kind: "URL",
-        allowed: "mqtt://HOST[:PORT], or mqtts://HOST[:PORT] for TLS; or nothing",
-        about: "MQTT 5 broker that carries notices.",
+        allowed: "mqtt://HOST[:PORT], mqtts://HOST[:PORT] for TLS, xmpp://HOST[:PORT], xmpps://HOST[:PORT] for TLS from the first byte on; or nothing",
+        about: "MQTT 5 broker or XMPP server that carries notices. Ports of XMPP are 5222 and 5223 unless given; under xmpp:// TLS is begun by STARTTLS, and only a server on this machine may have none.",
         how: How::Own {
-            set: |s, text| broker(text).map(|broker| s.notices.login.broker = broker),
+            set: set_broker,
             show: |s| {
+                if let Some(server) = &s.notices.xmpp {
+                    return format!("{}://{}:{}", xmpp_scheme(server), server.host, server.port);
+                }
                 let broker = s.notices.login.broker.as_ref();
                 broker.map_or_else(String::new, ToString::to_string)
             },
         },
     },
     Setting {
+        key: "notices.service",
+        kind: "DOMAIN",
+        allowed: "a domain, or nothing",
+        about: "Where the XMPP server has publish-subscribe; without it at pubsub. before the domain of the account.",
+        how: How::Own {
+            set: |s, text| {
+                if !text.is_empty() {
+                    let jid: Jid = text.parse().map_err(|e: JidError| e.to_string())?;
+                    if jid.to_string() != jid.domain() {
+                        return Err("expected a domain alone".to_owned());
+                    }
+                }
+                text.clone_into(&mut s.notices.service);
+                Ok(())
+            },
+            show: |s| s.notices.service.clone(),
+        },
+    },
+    Setting {
         key: "notices.user",
         kind: "NAME",
         allowed: "a name, or nothing",
-        about: "Name to log in to the broker of notices with.",
+        about: "Name to log in to the broker of notices with; for XMPP the account, NAME@DOMAIN.",
         how: How::Own {
             set: |s, text| {
                 text.clone_into(&mut s.notices.login.user);
@@ -180,28 +242,42 @@ pub(super) static TABLE: &[Setting] = &[
 pub(super) fn together(settings: &Settings) -> Result<(), SettingError> {
     let notices = &settings.notices;
     let login = &notices.login;
-    let is_mqtt = notices.bus == NoticeBus::Mqtt;
+    let bus = notices.bus;
     let tells = settings.sync.role != NodeRole::Dispatcher;
-    let fault = match () {
-        () if is_mqtt && cfg!(not(feature = "mqtt")) => {
+    let is_account = |user: &str| user.parse::<Jid>().is_ok_and(|jid| !jid.local().is_empty());
+    let has_tls = match &notices.xmpp {
+        Some(_) => true,
+        None => login.broker.as_ref().is_none_or(|broker| broker.tls),
+    };
+    let fault = match bus {
+        NoticeBus::Mqtt if cfg!(not(feature = "mqtt")) => {
             "notices.bus is mqtt, and this program was built without MQTT: build it with the feature mqtt"
         }
-        () if is_mqtt && login.broker.is_none() => {
-            "notices.bus = mqtt needs notices.broker: the address of the broker"
+        NoticeBus::Mqtt if login.broker.is_none() => {
+            "notices.bus = mqtt needs notices.broker: the address of the broker, mqtt://HOST"
         }
-        () if is_mqtt && tells && notices.name.is_empty() => {
-            "notices.bus = mqtt needs notices.name: what this node is called there"
+        NoticeBus::Xmpp if notices.xmpp.is_none() => {
+            "notices.bus = xmpp needs notices.broker: the address of the server, xmpp://HOST"
         }
-        () if !is_mqtt && login.broker.is_some() => {
-            "notices.broker is used with notices.bus = mqtt only: set both, or none"
+        NoticeBus::Xmpp if !is_account(&login.user) => {
+            "notices.bus = xmpp needs notices.user: the account, NAME@DOMAIN"
         }
-        () if login.password_file.is_some() && login.user.is_empty() => {
+        NoticeBus::Xmpp if login.password_file.is_none() => {
+            "notices.bus = xmpp needs notices.password_file: the password of the account"
+        }
+        NoticeBus::Mqtt | NoticeBus::Xmpp if tells && notices.name.is_empty() => {
+            "notices.bus = mqtt or xmpp needs notices.name: what this node is called there"
+        }
+        NoticeBus::Hub if login.broker.is_some() || notices.xmpp.is_some() => {
+            "notices.broker is used with notices.bus = mqtt or xmpp only: set both, or none"
+        }
+        _ if login.password_file.is_some() && login.user.is_empty() => {
             "notices.password_file needs notices.user too"
         }
-        () if login.ca.is_some() && login.broker.as_ref().is_some_and(|b| !b.tls) => {
+        _ if login.ca.is_some() && !has_tls => {
             "notices.ca is for TLS: write mqtts:// in notices.broker"
         }
-        () => return Ok(()),
+        _ => return Ok(()),
     };
     Err(SettingError::Together(fault.to_owned()))
 }
@@ -238,6 +314,40 @@ mod tests {
             settings.notices.login.ca = file("ca.pem");
             let no_tls = together(&settings).unwrap_err().to_string();
             assert!(no_tls.contains("mqtts://"), "{no_tls}");
+        }
+    }
+
+    #[test]
+    fn xmpp_needs_a_server_an_account_and_a_password() {
+        let mut settings = Settings::new("x");
+        settings.notices.bus = NoticeBus::Xmpp;
+        settings.notices.name = "north".to_owned();
+        let told = |settings: &Settings| together(settings).unwrap_err().to_string();
+        assert!(told(&settings).contains("xmpp://HOST"));
+        set_broker(&mut settings, "xmpps://b.example").unwrap();
+        let server = settings.notices.xmpp.clone().unwrap();
+        assert_eq!((server.tls, server.port), (true, 5223));
+        set_broker(&mut settings, "xmpp://[::1]:7").unwrap();
+        let server = settings.notices.xmpp.clone().unwrap();
+        assert_eq!(
+            (server.tls, server.host.as_str(), server.port),
+            (false, "[::1]", 7)
+        );
+        for user in ["", "north", "@b.example"] {
+            user.clone_into(&mut settings.notices.login.user);
+            assert!(told(&settings).contains("NAME@DOMAIN"), "{user}");
+        }
+        settings.notices.login.user = "north@b.example".to_owned();
+        assert!(told(&settings).contains("password_file"));
+        settings.notices.login.password_file = file("x");
+        settings.notices.login.ca = file("ca.pem");
+        assert!(together(&settings).is_ok());
+        settings.notices.bus = NoticeBus::Mqtt;
+        assert!(together(&settings).is_err());
+        set_broker(&mut settings, "mqtt://b").unwrap();
+        assert_eq!(settings.notices.xmpp, None);
+        for bad in ["xmpp://", "xmpp://a@b", "http://b"] {
+            assert!(set_broker(&mut settings, bad).is_err(), "{bad}");
         }
     }
 

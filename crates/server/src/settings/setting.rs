@@ -1,6 +1,6 @@
 //! One setting: its names, what may be said for it, and how it is read and shown.
 
-use super::values::{parse_duration, parse_size};
+use super::values::{parse_duration, parse_size, show_duration};
 use super::{Settings, engine_text};
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -104,4 +104,23 @@ pub(super) fn duration_within(
     } else {
         Err("the duration is out of range".to_owned())
     }
+}
+
+/// What stands for a length of time that does not come.
+const NEVER: &str = "never";
+
+/// A length of time within bounds, or none.
+pub(super) fn or_never(
+    text: &str,
+    range: RangeInclusive<Duration>,
+) -> Result<Option<Duration>, String> {
+    match text {
+        NEVER => Ok(None),
+        _ => duration_within(text, range).map(Some),
+    }
+}
+
+/// Such a length of time as text.
+pub(super) fn show_or_never(found: Option<Duration>) -> String {
+    found.map_or_else(|| NEVER.to_owned(), show_duration)
 }

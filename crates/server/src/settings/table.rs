@@ -1,7 +1,9 @@
 //! The table of settings: one entry for each, with everything that is said about it anywhere.
 
 use super::Apart;
-use super::setting::{How, SWITCH, Setting, duration_within, size_within, within};
+use super::setting::{
+    How, SWITCH, Setting, duration_within, or_never, show_or_never, size_within, within,
+};
 use super::values::{parse_count, parse_switch, show_duration, show_size};
 use super::{LogFormat, LogRequests, cloud, dispatch, engine, fleet, lake, mqtt, notices, watch};
 use std::net::SocketAddr;
@@ -121,10 +123,23 @@ static SERVER: &[Setting] = &[
         key: "read_only",
         kind: SWITCH,
         allowed: "true or false",
-        about: "Answer questions and let nobody change anything, whatever a token allows. The database is still opened as its owner: retention and the like go on.",
+        about: "Answer questions and let nobody change anything, whatever a token allows. The database is opened without a lock and no file is written: its medium may be one that cannot be, and its owner may run beside. An edge or a cloud is opened as its owner all the same.",
         how: How::Own {
             set: |s, text| parse_switch(text).map(|on| s.read_only = on),
             show: |s| s.read_only.to_string(),
+        },
+    },
+    Setting {
+        key: "read_only.refresh",
+        kind: "DURATION",
+        allowed: "100ms to 1d, or never",
+        about: "How often a server with read_only looks again at what the owner of its database has changed: all metadata and the log are read each time, and caches begin anew. With `never` it shows what was there at its start.",
+        how: How::Own {
+            set: |s, text| {
+                let range = Duration::from_millis(100)..=Duration::from_secs(86_400);
+                or_never(text, range).map(|found| s.read_only_refresh = found)
+            },
+            show: |s| show_or_never(s.read_only_refresh),
         },
     },
     Setting {

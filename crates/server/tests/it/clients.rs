@@ -8,6 +8,7 @@ use crate::support::Running;
 use headwater::{Database, StreamName, Value};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 const PACKAGES: [&str; 2] = ["influxdb==5.3.2", "influxdb-client==1.50.0"];
 
@@ -26,8 +27,10 @@ pub(crate) fn run(command: &mut Command) -> Result<String, String> {
     Ok(text(&output.stdout))
 }
 
-/// A Python that has these packages.
+/// A Python that has these packages. They are installed by one test; others wait for it.
 pub(crate) fn python(packages: &[&str]) -> Result<PathBuf, String> {
+    static ONE: Mutex<()> = Mutex::new(());
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let folder =
         Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("python-{}", packages.join("-")));
     let python = folder.join("bin/python");

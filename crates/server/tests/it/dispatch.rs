@@ -421,6 +421,71 @@ fn what_no_node_has_is_fetched_from_the_edge_or_asked_of_itself() {
 }
 
 #[test]
+fn who_was_sent_by_old_tables_is_told_that_it_is_not_there_any_more() {
+    let (cloud, edge) = summaries_of_an_hour();
+    let desk = dispatcher(&[&cloud]);
+    let (coarse, fine) = (tile("a", 8, 12_969), tile("a", 0, 3_320_312));
+    until("the stream is known", || sent(&desk, &coarse).1 == "base");
+    assert_eq!(followed(&desk, &fine).0, 200);
+    until("the tile is told of", || sent(&desk, &fine).1 == "filter");
+    let old = [&coarse, &fine].map(|path| sent(&desk, path).0);
+    for (location, path) in old.iter().zip([&coarse, &fine]) {
+        assert_eq!(text_of(asked(location, &[])), get(&edge, path));
+    }
+    // The copy goes, and whoever holds an old answer of the dispatcher goes where it was.
+    assert_eq!(
+        ask(&cloud, &json!({"op": "remove_edge", "edge": "e"})).0,
+        200
+    );
+    for location in &old {
+        let (code, text) = text_of(asked(location, &[]));
+        assert!(code == 404 || code == 503, "{code} {text}");
+    }
+    // The dispatcher comes to know of it, and sends nobody to what is not there as if it were.
+    for path in [&coarse, &fine] {
+        until("nobody has it", || sent(&desk, path).1 == "unknown");
+        let (code, text) = followed(&desk, path);
+        assert_eq!(code, 404, "{text}");
+    }
+}
+
+#[test]
+fn dispatchers_that_are_each_others_nodes_answer_nothing_and_do_not_go_round() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = free.local_addr().unwrap();
+    drop(free);
+    let of = |url: String| DispatchNode {
+        url: url.clone(),
+        public_url: url,
+    };
+    let first = Running::start_with(|s| {
+        s.sync.role = NodeRole::Dispatcher;
+        s.dispatch.nodes = vec![of(format!("http://{addr}"))];
+    });
+    let second = Running::start_with(|s| {
+        s.http_addr = addr;
+        s.sync.role = NodeRole::Dispatcher;
+        s.dispatch.nodes = vec![of(first.url("")), of(format!("http://{addr}"))];
+    });
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    let relay = [("x-headwater-relay", "true")];
+    for desk in [&first, &second] {
+        assert_eq!(get(desk, "/ready").0, 503);
+        for headers in [&relay[..0], &relay[..]] {
+            let (code, text) = text_of(asked(&desk.url(&scan("a")), headers));
+            assert!(
+                code == 503 && text.contains("E_UNREACHABLE"),
+                "{code} {text}"
+            );
+        }
+        let told = json(&mut client().get(desk.url("/api/v1/sync")).call().unwrap());
+        for node in told["nodes"].as_array().unwrap() {
+            assert_eq!(node["is_live"], false, "{told}");
+        }
+    }
+}
+
+#[test]
 fn an_edge_that_is_away_is_said_to_be_elsewhere() {
     let cloud = cloud();
     let dir = tempfile::tempdir().unwrap();

@@ -2,9 +2,12 @@
 
 use crate::dispatch::dispatcher_in;
 use crate::support::{Running, client};
+use crate::sync::{cloud, invite, joined, write};
 use crate::wait::until;
 use headwater::{Batch, Database, Options, StreamName};
-use headwater_server::tokens::{NewToken, TokenFile};
+use headwater_server::settings::NodeRole;
+use headwater_server::tokens::{Grant, NewToken, TokenFile};
+use headwater_shell::access::ticket::{Ticket, TicketKey};
 use serde_json::{Value, json};
 use std::path::Path;
 use tempfile::TempDir;
@@ -221,30 +224,118 @@ fn what_may_not_be_read_is_sent_where_what_is_not_there_is_sent() {
 }
 
 #[test]
-fn a_revoked_token_ends_its_tickets_at_nodes_that_have_the_new_list() {
+fn a_revoked_token_ends_its_tickets_everywhere_and_itself_where_the_new_list_is() {
     let scene = Scene::new();
-    let location = scene.sent(&scan("cars,id=a"), &scene.reader);
-    let elsewhere = scene.sent(&scan("cars,id=c"), &scene.reader);
+    let here = scene.sent(&scan("cars,id=a"), &scene.reader);
+    let there = scene.sent(&scan("cars,id=c"), &scene.reader);
+    let of_another = scene.sent(&scan("cars,id=c"), &scene.all);
+    for location in [&here, &there, &of_another] {
+        assert_eq!(read(location, None).0, 200);
+    }
     let file = TokenFile::of_database(scene.desk.db());
     file.revoke("reader").unwrap();
-    until("the dispatcher sends it nowhere", || {
-        read(&scene.desk.url(&scan("cars,id=a")), Some(&scene.reader)).0 == 401
-    });
+    // Nobody copies the list: the dispatcher tells.
+    let begun = std::time::Instant::now();
+    for location in [&here, &there] {
+        until("its tickets are worth nothing", || {
+            read(location, None).0 == 401
+        });
+    }
+    assert!(begun.elapsed() < std::time::Duration::from_secs(60));
+    assert_eq!(
+        read(&scene.desk.url(&scan("cars,id=a")), Some(&scene.reader)).0,
+        401
+    );
+    // Those of others are as good as before; the token itself counts where the list has it.
+    assert_eq!(read(&of_another, None).0, 200);
+    let direct = scene.nodes[0].url(&scan("cars,id=a"));
+    assert_eq!(read(&direct, Some(&scene.reader)).0, 200);
     // Replaced whole, as commands do.
     let list = scene.nodes[0].db().join("tokens.json");
     let new = list.with_extension("new");
     std::fs::copy(file.path(), &new).unwrap();
     std::fs::rename(&new, &list).unwrap();
     until("the node has the new list", || {
-        read(&location, None).0 == 401
+        read(&direct, Some(&scene.reader)).0 == 401
     });
-    // The other goes on with the list that it has.
-    assert_eq!(read(&elsewhere, None).0, 200);
     // The dispatcher's own token ends the trust in its key.
     TokenFile::of_database(scene.nodes[1].db())
         .revoke("dispatcher")
         .unwrap();
     until("its tickets are worth nothing there", || {
-        read(&elsewhere, None).0 == 401
+        read(&of_another, None).0 == 401
     });
+}
+
+/// A ticket for rows of a stream at a server, made now with a key.
+fn ticket_at(server: &Running, all: &str, key: &TicketKey, subject: &Grant, list: u64) -> String {
+    let mut held = get(&server.url("/api/v1/held"), Some(all));
+    let held = held.body_mut().read_to_vec().unwrap();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let issued_ns = i64::try_from(now.unwrap().as_nanos()).unwrap();
+    let text = key.sign(&Ticket {
+        issued_ns,
+        ends_ns: issued_ns + 300_000_000_000,
+        audience: headwater_dispatch::decode(&held).unwrap().database,
+        route: "/api/v1/scan".to_owned(),
+        subject: subject.id.clone(),
+        list,
+        patterns: vec!["pump".to_owned()],
+        streams: vec![StreamName::new("pump", [("id", "a")])],
+    });
+    server.url(&format!("{}&ticket={text}", scan("pump,id=a")))
+}
+
+#[test]
+fn a_revocation_reaches_an_edge_over_its_cloud() {
+    let key = TicketKey::of_seed(&[9; 32]).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let cloud = cloud();
+    let invitation = invite(&cloud, "e", &json!({}));
+    joined(&dir.path().join("db"), &invitation, false).unwrap();
+    let edge = Running::start_in(dir, |s| {
+        s.sync.role = NodeRole::Edge;
+        s.dispatch.ticket_keys = vec![key.public()];
+    });
+    write(&edge, "pump,id=a flow=1 1700000000000000000\n");
+    let file = TokenFile::of_database(cloud.db());
+    let all = make(&file, "all", &["read *"]);
+    make(&file, "reader", &["read pump"]);
+    make(&file, "other", &["read pump"]);
+    std::fs::copy(file.path(), edge.db().join("tokens.json")).unwrap();
+    for server in [&cloud, &edge] {
+        until("tokens are in use", || {
+            read(&server.url(&scan("pump,id=a")), None).0 == 401
+        });
+    }
+    let list = |name: &str| {
+        let tokens = file.read().unwrap().unwrap();
+        let found = tokens.grants().iter().find(|grant| grant.name == name);
+        Grant::clone(found.unwrap())
+    };
+    let [reader, other] =
+        ["reader", "other"].map(|name| ticket_at(&edge, &all, &key, &list(name), 3));
+    assert_eq!(read(&reader, None).0, 200);
+    // What a dispatcher tells the cloud.
+    let told = |text: &str| {
+        let asked = client().get(cloud.url("/api/v1/held"));
+        let asked = asked.header("authorization", format!("Bearer {all}"));
+        let asked = asked.header("x-headwater-ticket-key", "11".repeat(32));
+        asked
+            .header("x-headwater-revoked", text)
+            .call()
+            .unwrap()
+            .status()
+    };
+    assert_eq!(told("no list"), 200);
+    assert_eq!(told(&format!("4:{}", list("reader").id)), 200);
+    until("the edge has heard of it", || read(&reader, None).0 == 401);
+    assert_eq!(read(&other, None).0, 200);
+    // An edge that comes back hears it again, over its cloud.
+    let edge = edge.restarted(|s| {
+        s.sync.role = NodeRole::Edge;
+        s.dispatch.ticket_keys = vec![key.public()];
+    });
+    let again = ticket_at(&edge, &all, &key, &list("reader"), 3);
+    until("it has heard of it again", || read(&again, None).0 == 401);
 }

@@ -1,8 +1,9 @@
 //! Random statements of a kept seed, answered with the pyramid, without it, and by DuckDB, as it
 //! comes from PyPI: all three give the same rows.
 //!
-//! `HEADWATER_SQL_STATEMENTS` and `HEADWATER_SQL_SEED` ask for more of them, or for others. What is
-//! documented as a difference is not asked; what a statement may be stands in `random_sql.py`.
+//! `HEADWATER_SQL_STATEMENTS` and `HEADWATER_SQL_SEED` ask for more of them, or for others,
+//! `HEADWATER_SQL_WIDE` for constructs besides the usual ones. What is documented as a difference
+//! is not asked; what a statement may be stands in `random_sql.py`.
 
 use crate::clients::{or_skip, python, run};
 use crate::support::Running;
@@ -29,11 +30,16 @@ fn random_statements_have_the_answers_that_duckdb_gives() {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/random_sql.py");
     let seed = number("HEADWATER_SQL_SEED", 14);
     let statements = number("HEADWATER_SQL_STATEMENTS", 80);
-    let told = run(Command::new(python).arg(script).args([
+    let mut asking = Command::new(python);
+    asking.arg(script).args([
         server.addr.port().to_string(),
         seed.to_string(),
         statements.to_string(),
-    ]));
+    ]);
+    if std::env::var_os("HEADWATER_SQL_WIDE").is_some_and(|wide| !wide.is_empty()) {
+        asking.arg("wide");
+    }
+    let told = run(&mut asking);
     match told {
         Ok(told) => println!("{told}"),
         Err(differences) => panic!("{differences}"),

@@ -30,7 +30,7 @@ const PACKAGES: [&str; 8] = [
 
 /// Settings of a server that writes its lake all the time.
 fn eager(settings: &mut Settings, dir: &Path) {
-    settings.lake.dir = Some(dir.to_owned());
+    settings.lake.dir = Some(dir.to_str().unwrap().to_owned());
     settings.lake.every = Some(Duration::from_millis(200));
 }
 

@@ -29,8 +29,10 @@ mod middleware;
 #[cfg(feature = "mqtt")]
 mod mqtt;
 mod newest;
+mod notice_desk;
 #[cfg(feature = "mqtt")]
 mod notices;
+mod notices_xmpp;
 mod openapi;
 mod opentsdb;
 mod page;
@@ -38,6 +40,8 @@ mod page;
 mod postgres;
 mod presence;
 mod prometheus;
+mod prosody;
+mod reading;
 mod relays;
 mod replay;
 mod settings_page;

@@ -120,6 +120,42 @@ pub(crate) fn summaries_of_an_hour() -> (Running, Running) {
     (cloud, edge)
 }
 
+/// Bytes of an edge that are wanted for a reason, and those that are missing.
+fn reason(cloud: &Running, name: &str, reason: &str) -> (u64, u64) {
+    let edge = of_edge(cloud, name);
+    let all = edge["reasons"].as_array().unwrap().iter();
+    let mut found = all.filter(|one| one["reason"] == reason);
+    let found = found.next().unwrap();
+    let number = |key: &str| found[key].as_u64().unwrap();
+    (number("wanted_bytes"), number("missing_bytes"))
+}
+
+#[test]
+fn it_is_told_why_something_of_an_edge_is_here() {
+    let (cloud, edge) = summaries_of_an_hour();
+    let (summaries, missing) = reason(&cloud, "e", "summaries");
+    assert!(summaries > 0 && missing == 0);
+    for other in ["asked", "pinned", "rows", "ahead"] {
+        assert_eq!(reason(&cloud, "e", other), (0, 0), "{other}");
+    }
+    let pin = json!({"op": "pin", "edge": "e", "table": "pump", "from_ns": 1_700_000_000_000_000_000_i64, "to_ns": 1_700_000_600_000_000_000_i64});
+    let (code, answer) = ask(&cloud, &pin);
+    assert_eq!(code, 200, "{answer}");
+    until("what is pinned is here", || {
+        let (wanted, missing) = reason(&cloud, "e", "pinned");
+        wanted > 0 && missing == 0
+    });
+    assert_eq!(
+        ask(&cloud, &json!({"op": "want", "edge": "e", "want": "full"})).0,
+        200
+    );
+    until("all rows are here", || {
+        let (wanted, missing) = reason(&cloud, "e", "rows");
+        wanted > 0 && missing == 0
+    });
+    drop(edge);
+}
+
 #[test]
 fn an_edge_joins_and_the_cloud_has_what_it_has_and_proves_it() {
     let cloud = cloud();

@@ -9,6 +9,7 @@
 //! Concurrency: the tokens in force are one immutable [`tokens::Tokens`] that is replaced whole.
 
 pub(crate) mod host;
+mod revocations;
 pub mod rules;
 pub mod seen;
 pub mod ticket;

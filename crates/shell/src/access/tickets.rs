@@ -2,7 +2,8 @@
 //!
 //! Invariants: a key that came with a token is trusted as long as that token holds. Where this
 //! node's list of tokens is as new as that of the ticket, its own rules of the subject count, and a
-//! subject that is not in it has nothing.
+//! subject that is not in it has nothing. A ticket that is older than what was heard of its
+//! subject's end is worth nothing, whatever the list here says.
 //! Concurrency: a few keys under a lock, which is held over nothing that waits.
 //! Failure: who is not let in is told only so; why stands in the log.
 
@@ -82,6 +83,26 @@ impl Guard {
         })
     }
 
+    /// Who was revoked not long ago, by the list here and as others have told, to be told on.
+    #[must_use]
+    pub fn revoked(&self) -> String {
+        let tokens = self.in_force();
+        let own = tokens.iter().flat_map(|tokens| tokens.revoked());
+        self.revocations.read().text(own)
+    }
+
+    /// Takes what is told of who was revoked by somebody whose token reads everything. False where
+    /// it is not taken.
+    pub fn take_revoked(&self, access: &Access, text: &str) -> bool {
+        let is_trusted = matches!(access, Access::Token { .. }) && access.reads_all();
+        is_trusted && self.take_revoked_of_cloud(text)
+    }
+
+    /// Takes the same of the cloud that this node has joined.
+    pub fn take_revoked_of_cloud(&self, text: &str) -> bool {
+        self.revocations.write().take(text)
+    }
+
     /// The clock that tickets are held against.
     fn time(&self) -> Timestamp {
         let ns = self.now().as_nanosecond();
@@ -91,6 +112,10 @@ impl Guard {
     /// The subject of a ticket with its rules, if it has any still.
     fn subject(&self, ticket: &Ticket) -> Option<Arc<Grant>> {
         let tokens = self.in_force()?;
+        let revoked = self.revocations.read().since(&ticket.subject);
+        if revoked.is_some_and(|list| ticket.list < list) {
+            return None;
+        }
         match tokens.of_id(&ticket.subject, self.now()) {
             Some(grant) => Some(Arc::clone(grant)),
             // The list here is older: the subject may be younger than it.
@@ -287,6 +312,45 @@ mod tests {
         node.file.revoke("desk").unwrap();
         node.guard.refresh();
         assert!(node.take(&ticket).is_none());
+    }
+
+    #[test]
+    fn a_revocation_that_is_told_ends_tickets_before_the_list_comes() {
+        let (desk, key, reader, _) = world();
+        let other = make(&desk.file, "other", &["read pumps"]);
+        let narrow = make(&desk.file, "narrow", &["read pumps"]);
+        let own = make(&desk.file, "desk again", &["read *"]);
+        desk.guard.refresh();
+        // A list of its own that is newer than a ticket would refuse who is not in it.
+        let node = Node::new(Some(&desk.file.path()), 0);
+        assert!(node.guard.trust(&node.access(&own), key.public()));
+        let ticket = issue(&desk, &key, &reader, &[pump("1")]);
+        let others = issue(&desk, &key, &other, &[pump("1")]);
+        let admitted = node.take(&ticket).unwrap();
+        assert_eq!(desk.guard.revoked(), "");
+        desk.file.revoke("reader").unwrap();
+        desk.guard.refresh();
+        let told = desk.guard.revoked();
+        // Who may not read everything tells nobody.
+        assert!(!node.guard.take_revoked(&node.access(&narrow), &told));
+        assert!(node.take(&ticket).is_some());
+        assert!(node.guard.take_revoked(&node.access(&own), &told));
+        assert!(node.take(&ticket).is_none() && !admitted.is_current());
+        assert!(node.take(&others).is_some());
+        // It is told on, and again when the desk was started anew.
+        assert_eq!(node.guard.revoked(), told);
+        let again = Guard::new(desk.file.clone()).unwrap();
+        assert_eq!(again.revoked(), told);
+        // Who gets a token under that name again has tickets.
+        let back = make(&desk.file, "reader", &["read pumps"]);
+        desk.guard.refresh();
+        let ticket = issue(&desk, &key, &back, &[pump("1")]);
+        assert!(node.take(&ticket).is_some());
+        // No ticket is older than that.
+        desk.clock.advance(Duration::from_secs(1_000));
+        make(&desk.file, "late", &[]);
+        desk.guard.refresh();
+        assert_eq!(desk.guard.revoked(), "");
     }
 
     #[test]

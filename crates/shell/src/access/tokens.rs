@@ -13,6 +13,7 @@
 //! read last stay in force and the log says so.
 
 use super::Access;
+use super::revocations::{REVOKED_MAX, Revocations};
 use super::rules::Rule;
 use super::seen::Held;
 use super::ticket_keys::TicketKeys;
@@ -35,6 +36,8 @@ const NAME_MAX: usize = 200;
 const FILE: &str = "tokens.json";
 const LOCK: &str = "tokens.lock";
 const VERSION: u32 = 1;
+/// For how long the file says who was taken out: longer than a ticket holds, with clocks apart.
+const REVOKED_KEPT: jiff::SignedDuration = jiff::SignedDuration::from_mins(15);
 
 /// Why tokens cannot be read or changed.
 #[derive(Debug, thiserror::Error)]
@@ -128,10 +131,20 @@ pub struct NewToken {
     pub expires: Option<Timestamp>,
 }
 
+/// A token that was taken out not long ago.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Revoked {
+    id: String,
+    /// The first version of the list without it.
+    list: u64,
+    at: Timestamp,
+}
+
 /// The tokens of one state of the file.
 #[derive(Debug, Default)]
 pub struct Tokens {
     grants: Vec<Arc<Grant>>,
+    revoked: Vec<Revoked>,
     /// Goes up with every change; 0 = of before there was such a number.
     list: u64,
 }
@@ -152,6 +165,26 @@ impl Tokens {
     pub(super) fn of_id(&self, id: &str, now: Timestamp) -> Option<&Arc<Grant>> {
         let found = self.grants.iter().find(|grant| grant.id == id);
         found.filter(|grant| !grant.is_over_at(now))
+    }
+
+    /// Those that were taken out not long ago: the first version of the list without each, and its
+    /// id.
+    pub(super) fn revoked(&self) -> impl Iterator<Item = (u64, &str)> {
+        self.revoked.iter().map(|one| (one.list, one.id.as_str()))
+    }
+
+    /// Remembers those of before that are not in the list any more.
+    fn remember_revoked(&mut self, before: &[String], now: Timestamp) {
+        let is_fresh = |one: &Revoked| now.duration_since(one.at).abs() < REVOKED_KEPT;
+        self.revoked.retain(is_fresh);
+        let gone: Vec<&String> = before.iter().filter(|id| !self.has_id(id)).collect();
+        self.revoked.extend(gone.into_iter().map(|id| Revoked {
+            id: id.clone(),
+            list: self.list,
+            at: now,
+        }));
+        let beyond = self.revoked.len().saturating_sub(REVOKED_MAX);
+        self.revoked.drain(..beyond);
     }
 
     /// Whether there is a token of an id, also one that has ended.
@@ -181,6 +214,17 @@ struct StoredFile {
     #[serde(default)]
     list: u64,
     tokens: Vec<StoredToken>,
+    /// Those that were taken out not long ago, the newest last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    revoked: Vec<StoredRevoked>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StoredRevoked {
+    id: String,
+    list: u64,
+    at: String,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -287,8 +331,17 @@ impl TokenFile {
             .into_iter()
             .map(|token| token.grant().map(Arc::new).map_err(damaged))
             .collect::<Result<_, _>>()?;
+        let revoked = stored.revoked.into_iter().map(|one| {
+            let at = one.at.parse::<Timestamp>();
+            Ok(Revoked {
+                at: at.map_err(|e| damaged(format!("when `{}` was revoked: {e}", one.id)))?,
+                id: one.id,
+                list: one.list,
+            })
+        });
         Ok(Some(Tokens {
             grants,
+            revoked: revoked.collect::<Result<_, TokenError>>()?,
             list: stored.list,
         }))
     }
@@ -353,8 +406,10 @@ impl TokenFile {
         // Given up when the file is closed, at the end of this function.
         lock.lock().map_err(|e| io_error(&lock_path, e))?;
         let mut tokens = self.read()?.unwrap_or_default();
+        let before: Vec<String> = tokens.grants.iter().map(|g| g.id.clone()).collect();
         change(&mut tokens.grants)?;
         tokens.list = tokens.list.saturating_add(1);
+        tokens.remember_revoked(&before, self.now());
         self.replace(&tokens)
     }
 
@@ -364,6 +419,15 @@ impl TokenFile {
             version: VERSION,
             list: tokens.list,
             tokens: tokens.grants.iter().map(|g| StoredToken::of(g)).collect(),
+            revoked: tokens
+                .revoked
+                .iter()
+                .map(|one| StoredRevoked {
+                    id: one.id.clone(),
+                    list: one.list,
+                    at: one.at.to_string(),
+                })
+                .collect(),
         };
         let write = || -> io::Result<()> {
             let mut text = serde_json::to_vec_pretty(&stored)?;
@@ -412,6 +476,8 @@ pub struct Guard {
     pub(super) held: Held,
     /// Whose tickets are taken.
     pub(super) ticket_keys: RwLock<TicketKeys>,
+    /// Who was revoked, as others tell it.
+    pub(super) revocations: RwLock<Revocations>,
 }
 
 /// Why a request is not let in.
@@ -442,6 +508,7 @@ impl Guard {
             read_only: false,
             held: Held::default(),
             ticket_keys: RwLock::default(),
+            revocations: RwLock::default(),
         })
     }
 
@@ -546,136 +613,4 @@ impl Guard {
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
-
-    use super::*;
-    use headwater_io::{Env, ManualClock};
-    use std::time::Duration;
-
-    fn new(name: &str, rules: &[&str]) -> NewToken {
-        NewToken {
-            name: name.to_owned(),
-            rules: rules.iter().map(|r| r.parse().unwrap()).collect(),
-            expires: None,
-        }
-    }
-
-    #[test]
-    fn tokens_are_made_listed_and_revoked() {
-        let dir = tempfile::tempdir().unwrap();
-        let file = TokenFile::of_database(dir.path().join("db"));
-        assert!(file.read().unwrap().is_none());
-        let first = file.create(new("a", &["read *"])).unwrap();
-        let second = file
-            .create(new("b", &["write weather,origin=E*", "read x"]))
-            .unwrap();
-        assert_ne!(first, second);
-        assert!(first.starts_with("hw_") && first.len() == 67);
-        let text = std::fs::read_to_string(file.path()).unwrap();
-        assert!(
-            !text.contains(&first[3..]),
-            "the file must not hold the token"
-        );
-        let mode = std::fs::metadata(file.path()).unwrap().mode();
-        assert_eq!(mode & 0o077, 0, "only the owner reads the file");
-
-        let tokens = file.read().unwrap().unwrap();
-        assert_eq!(
-            tokens.grants()[1].rules[0].pattern.to_string(),
-            "weather,origin=E*"
-        );
-        assert_eq!(tokens.find(&first, file.now()).unwrap().name, "a");
-        assert!(tokens.find("hw_", file.now()).is_none());
-        let (taken, id) = (file.create(new("a", &[])), tokens.grants()[1].id.clone());
-        assert!(matches!(taken, Err(TokenError::Taken(_))));
-        file.revoke("a").unwrap();
-        assert!(matches!(file.revoke("a"), Err(TokenError::Unknown(_))));
-        file.revoke(&id).unwrap();
-        assert!(file.read().unwrap().unwrap().grants().is_empty());
-        for name in ["", "a\nb", &"x".repeat(201)] {
-            assert!(matches!(file.create(new(name, &[])), Err(TokenError::Name)));
-        }
-    }
-
-    #[test]
-    fn a_token_that_has_ended_is_none() {
-        let dir = tempfile::tempdir().unwrap();
-        let clock = Arc::new(ManualClock::new(Env::MEMORY_START));
-        let file = TokenFile::of_database(dir.path()).with_clock(Arc::clone(&clock) as _);
-        let mut ends = new("a", &["read *"]);
-        ends.expires = Some("2024-01-01T00:00:10Z".parse().unwrap());
-        let token = file.create(ends).unwrap();
-        let guard = Arc::new(Guard::new(file).unwrap());
-        clock.advance(Duration::from_nanos(9_999_999_999));
-        let access = guard.admit(&Carried::Token(token.clone())).unwrap();
-        assert!(access.is_current());
-        clock.advance(Duration::from_nanos(1));
-        assert!(!access.is_current());
-        assert_eq!(
-            guard.admit(&Carried::Token(token)).unwrap_err(),
-            Denied::Wrong
-        );
-    }
-
-    #[test]
-    fn damaged_files_are_refused() {
-        let dir = tempfile::tempdir().unwrap();
-        let file = TokenFile::of_database(dir.path());
-        for (text, part) in [
-            ("", "EOF"),
-            ("{\"version\":2,\"tokens\":[]}", "version 2"),
-            ("{\"version\":1,\"tokens\":[],\"x\":1}", "unknown field"),
-            (
-                "{\"version\":1,\"tokens\":[{\"id\":\"1\",\"name\":\"n\",\"created\":\"2026-01-01T00:00:00Z\",\"rules\":[\"peek *\"],\"sha256\":\"00\"}]}",
-                "peek",
-            ),
-        ] {
-            std::fs::write(file.path(), text).unwrap();
-            let error = file.read().unwrap_err().to_string();
-            assert!(error.contains(part), "{error}");
-            assert!(Guard::new(file.clone()).is_err());
-        }
-    }
-
-    #[test]
-    fn a_guard_follows_the_file_and_never_opens_again() {
-        let dir = tempfile::tempdir().unwrap();
-        let file = TokenFile::of_database(dir.path());
-        let guard = Arc::new(Guard::new(file.clone()).unwrap());
-        let open = guard.admit(&Carried::Nothing).unwrap();
-        assert!(open.is_current() && open.reads_all() && open.writes_all());
-
-        let token = file.create(new("a", &["read weather"])).unwrap();
-        guard.refresh();
-        assert!(!open.is_current());
-        assert_eq!(guard.admit(&Carried::Nothing).unwrap_err(), Denied::Missing);
-        assert_eq!(
-            guard.admit(&Carried::Token("hw_x".into())).unwrap_err(),
-            Denied::Wrong
-        );
-        let carried = Carried::Token(token);
-        let access = guard.admit(&carried).unwrap();
-        assert!(access.may_read("weather", &[]) && !access.may_read("x", &[]));
-        assert!(!access.reads_all() && !access.may_write("weather", &[]));
-
-        // A damaged file, and one that is gone, change nothing.
-        let good = std::fs::read(file.path()).unwrap();
-        std::fs::write(file.path(), "{").unwrap();
-        guard.refresh();
-        assert!(guard.admit(&carried).is_ok());
-        std::fs::remove_file(file.path()).unwrap();
-        guard.refresh();
-        assert!(guard.admit(&Carried::Nothing).is_err());
-        std::fs::write(file.path(), good).unwrap();
-        guard.refresh();
-        assert!(access.is_current());
-
-        // Without any token the door stays shut.
-        file.revoke("a").unwrap();
-        guard.refresh();
-        assert!(!access.is_current());
-        assert_eq!(guard.admit(&carried).unwrap_err(), Denied::Wrong);
-        assert_eq!(guard.admit(&Carried::Nothing).unwrap_err(), Denied::Missing);
-    }
-}
+mod tests;

@@ -10,6 +10,8 @@
 mod chain;
 mod compare;
 mod dice;
+mod disks;
+mod freeing;
 mod relayed;
 mod rows;
 mod simulation;

@@ -5,8 +5,8 @@
 use crate::compare::{compare, compare_by, compare_newest, nearly};
 use crate::dice::Dice;
 use headwater_engine::{
-    CopyProgress, Database, DeleteSpec, Options, Pin, RemoteCopy, Rule, Rules, ScanSpec, Snapshot,
-    State, StateName, TableChange, TableSpec, TailProgress, Want,
+    CopyProgress, Database, DeleteSpec, Error, ErrorKind, Options, Pin, RemoteCopy, Rule, Rules,
+    ScanSpec, Snapshot, State, StateName, TableChange, TableSpec, TailProgress, Want,
 };
 use headwater_io::{Env, FaultyFiles, ManualClock, NoThreads, SeededChance};
 use headwater_sync::{
@@ -21,7 +21,7 @@ use std::time::Duration;
 
 pub(crate) const SECOND: i64 = 1_000_000_000;
 pub(crate) const STEP: Duration = Duration::from_millis(200);
-const DIR: &str = "/copies/1";
+pub(crate) const DIR: &str = "/copies/1";
 const COPY: &str = "far";
 pub(crate) use crate::compare::LEVEL;
 /// A table, and a field of it, of which nothing may leave the source while it says so.
@@ -80,6 +80,8 @@ pub(crate) struct Source {
     /// Sends newest events along this often.
     live: Option<Duration>,
     pub(crate) newest: i64,
+    /// Where the same is written and deleted, and nothing is freed; if that is wanted.
+    pub(crate) twin: Option<Database>,
     /// Bytes of payload it sent, by day of its clock.
     pub(crate) sent: BTreeMap<i64, u64>,
 }
@@ -141,6 +143,7 @@ impl Source {
             reads: [64 << 20, 200 << 10][(seed % 2) as usize],
             live: Some(STEP * 3).filter(|_| seed.is_multiple_of(3)),
             newest: Env::MEMORY_START.as_nanos(),
+            twin: None,
             sent: BTreeMap::new(),
         };
         source.open();
@@ -233,9 +236,18 @@ impl Source {
                     tags: vec![("id".into(), dice.below(3).to_string())],
                     range: ClosedRange::nanos(last - 60 * SECOND, last),
                 };
-                self.db().delete(&spec).unwrap();
+                self.delete(&spec);
             }
             _ => self.db().compact().unwrap(),
+        }
+    }
+
+    /// Deletes rows; a part of those that were freed cannot be deleted.
+    fn delete(&self, spec: &DeleteSpec) {
+        match (self.db().delete(spec), &self.twin) {
+            (Ok(_), Some(twin)) => drop(twin.delete(spec).unwrap()),
+            (Err(error), Some(_)) => assert_eq!(error.kind(), ErrorKind::Elsewhere, "{error}"),
+            (deleted, None) => drop(deleted.unwrap()),
         }
     }
 
@@ -286,24 +298,38 @@ impl Source {
             0
         };
         let mut time = self.newest - late;
-        let mut batch = Batch::new();
-        let rows = batch.stream(&stream);
+        let mut made = Vec::new();
         for _ in 0..1 + dice.below(if late > 0 { 5 } else { 80 }) {
             time += SECOND / 2 + dice.below(SECOND as u64) as i64;
-            let value = Value::F64(dice.below(1000) as f64 / 8.0);
-            rows.row(time, [(field, value)]).unwrap();
+            made.push((time, dice.below(1000) as f64 / 8.0));
         }
-        self.db().commit(batch).unwrap();
+        for db in [self.db.as_ref(), self.twin.as_ref()].into_iter().flatten() {
+            let mut batch = Batch::new();
+            let rows = batch.stream(&stream);
+            for (time, value) in &made {
+                rows.row(*time, [(field, Value::F64(*value))]).unwrap();
+            }
+            db.commit(batch).unwrap();
+        }
         self.newest = self.newest.max(time);
     }
 }
 
 impl World {
     pub(crate) fn new(seed: u64, limits: BudgetLimits, rules: impl Into<Rules>) -> World {
-        let rules = rules.into();
+        World::begin(seed, limits, rules.into(), None)
+    }
+
+    /// One whose source has a twin: a database that does the same.
+    pub(crate) fn with_twin(seed: u64, twin: Database) -> World {
+        World::begin(seed, BudgetLimits::default(), Rules::default(), Some(twin))
+    }
+
+    fn begin(seed: u64, limits: BudgetLimits, rules: Rules, twin: Option<Database>) -> World {
         let mut dice = Dice(seed);
         let hold_bytes = if dice.chance(50) { u64::MAX } else { 4 << 10 };
         let mut source = Source::new(seed, limits, hold_bytes);
+        source.twin = twin;
         for _ in 0..20 {
             source.act(&mut dice);
         }
@@ -472,6 +498,11 @@ impl World {
 
     /// One step of time: what is due arrives, and what is to be said is sent.
     pub(crate) fn step(&mut self) {
+        self.try_step().unwrap();
+    }
+
+    /// As [`World::step`], where the medium of the copy may refuse what comes.
+    pub(crate) fn try_step(&mut self) -> Result<(), Error> {
         self.now += STEP;
         let (due, later) = std::mem::take(&mut self.flying)
             .into_iter()
@@ -485,7 +516,7 @@ impl World {
             };
             let now = self.clocks();
             match one.to {
-                To::Copy => self.planner.as_mut().unwrap().take(now, message).unwrap(),
+                To::Copy => self.planner.as_mut().unwrap().take(now, message)?,
                 To::Source => {
                     let db = self.source.db.clone().unwrap();
                     let answers = self.source.agent.answer(&db, now, message).unwrap();
@@ -506,6 +537,10 @@ impl World {
         drop(db);
         while let Some(message) = self.planner.as_mut().unwrap().next(now) {
             self.send(To::Source, &message);
+        }
+        match self.planner().failed() {
+            None => Ok(()),
+            Some(error) => Err(error.clone()),
         }
     }
 

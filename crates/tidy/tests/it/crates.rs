@@ -7,7 +7,7 @@ use tidy::{assert_none, root};
 
 /// For each crate, the crates of ours that it may use (ARCHITECTURE.md). `lab` may use any, `tidy`
 /// reads sources and uses none.
-const ARROWS: [(&str, &[&str]); 25] = [
+const ARROWS: [(&str, &[&str]); 26] = [
     ("headwater-types", &[]),
     ("headwater-codec", &["headwater-types"]),
     ("headwater-io", &["headwater-types"]),
@@ -15,7 +15,12 @@ const ARROWS: [(&str, &[&str]); 25] = [
     ("headwater-block", &["headwater-io", "headwater-queue"]),
     (
         "headwater-engine",
-        &["headwater-types", "headwater-codec", "headwater-io"],
+        &[
+            "headwater-types",
+            "headwater-codec",
+            "headwater-io",
+            "headwater-queue",
+        ],
     ),
     (
         "headwater-sync",
@@ -33,7 +38,10 @@ const ARROWS: [(&str, &[&str]); 25] = [
     ("headwater-wire", &["headwater-types"]),
     ("headwater-ask", &["headwater", "headwater-wire"]),
     ("headwater-columnar", &["headwater", "headwater-wire"]),
-    ("headwater-lake", &["headwater", "headwater-wire"]),
+    (
+        "headwater-lake",
+        &["headwater", "headwater-bucket", "headwater-wire"],
+    ),
     (
         "headwater-query",
         &[
@@ -54,6 +62,7 @@ const ARROWS: [(&str, &[&str]); 25] = [
         &["headwater-types", "headwater-codec"],
     ),
     ("headwater-notice", &["headwater-codec"]),
+    ("headwater-xmpp", &[]),
     (
         "headwater-shell",
         &["headwater", "headwater-io", "headwater-dispatch"],
@@ -89,6 +98,7 @@ const ARROWS: [(&str, &[&str]); 25] = [
             "headwater-notice",
             "headwater-watch",
             "headwater-wire",
+            "headwater-xmpp",
         ],
     ),
     (

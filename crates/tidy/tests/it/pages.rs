@@ -3,7 +3,7 @@
 use tidy::{assert_none, files, read, root};
 
 /// Every format that leaves the process, to a disk or to a reader.
-const FORMATS: [&str; 27] = [
+const FORMATS: [&str; 28] = [
     "backup",
     "block",
     "bucket",
@@ -25,6 +25,7 @@ const FORMATS: [&str; 27] = [
     "snapshot",
     "spent",
     "state",
+    "stub",
     "sync",
     "tail",
     "ticket",

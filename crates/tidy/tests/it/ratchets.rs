@@ -3,7 +3,7 @@
 use tidy::{assert_none, counts};
 
 /// For each crate its counts.
-const MOST: [(&str, [(&str, usize); 9]); 24] = [
+const MOST: [(&str, [(&str, usize); 9]); 25] = [
     (
         "crates/types",
         [
@@ -103,15 +103,29 @@ const MOST: [(&str, [(&str, usize); 9]); 24] = [
         ],
     ),
     (
+        "crates/xmpp",
+        [
+            (counts::CASTS, 0),
+            (counts::INDEXING, 0),
+            (counts::DEFAULTED, 0),
+            (counts::SKIPPED, 0),
+            (counts::LONG_FUNCTIONS, 0),
+            (counts::MANY_ARGUMENTS, 0),
+            (counts::WIDE_COMMENTS, 0),
+            (counts::FRAGMENTS, 0),
+            (counts::BARE_INSTANTS, 0),
+        ],
+    ),
+    (
         "crates/engine",
         [
-            (counts::CASTS, 477),
+            (counts::CASTS, 476),
             (counts::INDEXING, 28),
             (counts::DEFAULTED, 15),
             (counts::SKIPPED, 24),
             (counts::LONG_FUNCTIONS, 28),
             (counts::MANY_ARGUMENTS, 9),
-            (counts::WIDE_COMMENTS, 4),
+            (counts::WIDE_COMMENTS, 2),
             (counts::FRAGMENTS, 0),
             (counts::BARE_INSTANTS, 26),
         ],

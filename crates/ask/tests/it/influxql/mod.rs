@@ -3,6 +3,7 @@
 mod casts;
 mod fills;
 mod looking_back;
+mod model;
 mod names;
 mod order;
 mod parts;

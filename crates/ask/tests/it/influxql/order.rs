@@ -101,6 +101,38 @@ fn series_follow_the_order_of_time() {
     );
 }
 
+/// Which series are shown does not depend on which of their rows are.
+#[test]
+fn pages_of_rows_do_not_change_pages_of_series() {
+    let world = World::new();
+    world.write("cpu,host=a", &[(1, &[("v", f(1.0))])]);
+    for host in ["b", "c"] {
+        let rows = [(1, [("v", f(2.0))]), (2, [("v", f(3.0))])];
+        for (time, values) in rows {
+            world.write(&format!("cpu,host={host}"), &[(time, &values)]);
+        }
+    }
+    for what in ["v", "max(v)"] {
+        let every = if what == "v" { "" } else { "time(1s), " };
+        let hosts = |pages: &str| -> Vec<String> {
+            let found = world.series(&format!(
+                "SELECT {what} FROM cpu WHERE time >= 1s AND time < 3s GROUP BY {every}host fill(none) {pages}"
+            ));
+            let list = found.as_array().unwrap().iter();
+            list.map(|s| s["tags"]["host"].as_str().unwrap().to_owned())
+                .collect()
+        };
+        assert_eq!(hosts("SLIMIT 2"), ["a", "b"], "{what}");
+        assert_eq!(hosts("LIMIT 1 OFFSET 1 SLIMIT 2"), ["b"], "{what}");
+        assert_eq!(
+            hosts("LIMIT 1 OFFSET 1 SLIMIT 2 SOFFSET 1"),
+            ["b", "c"],
+            "{what}"
+        );
+        assert!(hosts("LIMIT 1 OFFSET 2 SLIMIT 2").is_empty(), "{what}");
+    }
+}
+
 #[test]
 fn a_name_that_was_given_twice_stays() {
     let world = World::new();

@@ -13,6 +13,7 @@ use super::tables::{PartFields, UnionTable};
 use super::{AcrossSnapshot, owner_elsewhere};
 use crate::catalog::stream_key;
 use crate::ids::TableId;
+use crate::ranges::union;
 use crate::read::aggregate::{AggregateSpec, Bin};
 use crate::read::coverage::{Coverage, whole_buckets};
 use crate::read::describe::StreamInfo;
@@ -209,6 +210,18 @@ impl<'a> StreamAcross<'a> {
         let fields = wanted.iter().filter_map(|field| table.field(*field));
         let fields = fields.map(|f| (f.name.clone(), f.field_type)).collect();
         Ok(AcrossScan::new(fields, pieces))
+    }
+
+    pub(in crate::read) fn spans(&self, spec: &ScanSpec) -> Result<Vec<ClosedRange>> {
+        Clause::all(&spec.filters, &spec.any_of, &self.union.table)?;
+        let mut spans = Vec::new();
+        for reading in self.readings(&spec.range)? {
+            if let Some(spec) = reading.spec(spec, Vec::new()) {
+                let scan = reading.part.snapshot.scan_found(reading.found, &spec)?;
+                spans.extend(scan.spans()?);
+            }
+        }
+        Ok(union(spans))
     }
 
     pub(in crate::read) fn visit(

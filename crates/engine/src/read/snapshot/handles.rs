@@ -27,6 +27,42 @@ impl StreamHandle {
         }
     }
 
+    /// The ranges of time outside of which no row meets the conditions of a scan, by the pyramid
+    /// and by indexes; sorted, and apart. Rows within them need not meet them. Its fields say
+    /// nothing.
+    ///
+    /// ```
+    /// use headwater_engine::{Comparison, Database, Filter, Options, ScanSpec};
+    /// use headwater_types::{Batch, ClosedRange, StreamName};
+    /// let dir = tempfile::tempdir().unwrap();
+    /// let db = Database::open(Options::new(dir.path().join("db")))?;
+    /// let pump = StreamName::new("pump", [("id", "7")]);
+    /// let mut batch = Batch::new();
+    /// for (time, rpm) in [(5, 2150.0), (7, 2180.0), (9, 2170.0)] {
+    ///     batch.stream(&pump).row(time, [("rpm", rpm.into())]).unwrap();
+    /// }
+    /// db.commit(batch)?;
+    /// let snapshot = db.snapshot()?;
+    /// let filters = vec![Filter {
+    ///     field: "rpm".into(),
+    ///     comparison: Comparison::Greater,
+    ///     value: 2160.0.into(),
+    /// }];
+    /// let spec = ScanSpec { filters, ..ScanSpec::default() };
+    /// let spans = snapshot.handle(&pump)?.spans(&snapshot, &spec)?;
+    /// assert_eq!(spans, [ClosedRange::nanos(7, 7), ClosedRange::nanos(9, 9)]);
+    /// # Ok::<(), headwater_engine::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Snapshot::scan`].
+    pub fn spans(&self, snapshot: &Snapshot, spec: &ScanSpec) -> Result<Vec<ClosedRange>> {
+        match &snapshot.seen {
+            Seen::Single(one) => one.scan_found(one.find_again(self)?, spec)?.spans(),
+            Seen::Across(all) => all.stream_again(self)?.spans(spec),
+        }
+    }
+
     /// As [`Snapshot::visit`].
     ///
     /// # Errors

@@ -75,7 +75,8 @@ impl Snapshot {
     ///     batch.stream(&pump).row(1, [("rpm", 2150.0.into())]).unwrap();
     /// }
     /// db.commit(batch)?;
-    /// let page = db.snapshot()?.streams_where("pump", None, 2, &mut |text| text == r"pump,id=b\ 1")?;
+    /// let mut is_b1 = |text: &str| text == r"pump,id=b\ 1";
+    /// let page = db.snapshot()?.streams_where("pump", None, 2, &mut is_b1)?;
     /// assert_eq!(page.streams, [StreamName::new("pump", [("id", "b 1")])]);
     /// // There are more to look at.
     /// assert_eq!(page.next.as_ref(), page.streams.last());
@@ -369,6 +370,33 @@ impl Snapshot {
         }
     }
 
+    /// How wide the buckets are that aging has left of a stream in a range, the widest of them;
+    /// `None` = its rows are all there. A summary by this level, or a coarser one, counts each
+    /// bucket in one bin.
+    ///
+    /// ```
+    /// use headwater_engine::{Database, Options};
+    /// use headwater_types::{Batch, ClosedRange, StreamName};
+    /// let dir = tempfile::tempdir().unwrap();
+    /// let pump = StreamName::new("pump", [("id", "7")]);
+    /// let db = Database::open(Options::new(dir.path().join("db")))?;
+    /// let mut batch = Batch::new();
+    /// batch.stream(&pump).row(5, [("rpm", 2150.0.into())]).unwrap();
+    /// db.commit(batch)?;
+    /// assert_eq!(db.snapshot()?.aged_level(&pump, &ClosedRange::ALL)?, None);
+    /// # Ok::<(), headwater_engine::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `not_found` for an unknown stream, `elsewhere` where a copy does not know yet what it has,
+    /// `invalid` for a view of several databases, `corrupt`, `io`.
+    pub fn aged_level(&self, stream: &StreamName, range: &ClosedRange) -> Result<Option<Level>> {
+        match &self.seen {
+            Seen::Single(one) => one.aged_level(stream, range),
+            Seen::Across(_) => Err(of_several("levels that aging has left")),
+        }
+    }
+
     /// Where a table has something, and what of it is the same as it was when somebody looked
     /// before, perhaps another process. Nothing but metadata is looked at.
     ///
@@ -397,7 +425,7 @@ impl Snapshot {
     pub fn stretches(&self, table: &str) -> Result<Stretches> {
         match &self.seen {
             Seen::Single(one) => one.stretches(table),
-            Seen::Across(_) => Err(of_several()),
+            Seen::Across(_) => Err(of_several("stretches")),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Reading what a segment holds of a stream in parts: heads and pages of checkpoints.
 //!
 //! Invariants: a checkpoint that was found damaged once is not asked again: what it says is folded
-//! from the footers from then on.
+//! from the footers from then on, all of which are read and checked as a whole.
 //! Concurrency: as in [`super`].
 //! Failure: damage of a checkpoint is a warning, as long as the footers can be read.
 
@@ -10,6 +10,7 @@ use super::super::format::{CheckpointPlace, Footer, Parts};
 use super::super::held::{Held, IndexPages, PagedStream};
 use super::super::index::{PageNumber, SegmentState};
 use super::super::state::StreamState;
+use super::footers::Footers;
 use super::{FileOffset, Store};
 use crate::error::Damage;
 use crate::ids::{SegmentId, StreamId};
@@ -55,10 +56,10 @@ impl Store {
             .map_err(|e| Error::decode(&self.path(id), root, e))
     }
 
-    /// From now on the segment's checkpoints are not used.
+    /// From now on the segment's checkpoints and directories are not used.
     pub(super) fn distrust(&self, id: SegmentId, error: &Error) {
         if self.distrusted.lock().insert(id) {
-            tracing::warn!(%error, "a checkpoint of a segment's index is damaged: its footers are read instead");
+            tracing::warn!(%error, "the index of a segment is damaged: its footers are read instead, as a whole");
         }
         self.states.forget(id);
     }
@@ -167,7 +168,7 @@ impl Store {
 
     /// What the footers up to one say, whatever checkpoints there are.
     fn state_of_footers(&self, id: SegmentId, newest: (u64, u32)) -> Result<SegmentState> {
-        self.fold_back(id, newest, &mut |_, _, _| Ok(None))
+        self.fold_back(id, newest, Footers::Whole, &mut |_, _, _| Ok(None))
     }
 
     /// Where all of a partition's index stands, oldest first: each footer with the checkpoint
@@ -198,7 +199,7 @@ impl Store {
     /// where there is none.
     pub(crate) fn verify_checkpoint(&self, id: SegmentId, newest: (u64, u32)) -> Result<()> {
         let mut used = None;
-        let state = self.fold_back(id, newest, &mut |footer, at, place| {
+        let state = self.fold_back(id, newest, Footers::Whole, &mut |footer, at, place| {
             used = Some(at.0);
             self.read_checkpoint(id, footer, at, place).map(Some)
         })?;

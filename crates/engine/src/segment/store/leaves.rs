@@ -10,7 +10,7 @@
 //! Invariants: a decoded column in the cache is that of a whole leaf, as it was written.
 //! Concurrency, failure: as in [`super`].
 
-use super::{ColumnKey, DecodedColumn, FileOffset, Store};
+use super::{ColumnKey, DecodedColumn, FileOffset, LeafAhead, Store};
 use crate::catalog::Table;
 use crate::ids::SegmentId;
 use crate::segment::LeafEntry;
@@ -37,16 +37,33 @@ pub(crate) enum LeafCaching {
 impl Store {
     /// The leaf at an entry, header checked.
     pub(crate) fn leaf(&self, id: SegmentId, entry: &LeafEntry) -> Result<Leaf> {
-        Ok(self.leaf_again(id, entry)?.0)
+        Ok(self.leaf_again(id, entry, None)?.0)
+    }
+
+    /// True when nothing of the leaf has to be read, as far as is known.
+    pub(super) fn has_leaf(&self, place: FileOffset) -> bool {
+        self.leaves.peek(&place).is_some() || self.columns.peek(&ColumnKey(place, None)).is_some()
     }
 
     /// The leaf, and whether its bytes had been read already.
-    fn leaf_again(&self, id: SegmentId, entry: &LeafEntry) -> Result<(Leaf, bool)> {
+    fn leaf_again(
+        &self,
+        id: SegmentId,
+        entry: &LeafEntry,
+        ahead: Option<LeafAhead>,
+    ) -> Result<(Leaf, bool)> {
         let place = FileOffset(id, entry.offset);
         if let Some((leaf, _)) = self.leaves.get(&place) {
             return Ok((leaf, true));
         }
-        let (leaf, len) = self.without_doubt(id, || self.read_leaf(id, entry))?;
+        let arrived = match ahead {
+            Some(ahead) => self.arrived(id, entry, ahead)?,
+            None => None,
+        };
+        let (leaf, len) = match arrived {
+            Some(bytes) => self.open_leaf(id, entry, bytes)?,
+            None => self.without_doubt(id, || self.read_leaf(id, entry))?,
+        };
         self.counters.leaves.fetch_add(1, Ordering::Relaxed);
         self.leaves.insert(place, (leaf.clone(), len));
         Ok((leaf, false))
@@ -60,6 +77,15 @@ impl Store {
                 false => self.read_bulk(id, entry.offset, out),
             }
         })?;
+        self.open_leaf(id, entry, bytes)
+    }
+
+    fn open_leaf(
+        &self,
+        id: SegmentId,
+        entry: &LeafEntry,
+        bytes: Arc<[u8]>,
+    ) -> Result<(Leaf, usize)> {
         let len = bytes.len();
         let leaf = Leaf::open(bytes).map_err(|e| Error::decode(&self.path(id), entry.offset, e));
         let leaf = leaf.and_then(|leaf| {
@@ -118,7 +144,7 @@ impl Store {
             touched::leaf(pages_of(&rows));
             return Ok(decoded);
         }
-        let (leaf, again) = self.leaf_again(id, entry)?;
+        let (leaf, again) = self.leaf_again(id, entry, None)?;
         self.read_columns(id, entry, &leaf, again, rows, fields)
     }
 
@@ -154,22 +180,23 @@ impl Store {
         Ok(in_table_types(rows, table))
     }
 
-    /// As [`Store::leaf_columns`], the rows of the entry that lie in a range.
+    /// As [`Store::leaf_columns`], the rows of the entry that lie in a range, of a leaf that was
+    /// perhaps asked for ahead.
     pub(crate) fn leaf_columns_in(
         &self,
-        id: SegmentId,
-        entry: &LeafEntry,
+        leaf: (SegmentId, &LeafEntry, Option<LeafAhead>),
         range: &ClosedRange,
         fields: &[FieldId],
         keep: LeafCaching,
     ) -> Result<LeafColumns> {
+        let (id, entry, ahead) = leaf;
         let all = rows_in_leaf(entry, &(0..entry.count as usize));
         if let Some(decoded) = self.decoded(id, entry, all, fields) {
             let inside = decoded.within(range);
             touched::leaf(pages_of(inside.rows()));
             return Ok(inside);
         }
-        let (leaf, again) = self.leaf_again(id, entry)?;
+        let (leaf, again) = self.leaf_again(id, entry, ahead)?;
         let rows = rows_in_leaf(entry, &rows_about(&leaf, entry, range));
         let again = again && (keep == LeafCaching::ReadAgain || rows.len() * 2 >= leaf.rows());
         let columns = self.read_columns(id, entry, &leaf, again, rows, fields)?;

@@ -223,7 +223,12 @@ impl Store {
             let raw = self.read(id, offset, bytes)?;
             group
                 .each_change(page, &raw, parts, &mut each)
-                .map_err(|e| Error::decode(&self.path(id), offset, e))?;
+                .map_err(|e| {
+                    let error = Error::decode(&self.path(id), offset, e);
+                    // A directory may have spared whoever asked first the look at all of it.
+                    self.distrust(id, &error);
+                    error
+                })?;
         }
         Ok(())
     }

@@ -134,6 +134,9 @@ impl World {
         // Some have their log in a fast tier, which makes no other life of it.
         options.fast_dir = (seed % 4 == 3).then(|| "/fast".into());
         options.fast_parts.index = seed % 16 > 3;
+        // Some ask for leaves ahead and have queue sets, which makes no other life of it either.
+        options.queue_sets = if seed % 5 == 2 { 2 } else { 0 };
+        options.read_ahead = if seed % 10 == 2 { 3 } else { 8 };
         options.log_mirror = (seed % 8 == 7).then(|| Duration::from_secs(1));
         let disk = FaultyFiles::new(seed);
         let mut world = World {

@@ -7,6 +7,7 @@
 //! bytes that travelled ([`copies`]). Every tile of a copy is compared with the edge's.
 
 mod copies;
+pub(crate) mod load;
 mod sensors;
 mod tiles;
 mod visits;

@@ -4,6 +4,7 @@
 //! `copies`: what a full copy and one of summaries take of wire, time and processors, beside
 //! writing the same values over HTTP. `dispatch`: questions answered by the node itself, passed on
 //! by the dispatcher, and sent on by it; open connections; and a restart with many streams.
+//! `tables`: what a dispatcher takes that knows of many streams and single tiles.
 //!
 //! Processor time is told for each process, so that the clients on the same processors can be set
 //! apart from who is measured.
@@ -11,6 +12,7 @@
 mod asking;
 mod copies;
 mod dispatch;
+mod tables;
 
 use crate::harness::{Bench, Common, Failure, Targets};
 use serde::Serialize;
@@ -26,13 +28,16 @@ pub(crate) struct Arguments {
     /// Streams behind the dispatcher where it is started anew.
     #[arg(long, default_value_t = 1_000_000)]
     streams: usize,
+    /// Single tiles that a node has told of.
+    #[arg(long, default_value_t = 10_000_000)]
+    tiles: usize,
     /// Connections that are open at the dispatcher.
     #[arg(long, default_value_t = 10_000)]
     connections: usize,
     /// Seconds each question is asked for, in every round.
     #[arg(long, default_value_t = 2.0)]
     seconds: f64,
-    /// Only `copies`, or only `dispatch`.
+    /// Only `copies`, `dispatch` or `tables`.
     #[arg(long, default_value = "")]
     part: String,
 }
@@ -41,6 +46,7 @@ pub(crate) struct Arguments {
 struct Figures {
     copies: Option<copies::Figures>,
     dispatch: Option<dispatch::Figures>,
+    tables: Option<tables::Figures>,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
@@ -50,12 +56,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut figures = Figures {
         copies: None,
         dispatch: None,
+        tables: None,
     };
     if wants("copies") {
         figures.copies = Some(copies::measure(&bench, arguments, &mut targets)?);
     }
     if wants("dispatch") {
         figures.dispatch = Some(dispatch::measure(&bench, arguments, &mut targets)?);
+    }
+    if wants("tables") {
+        figures.tables = Some(tables::measure(&bench, arguments, &mut targets)?);
     }
     bench.finish(&figures, &targets)
 }

@@ -5,6 +5,7 @@
 mod device;
 mod live;
 mod model;
+mod rows;
 
 use crate::harness::{Bench, Bound, Common, Failure, Targets};
 use crate::table;
@@ -159,14 +160,8 @@ impl Cell {
         };
         let pairs = rounds(way).iter().zip(rounds(rival));
         let ratios: Vec<f64> = pairs.map(|(a, b)| of(a) / of(b).max(1e-9)).collect();
-        let n = number(ratios.len());
-        let mean = ratios.iter().sum::<f64>() / n.max(1.0);
-        let squares: f64 = ratios.iter().map(|r| (r - mean).powi(2)).sum();
-        let deviation = (squares / (n - 1.0).max(1.0)).sqrt();
-        Ratio {
-            mean,
-            half: student(ratios.len()) * deviation / n.max(1.0).sqrt(),
-        }
+        let (mean, half) = table::interval(&ratios);
+        Ratio { mean, half }
     }
 
     fn rows(&self) -> Vec<Vec<String>> {
@@ -192,15 +187,6 @@ impl Cell {
 /// A count as a figure.
 fn number(count: usize) -> f64 {
     f64::from(u32::try_from(count).unwrap_or(u32::MAX))
-}
-
-/// The quantile of Student's distribution for an interval of 95 % over so many rounds.
-fn student(rounds: usize) -> f64 {
-    const TABLE: [f64; 14] = [
-        12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14,
-    ];
-    let freedom = rounds.saturating_sub(1).max(1);
-    TABLE.get(freedom - 1).copied().unwrap_or(2.1)
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
@@ -267,6 +253,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             &rows,
         );
     }
+    rows::print(&cells);
     bench.finish(&cells, &targets(&cells))
 }
 

@@ -148,6 +148,8 @@ pub(super) fn measure(
     }
     let [indexed, plain] = &dirs;
     let sides = [open(indexed, fast, true)?, open(plain, fast, false)?];
+    let [with_index, _] = &sides;
+    size(&with_index.db, targets)?;
     let asked: [(&'static str, Ask, u64); 3] = [
         ("tile at or above the base level", tile, 200),
         ("aggregate over whole buckets", aggregate, 200),
@@ -203,6 +205,20 @@ pub(super) fn measure(
         );
     }
     Ok(questions)
+}
+
+/// What can be made anew, by what cannot (E-13).
+fn size(db: &Database, targets: &mut Targets) -> Result<(), Failure> {
+    let stats = db.stats()?;
+    let (secondary, primary) = (stats.fast_index_bytes, stats.segment_bytes);
+    println!("\nE-13: {secondary} bytes of the index in the tier beside {primary} of segments\n");
+    targets.add(
+        "E-13: the index, which can be made anew, by the segments",
+        Bound::AtMost(0.1),
+        " ×",
+        real(secondary) / real(primary.max(1)),
+    );
+    Ok(())
 }
 
 fn print(questions: &[Question]) {

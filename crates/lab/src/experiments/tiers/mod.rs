@@ -1,4 +1,5 @@
-//! A small fast medium beside a large slow one (EXPERIMENTS.md, E-2 to E-4, E-6; docs/tiers.md).
+//! A small fast medium beside a large slow one (EXPERIMENTS.md, E-2 to E-4, E-6, E-13;
+//! docs/tiers.md).
 //!
 //! `single`: one row after the other, each durable, with the log on the medium of the database and
 //! on a fast one, beside SQLite. `log`: the EVENT paper's Stock events in groups of 1 and 25.

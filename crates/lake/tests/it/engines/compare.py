@@ -1,10 +1,12 @@
 """Compares a table of a lake, read by DuckDB and by pyiceberg, with lines of JSON.
 
-compare.py TABLE_FOLDER EXPECTED.jsonl
+compare.py TABLE_FOLDER EXPECTED.jsonl [METADATA]
+Of a table in a bucket METADATA is the location of the newest, and S3_ENDPOINT, S3_KEY and S3_SECRET say where that is.
 """
 import datetime
 import decimal
 import json
+import os
 import struct
 import sys
 
@@ -54,16 +56,26 @@ def differences(who, found, expected):
     return [f"{who}: {len(found)} rows, expected {len(expected)}; missing {missing[:3]}, more {more[:3]}"]
 
 
-folder, expected_file = sys.argv[1:]
+folder, expected_file, *bucket = sys.argv[1:]
 with open(expected_file, encoding="utf-8") as lines:
     expected = ordered(json.loads(line) for line in lines)
 
 wrong = []
 
-with open(f"{folder}/metadata/version-hint.text", encoding="utf-8") as hint:
-    metadata = f"{folder}/metadata/v{hint.read().strip()}.metadata.json"
+if bucket:
+    metadata = bucket[0]
+    store = {
+        "s3.endpoint": os.environ["S3_ENDPOINT"],
+        "s3.access-key-id": os.environ["S3_KEY"],
+        "s3.secret-access-key": os.environ["S3_SECRET"],
+        "s3.region": "us-east-1",
+    }
+else:
+    store = {}
+    with open(f"{folder}/metadata/version-hint.text", encoding="utf-8") as hint:
+        metadata = f"{folder}/metadata/v{hint.read().strip()}.metadata.json"
 
-table = StaticTable.from_metadata(metadata)
+table = StaticTable.from_metadata(metadata, store)
 wrong += differences("pyiceberg", rows(table.scan().to_arrow()), expected)
 if expected:
     # A filter that bounds of files decide must find the same.
@@ -76,9 +88,15 @@ if expected:
 
 con = duckdb.connect()
 con.execute("set timezone = 'UTC'")
-for extension in ("parquet", "avro", "iceberg"):
+for extension in ("parquet", "avro", *(["httpfs"] if bucket else []), "iceberg"):
     import_extension(extension, con=con)
     con.execute(f"load {extension}")
+if bucket:
+    con.execute(
+        "create secret (type s3, region 'us-east-1', use_ssl false, url_style 'path', "
+        f"key_id '{store['s3.access-key-id']}', secret '{store['s3.secret-access-key']}', "
+        f"endpoint '{store['s3.endpoint'].removeprefix('http://')}')"
+    )
 for what in (folder, metadata):
     found = rows(con.sql(f"select * from iceberg_scan('{what}')").to_arrow_table())
     wrong += differences(f"DuckDB of {what}", found, expected)

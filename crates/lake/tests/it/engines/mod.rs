@@ -4,16 +4,20 @@
 //! The packages are installed once into the target folder; where that is not possible the test says
 //! so and passes, unless `TEST_CLIENTS=required`, which CI sets.
 
-use crate::support::{Bench, DAY, START};
+use crate::gateway::Gateway;
+use crate::support::{Bench, DAY, START, options};
 use headwater::{ScanSpec, StreamName, Value, ValueRef};
+use headwater_lake::{Catalog, OWN_NAMESPACE};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 /// DuckDB finds its extensions in packages beside it, all of one version.
-const PACKAGES: [&str; 7] = [
+const PACKAGES: [&str; 8] = [
     "duckdb==1.5.5",
     "duckdb-extensions==1.5.5",
     "duckdb-extension-avro==1.5.5",
+    "duckdb-extension-httpfs==1.5.5",
     "duckdb-extension-iceberg==1.5.5",
     "duckdb-extension-parquet==1.5.5",
     "pyiceberg==0.12.0",
@@ -31,10 +35,11 @@ fn run(command: &mut Command) -> Result<String, String> {
     Ok(text(&output.stdout))
 }
 
-/// A Python that has the packages.
+/// A Python that has the packages. They are installed by one test; others wait for it.
 fn python() -> Result<PathBuf, String> {
-    let folder =
-        Path::new(env!("CARGO_TARGET_TMPDIR")).join("python-duckdb-1.5.5-pyiceberg-0.12.0");
+    static ONE: Mutex<()> = Mutex::new(());
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("python-lake-1.5.5-0.12.0");
     let python = folder.join("bin/python");
     let done = folder.join("done");
     if done.exists() {
@@ -94,29 +99,68 @@ fn lines(bench: &Bench, table: &str) -> String {
 }
 
 fn compare(python: &Path, bench: &Bench, table: &str, why: &str) {
-    let expected = bench.lake().join(format!("{table}.jsonl"));
+    let folder = bench.lake().join(headwater_lake::folder_of(table));
+    let folder = folder.to_str().unwrap();
+    compare_by(Command::new(python), bench, (table, &[folder]), why);
+}
+
+/// Compares what the script finds with a folder, and perhaps metadata, with the database.
+fn compare_by(mut python: Command, bench: &Bench, (table, of): (&str, &[&str]), why: &str) {
+    let expected = bench.lake().parent().unwrap().join("expected.jsonl");
     std::fs::write(&expected, lines(bench, table)).unwrap();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/engines/compare.py");
-    let said = run(Command::new(python)
-        .arg(script)
-        .arg(bench.lake().join(headwater_lake::folder_of(table)))
-        .arg(&expected));
+    let (folder, metadata) = of.split_first().unwrap();
+    let said = run(python.arg(script).arg(folder).arg(&expected).args(metadata));
     match said {
         Ok(said) => println!("{why}: {said}"),
         Err(differences) => panic!("{why}: {differences}"),
     }
 }
 
-#[test]
-fn duckdb_and_pyiceberg_read_what_the_database_has() {
-    let python = match python() {
-        Ok(python) => python,
+/// A Python that has the packages, or nothing where they need not be there, which is said.
+fn python_or_skip() -> Option<PathBuf> {
+    match python() {
+        Ok(python) => Some(python),
         Err(why) => {
             let required = std::env::var("TEST_CLIENTS").as_deref() == Ok("required");
             assert!(!required, "{why}");
             eprintln!("skipped: DuckDB and pyiceberg cannot be installed: {why}");
-            return;
+            None
         }
+    }
+}
+
+#[test]
+fn duckdb_and_pyiceberg_read_a_bucket_by_what_the_catalog_tells() {
+    let Some(gateway) = Gateway::start() else {
+        return;
+    };
+    let Some(python) = python_or_skip() else {
+        return;
+    };
+    let (bench, place) = (Bench::new(), gateway.place());
+    let catalog = Catalog::new(&place);
+    for round in 0..3i64 {
+        for at in 0..100 {
+            let stream = StreamName::new("load", [("host", format!("h {}", at % 3))]);
+            let time = START + at * DAY / 40 + (round % 2) * 7;
+            let load = (at * 3 + round) as f64 / 7.0;
+            bench.row(&stream, time, &[("load", load.into()), ("n", at.into())]);
+        }
+        headwater_lake::write(&|| bench.db().snapshot(), &place, &options()).unwrap();
+        let loaded = catalog.load(OWN_NAMESPACE, "load").unwrap().unwrap();
+        let folder = loaded.metadata["location"].as_str().unwrap();
+        let mut command = Command::new(&python);
+        command.envs(gateway.environment());
+        let of = [folder, loaded.path.to_str().unwrap()];
+        compare_by(command, &bench, ("load", &of), "in a bucket");
+    }
+}
+
+#[test]
+fn duckdb_and_pyiceberg_read_what_the_database_has() {
+    let Some(python) = python_or_skip() else {
+        return;
     };
     let bench = Bench::new();
     let stream = |host: &str| StreamName::new("load", [("host", host), ("rack", "r 1")]);

@@ -39,8 +39,12 @@ impl World {
 }
 
 impl Rows for World {
-    fn count(&self) -> usize {
+    fn end(&self) -> usize {
         self.table[0].len()
+    }
+
+    fn is_first(&self, row: usize) -> bool {
+        row == 0
     }
 
     fn may_be(&mut self, symbol: usize, row: usize, start: usize, past: &Past<'_>) -> Result<bool> {
@@ -91,7 +95,7 @@ impl Plain<'_> {
         match regex {
             Regex::Symbol(symbol) => {
                 let symbols: Vec<usize> = past.iter().map(|label| label.symbol).collect();
-                if row >= self.world.count()
+                if row >= self.world.end()
                     || !self.world.reaches(self.start, row)
                     || !self.world.true_of(*symbol, row, &symbols)
                 {
@@ -108,7 +112,7 @@ impl Plain<'_> {
                 found
             }
             Regex::Start => row == 0 && then(row, past),
-            Regex::End => row == self.world.count() && then(row, past),
+            Regex::End => row == self.world.end() && then(row, past),
             Regex::Excluded(of) => self.go(of, row, past, true, then),
             Regex::Sequence(parts) => self.sequence(parts, row, past, excluded, then),
             Regex::Either(ways) => ways
@@ -233,7 +237,7 @@ fn matches_are_those_that_trying_all_ways_finds_first() {
         let regex = random_regex(&mut random, symbols, 3);
         let mut world = random_world(&mut random, symbols);
         let program = Program::of(&regex).unwrap();
-        let start = random.usize(world.count() + 1);
+        let start = random.usize(world.end() + 1);
         let mut expected = None;
         let mut past = Vec::new();
         let plain = Plain {
@@ -281,14 +285,18 @@ fn no_quantifier_makes_the_work_explode() {
 struct Counted<'a>(&'a mut World, usize);
 
 impl Rows for Counted<'_> {
-    fn count(&self) -> usize {
-        self.0.count()
+    fn end(&self) -> usize {
+        self.0.end()
+    }
+
+    fn is_first(&self, row: usize) -> bool {
+        row == 0
     }
 
     fn may_be(&mut self, symbol: usize, row: usize, _: usize, _: &Past<'_>) -> Result<bool> {
         self.1 += 1;
         assert!(
-            self.1 < 20 * self.count(),
+            self.1 < 20 * self.end(),
             "the work grows with the rows, no faster"
         );
         Ok(self.0.table[symbol][row])

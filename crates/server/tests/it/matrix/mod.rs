@@ -5,6 +5,7 @@
 //! are the same in every byte. A new route fails here until it has a row in [`asks::ROWS`].
 
 mod asks;
+mod desks;
 #[cfg(feature = "sql")]
 mod doors;
 #[cfg(feature = "sql")]

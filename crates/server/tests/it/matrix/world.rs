@@ -4,7 +4,7 @@
 //! Whatever belongs to what may not be seen has [`SECRET`] in its name, and nothing else has.
 
 use crate::asking::{START, encoded};
-use crate::support::{Running, client};
+use crate::support::Running;
 use headwater::{Batch, Database, StreamName, Value};
 use headwater_server::tokens::{NewToken, TokenFile};
 use std::collections::BTreeMap;
@@ -214,14 +214,24 @@ impl World {
                 settings.postgres_addr = Some("127.0.0.1:0".parse().unwrap());
             }
         });
-        let client = client();
+        let client = ureq::Agent::config_builder()
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .timeout_global(Some(std::time::Duration::from_secs(60)))
+            .build()
+            .into();
         World { server, client }
     }
 
     pub(super) fn ask(&self, token: &Token, ask: &Ask) -> Answer {
+        self.ask_at(&self.server, token, ask)
+    }
+
+    /// Asks this server, or another one that stands before it.
+    pub(super) fn ask_at(&self, server: &Running, token: &Token, ask: &Ask) -> Answer {
         let mut request = ureq::http::Request::builder()
             .method(ask.method.as_str())
-            .uri(self.server.url(&address(&ask.target)));
+            .uri(server.url(&address(&ask.target)));
         if let Some(token) = &token.text {
             request = request.header("Authorization", format!("Bearer {token}"));
         }
@@ -237,6 +247,18 @@ impl World {
                 "date" | "x-request-id" => continue,
                 // Versions are made with a key of the process.
                 "etag" => "some",
+                // Tickets are made anew, and addresses are those of the world.
+                "location" => {
+                    let location = value.to_str().unwrap();
+                    let (location, ticket) =
+                        location.split_once("ticket=").unwrap_or((location, ""));
+                    let location = location.replace(&self.server.url(""), "NODE");
+                    headers.insert(
+                        "location".to_owned(),
+                        format!("{location} {}", ticket.is_empty()),
+                    );
+                    continue;
+                }
                 _ => value.to_str().unwrap(),
             };
             headers.insert(name.as_str().to_owned(), value.to_owned());

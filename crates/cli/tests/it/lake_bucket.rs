@@ -1,0 +1,314 @@
+//! Lakes in a bucket of a server of S3's protocol, versitygw, where that is installed: in the path,
+//! or where `VERSITYGW` says; `make bucket-test` installs it. DuckDB and pyiceberg (PyPI) read them
+//! through the catalog of a server.
+
+use crate::clients::{or_skip, python};
+use crate::fleet::until;
+use crate::serve::Served;
+use crate::support::{Bench, Ran, program, text};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+const KEY: &str = "testkey";
+const SECRET: &str = "testsecret12";
+const PACKAGES: [&str; 8] = [
+    "duckdb==1.5.5",
+    "duckdb-extensions==1.5.5",
+    "duckdb-extension-avro==1.5.5",
+    "duckdb-extension-httpfs==1.5.5",
+    "duckdb-extension-iceberg==1.5.5",
+    "duckdb-extension-parquet==1.5.5",
+    "pyiceberg==0.12.0",
+    "pyarrow==26.0.1",
+];
+
+/// A server of S3's protocol, until it is dropped.
+struct Gateway {
+    child: Child,
+    endpoint: String,
+    dir: tempfile::TempDir,
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+fn installed() -> Option<PathBuf> {
+    if let Some(said) = std::env::var_os("VERSITYGW") {
+        return Some(PathBuf::from(said));
+    }
+    let path = std::env::var_os("PATH")?;
+    let mut all = std::env::split_paths(&path).map(|folder| folder.join("versitygw"));
+    all.find(|program| program.is_file())
+}
+
+impl Gateway {
+    /// One with a bucket `plants`; `None` where it is not installed, which is said.
+    fn start() -> Option<Gateway> {
+        let Some(program) = installed() else {
+            eprintln!("versitygw is not installed: nothing was tested; `make bucket-test` does");
+            return None;
+        };
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("plants")).unwrap();
+        // The port is free when this ends, and somebody else may take it: then the start fails.
+        let addr = TcpListener::bind("127.0.0.1:0").unwrap().local_addr();
+        let addr = addr.unwrap();
+        let mut child = Command::new(program)
+            .args(["--port", &addr.to_string(), "posix"])
+            .arg(dir.path())
+            .env("ROOT_ACCESS_KEY", KEY)
+            .env("ROOT_SECRET_KEY", SECRET)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        while std::net::TcpStream::connect(addr).is_err() {
+            assert_eq!(child.try_wait().unwrap(), None, "versitygw ended");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Some(Gateway {
+            child,
+            endpoint: format!("http://{addr}"),
+            dir,
+        })
+    }
+
+    fn lake(&self) -> String {
+        format!("s3://plants/north/lake?endpoint={}", self.endpoint)
+    }
+
+    fn command(&self, secret: &str) -> Command {
+        let mut command = program();
+        command
+            .env("AWS_ACCESS_KEY_ID", KEY)
+            .env("AWS_SECRET_ACCESS_KEY", secret)
+            .env("AWS_REGION", "us-east-1");
+        command
+    }
+
+    fn asked(&self, bench: &Bench, command: &str, more: &[&str]) -> Command {
+        let (db, lake) = (bench.db(), self.lake());
+        let mut program = self.command(SECRET);
+        program.args(["lake", command, "--db", text(&db), &lake]);
+        program.args(more);
+        program
+    }
+
+    fn ask(&self, bench: &Bench, command: &str, more: &[&str]) -> Ran {
+        Ran::of(self.asked(bench, command, more).output().unwrap())
+    }
+
+    /// Files of rows in the bucket.
+    fn data(&self) -> Vec<PathBuf> {
+        let mut found = Vec::new();
+        let mut folders = vec![self.dir.path().join("plants")];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                match path.is_dir() {
+                    true => folders.push(path),
+                    false => found.push(path),
+                }
+            }
+        }
+        found.retain(|path| path.extension().is_some_and(|e| e == "parquet"));
+        found
+    }
+}
+
+/// Some rows on each of five days; other values each time.
+fn lines(round: usize) -> String {
+    let line = |n: usize| {
+        let at = 1_700_000_000 + n * 20_011;
+        format!(
+            "pump,id={} rpm={}.5,round={round}i {at}000000000\n",
+            n % 3,
+            n * 7 + round
+        )
+    };
+    (0..20).map(line).collect()
+}
+
+fn sound(ran: &Ran, days: &str) {
+    assert_eq!(ran.stdout, format!("pump: {days}\n"), "{ran:?}");
+}
+
+#[test]
+fn a_lake_in_a_bucket_is_written_told_of_compared_and_rebuilt() {
+    let Some(gateway) = Gateway::start() else {
+        return;
+    };
+    let bench = Bench::new();
+    bench.import_lines(&lines(0)).ok();
+    let written = gateway.ask(&bench, "write", &[]).ok();
+    assert!(
+        written
+            .stdout
+            .starts_with("pump: 5 days written (20 rows, "),
+        "{written:?}"
+    );
+    let again = gateway.ask(&bench, "write", &[]).ok();
+    assert_eq!(
+        again.stdout,
+        "pump: 0 days written (0 rows, 0 B), 5 as they were\n"
+    );
+    let status = gateway.ask(&bench, "status", &["--json"]).ok().json();
+    assert_eq!(status["tables"][0]["rows"], 20, "{status}");
+    sound(
+        &gateway.ask(&bench, "verify", &["--deep"]).ok(),
+        "5 days equal (20 rows)",
+    );
+    // A file is lost: it is told, and made anew.
+    let lost = gateway.data().remove(0);
+    std::fs::remove_file(&lost).unwrap();
+    let compared = gateway.ask(&bench, "verify", &[]);
+    assert!(
+        compared.code == 1 && compared.stdout.contains("s3://plants/"),
+        "{compared:?}"
+    );
+    let rebuilt = gateway.ask(&bench, "rebuild", &["pump"]).ok();
+    assert!(
+        rebuilt
+            .stdout
+            .starts_with("pump: 5 days written (20 rows, "),
+        "{rebuilt:?}"
+    );
+    sound(
+        &gateway.ask(&bench, "verify", &["--deep"]).ok(),
+        "5 days equal (20 rows)",
+    );
+    // Who may not is told so, and with which address.
+    let (db, lake) = (bench.db(), gateway.lake());
+    let arguments = ["lake", "status", "--db", text(&db), &lake];
+    let refused = gateway.command("another").args(arguments).output();
+    let refused = Ran::of(refused.unwrap());
+    let is_told = refused
+        .stderr
+        .contains("[lake.bucket] s3://plants/north/lake");
+    assert!(refused.code == 1 && is_told, "{refused:?}");
+    let refused = Ran::of(
+        program()
+            .args(arguments)
+            .env_remove("AWS_ACCESS_KEY_ID")
+            .output()
+            .unwrap(),
+    );
+    let is_told = refused.stderr.contains("[lake.address] AWS_ACCESS_KEY_ID");
+    assert!(refused.code == 1 && is_told, "{refused:?}");
+}
+
+#[test]
+fn writes_to_a_bucket_that_are_killed_or_come_at_once_leave_each_row_once() {
+    let Some(gateway) = Gateway::start() else {
+        return;
+    };
+    let bench = Bench::new();
+    for round in 0..12 {
+        bench.import_lines(&lines(round)).ok();
+        let mut child = gateway
+            .asked(&bench, "write", &[])
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        // A write of five days takes some tenths of a second here: it is met everywhere.
+        std::thread::sleep(Duration::from_millis(20 + 35 * round as u64));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    bench.import_lines(&lines(12)).ok();
+    let writes: Vec<Child> = (0..4)
+        .map(|_| {
+            let mut command = gateway.asked(&bench, "write", &[]);
+            command
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap()
+        })
+        .collect();
+    for write in writes {
+        Ran::of(write.wait_with_output().unwrap()).ok();
+    }
+    sound(
+        &gateway.ask(&bench, "verify", &["--deep"]).ok(),
+        "5 days equal (20 rows)",
+    );
+    // What was left by those who were killed goes with a write that changes something.
+    bench.import_lines(&lines(13)).ok();
+    let arguments = ["--orphan-age", "0s", "--keep-snapshots", "0s"];
+    gateway.ask(&bench, "write", &arguments).ok();
+    sound(
+        &gateway.ask(&bench, "verify", &["--deep"]).ok(),
+        "5 days equal (20 rows)",
+    );
+    assert_eq!(gateway.data().len(), 5);
+}
+
+#[test]
+fn a_server_keeps_its_lake_in_a_bucket_and_others_read_it_through_the_catalog() {
+    let Some(gateway) = Gateway::start() else {
+        return;
+    };
+    let Some(python) = or_skip(python("lake-1.5.5-0.12.0", &PACKAGES)) else {
+        return;
+    };
+    let bench = Bench::new();
+    let lake = gateway.lake();
+    let arguments = [
+        "--lake-dir",
+        &lake,
+        "--lake-every",
+        "1s",
+        "--log-level",
+        "error",
+    ];
+    let start = || {
+        Served::start_by(
+            gateway.command(SECRET),
+            &bench.db(),
+            "127.0.0.1:0",
+            &arguments,
+        )
+    };
+    let mut served = start();
+    for round in 0..3 {
+        if round == 2 {
+            // Killed, and begun again: it goes on from what is in the bucket.
+            served.child.kill().unwrap();
+            served.child.wait().unwrap();
+            served = start();
+        }
+        let answer = served.ask("POST", "/write?precision=ns", "", &lines(round));
+        assert!(answer.starts_with("HTTP/1.1 204"), "{answer}");
+        let wanted: f64 = (0..20).map(|n| (n * 7 + round) as f64 + 0.5).sum();
+        let url = format!("http://{}/iceberg", served.addr);
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/lake_bucket.py");
+        until("the lake has the rows", || {
+            let asked = Command::new(&python)
+                .arg(&script)
+                .args([
+                    &url,
+                    &gateway.endpoint,
+                    KEY,
+                    SECRET,
+                    "20",
+                    &wanted.to_string(),
+                ])
+                .output()
+                .unwrap();
+            // 3 = it has not these rows yet.
+            match asked.status.code() {
+                Some(0) => true,
+                Some(3) => false,
+                _ => panic!("{}", String::from_utf8_lossy(&asked.stderr)),
+            }
+        });
+    }
+    assert_eq!(served.end("-TERM").code, 0);
+}

@@ -1,0 +1,65 @@
+//! Partitions as they were before their rows were freed, as long as somebody reads them.
+//!
+//! Invariants: the rows of a segment are there until the last of its partitions that had them has
+//! no reader any more.
+//! Concurrency: one lock, held for no other and never over I/O.
+
+use super::Core;
+use crate::Result;
+use crate::ids::SegmentId;
+use crate::segment::Partition;
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// What was freed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FreedRows {
+    /// Partitions whose rows are elsewhere.
+    pub partitions: u64,
+    /// Bytes of them that were freed here.
+    pub bytes: u64,
+}
+
+/// Partitions that had their rows.
+#[derive(Debug, Default)]
+pub(crate) struct Freed {
+    before: Mutex<Vec<Arc<Partition>>>,
+}
+
+impl Freed {
+    /// The rows of a partition were freed; this is what it was before.
+    pub(crate) fn wait_for(&self, before: Arc<Partition>) {
+        self.before.lock().push(before);
+    }
+
+    /// Takes those out that nobody reads any more.
+    pub(crate) fn unread(&self) -> Vec<SegmentId> {
+        let mut before = self.before.lock();
+        let is_read = |partition: &Arc<Partition>| Arc::strong_count(partition) > 1;
+        let unread = before.iter().filter(|partition| !is_read(partition));
+        let unread = unread.map(|partition| partition.id()).collect();
+        before.retain(is_read);
+        unread
+    }
+}
+
+impl Core {
+    /// What was freed of the partitions that there are.
+    pub(crate) fn freed_rows(&self) -> Result<FreedRows> {
+        let mut freed = FreedRows::default();
+        let stubs = self.store.stubs();
+        if !stubs.has_freed() {
+            return Ok(freed);
+        }
+        for shard in &self.shards {
+            let partitions = Arc::clone(&shard.state.lock().partitions);
+            let own = partitions.all().filter(|p| stubs.is_freed(p.id()));
+            for partition in own.filter(|p| p.unreadable.is_none()) {
+                let gone = self.store.freed_of(partition.id(), 0, u64::MAX)?;
+                freed.partitions += 1;
+                freed.bytes += gone.iter().map(|(_, bytes)| bytes).sum::<u64>();
+            }
+        }
+        Ok(freed)
+    }
+}

@@ -1,0 +1,123 @@
+//! What a table says of its indexes as a whole: whether some are made by themselves, and how much
+//! room all of them may take.
+//!
+//! Invariants: an index that was made by itself is known as such by its number and its name, so
+//! that one which has been made anew under either is taken for one that was asked for.
+//! Format: docs/format/index.md.
+
+use super::definition::{IndexDefinition, IndexId, number};
+use crate::assured::wide;
+use headwater_codec::{Cursor, DecodeError, PutBytes};
+
+/// Room for the indexes of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IndexBudget {
+    /// So many hundredths of the bytes of the table's segments.
+    Percent(u32),
+    /// So many bytes.
+    Bytes(u64),
+}
+
+impl IndexBudget {
+    /// Bytes that a table of so many bytes gives its indexes.
+    #[must_use]
+    pub fn bytes_of(self, table_bytes: u64) -> u64 {
+        match self {
+            IndexBudget::Percent(percent) => {
+                let bytes = u128::from(table_bytes) * u128::from(percent) / 100;
+                u64::try_from(bytes).unwrap_or(u64::MAX)
+            }
+            IndexBudget::Bytes(bytes) => bytes,
+        }
+    }
+}
+
+/// How a table has its indexes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IndexPolicy {
+    /// Indexes are made, and dropped again, by what filters read in vain.
+    pub auto: bool,
+    /// Room for all indexes of the table, those that were asked for included; `None` = 10 % where
+    /// indexes are made by themselves, else as much as they need.
+    pub budget: Option<IndexBudget>,
+}
+
+/// The budget where none was set, and indexes are made by themselves.
+const BUDGET: IndexBudget = IndexBudget::Percent(10);
+
+impl IndexPolicy {
+    /// The budget that is in force.
+    #[must_use]
+    pub fn budget_in_force(&self) -> Option<IndexBudget> {
+        self.budget.or_else(|| self.auto.then_some(BUDGET))
+    }
+}
+
+/// A policy, with the indexes that it has made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PolicyRecord {
+    pub(crate) policy: IndexPolicy,
+    pub(crate) made: Vec<(IndexId, String)>,
+}
+
+const VERSION: u8 = 1;
+
+impl PolicyRecord {
+    /// True for an index that was made by itself.
+    pub(crate) fn has_made(&self, index: &IndexDefinition) -> bool {
+        let mut made = self.made.iter();
+        made.any(|(id, name)| *id == index.id && *name == index.name)
+    }
+
+    /// The bytes of its record; the table is the key.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = vec![VERSION, u8::from(self.policy.auto)];
+        let (kind, value) = match self.policy.budget {
+            None => (0, 0),
+            Some(IndexBudget::Percent(percent)) => (1, u64::from(percent)),
+            Some(IndexBudget::Bytes(bytes)) => (2, bytes),
+        };
+        out.put_u8(kind);
+        out.put_varint(value);
+        out.put_varint(wide(self.made.len()));
+        for (id, name) in &self.made {
+            out.put_varint(u64::from(id.0));
+            out.put_prefixed(name.as_bytes());
+        }
+        out
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Result<PolicyRecord, DecodeError> {
+        let mut cursor = Cursor::new(bytes);
+        if cursor.u8("version of a policy of indexes")? != VERSION {
+            return Err(cursor.fail("a policy of indexes of version 1"));
+        }
+        let auto = match cursor.u8("indexes by themselves")? {
+            0 => false,
+            1 => true,
+            _ => return Err(cursor.fail("indexes by themselves, 0 or 1")),
+        };
+        let kind = cursor.u8("kind of a budget")?;
+        let value = cursor.varint("a budget")?;
+        let budget = match (kind, u32::try_from(value)) {
+            (0, Ok(0)) => None,
+            (1, Ok(percent)) => Some(IndexBudget::Percent(percent)),
+            (2, _) => Some(IndexBudget::Bytes(value)),
+            _ => return Err(cursor.fail("a budget of kind 0 to 2")),
+        };
+        let count = cursor.varint_up_to(wide(MADE_MAX), "indexes made by themselves")?;
+        let mut made = Vec::new();
+        for _ in 0..count {
+            let id = IndexId(number(&mut cursor, "number of an index")?);
+            made.push((id, cursor.text("name of an index")?.to_owned()));
+        }
+        cursor.finish()?;
+        Ok(PolicyRecord {
+            policy: IndexPolicy { auto, budget },
+            made,
+        })
+    }
+}
+
+/// Most indexes that a table makes by itself.
+pub(crate) const MADE_MAX: usize = 8;

@@ -1,0 +1,80 @@
+//! Counts what filters read in vain, and what indexes spare them, for tables that make indexes by
+//! themselves.
+//!
+//! Invariants: what is counted changes no answer.
+//! Concurrency: a scan counts for itself and tells it when it ends.
+
+use super::filter::{Clause, Condition};
+use super::indexed::Usable;
+use super::view::StreamView;
+use crate::core::Core;
+use crate::ids::TableId;
+use headwater_types::FieldId;
+use std::fmt;
+use std::sync::Arc;
+
+/// What a scan reads of a table, and finds, where an index over a field could have served it.
+pub(super) struct Counting {
+    core: Arc<Core>,
+    place: (TableId, FieldId),
+    rows: u64,
+    found: u64,
+}
+
+impl Counting {
+    /// `None` where nobody wants to know, no index could serve the scan, or one may.
+    pub(super) fn of(
+        view: &StreamView,
+        conditions: &[Clause],
+        usable: &[Usable],
+    ) -> Option<Counting> {
+        let indexes = &view.core.indexes;
+        if conditions.is_empty() || !usable.is_empty() || !indexes.counts(view.table.id) {
+            return None;
+        }
+        let single = conditions.iter().filter_map(Clause::single);
+        let mut ends = single.filter_map(|condition| Some((condition, condition.bounds()?)));
+        let first = ends.next()?;
+        // An index over the field of an equality narrows the most.
+        let (condition, _): (&Condition, _) = match first.1.is_equal {
+            true => first,
+            false => ends.find(|(_, bounds)| bounds.is_equal).unwrap_or(first),
+        };
+        Some(Counting {
+            place: (view.table.id, condition.field),
+            core: Arc::clone(&view.core),
+            rows: 0,
+            found: 0,
+        })
+    }
+
+    pub(super) fn seen(&mut self, rows: usize, found: usize) {
+        self.rows += crate::assured::wide(rows);
+        self.found += crate::assured::wide(found);
+    }
+}
+
+impl fmt::Debug for Counting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Counting")
+            .field("place", &self.place)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for Counting {
+    fn drop(&mut self) {
+        let now = self.core.env.clock.monotonic();
+        let mut demand = self.core.indexes.demand();
+        demand.read(self.place, self.rows, self.found, now);
+    }
+}
+
+/// Indexes over these fields first have spared a scan so many rows.
+pub(super) fn spared(view: &StreamView, fields: &[FieldId], rows: u64) {
+    let now = view.core.env.clock.monotonic();
+    let mut demand = view.core.indexes.demand();
+    for field in fields {
+        demand.spared((view.table.id, *field), rows, now);
+    }
+}

@@ -1,0 +1,55 @@
+//! Frees rows at an edge of which the cloud has everything, whatever becomes of the cloud.
+//!
+//! Invariants: only what the cloud has proven over the present connection, over which it has said
+//! that what it confirms survives its own loss. Nothing is freed without a connection.
+//! Failure: what cannot be freed now is looked at again the next time, and told in the log.
+
+use super::{Origin, Uplink};
+use crate::error::{FleetError, medium};
+use crate::status::{FreeStatus, FreedStatus};
+use headwater_types::Timestamp;
+
+/// Partitions that are freed at once, so that the connection does not wait for long.
+const AT_ONCE: u64 = 4;
+
+impl Uplink {
+    /// Frees some of what may be freed. To be called now and then, while there is a connection.
+    pub(super) fn free(&self) -> Result<(), FleetError> {
+        let (Some(keep), Origin::Database(db)) = (self.settings.free_after, &self.origin) else {
+            return Ok(());
+        };
+        if !self.known.lock().survives {
+            return Ok(());
+        }
+        let proven = self.agent.lock().proven_now();
+        let keep = i64::try_from(keep.as_nanos()).unwrap_or(i64::MAX);
+        let before = db.believed_now().as_nanos().saturating_sub(keep);
+        let before = Timestamp::from_nanos(before);
+        if let Err(error) = db.free_rows(&proven, before, AT_ONCE) {
+            if db.state_number().is_err() {
+                return Err(medium(error));
+            }
+            tracing::warn!(%error, "sync: rows that the cloud has could not be freed");
+        }
+        Ok(())
+    }
+
+    /// What was freed, and how it stands with that.
+    pub(super) fn freed(&self) -> headwater_engine::Result<Option<FreedStatus>> {
+        let Origin::Database(db) = &self.origin else {
+            return Ok(None);
+        };
+        let freed = db.freed_rows()?;
+        let state = match self.settings.free_after {
+            None if freed.partitions == 0 => return Ok(None),
+            None => FreeStatus::Never,
+            Some(_) if self.known.lock().survives => FreeStatus::Confirmed,
+            Some(_) => FreeStatus::NotSafe,
+        };
+        Ok(Some(FreedStatus {
+            state,
+            partitions: freed.partitions,
+            bytes: freed.bytes,
+        }))
+    }
+}

@@ -1,0 +1,117 @@
+//! How far a cloud is behind an edge, in time: records carry no wall time, so it is noted when a
+//! state was seen first.
+//!
+//! Invariants: what is told is at most the true lag, and less than that by a sixteenth of it and
+//! two looks at the most; it is nothing while the cloud has everything. Memory is bounded.
+//! Concurrency: plain data.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// States whose times are remembered; of more, some between others are forgotten.
+const NOTED_MAX: usize = 64;
+/// How far apart they are then at first.
+const APART_FIRST: Duration = Duration::from_secs(2);
+
+/// When states were seen first.
+#[derive(Debug, Default)]
+pub(super) struct Lag {
+    /// Number, and moment of the monotonic clock; both rise.
+    noted: VecDeque<(u64, Duration)>,
+    /// So far apart they are at least, but for the newest.
+    apart: Duration,
+}
+
+impl Lag {
+    /// The database is in this state.
+    pub(super) fn note(&mut self, number: u64, now: Duration) {
+        if self
+            .noted
+            .back()
+            .is_some_and(|(newest, _)| *newest >= number)
+        {
+            return;
+        }
+        if self.noted.len() >= NOTED_MAX {
+            self.thin();
+        }
+        let mut newest = self.noted.iter().rev().map(|(_, since)| *since);
+        if let (Some(last), Some(before)) = (newest.next(), newest.next())
+            && last.saturating_sub(before) < self.apart
+        {
+            self.noted.pop_back();
+        }
+        self.noted.push_back((number, now));
+    }
+
+    /// Forgets every second one; the oldest stays, which tells how long nothing was confirmed.
+    fn thin(&mut self) {
+        let mut is_kept = false;
+        self.noted.retain(|_| {
+            is_kept = !is_kept;
+            is_kept
+        });
+        self.apart = (self.apart * 2).max(APART_FIRST);
+    }
+
+    /// For how long the database has been in a state that the cloud has not confirmed, the latest
+    /// that it has being this one; `None` = nothing is known of that.
+    pub(super) fn behind(&mut self, confirmed: Option<u64>, now: Duration) -> Option<Duration> {
+        let confirmed = confirmed?;
+        // What is confirmed is needed no more.
+        while self
+            .noted
+            .front()
+            .is_some_and(|(number, _)| *number <= confirmed)
+        {
+            self.noted.pop_front();
+        }
+        if self.noted.is_empty() {
+            self.apart = Duration::ZERO;
+        }
+        let since = self.noted.front().map(|(_, since)| *since);
+        Some(since.map_or(Duration::ZERO, |since| now.saturating_sub(since)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seconds(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn the_lag_is_that_of_the_first_state_that_is_not_confirmed() {
+        let mut lag = Lag::default();
+        assert_eq!(lag.behind(None, seconds(5)), None);
+        assert_eq!(lag.behind(Some(0), seconds(5)), Some(Duration::ZERO));
+        for number in 1..=4 {
+            lag.note(number, seconds(10 * number));
+            lag.note(number, seconds(10 * number + 5));
+        }
+        assert_eq!(lag.behind(Some(0), seconds(50)), Some(seconds(40)));
+        assert_eq!(lag.behind(Some(2), seconds(50)), Some(seconds(20)));
+        assert_eq!(lag.behind(Some(4), seconds(50)), Some(Duration::ZERO));
+        lag.note(9, seconds(60));
+        assert_eq!(lag.behind(Some(4), seconds(61)), Some(seconds(1)));
+    }
+
+    #[test]
+    fn of_very_many_states_the_oldest_and_the_newest_are_known() {
+        let mut lag = Lag::default();
+        for number in 1..=10_000 {
+            lag.note(number, seconds(number));
+            assert!(lag.noted.len() <= NOTED_MAX);
+        }
+        assert_eq!(lag.noted.back(), Some(&(10_000, seconds(10_000))));
+        assert_eq!(lag.behind(Some(0), seconds(10_000)), Some(seconds(9_999)));
+        // In between it is told as less than it is, by no more than what was forgotten.
+        let behind = lag.behind(Some(5_000), seconds(10_000));
+        assert!(
+            behind.is_some_and(|b| b <= seconds(5_000) && b >= seconds(4_400)),
+            "{behind:?}"
+        );
+    }
+}

@@ -1,0 +1,300 @@
+//! A lake in a bucket: its objects, and how one becomes the next metadata.
+//!
+//! Invariants: an object is created and never replaced, but for the hint, which only rises. Of two
+//! who make the same metadata one does: the put is conditional on there being none.
+//! Failure: what may pass is tried again, some times. A put that has no answer may be carried out
+//! later: its bytes are left to be, and whoever finds its name taken looks at whose they are. Lists
+//! may lack what is new: no decision rests on them but which garbage is seen.
+
+use crate::error::{LakeError, Result};
+use crate::folder::Listed;
+use crate::names::{HINT, METADATA, metadata_file, version_of};
+use headwater::Timestamp;
+use headwater_bucket::{Object, ObjectStore, Page, Put, StoreFailure};
+use std::fs::File;
+use std::io::{Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often something is asked for, at the most.
+const ATTEMPTS: u32 = 6;
+/// Until it is asked for again; twice as long each time.
+const PAUSE: Duration = Duration::from_millis(200);
+/// Bytes of an object that are asked for at once.
+const PART: u64 = 8 << 20;
+
+/// The part of a bucket that has a lake.
+#[derive(Clone, Debug)]
+pub(crate) struct Bucket {
+    store: Arc<dyn ObjectStore>,
+    /// How all locations begin, without a `/` at the end.
+    base: String,
+    pub(crate) pause: Duration,
+}
+
+impl Bucket {
+    pub(crate) fn new(store: Arc<dyn ObjectStore>, base: &str) -> Bucket {
+        Bucket {
+            store,
+            base: base.trim_end_matches('/').to_owned(),
+            pause: PAUSE,
+        }
+    }
+
+    pub(crate) fn root(&self) -> PathBuf {
+        PathBuf::from(&self.base)
+    }
+
+    /// The key of a location.
+    fn key<'p>(&self, path: &'p Path) -> Result<&'p str> {
+        let text = path.to_str();
+        let key = text.and_then(|text| text.strip_prefix(&self.base)?.strip_prefix('/'));
+        key.ok_or_else(|| {
+            let expected = format!("a location below {}", self.base);
+            LakeError::format(path, expected, path.display())
+        })
+    }
+
+    /// Asks until there is an answer, or it is in vain. What is asked is told which attempt it is.
+    fn ask<T>(
+        &self,
+        path: &Path,
+        mut what: impl FnMut(u32) -> std::result::Result<T, StoreFailure>,
+    ) -> Result<T> {
+        let mut pause = self.pause;
+        let mut attempt = 0;
+        loop {
+            let failure = match what(attempt) {
+                Ok(answer) => return Ok(answer),
+                Err(failure) => failure,
+            };
+            attempt += 1;
+            if failure.is_final || attempt >= ATTEMPTS {
+                return Err(LakeError::bucket(path, failure));
+            }
+            std::thread::sleep(pause);
+            pause *= 2;
+        }
+    }
+
+    fn get(&self, path: &Path) -> Result<Option<Object>> {
+        let key = self.key(path)?;
+        self.ask(path, |_| self.store.get(key))
+    }
+
+    pub(crate) fn read(&self, path: &Path) -> Result<Vec<u8>> {
+        let found = self.get(path)?;
+        Ok(found.ok_or_else(|| LakeError::gone(path))?.bytes)
+    }
+
+    /// Creates an object of a name that nobody else gives.
+    pub(crate) fn put(&self, path: &Path, bytes: &[u8]) -> Result<()> {
+        let key = self.key(path)?;
+        self.create(path, &mut || self.store.create(key, bytes))
+    }
+
+    /// As [`Self::put`], of what a file has.
+    pub(crate) fn put_file(&self, path: &Path, file: &File) -> Result<()> {
+        let key = self.key(path)?;
+        self.create(path, &mut || self.store.create_from(key, file))
+    }
+
+    fn create(
+        &self,
+        path: &Path,
+        put: &mut dyn FnMut() -> std::result::Result<Put, StoreFailure>,
+    ) -> Result<()> {
+        // An attempt before may have been carried out without an answer.
+        let is_there = self.ask(path, |attempt| {
+            put().map(|put| attempt > 0 || put != Put::Refused)
+        })?;
+        match is_there {
+            true => Ok(()),
+            false => Err(LakeError::format(path, "a name that is free", "an object")),
+        }
+    }
+
+    pub(crate) fn remove(&self, path: &Path) -> Result<()> {
+        let key = self.key(path)?;
+        self.ask(path, |_| self.store.delete(key))
+    }
+
+    /// An object as a file of this machine, which has no name and goes when it is closed.
+    pub(crate) fn fetch(&self, path: &Path, bytes: u64) -> Result<File> {
+        let key = self.key(path)?;
+        let mut file = nameless()?;
+        let io = |e| LakeError::io(path, e);
+        let mut from = 0;
+        while from < bytes {
+            let part = PART.min(bytes - from);
+            let got = self.ask(path, |_| self.store.get_range(key, from, part))?;
+            let got = got.ok_or_else(|| LakeError::gone(path))?;
+            file.write_all(&got).map_err(io)?;
+            from += part;
+        }
+        file.seek(SeekFrom::Start(0)).map_err(io)?;
+        Ok(file)
+    }
+
+    /// Some bytes of an object.
+    pub(crate) fn range(&self, path: &Path, from: u64, bytes: u64) -> Result<Vec<u8>> {
+        let key = self.key(path)?;
+        let got = self.ask(path, |_| self.store.get_range(key, from, bytes))?;
+        got.ok_or_else(|| LakeError::gone(path))
+    }
+
+    fn page(&self, path: &Path, prefix: &str, after: &str) -> Result<Page> {
+        self.ask(path, |_| self.store.list(prefix, after))
+    }
+
+    /// How the keys of what is below a location begin.
+    fn below(&self, path: &Path) -> Result<String> {
+        if path.to_str() == Some(&self.base) {
+            return Ok(String::new());
+        }
+        Ok(format!("{}/", self.key(path)?))
+    }
+
+    /// All objects below a location.
+    pub(crate) fn each(
+        &self,
+        path: &Path,
+        see: &mut dyn FnMut(Listed, Option<Timestamp>),
+    ) -> Result<()> {
+        let prefix = self.below(path)?;
+        let mut after = String::new();
+        loop {
+            let page = self.page(path, &prefix, &after)?;
+            let last = page.objects.last().map(|object| object.key.clone());
+            for object in page.objects {
+                let listed = Listed {
+                    path: self.root().join(&object.key),
+                    bytes: object.bytes,
+                };
+                see(listed, object.modified);
+            }
+            match last {
+                Some(last) if page.more => after = last,
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    /// What stands between a location and the next `/`, each once: what would be its folders.
+    pub(crate) fn folders(&self, of: &Path) -> Result<Vec<String>> {
+        let prefix = self.below(of)?;
+        let mut names: Vec<String> = Vec::new();
+        let mut after = String::new();
+        loop {
+            let page = self.page(of, &prefix, &after)?;
+            let Some(last) = page.objects.last().map(|object| object.key.clone()) else {
+                break;
+            };
+            for object in &page.objects {
+                let rest = object.key.strip_prefix(&prefix);
+                if let Some((name, _)) = rest.and_then(|rest| rest.split_once('/'))
+                    && names.last().is_none_or(|last| last != name)
+                {
+                    names.push(name.to_owned());
+                }
+            }
+            if !page.more {
+                break;
+            }
+            // Behind all that is in the last one: `0` follows `/`.
+            let rest = last.strip_prefix(&prefix).unwrap_or(&last);
+            after = match rest.split_once('/') {
+                Some((name, _)) => format!("{prefix}{name}0"),
+                None => last,
+            };
+        }
+        names.sort();
+        names.dedup();
+        Ok(names)
+    }
+
+    /// The newest metadata of a table, and how many commits they follow; `None` = it is not there.
+    pub(crate) fn newest(&self, dir: &Path) -> Result<Option<(u64, Vec<u8>)>> {
+        let told = self.told_version(dir)?;
+        let of = |version: u64| self.get(&metadata_file(dir, version));
+        let mut found = None;
+        if let Some(version) = told {
+            found = of(version)?.map(|object| (version, object.bytes));
+        }
+        if found.is_none() {
+            // Nobody has told yet, or so long ago that those are gone. A list may lack the newest.
+            let mut listed = 1;
+            self.each(&dir.join(METADATA), &mut |object, _| {
+                let name = object.path.file_name().and_then(|name| name.to_str());
+                listed = listed.max(name.and_then(version_of).unwrap_or(0));
+            })?;
+            found = of(listed)?.map(|object| (listed, object.bytes));
+        }
+        while let Some((version, _)) = &found {
+            let version = version + 1;
+            match of(version)? {
+                Some(object) => found = Some((version, object.bytes)),
+                None => break,
+            }
+        }
+        Ok(found)
+    }
+
+    /// Makes the metadata after so many commits; false when there are others, and nothing has
+    /// changed.
+    pub(crate) fn commit(&self, dir: &Path, version: u64, bytes: &[u8]) -> Result<bool> {
+        let path = metadata_file(dir, version);
+        let key = self.key(&path)?;
+        let mut attempts = 0;
+        let put = self.ask(&path, |attempt| {
+            attempts = attempt;
+            self.store.create(key, bytes)
+        })?;
+        match put {
+            Put::Stored(_) => Ok(true),
+            Put::Refused if attempts == 0 => Ok(false),
+            // One of the attempts before may have been carried out.
+            Put::Refused => Ok(self.read(&path)? == bytes),
+        }
+    }
+
+    /// What the object for readers that do not look says.
+    pub(crate) fn told_version(&self, dir: &Path) -> Result<Option<u64>> {
+        let found = self.get(&dir.join(METADATA).join(HINT))?;
+        Ok(found.as_ref().and_then(version_in))
+    }
+
+    /// Says in an object of its own which metadata are the newest, or newer ones than these.
+    pub(crate) fn tell_version(&self, dir: &Path, version: u64) -> Result<()> {
+        let path = dir.join(METADATA).join(HINT);
+        let key = self.key(&path)?;
+        let text = version.to_string();
+        loop {
+            let found = self.get(&path)?;
+            let put = match &found {
+                Some(object) if version_in(object).is_some_and(|told| told >= version) => {
+                    return Ok(());
+                }
+                Some(object) => self.ask(&path, |_| {
+                    self.store.replace(key, text.as_bytes(), &object.etag)
+                })?,
+                None => self.ask(&path, |_| self.store.create(key, text.as_bytes()))?,
+            };
+            if put != Put::Refused {
+                return Ok(());
+            }
+            // Somebody else told, or an attempt before was carried out: then it says so.
+        }
+    }
+}
+
+fn version_in(hint: &Object) -> Option<u64> {
+    std::str::from_utf8(&hint.bytes).ok()?.trim().parse().ok()
+}
+
+/// A file for what is on its way, without a name.
+pub(crate) fn nameless() -> Result<File> {
+    let folder = std::env::temp_dir();
+    tempfile::tempfile_in(&folder).map_err(|e| LakeError::io(&folder, e))
+}

@@ -1,0 +1,276 @@
+//! What a pattern says of where its matches can be, for a scan that leaves out the rest.
+//!
+//! Invariants: an anchor stands in every match, or one of several does; its conditions are what the
+//! row itself meets, wherever it stands in the match. Nothing is said of patterns whose answers
+//! depend on rows without a match, or on the ends of a partition.
+//! Failure: none; of what is not understood nothing is said.
+
+use super::node::{Asked, Pattern, Slot};
+use super::regex::Regex;
+use super::rows::is_own;
+use super::slots;
+use crate::functions::numbers::CANONICAL;
+use crate::table::{Anchor, Bounds, Near, Reach, ScanExec, Skipping};
+use crate::view::Role;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{Column as Named, Result};
+use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::utils::split_conjunction;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::{ChildrenPropertiesMode, ExecutionPlan, ReplaceChildrenOptions};
+use std::sync::Arc;
+
+/// A match of more rows than these is not looked for row by row around its anchors.
+const ROWS_MAX: usize = 1_000;
+
+/// An input that reads no more than a pattern needs.
+pub(super) struct Narrowed {
+    pub(super) input: Arc<dyn ExecutionPlan>,
+    pub(super) scan: Arc<ScanExec>,
+    pub(super) skipping: Arc<Skipping>,
+}
+
+/// What a pattern is computed of.
+pub(super) struct Computation<'a> {
+    pub(super) input: &'a Arc<dyn ExecutionPlan>,
+    pub(super) partition: &'a [Arc<dyn PhysicalExpr>],
+    /// The first one that rows are ordered by.
+    pub(super) time: Option<&'a Arc<dyn PhysicalExpr>>,
+    pub(super) rows: &'a [Arc<dyn PhysicalExpr>],
+    /// Conditions of symbols, over slots.
+    pub(super) conditions: &'a [Option<Expr>],
+}
+
+/// The input without what no match can reach; `None` when nothing is known of that.
+pub(super) fn narrowed(node: &Pattern, of: &Computation<'_>) -> Result<Option<Narrowed>> {
+    let asked = &node.asked;
+    let is_plain = node.tracked.is_none()
+        && !asked.answers.unmatched
+        && !asked.program.may_be_empty()
+        && !asked.regex.asks_for_ends()
+        && node.order.first().is_some_and(|sort| sort.asc);
+    let Some(source) = Source::of(of.input).filter(|_| is_plain) else {
+        return Ok(None);
+    };
+    let role = |expr: &Arc<dyn PhysicalExpr>| source.role(expr);
+    let by = of.partition.iter().map(|expr| match role(expr) {
+        Some(Role::Tag(key)) => Some(key),
+        _ => None,
+    });
+    let Some(by) = by.collect::<Option<Vec<usize>>>() else {
+        return Ok(None);
+    };
+    if of.time.and_then(role) != Some(Role::Time) {
+        return Ok(None);
+    }
+    let rows = asked.regex.longest().map(|rows| rows.saturating_sub(1));
+    let reach = match (asked.within, rows.filter(|rows| *rows <= ROWS_MAX)) {
+        (Some(within), _) => Reach::Nanoseconds(within),
+        (None, Some(rows)) => Reach::Rows(rows),
+        (None, None) => return Ok(None),
+    };
+    let anchors = Anchors::of(&source, asked, of);
+    let near = anchors.near(&asked.regex, false, false);
+    let (before, behind) = asked.rows_around();
+    let bounds = Bounds {
+        anchors: anchors.of,
+        near,
+        reach,
+        before,
+        behind,
+    };
+    let Some((scan, skipping)) = source.scan.skipping(bounds, &by, source.is_filtered)? else {
+        return Ok(None);
+    };
+    let scan = Arc::new(scan);
+    Ok(Some(Narrowed {
+        input: with_scan(of.input, &scan)?,
+        scan,
+        skipping,
+    }))
+}
+
+/// Symbols that can be looked up.
+struct Anchors {
+    of: Vec<Anchor>,
+    /// Of each symbol.
+    places: Vec<Option<usize>>,
+}
+
+impl Anchors {
+    fn of(source: &Source<'_>, asked: &Asked, of: &Computation<'_>) -> Anchors {
+        let mut anchors = Anchors {
+            of: Vec::new(),
+            places: Vec::new(),
+        };
+        for (symbol, condition) in of.conditions.iter().enumerate() {
+            let conditions = condition.as_ref().map(|condition| {
+                let all = split_conjunction(condition).into_iter();
+                let all = all.filter_map(|part| source.of_row(asked, of.rows, symbol, part));
+                all.collect::<Vec<Expr>>()
+            });
+            let name = asked.symbols.get(symbol).map_or("", String::as_str);
+            let table = source.scan.table();
+            let anchor = conditions.and_then(|all| Anchor::of(name, &all, table));
+            let place = anchor.as_ref().map(|_| anchors.of.len());
+            anchors.places.push(place);
+            anchors.of.extend(anchor);
+        }
+        anchors
+    }
+
+    /// Where a match can be that has this part of the pattern. `before` = rows of it may stand
+    /// before those of the part, `behind` = behind them.
+    fn near(&self, part: &Regex, before: bool, behind: bool) -> Near {
+        match part {
+            Regex::Symbol(symbol) => match self.places.get(*symbol).copied().flatten() {
+                Some(anchor) => Near::Anchor {
+                    anchor,
+                    before,
+                    behind,
+                },
+                None => Near::Anywhere,
+            },
+            Regex::Sequence(parts) => {
+                let last = parts.len().saturating_sub(1);
+                let parts = parts.iter().enumerate();
+                let near =
+                    parts.map(|(at, part)| self.near(part, before || at > 0, behind || at < last));
+                Near::All(near.collect())
+            }
+            Regex::Either(ways) => {
+                let near = ways.iter().map(|way| self.near(way, before, behind));
+                Near::Any(near.collect())
+            }
+            Regex::Repeat { least: 0, .. } | Regex::Start | Regex::End => Near::Anywhere,
+            Regex::Repeat {
+                of, most: Some(1), ..
+            } => self.near(of, before, behind),
+            // The first of its rows is one, and so is the last.
+            Regex::Repeat { of, .. } if matches!(**of, Regex::Symbol(_)) => Near::All(vec![
+                self.near(of, before, true),
+                self.near(of, true, behind),
+            ]),
+            Regex::Repeat { of, .. } => self.near(of, true, true),
+            Regex::Excluded(of) => self.near(of, before, behind),
+        }
+    }
+}
+
+/// A scan, and what the columns of a plan are that reads it.
+struct Source<'a> {
+    scan: &'a ScanExec,
+    columns: Vec<Option<usize>>,
+    /// Not every row that is read is one of the plan.
+    is_filtered: bool,
+}
+
+impl<'a> Source<'a> {
+    fn of(plan: &'a Arc<dyn ExecutionPlan>) -> Option<Source<'a>> {
+        if let Some(scan) = plan.downcast_ref::<ScanExec>() {
+            return Some(Source {
+                scan,
+                columns: (0..scan.schema().fields().len()).map(Some).collect(),
+                is_filtered: false,
+            });
+        }
+        if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
+            let below = Source::of(projection.input())?;
+            let columns = projection.expr().iter();
+            let columns = columns.map(|computed| below.column(&computed.expr));
+            return Some(Source {
+                columns: columns.collect(),
+                ..below
+            });
+        }
+        let filter = plan.downcast_ref::<FilterExec>()?;
+        let below = Source::of(filter.input())?;
+        let columns = match filter.projection() {
+            None => below.columns.clone(),
+            Some(places) => {
+                let columns = places.iter().map(|at| below.columns.get(*at).copied());
+                columns.collect::<Option<_>>()?
+            }
+        };
+        Some(Source {
+            columns,
+            is_filtered: true,
+            ..below
+        })
+    }
+
+    /// The column of the scan that an expression is, if it is one.
+    fn column(&self, expr: &Arc<dyn PhysicalExpr>) -> Option<usize> {
+        let column = expr.downcast_ref::<Column>()?;
+        self.columns.get(column.index()).copied().flatten()
+    }
+
+    fn role(&self, expr: &Arc<dyn PhysicalExpr>) -> Option<Role> {
+        self.scan.role(self.column(expr)?)
+    }
+
+    /// A condition of a symbol as one of the table's rows, if it is about the row alone.
+    fn of_row(
+        &self,
+        asked: &Asked,
+        rows: &[Arc<dyn PhysicalExpr>],
+        symbol: usize,
+        condition: &Expr,
+    ) -> Option<Expr> {
+        let schema = self.scan.schema();
+        let own = |column: &Named| {
+            let at = (0..asked.slots.len()).find(|at| column.name == slots::slot_name(*at))?;
+            let slot = asked.slots.get(at)?;
+            let Slot::Value {
+                column, shift: 0, ..
+            } = slot
+            else {
+                return None;
+            };
+            let place = self.column(rows.get(*column).filter(|_| is_own(slot, symbol))?)?;
+            Some(schema.fields().get(place)?.name().clone())
+        };
+        let mut known = true;
+        let of_row = condition.clone().transform_up(|part| {
+            Ok(match part {
+                Expr::Column(column) => match own(&column) {
+                    Some(name) => Transformed::yes(Expr::Column(Named::new_unqualified(name))),
+                    None => {
+                        known = false;
+                        Transformed::no(Expr::Column(column))
+                    }
+                },
+                // The comparisons of the engine take both zeros, and all NaN, for one.
+                Expr::ScalarFunction(mut call) if call.func.name() == CANONICAL => {
+                    match (call.args.pop(), call.args.is_empty()) {
+                        (Some(of), true) => Transformed::yes(of),
+                        (of, _) => {
+                            call.args.extend(of);
+                            Transformed::no(Expr::ScalarFunction(call))
+                        }
+                    }
+                }
+                part => Transformed::no(part),
+            })
+        });
+        of_row.ok().map(|found| found.data).filter(|_| known)
+    }
+}
+
+/// The plan with another scan at its bottom.
+fn with_scan(
+    plan: &Arc<dyn ExecutionPlan>,
+    scan: &Arc<ScanExec>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let children = plan.children();
+    let Some(child) = children.first() else {
+        let scan: Arc<dyn ExecutionPlan> = Arc::<ScanExec>::clone(scan);
+        return Ok(scan);
+    };
+    let child = with_scan(child, scan)?;
+    let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+    Arc::clone(plan).replace_children(vec![child], options)
+}

@@ -1,0 +1,77 @@
+//! What logging in to a broker takes: its password, and what TLS goes by.
+//!
+//! Invariant: both are read anew for each connection.
+//! Failure: what cannot be read is told with its setting and its file.
+
+use crate::settings::Mqtt;
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, RootCertStore};
+use std::path::Path;
+use std::sync::Arc;
+
+/// The password, without the line end of its file.
+///
+/// # Errors
+/// When the file cannot be read.
+pub(crate) fn password(section: &str, settings: &Mqtt) -> Result<String, String> {
+    let Some(path) = &settings.password_file else {
+        return Ok(settings.password.reveal().to_owned());
+    };
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| format!("{section}.password_file {}: {error}", path.display()))?;
+    let text = text.strip_suffix('\n').unwrap_or(&text);
+    Ok(text.strip_suffix('\r').unwrap_or(text).to_owned())
+}
+
+/// What TLS to a broker goes by.
+///
+/// # Errors
+/// When a certificate or a key cannot be used, or there is none to trust.
+pub(crate) fn tls(section: &str, settings: &Mqtt) -> Result<ClientConfig, String> {
+    let mut roots = RootCertStore::empty();
+    match &settings.ca {
+        Some(path) => {
+            for certificate in certificates(&format!("{section}.ca"), path)? {
+                roots
+                    .add(certificate)
+                    .map_err(|error| format!("{section}.ca {}: {error}", path.display()))?;
+            }
+        }
+        None => {
+            // Those that cannot be read are no use to others either; none at all is an error.
+            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+            if roots.is_empty() {
+                return Err(format!(
+                    "this system trusts no certificates: name the broker's issuer with {section}.ca"
+                ));
+            }
+        }
+    }
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| format!("TLS: {error}"))?
+        .with_root_certificates(roots);
+    let (Some(cert), Some(key)) = (&settings.cert, &settings.key) else {
+        return Ok(config.with_no_client_auth());
+    };
+    let chain = certificates(&format!("{section}.cert"), cert)?;
+    let private = PrivateKeyDer::from_pem_file(key)
+        .map_err(|error| format!("{section}.key {}: {error}", key.display()))?;
+    config
+        .with_client_auth_cert(chain, private)
+        .map_err(|error| format!("{section}.cert {}: {error}", cert.display()))
+}
+
+fn certificates(setting: &str, path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    match read {
+        Ok(found) if found.is_empty() => Err(format!(
+            "{setting} {}: there is no certificate in it",
+            path.display()
+        )),
+        Ok(found) => Ok(found),
+        Err(error) => Err(format!("{setting} {}: {error}", path.display())),
+    }
+}

@@ -1,0 +1,218 @@
+//! A connection to an XMPP server: the socket, TLS, and the session that goes over it.
+//!
+//! Invariants: TLS is verified for the domain of the account. Without TLS only a server on this
+//! machine is talked to. What is read and written is bounded in time; what is on its way to the
+//! server is written as a whole before anything else is read.
+//! Concurrency: one owner.
+//! Failure: in words for the log.
+
+use crate::broker_login::{password, tls};
+use crate::settings::{Broker, NoticeSettings};
+use headwater_xmpp::{Element, Happened, Jid, Kind, Login as SessionLogin, Refusal, Session};
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+
+/// Longest time until somebody is logged in.
+const LOGIN_MAX: Duration = Duration::from_secs(20);
+/// Longest time until bytes have left.
+const WRITE_MAX: Duration = Duration::from_secs(20);
+/// Longest time until a question is answered.
+const ANSWER_MAX: Duration = Duration::from_secs(20);
+/// Bytes that are read at once.
+const READ_BYTES: usize = 16 << 10;
+
+trait Bytes: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Bytes for T {}
+
+/// Who logs in, and where.
+pub(super) struct Login {
+    server: Broker,
+    account: Jid,
+    service: Jid,
+    password: String,
+    tls: Arc<ClientConfig>,
+}
+
+impl Login {
+    /// As the settings say, read anew from files.
+    ///
+    /// # Errors
+    /// Names the setting and the file that cannot be used.
+    pub(super) fn of(settings: &NoticeSettings) -> Result<Login, String> {
+        let server = settings.xmpp.clone();
+        let server = server.ok_or("no XMPP server is set (notices.broker)")?;
+        let account = settings.login.user.parse::<Jid>();
+        let account = account
+            .map_err(|error| format!("notices.user: {error}"))?
+            .bare();
+        let service = match settings.service.as_str() {
+            "" => format!("pubsub.{}", account.domain()),
+            service => service.to_owned(),
+        };
+        let service = service.parse::<Jid>();
+        let service = service.map_err(|error| format!("notices.service: {error}"))?;
+        Ok(Login {
+            server,
+            account,
+            service,
+            password: password("notices", &settings.login)?,
+            tls: Arc::new(tls("notices", &settings.login)?),
+        })
+    }
+
+    /// Whether nobody can listen on the way.
+    fn is_here(&self) -> bool {
+        let host = self
+            .server
+            .host
+            .trim_start_matches('[')
+            .trim_end_matches(']');
+        host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+    }
+}
+
+/// A connection.
+pub(super) struct Line {
+    bytes: Box<dyn Bytes>,
+    pub(super) session: Session,
+    pub(super) account: Jid,
+    pub(super) service: Jid,
+    buffer: Vec<u8>,
+}
+
+async fn secure(bytes: Box<dyn Bytes>, login: &Login) -> Result<Box<dyn Bytes>, String> {
+    let name = ServerName::try_from(login.account.domain().to_owned());
+    let name = name.map_err(|error| format!("TLS: {error}"))?;
+    let connector = TlsConnector::from(Arc::clone(&login.tls));
+    let secured = connector.connect(name, bytes).await;
+    Ok(Box::new(secured.map_err(|error| format!("TLS: {error}"))?))
+}
+
+impl Line {
+    /// Connects and logs in.
+    ///
+    /// # Errors
+    /// When that fails, or takes too long.
+    pub(super) async fn connect(login: &Login) -> Result<Line, String> {
+        let made = timeout(LOGIN_MAX, Line::begin(login)).await;
+        made.map_err(|_| "the server does not answer in time".to_owned())?
+    }
+
+    async fn begin(login: &Login) -> Result<Line, String> {
+        let host = login
+            .server
+            .host
+            .trim_start_matches('[')
+            .trim_end_matches(']');
+        let connected = TcpStream::connect((host, login.server.port)).await;
+        let stream = connected.map_err(|error| error.to_string())?;
+        // Notices are small, and somebody waits for them.
+        stream
+            .set_nodelay(true)
+            .map_err(|error| error.to_string())?;
+        let mut bytes: Box<dyn Bytes> = Box::new(stream);
+        if login.server.tls {
+            bytes = secure(bytes, login).await?;
+        }
+        let chance = || crate::access::token::random_hex::<16>().map_err(|e| e.to_string());
+        let session = Session::new(SessionLogin {
+            account: login.account.clone(),
+            password: login.password.clone(),
+            resource: format!("headwater-{}", chance()?),
+            nonce: chance()?,
+            is_secured: login.server.tls,
+            may_be_clear: login.is_here(),
+        });
+        let mut line = Line {
+            bytes,
+            session,
+            account: login.account.clone(),
+            service: login.service.clone(),
+            buffer: vec![0; READ_BYTES],
+        };
+        loop {
+            line.flush().await?;
+            match line.session.next_happened() {
+                Some(Happened::Ready) => return Ok(line),
+                Some(Happened::WantsTls) => {
+                    let clear = std::mem::replace(&mut line.bytes, Box::new(tokio::io::empty()));
+                    line.bytes = secure(clear, login).await?;
+                    line.session.secured();
+                }
+                Some(Happened::Closed) => return Err("the server ends the stream".to_owned()),
+                Some(_) => {}
+                None => line.read().await?,
+            }
+        }
+    }
+
+    /// Writes what is to be sent.
+    pub(super) async fn flush(&mut self) -> Result<(), String> {
+        let out = self.session.take_output();
+        if out.is_empty() {
+            return Ok(());
+        }
+        let written = async {
+            self.bytes.write_all(&out).await?;
+            self.bytes.flush().await
+        };
+        let written = timeout(WRITE_MAX, written).await;
+        let written = written.map_err(|_| "the server takes no bytes".to_owned())?;
+        written.map_err(|error| error.to_string())
+    }
+
+    /// Waits for bytes and takes them. Nothing is lost when it is given up.
+    pub(super) async fn read(&mut self) -> Result<(), String> {
+        let length = self.bytes.read(&mut self.buffer).await;
+        let length = length.map_err(|error| error.to_string())?;
+        if length == 0 {
+            return Err("the server has closed the connection".to_owned());
+        }
+        let come = self.buffer.get(..length).unwrap_or(&[]);
+        self.session.feed(come).map_err(|error| error.to_string())
+    }
+
+    /// Asks the service and waits for the answer; what comes besides is dropped.
+    ///
+    /// # Errors
+    /// When there is no answer. A refusal is one.
+    pub(super) async fn ask(
+        &mut self,
+        kind: Kind,
+        what: Element,
+    ) -> Result<Result<Element, Refusal>, String> {
+        let service = self.service.clone();
+        let asked = self.session.ask(kind, Some(&service), what);
+        let asked = asked.map_err(|error| error.to_string())?;
+        let answered = async {
+            loop {
+                self.flush().await?;
+                match self.session.next_happened() {
+                    Some(Happened::Answer { number, answer }) if number == asked => {
+                        return Ok(answer);
+                    }
+                    Some(Happened::Closed) => return Err("the server ends the stream".to_owned()),
+                    Some(_) => {}
+                    None => self.read().await?,
+                }
+            }
+        };
+        let answered = timeout(ANSWER_MAX, answered).await;
+        answered.map_err(|_| "the server does not answer in time".to_owned())?
+    }
+
+    /// Ends the stream.
+    pub(super) async fn end(mut self) {
+        self.session.close();
+        // It is over either way.
+        let _ = self.flush().await;
+        let _ = self.bytes.shutdown().await;
+    }
+}

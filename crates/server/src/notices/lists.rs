@@ -1,0 +1,169 @@
+//! Brings the lists of who may do what to an XMPP server, and looks whether they stand there.
+//!
+//! Invariants: nodes are made so that only those who are listed hear and tell. Who is not on our
+//! list is taken off theirs, and its subscription ends before that: a server may go on to send to
+//! who has subscribed when he was allowed to. Owners stay. What was set is read back and compared.
+//! Failure: in words: what was refused, and by whom.
+
+use super::line::{Line, Login};
+use crate::settings::NoticeSettings;
+use headwater_notice::{Lists, May};
+use headwater_xmpp::pubsub::{self, Affiliation};
+use headwater_xmpp::{Jid, Kind};
+use std::collections::BTreeMap;
+
+/// What was changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ListsApplied {
+    /// Topics that were made.
+    pub made: Vec<String>,
+    /// Who may do what else than before: topic, account, before, now.
+    pub changed: Vec<(String, String, String, String)>,
+    /// Topics in all that are as the list says.
+    pub topics: usize,
+}
+
+type Affiliations = BTreeMap<Jid, Affiliation>;
+
+/// Makes the topics at the server of the settings and says there who may hear and tell. The account
+/// has to be one that may make nodes there, and owns those that are there.
+///
+/// # Errors
+/// When the server cannot be reached, refuses something, or has something else afterwards.
+pub async fn apply_broker_lists(
+    settings: &NoticeSettings,
+    lists: &Lists,
+) -> Result<ListsApplied, String> {
+    let login = Login::of(settings)?;
+    let mut line = Line::connect(&login).await?;
+    let mut applied = ListsApplied::default();
+    let answer = line.ask(Kind::Get, pubsub::nodes()).await?;
+    let answer = answer.map_err(|why| format!("which nodes there are is not told: {why}"))?;
+    let there = pubsub::nodes_of(&answer);
+    let prefix = format!("{}/", settings.topic);
+    let gone = there.iter().filter(|topic| topic.starts_with(&prefix));
+    let gone = gone.filter(|topic| !lists.contains_key(*topic));
+    let nobody = BTreeMap::new();
+    for (topic, who) in lists.iter().chain(gone.map(|topic| (topic, &nobody))) {
+        if !there.contains(topic) {
+            let made = line.ask(Kind::Set, pubsub::create(topic)).await?;
+            made.map_err(|why| format!("{topic}: it cannot be made: {why}"))?;
+            applied.made.push(topic.clone());
+        }
+        apply(&mut line, topic, who, &mut applied).await?;
+        applied.topics += 1;
+    }
+    line.end().await;
+    Ok(applied)
+}
+
+async fn read(line: &mut Line, topic: &str) -> Result<Affiliations, String> {
+    let answer = line.ask(Kind::Get, pubsub::affiliations(topic)).await?;
+    let answer = answer.map_err(|why| format!("{topic}: who may do what is not told: {why}"))?;
+    let read = pubsub::affiliated(&answer);
+    read.ok_or_else(|| format!("{topic}: what the server tells of who may do what cannot be read"))
+}
+
+async fn subscribed(line: &mut Line, topic: &str) -> Result<Vec<Jid>, String> {
+    let answer = line.ask(Kind::Get, pubsub::subscriptions(topic)).await?;
+    let answer = answer.map_err(|why| format!("{topic}: who is subscribed is not told: {why}"))?;
+    let read = pubsub::subscribed(&answer);
+    read.ok_or_else(|| {
+        format!("{topic}: what the server tells of who is subscribed cannot be read")
+    })
+}
+
+async fn apply(
+    line: &mut Line,
+    topic: &str,
+    who: &BTreeMap<String, May>,
+    applied: &mut ListsApplied,
+) -> Result<(), String> {
+    let configured = line.ask(Kind::Set, pubsub::configure(topic)).await?;
+    configured.map_err(|why| format!("{topic}: it cannot be configured: {why}"))?;
+    let told = line.ask(Kind::Get, pubsub::configuration(topic)).await?;
+    let told = told.map_err(|why| format!("{topic}: its configuration is not told: {why}"))?;
+    let other = pubsub::differences(&told);
+    if !other.is_empty() {
+        return Err(format!(
+            "{topic}: the server keeps other settings: {}",
+            other.join(", ")
+        ));
+    }
+    let mut wanted = Affiliations::new();
+    for (account, may) in who {
+        let jid: Jid = account
+            .parse()
+            .map_err(|e: headwater_xmpp::JidError| e.to_string())?;
+        wanted.insert(jid, affiliation(*may));
+    }
+    let before = read(line, topic).await?;
+    let is_owner = |jid: &Jid| before.get(&jid.bare()) == Some(&Affiliation::Owner);
+    let may_hear = |jid: &Jid| wanted.contains_key(&jid.bare()) || is_owner(jid);
+    let mut beyond = subscribed(line, topic).await?;
+    beyond.retain(|jid| !may_hear(jid));
+    if !beyond.is_empty() {
+        let ended = line
+            .ask(Kind::Set, pubsub::unsubscribe(topic, &beyond))
+            .await?;
+        ended.map_err(|why| format!("{topic}: subscriptions cannot be ended: {why}"))?;
+    }
+    let changes = changes(&before, &wanted);
+    if !changes.is_empty() {
+        let set = line
+            .ask(Kind::Set, pubsub::affiliate(topic, &changes))
+            .await?;
+        set.map_err(|why| format!("{topic}: who may do what cannot be set: {why}"))?;
+        for (jid, now) in &changes {
+            let was = before.get(jid).copied().unwrap_or(Affiliation::None);
+            let names = (
+                topic.to_owned(),
+                jid.to_string(),
+                was.to_string(),
+                now.to_string(),
+            );
+            applied.changed.push(names);
+        }
+    }
+    if let Some(jid) = subscribed(line, topic)
+        .await?
+        .iter()
+        .find(|jid| !may_hear(jid))
+    {
+        return Err(format!(
+            "{topic}: the server keeps the subscription of {jid}"
+        ));
+    }
+    let left = self::changes(&read(line, topic).await?, &wanted);
+    match left.iter().next() {
+        None => Ok(()),
+        Some((jid, may)) => Err(format!("{topic}: the server does not keep {jid} as {may}")),
+    }
+}
+
+fn affiliation(may: May) -> Affiliation {
+    match may {
+        May::Hear => Affiliation::Member,
+        // There is an affiliation for those who only publish, which servers do not have.
+        May::Tell => Affiliation::Publisher,
+    }
+}
+
+/// What has to be set so that all is as it is wanted.
+fn changes(before: &Affiliations, wanted: &Affiliations) -> Affiliations {
+    let is_fixed = |may: Affiliation| matches!(may, Affiliation::Owner | Affiliation::Outcast);
+    let mut changes = Affiliations::new();
+    for (jid, may) in before {
+        let is_wanted = wanted.contains_key(jid);
+        if !is_wanted && !is_fixed(*may) && *may != Affiliation::None {
+            changes.insert(jid.clone(), Affiliation::None);
+        }
+    }
+    for (jid, may) in wanted {
+        let was = before.get(jid).copied();
+        if was != Some(*may) && was != Some(Affiliation::Owner) {
+            changes.insert(jid.clone(), *may);
+        }
+    }
+    changes
+}

@@ -1,0 +1,563 @@
+//! Notices over a real XMPP server with publish-subscribe: heard, lost, doubled, forged, refused; a
+//! server that goes away and comes again; who is on the list, and who is not any more.
+
+use crate::dispatch::dispatcher_in;
+use crate::notice_desk::{
+    HOUR, all_asked, asked, change, figure, heard, identity, knows, token, until_linked, until_news,
+};
+use crate::prosody::{OWNER, Prosody, has_prosody};
+use crate::support::{Running, client, json};
+use crate::wait::until;
+use headwater_notice::{Kind as What, Notice, NoticeKey};
+use headwater_server::settings::{Broker, Mqtt, NoticeBus, NoticeSettings};
+use headwater_server::tokens::TokenFile;
+use headwater_server::{ListsApplied, Settings, apply_broker_lists, broker_lists};
+use headwater_xmpp::pubsub::{self, Affiliation};
+use headwater_xmpp::{Element, Happened, Jid, Kind, Login, Refusal, Session};
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::time::Duration;
+
+const NORTH: &str = "headwater/notices/north";
+const SOUTH: &str = "headwater/notices/south";
+const ACCOUNTS: [&str; 5] = ["gate", "north", "south", "narrow", "outsider"];
+
+fn notices(server: &Prosody, account: &str, direct_tls: bool) -> NoticeSettings {
+    NoticeSettings {
+        bus: NoticeBus::Xmpp,
+        xmpp: Some(Broker {
+            tls: direct_tls,
+            host: "127.0.0.1".to_owned(),
+            port: if direct_tls {
+                server.tls_port
+            } else {
+                server.port
+            },
+        }),
+        login: Mqtt {
+            user: format!("{account}@localhost"),
+            password_file: Some(server.file(&format!("{account}.password"))),
+            ca: Some(server.file("cert.pem")),
+            ..Mqtt::default()
+        },
+        ..NoticeSettings::default()
+    }
+}
+
+/// The list of tokens that says who may, made anew in a folder.
+fn list(dir: &Path) -> TokenFile {
+    let file = TokenFile::of_database(dir);
+    token(&file, "gate", &["read *"]);
+    token(&file, "north", &["write headwater_notices,node=north"]);
+    token(&file, "south", &["write headwater_notices,node=south"]);
+    token(&file, "narrow", &["read headwater_notices,node=south"]);
+    token(&file, "outsider", &["read weather", "write weather"]);
+    file
+}
+
+fn apply(server: &Prosody, list: &TokenFile) -> Result<ListsApplied, String> {
+    let tokens = list.read().unwrap().unwrap();
+    let lists = broker_lists(&tokens, "headwater/notices", "localhost").unwrap();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(apply_broker_lists(&notices(server, OWNER, false), &lists))
+}
+
+/// A server that has the topics and lists of [`list`].
+fn listed() -> Prosody {
+    let server = Prosody::start(&ACCOUNTS);
+    let dir = tempfile::tempdir().unwrap();
+    let applied = apply(&server, &list(dir.path())).unwrap();
+    assert_eq!(applied.made, [NORTH, SOUTH]);
+    server
+}
+
+fn node(server: &Prosody, account: &str, direct_tls: bool) -> Running {
+    Running::start_with(|s| {
+        s.notices = notices(server, account, direct_tls);
+        s.notices.check = HOUR;
+        s.notices.name = "north".to_owned();
+    })
+}
+
+fn desk(server: &Prosody, node: &Running, check: Duration) -> Running {
+    let dir = tempfile::tempdir().unwrap();
+    let desk = dispatcher_in(dir, &[node], |s| {
+        s.notices = notices(server, "gate", true);
+        s.notices.check = check;
+    });
+    until_linked(&desk, true);
+    desk
+}
+
+/// A client of a test, which speaks as any account without TLS.
+struct Speaker {
+    stream: TcpStream,
+    session: Session,
+    messages: Vec<Element>,
+}
+
+impl Speaker {
+    fn new(server: &Prosody, account: &str) -> Speaker {
+        let stream = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(60)))
+            .unwrap();
+        let session = Session::new(Login {
+            account: format!("{account}@localhost").parse().unwrap(),
+            password: account.to_owned(),
+            resource: "test".to_owned(),
+            nonce: "by-the-test".to_owned(),
+            // It asks for no TLS then.
+            is_secured: true,
+            may_be_clear: true,
+        });
+        let mut speaker = Speaker {
+            stream,
+            session,
+            messages: Vec::new(),
+        };
+        assert_eq!(speaker.next(), Happened::Ready);
+        speaker.session.appear();
+        speaker
+    }
+
+    fn next(&mut self) -> Happened {
+        loop {
+            let out = self.session.take_output();
+            self.stream.write_all(&out).unwrap();
+            if let Some(happened) = self.session.next_happened() {
+                return happened;
+            }
+            let mut buffer = [0; 4096];
+            let length = self.stream.read(&mut buffer).unwrap();
+            assert!(length > 0, "the server has closed the connection");
+            self.session.feed(&buffer[..length]).unwrap();
+        }
+    }
+
+    fn ask(&mut self, kind: Kind, what: Element) -> Result<Element, Refusal> {
+        let service: Jid = "pubsub.localhost".parse().unwrap();
+        let asked = self.session.ask(kind, Some(&service), what).unwrap();
+        loop {
+            match self.next() {
+                Happened::Answer { number, answer } if number == asked => return answer,
+                Happened::Message(message) => self.messages.push(message),
+                _ => {}
+            }
+        }
+    }
+
+    fn publish(&mut self, topic: &str, payload: Element) -> Result<Element, Refusal> {
+        self.ask(Kind::Set, pubsub::publish(topic, payload))
+    }
+
+    fn tell(&mut self, topic: &str, bytes: &[u8]) -> Result<Element, Refusal> {
+        self.publish(
+            topic,
+            Element::new("urn:headwater:notice:1", "notice").carrying(bytes),
+        )
+    }
+
+    fn subscribe(&mut self, topic: &str, account: &str) -> Result<Element, Refusal> {
+        let account: Jid = format!("{account}@localhost").parse().unwrap();
+        self.ask(Kind::Set, pubsub::subscribe(topic, &account))
+    }
+
+    /// The bytes that are kept at a topic.
+    fn kept(&mut self, topic: &str) -> Result<Vec<Vec<u8>>, Refusal> {
+        let answer = self.ask(Kind::Get, pubsub::items(topic))?;
+        let all = pubsub::kept(&answer);
+        Ok(all
+            .iter()
+            .map(|(_, payload)| payload.unwrap().carried().unwrap())
+            .collect())
+    }
+
+    /// What was heard since it was asked last. The server has sent it before it answers.
+    fn heard(&mut self) -> Vec<(String, Vec<u8>)> {
+        // The service answers this behind what it told before.
+        self.ask(Kind::Get, pubsub::nodes()).unwrap();
+        let messages = std::mem::take(&mut self.messages);
+        let all = messages.iter().flat_map(pubsub::told);
+        all.map(|(topic, payload)| (topic.to_owned(), payload.unwrap().carried().unwrap()))
+            .collect()
+    }
+}
+
+#[test]
+fn a_dispatcher_hears_of_a_change_by_publish_subscribe() {
+    if !has_prosody() {
+        return;
+    }
+    let server = listed();
+    let node = node(&server, "north", false);
+    change(&node, 0);
+    let desk = desk(&server, &node, HOUR);
+    let next = until_news(&node, &desk, 1);
+    // No question waits at the node, and none is due for an hour: only a notice tells.
+    let waited = asked(&desk, "waiting");
+    for number in next..next + 5 {
+        change(&node, number);
+        until("the dispatcher knows a new stream", || knows(&desk, number));
+    }
+    assert_eq!(asked(&desk, "waiting"), waited);
+    assert_eq!(asked(&desk, "check"), 0);
+    assert_eq!(
+        (figure(&desk, "connected"), figure(&node, "connected")),
+        (1, 1)
+    );
+    assert!(heard(&desk, "news") >= 5 && figure(&node, "told_total") >= 6);
+    // Two with one account hear both, and one without a server knows the same.
+    let later = self::desk(&server, &node, HOUR);
+    let without = dispatcher_in(tempfile::tempdir().unwrap(), &[&node], |_| {});
+    for desk in [&later, &without] {
+        until("it knows all streams", || {
+            (0..next + 5).all(|n| knows(desk, n))
+        });
+    }
+    change(&node, next + 5);
+    for desk in [&desk, &later, &without] {
+        until("all of them know", || knows(desk, next + 5));
+    }
+    assert_eq!(figure(&desk, "refused_total"), 0);
+    let mut answer = client().get(desk.url("/api/v1/sync")).call().unwrap();
+    assert_eq!(json(&mut answer)["notices"]["bus"], "xmpp");
+}
+
+#[test]
+fn while_the_server_is_away_nodes_are_waited_at() {
+    if !has_prosody() {
+        return;
+    }
+    let mut server = listed();
+    let node = node(&server, "north", true);
+    change(&node, 0);
+    let desk = desk(&server, &node, HOUR);
+    let mut next = until_news(&node, &desk, 1);
+    for at_once in [true, false] {
+        server.end(at_once);
+        until_linked(&desk, false);
+        change(&node, next);
+        until("it is known without a server", || knows(&desk, next));
+        std::thread::sleep(Duration::from_secs(2));
+        change(&node, next + 1);
+        until("it is known for as long as that is so", || {
+            knows(&desk, next + 1)
+        });
+        server.begin();
+        until_linked(&desk, true);
+        until("what was told meanwhile is asked for", || {
+            asked(&desk, "gap") >= 1
+        });
+        next = until_news(&node, &desk, next + 2);
+        change(&node, next);
+        until("it is known by a notice again", || knows(&desk, next));
+        next += 1;
+    }
+    assert!(figure(&desk, "connects_total") >= 3 && figure(&node, "connects_total") >= 3);
+    assert!(figure(&desk, "connection_failures_total") >= 2);
+    // One notice is kept, the newest, also over restarts.
+    let kept = Speaker::new(&server, "gate").kept(NORTH).unwrap();
+    assert_eq!(kept.len(), 1);
+}
+
+#[test]
+fn forged_and_doubled_notices_make_nobody_ask() {
+    if !has_prosody() {
+        return;
+    }
+    let server = listed();
+    let node = node(&server, "north", false);
+    change(&node, 0);
+    let desk = desk(&server, &node, HOUR);
+    let next = until_news(&node, &desk, 1);
+    until("it is quiet", || knows(&desk, next - 1));
+    let (identity, incarnation, epoch) = identity(&node);
+    // Somebody has the node's password, and another one's, but not its key.
+    let mut north = Speaker::new(&server, "north");
+    let mut south = Speaker::new(&server, "south");
+    let real = north.kept(NORTH).unwrap().pop().unwrap();
+    assert!(real.len() > 64);
+    let before = all_asked(&desk);
+    for number in 0..20 {
+        let forged = Notice {
+            kind: [What::Changed, What::Gone][number % 2],
+            identity,
+            incarnation,
+            epoch,
+            number: 1 << 40,
+            version: 1 << 40,
+        };
+        let key = NoticeKey::of_seed(&[5; 32]).unwrap();
+        north.tell(NORTH, &key.seal(&forged)).unwrap();
+        north.tell(NORTH, b"no notice at all").unwrap();
+        north.tell(NORTH, &[7; 5_000]).unwrap();
+        let other = Element::new("x", "y").holding(Element::new("x", "z"));
+        north.publish(NORTH, other).unwrap();
+        // Also under the name of another node.
+        south.tell(SOUTH, &real).unwrap();
+    }
+    until("all of it has come", || {
+        let again = heard(&desk, "known") + heard(&desk, "late");
+        heard(&desk, "forged") >= 1 && heard(&desk, "garbled") >= 1 && again >= 1
+    });
+    // Those that came together are one; whatever came, nobody asked.
+    assert_eq!(all_asked(&desk), before);
+    // What is no item of the service is no notice: it comes from an account.
+    let next = until_news(&node, &desk, next);
+    change(&node, next);
+    until("what the node tells is heard as before", || {
+        knows(&desk, next)
+    });
+    assert_eq!(figure(&desk, "connection_failures_total"), 0);
+}
+
+#[test]
+fn a_node_that_begins_anew_is_known_and_told_again() {
+    if !has_prosody() {
+        return;
+    }
+    let server = listed();
+    let mut node = node(&server, "north", false);
+    change(&node, 0);
+    let desk = desk(&server, &node, HOUR);
+    let next = until_news(&node, &desk, 1);
+    let addr = node.addr;
+    let dir = node.ended();
+    node = Running::start_in(dir, |s| {
+        s.notices = notices(&server, "north", false);
+        s.notices.check = HOUR;
+        s.notices.name = "north".to_owned();
+        s.http_addr = addr;
+    });
+    let next = until_news(&node, &desk, next);
+    change(&node, next);
+    until("it is known by a notice again", || knows(&desk, next));
+}
+
+/// Who may hear: to subscribe and to read what is kept are granted alike.
+fn may_hear(all: &mut BTreeMap<&'static str, Speaker>, topic: &str) -> Vec<&'static str> {
+    let may = all.iter_mut().filter_map(|(account, speaker)| {
+        let subscribed = speaker.subscribe(topic, account).is_ok();
+        assert_eq!(speaker.kept(topic).is_ok(), subscribed, "{account} {topic}");
+        subscribed.then_some(*account)
+    });
+    may.collect()
+}
+
+#[test]
+fn the_server_goes_by_the_list() {
+    if !has_prosody() {
+        return;
+    }
+    let server = Prosody::start(&ACCOUNTS);
+    let dir = tempfile::tempdir().unwrap();
+    let file = list(dir.path());
+    let first = apply(&server, &file).unwrap();
+    assert_eq!(
+        (first.made.len(), first.topics, first.changed.len()),
+        (2, 2, 5)
+    );
+    // The same again changes nothing.
+    let again = apply(&server, &file).unwrap();
+    assert_eq!(
+        (again.made.len(), again.topics, again.changed.len()),
+        (0, 2, 0)
+    );
+    let mut all: BTreeMap<&'static str, Speaker> = BTreeMap::new();
+    for account in ACCOUNTS {
+        all.insert(account, Speaker::new(&server, account));
+    }
+    assert_eq!(may_hear(&mut all, NORTH), ["gate", "north"]);
+    assert_eq!(may_hear(&mut all, SOUTH), ["gate", "narrow", "south"]);
+    // Nobody subscribes for another.
+    assert!(
+        all.get_mut("outsider")
+            .unwrap()
+            .subscribe(NORTH, "gate")
+            .is_err()
+    );
+    for topic in [NORTH, SOUTH] {
+        let tells = all.iter_mut().filter_map(|(account, speaker)| {
+            let told = speaker.tell(topic, account.as_bytes());
+            told.is_ok().then_some(*account)
+        });
+        let tells: Vec<_> = tells.collect();
+        assert_eq!(tells, [topic.rsplit('/').next().unwrap()]);
+    }
+    // Nobody but the owner says who may.
+    for (account, speaker) in &mut all {
+        let jid: Jid = format!("{account}@localhost").parse().unwrap();
+        let grab = BTreeMap::from([(jid, Affiliation::Owner)]);
+        let set = speaker.ask(Kind::Set, pubsub::affiliate(SOUTH, &grab));
+        let read = speaker.ask(Kind::Get, pubsub::affiliations(SOUTH));
+        let open = speaker.ask(Kind::Set, pubsub::configure(SOUTH));
+        assert!(set.is_err() && read.is_err() && open.is_err(), "{account}");
+    }
+    let of = |topic: &str, text: &str| (topic.to_owned(), text.as_bytes().to_vec());
+    let gate = all.get_mut("gate").unwrap();
+    assert_eq!(gate.heard(), [of(NORTH, "north"), of(SOUTH, "south")]);
+    assert_eq!(all.get_mut("narrow").unwrap().heard(), [of(SOUTH, "south")]);
+    assert!(all.get_mut("outsider").unwrap().heard().is_empty());
+
+    // Who is taken off the list hears and tells no more, though it has subscribed.
+    for speaker in all.values_mut() {
+        speaker.heard();
+    }
+    for name in ["narrow", "south"] {
+        file.revoke(name).unwrap();
+    }
+    let changed = apply(&server, &file).unwrap().changed;
+    let gone: Vec<_> = changed
+        .iter()
+        .map(|(topic, jid, _, now)| (topic.as_str(), jid.as_str(), now.as_str()))
+        .collect();
+    // Nobody tells at the topic of the south any more, and so nobody hears there either.
+    let wanted = [
+        (SOUTH, "gate@localhost", "none"),
+        (SOUTH, "narrow@localhost", "none"),
+        (SOUTH, "south@localhost", "none"),
+    ];
+    assert_eq!(gone, wanted);
+    assert_eq!(may_hear(&mut all, SOUTH), Vec::<&str>::new());
+    assert!(all.get_mut("south").unwrap().tell(SOUTH, b"late").is_err());
+    let mut owner = Speaker::new(&server, OWNER);
+    owner.tell(SOUTH, b"of the owner").unwrap();
+    for account in ["gate", "narrow", "south"] {
+        assert!(
+            all.get_mut(account).unwrap().heard().is_empty(),
+            "{account}"
+        );
+    }
+    all.get_mut("north").unwrap().tell(NORTH, b"still").unwrap();
+    assert_eq!(all.get_mut("gate").unwrap().heard(), [of(NORTH, "still")]);
+}
+
+#[test]
+fn what_cannot_be_applied_is_told() {
+    if !has_prosody() {
+        return;
+    }
+    let server = Prosody::start(&ACCOUNTS);
+    let dir = tempfile::tempdir().unwrap();
+    let file = list(dir.path());
+    let tokens = file.read().unwrap().unwrap();
+    let lists = broker_lists(&tokens, "headwater/notices", "localhost").unwrap();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let told = |settings: &NoticeSettings| {
+        runtime
+            .block_on(apply_broker_lists(settings, &lists))
+            .unwrap_err()
+    };
+    // It may make no nodes, has another password, trusts another issuer, or is not there.
+    let mut settings = notices(&server, "gate", false);
+    assert!(
+        told(&settings).contains("headwater/notices/north"),
+        "{}",
+        told(&settings)
+    );
+    settings.login.password_file = Some(server.file("north.password"));
+    assert!(
+        told(&settings).contains("not-authorized"),
+        "{}",
+        told(&settings)
+    );
+    let other = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    std::fs::write(dir.path().join("other.pem"), other.cert.pem()).unwrap();
+    for direct_tls in [false, true] {
+        let mut settings = notices(&server, OWNER, direct_tls);
+        settings.login.ca = Some(dir.path().join("other.pem"));
+        assert!(told(&settings).contains("TLS"), "{}", told(&settings));
+    }
+    let mut settings = notices(&server, OWNER, false);
+    settings.service = "other.localhost".to_owned();
+    assert!(told(&settings).contains("not told"), "{}", told(&settings));
+    // Somebody else was there first and owns the topic.
+    let mut owner = Speaker::new(&server, OWNER);
+    owner.ask(Kind::Set, pubsub::create(NORTH)).unwrap();
+    let settings = notices(&server, "gate", false);
+    assert!(
+        told(&settings).contains("cannot be configured"),
+        "{}",
+        told(&settings)
+    );
+    assert!(broker_lists(&tokens, "a/+", "localhost").is_err());
+    token(&file, "North", &["write headwater_notices,node=North"]);
+    let tokens = file.read().unwrap().unwrap();
+    let upper = broker_lists(&tokens, "a", "localhost")
+        .unwrap_err()
+        .to_string();
+    assert!(upper.contains("\"North\""), "{upper}");
+}
+
+#[test]
+fn a_node_that_may_not_tell_is_known_all_the_same() {
+    if !has_prosody() {
+        return;
+    }
+    let server = listed();
+    // It has the account of another.
+    let node = node(&server, "south", false);
+    change(&node, 0);
+    until("the server has refused a notice", || {
+        figure(&node, "refused_total") >= 1
+    });
+    let desk = desk(&server, &node, Duration::from_secs(1));
+    until("it is asked now and then", || asked(&desk, "check") >= 1);
+    change(&node, 1);
+    until("what it could not tell is known", || knows(&desk, 1));
+    assert_eq!(heard(&desk, "news"), 0);
+}
+
+#[test]
+fn a_dispatcher_that_may_not_hear_asks_now_and_then() {
+    if !has_prosody() {
+        return;
+    }
+    let server = listed();
+    let node = node(&server, "north", false);
+    change(&node, 0);
+    let dir = tempfile::tempdir().unwrap();
+    let desk = dispatcher_in(dir, &[&node], |s| {
+        s.notices = notices(&server, "outsider", false);
+        s.notices.check = Duration::from_secs(1);
+    });
+    until_linked(&desk, true);
+    assert_eq!(figure(&desk, "refused_total"), 2);
+    change(&node, 1);
+    until("it is known all the same", || knows(&desk, 1));
+    assert_eq!(heard(&desk, "news"), 0);
+}
+
+#[test]
+fn settings_of_xmpp_that_cannot_be_are_told_at_the_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut settings = Settings::new(dir.path().join("db"));
+    settings.http_addr.set_port(0);
+    settings.notices.bus = NoticeBus::Xmpp;
+    settings.notices.name = "north".to_owned();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let start = |settings: &Settings| {
+        let started = runtime.block_on(headwater_server::Server::start(settings.clone()));
+        started.map(drop).unwrap_err().to_string()
+    };
+    assert!(
+        start(&settings).contains("notices.broker"),
+        "{}",
+        start(&settings)
+    );
+    settings.notices.xmpp = Some(Broker {
+        tls: false,
+        host: "127.0.0.1".to_owned(),
+        port: 1,
+    });
+    settings.notices.login.user = "north".to_owned();
+    settings.notices.login.password_file = Some(dir.path().join("none"));
+    assert!(
+        start(&settings).contains("notices.password_file"),
+        "{}",
+        start(&settings)
+    );
+}

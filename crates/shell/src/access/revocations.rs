@@ -1,0 +1,126 @@
+//! Who was revoked not long ago, as others tell it: nodes have the list of tokens only when
+//! somebody has copied it there, and tickets must not hold until then.
+//!
+//! The text is `LIST:ID` with commas between: the first version of the list without a token, and
+//! the token's id. It goes from dispatchers to nodes, and from clouds to their edges.
+//!
+//! Invariants: at most [`REVOKED_MAX`] are known, the newest; those before them end with their
+//! tickets. What is told takes away and never gives.
+//! Concurrency: plain data.
+//! Failure: a text that is none is not taken, as a whole.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+/// Most that are told of.
+pub(super) const REVOKED_MAX: usize = 256;
+/// Longest id that is taken.
+const ID_MAX: usize = 32;
+
+/// Who was revoked.
+#[derive(Debug, Default)]
+pub(super) struct Revocations {
+    /// By id: the first version of the list without it.
+    told: BTreeMap<String, u64>,
+}
+
+fn one(text: &str) -> Option<(u64, &str)> {
+    let (list, id) = text.split_once(':')?;
+    let is_id = (1..=ID_MAX).contains(&id.len()) && id.chars().all(|c| c.is_ascii_alphanumeric());
+    let list = list.parse().ok().filter(|_| is_id)?;
+    Some((list, id))
+}
+
+impl Revocations {
+    /// Takes a text of all that are revoked; false when it is none.
+    pub(super) fn take(&mut self, text: &str) -> bool {
+        if text.is_empty() {
+            return true;
+        }
+        let all: Option<Vec<(u64, &str)>> = text.split(',').map(one).collect();
+        let Some(all) = all.filter(|all| all.len() <= REVOKED_MAX) else {
+            return false;
+        };
+        for (list, id) in all {
+            let known = self.told.entry(id.to_owned()).or_insert(list);
+            *known = list.max(*known);
+        }
+        while self.told.len() > REVOKED_MAX {
+            let oldest = self.told.iter().min_by_key(|(_, list)| **list);
+            let Some(oldest) = oldest.map(|(id, _)| id.clone()) else {
+                break;
+            };
+            self.told.remove(&oldest);
+        }
+        true
+    }
+
+    /// The first version of the list without a token, if it was told of.
+    pub(super) fn since(&self, id: &str) -> Option<u64> {
+        self.told.get(id).copied()
+    }
+
+    /// All of them as text, with others that are known here.
+    pub(super) fn text<'a>(&self, own: impl Iterator<Item = (u64, &'a str)>) -> String {
+        let mut all: BTreeMap<&str, u64> = own.map(|(list, id)| (id, list)).collect();
+        for (id, list) in &self.told {
+            let known = all.entry(id).or_insert(*list);
+            *known = (*list).max(*known);
+        }
+        let mut all: Vec<(u64, &str)> = all.into_iter().map(|(id, list)| (list, id)).collect();
+        all.sort_unstable();
+        let mut out = String::new();
+        let beyond = all.len().saturating_sub(REVOKED_MAX);
+        for (list, id) in all.into_iter().skip(beyond) {
+            let comma = if out.is_empty() { "" } else { "," };
+            // Text takes all that is written to it.
+            let _ = write!(out, "{comma}{list}:{id}");
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_told_is_told_on_and_what_is_none_is_not_taken() {
+        let mut told = Revocations::default();
+        assert!(told.take("") && told.take("17:aa,18:bb") && told.take("16:aa"));
+        assert_eq!(
+            (told.since("aa"), told.since("bb"), told.since("cc")),
+            (Some(17), Some(18), None)
+        );
+        let own = [(20, "cc"), (19, "bb")];
+        assert_eq!(told.text(own.into_iter()), "17:aa,19:bb,20:cc");
+        for bad in [
+            ",",
+            "17:",
+            ":aa",
+            "x:aa",
+            "17:a-b",
+            "17:aa,",
+            "-1:aa",
+            "17:aa 18:bb",
+        ] {
+            assert!(!told.take(bad), "{bad}");
+        }
+        assert!(!told.take(&format!("1:{}", "a".repeat(33))));
+        let many = |from: u64, count: u64| {
+            let all = (from..from + count).map(|n| format!("{n}:id{n}"));
+            all.collect::<Vec<_>>().join(",")
+        };
+        assert!(!told.take(&many(100, 257)));
+        assert!(told.take(&many(100, 200)) && told.take(&many(300, 200)));
+        // The newest are kept.
+        assert_eq!(
+            (told.since("aa"), told.since("id243"), told.since("id244")),
+            (None, None, Some(244))
+        );
+        assert_eq!(
+            told.text(std::iter::empty()).split(',').count(),
+            REVOKED_MAX
+        );
+    }
+}
