@@ -1,4 +1,5 @@
-# One command for each thing a developer does. `make help` lists them; CI runs `make test` and nothing else.
+# One command for each thing a developer does. `make help` lists them; CI runs `make test` and nothing else. `make run` and `make test`
+# install what this machine lacks (tools/setup says what); SETUP=no leaves it alone.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -6,6 +7,10 @@ SHELL := /bin/bash
 .NOTPARALLEL:
 
 export CARGO_TARGET_DIR ?= $(HOME)/.cache/headwater/target
+# Where tools/setup puts what no package of a distribution has.
+export PATH := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/headwater/tools/bin:$(HOME)/.cargo/bin:$(PATH)
+# Each test that could not be run appends a line to it.
+export TEST_SKIPS := $(CARGO_TARGET_DIR)/skipped
 export CARGO_TERM_COLOR ?= auto
 
 CARGO ?= cargo
@@ -70,20 +75,17 @@ define show
 endef
 quote = '$(subst ','\'',$(1))'
 
-# A server that speaks S3's protocol, for tests; its licence is Apache-2.0.
-VERSITYGW_VERSION := v1.8.0
-VERSITYGW_DIR := $(CARGO_TARGET_DIR)/versitygw
-# A Python with DuckDB, which reads lakes.
-LAKE_PYTHON := $(CARGO_TARGET_DIR)/lake-python
-
-.PHONY: bucket-test versitygw help run demo cluster lake quick release build go go-test go-bench test fmt fmt-check lint unit doc tidy soak fuzz bench web web-test browser page-bench http-fuzz clean python python-wheel python-bench deb static edge edge-test sql-compare
+.PHONY: setup-run setup-test cold-test help run demo cluster lake quick release build go go-test go-bench test fmt fmt-check lint unit doc tidy soak fuzz bench web web-test browser page-bench http-fuzz clean python python-wheel python-bench deb static edge edge-test sql-compare
 
 help: ## This list
 	@printf 'Headwater: an embedded time-series database. Targets:\n\n'
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 	@printf '\nBuild output goes to %s (set CARGO_TARGET_DIR to change it).\n' '$(CARGO_TARGET_DIR)'
 
-run: quick ## Build, serve the sample data and print the link; ADDR=127.0.0.1:7374 takes another port
+setup-run setup-test: setup-%:
+	@tools/setup $*
+
+run: setup-run quick ## Install what is missing, build, serve the sample data and print the link; ADDR=127.0.0.1:7374 takes another port
 	@if [ ! -d $(SAMPLE_DB) ]; then \
 	  rm -rf -- $(SAMPLE_DB).new; \
 	  data/import-samples $(HEADWATER) $(SAMPLE_DB).new $(MORE_DATA); \
@@ -99,7 +101,7 @@ run: quick ## Build, serve the sample data and print the link; ADDR=127.0.0.1:73
 	@$(HEADWATER) serve --db $(SAMPLE_DB) --http-addr $(ADDR) --log-level warn || { \
 	  printf '\nIs the port taken? `make run ADDR=127.0.0.1:7374` takes another one.\n' >&2; exit 1; }
 
-cluster: quick ## A fleet on this machine: a dispatcher, two clouds, eight edges with simulated sensors; ADDR=… as with run
+cluster: setup-run quick ## A fleet on this machine: a dispatcher, two clouds, eight edges with simulated sensors; ADDR=… as with run
 	$(call section,'A dispatcher before two clouds and eight edges. Ctrl-C stops them all; $(CLUSTER_DIR) is made anew each time')
 	@data/cluster $(HEADWATER) $(CLUSTER_DIR) $(ADDR)
 
@@ -112,22 +114,10 @@ release: web ## Build the headwater command with everything optimised: half an h
 	@$(CARGO) build --release --locked --package headwater-cli
 	@printf 'The command is %s\n' '$(CARGO_TARGET_DIR)/release/headwater'
 
-lake: quick versitygw ## Lakes in a bucket on this machine: a store of S3's protocol, two clouds, eight edges, and DuckDB asking over all of them
-	$(call section,'DuckDB')
-	@[ -e '$(LAKE_PYTHON)/done' ] || { python3 -m venv --clear '$(LAKE_PYTHON)' && '$(LAKE_PYTHON)/bin/python' -m pip install --quiet \
-	  duckdb==1.5.5 duckdb-extensions==1.5.5 duckdb-extension-{avro,httpfs,iceberg,parquet}==1.5.5 && touch '$(LAKE_PYTHON)/done'; }
+lake: setup-test quick ## Lakes in a bucket on this machine: a store of S3's protocol, two clouds, eight edges, and DuckDB asking over all of them
 	$(call section,'Two clouds and eight edges. Ctrl-C stops them all; $(LAKE_DIR) is made anew each time')
-	@data/lake $(HEADWATER) $(LAKE_DIR) '$(abspath $(VERSITYGW_DIR))/versitygw' '$(LAKE_PYTHON)/bin/python'
-
-versitygw: # A server of S3's protocol
-	$(call section,'versitygw $(VERSITYGW_VERSION)')
-	@[ -x '$(VERSITYGW_DIR)/versitygw' ] || GOBIN='$(abspath $(VERSITYGW_DIR))' GOFLAGS='-buildvcs=false -p=1' \
-	  go install github.com/versity/versitygw/cmd/versitygw@$(VERSITYGW_VERSION)
-
-bucket-test: versitygw ## Install a server of S3's protocol (versitygw, some minutes) and test buckets and lakes against it; `make test` leaves that out where it is not installed
-	$(call section,'Tests of buckets and lakes in them')
-	@VERSITYGW='$(abspath $(VERSITYGW_DIR))/versitygw' $(CARGO) test --locked --package headwater-bucket --package headwater-lake
-	@VERSITYGW='$(abspath $(VERSITYGW_DIR))/versitygw' $(CARGO) test --locked --package headwater-cli --test it -- lake_bucket
+	@python=$$(tools/environment python duckdb==1.5.5 duckdb-extensions==1.5.5 duckdb-extension-{avro,httpfs,iceberg,parquet}==1.5.5) && \
+	  data/lake $(HEADWATER) $(LAKE_DIR) "$$(command -v versitygw)" "$$python/bin/python"
 
 deb: release ## Build a Debian package of the command, with its service
 	$(call section,'The Debian package')
@@ -148,7 +138,7 @@ edge-test: edge ## Try that command, in an emulator where it needs one: it joins
 	@$(BUILD_TESTED)
 	@packaging/edge-test $(CARGO_TARGET_DIR)/debug/headwater $(CARGO_TARGET_DIR)/$(EDGE_TARGET)/edge/headwater $(EDGE_RUNNER)
 
-demo: quick ## A tour in the terminal: import a year of weather, look at it at several zooms
+demo: setup-run quick ## A tour in the terminal: import a year of weather, look at it at several zooms
 	$(call section,'A year of hourly weather at three New York airports')
 	@rm -rf -- $(DEMO_DB)
 	$(call show,import --db $(DEMO_DB) --table weather --time epoch_ms:ms --tag origin --null NA \
@@ -209,12 +199,27 @@ go-bench: ## Measure the Go package beside bbolt and two SQLites: ROUNDS=21, ARG
 	cd bindings/go && go test -run '^$$' -bench . -benchtime 1s .
 	cd bindings/go/bench && go test -tags rivals -run '^$$' -timeout 3600s -benchtime $(ROUNDS)x $(if $(ARGS),$(ARGS),-bench .) .
 
-# The same change is judged by the same inputs and requests, as many on every machine; SEED=2 for others.
-test: SEED := 1
-test: web fmt-check web-test lint unit go-test python doc browser http-fuzz ## Everything a change must pass; what CI runs
+# What `make test` does, in this order; the same change is judged by the same inputs and requests, as many on every machine.
+TEST_PARTS := web fmt-check web-test lint unit go-test python doc browser http-fuzz fuzz-inputs
+test: export SEED ?= 1
+test: setup-test ## Install what is missing, and everything a change must pass; what CI runs. SEED=2 for other inputs
+	@rm -f -- '$(TEST_SKIPS)'; mkdir -p '$(CARGO_TARGET_DIR)'; times=; \
+	for part in $(TEST_PARTS); do \
+	  begin=$$SECONDS; $(MAKE) --no-print-directory $$part; times+="$$part $$((SECONDS - begin)) s, "; \
+	done; \
+	printf '\n== %sAll checks passed%s\nTime: %s\n' '$(bold)' '$(plain)' "$${times%, }"; \
+	if [ -s '$(TEST_SKIPS)' ]; then \
+	  printf 'Skipped, %s in all:\n' "$$(wc -l <'$(TEST_SKIPS)')"; sed 's/^/  /' '$(TEST_SKIPS)'; \
+	else echo 'Skipped: nothing'; fi
+
+# The processes beside it that keep the machine busy.
+BUSY ?= 0
+cold-test: ## What CI runs, in a fresh clone with an empty home, cache and target: BUSY=4 for busy processes beside it
+	@tools/cold-test $(BUSY)
+
+fuzz-inputs:
 	$(call section,'Fuzzing: the inputs of fuzz/inputs')
-	@fuzz/run --seed $(SEED)
-	$(call section,'All checks passed')
+	@fuzz/run --seed $(or $(SEED),1)
 
 fmt: $(WEB_PACKAGES) ## Format the sources
 	$(CARGO) fmt --all
@@ -239,7 +244,7 @@ web: $(WEB_DIST) ## Build the page into web/dist, which the server embeds; does 
 
 $(WEB_PACKAGES): web/package.json web/package-lock.json
 	$(call section,'Packages of the page')
-	@command -v npm >/dev/null || { echo 'npm is missing: install Node.js 20.19 or later, see README.md' >&2; exit 1; }
+	@command -v npm >/dev/null || { echo 'npm is missing: tools/setup run installs it, and Node.js 20.19 or later' >&2; exit 1; }
 	cd web && npm ci --no-audit --no-fund
 	@touch $@
 

@@ -1,10 +1,10 @@
 //! `headwater block`: its start and its end, kills, and the clients of others.
 //!
-//! Of those: libnbd's `nbdinfo` and `nbdcopy`, and fio with its engine for NBD. Where one is not
-//! installed the test says so and passes, unless `TEST_CLIENTS=required`, which CI sets.
+//! Of those: libnbd's `nbdinfo` and `nbdcopy`, and fio with its engine for NBD.
 
-use crate::kill::{Dice, kill};
+use crate::kill::{kill, wait};
 use crate::support::{Bench, Ran, program};
+use headwater_testing::Dice;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -191,27 +191,15 @@ fn a_killed_device_has_what_was_flushed() {
             client.send(WRITE, 0, block * BLOCK, 4096, &data).unwrap();
             written[block as usize].push(number);
         }
-        dice.wait();
+        wait(&mut dice);
         kill(serving.child);
     }
 }
 
-/// The programs that a test needs, or nothing where one is missing and need not be there.
+/// The programs that a test needs, or nothing where one is missing, which is told.
 fn installed(names: &[&str]) -> Option<()> {
-    for name in names {
-        let found = Command::new(name)
-            .arg("--version")
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status();
-        if found.is_err() {
-            let required = std::env::var("TEST_CLIENTS").as_deref() == Ok("required");
-            assert!(!required, "{name} is not installed");
-            eprintln!("skipped: {name} is not installed");
-            return None;
-        }
-    }
-    Some(())
+    let mut found = names.iter().map(|name| headwater_testing::installed(name));
+    headwater_testing::or_skip(found.try_for_each(|found| found.map(drop)))
 }
 
 fn run(name: &str, arguments: &[&str]) -> Ran {

@@ -1,9 +1,10 @@
 //! Clouds that keep their copies in a bucket, as processes: one is killed and its folder is gone,
 //! and another goes on from the bucket.
 
-use crate::fleet::{asked, edge, is_current, kill, run, until};
+use crate::fleet::{asked, edge, is_current, kill, run};
 use crate::serve::Served;
 use crate::support::{Bench, Ran, text};
+use headwater_testing::until;
 use std::path::Path;
 
 fn cloud(db: &Path, addr: &str, bucket: &str) -> Served {

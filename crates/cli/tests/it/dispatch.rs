@@ -1,10 +1,10 @@
 //! A dispatcher, clouds and edges as processes, by the commands of docs/cluster/dispatcher.md; any
 //! of them killed with SIGKILL while questions are asked.
 
-use crate::fleet::{asked, cloud, edge, is_current, kill, run, until};
-use crate::kill::Dice;
+use crate::fleet::{asked, cloud, edge, is_current, kill, run};
 use crate::serve::Served;
 use crate::support::{Bench, text};
+use headwater_testing::{Dice, until};
 use std::path::Path;
 use std::time::Duration;
 

@@ -2,11 +2,10 @@
 //! stand in `duckdb/*.sql`.
 //!
 //! DuckDB reads the Parquet that `headwater export` writes, so that is compared as well. The
-//! package is installed once into the target folder; where that is not possible the test says so
-//! and passes, unless `TEST_CLIENTS=required`, which CI sets.
+//! package is installed once.
 
-use crate::clients::{or_skip, python, run};
 use crate::support::{Bench, text};
+use headwater_testing::{or_skip, python, recording_is_missing, run};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -14,7 +13,7 @@ const PACKAGE: &str = "duckdb==2.0.0";
 
 /// Imports a table, exports it as Parquet, and compares.
 fn compare(table: &str, arguments: &[&str], file: &Path) {
-    let Some(python) = or_skip(python(PACKAGE, &[PACKAGE])) else {
+    let Some(python) = or_skip(python(&[PACKAGE])) else {
         return;
     };
     let bench = Bench::new();
@@ -80,7 +79,7 @@ fn a_hundred_statements_about_weather_are_answered_as_by_duckdb() {
 fn statements_about_earthquakes_are_answered_as_by_duckdb() {
     let file = top().join("../shared/data/usgs_quakes_2020_snapshots.csv.gz");
     if !file.exists() {
-        eprintln!("skipped: {} is not there", file.display());
+        recording_is_missing("usgs_quakes_2020_snapshots.csv.gz");
         return;
     }
     let mapping = [

@@ -1,24 +1,15 @@
 //! Edges and a cloud as processes, by the commands of docs/cluster/README.md; any of them killed
 //! with SIGKILL in the middle of it.
 
-use crate::kill::Dice;
 use crate::serve::Served;
 use crate::support::{Bench, Ran, program, text};
+use headwater_testing::{Dice, until};
 use serde_json::Value;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const EDGES: usize = 3;
 const ROUNDS: usize = 9;
-
-/// Waits for something that happens in another process.
-pub(crate) fn until(what: &str, mut happened: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !happened() {
-        assert!(begun.elapsed() < Duration::from_secs(180), "until {what}");
-        std::thread::sleep(Duration::from_millis(100));
-    }
-}
 
 pub(crate) fn run(arguments: &[&str]) -> Ran {
     Ran::of(program().args(arguments).output().unwrap())

@@ -12,6 +12,7 @@ use headwater::{
     AggregateSpec, Bins, ClosedRange, Database, Extremes, Options, ScanSpec, Snapshot, StreamName,
     ValueRef,
 };
+use headwater_testing::Dice;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -28,24 +29,10 @@ use durable_writer::{WRITERS, rows, streams};
 const VICTIM: &str = "HEADWATER_TEST_VICTIM";
 const DURABILITIES: [&str; 3] = ["synced", "written", "every"];
 
-/// Random enough to pick moments (SplitMix64).
-pub(crate) struct Dice(pub(crate) u64);
-
-impl Dice {
-    /// A number below `limit`.
-    pub(crate) fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (z ^ (z >> 31)) % limit
-    }
-
-    /// Half of the kills come at once, the others a little later.
-    pub(crate) fn wait(&mut self) {
-        if self.below(2) == 0 {
-            std::thread::sleep(Duration::from_micros(self.below(20_000)));
-        }
+/// Half of the kills come at once, the others a little later.
+pub(crate) fn wait(dice: &mut Dice) {
+    if dice.below(2) == 0 {
+        std::thread::sleep(Duration::from_micros(dice.below(20_000)));
     }
 }
 
@@ -127,7 +114,7 @@ fn run_and_kill(db: &Path, durability: &str, dice: &mut Dice) -> Vec<Option<i64>
     while wanted > 0 {
         wanted -= u64::from(take(&lines.next().expect("the writer ended").unwrap()));
     }
-    dice.wait();
+    wait(dice);
     kill(child);
     // What it said before it died counts too.
     let rest: Vec<String> = lines.map_while(Result::ok).collect();
@@ -266,7 +253,7 @@ fn import_and_kill(db: &Path, durability: &str, first: u64, dice: &mut Dice) -> 
             break;
         }
     }
-    dice.wait();
+    wait(dice);
     kill(child);
     let stored = bytes.saturating_sub(UNACKNOWLEDGED_BYTES_MAX);
     first + taken.partition_point(|end| *end <= stored) as u64

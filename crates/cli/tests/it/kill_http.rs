@@ -1,10 +1,11 @@
 //! A server killed with SIGKILL in the middle of writes over HTTP, many times over one database:
 //! every line that was answered 204 is there afterwards, with its value, and `check` finds nothing.
 
-use crate::kill::{Dice, check, open};
+use crate::kill::{check, open, wait};
 use crate::serve::Served;
 use crate::support::Bench;
 use headwater::{ScanSpec, StreamName, ValueRef};
+use headwater_testing::Dice;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -103,7 +104,7 @@ fn lines_acknowledged_over_http_survive_kills() {
             while acknowledged.load(Ordering::Relaxed) < wanted && !over.load(Ordering::Relaxed) {
                 std::thread::yield_now();
             }
-            dice.wait();
+            wait(&mut dice);
             // SIGKILL: nothing in the process runs any more.
             served.child.kill().unwrap();
             served.child.wait().unwrap();

@@ -2,19 +2,11 @@
 //! database: every message that the broker took is there in the end, since none was acknowledged
 //! before it was stored.
 
-use crate::kill::{Dice, check, open};
+use crate::kill::{check, open, wait};
 use crate::serve::Served;
 use crate::support::Bench;
 use headwater::{ScanSpec, StreamName, ValueRef};
-
-#[path = "../../../server/tests/it/broker.rs"]
-#[allow(dead_code, reason = "what other tests need")]
-pub(crate) mod broker;
-#[path = "../../../server/tests/it/wait.rs"]
-mod wait;
-
-use broker::{Broker, is_installed};
-use wait::until;
+use headwater_testing::{Broker, Dice, has_broker, until};
 
 const ROUNDS: u64 = 5;
 const MESSAGES: u64 = 3_000;
@@ -41,7 +33,7 @@ fn lines(round: u64) -> String {
 
 #[test]
 fn messages_survive_kills() {
-    if !is_installed() {
+    if !has_broker() {
         return;
     }
     let broker = Broker::start();
@@ -70,7 +62,7 @@ fn messages_survive_kills() {
         std::thread::scope(|scope| {
             let publisher = scope.spawn(|| broker.publish_lines("lp/load", &lines(round)));
             until("some are stored", || done(&served) >= wanted);
-            dice.wait();
+            wait(&mut dice);
             // SIGKILL: nothing in the process runs any more.
             served.child.kill().unwrap();
             served.child.wait().unwrap();

@@ -1,18 +1,14 @@
-//! Lakes in a bucket of a server of S3's protocol, versitygw, where that is installed: in the path,
-//! or where `VERSITYGW` says; `make bucket-test` installs it. DuckDB and pyiceberg (PyPI) read them
-//! through the catalog of a server.
+//! Lakes in a bucket of a server of S3's protocol. DuckDB and pyiceberg (PyPI) read them through
+//! the catalog of a server.
 
-use crate::clients::{or_skip, python};
-use crate::fleet::until;
 use crate::serve::Served;
 use crate::support::{Bench, Ran, program, text};
-use std::net::TcpListener;
+use headwater_testing::until;
+use headwater_testing::{S3Server, or_skip, python};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-const KEY: &str = "testkey";
-const SECRET: &str = "testsecret12";
 const PACKAGES: [&str; 8] = [
     "duckdb==1.5.5",
     "duckdb-extensions==1.5.5",
@@ -24,69 +20,22 @@ const PACKAGES: [&str; 8] = [
     "pyarrow==26.0.1",
 ];
 
-/// A server of S3's protocol, until it is dropped.
-struct Gateway {
-    child: Child,
-    endpoint: String,
-    dir: tempfile::TempDir,
-}
-
-impl Drop for Gateway {
-    fn drop(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-}
-
-fn installed() -> Option<PathBuf> {
-    if let Some(said) = std::env::var_os("VERSITYGW") {
-        return Some(PathBuf::from(said));
-    }
-    let path = std::env::var_os("PATH")?;
-    let mut all = std::env::split_paths(&path).map(|folder| folder.join("versitygw"));
-    all.find(|program| program.is_file())
-}
+/// A lake in a bucket of a server of S3's protocol.
+struct Gateway(S3Server);
 
 impl Gateway {
-    /// One with a bucket `plants`; `None` where it is not installed, which is said.
     fn start() -> Option<Gateway> {
-        let Some(program) = installed() else {
-            eprintln!("versitygw is not installed: nothing was tested; `make bucket-test` does");
-            return None;
-        };
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::create_dir(dir.path().join("plants")).unwrap();
-        // The port is free when this ends, and somebody else may take it: then the start fails.
-        let addr = TcpListener::bind("127.0.0.1:0").unwrap().local_addr();
-        let addr = addr.unwrap();
-        let mut child = Command::new(program)
-            .args(["--port", &addr.to_string(), "posix"])
-            .arg(dir.path())
-            .env("ROOT_ACCESS_KEY", KEY)
-            .env("ROOT_SECRET_KEY", SECRET)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        while std::net::TcpStream::connect(addr).is_err() {
-            assert_eq!(child.try_wait().unwrap(), None, "versitygw ended");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        Some(Gateway {
-            child,
-            endpoint: format!("http://{addr}"),
-            dir,
-        })
+        S3Server::start().map(Gateway)
     }
 
     fn lake(&self) -> String {
-        format!("s3://plants/north/lake?endpoint={}", self.endpoint)
+        format!("s3://plants/north/lake?endpoint={}", self.0.endpoint())
     }
 
     fn command(&self, secret: &str) -> Command {
         let mut command = program();
         command
-            .env("AWS_ACCESS_KEY_ID", KEY)
+            .env("AWS_ACCESS_KEY_ID", S3Server::KEY)
             .env("AWS_SECRET_ACCESS_KEY", secret)
             .env("AWS_REGION", "us-east-1");
         command
@@ -94,7 +43,7 @@ impl Gateway {
 
     fn asked(&self, bench: &Bench, command: &str, more: &[&str]) -> Command {
         let (db, lake) = (bench.db(), self.lake());
-        let mut program = self.command(SECRET);
+        let mut program = self.command(S3Server::SECRET);
         program.args(["lake", command, "--db", text(&db), &lake]);
         program.args(more);
         program
@@ -106,23 +55,11 @@ impl Gateway {
 
     /// Files of rows in the bucket.
     fn data(&self) -> Vec<PathBuf> {
-        let mut found = Vec::new();
-        let mut folders = vec![self.dir.path().join("plants")];
-        while let Some(folder) = folders.pop() {
-            for entry in std::fs::read_dir(folder).unwrap() {
-                let path = entry.unwrap().path();
-                match path.is_dir() {
-                    true => folders.push(path),
-                    false => found.push(path),
-                }
-            }
-        }
-        found.retain(|path| path.extension().is_some_and(|e| e == "parquet"));
-        found
+        self.0.objects("parquet")
     }
 }
 
-/// Some rows on each of five days; other values each time.
+/// Some rows on each of six days; other values each time.
 fn lines(round: usize) -> String {
     let line = |n: usize| {
         let at = 1_700_000_000 + n * 20_011;
@@ -150,19 +87,19 @@ fn a_lake_in_a_bucket_is_written_told_of_compared_and_rebuilt() {
     assert!(
         written
             .stdout
-            .starts_with("pump: 5 days written (20 rows, "),
+            .starts_with("pump: 6 days written (20 rows, "),
         "{written:?}"
     );
     let again = gateway.ask(&bench, "write", &[]).ok();
     assert_eq!(
         again.stdout,
-        "pump: 0 days written (0 rows, 0 B), 5 as they were\n"
+        "pump: 0 days written (0 rows, 0 B), 6 as they were\n"
     );
     let status = gateway.ask(&bench, "status", &["--json"]).ok().json();
     assert_eq!(status["tables"][0]["rows"], 20, "{status}");
     sound(
         &gateway.ask(&bench, "verify", &["--deep"]).ok(),
-        "5 days equal (20 rows)",
+        "6 days equal (20 rows)",
     );
     // A file is lost: it is told, and made anew.
     let lost = gateway.data().remove(0);
@@ -176,12 +113,12 @@ fn a_lake_in_a_bucket_is_written_told_of_compared_and_rebuilt() {
     assert!(
         rebuilt
             .stdout
-            .starts_with("pump: 5 days written (20 rows, "),
+            .starts_with("pump: 6 days written (20 rows, "),
         "{rebuilt:?}"
     );
     sound(
         &gateway.ask(&bench, "verify", &["--deep"]).ok(),
-        "5 days equal (20 rows)",
+        "6 days equal (20 rows)",
     );
     // Who may not is told so, and with which address.
     let (db, lake) = (bench.db(), gateway.lake());
@@ -216,7 +153,7 @@ fn writes_to_a_bucket_that_are_killed_or_come_at_once_leave_each_row_once() {
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
-        // A write of five days takes some tenths of a second here: it is met everywhere.
+        // A write of six days takes some tenths of a second here: it is met everywhere.
         std::thread::sleep(Duration::from_millis(20 + 35 * round as u64));
         child.kill().unwrap();
         child.wait().unwrap();
@@ -237,7 +174,7 @@ fn writes_to_a_bucket_that_are_killed_or_come_at_once_leave_each_row_once() {
     }
     sound(
         &gateway.ask(&bench, "verify", &["--deep"]).ok(),
-        "5 days equal (20 rows)",
+        "6 days equal (20 rows)",
     );
     // What was left by those who were killed goes with a write that changes something.
     bench.import_lines(&lines(13)).ok();
@@ -245,9 +182,9 @@ fn writes_to_a_bucket_that_are_killed_or_come_at_once_leave_each_row_once() {
     gateway.ask(&bench, "write", &arguments).ok();
     sound(
         &gateway.ask(&bench, "verify", &["--deep"]).ok(),
-        "5 days equal (20 rows)",
+        "6 days equal (20 rows)",
     );
-    assert_eq!(gateway.data().len(), 5);
+    assert_eq!(gateway.data().len(), 6);
 }
 
 #[test]
@@ -255,7 +192,7 @@ fn a_server_keeps_its_lake_in_a_bucket_and_others_read_it_through_the_catalog() 
     let Some(gateway) = Gateway::start() else {
         return;
     };
-    let Some(python) = or_skip(python("lake-1.5.5-0.12.0", &PACKAGES)) else {
+    let Some(python) = or_skip(python(&PACKAGES)) else {
         return;
     };
     let bench = Bench::new();
@@ -270,7 +207,7 @@ fn a_server_keeps_its_lake_in_a_bucket_and_others_read_it_through_the_catalog() 
     ];
     let start = || {
         Served::start_by(
-            gateway.command(SECRET),
+            gateway.command(S3Server::SECRET),
             &bench.db(),
             "127.0.0.1:0",
             &arguments,
@@ -294,9 +231,9 @@ fn a_server_keeps_its_lake_in_a_bucket_and_others_read_it_through_the_catalog() 
                 .arg(&script)
                 .args([
                     &url,
-                    &gateway.endpoint,
-                    KEY,
-                    SECRET,
+                    gateway.0.endpoint(),
+                    S3Server::KEY,
+                    S3Server::SECRET,
                     "20",
                     &wanted.to_string(),
                 ])

@@ -12,7 +12,6 @@ mod block;
 mod bucket;
 mod care;
 #[cfg(feature = "sql")]
-mod clients;
 #[cfg(feature = "sql")]
 mod columns;
 mod dispatch;

@@ -1,10 +1,11 @@
 //! Notices between processes, by the commands of docs/cluster/notices.md: a node and a dispatcher
 //! with a broker between them; the broker stopped and started, the node killed with SIGKILL.
 
-use crate::fleet::{kill, run, until};
-use crate::kill_mqtt::broker::{Broker, is_installed};
+use crate::fleet::{kill, run};
 use crate::serve::Served;
 use crate::support::{Bench, text};
+use headwater_testing::until;
+use headwater_testing::{Broker, has_broker};
 use std::path::Path;
 
 fn figure(served: &Served, name: &str) -> u64 {
@@ -41,7 +42,7 @@ fn change(node: &Served, number: usize) {
 
 #[test]
 fn a_dispatcher_follows_a_node_by_a_broker_whatever_ends_in_between() {
-    if !is_installed() {
+    if !has_broker() {
         return;
     }
     let mut broker = Broker::start();

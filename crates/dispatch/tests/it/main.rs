@@ -8,7 +8,6 @@
 )]
 
 mod decision;
-mod dice;
 mod golden;
 mod messages;
 mod simulation;

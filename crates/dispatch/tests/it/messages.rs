@@ -1,8 +1,8 @@
 //! Messages as bytes: any that is made is read back, and any bytes are refused or read.
 
-use crate::dice::Dice;
 use crate::world::random_registry;
 use headwater_dispatch::{decode, encode};
+use headwater_testing::Dice;
 use proptest::prelude::*;
 
 proptest! {

@@ -1,11 +1,11 @@
 //! Nodes that change, die and come back, dispatchers that hear of it over lines that lose, double,
 //! reorder, damage and forge; and questions all the while.
 
-use crate::dice::Dice;
 use crate::world::{Desk, EDGES, OFFSETS, STREAMS, Site, random_registry, random_step, stream};
 use headwater_dispatch::{
     At, Client, NodeIndex, Place, Question, Reach, Registry, StreamKey, Tables, Why,
 };
+use headwater_testing::Dice;
 use headwater_types::Level;
 use std::collections::BTreeSet;
 

@@ -1,10 +1,10 @@
 //! Nodes and dispatchers of a small world, and what they tell each other over lines that fail.
 
-use crate::dice::Dice;
 use headwater_dispatch::{
     Address, Applied, Database, EdgeFacts, Exception, NodeIndex, Position, Reach, Registry,
     StreamKey, Tables, TileKey, decode, encode,
 };
+use headwater_testing::Dice;
 use headwater_types::{Level, StreamName, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 

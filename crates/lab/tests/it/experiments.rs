@@ -414,13 +414,7 @@ fn server_searches_many_streams() {
 /// Each message that the broker took is in the database.
 #[test]
 fn mqtt_stores_what_the_broker_takes() {
-    if Command::new("mosquitto").arg("-h").output().is_err() {
-        assert_ne!(
-            std::env::var("TEST_CLIENTS").as_deref(),
-            Ok("required"),
-            "mosquitto is not installed"
-        );
-        eprintln!("skipped: mosquitto is not installed");
+    if !headwater_testing::has_broker() {
         return;
     }
     let (text, report) = lab("mqtt", &["--messages", "4000", "--window", "50"]);

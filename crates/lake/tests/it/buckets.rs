@@ -1,7 +1,7 @@
 //! Lakes in buckets: faults of the store, writes that end at any step, writes at once.
 
 use crate::support::{
-    Bench, DAY, Dice, Row, START, hinted, metadata, options, rows_of_database, rows_of_files,
+    Bench, DAY, Row, START, hinted, metadata, options, rows_of_database, rows_of_files,
 };
 use headwater::io::SystemClock;
 use headwater::{ClosedRange, DeleteSpec, StreamName};
@@ -12,6 +12,7 @@ use headwater_lake::{
     Catalog, LakeError, OWN_NAMESPACE, Place, Steps, WriteOptions, data_files, folder_of, status,
     verify, write,
 };
+use headwater_testing::Dice;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};

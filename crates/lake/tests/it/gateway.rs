@@ -1,107 +1,55 @@
-//! Lakes in a bucket of a server of S3's protocol, versitygw, where that is installed: in the path,
-//! or where `VERSITYGW` says. `make bucket-test` installs it.
+//! Lakes in a bucket of a server of S3's protocol.
 
 use crate::support::{Bench, DAY, START, options};
 use headwater::{Options, Reader, StreamName};
 use headwater_lake::{LakeError, Place, status, verify, write};
-use std::net::{TcpListener, TcpStream};
+use headwater_testing::S3Server;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-const KEY: &str = "testkey";
-const SECRET: &str = "testsecret12";
 /// Says to a process of its own which folder has the database, and where the lake is.
 const FOLDER: &str = "HEADWATER_TEST_LAKE_BUCKET_FOLDER";
 const LAKE: &str = "HEADWATER_TEST_LAKE_BUCKET_PLACE";
 const KILLED: &str =
     "gateway::writes_to_a_bucket_that_are_killed_or_come_at_once_leave_each_row_once";
 
-/// A server of S3's protocol, until it is dropped.
-pub(crate) struct Gateway {
-    child: Child,
-    pub(crate) endpoint: String,
-    dir: tempfile::TempDir,
-}
-
-impl Drop for Gateway {
-    fn drop(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-}
-
-fn installed() -> Option<PathBuf> {
-    if let Some(said) = std::env::var_os("VERSITYGW") {
-        return Some(PathBuf::from(said));
-    }
-    let path = std::env::var_os("PATH")?;
-    let mut all = std::env::split_paths(&path).map(|folder| folder.join("versitygw"));
-    all.find(|program| program.is_file())
-}
-
 fn place(lake: &str, secret: Option<&str>) -> headwater_lake::Result<Place> {
     Place::open(lake, &|name| match name {
-        "AWS_ACCESS_KEY_ID" => Some(KEY.to_owned()),
+        "AWS_ACCESS_KEY_ID" => Some(S3Server::KEY.to_owned()),
         "AWS_SECRET_ACCESS_KEY" => secret.map(str::to_owned),
         _ => None,
     })
 }
 
+/// A lake in a bucket of a server of S3's protocol.
+pub(crate) struct Gateway(S3Server);
+
 impl Gateway {
-    /// One with a bucket `plants`; `None` where it is not installed, which is said.
     pub(crate) fn start() -> Option<Gateway> {
-        let Some(program) = installed() else {
-            eprintln!("versitygw is not installed: nothing was tested; `make bucket-test` does");
-            return None;
-        };
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::create_dir(dir.path().join("plants")).unwrap();
-        // The port is free when this ends, and somebody else may take it: then the start fails.
-        let addr = TcpListener::bind("127.0.0.1:0").unwrap().local_addr();
-        let addr = addr.unwrap();
-        let mut child = Command::new(program)
-            .args(["--port", &addr.to_string(), "posix"])
-            .arg(dir.path())
-            .env("ROOT_ACCESS_KEY", KEY)
-            .env("ROOT_SECRET_KEY", SECRET)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        while TcpStream::connect(addr).is_err() {
-            assert_eq!(child.try_wait().unwrap(), None, "versitygw ended");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        Some(Gateway {
-            child,
-            endpoint: format!("http://{addr}"),
-            dir,
-        })
+        S3Server::start().map(Gateway)
     }
 
     fn address(&self) -> String {
-        format!("s3://plants/north/lake?endpoint={}", self.endpoint)
+        format!("s3://plants/north/lake?endpoint={}", self.0.endpoint())
     }
 
     pub(crate) fn place(&self) -> Place {
-        place(&self.address(), Some(SECRET)).unwrap()
+        place(&self.address(), Some(S3Server::SECRET)).unwrap()
     }
 
     /// Environment of readers: who they are, and where the store is.
     pub(crate) fn environment(&self) -> [(&'static str, String); 3] {
         [
-            ("S3_ENDPOINT", self.endpoint.clone()),
-            ("S3_KEY", KEY.to_owned()),
-            ("S3_SECRET", SECRET.to_owned()),
+            ("S3_ENDPOINT", self.0.endpoint().to_owned()),
+            ("S3_KEY", S3Server::KEY.to_owned()),
+            ("S3_SECRET", S3Server::SECRET.to_owned()),
         ]
     }
 
     /// Files of rows in the bucket.
     fn data(&self) -> Vec<PathBuf> {
-        let mut found = crate::support::files_below(&self.dir.path().join("plants"));
-        found.retain(|path| path.extension().is_some_and(|e| e == "parquet"));
-        found
+        self.0.objects("parquet")
     }
 }
 
@@ -145,7 +93,7 @@ fn a_lake_in_a_bucket_of_a_server_is_written_compared_and_rebuilt() {
         (20, 5),
         "{told:?}"
     );
-    assert_eq!(place.config()["s3.endpoint"], gateway.endpoint);
+    assert_eq!(place.config()["s3.endpoint"], gateway.0.endpoint());
     std::fs::remove_file(gateway.data().remove(0)).unwrap();
     let verified = verify(&look().unwrap(), &place, false).unwrap();
     assert!(!verified.is_sound(), "{verified:?}");
@@ -174,7 +122,7 @@ fn write_alone(folder: &Path, lake: &str) {
     };
     let mut slow = options();
     slow.orphan_age = Duration::from_secs(3_600);
-    write(&look, place(lake, Some(SECRET)).unwrap(), &slow).unwrap();
+    write(&look, place(lake, Some(S3Server::SECRET)).unwrap(), &slow).unwrap();
 }
 
 #[test]

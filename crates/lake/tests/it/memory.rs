@@ -1,7 +1,8 @@
 //! How much memory a write takes.
 
-use crate::support::{Bench, Dice, START, options};
+use crate::support::{Bench, START, options};
 use headwater::{Batch, Options, Reader, StreamName};
+use headwater_testing::Dice;
 use std::path::Path;
 use std::process::Command;
 

@@ -2,9 +2,10 @@
 //! tags and tables, types that widen, flushes, compactions and openings in between. After each
 //! write the files have exactly what the database has.
 
-use crate::support::{Bench, DAY, Dice, START};
+use crate::support::{Bench, DAY, START};
 use headwater::{Batch, TableChange, Value};
 use headwater::{ClosedRange, DeleteSpec, Duplicates, FieldSpec, FieldType, StreamName, TableSpec};
+use headwater_testing::Dice;
 
 struct Life {
     bench: Bench,

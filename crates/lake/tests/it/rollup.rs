@@ -1,8 +1,9 @@
 //! What aging has left of a table is in the lake too: each value counts in one bucket, once.
 
-use crate::support::{Bench, DAY, Dice, Row, files_below, options, rows_of_files};
+use crate::support::{Bench, DAY, Row, files_below, options, rows_of_files};
 use headwater::{Aggregate, ClosedRange, DeleteSpec, Level, StreamName, TableChange, Timestamp};
 use headwater_lake::{Catalog, LakeError, OWN_NAMESPACE, Steps, data_files, status, verify};
+use headwater_testing::Dice;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};

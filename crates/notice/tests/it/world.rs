@@ -1,6 +1,7 @@
 //! A node and those who follow it, over a bus with all faults, from seeds.
 
 use headwater_notice::{Due, Follower, Heard, Kind, Notice, NoticeKey, PublicKey, Sealed, Told};
+use headwater_testing::Dice;
 use std::time::Duration;
 
 const IDENTITY: u64 = 77;
@@ -53,27 +54,6 @@ pub(crate) fn sealed_by(key: &NoticeKey, notice: &Notice) -> Sealed {
 
 pub(crate) fn sealed(notice: &Notice) -> Sealed {
     sealed_by(&key(1), notice)
-}
-
-/// Chance from a seed: splitmix64.
-struct Dice(u64);
-
-impl Dice {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut x = self.0;
-        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        x ^ (x >> 31)
-    }
-
-    fn below(&mut self, most: u64) -> u64 {
-        self.next() % most
-    }
-
-    fn one_in(&mut self, count: u64) -> bool {
-        self.below(count) == 0
-    }
 }
 
 /// The node: what it holds is a version of an epoch.
@@ -151,10 +131,10 @@ impl Watcher {
     }
 
     fn send(&mut self, now: Duration, sealed: &Sealed, dice: &mut Dice, is_bad: bool) {
-        if !self.is_linked || (is_bad && dice.one_in(4)) {
+        if !self.is_linked || (is_bad && (dice.below(4) == 0)) {
             return;
         }
-        let copies = 1 + u64::from(is_bad && dice.one_in(4));
+        let copies = 1 + u64::from(is_bad && (dice.below(4) == 0));
         for _ in 0..copies {
             let most = if is_bad { 5_000 } else { 100 };
             let when = now + Duration::from_millis(dice.below(most));
@@ -215,7 +195,7 @@ impl World {
     fn second(&mut self, is_bad: bool) {
         for _ in 0..10 {
             self.now += Duration::from_millis(100);
-            if self.node.is_up && self.dice.one_in(8) {
+            if self.node.is_up && (self.dice.below(8) == 0) {
                 self.change(is_bad);
             }
             if is_bad {
@@ -249,7 +229,7 @@ impl World {
             }
             4 => {
                 for watcher in &mut self.watchers {
-                    if self.dice.one_in(2) {
+                    if self.dice.below(2) == 0 {
                         watcher.is_linked = !watcher.is_linked;
                         watcher.follower.link(watcher.is_linked);
                     }

@@ -12,29 +12,12 @@ use headwater_query::datafusion::catalog::SchemaProvider;
 use headwater_query::datafusion::logical_expr::ScalarUDF;
 use headwater_query::datafusion::sql::sqlparser::ast::Statement;
 use headwater_query::{Extension, Unrestricted};
+use headwater_testing::Dice;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// As many as take about a minute where nothing is optimised.
 const STATEMENTS: u64 = 2_500;
-
-/// Numbers in an order that a seed gives.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, n: usize) -> usize {
-        // The generator of Steele, Lea and Flood.
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        usize::try_from((z ^ (z >> 31)) % n as u64).unwrap()
-    }
-
-    fn of<'a>(&mut self, all: &[&'a str]) -> &'a str {
-        all[self.below(all.len())]
-    }
-}
 
 const NUMBERS: [&str; 18] = [
     "0",
@@ -156,28 +139,28 @@ impl Maker {
     }
 
     fn argument(&mut self, columns: bool, depth: usize) -> String {
-        let kind = self.dice.below(12);
+        let kind = self.dice.index(12);
         if depth > 0 && kind < 2 {
-            let at = self.dice.below(self.scalars.len());
+            let at = self.dice.index(self.scalars.len());
             let name = self.function(at);
             return self.call(&name, columns, depth - 1);
         }
         if columns && kind < 7 {
-            return self.dice.of(&COLUMNS).to_owned();
+            return self.dice.pick(&COLUMNS).to_owned();
         }
-        let list: &[&str] = match self.dice.below(10) {
+        let list: &[&str] = match self.dice.index(10) {
             0..=2 => &NUMBERS,
             3..=5 => &TEXTS,
             6 => &INSTANTS,
             7 | 8 => &LISTS,
             _ => &OTHERS,
         };
-        self.dice.of(list).to_owned()
+        self.dice.pick(list).to_owned()
     }
 
     /// An argument of about this type.
     fn argument_of(&mut self, data_type: &str, columns: bool, depth: usize) -> String {
-        if self.dice.below(8) == 0 {
+        if self.dice.index(8) == 0 {
             return self.argument(columns, depth);
         }
         let of = |types: &[&str]| types.iter().any(|part| data_type.contains(part));
@@ -217,23 +200,23 @@ impl Maker {
         } else {
             return self.argument(columns, depth);
         };
-        let columns = columns && self.dice.below(3) > 0;
+        let columns = columns && self.dice.index(3) > 0;
         self.dice
-            .of(if columns { values } else { constants })
+            .pick(if columns { values } else { constants })
             .to_owned()
     }
 
     fn arguments(&mut self, name: &str, columns: bool, depth: usize) -> Vec<String> {
         let shapes = self.shapes.get(name).map_or(0, Vec::len);
-        if shapes > 0 && self.dice.below(8) > 0 {
-            let at = self.dice.below(shapes);
+        if shapes > 0 && self.dice.index(8) > 0 {
+            let at = self.dice.index(shapes);
             let shape = self.shapes[name][at].clone();
             return shape
                 .iter()
                 .map(|of| self.argument_of(of, columns, depth))
                 .collect();
         }
-        let count = self.dice.below(9).div_ceil(2);
+        let count = self.dice.index(9).div_ceil(2);
         (0..count).map(|_| self.argument(columns, depth)).collect()
     }
 
@@ -257,7 +240,7 @@ impl Maker {
             "PARTITION BY tag ORDER BY i",
             "ORDER BY time ROWS 3 PRECEDING",
         ];
-        match self.dice.below(8) {
+        match self.dice.index(8) {
             0 | 1 => format!("SELECT {}", self.call(&name, false, 2)),
             2 | 3 => format!("SELECT {} FROM t", self.call(&name, true, 2)),
             4 => {
@@ -265,28 +248,28 @@ impl Maker {
                 format!("SELECT count(*) FROM t WHERE {by} IS NOT NULL GROUP BY {by}")
             }
             5 => {
-                let at = self.dice.below(self.aggregates.len());
+                let at = self.dice.index(self.aggregates.len());
                 let (aggregate, inner) = (self.aggregates[at].clone(), self.call(&name, true, 1));
                 let argument = self.argument(true, 0);
-                match self.dice.below(3) {
+                match self.dice.index(3) {
                     0 => format!("SELECT {aggregate}({inner}) FROM t"),
                     1 => format!("SELECT {aggregate}({inner}, {argument}) FROM t GROUP BY tag"),
                     _ => format!("SELECT {} FROM t", self.call(&aggregate, true, 1)),
                 }
             }
             6 => {
-                let at = self.dice.below(self.aggregates.len());
+                let at = self.dice.index(self.aggregates.len());
                 let aggregate = self.aggregates[at].clone();
-                let over = self.dice.of(&over);
+                let over = self.dice.pick(&over);
                 format!(
                     "SELECT {} OVER ({over}) FROM t",
                     self.call(&aggregate, true, 1)
                 )
             }
             _ => {
-                let at = self.dice.below(self.windows.len());
+                let at = self.dice.index(self.windows.len());
                 let window = self.windows[at].clone();
-                let over = self.dice.of(&over);
+                let over = self.dice.pick(&over);
                 format!(
                     "SELECT {} OVER ({over}) FROM t",
                     self.call(&window, true, 1)

@@ -5,24 +5,12 @@ use headwater::io::{FaultKind, FaultyFiles, Files, ManualClock};
 use headwater::{TableChange, Timestamp};
 use headwater_ask::Access;
 use headwater_query::{Done, Look, Made, Session, Watch};
+use headwater_testing::Dice;
 use headwater_watch::{Bounds, Change, Kept, Kind, Round, Store};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// A stream of numbers that looks random, from a seed.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % sides
-    }
-}
 
 /// Somebody who follows a watch, and what they heard.
 struct Follower {
@@ -165,13 +153,13 @@ async fn change(lake: &Lake, dice: &mut Dice, clock_s: &mut i64) {
 
 /// A statement that changes table `t`.
 fn changed(dice: &mut Dice, clock_s: &mut i64) -> String {
-    let id = ["a", "b", "c"][dice.roll(3) as usize];
+    let id = ["a", "b", "c"][dice.below(3) as usize];
     let site = if id == "c" { "south" } else { "north" };
-    let late_s = (dice.roll(CORRECTIONS_S as u64 - 1)) as i64;
-    match dice.roll(10) {
+    let late_s = (dice.below(CORRECTIONS_S as u64 - 1)) as i64;
+    match dice.below(10) {
         0 => {
             let from = *clock_s - late_s;
-            let to = from + dice.roll(4) as i64;
+            let to = from + dice.below(4) as i64;
             format!(
                 "DELETE FROM t WHERE id = '{id}' AND time >= '{}' AND time <= '{}'",
                 text(from),
@@ -180,12 +168,12 @@ fn changed(dice: &mut Dice, clock_s: &mut i64) -> String {
         }
         1..=3 => {
             let at = text(*clock_s - late_s);
-            let value = dice.roll(10);
+            let value = dice.below(10);
             format!("INSERT INTO t (time, id, site, v) VALUES ('{at}', '{id}', '{site}', {value})")
         }
         _ => {
-            *clock_s += dice.roll(4) as i64;
-            let (at, value) = (text(*clock_s), dice.roll(10));
+            *clock_s += dice.below(4) as i64;
+            let (at, value) = (text(*clock_s), dice.below(10));
             format!("INSERT INTO t (time, id, site, v) VALUES ('{at}', '{id}', '{site}', {value})")
         }
     }
@@ -212,7 +200,7 @@ async fn life(seed: u64) {
     lake.done("CREATE TABLE t (id TAG, site TAG, v BIGINT)")
         .await;
     let clause = PATTERNS[(seed % PATTERNS.len() as u64) as usize];
-    let from = match dice.roll(3) {
+    let from = match dice.below(3) {
         0 => "(SELECT time, id, site, v FROM t WHERE v <> 4)",
         _ => "t",
     };
@@ -220,29 +208,29 @@ async fn life(seed: u64) {
         format!("SELECT b, e, n, s + 1 AS s FROM {from} MATCH_RECOGNIZE ({clause}) WHERE n < 9");
     let options = format!(
         "lateness = '{}s', corrections = '{CORRECTIONS_S}s', since = 'beginning'",
-        dice.roll(4)
+        dice.below(4)
     );
     let sql = format!("CREATE WATCH w WITH ({options}) AS {query}");
     let mut follower = Follower::open(watch(&lake, &sql).await, FaultyFiles::new(1));
     let mut clock_s = BEGIN_S;
     // The clock of the machine is right, far ahead, or was set back.
     for _ in 0..45 {
-        for _ in 0..=dice.roll(4) {
+        for _ in 0..=dice.below(4) {
             change(&lake, &mut dice, &mut clock_s).await;
         }
-        if dice.roll(6) == 0 {
+        if dice.below(6) == 0 {
             lake.db.flush().unwrap();
         }
-        if dice.roll(8) == 0 {
+        if dice.below(8) == 0 {
             follower.restart();
         }
-        let now_ns = BASE_NS + (clock_s + [0, 40, -900][dice.roll(3) as usize]) * SECOND;
-        if dice.roll(6) == 0 {
+        let now_ns = BASE_NS + (clock_s + [0, 40, -900][dice.below(3) as usize]) * SECOND;
+        if dice.below(6) == 0 {
             // The disk is full when what was found is written down.
             follower.files.fail_next(FaultKind::SyncFull, 0);
         }
         follower
-            .round(&lake.session, now_ns, dice.roll(9) == 0)
+            .round(&lake.session, now_ns, dice.below(9) == 0)
             .await;
         follower.files.heal();
     }
@@ -314,20 +302,20 @@ async fn life_with_ends(seed: u64, ends: Ends) -> usize {
     };
     let options = format!(
         "lateness = '{}s', corrections = '{CORRECTIONS_S}s', since = 'beginning'",
-        dice.roll(4)
+        dice.below(4)
     );
     let sql = format!("CREATE WATCH w WITH ({options}) AS {}", query("t"));
     let mut follower = Follower::open(watch(&lake, &sql).await, FaultyFiles::new(1));
     let mut clock_s = BEGIN_S;
     for _ in 0..90 {
-        for _ in 0..=dice.roll(4) {
+        for _ in 0..=dice.below(4) {
             let sql = changed(&mut dice, &mut clock_s);
             lake.done(&sql).await;
             lake.done(&sql.replacen(" t ", " whole ", 1)).await;
         }
         clock.set(Timestamp::from_nanos(BASE_NS + clock_s * SECOND));
         lake.db.maintain().unwrap();
-        match dice.roll(12) {
+        match dice.below(12) {
             0 | 1 => lake.db.flush().unwrap(),
             2 => lake.db.compact().unwrap(),
             3 => follower.restart(),
@@ -335,7 +323,7 @@ async fn life_with_ends(seed: u64, ends: Ends) -> usize {
         }
         let now_ns = BASE_NS + clock_s * SECOND;
         follower
-            .round(&lake.session, now_ns, dice.roll(9) == 0)
+            .round(&lake.session, now_ns, dice.below(9) == 0)
             .await;
     }
     let now_ns = BASE_NS + clock_s * SECOND;
@@ -384,7 +372,7 @@ fn rows_that_are_as_late_as_allowed_take_nothing_back() {
         for second in 0..120 {
             // Each row up to three seconds late.
             let at = text(BEGIN_S + second - second % 4 + (3 - second % 4));
-            let value = dice.roll(10);
+            let value = dice.below(10);
             lake.done(&format!(
                 "INSERT INTO t (time, id, v) VALUES ('{at}', 'a', {value})"
             ))

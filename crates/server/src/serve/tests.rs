@@ -7,19 +7,11 @@ use super::Server;
 use crate::mqtt_figures::Figures;
 use crate::settings::{Settings, Subscription};
 use headwater::{Database, Options, StreamName, Value};
+use headwater_testing::{Broker, has_broker, until};
 use headwater_wire::message::{MessageRules, PayloadForm, TopicPattern};
 use std::path::Path;
 use std::time::Duration;
 use tokio::sync::watch;
-
-#[path = "../../tests/it/broker.rs"]
-#[allow(dead_code, reason = "what other tests need")]
-mod broker;
-#[path = "../../tests/it/wait.rs"]
-mod wait;
-
-use broker::{Broker, is_installed};
-use wait::until;
 
 fn settings(dir: &Path, port: u16) -> Settings {
     let mut settings = Settings::new(dir.join("db"));
@@ -57,7 +49,7 @@ fn with_server(settings: Settings, call: impl FnOnce(&Database, &Figures)) {
 
 #[test]
 fn what_a_closed_database_cannot_store_is_not_acknowledged_and_comes_again() {
-    if !is_installed() {
+    if !has_broker() {
         return;
     }
     let broker = Broker::start();

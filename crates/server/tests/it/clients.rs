@@ -1,70 +1,13 @@
 //! The Python packages `influxdb` (for version 1) and `influxdb-client` (for version 2), as they
 //! come from PyPI.
-//!
-//! They are installed once into the target folder. Where there is no Python, no pip or no way to
-//! PyPI, the test says so and passes, unless `TEST_CLIENTS=required`, which CI sets.
 
 use crate::support::Running;
 use headwater::{Database, StreamName, Value};
-use std::path::{Path, PathBuf};
+use headwater_testing::{or_skip, python, run};
+use std::path::Path;
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
 
 const PACKAGES: [&str; 2] = ["influxdb==5.3.2", "influxdb-client==1.50.0"];
-
-/// Runs a program; what it printed, or why it failed.
-pub(crate) fn run(command: &mut Command) -> Result<String, String> {
-    let output = command.output().map_err(|e| format!("{command:?}: {e}"))?;
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    if !output.status.success() {
-        return Err(format!(
-            "{command:?}: {}\n{}{}",
-            output.status,
-            text(&output.stdout),
-            text(&output.stderr)
-        ));
-    }
-    Ok(text(&output.stdout))
-}
-
-/// A Python that has these packages. They are installed by one test; others wait for it.
-pub(crate) fn python(packages: &[&str]) -> Result<PathBuf, String> {
-    static ONE: Mutex<()> = Mutex::new(());
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let folder =
-        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("python-{}", packages.join("-")));
-    let python = folder.join("bin/python");
-    let done = folder.join("done");
-    if done.exists() {
-        return Ok(python);
-    }
-    run(Command::new("python3")
-        .arg("-m")
-        .arg("venv")
-        .arg("--clear")
-        .arg(&folder))?;
-    run(Command::new(&python)
-        .args(["-m", "pip", "install", "--quiet", "--retries", "1"])
-        .args(packages))?;
-    std::fs::write(&done, "").map_err(|e| e.to_string())?;
-    Ok(python)
-}
-
-/// What a test needs, or nothing where it is missing and need not be there.
-pub(crate) fn or_skip<T>(found: Result<T, String>) -> Option<T> {
-    match found {
-        Ok(found) => Some(found),
-        Err(why) => {
-            assert_ne!(
-                std::env::var("TEST_CLIENTS").as_deref(),
-                Ok("required"),
-                "{why}"
-            );
-            eprintln!("skipped: {why}");
-            None
-        }
-    }
-}
 
 fn last(db: &Database, device: &str, field: &str) -> Option<(i64, Value)> {
     let stream = StreamName::new("t", [("d", device)]);

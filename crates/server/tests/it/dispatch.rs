@@ -5,8 +5,8 @@ use crate::sync::{
     an_hour, ask, cloud, edge, edge_in, flushed, invite, joined, summaries_of_an_hour,
     until_current, write,
 };
-use crate::wait::until;
 use headwater_server::settings::{DispatchNode, NodeRole};
+use headwater_testing::until;
 use serde_json::{Value, json};
 use ureq::http::Response;
 

@@ -3,11 +3,11 @@
 use crate::dispatch::dispatcher_in;
 use crate::support::{Running, client};
 use crate::sync::{cloud, invite, joined, write};
-use crate::wait::until;
 use headwater::{Batch, Database, Options, StreamName};
 use headwater_server::settings::NodeRole;
 use headwater_server::tokens::{Grant, NewToken, TokenFile};
 use headwater_shell::access::ticket::{Ticket, TicketKey};
+use headwater_testing::until;
 use serde_json::{Value, json};
 use std::path::Path;
 use tempfile::TempDir;

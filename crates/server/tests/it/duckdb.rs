@@ -5,8 +5,8 @@
 //! `HEADWATER_SQL_WIDE` for constructs besides the usual ones. What is documented as a difference
 //! is not asked; what a statement may be stands in `random_sql.py`.
 
-use crate::clients::{or_skip, python, run};
 use crate::support::Running;
+use headwater_testing::{or_skip, python, run};
 use std::path::Path;
 use std::process::Command;
 

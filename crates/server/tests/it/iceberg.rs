@@ -1,12 +1,12 @@
 //! The lake that a server keeps, and the catalog by which other engines find its tables.
 
-use crate::clients::{or_skip, python, run};
 use crate::support::{Running, client, json};
 use crate::sync::{edge, flushed};
-use crate::wait::until;
 use headwater_server::Settings;
 use headwater_server::settings::NodeRole;
 use headwater_server::tokens::{NewToken, TokenFile};
+use headwater_testing::until;
+use headwater_testing::{or_skip, python, run};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};

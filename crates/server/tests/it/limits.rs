@@ -2,8 +2,8 @@
 //! finish.
 
 use crate::support::{Running, client, json};
-use crate::wait::until;
 use headwater::StreamName;
+use headwater_testing::until;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;

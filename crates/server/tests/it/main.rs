@@ -11,7 +11,6 @@
 mod access;
 mod asking;
 #[cfg(feature = "mqtt")]
-mod broker;
 mod clients;
 mod dispatch;
 mod dispatch_tickets;
@@ -50,7 +49,6 @@ mod sql;
 mod support;
 mod sync;
 mod tls;
-mod wait;
 mod wants;
 #[cfg(feature = "sql")]
 mod watches;

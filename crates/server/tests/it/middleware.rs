@@ -1,9 +1,9 @@
 //! What every answer has, whatever its route: ids, headers, the form of errors, who may come in.
 
 use crate::support::{Running, client, json};
-use crate::wait::until;
 use headwater_server::rules::Rule;
 use headwater_server::tokens::{NewToken, TokenFile};
+use headwater_testing::until;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;

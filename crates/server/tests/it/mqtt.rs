@@ -1,12 +1,12 @@
 //! Messages of a real broker: every form of payload, bad ones, a broker that goes away, messages
 //! from while the server was away, TLS and passwords.
 
-use crate::broker::{Broker, is_installed};
 use crate::support::{Running, client};
-use crate::wait::until;
 use headwater::{Database, ScanSpec, StreamName, Value};
 use headwater_server::Settings;
 use headwater_server::settings::{Given, load};
+use headwater_testing::until;
+use headwater_testing::{Broker, has_broker};
 use std::path::Path;
 
 /// Settings from a file, as `headwater serve` reads them.
@@ -117,7 +117,7 @@ retained = "skip"
 
 #[test]
 fn every_payload_comes_in_and_bad_ones_are_counted_and_skipped() {
-    if !is_installed() {
+    if !has_broker() {
         return;
     }
     let broker = Broker::start();
@@ -248,7 +248,7 @@ fn counted(range: std::ops::Range<i64>) -> Vec<Value> {
 
 #[test]
 fn a_broker_may_go_away_and_come_back() {
-    if !is_installed() {
+    if !has_broker() {
         return;
     }
     let mut broker = Broker::start();
@@ -279,7 +279,7 @@ fn a_broker_may_go_away_and_come_back() {
 
 #[test]
 fn messages_from_while_the_server_was_away_are_stored_when_it_is_back() {
-    if !is_installed() {
+    if !has_broker() {
         return;
     }
     let mut broker = Broker::start();
@@ -304,7 +304,7 @@ fn messages_from_while_the_server_was_away_are_stored_when_it_is_back() {
 
 #[test]
 fn a_broker_with_tls_and_passwords() {
-    if !is_installed() {
+    if !has_broker() {
         return;
     }
     let certified = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
@@ -376,7 +376,7 @@ fn a_broker_with_tls_and_passwords() {
 #[cfg(feature = "sql")]
 #[test]
 fn what_a_watch_tells_is_published_once_the_broker_is_there() {
-    if !is_installed() {
+    if !has_broker() {
         return;
     }
     let mut broker = Broker::start();

@@ -2,8 +2,8 @@
 
 use crate::support::{Running, client, json};
 use crate::sync::{cloud, invite, joined, of_edge, status, write};
-use crate::wait::until;
 use headwater_server::settings::NodeRole;
+use headwater_testing::until;
 use serde_json::{Value, json};
 use std::time::Duration;
 

@@ -2,9 +2,9 @@
 
 use crate::support::{Running, client, json};
 use crate::sync::write;
-use crate::wait::until;
 use headwater_server::rules::Rule;
 use headwater_server::tokens::{NewToken, TokenFile};
+use headwater_testing::until;
 use std::time::Duration;
 
 pub(crate) const HOUR: Duration = Duration::from_secs(3_600);

@@ -1,17 +1,17 @@
 //! Notices over a real broker: heard, lost, doubled, forged, refused; a broker that goes away and
 //! comes again.
 
-use crate::broker::{Broker, is_installed};
 use crate::dispatch::dispatcher_in;
 use crate::notice_desk::{
     HOUR, all_asked, asked, change, figure, heard, identity, knows, token, until_linked, until_news,
 };
 use crate::support::{Running, client, json};
-use crate::wait::until;
 use headwater_notice::{Kind, Notice, NoticeKey};
 use headwater_server::Settings;
 use headwater_server::settings::{Broker as BrokerAddress, NoticeBus};
 use headwater_server::tokens::TokenFile;
+use headwater_testing::until;
+use headwater_testing::{Broker, has_broker};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
@@ -56,7 +56,7 @@ fn mosquitto(program: &str, broker: &Broker, arguments: &[&str]) -> Output {
 
 #[test]
 fn a_dispatcher_hears_of_a_change_by_the_broker() {
-    if !is_installed() {
+    if !has_broker() {
         return;
     }
     let broker = Broker::start();
@@ -91,7 +91,7 @@ fn a_dispatcher_hears_of_a_change_by_the_broker() {
 
 #[test]
 fn while_the_broker_is_away_nodes_are_waited_at() {
-    if !is_installed() {
+    if !has_broker() {
         return;
     }
     let mut broker = Broker::start();
@@ -125,7 +125,7 @@ fn while_the_broker_is_away_nodes_are_waited_at() {
 
 #[test]
 fn forged_and_doubled_notices_make_nobody_ask() {
-    if !is_installed() {
+    if !has_broker() {
         return;
     }
     let broker = Broker::start();
@@ -173,7 +173,7 @@ fn forged_and_doubled_notices_make_nobody_ask() {
 
 #[test]
 fn a_node_that_ends_is_asked_at_once_and_one_that_begins_anew_is_known() {
-    if !is_installed() {
+    if !has_broker() {
         return;
     }
     let broker = Broker::start();
@@ -231,7 +231,7 @@ fn guarded(list: &Path) -> Broker {
 
 #[test]
 fn the_broker_goes_by_the_rules_that_are_made_of_the_list() {
-    if !is_installed() {
+    if !has_broker() {
         return;
     }
     let list = tempfile::tempdir().unwrap();
@@ -271,7 +271,7 @@ fn the_broker_goes_by_the_rules_that_are_made_of_the_list() {
 
 #[test]
 fn a_node_that_may_not_tell_is_known_all_the_same() {
-    if !is_installed() {
+    if !has_broker() {
         return;
     }
     let list = tempfile::tempdir().unwrap();

@@ -44,7 +44,7 @@ fn a_map_says_which_cells_are_here_and_who_has_the_rest() {
     assert_eq!(own["lines"][0]["cells"], "hh", "{own}");
     assert!(own["sources"][0]["edge"].is_null(), "{own}");
     drop(edge);
-    crate::wait::until("the edge is away", || {
+    headwater_testing::until("the edge is away", || {
         map(&cloud, "&bins=1&level=rows")["sources"][0]["is_connected"] == false
     });
     let away = map(&cloud, "&bins=1&level=rows");

@@ -4,6 +4,7 @@
 use crate::support::{Running, client, json};
 use headwater::{StreamName, Value};
 use headwater_server::tokens::{NewToken, TokenFile};
+use headwater_testing::{installed, or_skip};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -225,14 +226,7 @@ impl Drop for Prometheus {
 
 #[test]
 fn prometheus_scrapes_this_server_and_writes_to_it() {
-    let found = Command::new("prometheus").arg("--version").output();
-    if found.is_err() {
-        assert_ne!(
-            std::env::var("TEST_CLIENTS").as_deref(),
-            Ok("required"),
-            "prometheus is not installed"
-        );
-        eprintln!("skipped: prometheus is not installed");
+    if or_skip(installed("prometheus")).is_none() {
         return;
     }
     let server = Running::start();

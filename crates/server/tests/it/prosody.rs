@@ -1,10 +1,7 @@
 //! Prosody as an XMPP server for tests, on free loopback ports, with publish-subscribe.
-//!
-//! Where it is not installed, tests that need it say so and pass, unless `TEST_CLIENTS=required`,
-//! which CI sets.
 
-use super::wait::until;
-use std::path::{Path, PathBuf};
+use headwater_testing::{free_port, installed, or_skip, until};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
@@ -21,23 +18,9 @@ pub(crate) struct Prosody {
     child: Option<Child>,
 }
 
-/// Whether there is a server to test with.
+/// Whether there is a server to test with; where not, that is told.
 pub(crate) fn has_prosody() -> bool {
-    let found = Path::new("/usr/bin/prosody").exists();
-    if !found {
-        assert_ne!(
-            std::env::var("TEST_CLIENTS").as_deref(),
-            Ok("required"),
-            "prosody is not installed"
-        );
-        eprintln!("skipped: prosody is not installed");
-    }
-    found
-}
-
-fn free_port() -> u16 {
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    free.local_addr().unwrap().port()
+    or_skip(installed("prosody")).is_some()
 }
 
 impl Prosody {

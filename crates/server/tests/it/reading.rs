@@ -1,8 +1,8 @@
 //! A server that only reads: beside the owner of the database, without a lock, without a change.
 
 use crate::support::{Running, client};
-use crate::wait::until;
 use headwater::{Batch, Database, Options, StreamName};
+use headwater_testing::until;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};

@@ -3,7 +3,7 @@
 use crate::sync::{
     an_hour, ask, cloud, edge, flushed, invite, of_edge, status, until_current, write,
 };
-use crate::wait::until;
+use headwater_testing::until;
 use serde_json::json;
 
 #[test]

@@ -3,9 +3,9 @@
 mod rules;
 
 use crate::support::{Running, client, json};
-use crate::wait::until;
 use headwater::{Batch, Database, StreamName, Values};
 use headwater_server::Settings;
+use headwater_testing::until;
 use serde_json::{Value, json as value};
 use std::io::{Read, Write};
 

@@ -1,9 +1,9 @@
 //! An edge and a cloud in one process, each a server of its own, with a real connection between.
 
 use crate::support::{Running, client, json};
-use crate::wait::until;
 use headwater_fleet::{FleetErrorKind, join};
 use headwater_server::settings::NodeRole;
+use headwater_testing::until;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;

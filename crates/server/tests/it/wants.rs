@@ -4,8 +4,8 @@ use crate::support::Running;
 use crate::sync::{
     an_hour, ask, cloud, edge, flushed, get, invite, joined, of_edge, until_current, write,
 };
-use crate::wait::until;
 use headwater_server::settings::NodeRole;
+use headwater_testing::until;
 use serde_json::json;
 use std::time::Duration;
 

@@ -1,9 +1,9 @@
 //! Writing line protocol: what is stored, what is refused, and how it is told.
 
 use crate::support::{Running, client};
-use crate::wait::until;
 use headwater::{Database, ScanSpec, StreamName, Value};
 use headwater_server::tokens::{NewToken, TokenFile};
+use headwater_testing::until;
 use serde_json::Value as Json;
 use std::io::{Read, Write};
 use std::net::TcpStream;

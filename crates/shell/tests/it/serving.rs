@@ -1,9 +1,10 @@
 //! While it serves: access, limits, metrics, names, TLS, a door and a worker.
 
-use crate::support::{Running, client, code, token, until};
+use crate::support::{Running, client, code, token};
 use headwater_io::Env;
 use headwater_shell::access::tokens::TokenFile;
 use headwater_shell::{Listener, ShellSettings, StartError};
+use headwater_testing::until;
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};

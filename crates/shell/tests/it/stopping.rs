@@ -1,7 +1,8 @@
 //! The end in order: requests that have begun, then the work in the background, then the role.
 
 use crate::role::AdderError;
-use crate::support::{Running, client, until};
+use crate::support::{Running, client};
+use headwater_testing::until;
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

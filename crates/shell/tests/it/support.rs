@@ -139,12 +139,3 @@ pub(crate) fn code(body: &str) -> String {
     let body: Value = serde_json::from_str(body).unwrap();
     body["code"].as_str().unwrap().to_owned()
 }
-
-/// Waits for what will come.
-pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = std::time::Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < Duration::from_secs(120), "never: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}

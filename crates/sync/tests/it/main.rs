@@ -9,7 +9,6 @@
 
 mod chain;
 mod compare;
-mod dice;
 mod disks;
 mod freeing;
 mod relayed;

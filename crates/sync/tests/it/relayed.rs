@@ -3,7 +3,6 @@
 //! source is refused.
 
 use crate::chain::{Chain, Way, summaries};
-use crate::dice::Dice;
 use crate::rows::lost_of;
 use crate::simulation::settle;
 use crate::world::{PERFECT, World, some_rules};
@@ -11,6 +10,7 @@ use headwater_engine::{LeafFacts, Reason, RemoteCopy, Rules, StateName, StateSeg
 use headwater_sync::{
     Agent, Budget, BudgetLimits, Message, Now, Planner, PlannerLimits, Share, Spent,
 };
+use headwater_testing::Dice;
 use std::collections::BTreeSet;
 use std::time::Duration;
 

@@ -1,13 +1,13 @@
 //! Lives of sources and copies from seeds: whatever the link, the power and the clocks do, what was
 //! confirmed is there, the copy gets what it wants in the end, and answers as the source does.
 
-use crate::dice::Dice;
 use crate::world::{LEVEL, PERFECT, World, some_rules};
 use headwater_engine::{CopyProgress, Reason, Rules, StateName, TailProgress};
 use headwater_sync::{
     BudgetLimits, Message, Piece, PlannerLimits, Policy, QuietHours, ScoreBy, Share, Verified,
     Weights,
 };
+use headwater_testing::Dice;
 use headwater_types::Level;
 
 /// Lets a world come to rest over a link without faults.

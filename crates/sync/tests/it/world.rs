@@ -3,7 +3,6 @@
 //! of the two are not alike.
 
 use crate::compare::{compare, compare_by, compare_newest, nearly};
-use crate::dice::Dice;
 use headwater_engine::{
     CopyProgress, Database, DeleteSpec, Error, ErrorKind, Options, Pin, RemoteCopy, Rule, Rules,
     ScanSpec, Snapshot, State, StateName, TableChange, TableSpec, TailProgress, Want,
@@ -13,6 +12,7 @@ use headwater_sync::{
     Agent, Budget, BudgetLimits, Message, Now, Planner, PlannerFigures, PlannerLimits, Policy,
     ScoreBy, Spent, Weights, decode, encode,
 };
+use headwater_testing::Dice;
 use headwater_types::{Batch, ClosedRange, Level, StreamName, Timestamp, Value};
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -76,7 +76,7 @@ impl Source {
             .find(|path| path.is_file());
         let Some(path) = path else {
             assert_ne!(mapping.file, super::WEATHER.file, "it is in the repository");
-            println!("skipped: {name} is not beside the repository");
+            headwater_testing::recording_is_missing(&name);
             return None;
         };
         let mut text = String::new();

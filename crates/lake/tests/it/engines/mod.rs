@@ -1,16 +1,13 @@
 //! The lake as programs of others read it: DuckDB and pyiceberg (PyPI), against what the database
 //! has, exported as lines of JSON.
-//!
-//! The packages are installed once into the target folder; where that is not possible the test says
-//! so and passes, unless `TEST_CLIENTS=required`, which CI sets.
 
 use crate::gateway::Gateway;
 use crate::support::{Bench, DAY, START, options};
 use headwater::{ScanSpec, StreamName, Value, ValueRef};
 use headwater_lake::{Catalog, OWN_NAMESPACE};
-use std::path::{Path, PathBuf};
+use headwater_testing::{or_skip, python, run};
+use std::path::Path;
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
 
 /// DuckDB finds its extensions in packages beside it, all of one version.
 const PACKAGES: [&str; 8] = [
@@ -23,45 +20,6 @@ const PACKAGES: [&str; 8] = [
     "pyiceberg==0.12.0",
     "pyarrow==26.0.1",
 ];
-
-/// Runs a program; what it printed, or why it failed.
-fn run(command: &mut Command) -> Result<String, String> {
-    let output = command.output().map_err(|e| format!("{command:?}: {e}"))?;
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    if !output.status.success() {
-        let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
-        return Err(format!("{command:?}: {}\n{stdout}{stderr}", output.status));
-    }
-    Ok(text(&output.stdout))
-}
-
-/// A Python that has the packages. They are installed by one test; others wait for it.
-fn python() -> Result<PathBuf, String> {
-    static ONE: Mutex<()> = Mutex::new(());
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("python-lake-1.5.5-0.12.0");
-    let python = folder.join("bin/python");
-    let done = folder.join("done");
-    if done.exists() {
-        return Ok(python);
-    }
-    run(Command::new("python3")
-        .args(["-m", "venv", "--clear"])
-        .arg(&folder))?;
-    let pip = [
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--retries",
-        "1",
-        "--timeout",
-        "60",
-    ];
-    run(Command::new(&python).args(pip).args(PACKAGES))?;
-    std::fs::write(&done, "").map_err(|e| e.to_string())?;
-    Ok(python)
-}
 
 /// What the database has of a table, a line for each row.
 fn lines(bench: &Bench, table: &str) -> String {
@@ -117,25 +75,12 @@ fn compare_by(mut python: Command, bench: &Bench, (table, of): (&str, &[&str]), 
     }
 }
 
-/// A Python that has the packages, or nothing where they need not be there, which is said.
-fn python_or_skip() -> Option<PathBuf> {
-    match python() {
-        Ok(python) => Some(python),
-        Err(why) => {
-            let required = std::env::var("TEST_CLIENTS").as_deref() == Ok("required");
-            assert!(!required, "{why}");
-            eprintln!("skipped: DuckDB and pyiceberg cannot be installed: {why}");
-            None
-        }
-    }
-}
-
 #[test]
 fn duckdb_and_pyiceberg_read_a_bucket_by_what_the_catalog_tells() {
     let Some(gateway) = Gateway::start() else {
         return;
     };
-    let Some(python) = python_or_skip() else {
+    let Some(python) = or_skip(python(&PACKAGES)) else {
         return;
     };
     let (bench, place) = (Bench::new(), gateway.place());
@@ -159,7 +104,7 @@ fn duckdb_and_pyiceberg_read_a_bucket_by_what_the_catalog_tells() {
 
 #[test]
 fn duckdb_and_pyiceberg_read_what_the_database_has() {
-    let Some(python) = python_or_skip() else {
+    let Some(python) = or_skip(python(&PACKAGES)) else {
         return;
     };
     let bench = Bench::new();

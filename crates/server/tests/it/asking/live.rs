@@ -2,7 +2,7 @@
 
 use super::{SECOND, START, cars, encoded, json, refused, serve, write};
 use crate::support::{Running, client};
-use crate::wait::until;
+use headwater_testing::until;
 use std::io::{BufRead, BufReader};
 
 /// Opens a live answer and gives its lines.

@@ -2,7 +2,7 @@
 
 use super::{SECOND, START, cars, encoded, get, json, refused, serve};
 use crate::support::client;
-use crate::wait::until;
+use headwater_testing::until;
 use serde_json::json as value;
 use std::io::Read;
 

@@ -1,13 +1,11 @@
 //! Real clients: psql, psycopg with SQLAlchemy, PostgreSQL's JDBC driver, pgx and lib/pq of Go, and
 //! node-postgres.
-//!
-//! Where one is missing the test says so and passes, unless `TEST_CLIENTS=required`, which CI sets.
 
 use super::start;
-use crate::clients::{or_skip, python, run};
 use crate::support::Running;
 use headwater::{Batch, Database, StreamName};
 use headwater_server::tokens::{NewToken, TokenFile};
+use headwater_testing::{node_packages, or_skip, python, run};
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -294,25 +292,9 @@ fn programs_in_java_read_write_and_look_at_tables() {
     assert_eq!(printed.lines().last(), Some("done"), "{printed}");
 }
 
-/// A folder with these packages of npm.
-fn node(packages: &[&str]) -> Result<PathBuf, String> {
-    let folder =
-        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("node-{}", packages.join("-")));
-    let done = folder.join("done");
-    if !done.exists() {
-        run(Command::new("npm")
-            .args(["install", "--no-save", "--no-audit", "--no-fund"])
-            .args(["--ignore-scripts", "--silent", "--prefix"])
-            .arg(&folder)
-            .args(packages))?;
-        std::fs::write(&done, "").map_err(|e| e.to_string())?;
-    }
-    Ok(folder)
-}
-
 #[test]
 fn programs_in_javascript_read_write_and_look_at_tables() {
-    let Some(folder) = or_skip(node(&NODE_PACKAGES)) else {
+    let Some(folder) = or_skip(node_packages(&NODE_PACKAGES)) else {
         return;
     };
     let server = start(with_written);

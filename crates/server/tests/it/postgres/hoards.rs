@@ -4,7 +4,7 @@
 use super::raw::{Client, bind, execute, lines, message, parse, sync, texts};
 use super::{session, start};
 use crate::support::{Running, client};
-use crate::wait::until;
+use headwater_testing::until;
 use std::io::Write;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};

@@ -1,55 +1,36 @@
-//! Mosquitto as a broker for tests, on a free loopback port, and its clients.
-//!
-//! Where it is not installed, tests that need it say so and pass, unless `TEST_CLIENTS=required`,
-//! which CI sets.
+//! Mosquitto as an MQTT broker for tests, on a free loopback port, and its clients.
 
-use super::wait::until;
+use crate::{free_port, installed, or_skip, until};
 use std::io::Write;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
 /// A running broker; killed when dropped.
-pub(crate) struct Broker {
-    pub(crate) port: u16,
+#[derive(Debug)]
+pub struct Broker {
+    /// Where it listens.
+    pub port: u16,
     dir: TempDir,
     child: Option<Child>,
 }
 
-/// Whether there is a broker to test with.
-pub(crate) fn is_installed() -> bool {
-    let found = ["mosquitto", "mosquitto_pub"].iter().all(|program| {
-        let help = Command::new(program)
-            .arg("--help")
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status();
-        help.is_ok()
-    });
-    if !found {
-        assert_ne!(
-            std::env::var("TEST_CLIENTS").as_deref(),
-            Ok("required"),
-            "mosquitto and mosquitto-clients are not installed"
-        );
-        eprintln!("skipped: mosquitto and mosquitto_pub are not installed");
-    }
-    found
+/// Whether there is a broker to test with; where not, that is told as [`or_skip`] tells it.
+pub fn has_broker() -> bool {
+    let found = installed("mosquitto").and_then(|_| installed("mosquitto_pub"));
+    or_skip(found).is_some()
 }
 
 impl Broker {
     /// One that anybody may use, and that keeps sessions over a restart.
-    pub(crate) fn start() -> Broker {
+    pub fn start() -> Broker {
         Broker::start_with(|_, _| "allow_anonymous true\n".to_owned())
     }
 
     /// One with settings for its listener, made from its folder and port.
-    pub(crate) fn start_with(settings: impl FnOnce(&Path, u16) -> String) -> Broker {
+    pub fn start_with(settings: impl FnOnce(&Path, u16) -> String) -> Broker {
         let dir = tempfile::tempdir().unwrap();
-        // Free now; nothing else on this machine takes ports from the same range so fast.
-        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = free.local_addr().unwrap().port();
-        drop(free);
+        let port = free_port();
         let folder = dir.path().display();
         let mut text = format!(
             "listener {port} 127.0.0.1\npersistence true\npersistence_location {folder}/\nautosave_interval 1\nlog_dest file {folder}/log\n\
@@ -71,7 +52,7 @@ impl Broker {
     }
 
     /// Starts it again on the same port.
-    pub(crate) fn begin(&mut self) {
+    pub fn begin(&mut self) {
         let child = Command::new("mosquitto")
             .arg("-c")
             .arg(self.dir.path().join("conf"))
@@ -87,7 +68,7 @@ impl Broker {
     }
 
     /// Ends it, so that it stores its sessions, or at once.
-    pub(crate) fn end(&mut self, at_once: bool) {
+    pub fn end(&mut self, at_once: bool) {
         let Some(mut child) = self.child.take() else {
             return;
         };
@@ -101,17 +82,17 @@ impl Broker {
     }
 
     /// Sends one message, and waits until the broker has it.
-    pub(crate) fn publish(&self, topic: &str, payload: &str) {
+    pub fn publish(&self, topic: &str, payload: &str) {
         self.client(topic, &["-m", payload], "");
     }
 
     /// Sends a message for each line.
-    pub(crate) fn publish_lines(&self, topic: &str, lines: &str) {
+    pub fn publish_lines(&self, topic: &str, lines: &str) {
         self.client(topic, &["-l"], lines);
     }
 
     /// Runs `mosquitto_pub` with QoS 1.
-    pub(crate) fn client(&self, topic: &str, arguments: &[&str], input: &str) {
+    pub fn client(&self, topic: &str, arguments: &[&str], input: &str) {
         let mut child = Command::new("mosquitto_pub")
             .args([
                 "-V",
