@@ -8,11 +8,14 @@ use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
+
+/// Connections that may wait to be accepted.
+const WAITING_MAX: i32 = 128;
 
 /// Where a server listens.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -81,9 +84,7 @@ impl Listener {
             Address::Tcp(address) => Ok(Listener::Tcp(TcpListener::bind(address)?)),
             Address::Unix(path) => {
                 remove_left_over(path)?;
-                let listener = UnixListener::bind(path)?;
-                std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
-                Ok(Listener::Unix(listener, path.clone()))
+                Ok(Listener::Unix(private_listener(path)?, path.clone()))
             }
         }
     }
@@ -142,6 +143,23 @@ impl Drop for Listener {
             let _ = std::fs::remove_file(path);
         }
     }
+}
+
+/// Listens at a socket that nobody but its owner may connect to. The socket gets its mode before it
+/// has a name (Linux gives the file the mode of the socket), so that at no instant others find it
+/// open.
+fn private_listener(path: &Path) -> io::Result<UnixListener> {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+    let socket = rustix::net::socket_with(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
+    rustix::fs::fchmod(&socket, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR)?;
+    rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+    rustix::net::listen(&socket, WAITING_MAX)?;
+    Ok(UnixListener::from(socket))
 }
 
 /// Removes the socket of a server that is gone. One that is there, and what is no socket, stays:
@@ -236,6 +254,37 @@ mod tests {
         }
         let open = "tcp:0.0.0.0:10809".parse::<Address>().unwrap_err();
         assert!(open.contains("other machines"), "{open}");
+    }
+
+    /// Whoever looks while it is made finds it closed to others, whatever the umask.
+    #[test]
+    fn a_socket_is_its_owners_alone_from_the_first_instant() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.sock");
+        let address = Address::Unix(path.clone());
+        let is_done = std::sync::atomic::AtomicBool::new(false);
+        let ordering = std::sync::atomic::Ordering::Relaxed;
+        let look = || {
+            let mut seen = std::collections::BTreeSet::new();
+            while !is_done.load(ordering) {
+                let found = std::fs::symlink_metadata(&path);
+                seen.extend(found.map(|f| f.permissions().mode() & 0o777));
+            }
+            seen
+        };
+        std::thread::scope(|scope| {
+            let looking = scope.spawn(look);
+            for _ in 0..500 {
+                drop(Listener::bind(&address).unwrap());
+            }
+            let listener = Listener::bind(&address).unwrap();
+            std::thread::sleep(Duration::from_millis(50));
+            is_done.store(true, ordering);
+            let seen = looking.join().unwrap();
+            assert!(seen.iter().eq([&0o600]), "{seen:?}");
+            drop(listener);
+        });
     }
 
     #[test]
