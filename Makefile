@@ -301,7 +301,7 @@ soak: ## Random lives of databases, and power cuts at every operation, for hours
 	  $(CARGO) test --locked --package headwater-engine --test it -- --nocapture random_lives
 	$(call section,'A power cut at every operation')
 	HEADWATER_CRASH_EVERY=1 HEADWATER_CRASH_FIRST_SEED=$(FIRST) HEADWATER_CRASH_SEEDS=100 \
-	  $(CARGO) test --locked --package headwater-engine --test it -- crash
+	  $(CARGO) test --locked --package headwater-engine --test it -- crash power_cut
 
 fuzz: ## Run the fuzz targets by the clock, from fresh seeds: SECONDS=600 for each, TARGETS='leaf csv' for some
 	$(call section,'Fuzzing: $(SECONDS) s for each target')

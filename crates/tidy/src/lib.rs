@@ -74,6 +74,37 @@ pub fn files(dir: &str, ending: &str) -> Vec<String> {
     out
 }
 
+/// The folders of all crates that the rules hold for, sorted, as `crates/engine`: those below
+/// `crates/`, and the package for Python.
+#[must_use]
+pub fn crates() -> Vec<String> {
+    let manifests = files("", "Cargo.toml").into_iter();
+    let folders = manifests.filter_map(|path| path.strip_suffix("/Cargo.toml").map(str::to_owned));
+    folders
+        .filter(|folder| folder.starts_with("crates/") || folder == "bindings/python")
+        .collect()
+}
+
+/// Panics with every crate that a list lacks or has too much: `add` says what to
+/// write for a crate that is missing.
+pub fn assert_all_crates(list: &str, listed: &[&str], add: impl Fn(&str) -> String) {
+    let there = crates();
+    let mut offences = Vec::new();
+    for folder in &there {
+        match listed.iter().filter(|listed| *listed == folder).count() {
+            1 => {}
+            0 => offences.push(format!("{folder} is missing, add\n{}", add(folder))),
+            _ => offences.push(format!("{folder} stands there more than once")),
+        }
+    }
+    for folder in listed {
+        if !there.iter().any(|there| there == folder) {
+            offences.push(format!("{folder} is no crate, take it out"));
+        }
+    }
+    assert_none(&format!("{list} has a line for every crate"), &offences);
+}
+
 /// The text of a file, by its path from the top folder.
 #[must_use]
 pub fn read(path: &str) -> String {

@@ -1,9 +1,10 @@
 //! Policies for late data: how memory is shared between in-order and late events, what a flush
 //! keeps back, what a merge rewrites; and predictions of what each policy would write.
 //!
-//! [`lateness`](Lateness) keeps what was seen of late events, the model ([`predict`]) says from it what a policy would write, a
-//! replay of time stamps ([`Shadow`]) counts it, and [`PaperModel`] has the paper's own formulas to
-//! compare with. [`Space`] is what may be chosen among, and an [`Analyzer`] for each shard decides.
+//! [`lateness`](Lateness) keeps what was seen of late events, the model ([`predict`]) says from it
+//! what a policy would write, a replay of time stamps ([`Shadow`]) counts it, and [`PaperModel`]
+//! has the paper's own formulas to compare with. [`Space`] is what may be chosen among, and an
+//! [`Analyzer`] for each shard decides.
 //!
 //! Invariants: everything here is pure, and needs no clock and no files.
 //! Concurrency: values; the shards' locks guard those in use.

@@ -1,6 +1,7 @@
 //! Backup and restore: at every point of an owner's life, cut at every operation, into older
 //! backups, after a restore.
 
+use crate::cuts::cuts;
 use crate::reader::Hooked;
 use crate::support::{
     Action, Content, Dice, Maker, Run, check, read_back, small_options, steps, workload,
@@ -112,7 +113,7 @@ fn a_backup_at_every_point_of_an_owners_life_holds_what_was_acknowledged() {
 }
 
 #[test]
-fn a_backup_that_is_cut_short_leaves_the_older_one() {
+fn a_power_cut_in_a_backup_leaves_the_older_one() {
     let options = small_options();
     let actions = workload(72, 70, 9, 30, 0);
     let all = steps(&actions);
@@ -136,7 +137,7 @@ fn a_backup_that_is_cut_short_leaves_the_older_one() {
         let operations = disk.operations() - before;
         drop(db);
         assert!(operations > 30);
-        for cut in (0..operations).step_by(if with_older { 1 } else { 5 }) {
+        for cut in cuts(operations, if with_older { 1 } else { 5 }) {
             let (disk, db) = prepare(1, with_older);
             disk.crash_at(disk.operations() + cut);
             let cut_short = back_up(&disk);
@@ -161,7 +162,7 @@ fn a_backup_that_is_cut_short_leaves_the_older_one() {
 }
 
 #[test]
-fn a_cut_short_restore_does_not_open_and_the_source_stays_as_it_is() {
+fn after_a_power_cut_a_restore_does_not_open_and_the_source_stays_as_it_is() {
     let options = small_options();
     let actions = workload(73, 50, 9, 30, 0);
     let disk = FaultyFiles::new(1);

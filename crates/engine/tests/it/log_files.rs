@@ -234,7 +234,7 @@ fn a_log_file_that_is_gone_emptied_or_cut_is_missed() {
 /// A header is the first that a new use of a file gets, and nothing is acknowledged from the file
 /// before it is on the medium.
 #[test]
-fn a_header_of_which_only_the_front_arrived_is_that_of_a_file_that_was_not_begun() {
+fn a_header_of_which_a_power_cut_left_the_front_is_that_of_a_file_that_was_not_begun() {
     let options = small_options();
     let mut dice = Dice::new(3);
     let actions: Vec<Action> = (0..70)

@@ -1,6 +1,7 @@
 //! Numbered batches: written again, they are stored once, also after a crash, after the log was
 //! recycled, beside one another.
 
+use crate::cuts::cuts;
 use crate::support::{Run, assert_sound, small_options};
 use headwater_engine::{
     Database, Duplicates, Durability, ErrorKind, Options, ScanSpec, TableSpec, Written,
@@ -151,10 +152,10 @@ fn deliver(
     db.close()
 }
 
-fn sweep(options: &Options, stride: usize) {
+fn sweep(options: &Options, stride: u64) {
     let counting = FaultyFiles::new(1);
     deliver(&open(&counting, options).unwrap(), 1, &mut 0).unwrap();
-    for cut in (0..counting.operations()).step_by(stride) {
+    for cut in cuts(counting.operations(), stride) {
         let disk = FaultyFiles::new(cut);
         disk.crash_at(cut);
         let mut acknowledged = 0;
@@ -188,7 +189,7 @@ fn sweep(options: &Options, stride: usize) {
 }
 
 #[test]
-fn each_batch_is_stored_once_whatever_is_cut_when() {
+fn each_batch_is_stored_once_wherever_a_power_cut_falls() {
     sweep(&small_options(), 3);
     let written = Options {
         durability: Durability::Written,

@@ -322,7 +322,7 @@ fn after_a_power_cut_and_without_metadata_nothing_is_lost_or_doubled() {
 }
 
 #[test]
-fn a_repair_that_is_cut_short_is_run_again() {
+fn a_repair_that_a_power_cut_ended_is_run_again() {
     let victim = rich_victim();
     let ever = values_ever(&victim.steps());
     let segment = victim

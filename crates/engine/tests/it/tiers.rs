@@ -2,7 +2,7 @@
 //! or cut off meanwhile; a tier that is missing, of another database or of another time is refused;
 //! and one that is lost for good costs what only it held, which is said.
 
-use crate::cuts::cuts;
+use crate::cuts::{cuts, seeds};
 use crate::pump::{stream, times, write};
 use crate::support::small_options;
 use headwater_engine::{
@@ -228,7 +228,7 @@ fn before_the_tier() -> FaultyFiles {
 }
 
 #[test]
-fn whatever_is_cut_off_when_what_was_acknowledged_is_found() {
+fn wherever_a_power_cut_falls_what_was_acknowledged_is_found() {
     let disk = before_the_tier();
     let begun = disk.operations();
     let (written, ended) = life(&disk);
@@ -236,7 +236,7 @@ fn whatever_is_cut_off_when_what_was_acknowledged_is_found() {
     assert_eq!(written, 640);
     let mut cut_off = 0;
     for cut in cuts(disk.operations() - begun, 5) {
-        for seed in 0..3 {
+        for seed in seeds(3) {
             let disk = before_the_tier();
             disk.crash_at(disk.operations() + cut);
             // Files that are closed last need no operation each time.
@@ -284,14 +284,14 @@ fn life_of_parts(disk: &FaultyFiles) -> (i64, Result<(), Error>) {
 }
 
 #[test]
-fn whatever_is_cut_off_when_parts_change_in_place_what_was_acknowledged_is_found() {
+fn wherever_a_power_cut_falls_while_parts_change_what_was_acknowledged_is_found() {
     let disk = before_the_tier();
     let begun = disk.operations();
     let (written, ended) = life_of_parts(&disk);
     ended.unwrap();
     assert_eq!(written, 480);
     for cut in cuts(disk.operations() - begun, 3) {
-        for seed in 0..3 {
+        for seed in seeds(3) {
             let disk = before_the_tier();
             disk.crash_at(disk.operations() + cut);
             let (written, _) = life_of_parts(&disk);

@@ -1,7 +1,7 @@
 //! A fast tier that is lost: what its log held behind its copy in bulk is lost and named, and
 //! nothing else, whenever the tier goes; a log file that is gone in a tier is missed.
 
-use crate::cuts::cuts;
+use crate::cuts::{cuts, seeds};
 use crate::pump::{times, write};
 use crate::support::small_options;
 use headwater_engine::{
@@ -281,7 +281,7 @@ fn life(machine: &Machine) -> (i64, i64, Result<(), Error>) {
 }
 
 #[test]
-fn whenever_power_and_the_tier_go_together_what_bulk_has_is_found() {
+fn after_a_power_cut_that_takes_the_tier_too_what_bulk_has_is_found() {
     let machine = Machine::new(6);
     let (written, safe, ended) = life(&machine);
     ended.unwrap();
@@ -293,7 +293,7 @@ fn whenever_power_and_the_tier_go_together_what_bulk_has_is_found() {
         machine.disk.crash_at(cut);
         let (written, safe, ended) = life(&machine);
         cut_off += usize::from(ended.is_err());
-        for seed in 0..3 {
+        for seed in seeds(3) {
             let after = machine.after_cut(seed);
             // With the tier nothing is lost.
             let kept = Machine::with(after.disk.after_crash(1));

@@ -1,14 +1,14 @@
 //! A fast tier on a medium of its own: full, with pages that cannot be read, and one of persistent
 //! memory that dies at any fence.
 
-use crate::cuts::cuts;
+use crate::cuts::{cuts, seeds};
 use crate::disks::Disks;
 use crate::pump::{times, write};
 use crate::support::small_options;
 use headwater_engine::{
     DeleteSpec, Error, ErrorKind, Options, RepairMode, TierParts, check, fast_tier, repair,
 };
-use headwater_io::{FaultKind, FaultyFiles};
+use headwater_io::{FaultKind, FaultyFiles, WORD_BYTES};
 use headwater_types::ClosedRange;
 use std::path::Path;
 use std::time::Duration;
@@ -210,12 +210,12 @@ fn life(disks: &Disks) -> (i64, Result<(), Error>) {
 
 fn persistent(seed: u64) -> Disks {
     let disks = Disks::new(seed);
-    disks.fast.persistent_memory(64);
+    disks.fast.persistent_memory(WORD_BYTES);
     disks
 }
 
 #[test]
-fn a_tier_of_persistent_memory_dies_at_any_fence_and_what_was_acknowledged_is_found() {
+fn after_a_power_cut_at_any_fence_of_persistent_memory_what_was_acknowledged_is_found() {
     let disks = persistent(3);
     let (written, ended) = life(&disks);
     ended.unwrap();
@@ -235,7 +235,7 @@ fn a_tier_of_persistent_memory_dies_at_any_fence_and_what_was_acknowledged_is_fo
             .into_iter()
             .map(|survival| disks.fast.after_crash_with(survival))
             .collect();
-        fasts.extend((0..3).map(|seed| disks.fast.after_crash(seed)));
+        fasts.extend(seeds(3).map(|seed| disks.fast.after_crash(seed)));
         for (state, fast) in fasts.into_iter().enumerate() {
             let after = Disks::of(disks.bulk.after_crash(state as u64 % 5), fast);
             let is_in_use = fast_tier(&after.env(), Path::new("/db")).unwrap().is_some();

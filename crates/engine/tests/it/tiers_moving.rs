@@ -2,7 +2,7 @@
 //! whenever power is cut or something fails, what was acknowledged is found once, in one of the two
 //! layouts.
 
-use crate::cuts::cuts;
+use crate::cuts::{cuts, seeds};
 use crate::pump::{stream, times, write};
 use crate::support::small_options;
 use headwater_engine::{
@@ -204,13 +204,13 @@ fn goes_on(env: &dyn Fn() -> Env, written: i64, what: &str) {
 }
 
 #[test]
-fn wherever_power_is_cut_what_was_acknowledged_is_found_once() {
+fn wherever_a_power_cut_falls_in_a_move_what_was_acknowledged_is_found_once() {
     let disk = FaultyFiles::new(3);
     let (written, ended) = life(&env(&disk));
     ended.unwrap();
     let mut cut_off = 0;
     for cut in cuts(disk.operations(), 7) {
-        for seed in 0..2 {
+        for seed in seeds(2) {
             let disk = FaultyFiles::new(3);
             disk.crash_at(cut);
             let (written, ended) = life(&env(&disk));
@@ -234,7 +234,7 @@ fn on_two(bulk: &FaultyFiles, fast: &FaultyFiles) -> Env {
 }
 
 #[test]
-fn whichever_medium_dies_first_what_was_acknowledged_is_found_once() {
+fn after_a_power_cut_on_either_medium_first_what_was_acknowledged_is_found_once() {
     let disks = || (FaultyFiles::new(4), FaultyFiles::new(5));
     let (bulk, fast) = disks();
     life(&on_two(&bulk, &fast)).1.unwrap();

@@ -2,7 +2,7 @@
 //! rows, no more of them than there is to be, older ones let go; the same rows whatever becomes of
 //! the copies and whenever power is cut; and nothing that fails, or is lost, because of them.
 
-use crate::cuts::cuts;
+use crate::cuts::{cuts, seeds};
 use crate::disks::Disks;
 use crate::support::Dice;
 use crate::tiers_index::{self, SECOND, START, STREAMS, fill, outlines, rows, stream, write};
@@ -544,7 +544,7 @@ fn random_lives_answer_as_they_would_without_copies() {
 }
 
 #[test]
-fn wherever_power_is_cut_no_row_is_lost_and_none_doubled() {
+fn wherever_a_power_cut_falls_no_row_is_lost_and_none_doubled() {
     let whole = Disks::new(13);
     let (written, ended) = life(&whole, 3);
     ended.unwrap();
@@ -563,7 +563,7 @@ fn wherever_power_is_cut_no_row_is_lost_and_none_doubled() {
         cut_off += usize::from(ended.is_err());
         disks.bulk.crash_now();
         disks.fast.crash_now();
-        for seed in 0..2 {
+        for seed in seeds(2) {
             let after = Disks::of(
                 disks.bulk.after_crash(seed + cut),
                 disks.fast.after_crash(seed),

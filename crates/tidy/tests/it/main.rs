@@ -14,3 +14,4 @@ mod layers;
 mod pages;
 mod ratchets;
 mod sources;
+mod sweeps;

@@ -1,9 +1,10 @@
 //! Counts that may only fall: what the rules of the house want seldom, and there is still much of.
 
-use tidy::{assert_none, counts};
+use std::fmt::Write;
+use tidy::{assert_all_crates, assert_none, counts};
 
-/// For each crate its counts.
-const MOST: [(&str, [(&str, usize); 9]); 25] = [
+/// For each crate its counts. The test writes the lines for a new one.
+const MOST: &[(&str, [(&str, usize); 9])] = &[
     (
         "crates/types",
         [
@@ -243,6 +244,20 @@ const MOST: [(&str, [(&str, usize); 9]); 25] = [
         ],
     ),
     (
+        "crates/dispatch",
+        [
+            (counts::CASTS, 0),
+            (counts::INDEXING, 1),
+            (counts::DEFAULTED, 0),
+            (counts::SKIPPED, 0),
+            (counts::LONG_FUNCTIONS, 0),
+            (counts::MANY_ARGUMENTS, 0),
+            (counts::WIDE_COMMENTS, 0),
+            (counts::FRAGMENTS, 2),
+            (counts::BARE_INSTANTS, 0),
+        ],
+    ),
+    (
         "crates/shell",
         [
             (counts::CASTS, 9),
@@ -251,6 +266,20 @@ const MOST: [(&str, [(&str, usize); 9]); 25] = [
             (counts::SKIPPED, 0),
             (counts::LONG_FUNCTIONS, 0),
             (counts::MANY_ARGUMENTS, 0),
+            (counts::WIDE_COMMENTS, 0),
+            (counts::FRAGMENTS, 0),
+            (counts::BARE_INSTANTS, 0),
+        ],
+    ),
+    (
+        "crates/fleet",
+        [
+            (counts::CASTS, 0),
+            (counts::INDEXING, 3),
+            (counts::DEFAULTED, 0),
+            (counts::SKIPPED, 1),
+            (counts::LONG_FUNCTIONS, 0),
+            (counts::MANY_ARGUMENTS, 1),
             (counts::WIDE_COMMENTS, 0),
             (counts::FRAGMENTS, 0),
             (counts::BARE_INSTANTS, 0),
@@ -356,10 +385,40 @@ const MOST: [(&str, [(&str, usize); 9]); 25] = [
     ),
 ];
 
+/// The counts as they are called in [`MOST`].
+const NAMES: [(&str, &str); 9] = [
+    ("CASTS", counts::CASTS),
+    ("INDEXING", counts::INDEXING),
+    ("DEFAULTED", counts::DEFAULTED),
+    ("SKIPPED", counts::SKIPPED),
+    ("LONG_FUNCTIONS", counts::LONG_FUNCTIONS),
+    ("MANY_ARGUMENTS", counts::MANY_ARGUMENTS),
+    ("WIDE_COMMENTS", counts::WIDE_COMMENTS),
+    ("FRAGMENTS", counts::FRAGMENTS),
+    ("BARE_INSTANTS", counts::BARE_INSTANTS),
+];
+
+/// What to add to [`MOST`] for a crate.
+fn lines_for(folder: &str) -> String {
+    let found = counts::of(folder);
+    let mut lines = format!("    (\n        \"{folder}\",\n        [\n");
+    for (name, what) in NAMES {
+        let count = found[what];
+        writeln!(lines, "            (counts::{name}, {count}),").unwrap();
+    }
+    lines + "        ],\n    ),"
+}
+
+#[test]
+fn every_crate_has_its_counts() {
+    let listed: Vec<&str> = MOST.iter().map(|(folder, _)| *folder).collect();
+    assert_all_crates("MOST of ratchets.rs", &listed, lines_for);
+}
+
 #[test]
 fn what_is_to_become_seldom_becomes_no_more() {
     let mut offences = Vec::new();
-    for (folder, most) in MOST {
+    for &(folder, most) in MOST {
         let found = counts::of(folder);
         assert_eq!(
             found.len(),

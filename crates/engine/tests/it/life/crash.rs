@@ -1,7 +1,7 @@
 //! Power cuts all over a life with retention, aging and expiry.
 
 use super::{DAY, SECOND, count, stream, times};
-use crate::cuts::cuts;
+use crate::cuts::{cuts, seeds};
 use crate::support::{START, small_options};
 use headwater_engine::{
     AggregateSpec, Bins, Database, Duplicates, Error, ErrorKind, Options, REFUSED_ENDED, TableSpec,
@@ -157,7 +157,7 @@ fn retention_aging_and_expiry_survive_a_power_cut_at_any_operation() {
             ended.unwrap();
             continue;
         }
-        for seed in 0..3 {
+        for seed in seeds(3) {
             let env = Env {
                 files: Arc::new(disk.after_crash(seed)),
                 ..env.clone()

@@ -217,7 +217,7 @@ fn rows_written_beside_aged_buckets_are_counted_with_them_until_a_delete() {
 }
 
 #[test]
-fn a_bucket_of_aged_rows_at_the_edge_of_a_delete_stays_before_and_after_it_was_carried_out() {
+fn a_bucket_of_aged_rows_at_the_edge_of_a_delete_stays_whenever_a_power_cut_falls() {
     let disk = FaultyFiles::new(1);
     let clock = Arc::new(ManualClock::new(Timestamp::from_nanos(START)));
     let env = |disk: &FaultyFiles| Env {

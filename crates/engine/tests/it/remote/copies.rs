@@ -502,7 +502,7 @@ fn ranges_may_come_in_any_order() {
 }
 
 #[test]
-fn a_copy_whose_making_was_cut_short_is_begun_anew() {
+fn a_copy_whose_making_a_power_cut_ended_is_begun_anew() {
     let edge = Edge::new(3);
     let (_, held) = stored(&edge, None);
     let begin =
@@ -526,7 +526,7 @@ fn a_copy_whose_making_was_cut_short_is_begun_anew() {
 }
 
 #[test]
-fn power_may_go_at_any_operation_of_a_copy_and_nothing_confirmed_is_lost() {
+fn after_a_power_cut_at_any_operation_of_a_copy_nothing_confirmed_is_lost() {
     let mut edge = Edge::new(12);
     let mut some = |steps: u32| {
         for _ in 0..steps {

@@ -1,7 +1,7 @@
 //! What power cuts, full disks, damage and repairs do to named snapshots.
 
 use super::{World, all_rows, delete, named, names, range, rows, stream, three_streams};
-use crate::cuts::cuts;
+use crate::cuts::{cuts, seeds};
 use crate::support::{check, collect, read_back};
 use headwater_engine::{
     Database, DeleteSpec, Error, ErrorKind, RepairMode, ScanSpec, Snapshot, SnapshotEnd, TableSpec,
@@ -87,7 +87,7 @@ fn a_power_cut_leaves_each_snapshot_whole_or_not_there() {
         if !world.disk.crashed() {
             continue;
         }
-        for seed in 0..3 {
+        for seed in seeds(3) {
             let what = format!("cut at {cut}, seed {seed}, done {done:?}");
             let after = world.on(world.disk.after_crash(seed));
             let db = after.open();

@@ -1,7 +1,7 @@
 //! An index in the fast tier that is missing, behind, damaged, of another segment, or cut off.
 
 use super::*;
-use crate::cuts::cuts;
+use crate::cuts::{cuts, seeds};
 use crate::support::Dice;
 
 #[test]
@@ -223,7 +223,7 @@ fn life(disks: &Disks) -> (i64, Result<(), Error>) {
 }
 
 #[test]
-fn wherever_power_is_cut_answers_are_those_of_the_rows() {
+fn wherever_a_power_cut_falls_answers_are_those_of_the_rows() {
     let disks = Disks::new(16);
     let (written, ended) = life(&disks);
     ended.unwrap();
@@ -236,7 +236,7 @@ fn wherever_power_is_cut_answers_are_those_of_the_rows() {
         let (written, ended) = life(&disks);
         cut_off += usize::from(ended.is_err());
         disks.bulk.crash_now();
-        for seed in 0..2 {
+        for seed in seeds(2) {
             let after = Disks::of(
                 disks.bulk.after_crash(seed + cut),
                 disks.fast.after_crash(seed),
