@@ -28,7 +28,7 @@ impl Dice {
 
     /// The place of one of so many.
     pub fn index(&mut self, len: usize) -> usize {
-        usize::try_from(self.below(len as u64)).unwrap()
+        usize::try_from(self.below(u64::try_from(len).unwrap())).unwrap()
     }
 
     /// Whether something happens that happens so many times of a hundred.
@@ -38,6 +38,6 @@ impl Dice {
 
     /// One of these.
     pub fn pick<T: Copy>(&mut self, of: &[T]) -> T {
-        of[self.index(of.len())]
+        of.get(self.index(of.len())).copied().unwrap()
     }
 }
