@@ -1,6 +1,7 @@
 //! A node that holds a group, or waits until it may: taking the lease, renewing it, committing
 //! packs, giving it back. A state machine without sockets, clocks and threads: whoever has it
-//! carries out its requests, one at a time, and brings the answers.
+//! carries out its requests and brings the answers, one of the head and one of a pack at a time,
+//! beside each other: a lease is renewed however long a pack takes on its way.
 //!
 //! Invariants: a head is put only in the place of the one that this node knows, so that one of many
 //! wins. What was committed is said to be so only when the head was seen in the bucket. A node
@@ -77,6 +78,13 @@ struct Sending {
     is_there: bool,
 }
 
+impl Sending {
+    /// What tells it from all others.
+    fn name(&self) -> (u64, u64) {
+        (self.epoch, self.id)
+    }
+}
+
 /// A change on its way.
 #[derive(Clone, Debug, Default)]
 struct Committing {
@@ -144,6 +152,10 @@ pub struct Holder {
     failures: u32,
     trouble: Option<String>,
     is_asking: bool,
+    /// The pack that is on its way.
+    uploading: Option<(u64, u64)>,
+    upload_not_before: Duration,
+    upload_failures: u32,
     wants_to_go: bool,
     committed: Option<Committed>,
     has_lost: bool,
@@ -166,6 +178,9 @@ impl Holder {
             failures: 0,
             trouble: None,
             is_asking: false,
+            uploading: None,
+            upload_not_before: Duration::ZERO,
+            upload_failures: 0,
             wants_to_go: false,
             committed: None,
             has_lost: false,
@@ -264,24 +279,64 @@ impl Holder {
         }
     }
 
-    /// What to ask of the store now, if anything. The answer goes to [`Holder::take`].
+    /// The change whose packs may be uploaded now.
+    fn committing(&mut self) -> Option<&mut Committing> {
+        match &mut self.phase {
+            Phase::Uploading(committing) => Some(committing),
+            Phase::Putting(attempt) | Phase::ReadingBack(attempt) => match &mut attempt.why {
+                Why::Renew(committing) => committing.as_mut(),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// The pack to put now, if any. The answer goes to [`Holder::take_pack`].
+    pub fn next_pack(&mut self, now: Now) -> Option<Request> {
+        let may = now.monotonic >= self.upload_not_before && now.monotonic < self.held_until;
+        if self.uploading.is_some() || !may {
+            return None;
+        }
+        let group = self.group;
+        let packs = &self.committing()?.packs;
+        let pack = packs.iter().find(|pack| !pack.is_there)?;
+        let (name, bytes) = (pack.name(), Arc::clone(&pack.bytes));
+        self.uploading = Some(name);
+        let key = pack_key(group, name.0, name.1);
+        Some(Request::Create { key, bytes })
+    }
+
+    /// Takes the answer to the pack that is on its way. Of one that is wanted no more, since the
+    /// group was lost or the pack got another name, nothing follows.
+    pub fn take_pack(&mut self, now: Now, answer: &Answer) {
+        let name = self.uploading.take();
+        if let Answer::Failed(failure) = answer {
+            self.upload_not_before = now.monotonic + self.pause(self.upload_failures);
+            self.upload_failures = self.upload_failures.saturating_add(1);
+            self.trouble = Some(failure.text.clone());
+            return;
+        }
+        (self.upload_failures, self.trouble) = (0, None);
+        // Where one is already of a number by chance, it came of the put whose answer was lost.
+        let is_put = matches!(answer, Answer::Put(_));
+        if let Some(committing) = self.committing()
+            && let Some(pack) = committing.packs.iter_mut().find(|p| Some(p.name()) == name)
+        {
+            pack.is_there = is_put;
+        }
+    }
+
+    /// What to ask of the head now, if anything. The answer goes to [`Holder::take`].
     pub fn next(&mut self, now: Now) -> Option<Request> {
         if self.is_asking || now.monotonic < self.not_before {
             return None;
         }
         self.turn(now);
         let request = match &mut self.phase {
-            Phase::Done | Phase::Failed(_) | Phase::Holding => None,
+            Phase::Done | Phase::Failed(_) | Phase::Holding | Phase::Uploading(_) => None,
             Phase::Away | Phase::ReadingBack(_) => Some(Request::Get {
                 key: head_key(self.group),
             }),
-            Phase::Uploading(committing) => {
-                let pack = committing.packs.iter().find(|pack| !pack.is_there);
-                pack.map(|pack| Request::Create {
-                    key: pack_key(self.group, pack.epoch, pack.id),
-                    bytes: Arc::clone(&pack.bytes),
-                })
-            }
             Phase::Putting(attempt) => {
                 attempt.sent.get_or_insert(now.monotonic);
                 let (key, bytes) = (head_key(self.group), Arc::clone(&attempt.bytes));
@@ -396,29 +451,21 @@ impl Holder {
             (Phase::ReadingBack(attempt), Answer::Got(found)) => {
                 self.read_back(now, *attempt, found)
             }
-            (Phase::Uploading(committing), answer) => {
-                Phase::Uploading(self.uploaded(committing, &answer))
-            }
             (phase, _) => phase,
         };
     }
 
     fn has_failed(&mut self, now: Now, failure: &StoreFailure) {
-        let wait = WAIT_FIRST.saturating_mul(1 << self.failures.min(10));
+        self.not_before = now.monotonic + self.pause(self.failures);
         self.failures = self.failures.saturating_add(1);
-        // A lease is not slept away.
-        let most = WAIT_MOST.min(self.length() / 8);
-        self.not_before = now.monotonic + wait.min(most);
         self.trouble = Some(failure.text.clone());
     }
 
-    /// A pack was put, or not.
-    fn uploaded(&self, mut committing: Committing, answer: &Answer) -> Committing {
-        if let Some(pack) = committing.packs.iter_mut().find(|pack| !pack.is_there) {
-            // Where one is already of a number by chance, it came of the put whose answer was lost.
-            pack.is_there = matches!(answer, Answer::Put(_));
-        }
-        committing
+    /// How long to wait after so many failures before one.
+    fn pause(&self, failures: u32) -> Duration {
+        let wait = WAIT_FIRST.saturating_mul(1 << failures.min(10));
+        // A lease is not slept away.
+        wait.min(WAIT_MOST).min(self.length() / 8)
     }
 
     /// Whether another holds the group: it does as long as its heads change.

@@ -88,6 +88,9 @@ fn a_node_holds_a_group_in_a_bucket_of_a_server_and_gives_it_back() {
                 epochs.push(holder.head().unwrap().epoch);
                 holder.give_back();
             }
+            if let Some(request) = holder.next_pack(now()) {
+                holder.take_pack(now(), &carry_out(&store, &request));
+            }
             if let Some(request) = holder.next(now()) {
                 let answer = carry_out(&store, &request);
                 holder.take(now(), answer);

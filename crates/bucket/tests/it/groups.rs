@@ -32,8 +32,14 @@ fn holder(node: u64) -> Holder {
 
 /// Lets it ask until it has nothing to ask at this time.
 fn run(holder: &mut Holder, store: &dyn ObjectStore, now: Now) {
-    while let Some(request) = holder.next(now) {
-        holder.take(now, carry_out(store, &request));
+    loop {
+        if let Some(request) = holder.next_pack(now) {
+            holder.take_pack(now, &carry_out(store, &request));
+        } else if let Some(request) = holder.next(now) {
+            holder.take(now, carry_out(store, &request));
+        } else {
+            return;
+        }
     }
 }
 
@@ -110,8 +116,8 @@ fn who_sleeps_past_the_lease_commits_nothing_even_if_nobody_took_the_group() {
     run(&mut a, &store, at(0));
     assert!(a.commit(at(10), change("edge", b"hello")));
     // The pack is there; then it sleeps.
-    let request = a.next(at(10)).unwrap();
-    a.take(at(10), carry_out(&store, &request));
+    let request = a.next_pack(at(10)).unwrap();
+    a.take_pack(at(10), &carry_out(&store, &request));
     run(&mut a, &store, at(5_000));
     assert!(a.take_lost() && a.take_committed().is_none());
     assert_eq!(read(&store, "edge"), None);
@@ -137,14 +143,60 @@ fn who_was_replaced_while_it_slept_loses_though_its_own_clock_stood_still() {
     assert_eq!(read(&store, "edge").unwrap(), b"from b");
 }
 
+/// However slow the link is, a node that uploads keeps its group.
+#[test]
+fn a_pack_that_is_on_its_way_for_many_leases_costs_no_group() {
+    let store = Memory::default();
+    let (mut a, mut b) = (holder(1), holder(2));
+    run(&mut a, &store, at(0));
+    run(&mut b, &store, at(0));
+    assert!(a.commit(at(10), change("edge", b"hello")));
+    let pack = a.next_pack(at(10)).unwrap();
+    for millis in (20..20 * LEASE).step_by(usize::try_from(LEASE / 10).unwrap()) {
+        assert!(a.next_pack(at(millis)).is_none(), "one pack at a time");
+        while let Some(request) = a.next(at(millis)) {
+            a.take(at(millis), carry_out(&store, &request));
+        }
+        run(&mut b, &store, at(millis));
+        assert!(a.is_holding(at(millis)) && !b.is_holding(at(millis)));
+    }
+    assert!(!a.take_lost() && a.take_committed().is_none());
+    a.take_pack(at(20 * LEASE), &carry_out(&store, &pack));
+    run(&mut a, &store, at(20 * LEASE));
+    assert_eq!(a.take_committed().unwrap().packs.len(), 1);
+    assert_eq!(read(&store, "edge").unwrap(), b"hello");
+}
+
+/// The answer to a pack that was asked for under a lease that has passed changes nothing of the
+/// next one.
+#[test]
+fn the_answer_to_a_pack_of_a_lost_group_is_dropped() {
+    let store = Memory::default();
+    let mut a = holder(1);
+    run(&mut a, &store, at(0));
+    assert!(a.commit(at(10), change("edge", b"before")));
+    let pack = a.next_pack(at(10)).unwrap();
+    while let Some(request) = a.next(at(5 * LEASE)) {
+        a.take(at(5 * LEASE), carry_out(&store, &request));
+    }
+    assert!(a.take_lost() && a.is_ready(at(5 * LEASE)));
+    assert!(a.commit(at(5 * LEASE), change("edge", b"after")));
+    assert!(a.next_pack(at(5 * LEASE)).is_none(), "one pack at a time");
+    a.take_pack(at(5 * LEASE), &carry_out(&store, &pack));
+    assert_eq!(read(&store, "edge"), None);
+    run(&mut a, &store, at(5 * LEASE));
+    assert!(a.take_committed().is_some());
+    assert_eq!(read(&store, "edge").unwrap(), b"after");
+}
+
 #[test]
 fn a_commit_whose_answer_was_lost_is_known_by_reading_the_head() {
     let store = Memory::default();
     let mut a = holder(1);
     run(&mut a, &store, at(0));
     assert!(a.commit(at(10), change("edge", b"hello")));
-    let pack = a.next(at(10)).unwrap();
-    a.take(at(10), carry_out(&store, &pack));
+    let pack = a.next_pack(at(10)).unwrap();
+    a.take_pack(at(10), &carry_out(&store, &pack));
     let put = a.next(at(10)).unwrap();
     assert!(matches!(&put, Request::Replace { key, .. } if *key == head_key(1)));
     carry_out(&store, &put);
@@ -161,8 +213,8 @@ fn a_put_that_comes_late_after_it_was_put_again_does_no_harm() {
     let mut a = holder(1);
     run(&mut a, &store, at(0));
     assert!(a.commit(at(10), change("edge", b"hello")));
-    let pack = a.next(at(10)).unwrap();
-    a.take(at(10), carry_out(&store, &pack));
+    let pack = a.next_pack(at(10)).unwrap();
+    a.take_pack(at(10), &carry_out(&store, &pack));
     let late = a.next(at(10)).unwrap();
     a.take(at(10), Answer::Failed(StoreFailure::passing("no answer")));
     // It is put again, and another commit comes; then the first put arrives.
@@ -181,8 +233,8 @@ fn a_collection_takes_what_no_head_names_and_what_is_on_its_way_is_uploaded_agai
     commit(&mut a, &store, at(10), change("edge", b"first"));
     // A pack is there that no head names yet.
     assert!(a.commit(at(20), change("edge", b"second")));
-    let pack = a.next(at(20)).unwrap();
-    a.take(at(20), carry_out(&store, &pack));
+    let pack = a.next_pack(at(20)).unwrap();
+    a.take_pack(at(20), &carry_out(&store, &pack));
     let before = store.list(&packs_prefix(1), "").unwrap().objects.len();
     assert_eq!(before, 2);
     let mut collector = Collector::new(1, Arc::new(SeededChance::new(3)));

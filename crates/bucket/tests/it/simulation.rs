@@ -13,6 +13,7 @@ fn lives(seeds: std::ops::Range<u64>, steps: u32, faults: Faults) -> Happened {
         world.check();
         let of = world.happened;
         sum.confirmed += of.confirmed;
+        sum.slow_packs += of.slow_packs;
         sum.kills += of.kills;
         sum.takeovers += of.takeovers;
         sum.losses += of.losses;
@@ -27,6 +28,7 @@ fn lives(seeds: std::ops::Range<u64>, steps: u32, faults: Faults) -> Happened {
 fn what_was_confirmed_survives_kills_sleeps_and_collections_over_a_store_that_does_its_work() {
     let happened = lives(0..40, 6_000, Faults::default());
     assert!(happened.confirmed > 5_000, "{happened:?}");
+    assert!(happened.slow_packs > 100, "{happened:?}");
     assert!(
         happened.takeovers > 400 && happened.kills > 500,
         "{happened:?}"

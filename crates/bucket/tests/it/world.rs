@@ -66,6 +66,7 @@ struct Node {
     sleeps_until: Duration,
     /// An answer that is late.
     late: Option<(Duration, Answer)>,
+    late_pack: Option<(Duration, Answer)>,
     work: Option<Work>,
     collector: Option<(Collector, Option<Answer>)>,
 }
@@ -74,6 +75,8 @@ struct Node {
 #[derive(Debug, Default)]
 pub(crate) struct Happened {
     pub(crate) confirmed: u64,
+    /// Packs that were on their way for longer than a lease.
+    pub(crate) slow_packs: u64,
     pub(crate) kills: u64,
     pub(crate) takeovers: u64,
     pub(crate) losses: u64,
@@ -135,6 +138,7 @@ impl World {
             ahead: Duration::from_millis(self.draw(1_000_000)),
             sleeps_until: Duration::ZERO,
             late: None,
+            late_pack: None,
             work: None,
             collector: None,
         }
@@ -210,6 +214,7 @@ impl World {
         }
         self.take_committed(node);
         self.work(node, now);
+        self.upload(node, now);
         let late = self.nodes[node].late.take();
         match late {
             Some((at, answer)) if at <= self.time => self.nodes[node].holder.take(now, answer),
@@ -224,6 +229,28 @@ impl World {
                     };
                     let at = self.time + Duration::from_millis(wait);
                     self.nodes[node].late = Some((at, answer));
+                }
+            }
+        }
+    }
+
+    /// A pack is on its way beside what is asked of the head, and sometimes for longer than a lease.
+    fn upload(&mut self, node: usize, now: Now) {
+        match self.nodes[node].late_pack.take() {
+            Some((at, answer)) if at <= self.time => {
+                self.nodes[node].holder.take_pack(now, &answer);
+            }
+            Some(late) => self.nodes[node].late_pack = Some(late),
+            None => {
+                if let Some(request) = self.nodes[node].holder.next_pack(now) {
+                    let answer = carry_out(&self.store, &request);
+                    let wait = match self.draw(20) {
+                        0 => self.draw(4 * u64::from(LEASE_MILLIS)),
+                        _ => self.draw(30),
+                    };
+                    self.happened.slow_packs += u64::from(wait > u64::from(LEASE_MILLIS));
+                    let at = self.time + Duration::from_millis(wait);
+                    self.nodes[node].late_pack = Some((at, answer));
                 }
             }
         }

@@ -1,8 +1,9 @@
 //! The group of copies that a node holds in a bucket: taken before anything is opened, renewed as
 //! long as the node runs.
 //!
-//! Invariants: one request is on its way at a time. Nobody else has the machine that asks.
-//! Concurrency: a task of its own; the machine is under a lock that is never held over a request.
+//! Invariants: one request of the head is on its way at a time, and one pack beside it, so that the
+//! lease is renewed however long a pack takes. Nobody else has the machine that asks.
+//! Concurrency: two tasks; the machine is under a lock that is never held over a request.
 //! Failure: told by [`Bucket::ended`].
 
 use crate::settings::Settings;
@@ -78,6 +79,7 @@ impl Bucket {
     /// Takes the group, however long that takes, and holds it from then on by a task.
     pub(crate) async fn take(self: &Arc<Self>) -> Result<(), StartError> {
         tokio::spawn(Arc::clone(self).ask());
+        tokio::spawn(Arc::clone(self).upload());
         let mut term = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut ended = self.ended();
@@ -137,6 +139,33 @@ impl Bucket {
             let asked = move || carry_out(&bucket.store, &request);
             match tokio::task::spawn_blocking(asked).await {
                 Ok(answer) => self.holder.lock().take(self.now(), answer),
+                Err(error) => {
+                    self.ended.send_replace(Some(error.to_string()));
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Puts packs, until the group is given back or lost.
+    async fn upload(self: Arc<Self>) {
+        loop {
+            let request = {
+                let mut holder = self.holder.lock();
+                let is_over = holder.is_done() || holder.failed().is_some();
+                if is_over || self.ended.borrow().is_some() {
+                    return;
+                }
+                holder.next_pack(self.now())
+            };
+            let Some(request) = request else {
+                tokio::time::sleep(LOOK).await;
+                continue;
+            };
+            let bucket = Arc::clone(&self);
+            let asked = move || carry_out(&bucket.store, &request);
+            match tokio::task::spawn_blocking(asked).await {
+                Ok(answer) => self.holder.lock().take_pack(self.now(), &answer),
                 Err(error) => {
                     self.ended.send_replace(Some(error.to_string()));
                     return;
