@@ -347,8 +347,12 @@ pub(crate) fn load(
     let next_segment = meta
         .next_segment()?
         .max(partitions.iter().map(|(id, _)| id.0 + 1).max().unwrap_or(1));
+    let mirror = Mirror::of(tier.as_deref(), &env, &options)?;
+    if let Some(mirror) = &mirror {
+        mirror.begin(&log, first_generation)?;
+    }
     let placed = Placed {
-        mirror: Mirror::of(tier.as_deref(), &env, &options)?.map(Arc::new),
+        mirror: mirror.map(Arc::new),
         env: env.clone(),
         tier,
         reserves,
