@@ -45,6 +45,7 @@ use crate::partitions::{PartitionSet, stored_watermark};
 use crate::pins::{PinFiles, remove_left_over};
 use crate::producers::Producers;
 use crate::regime::Regime;
+use crate::repairing;
 use crate::segment::{Cover, Covers, Paging, Partition, Store};
 use crate::shard::{Shard, held_max};
 use crate::tiers::{self, log_begun};
@@ -114,6 +115,7 @@ pub(crate) fn open(mut env: Env, options: Options) -> Result<(Core, Recovery)> {
             .sync_dir(&folder)
             .map_err(|e| Error::io("sync", &folder, e))?;
     }
+    repairing::settle(&env, &dir)?;
     // What snapshots keep must not take the space that is reserved for what was acknowledged, and
     // neither must indexes.
     let pin_files = PinFiles::new(Arc::clone(env.buffer_files()), env.media.buffers_root(&dir));

@@ -44,6 +44,7 @@ mod random;
 mod reader;
 mod remote;
 mod repair;
+mod repair_meaning;
 mod settled;
 mod snapshots;
 mod support;
