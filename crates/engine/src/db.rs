@@ -499,7 +499,8 @@ impl Database {
     pub fn flush(&self) -> Result<()> {
         let core = self.own_core()?;
         core.log.check()?;
-        flush::flush_all(core)
+        flush::flush_all(core)?;
+        maintain::mirror_flushed(core)
     }
 
     /// Stores every event in memory, then rewrites every partition that would become smaller or

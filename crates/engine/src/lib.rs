@@ -63,6 +63,7 @@ mod refused;
 mod regime;
 mod relocate;
 mod repair;
+mod repairing;
 mod reserve;
 mod retention;
 mod segment;

@@ -107,6 +107,16 @@ fn mirror_if_due(core: &Core) {
     }
 }
 
+/// Copies what was written to the log in a fast tier before a flush returns. What it stored is in
+/// bulk; the copy must not have rows that a delete took from memory, and lack the delete.
+pub(crate) fn mirror_flushed(core: &Core) -> Result<()> {
+    let now = core.env.clock.monotonic();
+    match &core.placing.now().mirror {
+        Some(mirror) => mirror.round(&core.log, core.commits.log_generation(), now),
+        None => Ok(()),
+    }
+}
+
 /// Copies what was written to the log in a fast tier.
 pub(crate) fn mirror_log(core: &Core, mirror: &Mirror) {
     let now = core.env.clock.monotonic();

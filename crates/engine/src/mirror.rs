@@ -6,8 +6,10 @@
 //! on without the tier finds a log there that ends a little earlier.
 //!
 //! Invariants: a file is in the copy only after all of those before it; of each file a front part
-//! is there that was synced before more is written. Files that are not needed any more are removed,
-//! and those that a tier left before are not taken for the copy.
+//! is there that was synced before more is written. From the first answer of an opening on it has
+//! nothing that the log does not have: a tier that loses power may lose what was copied. Files that
+//! are not needed any more are removed, and those that a tier left before are not taken for the
+//! copy.
 //! Concurrency: one lock, held while files are copied; nobody but rounds takes it. With it the log
 //! is asked where its files end, which goes on meanwhile: a file that was begun anew while it was
 //! read is left alone.
@@ -72,9 +74,15 @@ impl Mirror {
             return Ok(None);
         };
         let Some(interval) = options.log_mirror else {
-            for name in names(&tier.bulk_log)? {
+            let BulkLog { files, dir } = &tier.bulk_log;
+            let Some(names) = names(&tier.bulk_log)? else {
+                return Ok(None);
+            };
+            for name in names {
                 remove(&tier.bulk_log, &name)?;
             }
+            // Also where nothing is left: who removed it was perhaps killed before this.
+            files.sync_dir(dir).map_err(|e| Error::io("sync", dir, e))?;
             return Ok(None);
         };
         Ok(Some(Mirror {
@@ -93,6 +101,36 @@ impl Mirror {
         newest.is_none_or(|at| now.saturating_sub(at) >= self.interval)
     }
 
+    /// Before anybody is answered: takes off the copy what the log does not have.
+    pub(crate) fn begin(&self, log: &Log, first_needed: u64) -> Result<()> {
+        self.begin_in(&mut self.copies.lock(), log, first_needed)
+    }
+
+    fn begin_in(&self, copies: &mut Copies, log: &Log, first_needed: u64) -> Result<()> {
+        let BulkLog { files, dir } = &self.to;
+        let parts = log.parts_from(first_needed);
+        let mut kept = BTreeMap::new();
+        for (generation, copy) in self.take_up()? {
+            let name = name_of(generation);
+            let part = parts.iter().find(|part| part.generation == generation);
+            let Some(part) = part else {
+                remove(&self.to, &name)?;
+                continue;
+            };
+            let path = dir.join(&name);
+            let failed = |e| Error::io("truncate", &path, e);
+            // Also where it is no longer: the sync of an earlier cut may have failed.
+            let len = copy.file.len().map_err(failed)?.min(part.end);
+            copy.file.set_len(len).map_err(failed)?;
+            copy.file.sync_data().map_err(failed)?;
+            kept.insert(generation, copy);
+        }
+        files.sync_dir(dir).map_err(|e| Error::io("sync", dir, e))?;
+        copies.files = kept;
+        copies.is_begun = true;
+        Ok(())
+    }
+
     /// Copies what was written to the log, and removes what is not needed any more: files of
     /// generations before `first_needed`.
     pub(crate) fn round(&self, log: &Log, first_needed: u64, now: Duration) -> Result<()> {
@@ -102,8 +140,7 @@ impl Mirror {
             return Ok(());
         }
         if !copies.is_begun {
-            copies.files = self.take_up()?;
-            copies.is_begun = true;
+            self.begin_in(&mut copies, log, first_needed)?;
         }
         let parts = log.parts_from(first_needed);
         for part in &parts {
@@ -150,7 +187,7 @@ impl Mirror {
             .create_dir_all(dir)
             .map_err(|e| Error::io("create", dir, e))?;
         let mut found = BTreeMap::new();
-        for name in names(&self.to)? {
+        for name in names(&self.to)?.unwrap_or_default() {
             let path = dir.join(&name);
             let file = files
                 .open(&path, OpenMode::Write)
@@ -162,9 +199,6 @@ impl Mirror {
                 }
                 _ => remove(&self.to, &name)?,
             }
-        }
-        if !found.is_empty() {
-            files.sync_dir(dir).map_err(|e| Error::io("sync", dir, e))?;
         }
         Ok(found)
     }
@@ -183,7 +217,7 @@ impl Mirror {
         let copy = match copies.files.get(&part.generation) {
             Some(copy) => copy.clone(),
             None => {
-                let copy = self.begin(&header)?;
+                let copy = self.make(&header)?;
                 copies.files.insert(part.generation, copy.clone());
                 copy
             }
@@ -231,7 +265,7 @@ impl Mirror {
     }
 
     /// Makes a file of the copy.
-    fn begin(&self, header: &FileHeader) -> Result<Copied> {
+    fn make(&self, header: &FileHeader) -> Result<Copied> {
         let BulkLog { files, dir } = &self.to;
         let name = name_of(header.generation);
         let path = dir.join(&name);
@@ -245,10 +279,11 @@ impl Mirror {
             other => other,
         };
         let file = file.map_err(failed)?;
+        // The name first: a file that has a header has a name that stays.
+        files.sync_dir(dir).map_err(|e| Error::io("sync", dir, e))?;
         let header = header_of_copy(header).encode();
         file.write_all_at(0, &header).map_err(failed)?;
         file.sync_data().map_err(failed)?;
-        files.sync_dir(dir).map_err(|e| Error::io("sync", dir, e))?;
         Ok(Copied {
             file,
             end: FILE_HEADER_BYTES,
@@ -268,11 +303,11 @@ fn name_of(generation: u64) -> String {
     format!("{generation}.log")
 }
 
-/// The names of what lies in the folder; none when it is not there.
-fn names(log: &BulkLog) -> Result<Vec<String>> {
+/// The names of what lies in the folder; `None` when it is not there.
+fn names(log: &BulkLog) -> Result<Option<Vec<String>>> {
     match log.files.list(&log.dir) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        other => other.map_err(|e| Error::io("list", &log.dir, e)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        other => other.map(Some).map_err(|e| Error::io("list", &log.dir, e)),
     }
 }
 

@@ -26,7 +26,7 @@ use crate::relocate::{Wanted, clear, prepare, remove, remove_all, wanted_of};
 use crate::reserve::{Reserve, ReservedFiles};
 use crate::segment::named;
 use crate::step;
-use crate::tiers::{BulkLog, FastTier, OwnedTier, TierParts, TierRecord};
+use crate::tiers::{BulkLog, FastTier, OwnedTier, TierParts, TierRecord, without_tier};
 use crate::{Database, Error, ErrorKind, Result};
 use headwater_io::{Env, Files, Media};
 use parking_lot::{MutexGuard, RwLockWriteGuard};
@@ -182,7 +182,7 @@ impl Change<'_> {
 
     /// Makes ready whatever the new layout needs, and changes nothing that the present one has.
     fn prepare(&self) -> Result<NewTier> {
-        let plain = plain_env(&self.core.env);
+        let plain = without_tier(&self.core.env);
         let mut reserves = self.before.reserves.clone();
         let old = self.before.tier.as_deref();
         if let Some(old) = old {
@@ -320,8 +320,6 @@ impl Change<'_> {
         let Some(mut record) = new.record.clone() else {
             return Ok(());
         };
-        let before = TierRecord::read(&*core.env.files, &core.options.dir)?;
-        record.serial = before.map_or(0, |before| before.serial);
         record
             .write(&*core.env.files, &core.options.dir)
             .inspect_err(|error| core.log.latch(error.clone()))?;
@@ -380,9 +378,9 @@ impl Change<'_> {
     /// The copy of the log, where there is to be one. It has happened already that the log moved.
     fn mirror(&self, new: &NewTier) {
         let placed = &new.placed;
-        match Mirror::of(placed.tier.as_deref(), &placed.env, &self.core.options) {
+        match self.begun_mirror(placed) {
             Ok(mirror) => self.core.placing.set(Placed {
-                mirror: mirror.map(Arc::new),
+                mirror,
                 ..placed.clone()
             }),
             // There is to be none.
@@ -390,6 +388,16 @@ impl Change<'_> {
                 tracing::warn!(%error, "an older copy of the log could not be removed");
             }
         }
+    }
+
+    fn begun_mirror(&self, placed: &Placed) -> Result<Option<Arc<Mirror>>> {
+        let core = self.core;
+        let first_needed = core.commits.log_generation();
+        let mirror = Mirror::of(placed.tier.as_deref(), &placed.env, &core.options)?;
+        if let Some(mirror) = &mirror {
+            mirror.begin(&core.log, first_needed)?;
+        }
+        Ok(mirror.map(Arc::new))
     }
 
     /// Repeats in the tier what it did not: now by name, the bytes in the background.
@@ -422,12 +430,8 @@ impl Change<'_> {
         if let Some(mirror) = &self.before.mirror {
             mirror.end();
             let before = self.before.clone();
-            let tier = before.tier.as_deref();
-            let mirror = Mirror::of(tier, &before.env, &self.core.options)?;
-            self.core.placing.set(Placed {
-                mirror: mirror.map(Arc::new),
-                ..before
-            });
+            let mirror = self.begun_mirror(&before)?;
+            self.core.placing.set(Placed { mirror, ..before });
         }
         Ok(())
     }
@@ -460,16 +464,6 @@ pub(crate) fn writers_wait(core: &Core) -> (MutexGuard<'_, ()>, RwLockWriteGuard
     }
     let held_back = core.placing.hold_back();
     (core.compaction.begin(), held_back)
-}
-
-/// The environment with everything in bulk.
-fn plain_env(env: &Env) -> Env {
-    let mut plain = env.clone();
-    plain.media.log = None;
-    plain.media.log_root = None;
-    plain.media.buffers = None;
-    plain.media.buffers_root = None;
-    plain
 }
 
 /// Makes sure that there is room for the log in a folder, and keeps space there, if that is set.

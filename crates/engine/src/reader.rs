@@ -45,9 +45,10 @@ impl std::fmt::Debug for Inner {
 /// Opens a state of the database that may have an owner.
 pub(crate) fn open_core(env: &Env, options: &Options) -> Result<(Core, Recovery)> {
     options.validate()?;
-    let env = &place(env, &options.dir)?;
     let path = meta_path(&options.dir);
     look(env, &options.dir, |meta, copy| {
+        // With each look: the owner may have moved the log since the one before.
+        let env = &place(env, &options.dir)?;
         // Log files are freed after a commit: without one in between, none that is needed has gone.
         let nothing_freed = || copy.check_current(&**env.index_files(), &path);
         recover::load(

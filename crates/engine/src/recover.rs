@@ -45,6 +45,7 @@ use crate::partitions::{PartitionSet, stored_watermark};
 use crate::pins::{PinFiles, remove_left_over};
 use crate::producers::Producers;
 use crate::regime::Regime;
+use crate::repairing;
 use crate::segment::{Cover, Covers, Paging, Partition, Store};
 use crate::shard::{Shard, held_max};
 use crate::tiers::{self, log_begun};
@@ -114,6 +115,7 @@ pub(crate) fn open(mut env: Env, options: Options) -> Result<(Core, Recovery)> {
             .sync_dir(&folder)
             .map_err(|e| Error::io("sync", &folder, e))?;
     }
+    repairing::settle(&env, &dir)?;
     // What snapshots keep must not take the space that is reserved for what was acknowledged, and
     // neither must indexes.
     let pin_files = PinFiles::new(Arc::clone(env.buffer_files()), env.media.buffers_root(&dir));
@@ -347,8 +349,12 @@ pub(crate) fn load(
     let next_segment = meta
         .next_segment()?
         .max(partitions.iter().map(|(id, _)| id.0 + 1).max().unwrap_or(1));
+    let mirror = Mirror::of(tier.as_deref(), &env, &options)?;
+    if let Some(mirror) = &mirror {
+        mirror.begin(&log, first_generation)?;
+    }
     let placed = Placed {
-        mirror: Mirror::of(tier.as_deref(), &env, &options)?.map(Arc::new),
+        mirror: mirror.map(Arc::new),
         env: env.clone(),
         tier,
         reserves,

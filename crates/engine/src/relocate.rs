@@ -40,7 +40,11 @@ pub fn use_fast_tier(env: &Env, options: &Options, wanted: Option<&FastTier>) ->
             options.dir.display()
         )));
     }
-    change(env, options, &wanted_of(wanted)?)
+    let wanted = wanted_of(wanted)?;
+    match is_so(env, &options.dir, &wanted)? {
+        true => make_sure(env, &options.dir),
+        false => change(env, options, &wanted),
+    }
 }
 
 /// Takes up a database, or its fast tier, that lies in another folder now:
@@ -56,7 +60,7 @@ pub fn adopt_fast_tier(env: &Env, options: &Options) -> Result<()> {
     };
     let fast = absolute(fast)?;
     let _lock = owner::take_lock(env, &options.dir)?;
-    let Some(mut ours) = TierRecord::read(&*env.files, &options.dir)? else {
+    let Some(mut ours) = TierRecord::take_over(&*env.files, &options.dir)? else {
         return Err(Error::new(
             ErrorKind::Tier,
             format!("{}: this database has no fast tier", dir.display()),
@@ -64,6 +68,7 @@ pub fn adopt_fast_tier(env: &Env, options: &Options) -> Result<()> {
     };
     let _fast_lock = lock_fast(env, &fast)?;
     let mut theirs = same_set(env, &dir, &ours, &fast)?;
+    theirs.settle(&**env.fast_files(), &fast)?;
     same_time(&dir, &ours, &theirs, &fast)?;
     if ours.bulk != dir
         && TierRecord::read(&*env.files, &ours.bulk)?
@@ -124,19 +129,43 @@ pub(crate) fn settle(env: &Env, options: &Options) -> Result<()> {
         fast: absolute(fast)?,
         parts: options.fast_parts,
     };
-    change(env, options, &wanted)
+    // The opening makes sure of what is so.
+    match is_so(env, &options.dir, &wanted)? {
+        true => Ok(()),
+        false => change(env, options, &wanted),
+    }
+}
+
+fn is_now(env: &Env, dir: &Path) -> Result<Wanted> {
+    let record = TierRecord::read(&*env.files, dir)?;
+    Ok(record.map_or_else(Wanted::none, |record| Wanted {
+        fast: record.fast,
+        parts: record.parts,
+    }))
+}
+
+/// True when the records say what is wanted, durably or not.
+fn is_so(env: &Env, dir: &Path, wanted: &Wanted) -> Result<bool> {
+    let is = is_now(env, dir)?;
+    Ok(is.parts == wanted.parts && (is.fast == wanted.fast || wanted.parts.is_empty()))
+}
+
+/// Makes what the records say stay: perhaps the change that wrote them was cut short.
+fn make_sure(env: &Env, dir: &Path) -> Result<()> {
+    let _lock = owner::take_lock(env, dir)?;
+    let ours = TierRecord::take_over(&*env.files, dir)?;
+    let Some(ours) = ours.filter(|record| !record.parts.is_empty()) else {
+        return Ok(());
+    };
+    same_set(env, dir, &ours, &ours.fast)?;
+    let _fast_lock = lock_fast(env, &ours.fast)?;
+    TierRecord::take_over(&**env.fast_files(), &ours.fast).map(drop)
 }
 
 fn change(env: &Env, options: &Options, wanted: &Wanted) -> Result<()> {
     let dir = options.dir.as_path();
-    let is = TierRecord::read(&*env.files, dir)?.map_or_else(Wanted::none, |record| Wanted {
-        fast: record.fast,
-        parts: record.parts,
-    });
+    let is = is_now(env, dir)?;
     let is_same_folder = is.fast == wanted.fast || wanted.parts.is_empty();
-    if is.parts == wanted.parts && is_same_folder {
-        return Ok(());
-    }
     let log_moves = is.parts.log != wanted.parts.log || is.parts.log && !is_same_folder;
     let meta = meta_path(dir);
     let exists = env
@@ -162,7 +191,7 @@ fn change(env: &Env, options: &Options, wanted: &Wanted) -> Result<()> {
         .map_err(|e| Error::io("create", dir, e))?;
     let lock = owner::take_lock(env, dir)?;
     let meta_lock = owner::lock_meta(env, dir)?;
-    let before = TierRecord::read(&*env.files, dir)?;
+    let before = TierRecord::take_over(&*env.files, dir)?;
     let placed = place(env, dir)?;
     if log_moves && exists {
         require_nothing_needed(&placed, options)?;
@@ -174,7 +203,6 @@ fn change(env: &Env, options: &Options, wanted: &Wanted) -> Result<()> {
     if !wanted.parts.is_empty() {
         // `DIR/tier` last.
         let mut prepared = prepare(env, dir, before.as_ref(), wanted)?;
-        prepared.ours.serial = before.map_or(0, |before| before.serial);
         prepared.ours.write(&*env.files, dir)?;
     } else if let Some(mut record) = before {
         record.parts = TierParts::NONE;
@@ -252,17 +280,7 @@ pub(crate) fn prepare(
         remove_all(&**files, &log)?;
     }
     let token = env.chance.next_u64();
-    let mut record = TierRecord {
-        serial: 0,
-        set,
-        token,
-        next: token,
-        parts: wanted.parts,
-        bulk,
-        fast: fast.to_owned(),
-        begun: 0,
-        unsettled: false,
-    };
+    let mut record = TierRecord::new(set, token, wanted.parts, (&bulk, fast));
     // Of a tier that is in use only the parts change, with one write: its token is that of both
     // until an opening draws another one.
     if let Some(before) = in_use {
@@ -270,7 +288,6 @@ pub(crate) fn prepare(
         record.unsettled = before.unsettled;
     }
     let mut theirs = record.clone();
-    theirs.serial = TierRecord::read(&**files, fast)?.map_or(0, |found| found.serial);
     if in_use.is_none() {
         theirs.write(&**files, fast)?;
     }
@@ -316,9 +333,7 @@ pub(crate) fn remove_all(files: &dyn Files, folder: &Path) -> Result<()> {
     for name in &names {
         remove(files, &folder.join(name))?;
     }
-    if names.is_empty() {
-        return Ok(());
-    }
+    // Also where nothing is left: who removed it was perhaps killed before this.
     files
         .sync_dir(folder)
         .map_err(|e| Error::io("sync", folder, e))

@@ -27,6 +27,7 @@ pub use view::verify_backup;
 pub use write::{BackupOptions, BackupReport, backup, backup_with};
 
 use crate::assured::first_mut;
+use crate::tiers::without_tier;
 use crate::{Database, Error, Result};
 use headwater_codec::checksum::crc32c_append;
 use headwater_io::File;
@@ -48,7 +49,8 @@ impl Database {
     /// As [`crate::backup`].
     pub fn backup_with(&self, to: &Path, how: &BackupOptions) -> Result<BackupReport> {
         let core = self.own_core()?;
-        backup_with(&core.env, &core.options, to, how)
+        // Where the log lies by now says `DIR/tier`, as to a process beside this one.
+        backup_with(&without_tier(&core.env), &core.options, to, how)
     }
 }
 

@@ -75,10 +75,11 @@ pub fn backup_with(
 ) -> Result<BackupReport> {
     options.validate()?;
     let target = Target::open(env, to)?;
-    let env = &place(env, &options.dir)?;
     let path = meta_path(&options.dir);
     // Whatever does not fit together is copied again; what fitted is then found in the folder.
     let mut writing = look(env, &options.dir, |meta, meta_copy| {
+        // With each look: the owner may have moved the log since the one before.
+        let env = &place(env, &options.dir)?;
         let identity = meta.identity()?;
         target.check_identity(identity)?;
         let mut writing = Writing::new(&target, identity, *how);

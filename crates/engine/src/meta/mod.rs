@@ -24,7 +24,7 @@ mod streams;
 pub(crate) use ends::{EndsChange, KeptFor, SavedEnds};
 pub(crate) use indexes::IndexChange;
 pub(crate) use lineage::{Lineage, NamedState};
-pub(crate) use opening::{new_database, open_database};
+pub(crate) use opening::{new_database, open_database, write_again};
 pub(crate) use records::PartitionRecord;
 pub(crate) use snapshots::SnapshotChange;
 

@@ -17,7 +17,7 @@ const CACHE_BYTES: usize = 1 << 20;
 const PAGE_BYTES: u64 = 4096;
 
 /// Writes a file again as it is, and syncs it.
-fn write_again(file: &dyn File) -> io::Result<()> {
+pub(crate) fn write_again(file: &dyn File) -> io::Result<()> {
     let len = file.len()?;
     let mut buffer = vec![0u8; usize::try_from(len.min(1 << 20)).unwrap_or(1 << 20)];
     let mut offset = 0;

@@ -3,6 +3,7 @@
 //! Invariants: no run outlives a repair that changes anything, since what it holds may be taken out
 //! of its segment, and other rows come to stand there. Definitions stay where the metadata do.
 
+use super::dangling::Dangling;
 use super::{RepairFinding, RepairReport};
 use crate::Result;
 use crate::meta::{IndexChange, Meta};
@@ -22,14 +23,17 @@ pub(super) fn find(report: &mut RepairReport) {
         }));
 }
 
-/// Lets go of all runs; the next opening removes their files.
-pub(super) fn forget_runs(meta: &Meta) -> Result<()> {
+/// Lets go of all runs, and of indexes that mean nothing any more; the next opening removes the
+/// files.
+pub(super) fn forget_runs(meta: &Meta, dangling: &Dangling) -> Result<()> {
     let runs = meta.index_runs()?;
-    if runs.is_empty() {
+    if runs.is_empty() && dangling.is_empty() {
         return Ok(());
     }
     meta.change_indexes(&IndexChange {
         forgotten: runs.into_iter().map(|(key, _)| key).collect(),
+        dropped: dangling.dropped.clone(),
+        policies_gone: dangling.policies_gone.clone(),
         ..IndexChange::default()
     })
 }

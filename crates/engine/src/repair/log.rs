@@ -4,7 +4,9 @@
 //! an empty one takes its number. A record that uses a definition that is lost is kept without what
 //! it cannot mean any more.
 
+use super::dangling::highest_named;
 use crate::catalog::{AddedFields, StreamIndex, StreamRecord, Table};
+use crate::expiry::owner_of;
 use crate::ids::{Sequence, StreamId};
 use crate::log::{
     FILE_HEADER_BYTES, FILE_MAGIC, FileHeader, RECORD_HEADER_BYTES, RecordHeader, RecordKind, pad,
@@ -18,7 +20,7 @@ use headwater_codec::checksum::crc32c;
 use headwater_codec::light::{decode_rows, encode_rows};
 use headwater_codec::{Cursor, PutBytes};
 use headwater_io::{Files, OpenMode};
-use headwater_types::Timestamp;
+use headwater_types::{FieldId, Rows, Timestamp};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
@@ -307,10 +309,12 @@ pub(super) fn save(
         (Some(first), _) => first.0,
         (None, _) => step_sequence.max(floor).0 + 1,
     };
+    // Numbers that the metadata name were given, though no record of them is found.
     let end = last
         .unwrap_or(Sequence(start - 1))
         .max(step_sequence)
-        .max(floor);
+        .max(floor)
+        .max(highest_named(meta)?);
     let mut content = vec![0u8; FILE_HEADER_BYTES as usize];
     let generation = scan.newest_generation.max(scan.known_generation) + 1;
     let mut gap: Option<(u64, u64)> = None;
@@ -372,6 +376,14 @@ fn missing(lost: &mut Vec<String>, from: u64, to: u64) {
     } else {
         format!("log records {from} to {to}: what they held is not known, unless a segment has it")
     });
+}
+
+/// How many fields rows have, whatever expires.
+fn fields_in(rows: &Rows) -> usize {
+    let fields = rows.columns.iter();
+    fields
+        .filter(|(field, _)| owner_of(*field).is_none())
+        .count()
 }
 
 /// Definitions as they are when a record is read.
@@ -560,12 +572,15 @@ impl<'a> KnownDefinitions<'a> {
                 }
             };
             let before = rows.columns.len();
-            rows.columns.retain(|(f, _)| (f.0 as usize) < fields);
-            if rows.columns.len() < before {
-                changed = true;
+            let before_of_fields = fields_in(&rows);
+            // The expiries of a field stay and go with it.
+            let is_known = |field: FieldId| (owner_of(field).unwrap_or(field).0 as usize) < fields;
+            rows.columns.retain(|(field, _)| is_known(*field));
+            changed |= rows.columns.len() < before;
+            let gone = before_of_fields - fields_in(&rows);
+            if gone > 0 {
                 lost.push(format!(
-                    "{} fields of {} rows of stream number {id} (log record {}): their definitions are lost",
-                    before - rows.columns.len(),
+                    "{gone} fields of {} rows of stream number {id} (log record {}): their definitions are lost",
                     rows.len(),
                     sequence.0
                 ));

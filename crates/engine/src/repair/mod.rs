@@ -8,8 +8,10 @@
 //! of the metadata makes the repair (where they are made anew: the writing of the file).
 //! Concurrency: needs the lock of the owner.
 //! Failure: before that commit the database is as it was; after it, it is repaired. A repair that
-//! was cut short is run again.
+//! was cut short is run again; what it left, whoever owns the database next makes durable first
+//! ([`crate::repairing`]), since it may look well and vanish.
 
+mod dangling;
 mod freed;
 mod indexes;
 mod log;
@@ -29,6 +31,7 @@ use crate::layout::{files_of, log_dir, meta_path, segment_dir};
 use crate::log::FILE_HEADER_BYTES;
 use crate::meta::copy::look;
 use crate::meta::{Meta, SnapshotChange};
+use crate::repairing::{self, Changed};
 use crate::segment::stub_name;
 use crate::tiers::{fast_tier, forget_fast_tier, is_unsettled, lock_fast, place};
 use crate::{Database, Error, Options, Result, owner};
@@ -85,7 +88,7 @@ pub struct RepairReport {
 pub fn repair(env: &Env, options: &Options, mode: RepairMode) -> Result<RepairReport> {
     options.validate()?;
     let env = &place(env, &options.dir)?;
-    repair_placed(env, options, mode)
+    repair_placed(env, options, mode, false)
 }
 
 /// As [`repair`], for a database whose fast tier is lost for good: from then on all of it lies in
@@ -122,7 +125,8 @@ pub fn repair_without_fast_tier(
     // What else is wrong with the metadata says the repair.
     let first = look(env, dir, |meta, _| meta.log_first_generation()).unwrap_or(0);
     let mirrored = log::newest_record(&**env.log_files(), &log_dir(env, dir), first)?;
-    let mut report = repair_placed(env, options, mode)?;
+    let is_log_lost = tier.parts.log && is_unsettled;
+    let mut report = repair_placed(env, options, mode, is_log_lost)?;
     if tier.parts.log && (is_unsettled || !report.findings.is_empty()) {
         let since = match mirrored {
             Some(sequence) => format!(
@@ -142,17 +146,28 @@ pub fn repair_without_fast_tier(
     Ok(report)
 }
 
-fn repair_placed(env: &Env, options: &Options, mode: RepairMode) -> Result<RepairReport> {
+/// With `is_log_lost` something is lost also where nothing is missed: numbers that records had are
+/// given again, so that the database becomes another one for who knows them.
+fn repair_placed(
+    env: &Env,
+    options: &Options,
+    mode: RepairMode,
+    is_log_lost: bool,
+) -> Result<RepairReport> {
     let dir = options.dir.as_path();
     require_database(env, dir)?;
     let lock = owner::take_lock(env, dir)?;
     let meta_lock = owner::lock_meta(env, dir)?;
     let tier_lock = env.media.log_root.as_deref();
     let tier_lock = tier_lock.map(|folder| lock_fast(env, folder)).transpose()?;
+    if mode == RepairMode::Act {
+        repairing::settle(env, dir)?;
+    }
     let mut plan = RepairPlan::make(env, options)?;
     let mut report = std::mem::take(&mut plan.report);
     indexes::find(&mut report);
-    if report.findings.is_empty() || mode == RepairMode::DryRun {
+    let is_to_act = is_log_lost || !report.findings.is_empty();
+    if !is_to_act || mode == RepairMode::DryRun {
         return Ok(report);
     }
     if let Some(tier) = fast_tier(env, dir)? {
@@ -193,6 +208,20 @@ fn require_database(env: &Env, dir: &Path) -> Result<()> {
     )))
 }
 
+/// The files that a plan changes, or makes.
+fn changed(plan: &RepairPlan) -> Vec<Changed> {
+    let mut files = vec![Changed::Metadata];
+    let log = plan.log.iter();
+    files.extend(log.map(|(number, _)| Changed::Log(format!("{number}.log"))));
+    files.extend(plan.patches.iter().map(|(id, patch)| {
+        Changed::Segment(match patch.is_of_stub {
+            true => stub_name(*id),
+            false => format!("{}.seg", id.0),
+        })
+    }));
+    files
+}
+
 /// Puts a plan on the medium.
 fn act(env: &Env, options: &Options, plan: &RepairPlan, quarantined: &[PathBuf]) -> Result<()> {
     let dir = options.dir.as_path();
@@ -212,9 +241,18 @@ fn act(env: &Env, options: &Options, plan: &RepairPlan, quarantined: &[PathBuf])
         keep(&**files_of(env, dir, path), path, &*env.files, &quarantine)?;
     }
     sync_dir(&*env.files, &quarantine)?;
+    repairing::begin(env, dir, &changed(plan))?;
+    put(env, options, plan)?;
+    repairing::end(env, dir)
+}
+
+/// Changes the files.
+fn put(env: &Env, options: &Options, plan: &RepairPlan) -> Result<()> {
+    let dir = options.dir.as_path();
+    let (log_dir, segment_dir) = (log_dir(env, dir), segment_dir(dir));
     if matches!(plan.meta, PlannedMeta::Changed(_)) {
         // Before anything of a segment is changed.
-        indexes::forget_runs(&opened_meta(env, dir)?)?;
+        indexes::forget_runs(&opened_meta(env, dir)?, &plan.dangling)?;
     }
     let files = &**env.segment_files();
     for (id, patch) in &plan.patches {
@@ -328,6 +366,10 @@ fn fresh_copy(
     let target = to_files
         .open(to, OpenMode::CreateNew)
         .map_err(|e| Error::io("create", to, e))?;
+    // The name first: a file that holds something has a name that stays.
+    if let Some(folder) = to.parent() {
+        sync_dir(to_files, folder)?;
+    }
     copy(&*source, from, &*target, to)?;
     Ok(target)
 }

@@ -1,5 +1,6 @@
 //! Looks at everything and decides what a repair does. Changes nothing.
 
+use super::dangling::Dangling;
 use super::log::{Covers, LogScan, save};
 use super::mend::{Mended, mend};
 use super::overlay::{Overlay, Patch};
@@ -36,6 +37,7 @@ pub(super) struct RepairPlan {
     pub(super) log: Option<(u64, Vec<u8>)>,
     /// Named snapshots that go, by number.
     pub(super) snapshots: Vec<u64>,
+    pub(super) dangling: Dangling,
     pub(super) report: RepairReport,
 }
 
@@ -54,6 +56,7 @@ pub(super) struct Planning<'a> {
     findings: Vec<RepairFinding>,
     pub(super) lost: Vec<String>,
     pub(super) snapshots: Vec<u64>,
+    pub(super) dangling: Dangling,
     /// Segments whose rows were freed.
     pub(super) freed: Vec<SegmentId>,
     next_segment: u64,
@@ -124,6 +127,7 @@ impl RepairPlan {
             findings: Vec::new(),
             lost: Vec::new(),
             snapshots: Vec::new(),
+            dangling: Dangling::default(),
             freed: Vec::new(),
             next_segment: 0,
         };
@@ -133,7 +137,10 @@ impl RepairPlan {
             None => planning.segments_named()?,
         }
         let after = planning.log_and_check(is_new)?;
-        let after = planning.without_broken_snapshots(after)?;
+        let mut after = planning.without_broken_snapshots(after)?;
+        if planning.without_dangling()? {
+            after = check(planning.overlay(), options.clone())?;
+        }
         let quarantined = std::mem::take(&mut planning.quarantined).into_iter();
         let quarantined: BTreeSet<PathBuf> = quarantined.map(|p| planning.on_medium(p)).collect();
         let meta = if is_new {
@@ -146,6 +153,7 @@ impl RepairPlan {
             patches: planning.patches,
             log: planning.log,
             snapshots: planning.snapshots,
+            dangling: planning.dangling,
             report: RepairReport {
                 findings: planning.findings,
                 lost: planning.lost,
@@ -564,6 +572,18 @@ impl Planning<'_> {
             log_newest_generation: saved.generation,
             ..MetaChange::default()
         })
+    }
+
+    pub(super) fn log_folder(&self) -> PathBuf {
+        log_dir(self.env, self.dir)
+    }
+
+    /// Puts what can be read of the log into a new file whose records go up to this one.
+    pub(super) fn take_numbers_up_to(&mut self, sequence: Sequence) -> Result<()> {
+        let needed = self.log_needed()?;
+        let begun = (needed.first_generation, needed.newest_generation);
+        let up_to = needed.sequence.max(sequence);
+        self.save_log(Sequence(0), up_to, begun, &Covers::new())
     }
 
     /// What the log has to hold, as the metadata and the fast tier say it.

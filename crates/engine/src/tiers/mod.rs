@@ -22,7 +22,7 @@ pub use record::TierParts;
 pub(crate) use record::fuzz_record;
 
 pub(crate) use owned::{BulkLog, OwnedTier, Prepared, log_begun};
-pub(crate) use place::{lock_fast, of_another, place, same_set, same_time, take};
+pub(crate) use place::{lock_fast, of_another, place, same_set, same_time, take, without_tier};
 pub(crate) use record::{TierRecord, path_in};
 
 use crate::{Error, Result};

@@ -133,8 +133,12 @@ impl OwnedTier {
         if generation <= records.theirs.begun {
             return Ok(());
         }
-        records.theirs.begun = generation;
-        records.theirs.write(files, &self.tier.folder)
+        // It is noted when it is so: a failed write says nothing.
+        let mut theirs = records.theirs.clone();
+        theirs.begun = generation;
+        theirs.write(files, &self.tier.folder)?;
+        records.theirs = theirs;
+        Ok(())
     }
 
     /// Says in bulk that the log holds nothing any more that bulk does not hold. `files` are those
@@ -144,8 +148,11 @@ impl OwnedTier {
         if !records.ours.unsettled {
             return Ok(());
         }
-        records.ours.unsettled = false;
-        records.ours.write(files, &self.dir)
+        let mut ours = records.ours.clone();
+        ours.unsettled = false;
+        ours.write(files, &self.dir)?;
+        records.ours = ours;
+        Ok(())
     }
 }
 

@@ -31,6 +31,19 @@ pub(crate) fn place(env: &Env, dir: &Path) -> Result<Env> {
     }
 }
 
+/// The environment with everything in bulk that a tier has. An owner's is that of its opening: the
+/// log may have moved since.
+pub(crate) fn without_tier(env: &Env) -> Env {
+    let mut plain = env.clone();
+    if plain.media.log_root.take().is_some() {
+        plain.media.log = None;
+    }
+    if plain.media.buffers_root.take().is_some() {
+        plain.media.buffers = None;
+    }
+    plain
+}
+
 /// For the owner, who holds the lock of `dir`: takes the lock of its fast tier too, and gives both
 /// a new token. `fast_files` are those of the tier's folder, which the guard does not know yet.
 pub(crate) fn take(
@@ -39,13 +52,18 @@ pub(crate) fn take(
     fast_files: &Arc<dyn Files>,
     guard: &Arc<Guard>,
 ) -> Result<Option<OwnedTier>> {
-    let Some(mut ours) = in_use(env, dir)? else {
+    // Also where it says that there is no tier: somebody may just have left one.
+    let ours = TierRecord::take_over(&*env.files, dir)?;
+    let Some(mut ours) = ours.filter(|record| !record.parts.is_empty()) else {
         return Ok(None);
     };
     let folder = ours.fast.clone();
     same_set(env, dir, &ours, &folder)?;
     let lock = lock_fast(env, &folder)?;
-    let mut theirs = its_own(env, dir, &ours)?;
+    its_own(env, dir, &ours)?;
+    let Some(mut theirs) = TierRecord::take_over(&**fast_files, &folder)? else {
+        return Err(not_there(dir, &ours, &folder));
+    };
     let written = Arc::default();
     let files: Arc<dyn Files> = Arc::new(GuardedFiles::new(fast_files, guard, &written));
     let bulk_log = BulkLog::of(env, dir);
@@ -131,19 +149,27 @@ pub(crate) fn same_set(
     folder: &Path,
 ) -> Result<TierRecord> {
     let Some(theirs) = TierRecord::read(&**env.fast_files(), folder)? else {
-        return Err(Error::new(
-            ErrorKind::Tier,
-            format!(
-                "the fast tier of {} is not there (no {}), and holds rows that were acknowledged: bring its medium back; if it lies in another folder now, say `headwater tier adopt`; if it is lost for good, `headwater repair --fast-tier-lost` says what is lost with it",
-                dir.display(),
-                path_in(folder).display()
-            ),
-        ));
+        return Err(not_there(dir, ours, folder));
     };
     if theirs.set != ours.set {
         return Err(of_another(dir, folder, &theirs));
     }
     Ok(theirs)
+}
+
+fn not_there(dir: &Path, ours: &TierRecord, folder: &Path) -> Error {
+    let holds = match ours.parts.log {
+        true => "holds rows that were acknowledged",
+        false => "holds no row that is not in the database too",
+    };
+    Error::new(
+        ErrorKind::Tier,
+        format!(
+            "the fast tier of {} is not there (no {}), and {holds}: bring its medium back; if it lies in another folder now, say `headwater tier adopt`; if it is lost for good, `headwater repair --fast-tier-lost` says what is lost with it",
+            dir.display(),
+            path_in(folder).display()
+        ),
+    )
 }
 
 pub(crate) fn of_another(dir: &Path, folder: &Path, theirs: &TierRecord) -> Error {

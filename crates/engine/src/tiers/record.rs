@@ -3,8 +3,12 @@
 //!
 //! Invariants: two slots, each with a checksum, written in turn, so that one of them is whole at
 //! any time; of those that are whole the one with the greater number counts. A slot is a block of
-//! the medium, so that writing one leaves the other alone.
-//! Failure: a file in which no slot is whole was never finished, and says nothing.
+//! the medium, so that writing one leaves the other alone. The name is synced before anything is
+//! written, so a file that says something has a name that stays. What was read is written again as
+//! it is, and synced, before anything is built on it: whoever wrote it was perhaps killed before
+//! its sync, or that sync failed.
+//! Failure: a file in which no slot is whole was never finished, and says nothing. A write that
+//! failed is made again in the same slot, and never in that of the record that holds.
 
 use crate::{Error, Result};
 use headwater_codec::checksum::crc32c;
@@ -154,6 +158,8 @@ pub(crate) struct TierRecord {
     pub(crate) begun: u64,
     /// The log in the tier may hold what bulk does not. What the database's file says counts.
     pub(crate) unsettled: bool,
+    /// No field of the file: this process wrote it, and it stays.
+    pub(crate) is_synced: bool,
 }
 
 /// Where a folder has it.
@@ -218,7 +224,29 @@ impl TierRecord {
             fast,
             begun,
             unsettled,
+            is_synced: false,
         })
+    }
+
+    /// One that nothing was written of yet.
+    pub(crate) fn new(
+        set: u64,
+        token: u64,
+        parts: TierParts,
+        (bulk, fast): (&Path, &Path),
+    ) -> Self {
+        TierRecord {
+            serial: 0,
+            set,
+            token,
+            next: token,
+            parts,
+            bulk: bulk.to_owned(),
+            fast: fast.to_owned(),
+            begun: 0,
+            unsettled: false,
+            is_synced: false,
+        }
     }
 
     /// What the file in a folder says; `None` without one, or when it was never finished.
@@ -245,29 +273,74 @@ impl TierRecord {
         Ok(newest)
     }
 
+    /// As [`TierRecord::read`], for the owner, who goes on behind what it says: it stays from now
+    /// on.
+    pub(crate) fn take_over(files: &dyn Files, folder: &Path) -> Result<Option<TierRecord>> {
+        let mut found = TierRecord::read(files, folder)?;
+        if let Some(record) = &mut found {
+            record.settle(files, folder)?;
+        }
+        Ok(found)
+    }
+
+    /// Makes what was read durable: nobody knows whether who wrote it has.
+    pub(crate) fn settle(&mut self, files: &dyn Files, folder: &Path) -> Result<()> {
+        // Earlier versions synced the name last.
+        files
+            .sync_dir(folder)
+            .map_err(|e| Error::io("sync", folder, e))?;
+        self.put(files, folder)
+    }
+
     /// Puts the record in place of the one before, durably, and makes it the newest.
     pub(crate) fn write(&mut self, files: &dyn Files, folder: &Path) -> Result<()> {
+        let is_synced = std::mem::take(&mut self.is_synced);
+        // What does not fit is refused before there is a file.
+        self.encode()?;
+        let newest = TierRecord::read(files, folder)?;
+        let before = newest.as_ref().map_or(0, |newest| newest.serial);
+        match newest {
+            None => name_file(files, folder)?,
+            // Its slot has to hold until the other one does.
+            Some(mut newest) if !is_synced || before != self.serial => {
+                newest.settle(files, folder)?;
+            }
+            Some(_) => {}
+        }
+        self.serial = before + 1;
+        self.put(files, folder)
+    }
+
+    /// Writes the slot of the record, and syncs it.
+    fn put(&mut self, files: &dyn Files, folder: &Path) -> Result<()> {
         let path = path_in(folder);
         let failed = |e| Error::io("write", &path, e);
-        self.serial += 1;
         let bytes = self.encode()?;
-        let (file, is_new) = match files.open(&path, OpenMode::Write) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => (
-                files.open(&path, OpenMode::CreateNew).map_err(failed)?,
-                true,
-            ),
-            other => (other.map_err(failed)?, false),
-        };
+        let file = files.open(&path, OpenMode::Write).map_err(failed)?;
         file.write_all_at((self.serial % 2) * SLOT, &bytes)
             .map_err(failed)?;
         file.sync_data().map_err(failed)?;
-        if is_new {
-            files
-                .sync_dir(folder)
-                .map_err(|e| Error::io("sync", folder, e))?;
-        }
+        self.is_synced = true;
         Ok(())
     }
+}
+
+/// Makes the file anew, which says nothing yet: the sync of its name may have failed, which no later
+/// one makes up for.
+fn name_file(files: &dyn Files, folder: &Path) -> Result<()> {
+    let path = path_in(folder);
+    match files.remove(&path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(Error::io("remove", &path, error));
+        }
+        _ => {}
+    }
+    files
+        .open(&path, OpenMode::CreateNew)
+        .map_err(|e| Error::io("create", &path, e))?;
+    files
+        .sync_dir(folder)
+        .map_err(|e| Error::io("sync", folder, e))
 }
 
 /// Refuses a slot that is whole and of another version.
@@ -322,7 +395,20 @@ mod tests {
             fast: "/mnt/fast/data".into(),
             begun: 0,
             unsettled: false,
+            is_synced: false,
         }
+    }
+
+    fn read(files: &MemoryFiles, folder: &Path) -> Option<TierRecord> {
+        TierRecord::read(files, folder).unwrap()
+    }
+
+    /// As it is read.
+    fn read_as(record: &TierRecord) -> Option<TierRecord> {
+        Some(TierRecord {
+            is_synced: false,
+            ..record.clone()
+        })
     }
 
     #[test]
@@ -351,28 +437,24 @@ mod tests {
     fn what_is_not_whole_says_nothing_and_the_slot_before_counts() {
         let files = MemoryFiles::new();
         let folder = Path::new("/");
-        assert_eq!(TierRecord::read(&files, folder).unwrap(), None);
+        assert_eq!(read(&files, folder), None);
         let mut record = record();
         record.write(&files, folder).unwrap();
-        let before = record.clone();
+        let before = read_as(&record);
         record.token = 99;
         record.write(&files, folder).unwrap();
-        assert_eq!(
-            TierRecord::read(&files, folder).unwrap(),
-            Some(record.clone())
-        );
+        assert_eq!(read(&files, folder), read_as(&record));
         let file = files.open(&path_in(folder), OpenMode::Write).unwrap();
         for at in [0, 9, 60, SLOT - 1] {
             let at = (record.serial % 2) * SLOT + at;
             let mut byte = [0];
             file.read_exact_at(at, &mut byte).unwrap();
             file.write_all_at(at, &[!byte[0]]).unwrap();
-            let found = TierRecord::read(&files, folder).unwrap();
-            assert_eq!(found.as_ref(), Some(&before), "byte {at}");
+            assert_eq!(read(&files, folder), before, "byte {at}");
             file.write_all_at(at, &byte).unwrap();
         }
         file.set_len(100).unwrap();
-        assert_eq!(TierRecord::read(&files, folder).unwrap(), None);
+        assert_eq!(read(&files, folder), None);
     }
 
     #[test]

@@ -782,6 +782,14 @@ impl Mortal {
         }
     }
 
+    /// The same process on another disk.
+    pub(crate) fn beside(&self, disk: &FaultyFiles) -> Mortal {
+        Mortal {
+            disk: disk.clone(),
+            life: Arc::clone(&self.life),
+        }
+    }
+
     pub(crate) fn is_dead(&self) -> bool {
         self.life.left.load(Ordering::Acquire) == DEAD
     }
