@@ -507,11 +507,9 @@ impl Fold {
                     nan: Vec::new(),
                     ends: self.ends.iter().map(end).collect(),
                 };
-                out.add(
-                    windows.number(bin.start.as_nanos()).into(),
-                    bucket,
-                    &self.ends,
-                );
+                // A bin may begin before the stretch in which it was asked for.
+                let begins = bin.start.max(range.first).as_nanos();
+                out.add(windows.number(begins).into(), bucket, &self.ends);
             }
         }
         Ok(out)

@@ -1,13 +1,14 @@
 //! Intervals of equal width on the clock of a place.
 //!
 //! Invariants: every instant of the range lies in one piece, within which the place's clock runs
-//! evenly, and so in one interval; interval `n` begins when that clock shows `n · width + offset`,
-//! counted from 1970 on that clock. Where a clock is set back, two stretches of time share an
-//! interval's number, and they are one interval.
+//! evenly, and so in one interval; intervals are those of [`headwater_wire::clocks`], and their
+//! numbers follow one another as their beginnings do. Where a clock is set back, two stretches of
+//! time share an interval that is wider than an hour.
 
 use crate::error::Error;
 use headwater::{Bins, ClosedRange, Timestamp};
-use jiff::tz::TimeZone;
+use headwater_wire::clocks::{Intervals, Width};
+use headwater_wire::zone::Zone;
 
 /// Intervals of one series.
 pub(crate) const WINDOWS_MAX: i128 = 200_000;
@@ -19,6 +20,9 @@ const PIECES_MAX: usize = 2_000;
 struct Piece {
     range: ClosedRange,
     ahead_ns: i64,
+    /// What is added to how often the width has passed on the clock, to make numbers follow one
+    /// another from piece to piece.
+    adds: i128,
 }
 
 /// How a range is divided.
@@ -29,7 +33,8 @@ pub struct Windows {
     /// Width and offset; `None` = one interval.
     every: Option<(i64, i64)>,
     pieces: Vec<Piece>,
-    zone: Option<TimeZone>,
+    /// Of a place that is not UTC.
+    clock: Option<Intervals>,
     /// The engine's own bins: they are asked for as they are, and keep their numbers.
     own: Option<Bins>,
 }
@@ -50,29 +55,30 @@ impl Windows {
         Windows {
             range,
             every: None,
-            pieces: vec![Piece { range, ahead_ns: 0 }],
-            zone: None,
+            pieces: vec![Piece::even(range)],
+            clock: None,
             own: None,
         }
     }
 
     /// Intervals of `width_ns`, above 0.
     #[must_use]
-    pub fn every(
-        range: ClosedRange,
-        width_ns: i64,
-        offset_ns: i64,
-        zone: Option<TimeZone>,
-    ) -> Windows {
-        let pieces = match &zone {
-            Some(zone) if !range.is_empty() => pieces(range, zone),
-            _ => vec![Piece { range, ahead_ns: 0 }],
+    pub fn every(range: ClosedRange, width_ns: i64, offset_ns: i64, zone: Option<Zone>) -> Windows {
+        let zone = zone.filter(|zone| !zone.is_utc());
+        let clock = zone.and_then(|zone| {
+            let width = Width::Fixed(width_ns);
+            Intervals::new(zone, width, offset_ns)
+        });
+        let every = (width_ns, offset_ns);
+        let pieces = match &clock {
+            Some(clock) if !range.is_empty() => pieces(range, clock, every),
+            _ => vec![Piece::even(range)],
         };
         Windows {
             range,
-            every: Some((width_ns, offset_ns)),
+            every: Some(every),
             pieces,
-            zone,
+            clock,
             own: None,
         }
     }
@@ -87,7 +93,7 @@ impl Windows {
         let range = self.range.intersect(&range);
         let cut = |piece: &Piece| Piece {
             range: piece.range.intersect(&range),
-            ahead_ns: piece.ahead_ns,
+            ..*piece
         };
         Windows {
             range,
@@ -98,7 +104,7 @@ impl Windows {
                 .map(cut)
                 .filter(|p| !p.range.is_empty())
                 .collect(),
-            zone: self.zone.clone(),
+            clock: self.clock.clone(),
             own: self.own,
         }
     }
@@ -123,19 +129,14 @@ impl Windows {
 
     /// The number of the interval that an instant lies in.
     pub(crate) fn number(&self, at: i64) -> i64 {
-        let Some((width, offset)) = self.every else {
+        let Some(every) = self.every else {
             return 0;
         };
         let piece = self
             .pieces
             .partition_point(|p| p.range.last.as_nanos() < at);
-        let ahead = self
-            .pieces
-            .get(piece)
-            .or(self.pieces.last())
-            .map_or(0, |p| p.ahead_ns);
-        let local = i128::from(at) + i128::from(ahead) - i128::from(offset);
-        narrow(local.div_euclid(i128::from(width)))
+        let piece = self.pieces.get(piece).or(self.pieces.last());
+        narrow(piece.map_or(0, |piece| piece.number(at, every)))
     }
 
     /// The number of a bin that the engine found, and that begins at an instant.
@@ -151,17 +152,21 @@ impl Windows {
         let Some((width, offset)) = self.every else {
             return self.range.first.as_nanos();
         };
-        let local = i128::from(number) * i128::from(width) + i128::from(offset);
-        let Some(zone) = &self.zone else {
-            return narrow(local);
-        };
-        // What the clock shows, taken for UTC first.
-        let shown = jiff::Timestamp::from_nanosecond(local).ok();
-        let instant = shown.and_then(|shown| {
-            let shown = TimeZone::UTC.to_datetime(shown);
-            zone.to_timestamp(shown).ok()
+        let later = self.pieces.partition_point(|p| {
+            p.number(p.range.first.as_nanos(), (width, offset)) <= i128::from(number)
         });
-        narrow(instant.map_or(local, |instant| instant.as_nanosecond()))
+        let piece = self.pieces.get(later.saturating_sub(1));
+        let (adds, ahead) = piece.map_or((0, 0), |p| (p.adds, p.ahead_ns));
+        let passed = i128::from(number) - adds;
+        let local = passed * i128::from(width) + i128::from(offset);
+        match &self.clock {
+            Some(clock) if !clock.last_as_long_as_wide() => {
+                let shown = i64::try_from(local).ok();
+                let first = shown.and_then(|shown| clock.zone().first_showing_ns(shown));
+                first.unwrap_or(narrow(local))
+            }
+            _ => narrow(local - i128::from(ahead)),
+        }
     }
 
     /// How many intervals the range has, whether something lies in them or not.
@@ -193,13 +198,19 @@ impl Windows {
         i128::from(width) * i128::from(count)
     }
 
+    /// The same intervals under the same numbers over a longer range.
     fn over(&self, range: ClosedRange) -> Windows {
-        match self.every {
-            Some((width_ns, offset_ns)) => {
-                Windows::every(range, width_ns, offset_ns, self.zone.clone())
-            }
-            None => Windows::whole(range),
+        let Some((width_ns, offset_ns)) = self.every else {
+            return Windows::whole(range);
+        };
+        let zone = self.clock.as_ref().map(|clock| clock.zone().clone());
+        let mut longer = Windows::every(range, width_ns, offset_ns, zone);
+        let at = self.range.first.as_nanos();
+        let moved = i128::from(self.number(at)) - i128::from(longer.number(at));
+        for piece in &mut longer.pieces {
+            piece.adds += moved;
         }
+        longer
     }
 
     /// The numbers of the first and the last interval between two instants of the range.
@@ -222,33 +233,73 @@ pub(crate) fn narrow(value: i128) -> i64 {
     value.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
 }
 
-/// Cuts a range where the clock of the zone is set.
-fn pieces(range: ClosedRange, zone: &TimeZone) -> Vec<Piece> {
-    let instant = |at: Timestamp| {
-        jiff::Timestamp::from_nanosecond(i128::from(at.as_nanos())).unwrap_or_default()
-    };
-    let ahead_ns = |at| i64::from(zone.to_offset(at).seconds()) * 1_000_000_000;
-    let mut out = Vec::new();
-    let mut first = range.first;
-    let transitions = zone
-        .following(instant(range.first))
-        .take(PIECES_MAX)
-        .map(|t| Timestamp::from_nanos(narrow(t.timestamp().as_nanosecond())));
-    for next in transitions.take_while(|next| *next <= range.last) {
-        if next <= first {
-            continue;
+impl Piece {
+    /// Of a clock that is never set.
+    fn even(range: ClosedRange) -> Piece {
+        Piece {
+            range,
+            ahead_ns: 0,
+            adds: 0,
         }
-        out.push(Piece {
-            range: ClosedRange::half_open(first, next),
-            ahead_ns: ahead_ns(instant(first)),
-        });
-        first = next;
     }
-    out.push(Piece {
-        range: ClosedRange::new(first, range.last),
-        ahead_ns: ahead_ns(instant(first)),
-    });
-    out
+
+    /// How often the width has passed on the clock.
+    fn passed(&self, at: i64, (width, offset): (i64, i64)) -> i128 {
+        let local = i128::from(at) + i128::from(self.ahead_ns) - i128::from(offset);
+        local.div_euclid(i128::from(width))
+    }
+
+    fn number(&self, at: i64, every: (i64, i64)) -> i128 {
+        self.passed(at, every) + self.adds
+    }
+
+    /// The piece that follows, in which the clock is so far ahead.
+    fn followed_by(
+        &self,
+        range: ClosedRange,
+        ahead_ns: i64,
+        every: (i64, i64),
+        of: &Intervals,
+    ) -> Piece {
+        let mut next = Piece {
+            range,
+            ahead_ns,
+            adds: 0,
+        };
+        let (last, first) = (self.range.last.as_nanos(), range.first.as_nanos());
+        let (before, behind) = (self.passed(last, every), next.passed(first, every));
+        let further = match of.last_as_long_as_wide() {
+            // An interval goes on where both clocks have it begin at once.
+            true => i128::from(of.begin(last) != of.begin(first)),
+            false => (behind - before).min(1),
+        };
+        next.adds = before + self.adds + further - behind;
+        next
+    }
+}
+
+/// Cuts a range where the clock of the zone is set.
+fn pieces(range: ClosedRange, of: &Intervals, every: (i64, i64)) -> Vec<Piece> {
+    let zone = of.zone();
+    let ahead_ns = |at: i64| i64::from(zone.offset_seconds(at.into())) * 1_000_000_000;
+    let (mut first, last) = (range.first.as_nanos(), range.last.as_nanos());
+    let mut out: Vec<Piece> = Vec::new();
+    loop {
+        let change = zone.change_after(first).filter(|change| *change <= last);
+        let change = change.filter(|_| out.len() < PIECES_MAX);
+        let piece = ClosedRange::nanos(first, change.map_or(last, |change| change - 1));
+        out.push(match out.last() {
+            Some(before) => before.followed_by(piece, ahead_ns(first), every, of),
+            None => Piece {
+                ahead_ns: ahead_ns(first),
+                ..Piece::even(piece)
+            },
+        });
+        match change {
+            Some(change) => first = change,
+            None => return out,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -288,7 +339,7 @@ mod tests {
 
     #[test]
     fn days_follow_the_clock_of_a_place() {
-        let zone = TimeZone::get("Europe/Berlin").unwrap();
+        let zone = Zone::read("Europe/Berlin").unwrap();
         let range = ClosedRange::nanos(at("2024-03-29T00:00:00Z"), at("2024-04-02T00:00:00Z"));
         let windows = Windows::every(range, DAY, 0, Some(zone.clone()));
         let (first, last) = windows
@@ -320,5 +371,54 @@ mod tests {
         let part = windows.within(ClosedRange::nanos(bins[1].0.first.as_nanos(), i64::MAX));
         assert_eq!(part.bins().count(), 1);
         assert_eq!(part.number(range.last.as_nanos()), last);
+    }
+
+    #[test]
+    fn a_quarter_that_the_clock_shows_twice_is_two_intervals() {
+        let zone = Zone::read("Europe/Paris").unwrap();
+        let range = ClosedRange::nanos(at("2025-10-25T22:00:00Z"), at("2025-10-26T04:00:00Z") - 1);
+        let width = HOUR / 4;
+        let windows = Windows::every(range, width, 0, Some(zone));
+        let (first, last) = windows
+            .numbers(range.first.as_nanos(), range.last.as_nanos())
+            .unwrap();
+        assert_eq!(last - first, 23);
+        let earlier = windows.beginning_earlier(4);
+        for (number, place) in (first..=last).zip(0..) {
+            let begin = range.first.as_nanos() + place * width;
+            assert_eq!(windows.start(number), begin);
+            assert_eq!(windows.number(begin + width - 1), number);
+            assert_eq!(earlier.number(begin), number);
+        }
+        assert_eq!(earlier.start(first - 4), range.first.as_nanos() - HOUR);
+    }
+
+    #[test]
+    fn intervals_are_those_of_the_clock_whatever_it_does() {
+        let set = [
+            // Half an hour, a day that is left out, and an hour at a minute past midnight.
+            ("Australia/Lord_Howe", "2024-04-06T15:00:00Z"),
+            ("Australia/Lord_Howe", "2024-10-05T15:30:00Z"),
+            ("Pacific/Apia", "2011-12-30T10:00:00Z"),
+            ("America/St_Johns", "2000-10-29T02:31:00Z"),
+            ("America/Havana", "2024-11-03T05:00:00Z"),
+            ("America/Sao_Paulo", "2018-11-04T03:00:00Z"),
+        ];
+        for (name, change) in set {
+            let zone = Zone::read(name).unwrap();
+            for width in [HOUR / 4, HOUR, 2 * HOUR, 6 * HOUR, DAY] {
+                let range = ClosedRange::nanos(at(change) - 3 * DAY, at(change) + 3 * DAY);
+                let windows = Windows::every(range, width, 0, Some(zone.clone()));
+                let clock = Intervals::new(zone.clone(), Width::Fixed(width), 0).unwrap();
+                let (first, last) = (range.first.as_nanos(), range.last.as_nanos());
+                for time in (first..=last).step_by(60_000_000_000 * 5) {
+                    let start = windows.start(windows.number(time));
+                    assert_eq!(Some(start), clock.begin(time), "{name} {width} {time}");
+                }
+                let (first, last) = windows.numbers(first, last).unwrap();
+                let starts: Vec<i64> = (first..=last).map(|n| windows.start(n)).collect();
+                assert!(starts.is_sorted_by(|a, b| a < b), "{name} {width}");
+            }
+        }
     }
 }

@@ -247,13 +247,10 @@ impl Cells {
     }
 
     /// Appends the value of a row as a cell of CSV. No value is an empty cell, an empty text is
-    /// `""`. Where the row `is_alone`, a single cell, no value is `""` too: most readers pass over
-    /// an empty line.
-    pub(super) fn push_csv(&self, out: &mut Vec<u8>, row: usize, time: TimeText, is_alone: bool) {
+    /// `""`, so that they are told apart. A row of one cell without a value is an empty line, as
+    /// PostgreSQL writes and reads it.
+    pub(super) fn push_csv(&self, out: &mut Vec<u8>, row: usize, time: TimeText) {
         if self.is_null(row) {
-            if is_alone {
-                out.extend_from_slice(b"\"\"");
-            }
             return;
         }
         match &self.0 {

@@ -17,6 +17,7 @@
 
 mod cells;
 mod events;
+pub mod nan;
 
 pub use cells::{Cells, TimeText, is_number, type_name};
 pub use events::{EventBatches, event_schema};
@@ -26,6 +27,7 @@ use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 use arrow::ipc::writer::StreamWriter;
 use headwater_wire::json::push_str;
+use nan::NanRows;
 use parking_lot::Mutex;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
@@ -151,7 +153,7 @@ enum Kind {
     Json { head: Vec<u8>, time: TimeText },
     Csv { head: Vec<u8>, time: TimeText },
     Arrow(Box<StreamWriter<Sink>>, Sink),
-    Parquet(Box<ArrowWriter<Sink>>, Sink),
+    Parquet(Box<ArrowWriter<Sink>>, NanRows, Sink),
 }
 
 /// Where the writers of Arrow and Parquet put their bytes, to be taken from there.
@@ -159,6 +161,16 @@ enum Kind {
 struct Sink(Arc<Mutex<Vec<u8>>>);
 
 impl Sink {
+    /// Writes the metadata of a Parquet file anew, which are still here.
+    fn replace_end(&self, end: &[u8]) -> Result<(), ParquetError> {
+        let mut bytes = self.0.lock();
+        let kept = bytes.len().checked_sub(nan::end_len(&bytes)?);
+        let kept = kept.ok_or_else(|| ParquetError::General("metadata are not there".into()))?;
+        bytes.truncate(kept);
+        bytes.extend_from_slice(end);
+        Ok(())
+    }
+
     fn take_into(&self, out: &mut Vec<u8>) {
         out.append(&mut self.0.lock());
     }
@@ -203,7 +215,7 @@ impl Writer {
                     .build();
                 let writer =
                     ArrowWriter::try_new(sink.clone(), Arc::clone(schema), Some(properties))?;
-                Kind::Parquet(Box::new(writer), sink)
+                Kind::Parquet(Box::new(writer), NanRows::default(), sink)
             }
         };
         Ok(Writer { kind, rows: 0 })
@@ -246,7 +258,7 @@ impl Writer {
                         if index > 0 {
                             out.push(b',');
                         }
-                        each.push_csv(out, row, *time, cells.len() == 1);
+                        each.push_csv(out, row, *time);
                     }
                     out.push(b'\n');
                 }
@@ -257,7 +269,8 @@ impl Writer {
                 }
                 sink.take_into(out);
             }
-            Kind::Parquet(writer, sink) => {
+            Kind::Parquet(writer, nans, sink) => {
+                nans.add(batch);
                 writer.write(batch)?;
                 if writer.in_progress_size() >= ROW_GROUP_BYTES {
                     writer.flush()?;
@@ -309,8 +322,11 @@ impl Writer {
                 writer.finish()?;
                 sink.take_into(out);
             }
-            Kind::Parquet(writer, sink) => {
-                writer.close()?;
+            Kind::Parquet(writer, nans, sink) => {
+                let metadata = writer.close()?;
+                if let Some(end) = nans.end(&metadata)? {
+                    sink.replace_end(&end)?;
+                }
                 sink.take_into(out);
             }
         }

@@ -122,7 +122,82 @@ fn csv_tells_no_value_from_an_empty_text() {
     );
     let alone = batch(vec![("v", Arc::new(Int64Array::from(vec![None, Some(1)])))]);
     let text = written(Format::Csv, TimeText::Rfc3339, std::slice::from_ref(&alone));
-    assert_eq!(String::from_utf8(text).unwrap(), "v\n\"\"\n1\n");
+    assert_eq!(String::from_utf8(text).unwrap(), "v\n\n1\n");
+    let texts = StringArray::from(vec![None, Some(""), Some("x")]);
+    let alone = batch(vec![("v", Arc::new(texts))]);
+    let text = written(Format::Csv, TimeText::Rfc3339, std::slice::from_ref(&alone));
+    assert_eq!(String::from_utf8(text).unwrap(), "v\n\n\"\"\nx\n");
+}
+
+#[test]
+fn a_chunk_of_parquet_with_nan_has_no_bounds() {
+    let nan = f64::NAN;
+    let floats: [&[Option<f64>]; 3] = [&[Some(1.0), Some(nan)], &[Some(1.0), None], &[Some(nan)]];
+    let batches: Vec<RecordBatch> = floats
+        .iter()
+        .map(|values| {
+            let lists = ListArray::from_iter_primitive::<arrow::datatypes::Float64Type, _, _>(
+                values.iter().map(|value| Some(vec![*value])),
+            );
+            batch(vec![
+                ("f", Arc::new(Float64Array::from(values.to_vec()))),
+                ("n", Arc::new(Int64Array::from(vec![7; values.len()]))),
+                ("l", Arc::new(lists)),
+            ])
+        })
+        .collect();
+    // One row group for each batch: the rows in one file of several groups.
+    let properties = WriterProperties::builder()
+        .set_max_row_group_row_count(Some(2))
+        .build();
+    let mut file = Vec::new();
+    let mut nans = NanRows::default();
+    let mut writer =
+        ArrowWriter::try_new(&mut file, batches[0].schema(), Some(properties)).unwrap();
+    for batch in &batches {
+        nans.add(batch);
+        writer.write(batch).unwrap();
+    }
+    let metadata = writer.close().unwrap();
+    let end = nans.end(&metadata).unwrap().unwrap();
+    file.truncate(file.len() - nan::end_len(&file).unwrap());
+    file.extend_from_slice(&end);
+    let options = parquet::arrow::arrow_reader::ArrowReaderOptions::new()
+        .with_page_index_policy(parquet::file::metadata::PageIndexPolicy::Optional);
+    let reader =
+        ParquetRecordBatchReaderBuilder::try_new_with_options(bytes::Bytes::from(file), options)
+            .unwrap();
+    let groups = reader.metadata().row_groups();
+    let bounds = |group: usize, column: usize| groups[group].column(column).statistics().is_some();
+    let found: Vec<[bool; 3]> = (0..groups.len())
+        .map(|group| [bounds(group, 0), bounds(group, 1), bounds(group, 2)])
+        .collect();
+    assert_eq!(
+        found,
+        [
+            [false, true, false],
+            [true, true, false],
+            [false, true, false]
+        ]
+    );
+    let read: Vec<RecordBatch> = reader.build().unwrap().map(Result::unwrap).collect();
+    let rows: usize = read.iter().map(RecordBatch::num_rows).sum();
+    assert_eq!(rows, 5);
+
+    // What has no NaN stays as it was written.
+    let mut none = NanRows::default();
+    let plain = batch(vec![("f", Arc::new(Float64Array::from(vec![1.0])))]);
+    none.add(&plain);
+    let mut file = Vec::new();
+    let mut writer = ArrowWriter::try_new(&mut file, plain.schema(), None).unwrap();
+    writer.write(&plain).unwrap();
+    assert!(none.end(&writer.close().unwrap()).unwrap().is_none());
+    assert!(nan::end_len(b"PAR1").is_err());
+    // The form for all: the same by the writer of answers.
+    let answer = written(Format::Parquet, TimeText::Rfc3339, &batches);
+    let answer = ParquetRecordBatchReaderBuilder::try_new(bytes::Bytes::from(answer)).unwrap();
+    let group = answer.metadata().row_group(0);
+    assert!(group.column(0).statistics().is_none() && group.column(1).statistics().is_some());
 }
 
 #[test]

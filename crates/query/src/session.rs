@@ -294,7 +294,7 @@ fn base_state(limits: &Limits) -> SessionState {
     ];
     rules.extend(Analyzer::new().rules);
     rules.push(Arc::new(FillGaps {
-        time_bucket: crate::functions::time_bucket(zones::timezone),
+        time_bucket: crate::functions::time_bucket(zones::CLOCKS),
     }));
     rules.push(Arc::new(PlanAsOf));
     rules.push(Arc::new(DistinctOrder));
@@ -323,7 +323,7 @@ fn base_state(limits: &Limits) -> SessionState {
     crate::functions::register(&mut builder);
     let functions = builder.scalar_functions().get_or_insert_default();
     functions.push(zones::timezone());
-    functions.push(crate::functions::time_bucket(zones::timezone));
+    functions.push(crate::functions::time_bucket(zones::CLOCKS));
     functions.extend(gapfill::functions());
     functions.push(asof::nearest());
     fences::register(&mut builder);

@@ -112,7 +112,7 @@ impl fmt::Display for Rfc3339 {
 }
 
 /// RFC 3339 to nanoseconds. Also takes a blank for the `T`, a comma for the point, and offsets
-/// without colon or minutes. Second 60 is the first second of the next minute, as in Unix time.
+/// without colon or minutes, or with seconds. Second 60 is the first second of the next minute, as in Unix time.
 pub(crate) fn parse_rfc3339(text: &[u8]) -> Result<i64, InstantError> {
     let (days, rest) = date(text)?;
     let [b'T' | b't' | b' ', rest @ ..] = rest else {
@@ -200,24 +200,24 @@ fn offset_seconds(text: &[u8]) -> Result<i64, InstantError> {
         [b'-', rest @ ..] => (-1, rest),
         _ => return Err(InstantError::Shape),
     };
-    let (h1, h2, m1, m2) = match digits {
-        [h1, h2, b':', m1, m2] | [h1, h2, m1, m2] => (*h1, *h2, *m1, *m2),
-        [h1, h2] => (*h1, *h2, b'0', b'0'),
+    // Before zones had whole minutes their clocks were set to the second.
+    let (h, m, s) = match digits {
+        [h1, h2, b':', m1, m2, b':', s1, s2] | [h1, h2, m1, m2, s1, s2] => {
+            ([*h1, *h2], [*m1, *m2], [*s1, *s2])
+        }
+        [h1, h2, b':', m1, m2] | [h1, h2, m1, m2] => ([*h1, *h2], [*m1, *m2], *b"00"),
+        [h1, h2] => ([*h1, *h2], *b"00", *b"00"),
         _ => return Err(InstantError::Shape),
     };
-    let mut value = [0i64; 4];
-    for (value, digit) in value.iter_mut().zip([h1, h2, m1, m2]) {
-        if !digit.is_ascii_digit() {
-            return Err(InstantError::Shape);
-        }
-        *value = i64::from(digit - b'0');
-    }
-    let [h1, h2, m1, m2] = value;
-    let (hours, minutes) = (h1 * 10 + h2, m1 * 10 + m2);
-    if hours > 23 || minutes > 59 {
+    let number = |[a, b]: [u8; 2]| match (a, b) {
+        (b'0'..=b'9', b'0'..=b'9') => Ok(i64::from(a - b'0') * 10 + i64::from(b - b'0')),
+        _ => Err(InstantError::Shape),
+    };
+    let (hours, minutes, seconds) = (number(h)?, number(m)?, number(s)?);
+    if hours > 23 || minutes > 59 || seconds > 59 {
         return Err(InstantError::NoSuch("offset"));
     }
-    Ok(sign * (hours * 3600 + minutes * 60))
+    Ok(sign * (hours * 3600 + minutes * 60 + seconds))
 }
 
 /// Digits after a point, as an integer count of the unit that has `unit_digits` of them.
@@ -251,13 +251,20 @@ mod tests {
 
     #[test]
     fn texts_name_the_instants_they_should() {
-        let cases: [(&str, Result<i64, InstantError>); 22] = [
+        let cases: [(&str, Result<i64, InstantError>); 26] = [
             ("1970-01-01T00:00:00Z", Ok(0)),
             ("1970-01-01 00:00:00.000000001z", Ok(1)),
             ("1969-12-31T23:59:59.999999999Z", Ok(-1)),
             ("1970-01-01T01:00:00+01:00", Ok(0)),
             ("1970-01-01T01:00:00,5+0100", Ok(500_000_000)),
             ("1969-12-31T19:00:00-05", Ok(0)),
+            ("1969-12-31 19:03:58-04:56:02", Ok(0)),
+            ("1970-01-01T00:19:32.5+001932", Ok(500_000_000)),
+            (
+                "1970-01-01T00:19:32+00:19:60",
+                Err(InstantError::NoSuch("offset")),
+            ),
+            ("1970-01-01T00:19:32+00:19:3", Err(InstantError::Shape)),
             ("1970-01-01", Ok(0)),
             ("0", Ok(0)),
             ("-9223372036854775808", Ok(i64::MIN)),

@@ -10,6 +10,7 @@
 //! docs/http/reading.md, docs/mqtt.md, docs/http/prometheus.md.
 
 pub mod channel;
+pub mod clocks;
 mod column_builder;
 pub mod csv;
 pub mod durations;

@@ -6,7 +6,7 @@
 //! texts.
 
 use crate::durations::{DurationError, parse_duration_ns};
-use crate::instant::{InstantError, parse_instant};
+use crate::instant::{InstantError, Rfc3339, parse_instant};
 use headwater_types::{ClosedRange, Timestamp};
 use std::borrow::Cow;
 use std::str::FromStr;
@@ -229,6 +229,51 @@ pub enum RelativeInstantError {
     /// After `now-`.
     #[error("{0}")]
     Duration(#[from] DurationError),
+    /// A number that stands for nanoseconds soon after 1970, where something is removed.
+    #[error(
+        "a number alone is nanoseconds since 1970, and {0} is {at}: where something is removed, write the instant as {year}-01-01, {year}-01-01T00:00:00Z, or now-30d",
+        at = Rfc3339(Timestamp::from_nanos(*.0)),
+        year = year_of(*.0)
+    )]
+    Bare(i64),
+}
+
+/// Numbers nearer to 0 are no instants where something is removed: as nanoseconds they lie within
+/// four months of 1970, and they may be years, or seconds to microseconds of our time.
+pub const BARE_REMOVAL_MIN: i64 = 10_000_000_000_000_000;
+
+/// The year that a number may be, for advice.
+fn year_of(number: i64) -> i64 {
+    match number {
+        1_678..=2_261 => number,
+        _ => 2_024,
+    }
+}
+
+/// Reads an instant from or to which something is removed: as [`parse_instant_at`], but that a
+/// number alone is refused where it lies soon before or after 1970.
+///
+/// ```
+/// use headwater_wire::query::parse_removal_at;
+/// use headwater_types::Timestamp;
+/// let now = Timestamp::from_nanos(10_000_000_000);
+/// assert!(parse_removal_at("2020", now).is_err());
+/// assert!(parse_removal_at("1700000000000", now).is_err());
+/// assert_eq!(parse_removal_at("1970-01-02", now)?.as_nanos(), 86_400_000_000_000);
+/// # Ok::<(), headwater_wire::query::RelativeInstantError>(())
+/// ```
+///
+/// # Errors
+/// When the text is no instant, or such a number.
+pub fn parse_removal_at(text: &str, now: Timestamp) -> Result<Timestamp, RelativeInstantError> {
+    let at = parse_instant_at(text, now)?;
+    let text = text.trim_ascii();
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let is_bare = digits.bytes().all(|b| b.is_ascii_digit());
+    match is_bare && at.as_nanos().unsigned_abs() < BARE_REMOVAL_MIN.unsigned_abs() {
+        true => Err(RelativeInstantError::Bare(at.as_nanos())),
+        false => Ok(at),
+    }
 }
 
 /// Reads an instant as [`parse_instant`] does, or `now`, `now-1h`, `now+5m`.

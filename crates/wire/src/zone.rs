@@ -11,8 +11,9 @@
 //! Source of the zones: the IANA time zone database, which is built in. Source of the forms:
 //! PostgreSQL's documentation, "Time Zones" and "POSIX Time Zone Specifications".
 
+use crate::clocks::{Intervals, Width};
 use jiff::Timestamp;
-use jiff::tz::{Offset, TimeZone};
+use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
 use std::fmt;
 
 /// A time zone.
@@ -187,14 +188,40 @@ impl Zone {
         i64::try_from(at.as_nanosecond()).ok()
     }
 
+    /// The first instant at which its clocks show a time or a later one, as they go on from the day
+    /// before. `None` = beyond 64 bits.
+    #[must_use]
+    pub fn first_showing_ns(&self, wall_ns: i64) -> Option<i64> {
+        let Some(rules) = &self.rules else {
+            return Some(wall_ns);
+        };
+        let shown = Timestamp::from_nanosecond(wall_ns.into()).ok()?;
+        let ambiguous = rules.to_ambiguous_timestamp(TimeZone::UTC.to_datetime(shown));
+        if let AmbiguousOffset::Gap { before, .. } = ambiguous.offset() {
+            // What is skipped is shown from the change on: it comes before the clocks, had they not
+            // been set, would have shown the time.
+            let unset = i128::from(wall_ns) - i128::from(before.seconds()) * SECOND_NS;
+            let after = Timestamp::from_nanosecond(unset + 1).ok()?;
+            let change = rules.preceding(after).next()?.timestamp();
+            return i64::try_from(change.as_nanosecond()).ok();
+        }
+        i64::try_from(ambiguous.earlier().ok()?.as_nanosecond()).ok()
+    }
+
+    /// When its clocks are set next after an instant. `None` = never, or beyond 64 bits.
+    #[must_use]
+    pub fn change_after(&self, at_ns: i64) -> Option<i64> {
+        let at = Timestamp::from_nanosecond(at_ns.into()).ok()?;
+        let change = self.rules.as_ref()?.following(at).next()?;
+        i64::try_from(change.timestamp().as_nanosecond()).ok()
+    }
+
     /// The beginning of the second, minute or hour (of so many seconds) that the clocks show at an
     /// instant. `None` = beyond 64 bits.
     #[must_use]
     pub fn begin_of(&self, at_ns: i64, unit_seconds: u32) -> Option<i64> {
-        let offset = i128::from(self.offset_seconds(at_ns.into())) * SECOND_NS;
-        let unit = i128::from(unit_seconds.max(1)) * SECOND_NS;
-        let shown = i128::from(at_ns) + offset;
-        i64::try_from(shown.div_euclid(unit) * unit - offset).ok()
+        let unit = i64::from(unit_seconds.max(1)).checked_mul(1_000_000_000)?;
+        Intervals::new(self.clone(), Width::Fixed(unit), 0)?.begin(at_ns)
     }
 
     /// Whether since 1970, and as far as 64 bits reach, its clocks differ from UTC by whole

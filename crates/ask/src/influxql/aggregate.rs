@@ -122,7 +122,7 @@ impl Asker<'_> {
         reads: &Reads,
         grid: (i64, i64),
     ) -> Result<Points, Error> {
-        let windows = grouping.windows;
+        let windows = grouping.reaching(call.reach());
         let mut points = match call.function() {
             None => return Ok(Vec::new()),
             Some((function, _)) => {
@@ -150,7 +150,7 @@ impl Asker<'_> {
         if grouping.descending {
             points.reverse();
         }
-        Ok(transformed(call, points, windows, grouping.descending))
+        Ok(transformed(call, points, &windows, grouping.descending))
     }
 
     /// One function over the whole range. If it chooses a value, the row has the time of that

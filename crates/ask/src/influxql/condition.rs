@@ -190,17 +190,18 @@ fn instant_of_text(text: &str, zone: Option<&TimeZone>) -> Result<i128, Error> {
     if has_offset {
         return Ok(parse_instant(text).map_err(|_| wrong())?.as_nanos().into());
     }
-    if let Some(zone) = zone {
-        let local: jiff::civil::DateTime = text.parse().map_err(|_| wrong())?;
-        let at = zone.to_timestamp(local).map_err(|_| wrong())?;
-        return Ok(at.as_nanosecond());
-    }
-    let text = if text.len() > 10 {
-        format!("{text}Z")
-    } else {
-        text.to_owned()
+    let shown = match text.len() {
+        11.. => parse_instant(&format!("{text}Z")),
+        _ => parse_instant(text),
     };
-    Ok(parse_instant(&text).map_err(|_| wrong())?.as_nanos().into())
+    let shown = i128::from(shown.map_err(|_| wrong())?.as_nanos());
+    let Some(zone) = zone else {
+        return Ok(shown);
+    };
+    // What the clocks of the zone show is read as if that were UTC first, seconds of 60 too.
+    let local = jiff::Timestamp::from_nanosecond(shown).map_err(|_| wrong())?;
+    let at = zone.to_timestamp(TimeZone::UTC.to_datetime(local));
+    Ok(at.map_err(|_| wrong())?.as_nanosecond())
 }
 
 /// Makes predicates for the streams of one table.

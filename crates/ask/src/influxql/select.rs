@@ -14,6 +14,7 @@ use crate::error::Error;
 use crate::windows::Windows;
 use headwater::{ClosedRange, Timestamp};
 use headwater_wire::influxql::{Dimension, Fill, Select};
+use headwater_wire::zone::Zone;
 use jiff::tz::TimeZone;
 use std::collections::BTreeMap;
 
@@ -350,7 +351,11 @@ fn groups<'a>(
 fn windows(range: ClosedRange, every: Option<Every>, zone: Option<&TimeZone>) -> Windows {
     match every {
         None => Windows::whole(range),
-        Some(every) => Windows::every(range, every.width_ns, every.offset_ns, zone.cloned()),
+        Some(every) => {
+            let name = zone.and_then(TimeZone::iana_name);
+            let zone = name.and_then(|name| Zone::read(name).ok());
+            Windows::every(range, every.width_ns, every.offset_ns, zone)
+        }
     }
 }
 

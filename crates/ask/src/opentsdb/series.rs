@@ -142,7 +142,8 @@ fn rates(points: &[(i64, Number)], rate: &Rate) -> Points {
     for ((before, a), (time, b)) in there.iter().zip(there.iter().skip(1)) {
         let seconds = (i128::from(*time) - i128::from(*before)) as f64 / 1e9;
         let mut change = b - a;
-        if rate.counter && change < 0.0 {
+        let fell = rate.counter && change < 0.0;
+        if fell {
             if rate.drop_resets {
                 continue;
             }
@@ -150,7 +151,8 @@ fn rates(points: &[(i64, Number)], rate: &Rate) -> Points {
             change += rate.counter_max.unwrap_or(i64::MAX as f64);
         }
         let mut value = change / seconds;
-        if rate.counter && rate.reset_value.is_some_and(|reset| value > reset) {
+        // It did not: it began anew.
+        if fell && rate.reset_value.is_some_and(|reset| value > reset) {
             value = 0.0;
         }
         if value.is_finite() {
@@ -187,6 +189,14 @@ mod tests {
             ..Rate::default()
         };
         assert_eq!(of(reset), [1.0, 0.0, 1.0]);
+        // Where it rose, a rate may be as high as it likes.
+        let low = Rate {
+            counter: true,
+            counter_max: Some(105.0),
+            reset_value: Some(0.5),
+            ..Rate::default()
+        };
+        assert_eq!(of(low), [1.0, 0.0, 1.0]);
         let dropped = Rate {
             counter: true,
             drop_resets: true,

@@ -20,7 +20,7 @@ mod window_sum;
 pub(crate) use date_bin::date_bin;
 pub(crate) use date_part::date_part;
 pub(crate) use series::seconds;
-pub(crate) use time_bucket::{time_bucket, width as bucket_width};
+pub(crate) use time_bucket::{Clocks, time_bucket, width as bucket_width};
 pub(crate) use window_sum::too_large as sum_too_large;
 
 use crate::wording::patterns::SimilarToEscape;

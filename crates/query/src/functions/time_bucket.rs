@@ -2,8 +2,8 @@
 //! instant lies in. It is another name of `date_bin`, with widths also written as `'5m'` or
 //! `'1h30m'`; it becomes that function when a statement is planned.
 //!
-//! With a zone, buckets are cut by its clocks: days have 23 or 25 hours where those change. An
-//! offset moves all buckets. What three or four arguments mean is told by their types; of five, and
+//! With a zone, buckets are cut by its clocks, as [`headwater_wire::clocks`] says: days have 23 or 25
+//! hours where those change. An offset moves all buckets. What three or four arguments mean is told by their types; of five, and
 //! where they are named, each has its place, and those that are left out are `NULL`.
 
 use super::date_bin;
@@ -11,7 +11,7 @@ use crate::columns::time_type;
 use crate::error::Error;
 use crate::text;
 use crate::wording::lengths;
-use arrow::datatypes::{DataType, IntervalMonthDayNano, TimeUnit};
+use arrow::datatypes::{DataType, IntervalMonthDayNano, TimeUnit, TimestampNanosecondType};
 use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::{
@@ -25,14 +25,22 @@ use std::sync::{Arc, LazyLock};
 const WALL: DataType = DataType::Timestamp(TimeUnit::Nanosecond, None);
 const DAY_NS: i64 = 86_400_000_000_000;
 
-/// The function between instants and what the clocks of a zone show.
-pub(crate) type Timezone = fn() -> Arc<ScalarUDF>;
+/// What clocks of zones can tell.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Clocks {
+    /// What they show at an instant.
+    pub(crate) shown: fn(&Zone, Expr) -> Expr,
+    /// The beginning of an instant's interval, of a width and an origin.
+    pub(crate) begin: fn(&Zone, i64, i64, Expr) -> Expr,
+    /// The first instant at which they show a time or a later one.
+    pub(crate) first: fn(&Zone, Expr) -> Expr,
+}
 
 /// The function.
 #[derive(Debug)]
 pub(super) struct TimeBucket {
     signature: Signature,
-    timezone: Timezone,
+    clocks: Clocks,
 }
 
 impl PartialEq for TimeBucket {
@@ -50,14 +58,14 @@ impl std::hash::Hash for TimeBucket {
 }
 
 /// The function, with the one that knows of zones.
-pub(crate) fn time_bucket(timezone: Timezone) -> Arc<ScalarUDF> {
+pub(crate) fn time_bucket(clocks: Clocks) -> Arc<ScalarUDF> {
     static FUNCTION: LazyLock<Signature> = LazyLock::new(|| {
         let counts = (2..=5).map(TypeSignature::Any);
         Signature::one_of(counts.collect(), Volatility::Immutable)
     });
     Arc::new(ScalarUDF::new_from_impl(TimeBucket {
         signature: FUNCTION.clone(),
-        timezone,
+        clocks,
     }))
 }
 
@@ -160,19 +168,46 @@ fn operate(left: Expr, operator: Operator, right: Expr) -> Expr {
     Expr::BinaryExpr(BinaryExpr::new(Box::new(left), operator, Box::new(right)))
 }
 
+/// The width of intervals on clocks and an origin that these show, both in nanoseconds. `None` =
+/// the width is of months, or nothing that is wide.
+fn on_clocks(
+    width: &ScalarValue,
+    origin: Option<&ScalarValue>,
+    offset: Option<IntervalMonthDayNano>,
+) -> Result<Option<(i64, i64)>> {
+    let ScalarValue::IntervalMonthDayNano(Some(width)) = width else {
+        return Ok(None);
+    };
+    let origin_ns = match origin {
+        None => 0,
+        Some(ScalarValue::TimestampNanosecond(Some(ns), _)) => *ns,
+        Some(_) => return Ok(None),
+    };
+    let Some(width_ns) = fixed_ns(*width).filter(|width| *width > 0) else {
+        return Ok(None);
+    };
+    let moved = match offset {
+        None => Some(origin_ns),
+        Some(offset) => "+00:00"
+            .parse()
+            .ok()
+            .and_then(|utc| TimestampNanosecondType::add_month_day_nano(origin_ns, offset, utc)),
+    };
+    let moved = moved.ok_or_else(|| wrong("the offset is out of range"))?;
+    Ok(Some((width_ns, moved)))
+}
+
 impl TimeBucket {
     fn bin(&self, width: ScalarValue, time: Expr, more: More) -> Result<Expr> {
         let fixed = match &width {
             ScalarValue::IntervalMonthDayNano(Some(width)) => width.months == 0,
             _ => true,
         };
-        let width = Expr::Literal(width, None);
         let Some(zone) = more.zone.filter(|zone| !zone.is_utc()) else {
+            let width = Expr::Literal(width, None);
             let origin = more.origin.map(|origin| origin.cast_to(&time_type()));
             return self.moved(width, time, origin.transpose()?, more.offset, fixed);
         };
-        let named = Expr::Literal(ScalarValue::from(zone.name()), None);
-        let in_zone = |expr: Expr| (self.timezone)().call(vec![named.clone(), expr]);
         let origin = match more.origin {
             None => None,
             Some(ScalarValue::TimestampNanosecond(Some(ns), Some(_))) => {
@@ -183,14 +218,13 @@ impl TimeBucket {
             }
             Some(origin) => Some(origin.cast_to(&WALL)?),
         };
-        let shown = in_zone(time);
-        Ok(in_zone(self.moved(
-            width,
-            shown,
-            origin,
-            more.offset,
-            fixed,
-        )?))
+        if let Some((width_ns, origin_ns)) = on_clocks(&width, origin.as_ref(), more.offset)? {
+            return Ok((self.clocks.begin)(&zone, width_ns, origin_ns, time));
+        }
+        let shown = (self.clocks.shown)(&zone, time);
+        let width = Expr::Literal(width, None);
+        let begin = self.moved(width, shown, origin, more.offset, fixed)?;
+        Ok((self.clocks.first)(&zone, begin))
     }
 
     /// Bins that are moved by an offset. Where it has a fixed length it moves the origin, so that

@@ -113,7 +113,7 @@ impl GapFillExec {
         let begin = all(&self.bounds.begins)?.into_iter().max();
         let end = all(&self.bounds.ends)?.into_iter().min();
         match (begin, end) {
-            (Some(begin), Some(end)) => Ok(Steps::new(self.step.clone(), begin, end)),
+            (Some(begin), Some(end)) => Ok(Steps::new(&self.step, begin, end)),
             _ => internal_err!("gaps are filled without bounds"),
         }
     }

@@ -95,10 +95,14 @@ impl FillGaps {
             .time_bucket
             .call(args)
             .alias(name.unwrap_or_else(String::new));
-        let begins = asked.starts.iter().map(|start| {
-            let mut args = vec![asked.width_expr.clone(), start.clone()];
-            args.extend(asked.zone_expr());
-            self.time_bucket.call(args)
+        // Steps on clocks begin with the bucket of an instant, others with a bucket.
+        let by_clocks = asked.zone.is_some() || asked.width.months != 0;
+        let begins = asked.starts.iter().map(|start| match by_clocks {
+            true => start.clone(),
+            false => {
+                let args = vec![asked.width_expr.clone(), start.clone()];
+                self.time_bucket.call(args)
+            }
         });
         let begins = begins.collect();
         let keys = aggregate.group_expr.len();

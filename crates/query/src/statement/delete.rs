@@ -17,7 +17,78 @@ use datafusion::logical_expr::{DmlStatement, LogicalPlan, WriteOp};
 use datafusion::sql::parser::Statement as Parse;
 use datafusion::sql::sqlparser::ast;
 use headwater::{ClosedRange, Database, ScanSpec, StreamName};
+use headwater_wire::query::BARE_REMOVAL_MIN;
+use std::ops::ControlFlow;
 use std::sync::Arc;
+
+/// Refuses numbers as instants that lie soon before or after 1970: they are years, or seconds.
+fn refuse_small_instants(condition: &ast::Expr, parameters: &Parameters) -> Result<()> {
+    let is_time = |expr: &ast::Expr| match expr {
+        ast::Expr::Identifier(name) => name.value.eq_ignore_ascii_case("time"),
+        ast::Expr::CompoundIdentifier(names) => {
+            let last = names.last();
+            last.is_some_and(|name| name.value.eq_ignore_ascii_case("time"))
+        }
+        _ => false,
+    };
+    let check = |expr: &ast::Expr| match bare(expr, parameters) {
+        Some(number) if number.unsigned_abs() < u128::from(BARE_REMOVAL_MIN.unsigned_abs()) => {
+            Err(Error::invalid_value(format!(
+                "DELETE: {number} as an instant is nanoseconds, soon before or after 1970"
+            ))
+            .with_hint(
+                "write the instant: time < '2024-01-01', time >= now() - interval '30 days'",
+            ))
+        }
+        _ => Ok(()),
+    };
+    let found = ast::visit_expressions(condition, |expr| {
+        let beside: Vec<&ast::Expr> = match expr {
+            ast::Expr::BinaryOp { left, right, .. } if is_time(left) => vec![right],
+            ast::Expr::BinaryOp { left, right, .. } if is_time(right) => vec![left],
+            ast::Expr::Between {
+                expr, low, high, ..
+            } if is_time(expr) => vec![low, high],
+            ast::Expr::InList { expr, list, .. } if is_time(expr) => list.iter().collect(),
+            _ => Vec::new(),
+        };
+        match beside.into_iter().try_for_each(check) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => ControlFlow::Break(error),
+        }
+    });
+    match found {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(error) => Err(error),
+    }
+}
+
+/// A whole number, or a text of one.
+fn bare(expr: &ast::Expr, parameters: &Parameters) -> Option<i128> {
+    let bare = |expr| bare(expr, parameters);
+    match expr {
+        ast::Expr::Nested(inner) => bare(inner),
+        ast::Expr::UnaryOp { op, expr } => match op {
+            ast::UnaryOperator::Minus => bare(expr)?.checked_neg(),
+            ast::UnaryOperator::Plus => bare(expr),
+            _ => None,
+        },
+        ast::Expr::Cast { expr, .. } => bare(expr),
+        ast::Expr::Value(value) => match &value.value {
+            ast::Value::Number(number, _) => number.to_string().parse().ok(),
+            ast::Value::SingleQuotedString(text) => text.trim().parse().ok(),
+            ast::Value::Placeholder(name) => {
+                let place: usize = name.strip_prefix('$')?.parse().ok()?;
+                let value = parameters.values().get(place.checked_sub(1)?)?;
+                let is_text = value.try_as_str().is_some();
+                let is_whole = value.data_type().is_integer() || is_text;
+                is_whole.then(|| value.to_string().trim().parse().ok())?
+            }
+            _ => None,
+        },
+        _ => None,
+    }
+}
 
 async fn plan(running: &Running, delete: &ast::Delete) -> Result<DmlStatement> {
     let more = delete.using.is_some()
@@ -104,6 +175,9 @@ pub(super) async fn begin(
 ) -> Result<Planned> {
     let db = session.query.database()?.clone();
     let running = session.begin()?;
+    if let Some(condition) = &delete.selection {
+        refuse_small_instants(condition, &parameters)?;
+    }
     let dml = plan(&running, &delete).await?;
     let table = target(&dml)?;
     let input = parameters.apply(Arc::unwrap_or_clone(dml.input))?;

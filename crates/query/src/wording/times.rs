@@ -1,6 +1,7 @@
 //! Texts of times as PostgreSQL reads them: `2016-01-01 12:30`, `20160101`, `2001-01-01 06:00+00`,
 //! `today`; a year beyond those that there are instants in is an open end.
 
+use headwater_wire::instant::format_instant;
 use std::fmt;
 
 const DAY_NS: i64 = 86_400_000_000_000;
@@ -255,7 +256,12 @@ pub(crate) fn canonical(text: &str) -> std::borrow::Cow<'_, str> {
         Some(time) if time.offset_seconds.is_none_or(|offset| offset % 60 == 0) => {
             time.to_string().into()
         }
-        _ => text.into(),
+        // The library knows of no seconds in an offset.
+        Some(time) => match i64::try_from(time.nanos()) {
+            Ok(ns) => format_instant(headwater::Timestamp::from_nanos(ns)).into(),
+            Err(_) => text.into(),
+        },
+        None => text.into(),
     }
 }
 

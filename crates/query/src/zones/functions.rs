@@ -13,6 +13,7 @@ use datafusion::common::{DataFusionError, Result, ScalarValue};
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
+use headwater_wire::clocks::{Intervals, Width};
 use headwater_wire::zone::Zone;
 use std::sync::{Arc, LazyLock};
 
@@ -25,8 +26,10 @@ enum Work {
     Read(As, bool),
     /// An instant to a text.
     Write,
-    /// An instant, cut off to so many seconds on the clocks.
+    /// The beginning of an instant's interval on the clocks, of a width and from an origin.
     Begin,
+    /// The first instant at which the clocks show a time or a later one.
+    First,
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -39,7 +42,7 @@ fn function(work: Work) -> Arc<ScalarUDF> {
     Arc::new(ScalarUDF::new_from_impl(OfZone {
         signature: match work {
             Work::TimeZone => Signature::user_defined(Volatility::Immutable),
-            Work::Begin => Signature::any(3, Volatility::Immutable),
+            Work::Begin => Signature::any(4, Volatility::Immutable),
             _ => Signature::any(2, Volatility::Immutable),
         },
         work,
@@ -72,11 +75,23 @@ pub(super) fn write(zone: &Zone, instant: Expr) -> Expr {
     FUNCTION.call(vec![name(zone), instant])
 }
 
-/// The beginning of so many seconds on the clocks.
-pub(super) fn begin(zone: &Zone, seconds: i64, instant: Expr) -> Expr {
+/// The beginning of an instant's interval on the clocks: of so many nanoseconds, one of which begins
+/// at the origin that the clocks show.
+pub(super) fn begin(zone: &Zone, width_ns: i64, origin_ns: i64, instant: Expr) -> Expr {
     static FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| function(Work::Begin));
-    let seconds = Expr::Literal(ScalarValue::from(seconds), None);
-    FUNCTION.call(vec![name(zone), instant, seconds])
+    let number = |ns: i64| Expr::Literal(ScalarValue::from(ns), None);
+    FUNCTION.call(vec![
+        name(zone),
+        instant,
+        number(width_ns),
+        number(origin_ns),
+    ])
+}
+
+/// The first instant at which the clocks show a time or a later one.
+pub(super) fn first(zone: &Zone, wall: Expr) -> Expr {
+    static FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| function(Work::First));
+    FUNCTION.call(vec![name(zone), wall])
 }
 
 pub(super) fn out_of_range(zone: &Zone) -> DataFusionError {
@@ -97,6 +112,7 @@ impl ScalarUDFImpl for OfZone {
             Work::Read(As::Wall, true) => "time_of_text_or_null",
             Work::Write => "text_of_instant",
             Work::Begin => "begin_on_clocks",
+            Work::First => "first_on_clocks",
         }
     }
 
@@ -129,7 +145,7 @@ impl ScalarUDFImpl for OfZone {
             }
             (Work::Read(wanted, _), _) => wanted.data_type(),
             (Work::Write, _) => DataType::Utf8,
-            (Work::Begin, _) => time_type(),
+            (Work::Begin | Work::First, _) => time_type(),
         })
     }
 
@@ -139,28 +155,23 @@ impl ScalarUDFImpl for OfZone {
             .args
             .iter()
             .any(|value| matches!(value, ColumnarValue::Array(_)));
-        let (zone, values) = match &*args.args {
-            [zone, values] | [zone, values, _] => (zone, values),
-            _ => return Err(Error::internal("a function of zones without its arguments").into()),
+        let [zone, values, more @ ..] = &*args.args else {
+            return Err(Error::internal("a function of zones without its arguments").into());
         };
-        let seconds = match args.args.get(2) {
-            Some(seconds) => {
-                let seconds = cast(&seconds.to_array(1)?, &DataType::Int64)?;
-                let seconds = seconds.as_primitive::<Int64Type>();
-                u32::try_from(seconds.value(0)).unwrap_or(1)
-            }
-            None => 1,
+        let intervals = match more {
+            [width, origin] => Some((number(width)?, number(origin)?)),
+            _ => None,
         };
         let values = values.to_array(if constant { 1 } else { rows })?;
         let done: ArrayRef = match zone {
             ColumnarValue::Scalar(zone) => match zone.try_as_str().flatten() {
-                Some(zone) => self.all(&read_zone(zone)?, &values, seconds)?,
+                Some(zone) => self.all(&read_zone(zone)?, &values, intervals)?,
                 None => {
                     let of = args.return_field.data_type();
                     arrow::array::new_null_array(of, values.len())
                 }
             },
-            ColumnarValue::Array(zones) => self.each(zones, &values, &args, seconds)?,
+            ColumnarValue::Array(zones) => self.each(zones, &values, &args, intervals)?,
         };
         Ok(match constant {
             true => ColumnarValue::Scalar(ScalarValue::try_from_array(&done, 0)?),
@@ -169,13 +180,24 @@ impl ScalarUDFImpl for OfZone {
     }
 }
 
+/// A number that is given to a function.
+fn number(given: &ColumnarValue) -> Result<i64> {
+    let given = cast(&given.to_array(1)?, &DataType::Int64)?;
+    Ok(given.as_primitive::<Int64Type>().value(0))
+}
+
 fn read_zone(name: &str) -> Result<Zone> {
     Zone::read(name).map_err(|why| Error::unknown_zone(&why).into())
 }
 
 impl OfZone {
     /// Values in one zone.
-    fn all(&self, zone: &Zone, values: &ArrayRef, seconds: u32) -> Result<ArrayRef> {
+    fn all(
+        &self,
+        zone: &Zone,
+        values: &ArrayRef,
+        intervals: Option<(i64, i64)>,
+    ) -> Result<ArrayRef> {
         let times = || values.as_primitive::<TimestampNanosecondType>();
         let each = |f: &dyn Fn(i64) -> Option<i64>| {
             let made = times().iter().map(|at| {
@@ -190,8 +212,15 @@ impl OfZone {
             }
             (Work::TimeZone, _) => Arc::new(each(&|at| zone.wall_ns(at))?),
             (Work::Begin, _) => {
-                let begins = each(&|at| zone.begin_of(at, seconds))?;
+                let (width_ns, origin_ns) = intervals.unwrap_or_default();
+                let intervals = Intervals::new(zone.clone(), Width::Fixed(width_ns), origin_ns)
+                    .ok_or_else(|| Error::invalid_value("the width must be longer than nothing"))?;
+                let begins = each(&|at| intervals.begin(at))?;
                 Arc::new(begins.with_timezone("UTC"))
+            }
+            (Work::First, _) => {
+                let firsts = each(&|shown| zone.first_showing_ns(shown))?;
+                Arc::new(firsts.with_timezone("UTC"))
             }
             (Work::Read(wanted, lenient), _) => {
                 let texts = cast(values, &DataType::Utf8)?;
@@ -211,7 +240,7 @@ impl OfZone {
         zones: &ArrayRef,
         values: &ArrayRef,
         args: &ScalarFunctionArgs,
-        seconds: u32,
+        intervals: Option<(i64, i64)>,
     ) -> Result<ArrayRef> {
         let zones = cast(zones, &DataType::Utf8)?;
         let zones = zones.as_string::<i32>();
@@ -226,7 +255,7 @@ impl OfZone {
                 Some(zone) if zone.name() == name => zone,
                 _ => read_zone(name)?,
             };
-            let one = self.all(&zone, &values.slice(row, 1), seconds)?;
+            let one = self.all(&zone, &values.slice(row, 1), intervals)?;
             made.push(ScalarValue::try_from_array(&one, 0)?);
             known = Some(zone);
         }

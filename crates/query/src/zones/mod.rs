@@ -25,12 +25,20 @@ pub(crate) use read::cast_in;
 pub(crate) use rule::InZone;
 
 use crate::error::Error;
+use crate::functions::Clocks;
 use crate::settings::Switches;
 
 /// `timezone(zone, time)`, which `AT TIME ZONE` is another way to write.
 pub(crate) fn timezone() -> Arc<ScalarUDF> {
     functions::timezone()
 }
+
+/// What the clocks of a zone show at an instant, and what intervals they make.
+pub(crate) const CLOCKS: Clocks = Clocks {
+    shown: functions::convert,
+    begin: functions::begin,
+    first: functions::first,
+};
 
 /// The zone of the session that a plan is made for; `None` = UTC.
 fn of_session(options: &ConfigOptions) -> datafusion::common::Result<Option<Zone>> {

@@ -1,7 +1,7 @@
 //! Finds where an instant becomes what clocks show, or the other way round, once everything has its
 //! type.
 
-use super::functions::{begin, convert, read, write};
+use super::functions::{begin, convert, first, read, write};
 use super::of_session;
 use super::read::{As, WALL, is_text, is_wall};
 use crate::columns::time_type;
@@ -160,11 +160,12 @@ fn call(
                 Some(seconds) if zone.is_whole(seconds) => None,
                 Some(seconds) => {
                     let time = to(&time_type(), time.clone());
-                    Some(to(&of, begin(zone, seconds.into(), time)))
+                    let width = i64::from(seconds) * 1_000_000_000;
+                    Some(to(&of, begin(zone, width, 0, time)))
                 }
                 None => {
                     let shown = again(vec![unit.clone(), wall(zone, time.clone())]);
-                    Some(to(&of, convert(zone, shown)))
+                    Some(to(&of, first(zone, to(&WALL, shown))))
                 }
             }
         }

@@ -369,6 +369,19 @@ fn a_delete_takes_exactly_what_its_condition_says() {
         ] {
             assert_eq!(lake.error(sql).await.code, "unsupported", "{sql}");
         }
+        // A year, or seconds, is no instant where something is removed.
+        for condition in [
+            "time >= 2020",
+            "2020 <= pump.time",
+            "id = 'a' AND (time < 1700000000)",
+            "time BETWEEN 0 AND 1700000000000000",
+            "time > -2020",
+            "time >= '2020'",
+        ] {
+            let sql = format!("DELETE FROM pump WHERE {condition}");
+            let error = lake.error(&sql).await;
+            assert_eq!(error.code, "invalid_value", "{sql}: {}", error.message);
+        }
         assert_eq!(
             lake.done("DELETE FROM pump WHERE time < now() - interval '100 years'")
                 .await,

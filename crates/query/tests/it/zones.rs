@@ -333,3 +333,96 @@ fn the_pyramid_answers_what_begins_as_in_utc() {
         }
     });
 }
+
+/// A row each five minutes around changes of clocks; buckets, gaps and units of the calendar.
+#[test]
+fn buckets_on_clocks_lose_and_double_nothing_where_these_are_set() {
+    block_on(async {
+        for (zone, first, width) in [
+            ("Europe/Paris", "2025-10-25T22:00:00Z", "15m"),
+            ("Europe/Paris", "2025-10-25T22:00:00Z", "1h"),
+            ("Europe/Paris", "2025-03-29T23:00:00Z", "15m"),
+            ("Australia/Lord_Howe", "2024-04-06T13:00:00Z", "1h"),
+            ("Australia/Lord_Howe", "2024-10-05T13:00:00Z", "15m"),
+            ("America/Havana", "2024-11-03T02:00:00Z", "1 day"),
+            ("America/Sao_Paulo", "2018-11-04T00:00:00Z", "1 day"),
+            ("Europe/Paris", "2025-10-25T22:00:00Z", "2h"),
+        ] {
+            let lake = Lake::new();
+            lake.done("CREATE TABLE m (id TAG, v DOUBLE)").await;
+            let rows: Vec<String> = (0..72)
+                .map(|k| {
+                    format!(
+                        "('{first}'::timestamptz + interval '{} minutes', 'a', 1)",
+                        k * 5
+                    )
+                })
+                .collect();
+            lake.done(&format!(
+                "INSERT INTO m (time, id, v) VALUES {}",
+                rows.join(", ")
+            ))
+            .await;
+            let bucket = format!("time_bucket('{width}', time, '{zone}')");
+            let all = format!(
+                "SELECT sum(n), bool_and(late), count(*) FROM (SELECT {bucket} AS b, count(*) AS n, min(time) >= {bucket} AS late FROM m GROUP BY b)"
+            );
+            let found = lake.rows(&all).await;
+            assert!(
+                found[0].starts_with("72.0|true|") || found[0].starts_with("72|true|"),
+                "{zone} {width}: {found:?}"
+            );
+            // The gaps that are filled are the same buckets.
+            let groups = format!("SELECT {bucket} AS b, count(*) FROM m GROUP BY b ORDER BY b");
+            let plain = lake.rows(&groups).await;
+            let filled = format!(
+                "SELECT time_bucket_gapfill('{width}', time, '{zone}') AS b, count(*) FROM m WHERE time >= '{first}' AND time < '{first}'::timestamptz + interval '6 hours' GROUP BY b ORDER BY b"
+            );
+            assert_eq!(lake.rows(&filled).await, plain, "{zone} {width}");
+            // And so are the units of the calendar in a session of the zone.
+            let unit = match width {
+                "1h" => "hour",
+                "1 day" => "day",
+                _ => continue,
+            };
+            lake.done(&format!("SET TIME ZONE '{zone}'")).await;
+            let units = format!(
+                "SELECT date_trunc('{unit}', time) AS b, count(*) FROM m GROUP BY b ORDER BY b"
+            );
+            assert_eq!(lake.rows(&units).await, plain, "{zone} {unit}");
+        }
+        let lake = Lake::new();
+        lake.done("CREATE TABLE m (v DOUBLE)").await;
+        lake.done("INSERT INTO m (time, v) VALUES ('2025-10-26T00:05:00Z', 1), ('2025-10-26T01:05:00Z', 2)")
+            .await;
+        assert_eq!(
+            lake.rows("SELECT time_bucket('15m', time, 'Europe/Paris') AS b, sum(v) FROM m GROUP BY b ORDER BY b")
+                .await,
+            ["2025-10-26T00:00:00Z|1.0", "2025-10-26T01:00:00Z|2.0"]
+        );
+    });
+}
+
+#[test]
+fn instants_are_read_back_as_any_zone_writes_them() {
+    block_on(async {
+        let lake = Lake::new();
+        lake.done("CREATE TABLE m (v DOUBLE)").await;
+        lake.done("INSERT INTO m (time, v) VALUES ('1883-11-18T12:00:00Z', 1), ('1883-11-18 07:03:58-04:56:02', 2), ('2024-05-01T00:00:00Z', 3)")
+            .await;
+        for zone in ["America/New_York", "Africa/Monrovia", "Asia/Kolkata", "UTC"] {
+            lake.done(&format!("SET TIME ZONE '{zone}'")).await;
+            for text in lake.rows("SELECT time::text FROM m").await {
+                for value in [
+                    format!("'{text}'"),
+                    format!("'{text}'::timestamptz"),
+                    format!("TIMESTAMPTZ '{text}'"),
+                ] {
+                    let sql = format!("SELECT count(*) FROM m WHERE time = {value}");
+                    assert_eq!(lake.rows(&sql).await, ["1"], "{zone} {text}");
+                }
+            }
+        }
+        assert_eq!(lake.rows("SELECT count(*) FROM m").await, ["2"]);
+    });
+}

@@ -209,11 +209,11 @@ impl<R: Read> Records<R> {
         let is_long = line_end.is_some_and(|end| end < body.trim_ascii_end().len());
         // The `csv` crate lets a quote end anywhere, so a stray one would swallow good lines.
         let is_last = keeper.is_at_end && end == keeper.kept_end();
-        let is_torn = (is_long || is_last)
+        let is_torn = memchr(b'"', body).is_some()
             && match quotes_of(body, self.delimiter) {
                 Quotes::Sound => false,
-                Quotes::Loose => is_long,
-                Quotes::Open => true,
+                Quotes::Loose => true,
+                Quotes::Open => is_long || is_last,
             };
         let fault = if is_torn {
             Some(open_quote())

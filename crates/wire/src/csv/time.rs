@@ -256,7 +256,30 @@ fn read_decimal(unit: TimeUnit, text: &[u8]) -> Result<i64, InstantError> {
     i64::try_from(nanos).map_err(|_| InstantError::Range)
 }
 
+/// What a text names by a pattern. Second 60 is the first second of the next minute, as in Unix
+/// time.
 fn read_pattern(pattern: &str, zone: &TimeZone, text: &str) -> Result<i64, Fault> {
+    let at = read_with_59(pattern, zone, text)?;
+    // The calendar library takes 60 for 59. Where 60 stands for seconds, 58 is a second before that.
+    let is_60 = text.match_indices("60").any(|(place, _)| {
+        let mut other = text.to_owned();
+        other.replace_range(place..place + 2, "58");
+        let other = read_with_59(pattern, zone, &other);
+        other.is_ok_and(|other| at.checked_sub(other) == Some(instant::NANOS_PER_SECOND))
+    });
+    match is_60 {
+        false => Ok(at),
+        true => at.checked_add(instant::NANOS_PER_SECOND).ok_or_else(|| {
+            let text = shown(text.as_bytes());
+            Fault::new(
+                RefusalCode::Time,
+                format!("the time {text}: {}", InstantError::Range),
+            )
+        }),
+    }
+}
+
+fn read_with_59(pattern: &str, zone: &TimeZone, text: &str) -> Result<i64, Fault> {
     let fault = |message: String| Fault::new(RefusalCode::Time, message);
     let does_not_follow = |error: jiff::Error| {
         fault(format!(

@@ -464,3 +464,40 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn second_60_is_the_first_of_the_next_minute_by_every_form() {
+    let next = TimeFormat::parse("rfc3339").unwrap();
+    let next = next.read("2017-01-01T00:00:00Z").unwrap();
+    for (format, cell) in [
+        ("rfc3339", "2016-12-31T23:59:60Z"),
+        ("%Y-%m-%d %H:%M:%S", "2016-12-31 23:59:60"),
+        ("%Y-%m-%d %T@Europe/Berlin", "2017-01-01 00:59:60"),
+        ("%S:%M:%H %d/%m/%Y", "60:59:23 31/12/2016"),
+        ("%Y-%m-%dT%H:%M:%S%z", "2017-01-01T00:59:60+0100"),
+    ] {
+        let read = TimeFormat::parse(format).unwrap().read(cell);
+        assert_eq!(read.unwrap(), next, "{format}");
+    }
+    let part = TimeFormat::parse("%Y-%m-%d %H:%M:%S%.f").unwrap();
+    let read = part.read("2016-12-31 23:59:60.560").unwrap();
+    assert_eq!(read.as_nanos(), next.as_nanos() + 560_000_000);
+    // Other 60s stay what they are.
+    for (format, cell, same) in [
+        ("%s", "60", "1970-01-01T00:01:00Z"),
+        (
+            "%Y-%m-%d %H:%M:%S",
+            "1960-06-06 00:06:06",
+            "1960-06-06T00:06:06Z",
+        ),
+        (
+            "%Y-%m-%d %H:%M:%S%.f",
+            "2000-01-01 00:00:59.60",
+            "2000-01-01T00:00:59.6Z",
+        ),
+    ] {
+        let read = TimeFormat::parse(format).unwrap().read(cell).unwrap();
+        let wanted = TimeFormat::parse("rfc3339").unwrap().read(same).unwrap();
+        assert_eq!(read, wanted, "{format}");
+    }
+}

@@ -50,6 +50,27 @@ fn quotes_follow_rfc_4180() {
 }
 
 #[test]
+fn a_quote_that_ends_within_its_cell_is_refused_in_records_of_one_line_and_of_more() {
+    for row in [
+        "2,\"x\"y",
+        "2,\"x\" ",
+        "2,\"x\"\"y\"z",
+        "\"2\" ,x",
+        "2,\"x\"y\"z\"",
+    ] {
+        let text = format!("ts,s\n1,a\n{row}\n3,c\n");
+        let (rows, lines, refused) = lines_of(&text);
+        assert_eq!(rows, ["t s=\"a\" @1", "t s=\"c\" @3"], "{row}");
+        assert_eq!((lines, refused), (vec![2, 4], vec!["3 E_PARSE".to_owned()]));
+        // At the end of the file, with the line ended and without.
+        for end in ["", "\n"] {
+            let (rows, _, refused) = lines_of(&format!("ts,s\n1,a\n{row}{end}"));
+            assert_eq!((rows.len(), refused.len()), (1, 1), "{row}");
+        }
+    }
+}
+
+#[test]
 fn an_open_quote_costs_its_own_line_only() {
     let (rows, lines, refused) = lines_of("ts,s\n1,\"a\n2,b\n3,\"c\"\n4,d\n");
     assert_eq!(rows, ["t s=\"b\" @2", "t s=\"c\" @3", "t s=\"d\" @4"]);
@@ -71,9 +92,10 @@ fn a_file_cut_inside_a_quoted_cell_ends_in_a_refused_row() {
     let (rows, _, refused) = lines_of("ts,s\n1,a\n2,\"cut he");
     assert_eq!(rows, ["t s=\"a\" @1"]);
     assert_eq!(refused, ["3 E_PARSE"]);
+    // A quote that ends within its cell is refused at the end of a file as it is before.
     let (rows, _, refused) = lines_of("ts,s\n1,\"a\" x\n2,\"b\" x");
-    assert_eq!(rows, ["t s=\"a x\" @1", "t s=\"b x\" @2"]);
-    assert!(refused.is_empty());
+    assert!(rows.is_empty());
+    assert_eq!(refused, ["2 E_PARSE", "3 E_PARSE"]);
 }
 
 #[test]

@@ -7,6 +7,7 @@
     reason = "a failed test should stop where it fails"
 )]
 
+mod clocks;
 mod csv;
 mod csv_records;
 mod lineprotocol;

@@ -1,0 +1,150 @@
+//! What a Parquet file says of its floats where some are not numbers.
+//!
+//! Bounds leave NaN out, and readers take the bounds for those of all values: DuckDB and pyarrow
+//! pass over a chunk with 1 and NaN when they are asked for what is not 1. The writer of the files
+//! gives bounds in any case, and where rows come one after the other nobody knows before their
+//! end; so the metadata, which ends the file, is written anew.
+//!
+//! Invariant: a chunk with NaN has no bounds, neither in the metadata nor by pages; all others keep
+//! theirs.
+
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::datatypes::{DataType, Float16Type, Float32Type, Float64Type};
+use parquet::basic::Type;
+use parquet::errors::{ParquetError, Result};
+use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, ParquetMetaDataWriter};
+use std::ops::Range;
+
+/// Length of what stands behind the metadata: their length, and the mark of the format.
+pub const END_BYTES: usize = 8;
+
+/// In which rows of a file columns have NaN.
+#[derive(Debug, Default)]
+pub struct NanRows {
+    rows: usize,
+    /// Of each column the stretches of rows that have some, rising; `None` = it cannot be told.
+    columns: Vec<Option<Vec<Range<usize>>>>,
+}
+
+fn has_nan(array: &ArrayRef) -> Option<bool> {
+    Some(match array.data_type() {
+        DataType::Float64 => {
+            let values = array.as_primitive::<Float64Type>();
+            values.iter().flatten().any(f64::is_nan)
+        }
+        DataType::Float32 => {
+            let values = array.as_primitive::<Float32Type>();
+            values.iter().flatten().any(f32::is_nan)
+        }
+        DataType::Float16 => {
+            let values = array.as_primitive::<Float16Type>();
+            values.iter().flatten().any(|value| value.is_nan())
+        }
+        of if of.is_nested() || matches!(of, DataType::Dictionary(..)) => return None,
+        _ => false,
+    })
+}
+
+/// Rows that are looked at together: a chunk of which a stretch has rows is one with NaN.
+const STRETCH: usize = 1_024;
+
+impl NanRows {
+    /// Takes in the next rows of the file.
+    pub fn add(&mut self, batch: &RecordBatch) {
+        self.columns
+            .resize_with(batch.num_columns(), || Some(Vec::new()));
+        for (known, array) in self.columns.iter_mut().zip(batch.columns()) {
+            let Some(stretches) = known else { continue };
+            match has_nan(array) {
+                None => *known = None,
+                Some(false) => {}
+                Some(true) => {
+                    for from in (0..array.len()).step_by(STRETCH) {
+                        let len = STRETCH.min(array.len() - from);
+                        if has_nan(&array.slice(from, len)) == Some(true) {
+                            let first = self.rows + from;
+                            stretches.push(first..first + len);
+                        }
+                    }
+                }
+            }
+        }
+        self.rows += batch.num_rows();
+    }
+
+    /// Whether a column has NaN in some rows, as far as can be told.
+    fn may_have(&self, column: usize, rows: &Range<usize>) -> bool {
+        let Some(Some(stretches)) = self.columns.get(column) else {
+            return true;
+        };
+        let behind = stretches.partition_point(|stretch| stretch.end <= rows.start);
+        let next = stretches.get(behind);
+        next.is_some_and(|stretch| stretch.start < rows.end)
+    }
+
+    /// The end of a file, from its metadata on, without the bounds of chunks with NaN; `None` = it
+    /// is right as it is. `metadata` is what the writer of the file wrote, the places of its
+    /// indexes included.
+    ///
+    /// # Errors
+    /// When the metadata are not those of the rows.
+    pub fn end(&self, metadata: &ParquetMetaData) -> Result<Option<Vec<u8>>> {
+        let mut groups = Vec::with_capacity(metadata.num_row_groups());
+        let (mut first, mut changed) = (0, false);
+        for group in metadata.row_groups() {
+            let count = usize::try_from(group.num_rows())
+                .map_err(|_| ParquetError::General("rows of a group are below 0".to_owned()))?;
+            let rows = first..first + count;
+            first = rows.end;
+            let schema = group.schema_descr();
+            let mut columns = Vec::with_capacity(group.num_columns());
+            for (leaf, chunk) in group.columns().iter().enumerate() {
+                let is_float = matches!(chunk.column_type(), Type::FLOAT | Type::DOUBLE)
+                    || matches!(chunk.column_type(), Type::FIXED_LEN_BYTE_ARRAY);
+                let column = schema.get_column_root_idx(leaf);
+                let is_bare = is_float && self.may_have(column, &rows);
+                changed |= is_bare;
+                columns.push(match is_bare {
+                    true => bare(chunk.clone())?,
+                    false => chunk.clone(),
+                });
+            }
+            let builder = group.clone().into_builder().set_column_metadata(columns);
+            groups.push(builder.build()?);
+        }
+        if !changed {
+            return Ok(None);
+        }
+        let builder = metadata.clone().into_builder().set_row_groups(groups);
+        // They stand in the file already, and the chunks say where.
+        let metadata = builder
+            .set_column_index(None)
+            .set_offset_index(None)
+            .build();
+        let mut out = Vec::new();
+        ParquetMetaDataWriter::new(&mut out, &metadata).finish()?;
+        Ok(Some(out))
+    }
+}
+
+/// A chunk without bounds.
+fn bare(chunk: ColumnChunkMetaData) -> Result<ColumnChunkMetaData> {
+    let builder = chunk.into_builder().clear_statistics();
+    let builder = builder.set_column_index_offset(None);
+    builder.set_column_index_length(None).build()
+}
+
+/// How many bytes of a file its metadata and what stands behind them take, by its last bytes.
+///
+/// # Errors
+/// When these are not the end of a Parquet file.
+pub fn end_len(last: &[u8]) -> Result<usize> {
+    match last.last_chunk() {
+        Some([a, b, c, d, b'P', b'A', b'R', b'1']) => {
+            let len = usize::try_from(u32::from_le_bytes([*a, *b, *c, *d]));
+            len.ok().and_then(|len| len.checked_add(END_BYTES))
+        }
+        _ => None,
+    }
+    .ok_or_else(|| ParquetError::General("a file does not end as Parquet does".to_owned()))
+}
