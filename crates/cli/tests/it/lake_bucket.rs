@@ -178,7 +178,7 @@ fn writes_to_a_bucket_that_are_killed_or_come_at_once_leave_each_row_once() {
     );
     // What was left by those who were killed goes with a write that changes something.
     bench.import_lines(&lines(13)).ok();
-    let arguments = ["--orphan-age", "0s", "--keep-snapshots", "0s"];
+    let arguments = ["--orphan-age", "1ms", "--keep-snapshots", "1ms"];
     gateway.ask(&bench, "write", &arguments).ok();
     sound(
         &gateway.ask(&bench, "verify", &["--deep"]).ok(),
