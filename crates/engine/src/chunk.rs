@@ -102,6 +102,12 @@ impl Chunk {
         self.rows.len()
     }
 
+    /// True when it has a row of which this is so.
+    pub(crate) fn has(&self, is_so: impl Fn(Timestamp, Sequence) -> bool) -> bool {
+        let mut rows = self.rows.times.iter().enumerate();
+        rows.any(|(row, time)| is_so(Timestamp::from_nanos(*time), self.sequences.get(row)))
+    }
+
     /// The rows that satisfy `keep`, as a chunk of their own.
     pub(crate) fn select(
         &self,

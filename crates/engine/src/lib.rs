@@ -62,6 +62,7 @@ mod recover;
 mod refused;
 mod regime;
 mod relocate;
+mod removed;
 mod repair;
 mod repairing;
 mod reserve;

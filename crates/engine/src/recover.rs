@@ -45,6 +45,7 @@ use crate::partitions::{PartitionSet, stored_watermark};
 use crate::pins::{PinFiles, remove_left_over};
 use crate::producers::Producers;
 use crate::regime::Regime;
+use crate::removed::Removed;
 use crate::repairing;
 use crate::segment::{Cover, Covers, Paging, Partition, Store};
 use crate::shard::{Shard, held_max};
@@ -266,6 +267,7 @@ pub(crate) fn load(
     producers.load(meta.producers()?);
     let newest_deletes = NewestDeletes::default();
     newest_deletes.load(meta.newest_deletes()?);
+    let removed = Removed::of(meta.removed()?);
     let ends = load_ends(&meta, &newest_deletes, KeptFor::Copies)?;
     let named = NamedSnapshots::load(&meta, &store, &live)?;
     let named_ends = load_ends(&meta, &newest_deletes, KeptFor::Snapshots)?;
@@ -273,6 +275,7 @@ pub(crate) fn load(
     let mut replayer = Replayer {
         producers: &producers,
         newest_deletes: &newest_deletes,
+        removed: &removed,
         ends: [&ends, &named_ends],
         catalog: &catalog,
         meta: &meta,
@@ -363,6 +366,7 @@ pub(crate) fn load(
         placing: Placing::new(placed, fast_files),
         producers,
         newest_deletes,
+        removed,
         table_changes: TableChanges::default(),
         ends,
         named,
@@ -403,6 +407,7 @@ pub(crate) fn load(
 struct Replayer<'a> {
     producers: &'a Producers,
     newest_deletes: &'a NewestDeletes,
+    removed: &'a Removed,
     ends: [&'a Ends; 2],
     catalog: &'a Catalog,
     meta: &'a Meta,
@@ -545,6 +550,10 @@ impl Replayer<'_> {
         let Some((table, shard)) = self.place(stream, path, offset)? else {
             return Ok(());
         };
+        let rows = match self.without_removed(rows, table, shard, sequence) {
+            rows if rows.is_empty() => return Ok(()),
+            rows => rows,
+        };
         let Some(shard) = self.shards.get(usize::from(shard.0)) else {
             return Err(Error::internal(
                 "replay: a stream of a shard that is not there",
@@ -575,6 +584,27 @@ impl Replayer<'_> {
         });
         self.memory = self.memory.saturating_add_signed(change);
         Ok(())
+    }
+
+    /// Rows without those that a retention removed.
+    fn without_removed(
+        &self,
+        rows: Rows,
+        table: TableId,
+        shard: ShardIndex,
+        sequence: Sequence,
+    ) -> Rows {
+        let marks = self.removed.of_table(table, shard);
+        let is_gone = |time: i64| {
+            let time = Timestamp::from_nanos(time);
+            marks.iter().any(|mark| mark.removes(time, sequence))
+        };
+        if !rows.times.iter().any(|time| is_gone(*time)) {
+            return rows;
+        }
+        let kept = (0u32..).zip(&rows.times).filter(|(_, t)| !is_gone(**t));
+        let kept: Vec<u32> = kept.map(|(row, _)| row).collect();
+        rows.gather(&kept)
     }
 
     /// What segments say they hold of the records behind `after`. One that does not say becomes

@@ -46,11 +46,11 @@ impl Horizon {
     }
 
     /// As it is written: ns since 1970, the smallest number for none.
-    pub(super) fn as_nanos(self) -> i64 {
+    pub(crate) fn as_nanos(self) -> i64 {
         self.0.as_nanos()
     }
 
-    pub(super) fn from_nanos(nanos: i64) -> Horizon {
+    pub(crate) fn from_nanos(nanos: i64) -> Horizon {
         Horizon(Timestamp::from_nanos(nanos))
     }
 }

@@ -63,6 +63,7 @@ use crate::named::NamedSnapshots;
 use crate::pins::PinFiles;
 use crate::producers::Producers;
 use crate::regime::Regime;
+use crate::removed::Removed;
 use crate::segment::Store;
 use crate::stall::Watch;
 use crate::{Options, Result};
@@ -88,6 +89,8 @@ pub(crate) struct Core {
     /// Who numbers batches.
     pub(crate) producers: Producers,
     pub(crate) newest_deletes: NewestDeletes,
+    /// What a retention removed while the log still has it.
+    pub(crate) removed: Removed,
     pub(crate) table_changes: TableChanges,
     /// Deletes that copies have not confirmed.
     pub(crate) ends: Ends,

@@ -18,6 +18,7 @@ mod log;
 mod notes;
 mod opening;
 mod records;
+mod removed;
 mod snapshots;
 mod streams;
 
@@ -31,6 +32,7 @@ pub(crate) use snapshots::SnapshotChange;
 use crate::catalog::{Definition, StreamIndex, Table};
 use crate::ids::{SegmentId, Sequence, StreamId, TableId};
 use crate::ledger::GroupHashes;
+use crate::removed::RemovedChange;
 use crate::{Error, ErrorKind, Result};
 use backend::FileFigures;
 use headwater_codec::{Cursor, PutBytes};
@@ -103,6 +105,8 @@ pub(crate) struct MetaChange {
     pub(crate) ends: EndsChange,
     /// What named snapshots have to be rid of.
     pub(crate) snapshot_ends: EndsChange,
+    /// Marks of what a retention removed.
+    pub(crate) removed_rows: RemovedChange,
 }
 
 impl MetaChange {
@@ -435,6 +439,7 @@ impl Meta {
         self.commit_deletes(&transaction, &change.deletes)?;
         self.commit_ends(&transaction, &change.ends, KeptFor::Copies)?;
         self.commit_ends(&transaction, &change.snapshot_ends, KeptFor::Snapshots)?;
+        self.commit_removed(&transaction, &change.removed_rows)?;
         self.commit_hashes(&transaction, change)?;
         {
             let mut partitions = transaction.open_table(PARTITIONS).map_err(Error::meta)?;

@@ -181,7 +181,8 @@ fn settle_kept(
             removed.map_err(|e| Error::io("remove", &path, e))?;
         }
     }
-    for name in wanted.iter().filter(|name| !present.contains(name)) {
+    let missing: Vec<&String> = wanted.iter().filter(|n| !present.contains(n)).collect();
+    for name in &missing {
         let path = dir.join(name);
         match files.open(&path, OpenMode::CreateNew) {
             Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
@@ -189,6 +190,9 @@ fn settle_kept(
             }
             _ => {}
         }
+    }
+    if !missing.is_empty() {
+        files.sync_dir(dir).map_err(|e| Error::io("sync", dir, e))?;
     }
     Ok(kept)
 }

@@ -40,6 +40,7 @@ pub(super) fn highest_named(meta: &Meta) -> Result<Sequence> {
     all.extend(deletes.into_iter().map(|(_, sequence)| sequence));
     let producers = meta.producers()?;
     all.extend(producers.into_iter().map(|(_, _, sequence)| sequence));
+    all.extend(meta.removed()?.into_iter().map(|mark| mark.sequence));
     for kept_for in [KeptFor::Copies, KeptFor::Snapshots] {
         let kept = meta.ends(kept_for)?.deletes;
         all.extend(kept.into_iter().map(|(sequence, _)| sequence));

@@ -9,6 +9,7 @@ use crate::core::Core;
 use crate::counters::{COMPACTION_DAY, COMPACTION_DAY_BYTES};
 use crate::ids::{SegmentId, Sequence, StreamId, TableId};
 use crate::meta::MetaChange;
+use crate::removed::RemovedMark;
 use crate::shard::Shard;
 use crate::{Error, Result};
 use headwater_types::{ClosedRange, Timestamp};
@@ -93,6 +94,17 @@ pub(super) fn commit(
     written: &[WrittenGroup],
     removed: &[SegmentId],
 ) -> Result<()> {
+    commit_marked(core, sequence, written, removed, &[])
+}
+
+/// As [`commit`], with marks of what a retention removes.
+pub(super) fn commit_marked(
+    core: &Core,
+    sequence: Sequence,
+    written: &[WrittenGroup],
+    removed: &[SegmentId],
+    marks: &[RemovedMark],
+) -> Result<()> {
     let _alone = core.commits.begin();
     let definitions = core
         .catalog
@@ -102,7 +114,10 @@ pub(super) fn commit(
     let log = core.log.stats();
     core.commits
         .count_log_bytes(&core.counters, log.bytes_written);
+    // By what the metadata say already: a mark goes after the files whose records it concerns.
+    let begins_behind = core.log.sequence_before(core.commits.log_generation());
     let change = MetaChange {
+        removed_rows: core.removed.change(marks, begins_behind),
         step_sequence: sequence,
         definitions,
         next_stream,
@@ -141,6 +156,7 @@ pub(super) fn commit(
     }
     core.producers.saved_up_to(sequence);
     core.newest_deletes.saved(&change.deletes);
+    core.removed.changed(&change.removed_rows);
     core.ends.saved(&change.ends);
     core.named_ends.saved(&change.snapshot_ends);
     Ok(())

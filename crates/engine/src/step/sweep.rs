@@ -5,11 +5,12 @@
 //! readers and replay compare sequences and need no other mark; memory loses the events even while
 //! a partition that is being rewritten has to wait; a tombstone leaves the shard once nothing of it
 //! is left to do. A partition all of whose events are gone is removed. Its covers go with it: an
-//! event that the log still holds comes back at replay only to be removed again by the delete or
-//! the cut, which stands behind it in the log. A partition of which nothing can be read is left as
+//! event that the log still holds comes back at replay only to be removed again by the delete, which
+//! stands behind it in the log, or is left out by the mark of what a cut removed: the cut itself may
+//! go back. A partition of which nothing can be read is left as
 //! it is, and the deletes that concern it stay.
 
-use super::commit::{commit, free_log, keep_committed, make_durable};
+use super::commit::{commit_marked, free_log, keep_committed, make_durable};
 use super::cutter::SharedLeaves;
 use super::erase::{erase, is_touched};
 use super::pinning::bound_pins;
@@ -21,14 +22,16 @@ use crate::counters::Counters;
 use crate::ids::{SegmentId, Sequence, ShardIndex, StreamId, TableId};
 use crate::meta::PartitionRecord;
 use crate::ranges::union;
+use crate::removed::RemovedMark;
 use crate::segment::{
     ClosedGroup, GroupEnd, PageCursor, Partition, SegmentHeader, SegmentState, StreamDelta, close,
 };
-use crate::shard::{Shard, StepScratch};
+use crate::shard::{Shard, ShardState, StepScratch};
 use crate::tombstone::Tombstone;
 use crate::unreadable::set_aside;
 use crate::{Error, ErrorKind, Result};
 use headwater_types::{ClosedRange, Timestamp};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A commit of a sweep changes at most this many partitions.
@@ -60,11 +63,11 @@ pub(super) fn sweep_up_to(
     }
     let mut progress = false;
     loop {
-        let plan = match SweepPlan::make(core, shard, sequence) {
+        let plan = match SweepPlan::make(core, index, shard, sequence) {
             Err(error) if set_aside(core, shard, &error) => continue,
             other => other?,
         };
-        if plan.gone.is_empty() && plan.touched.is_empty() {
+        if plan.gone.is_empty() && plan.touched.is_empty() && plan.marks.is_empty() {
             let freed = clear_memory(core, shard, sequence);
             bound_pins(core)?;
             return Ok(progress || freed);
@@ -96,10 +99,17 @@ struct SweepPlan {
     /// Partitions that hold nothing any more.
     gone: Vec<Arc<Partition>>,
     touched: Vec<TouchedPartition>,
+    /// What the cuts of tables remove, here and in memory, while the log may have it.
+    marks: Vec<RemovedMark>,
 }
 
 impl SweepPlan {
-    fn make(core: &Core, shard: &Shard, sequence: Sequence) -> Result<SweepPlan> {
+    fn make(
+        core: &Core,
+        index: ShardIndex,
+        shard: &Shard,
+        sequence: Sequence,
+    ) -> Result<SweepPlan> {
         let (swept, tombstones, partitions, busy) = {
             let state = shard.state.lock();
             (
@@ -126,7 +136,11 @@ impl SweepPlan {
             let empty = record.is_empty() && record.sequence <= replayed_from;
             let now = now.of(record.table);
             let expired = record.expires_last.is_some_and(|end| end <= now);
-            if empty || expired || table.life.dropped || table.life.cut.ends(record.span().last) {
+            let is_cut_off = table.life.cut.ends(record.span().last);
+            if is_cut_off && !table.life.dropped {
+                plan.mark(index, &table, sequence);
+            }
+            if empty || expired || table.life.dropped || is_cut_off {
                 plan.gone.push(Arc::clone(partition));
                 continue;
             }
@@ -166,7 +180,70 @@ impl SweepPlan {
                 });
             }
         }
+        for table in cut_off_in_memory(core, shard, sequence) {
+            plan.mark(index, &table, sequence);
+        }
         Ok(plan)
+    }
+
+    /// The cut of a table is carried out in the shard.
+    fn mark(&mut self, shard: ShardIndex, table: &Table, sequence: Sequence) {
+        let mark = RemovedMark {
+            table: table.id,
+            shard,
+            sequence,
+            before: table.life.cut,
+        };
+        let known = self.marks.iter().position(|known| known.table == table.id);
+        match known.and_then(|at| self.marks.get_mut(at)) {
+            // It may have moved meanwhile.
+            Some(known) => known.before = known.before.max(mark.before),
+            None => self.marks.push(mark),
+        }
+    }
+}
+
+/// Tables of which memory holds rows before the cut.
+fn cut_off_in_memory(core: &Core, shard: &Shard, sequence: Sequence) -> Vec<Arc<Table>> {
+    let all = core.catalog.tables();
+    let is_cut = |table: &&Arc<Table>| table.life.cut.is_set() && !table.life.dropped;
+    let cut: BTreeMap<TableId, &Arc<Table>> = all
+        .iter()
+        .filter(is_cut)
+        .map(|table| (table.id, table))
+        .collect();
+    let mut found: BTreeMap<TableId, Arc<Table>> = BTreeMap::new();
+    if cut.is_empty() {
+        return Vec::new();
+    }
+    let state = shard.state.lock();
+    for (_, slot) in state.active() {
+        let Some(table) = cut.get(&slot.table).filter(|t| !found.contains_key(&t.id)) else {
+            continue;
+        };
+        let horizon = table.life.cut;
+        let is_before = |time: Timestamp, s: Sequence| horizon.ends(time) && s <= sequence;
+        let mut chunks = slot.memory.flank.iter().chain(&slot.memory.late);
+        if chunks.any(|chunk| horizon.ends(chunk.span.first) && chunk.has(is_before)) {
+            found.insert(table.id, Arc::clone(table));
+        }
+    }
+    found.into_values().collect()
+}
+
+/// Takes out of memory what the marks say is removed.
+fn forget_removed(state: &mut ShardState, marks: &[RemovedMark]) {
+    let version = state.version + 1;
+    let open = state.snapshots.clone();
+    for mark in marks {
+        let active = state.active().filter(|(_, slot)| slot.table == mark.table);
+        let streams: Vec<StreamId> = active.map(|(stream, _)| stream).collect();
+        let stays = |time: Timestamp, s: Sequence| !mark.removes(time, s);
+        for stream in streams {
+            state.with_stream(stream, mark.table, |memory| {
+                memory.remove_deleted(&stays, version, &open)
+            });
+        }
     }
 }
 
@@ -190,9 +267,11 @@ fn carry_out(
     }
     make_durable(core, sequence, &written)?;
     let removed: Vec<SegmentId> = gone.iter().map(|p| p.id()).collect();
-    commit(core, sequence, &written, &removed)?;
-    {
+    commit_marked(core, sequence, &written, &removed, &plan.marks)?;
+    let change = {
         let mut state = shard.state.lock();
+        let before = state.bytes;
+        forget_removed(&mut state, &plan.marks);
         let mut partitions = (*state.partitions).clone();
         for one in &written {
             core.store
@@ -205,6 +284,10 @@ fn carry_out(
         state.version += 1;
         state.partitions = Arc::new(partitions);
         state.step_sequence = state.step_sequence.max(sequence);
+        state.bytes.cast_signed() - before.cast_signed()
+    };
+    if change != 0 {
+        core.memory_changed(change);
     }
     keep_committed(core, &written);
     for one in &gone {
@@ -341,11 +424,11 @@ fn clear_memory(core: &Core, shard: &Shard, sequence: Sequence) -> bool {
             .iter()
             .filter(|t| t.concerns(table_id, stream))
             .collect();
-        if concerned.is_empty() && !life.dropped && !life.cut.is_set() {
+        if concerned.is_empty() && !life.dropped {
             continue;
         }
         let stays = |time: Timestamp, s: Sequence| {
-            !life.dropped && !life.cut.ends(time) && !concerned.iter().any(|t| t.removes(time, s))
+            !life.dropped && !concerned.iter().any(|t| t.removes(time, s))
         };
         let (removed, _) = state.with_stream(stream, table_id, |memory| {
             memory.remove_deleted(&stays, version, &open)

@@ -5,15 +5,16 @@ use crate::cuts::cuts;
 use crate::pump::{stream, times, write};
 use crate::support::{START, small_options};
 use headwater_engine::{
-    Database, DeleteSpec, Durability, FastTier, Options, Reader, RepairMode, ScanSpec, backup, check,
-    repair_without_fast_tier, restore,
+    Database, DeleteSpec, Durability, FastTier, Options, Reader, RepairMode, ScanSpec, TableChange,
+    TableSpec, backup, check, repair_without_fast_tier, restore,
 };
 use headwater_io::{Env, FaultyFiles, ManualClock, Media, SeededChance, Survival};
-use headwater_types::{ClosedRange, StreamName, Timestamp};
+use headwater_types::{Batch, ClosedRange, StreamName, Timestamp};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+const SECOND: i64 = 1_000_000_000;
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// A machine with a large medium and a fast one.
@@ -153,6 +154,111 @@ fn after_each_move_the_owner_can_do_what_a_process_beside_it_can() {
             db.create_snapshot(&format!("s{number}")).unwrap();
             assert!(check(machine.env(), options.clone()).unwrap().is_sound());
         }
+    }
+}
+
+/// Writes rows of one field at seconds.
+fn put(db: &Database, name: &StreamName, field: &str, seconds: std::ops::Range<i64>) {
+    let mut batch = Batch::new();
+    for second in seconds {
+        let row = [(field, (second as f64).into())];
+        batch
+            .stream(name)
+            .row(START + second * SECOND, row)
+            .unwrap();
+    }
+    let written = db.commit(batch).unwrap();
+    assert!(written.refused.is_empty(), "{:?}", written.refused);
+}
+
+/// What owner, reader and the next openings see of a stream, all the same.
+fn seen_by_all(machine: &Machine, db: &Database, options: &Options, what: &str) -> Vec<i64> {
+    let name = StreamName::new("m", [("id", "1")]);
+    let all = |db: &Database| -> Vec<String> {
+        let snapshot = db.snapshot().unwrap();
+        let chunks = snapshot.scan(&name, &ScanSpec::default());
+        chunks.map_or_else(
+            |_| Vec::new(),
+            |scan| scan.map(|chunk| format!("{:?}", chunk.unwrap())).collect(),
+        )
+    };
+    let own = all(db);
+    let reader = Reader::open_in(machine.env(), options.clone()).unwrap();
+    let beside = reader.snapshot().scan(&name, &ScanSpec::default());
+    let beside: Vec<String> = beside.map_or_else(
+        |_| Vec::new(),
+        |scan| scan.map(|chunk| format!("{:?}", chunk.unwrap())).collect(),
+    );
+    let times = rows_of(&reader, &name);
+    assert_eq!(beside.join(""), own.join(""), "{what}: a reader beside");
+    for survives in [Survival::Everything, Survival::Nothing] {
+        let next = machine.next((survives, survives));
+        let found = all(&next.open(options));
+        assert_eq!(found.join(""), own.join(""), "{what}: {survives:?}");
+    }
+    times
+}
+
+#[test]
+fn what_retention_removed_stays_gone_for_everybody_when_the_retention_is_lifted() {
+    let name = StreamName::new("m", [("id", "1")]);
+    let day = Duration::from_secs(86_400);
+    let options = Options {
+        log_file_bytes: 1 << 20,
+        // The next opening believes the clock as this one does.
+        clock_jump_max: day * 100,
+        ..small_options()
+    };
+    // What is old lies in segments, in memory, in both; the table is swept or not; the limit is
+    // lifted, or goes back by less than it went ahead.
+    for case in 0..24 {
+        let (is_stored, is_both, is_swept) = (case & 1 == 1, case & 2 == 2, case & 4 == 4);
+        let lifted = [None, Some(day * 4), Some(day / 2)][case / 8];
+        let what = format!("case {case}");
+        let machine = Machine::new();
+        let db = machine.open(&options);
+        let spec = TableSpec {
+            retention: Some(day),
+            ..TableSpec::new("m")
+        };
+        db.create_table(&spec).unwrap();
+        put(&db, &name, "a", 0..60);
+        if is_stored {
+            db.flush().unwrap();
+        }
+        if is_both {
+            put(&db, &name, "a", 60..90);
+        }
+        seen_by_all(&machine, &db, &options, &what);
+        machine.clock.advance(day * 2);
+        put(&db, &name, "a", 2 * 86_400..2 * 86_400 + 30);
+        if is_swept {
+            db.maintain().unwrap();
+        }
+        seen_by_all(&machine, &db, &options, &what);
+        let change = TableChange {
+            retention: Some(lifted),
+            ..TableChange::default()
+        };
+        db.alter_table("m", &change).unwrap();
+        let before = seen_by_all(&machine, &db, &options, &what);
+        // Another field at the same instants: nothing old merges into it.
+        if lifted != Some(day / 2) {
+            put(&db, &name, "b", 0..10);
+        }
+        seen_by_all(&machine, &db, &options, &what);
+        db.maintain().unwrap();
+        let after = seen_by_all(&machine, &db, &options, &what);
+        assert!(
+            after.len() >= before.len() || lifted == Some(day / 2),
+            "{what}"
+        );
+        db.flush().unwrap();
+        seen_by_all(&machine, &db, &options, &what);
+        db.close().unwrap();
+        drop(db);
+        let db = machine.open(&options);
+        assert_eq!(seen_by_all(&machine, &db, &options, &what), after, "{what}");
     }
 }
 
