@@ -12,7 +12,7 @@ use crate::error::BucketError;
 use crate::store::{Etag, Listed, Object, ObjectStore, Page, Put, StoreFailure, unreadable};
 use headwater_io::Clock;
 use headwater_types::Timestamp;
-use rusty_s3::actions::ListObjectsV2;
+use rusty_s3::actions::{ListObjectsV2, ListObjectsV2Response};
 use rusty_s3::{Bucket, S3Action, UrlStyle};
 use std::fmt;
 use std::fs::File;
@@ -182,6 +182,39 @@ impl S3 {
             _ => Err(refusal(key, answer)),
         }
     }
+
+    /// A page of what is listed, as the bucket tells it; from a token of the page before on.
+    fn listed(
+        &self,
+        prefix: &str,
+        after: &str,
+        token: Option<&str>,
+    ) -> Result<ListObjectsV2Response, StoreFailure> {
+        let mut action = self.bucket.list_objects_v2(Some(&self.credentials));
+        action.with_prefix(self.key(prefix));
+        if let Some(token) = token {
+            action.with_continuation_token(token.to_owned());
+        } else if !after.is_empty() {
+            action.with_start_after(self.key(after));
+        }
+        let answered = self.agent.get(self.signed(&action)).call();
+        let answer = answered.map_err(|e| no_answer(prefix, &e))?;
+        if answer.status().as_u16() != 200 {
+            return Err(refusal(prefix, answer));
+        }
+        let body = answer
+            .into_body()
+            .with_config()
+            .limit(BODY_MAX)
+            .read_to_string();
+        let body = body.map_err(|e| no_answer(prefix, &e))?;
+        let parsed = ListObjectsV2::parse_response(&body);
+        parsed.map_err(|e| {
+            StoreFailure::passing(format!(
+                "{prefix}: what the bucket lists cannot be read: {e}"
+            ))
+        })
+    }
 }
 
 /// Not found: the object, or the bucket.
@@ -329,43 +362,35 @@ impl ObjectStore for S3 {
     }
 
     fn list(&self, prefix: &str, after: &str) -> Result<Page, StoreFailure> {
-        let mut action = self.bucket.list_objects_v2(Some(&self.credentials));
-        action.with_prefix(self.key(prefix));
-        if !after.is_empty() {
-            action.with_start_after(self.key(after));
+        let mut further: Option<String> = None;
+        loop {
+            let parsed = self.listed(prefix, after, further.as_deref())?;
+            let objects = parsed.contents.into_iter().filter_map(|object| {
+                let key = object.key.strip_prefix(&self.prefix)?.to_owned();
+                let bytes = object.size?;
+                // A time that cannot be read is one that is not told.
+                let modified = object.last_modified.and_then(|text| text.parse().ok());
+                Some(Listed {
+                    key,
+                    bytes,
+                    modified: modified.and_then(instant),
+                })
+            });
+            let objects: Vec<Listed> = objects.collect();
+            let next = parsed.next_continuation_token;
+            // Of a page of which nothing is known there is no key to go on behind.
+            match next {
+                Some(next) if objects.is_empty() && further.as_ref() != Some(&next) => {
+                    further = Some(next);
+                }
+                next => {
+                    return Ok(Page {
+                        more: next.is_some() && !objects.is_empty(),
+                        objects,
+                    });
+                }
+            }
         }
-        let answered = self.agent.get(self.signed(&action)).call();
-        let answer = answered.map_err(|e| no_answer(prefix, &e))?;
-        if answer.status().as_u16() != 200 {
-            return Err(refusal(prefix, answer));
-        }
-        let body = answer
-            .into_body()
-            .with_config()
-            .limit(BODY_MAX)
-            .read_to_string();
-        let body = body.map_err(|e| no_answer(prefix, &e))?;
-        let parsed = ListObjectsV2::parse_response(&body);
-        let parsed = parsed.map_err(|e| {
-            StoreFailure::passing(format!(
-                "{prefix}: what the bucket lists cannot be read: {e}"
-            ))
-        })?;
-        let objects = parsed.contents.into_iter().filter_map(|object| {
-            let key = object.key.strip_prefix(&self.prefix)?.to_owned();
-            let bytes = object.size?;
-            // A time that cannot be read is one that is not told.
-            let modified = object.last_modified.and_then(|text| text.parse().ok());
-            Some(Listed {
-                key,
-                bytes,
-                modified: modified.and_then(instant),
-            })
-        });
-        Ok(Page {
-            objects: objects.collect(),
-            more: parsed.next_continuation_token.is_some(),
-        })
     }
 
     fn delete(&self, key: &str) -> Result<(), StoreFailure> {

@@ -4,11 +4,16 @@ use crate::clock::now;
 use clap::Args;
 use headwater::{ClosedRange, Timestamp};
 use headwater_wire::durations::parse_duration_ns;
-use headwater_wire::query::parse_instant_at;
+use headwater_wire::query::{parse_instant_at, parse_removal_at};
 use std::time::Duration;
 
 pub(crate) fn parse_time(text: &str) -> Result<Timestamp, String> {
     parse_instant_at(text, now()).map_err(|error| error.to_string())
+}
+
+/// An instant from or to which something is removed.
+fn parse_removal(text: &str) -> Result<Timestamp, String> {
+    parse_removal_at(text, now()).map_err(|error| error.to_string())
 }
 
 pub(crate) fn parse_duration(text: &str) -> Result<i64, String> {
@@ -78,6 +83,25 @@ pub(crate) struct RangeArgs {
     /// End: the first instant not wanted any more
     #[arg(long, value_name = "T", value_parser = parse_time, allow_hyphen_values = true)]
     pub(crate) to: Option<Timestamp>,
+}
+
+/// A half-open range of time of which something is removed.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct RemovedRange {
+    /// First instant to remove; a number alone is refused where it is no instant of our time
+    #[arg(long, value_name = "T", value_parser = parse_removal, allow_hyphen_values = true)]
+    pub(crate) from: Option<Timestamp>,
+
+    /// End: the first instant that stays
+    #[arg(long, value_name = "T", value_parser = parse_removal, allow_hyphen_values = true)]
+    pub(crate) to: Option<Timestamp>,
+}
+
+impl RemovedRange {
+    pub(crate) fn range(self) -> ClosedRange {
+        let RemovedRange { from, to } = self;
+        RangeArgs { from, to }.range()
+    }
 }
 
 impl RangeArgs {

@@ -54,17 +54,16 @@ impl NanRows {
         self.columns
             .resize_with(batch.num_columns(), || Some(Vec::new()));
         for (known, array) in self.columns.iter_mut().zip(batch.columns()) {
-            let Some(stretches) = known else { continue };
-            match has_nan(array) {
-                None => *known = None,
-                Some(false) => {}
-                Some(true) => {
-                    for from in (0..array.len()).step_by(STRETCH) {
-                        let len = STRETCH.min(array.len() - from);
-                        if has_nan(&array.slice(from, len)) == Some(true) {
-                            let first = self.rows + from;
-                            stretches.push(first..first + len);
-                        }
+            let found = has_nan(array);
+            if found.is_none() {
+                *known = None;
+            }
+            if let (Some(true), Some(stretches)) = (found, known.as_mut()) {
+                for from in (0..array.len()).step_by(STRETCH) {
+                    let len = STRETCH.min(array.len() - from);
+                    if has_nan(&array.slice(from, len)) == Some(true) {
+                        let first = self.rows + from;
+                        stretches.push(first..first + len);
                     }
                 }
             }

@@ -13,7 +13,7 @@ use crate::private;
 use headwater_engine::{CarriedCopy, CopyRestoration, RemoteCopy, StateName};
 use headwater_io::Env;
 use headwater_sync::Message;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 /// Which copy was carried, and how often it had changed.
@@ -155,23 +155,24 @@ pub fn restore_copy(env: Env, dir: &Path, name: &str) -> Result<CopyRestoration,
     CopyRestoration::begin(env, &dir.join("copies").join(name)).map_err(medium)
 }
 
-/// Puts all copies of a node aside, since elsewhere are newer ones; those that were put aside so
-/// before go.
+/// Puts all copies of a node aside, since elsewhere are newer ones, and gives where they are. Those
+/// that were put aside before stay: they may hold what no other place has.
 ///
 /// # Errors
 /// `io`.
-pub fn put_copies_aside(dir: &Path) -> Result<(), FleetError> {
-    let (copies, aside) = (dir.join("copies"), dir.join("copies-before"));
+pub fn put_copies_aside(dir: &Path) -> Result<Option<PathBuf>, FleetError> {
+    let copies = dir.join("copies");
     if !copies.exists() {
-        return Ok(());
+        return Ok(None);
     }
-    match std::fs::remove_dir_all(&aside) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            return Err(FleetError::io(&aside, &error));
-        }
-        _ => {}
-    }
-    std::fs::rename(&copies, &aside).map_err(|e| FleetError::io(&copies, &e))
+    let names = (2..=u32::MAX).map(|number| format!("copies-before-{number}"));
+    let names = std::iter::once("copies-before".to_owned()).chain(names);
+    let mut places = names.map(|name| dir.join(name));
+    let Some(aside) = places.find(|place| !place.exists()) else {
+        return Ok(None);
+    };
+    std::fs::rename(&copies, &aside).map_err(|e| FleetError::io(&copies, &e))?;
+    Ok(Some(aside))
 }
 
 /// Holds confirmations back until what they confirm is kept.
@@ -229,6 +230,7 @@ fn is_of_one_history(a: &StateName, b: &StateName) -> bool {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
     use super::*;
 
     fn name(number: u64) -> StateName {
@@ -240,6 +242,24 @@ mod tests {
             sequence: 0,
             view: 0,
         }
+    }
+
+    #[test]
+    fn copies_that_were_put_aside_stay_at_the_next_takeover() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path();
+        assert_eq!(put_copies_aside(dir).unwrap(), None);
+        for (number, name) in ["copies-before", "copies-before-2", "copies-before-3"]
+            .into_iter()
+            .enumerate()
+        {
+            std::fs::create_dir(dir.join("copies")).unwrap();
+            std::fs::write(dir.join("copies/of"), number.to_string()).unwrap();
+            assert_eq!(put_copies_aside(dir).unwrap(), Some(dir.join(name)));
+        }
+        let of = |name: &str| std::fs::read_to_string(dir.join(name).join("of")).unwrap();
+        assert_eq!(of("copies-before"), "0");
+        assert_eq!(of("copies-before-3"), "2");
     }
 
     #[test]

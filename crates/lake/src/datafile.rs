@@ -1,7 +1,8 @@
 //! Files of rows: Parquet, several for a day where one would be too large.
 //!
 //! Invariants: a file is on the medium, whole, before it is told of; until then nothing names it.
-//! Rows lie as they come; row groups and pages have statistics.
+//! Rows lie as they come; row groups and pages have statistics, but those of columns with NaN
+//! there.
 //! Memory: one row group.
 
 use crate::bounds::Bounds;
@@ -12,6 +13,7 @@ use crate::manifest::DataFile;
 use crate::place::Place;
 use crate::wide::{signed, small, wide};
 use arrow::array::RecordBatch;
+use headwater_columnar::nan::{self, NanRows};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use parquet::basic::{Compression, ZstdLevel};
@@ -20,6 +22,7 @@ use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData, SortingColumn};
 use parquet::file::properties::WriterProperties;
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 /// How hard zstd tries: what is written once and read often may cost a little.
@@ -45,6 +48,7 @@ struct Open {
     writer: ArrowWriter<File>,
     rows: u64,
     bounds: Vec<Bounds>,
+    nans: NanRows,
 }
 
 /// Where files of rows go, and how large they become.
@@ -88,6 +92,7 @@ impl<'a> DayWriter<'a> {
         for (bounds, array) in open.bounds.iter_mut().zip(batch.columns()) {
             bounds.take(array)?;
         }
+        open.nans.add(batch);
         open.rows += wide(batch.num_rows());
         let written = open
             .write(batch, self.row_group_bytes)
@@ -114,6 +119,7 @@ impl<'a> DayWriter<'a> {
             path,
             writer,
             rows: 0,
+            nans: NanRows::default(),
             bounds: vec![Bounds::default(); self.columns.written().count()],
         })
     }
@@ -149,6 +155,9 @@ impl<'a> DayWriter<'a> {
         };
         let failed = |e| LakeError::parquet(&open.path, e);
         let metadata = open.writer.finish().map_err(failed)?;
+        if let Some(end) = open.nans.end(&metadata).map_err(failed)? {
+            replace_end(open.writer.inner(), &end).map_err(failed)?;
+        }
         let bytes = self.place.keep(&open.path, open.writer.inner())?;
         let path = open.path.to_str().map(str::to_owned);
         let path =
@@ -204,6 +213,20 @@ impl Open {
     }
 }
 
+/// Writes the metadata at the end of a file anew.
+fn replace_end(mut file: &File, end: &[u8]) -> std::result::Result<(), ParquetError> {
+    let mut last = [0; nan::END_BYTES];
+    let len = file.seek(SeekFrom::End(0))?;
+    file.seek(SeekFrom::Start(len.saturating_sub(wide(last.len()))))?;
+    file.read_exact(&mut last)?;
+    let kept = len.checked_sub(wide(nan::end_len(&last)?));
+    let kept = kept.ok_or_else(|| ParquetError::General("metadata are not there".to_owned()))?;
+    file.set_len(kept)?;
+    file.seek(SeekFrom::Start(kept))?;
+    file.write_all(end)?;
+    Ok(())
+}
+
 /// What a manifest tells of the columns of a file.
 fn told(columns: &Columns, bounds: &[Bounds], metadata: &ParquetMetaData) -> DataFile {
     let mut file = DataFile::default();
@@ -219,8 +242,11 @@ fn told(columns: &Columns, bounds: &[Bounds], metadata: &ParquetMetaData) -> Dat
         if let Some(nans) = bounds.nans {
             file.nan_counts.insert(column.id, signed(nans));
         }
-        put(&mut file.lower, column.id, bounds.lower());
-        put(&mut file.upper, column.id, bounds.upper());
+        // Readers take bounds for those of all values, which NaN does not count for.
+        if bounds.nans.unwrap_or(0) == 0 {
+            put(&mut file.lower, column.id, bounds.lower());
+            put(&mut file.upper, column.id, bounds.upper());
+        }
     }
     let begin = |group: &RowGroupMetaData| {
         let first = group.columns().first()?;

@@ -39,7 +39,8 @@ pub struct Intervals {
 
 impl Intervals {
     /// Intervals of a width, one of which begins when the clocks show the origin: nanoseconds since
-    /// 1970 as if that were UTC. `None` = the width is nothing. Of months the origin does not count.
+    /// 1970 as if that were UTC. `None` = the width is nothing. For months the
+    /// origin does not count.
     #[must_use]
     pub fn new(zone: Zone, width: Width, origin_ns: i64) -> Option<Intervals> {
         let is_wide = match width {
@@ -82,10 +83,10 @@ impl Intervals {
     /// ```
     #[must_use]
     pub fn begin(&self, at_ns: i64) -> Option<i64> {
-        if self.last_as_long_as_wide() {
-            let ahead = self.ahead_ns(at_ns);
-            let shown = self.floor(i128::from(at_ns) + ahead)?;
-            return i64::try_from(shown - ahead).ok();
+        if let Width::Fixed(width) = self.width
+            && self.last_as_long_as_wide()
+        {
+            return self.zone.begin_from(at_ns, width, self.origin_ns);
         }
         let shown = i128::from(at_ns) + self.ahead_ns(at_ns);
         self.zone

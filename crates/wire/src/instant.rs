@@ -112,7 +112,8 @@ impl fmt::Display for Rfc3339 {
 }
 
 /// RFC 3339 to nanoseconds. Also takes a blank for the `T`, a comma for the point, and offsets
-/// without colon or minutes, or with seconds. Second 60 is the first second of the next minute, as in Unix time.
+/// without colon or minutes, or with seconds. Second 60 is the first second of the next minute,
+/// as in Unix time.
 pub(crate) fn parse_rfc3339(text: &[u8]) -> Result<i64, InstantError> {
     let (days, rest) = date(text)?;
     let [b'T' | b't' | b' ', rest @ ..] = rest else {

@@ -2,7 +2,7 @@
 //!
 //! Purpose: [`unpack`] and [`read`]. A series is a stream: its label `__name__` is the table, the
 //! others are tags, and its samples are the field `value`. Milliseconds become nanoseconds; values
-//! keep every bit, those of markers of staleness too.
+//! keep every bit. A marker of staleness is no sample: its row has no value.
 //!
 //! Invariants: the few kinds of fields are walked in place, so that no message makes more memory
 //! than it is long; what is not a message as a whole is refused as a whole; of a message, a series
@@ -17,12 +17,15 @@
 
 use crate::parsed_batch::ParsedBatch;
 use crate::refusal::{Fault, RefusalCode, shown};
-use headwater_types::{Column, StreamName, StreamRows, Values};
+use headwater_types::{Column, FieldType, StreamName, StreamRows, ValueRef, Values};
 
 /// The label that names the table.
 const NAME: &str = "__name__";
 /// The field that samples are stored in.
 pub const FIELD: &str = "value";
+
+/// The bits of a NaN by which Prometheus says that a series has ended.
+pub const STALE: u64 = 0x7ff0_0000_0000_0002;
 /// Most labels of one series.
 const LABELS_MAX: usize = 256;
 const NANOS_PER_MILLI: i64 = 1_000_000;
@@ -216,7 +219,7 @@ impl<'a> Series<'a> {
         });
         if !times.is_empty() {
             let mut rows = StreamRows::new(StreamName::new(table, tags));
-            let column = Column::from_values(Values::F64(std::mem::take(&mut self.values)));
+            let column = samples(std::mem::take(&mut self.values));
             parsed.lines.push(vec![line; times.len()]);
             rows.times = times;
             rows.fields.push((FIELD.to_owned(), column));
@@ -238,6 +241,24 @@ impl<'a> Series<'a> {
         }
         Ok(())
     }
+}
+
+/// The samples as a column. A marker of staleness is none: its row has no value, so that nothing
+/// counts it, neither what is stored of aggregates nor what is computed from rows.
+fn samples(values: Vec<f64>) -> Column {
+    if !values.iter().any(|value| value.to_bits() == STALE) {
+        return Column::from_values(Values::F64(values));
+    }
+    let mut column = Column::with_capacity(FieldType::F64, values.len());
+    for value in values {
+        match value.to_bits() {
+            STALE => column.push_absent(1),
+            _ => {
+                column.push(ValueRef::F64(value));
+            }
+        }
+    }
+    column
 }
 
 fn parse(message: String) -> Fault {

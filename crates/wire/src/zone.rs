@@ -11,7 +11,6 @@
 //! Source of the zones: the IANA time zone database, which is built in. Source of the forms:
 //! PostgreSQL's documentation, "Time Zones" and "POSIX Time Zone Specifications".
 
-use crate::clocks::{Intervals, Width};
 use jiff::Timestamp;
 use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
 use std::fmt;
@@ -221,7 +220,16 @@ impl Zone {
     #[must_use]
     pub fn begin_of(&self, at_ns: i64, unit_seconds: u32) -> Option<i64> {
         let unit = i64::from(unit_seconds.max(1)).checked_mul(1_000_000_000)?;
-        Intervals::new(self.clone(), Width::Fixed(unit), 0)?.begin(at_ns)
+        self.begin_from(at_ns, unit, 0)
+    }
+
+    /// The beginning of so many nanoseconds that the clocks show at an instant, by how far they are
+    /// ahead then; one begins when they show the origin. `None` = beyond 64 bits.
+    pub(crate) fn begin_from(&self, at_ns: i64, width_ns: i64, origin_ns: i64) -> Option<i64> {
+        let offset = i128::from(self.offset_seconds(at_ns.into())) * SECOND_NS;
+        let since = i128::from(at_ns) + offset - i128::from(origin_ns);
+        let into = since.rem_euclid(i128::from(width_ns.max(1)));
+        i64::try_from(i128::from(at_ns) - into).ok()
     }
 
     /// Whether since 1970, and as far as 64 bits reach, its clocks differ from UTC by whole

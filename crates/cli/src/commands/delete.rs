@@ -1,11 +1,12 @@
 //! `headwater delete`: removes events in a range, or streams.
 
-use crate::arguments::{RangeArgs, parse_tag};
+use crate::arguments::{RemovedRange, parse_tag};
 use crate::failure::Failure;
 use crate::server::Server;
 use crate::store::{DbArgs, Place, PlaceArgs};
 use clap::Args;
 use headwater::DeleteSpec;
+use headwater_wire::instant::format_instant;
 use serde_json::{Value, json};
 
 /// Delete the events of a range, or drop streams
@@ -31,7 +32,7 @@ pub(crate) struct Delete {
     filters: Vec<(String, String)>,
 
     #[command(flatten)]
-    range: RangeArgs,
+    range: RemovedRange,
 
     /// All events, whatever their time
     #[arg(long, conflicts_with_all = ["from", "to"])]
@@ -54,6 +55,10 @@ impl Delete {
             Place::Here(db) => self.here(&db)?,
             Place::There(server) => self.there(&server)?,
         };
+        if count == 0 && !self.drop_streams {
+            eprintln!("nothing was in range: no stream has an event there");
+            return Ok(());
+        }
         let what = if self.drop_streams {
             "dropped"
         } else {
@@ -69,11 +74,16 @@ impl Delete {
         let count = if self.drop_streams {
             db.drop_streams(&self.table, &self.filters)?
         } else {
-            db.delete(&DeleteSpec {
+            let spec = DeleteSpec {
                 table: self.table.clone(),
                 tags: self.filters.clone(),
                 range: self.range.range(),
-            })?
+            };
+            let count = db
+                .snapshot()?
+                .streams_in(&spec.table, &spec.tags, spec.range)?;
+            db.delete(&spec)?;
+            count
         };
         db.close()?;
         Ok(count)
@@ -87,8 +97,8 @@ impl Delete {
         let asked = if self.drop_streams {
             json!({ "op": "drop_streams", "table": self.table, "tags": tags })
         } else {
-            // Nanoseconds, so that `now` is that of this machine, as it would be without a server.
-            let at = |at: Option<headwater::Timestamp>| at.map(|at| at.as_nanos().to_string());
+            // Instants, so that `now` is that of this machine, as it would be without a server.
+            let at = |at: Option<headwater::Timestamp>| at.map(format_instant);
             json!({
                 "op": "delete", "table": self.table, "tags": tags,
                 "from": at(self.range.from), "to": at(self.range.to), "all_time": self.all_time,

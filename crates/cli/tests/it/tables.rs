@@ -98,6 +98,27 @@ fn ranges_streams_and_tables_are_deleted() {
     );
     assert_eq!(bench.run("delete", &["plant", "--drop-streams"]).code, 2);
     assert_eq!(bench.run("delete", &["other", "--all-time"]).code, 1);
+    // A year is no instant where something is removed, nor are seconds to microseconds.
+    for at in [
+        "2020",
+        "0",
+        "-1",
+        "1700000000",
+        "1700000000000",
+        "1700000000000000",
+    ] {
+        for end in ["--from", "--to"] {
+            let ran = bench.run("delete", &["plant", end, at]);
+            assert_eq!(ran.code, 2, "{end} {at}: {}", ran.stderr);
+            assert!(ran.stderr.contains("-01-01T00:00:00Z"), "{}", ran.stderr);
+        }
+    }
+    let ran = bench.run("delete", &["plant", "--to", "1970-01-02"]).ok();
+    assert!(
+        ran.stderr.starts_with("nothing was in range"),
+        "{}",
+        ran.stderr
+    );
     let to = (start - 4 * 3_600_000_000_000).to_string();
     let ran = bench
         .run("delete", &["plant", "--where", "id=a", "--to", &to])

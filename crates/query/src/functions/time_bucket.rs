@@ -2,9 +2,10 @@
 //! instant lies in. It is another name of `date_bin`, with widths also written as `'5m'` or
 //! `'1h30m'`; it becomes that function when a statement is planned.
 //!
-//! With a zone, buckets are cut by its clocks, as [`headwater_wire::clocks`] says: days have 23 or 25
-//! hours where those change. An offset moves all buckets. What three or four arguments mean is told by their types; of five, and
-//! where they are named, each has its place, and those that are left out are `NULL`.
+//! With a zone, buckets are cut by its clocks, as [`headwater_wire::clocks`] says: days have 23 or
+//! 25 hours where those change. An offset moves all buckets. What three or four arguments mean is
+//! told by their types; of five, and where they are named, each has its place, and those that are
+//! left out are `NULL`.
 
 use super::date_bin;
 use crate::columns::time_type;
@@ -169,7 +170,7 @@ fn operate(left: Expr, operator: Operator, right: Expr) -> Expr {
 }
 
 /// The width of intervals on clocks and an origin that these show, both in nanoseconds. `None` =
-/// the width is of months, or nothing that is wide.
+/// the width is of months, or not above nothing.
 fn on_clocks(
     width: &ScalarValue,
     origin: Option<&ScalarValue>,

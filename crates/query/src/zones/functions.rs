@@ -75,8 +75,8 @@ pub(super) fn write(zone: &Zone, instant: Expr) -> Expr {
     FUNCTION.call(vec![name(zone), instant])
 }
 
-/// The beginning of an instant's interval on the clocks: of so many nanoseconds, one of which begins
-/// at the origin that the clocks show.
+/// The beginning of an instant's interval on the clocks: of so many nanoseconds, one of which
+/// begins at the origin that the clocks show.
 pub(super) fn begin(zone: &Zone, width_ns: i64, origin_ns: i64, instant: Expr) -> Expr {
     static FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| function(Work::Begin));
     let number = |ns: i64| Expr::Literal(ScalarValue::from(ns), None);

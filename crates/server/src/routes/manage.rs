@@ -22,7 +22,7 @@ use headwater::{
 };
 use headwater_wire::durations::{format_duration_ns, parse_duration_ns};
 use headwater_wire::instant::format_instant;
-use headwater_wire::query::parse_instant_at;
+use headwater_wire::query::parse_removal_at;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -188,7 +188,13 @@ fn done(app: &App, access: &Access, asked: Asked) -> Result<Value, ApiError> {
         } => {
             let range = chosen(app, from.as_deref(), to.as_deref(), all_time)?;
             let tags = tags.into_iter().collect();
-            let streams = db.delete(&DeleteSpec { table, tags, range })?;
+            let spec = DeleteSpec { table, tags, range };
+            // A table that is not there is told of by the delete.
+            let streams = match db.snapshot()?.streams_in(&spec.table, &spec.tags, range) {
+                Err(error) if error.kind() == ErrorKind::NotFound => 0,
+                streams => streams?,
+            };
+            db.delete(&spec)?;
             json!({ "streams": streams })
         }
         Asked::DropStreams { table, tags } => {
@@ -360,7 +366,7 @@ fn life(text: Option<&str>) -> Result<Option<Option<Duration>>, ApiError> {
 fn range(from: Option<&str>, to: Option<&str>, now: Timestamp) -> Result<ClosedRange, ApiError> {
     let read = |text: Option<&str>| {
         text.map(|text| {
-            parse_instant_at(text, now).map_err(|error| invalid(format!("`{text}`: {error}")))
+            parse_removal_at(text, now).map_err(|error| invalid(format!("`{text}`: {error}")))
         })
         .transpose()
     };

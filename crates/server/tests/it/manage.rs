@@ -87,6 +87,8 @@ fn ranges_and_streams_are_deleted_and_nothing_by_leaving_something_out() {
         value!({"op": "drop_streams", "table": "pump", "tags": {}}),
         value!({"op": "delete", "table": "pump", "from": "soon"}),
         value!({"op": "delete", "table": "pump", "until": "now"}),
+        value!({"op": "delete", "table": "pump", "from": "2020"}),
+        value!({"op": "delete", "table": "pump", "to": "1700000000"}),
         value!({"op": "explode"}),
         value!("compact"),
     ] {
@@ -98,6 +100,8 @@ fn ranges_and_streams_are_deleted_and_nothing_by_leaving_something_out() {
         );
     }
     assert_eq!(rows(&server, "pump"), 20);
+    let asked = value!({"op": "delete", "table": "pump", "to": "1970-01-02T00:00:00Z"});
+    assert_eq!(manage(&server, None, &asked), (200, value!({"streams": 0})));
     let to = "1700000004000000000";
     let asked = value!({"op": "delete", "table": "pump", "tags": {"id": "a"}, "to": to});
     assert_eq!(manage(&server, None, &asked), (200, value!({"streams": 1})));

@@ -70,6 +70,33 @@ fn send(server: &Running, body: &[u8], headers: &[(&str, &str)]) -> (u16, serde_
 }
 
 #[test]
+fn a_marker_of_staleness_is_a_row_that_no_aggregate_knows() {
+    let server = Running::start();
+    let up = [("__name__", "up"), ("job", "a")];
+    let stale = f64::from_bits(0x7ff0_0000_0000_0002);
+    for (value, time) in [(1.0, 1_000), (3.0, 2_000), (stale, 3_000), (2.0, 9_000)] {
+        let (status, answer) = send(&server, &packed(&series(&up, value, time)), &[]);
+        assert_eq!(status, 204, "{answer}");
+    }
+    let sql = |statement: &str| {
+        let asked = client().post(server.url("/api/v1/sql"));
+        json(&mut asked.send(statement).unwrap())["rows"].clone()
+    };
+    assert_eq!(
+        sql("SELECT avg(value), count(value), count(*), max(value) FROM up"),
+        serde_json::json!([[2.0, 3, 4, 3.0]])
+    );
+    assert_eq!(
+        sql("SELECT avg(value + 0), count(value + 0) FROM up WHERE job = 'a'"),
+        serde_json::json!([[2.0, 3]])
+    );
+    assert_eq!(
+        sql("SELECT time, value FROM up WHERE value IS NULL"),
+        serde_json::json!([["1970-01-01T00:00:03Z", null]])
+    );
+}
+
+#[test]
 fn samples_are_stored_also_out_of_order() {
     let server = Running::start();
     let up = [("__name__", "up"), ("job", "a"), ("instance", "x:1")];

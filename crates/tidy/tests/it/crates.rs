@@ -40,7 +40,12 @@ const ARROWS: [(&str, &[&str]); 27] = [
     ("headwater-columnar", &["headwater", "headwater-wire"]),
     (
         "headwater-lake",
-        &["headwater", "headwater-bucket", "headwater-wire"],
+        &[
+            "headwater",
+            "headwater-bucket",
+            "headwater-columnar",
+            "headwater-wire",
+        ],
     ),
     (
         "headwater-query",

@@ -260,7 +260,7 @@ fn read_decimal(unit: TimeUnit, text: &[u8]) -> Result<i64, InstantError> {
 /// time.
 fn read_pattern(pattern: &str, zone: &TimeZone, text: &str) -> Result<i64, Fault> {
     let at = read_with_59(pattern, zone, text)?;
-    // The calendar library takes 60 for 59. Where 60 stands for seconds, 58 is a second before that.
+    // The calendar library takes 60 for 59. Where 60 stands for seconds, 58 is a second before.
     let is_60 = text.match_indices("60").any(|(place, _)| {
         let mut other = text.to_owned();
         other.replace_range(place..place + 2, "58");

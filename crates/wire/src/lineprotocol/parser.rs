@@ -10,6 +10,7 @@ use super::options::ParserOptions;
 use super::scan::unescaped_end;
 use super::streams::{RecentFields, Stream, Streams};
 use super::value;
+use super::write::MARK;
 use crate::column_builder::ParsedValue;
 use crate::number;
 use crate::parsed_batch::ParsedBatch;
@@ -157,7 +158,7 @@ impl LineParser {
         let mut rest = bytes;
         if first_line_number == 1 {
             // The mark that some programs put before UTF-8 is no part of a table's name.
-            rest = rest.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(rest);
+            rest = rest.strip_prefix(MARK).unwrap_or(rest);
         }
         let mut line_number = first_line_number;
         let mut line_count = 0;

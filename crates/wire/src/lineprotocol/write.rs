@@ -38,6 +38,9 @@ impl SkippedValues {
     }
 }
 
+/// The mark of UTF-8 that some programs put at the beginning of a text.
+pub(super) const MARK: &[u8] = b"\xEF\xBB\xBF";
+
 /// Writes the rows of one stream after another.
 ///
 /// ```
@@ -56,6 +59,8 @@ pub struct LineWriter {
     prefix: Vec<u8>,
     /// Field keys with the `=` behind them.
     keys: Vec<Vec<u8>>,
+    /// Whether the text has a row already.
+    has_begun: bool,
     skipped: SkippedValues,
 }
 
@@ -64,6 +69,11 @@ impl LineWriter {
     #[must_use]
     pub fn new() -> LineWriter {
         LineWriter::default()
+    }
+
+    /// Says that the next row is the first of another text.
+    pub fn begin_text(&mut self) {
+        self.has_begun = false;
     }
 
     /// Sets the stream and the fields of the rows to come.
@@ -113,6 +123,10 @@ impl LineWriter {
         let start = out.len();
         let mut is_first = true;
         if !self.prefix.is_empty() {
+            // Of a text the first mark is that of its encoding, and no part of the name.
+            if !self.has_begun && self.prefix.starts_with(MARK) {
+                out.extend_from_slice(MARK);
+            }
             out.extend_from_slice(&self.prefix);
             for (key, value) in self.keys.iter().zip(values) {
                 let Some(value) = value else { continue };
@@ -140,6 +154,7 @@ impl LineWriter {
             self.skipped.rows += 1;
             return;
         }
+        self.has_begun = true;
         // Writing to a vector cannot fail.
         let _ = writeln!(out, " {}", at.as_nanos());
     }

@@ -86,7 +86,7 @@ fn a_series_is_a_stream_with_the_field_value() {
     let found = parsed(vec![
         series(
             &[("__name__", "up"), ("job", "a"), ("instance", "x:1")],
-            &[(1.0, 1_700_000_000_123), (stale, 5)],
+            &[(1.0, 1_700_000_000_123), (stale, 5), (f64::NAN, 6)],
         ),
         series(&[("__name__", "empty"), ("gone", "")], &[(0.0, 0)]),
         series(&[("__name__", "nothing")], &[]),
@@ -98,7 +98,10 @@ fn a_series_is_a_stream_with_the_field_value() {
         entries[0].name,
         StreamName::new("up", [("instance", "x:1"), ("job", "a")])
     );
-    assert_eq!(entries[0].times, [1_700_000_000_123_000_000, 5_000_000]);
+    assert_eq!(
+        entries[0].times,
+        [1_700_000_000_123_000_000, 5_000_000, 6_000_000]
+    );
     let (field, column) = &entries[0].fields[0];
     assert_eq!(field, "value");
     let bits: Vec<Option<u64>> = column
@@ -109,9 +112,10 @@ fn a_series_is_a_stream_with_the_field_value() {
             _ => None,
         })
         .collect();
-    assert_eq!(bits, [Some(1f64.to_bits()), Some(stale.to_bits())]);
+    // A marker of staleness is no sample, its row has none; other NaN are what they are.
+    assert_eq!(bits, [Some(1f64.to_bits()), None, Some(f64::NAN.to_bits())]);
     assert_eq!(entries[1].name.to_string(), "empty");
-    assert_eq!(found.lines, [vec![1, 1], vec![2]]);
+    assert_eq!(found.lines, [vec![1, 1, 1], vec![2]]);
 }
 
 #[test]

@@ -131,7 +131,7 @@ proptest! {
     #[test]
     fn line_protocol_reads_back_what_it_wrote(
         rows in prop::collection::vec(row(), 1..12),
-        table in "[a#\"\\\\,=\t é]{1,6}",
+        table in "[a\u{FEFF}#\"\\\\,=\t é]{1,6}",
         tag in "[a\"\\\\,=\r é]{1,6}",
         prefix in "[a\"\\\\,= é]{1,4}",
     ) {

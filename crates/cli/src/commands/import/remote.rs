@@ -52,6 +52,7 @@ impl Remote {
         summary: &mut Summary,
     ) -> Result<(), Failure> {
         let mut body = Vec::new();
+        self.lines.begin_text();
         // Of each line that is sent, the line of the file that it was.
         let mut origins: Vec<u64> = Vec::new();
         for (entry, lines) in parsed.batch.entries().iter().zip(&parsed.lines) {

@@ -1,6 +1,7 @@
 //! Tables and streams, and what can be said of a whole table.
 
 use super::{Seen, Snapshot};
+use crate::read::Bins;
 use crate::read::across::Conflict;
 use crate::read::coverage::{Coverage, whole_buckets};
 use crate::read::describe::{StreamInfo, StreamPage};
@@ -8,8 +9,9 @@ use crate::read::filter::Filter;
 use crate::read::handle::StreamHandle;
 use crate::read::listing::{HandlePage, PageStart};
 use crate::read::stretches::{Stretches, of_several};
+use crate::read::summary::SummarySpec;
 use crate::read::whole::{Accepts, GoesOn, OutermostSpec};
-use crate::{Result, TableInfo};
+use crate::{ErrorKind, Result, TableInfo};
 use headwater_types::{ClosedRange, FieldType, Level, StreamName};
 
 impl Snapshot {
@@ -22,6 +24,33 @@ impl Snapshot {
             Seen::Single(one) => one.streams(table, tags),
             Seen::Across(all) => all.streams(table, tags),
         }
+    }
+
+    /// How many streams of a table with these tags have an event in a range.
+    ///
+    /// # Errors
+    /// `not_found` without such a table, `io`, `damaged`.
+    pub fn streams_in(
+        &self,
+        table: &str,
+        tags: &[(String, String)],
+        range: ClosedRange,
+    ) -> Result<u64> {
+        let mut count = 0;
+        for stream in self.streams(table, tags)? {
+            let rows = SummarySpec {
+                range,
+                bins: Bins::Whole,
+                fields: Vec::new(),
+            };
+            match self.summary(&stream, &rows) {
+                Ok(bins) => count += u64::from(bins.iter().any(|bin| bin.rows > 0)),
+                // It was dropped, or nothing was written to it.
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(count)
     }
 
     /// At most `limit` streams of a table behind `after`, in the order of the catalog: by tags,
