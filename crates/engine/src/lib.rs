@@ -80,6 +80,7 @@ mod tombstone;
 mod touched;
 mod unreadable;
 mod wanted;
+mod widening;
 mod workers;
 mod write;
 

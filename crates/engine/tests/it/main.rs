@@ -55,6 +55,7 @@ mod tiers_moving;
 mod tiers_newest;
 mod tiers_stall;
 mod totals;
+mod traces;
 mod unreadable;
 mod versions;
 mod ways;
