@@ -10,6 +10,7 @@ use arrow::array::{
 use arrow::datatypes::{DataType, Field, Int32Type, Schema, SchemaRef, TimeUnit};
 use arrow::error::ArrowError;
 use headwater::{Column, FieldType, ScanChunk, StreamName, ValueRef};
+use headwater_wire::free_name;
 use std::sync::Arc;
 
 /// Rows of a batch; a chunk is never cut.
@@ -22,12 +23,7 @@ const BATCH_ROWS: usize = 8_192;
 pub fn event_schema(tags: &[String], fields: &[(String, FieldType)]) -> SchemaRef {
     let mut columns = vec![Field::new("time", time_type(), false)];
     let mut push = |name: &str, data_type| {
-        let mut unique = name.to_owned();
-        let mut number = 0;
-        while columns.iter().any(|c| *c.name() == unique) {
-            number += 1;
-            unique = format!("{name}_{number}");
-        }
+        let unique = free_name(name, |name| columns.iter().any(|c| c.name() == name));
         columns.push(Field::new(unique, data_type, true));
     };
     for tag in tags {

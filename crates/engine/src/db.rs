@@ -19,6 +19,7 @@ use crate::relocate;
 use crate::retention;
 use crate::stats::Stats;
 use crate::table_change::{TableChange, leaf_events, life_span};
+use crate::widening::{Turn, check_widening};
 use crate::workers::spawn_workers;
 use crate::write::{self};
 use crate::{Error, Options, Result};
@@ -57,6 +58,9 @@ impl std::fmt::Debug for Inner {
 pub struct Written {
     /// Rows stored.
     pub accepted: u64,
+    /// Accepted rows that put a value into a field at a time at which another row of the same
+    /// batch, before them, had put one: the batch named the same stream and time more than once.
+    pub replaced: u64,
     /// Rows not stored, and why.
     pub refused: Vec<Refused>,
     /// The batch was numbered by its producer, and had been stored before: nothing was stored
@@ -85,6 +89,7 @@ pub struct Ticket {
     sequence: Option<Sequence>,
     accepted: u64,
     values: u64,
+    replaced: u64,
     refused: Vec<Refused>,
     repeated: bool,
 }
@@ -100,6 +105,12 @@ impl Ticket {
     #[must_use]
     pub fn values(&self) -> u64 {
         self.values
+    }
+
+    /// As [`Written::replaced`]. Known at once.
+    #[must_use]
+    pub fn replaced(&self) -> u64 {
+        self.replaced
     }
 
     /// True when the batch was numbered by its producer and had been taken in before: nothing is
@@ -122,6 +133,7 @@ impl Ticket {
         }
         Ok(Written {
             accepted: self.accepted,
+            replaced: self.replaced,
             refused: self.refused,
             repeated: self.repeated,
         })
@@ -151,6 +163,7 @@ impl Future for Ticket {
         }
         Poll::Ready(Ok(Written {
             accepted: ticket.accepted,
+            replaced: ticket.replaced,
             refused: std::mem::take(&mut ticket.refused),
             repeated: ticket.repeated,
         }))
@@ -255,6 +268,7 @@ impl Database {
             sequence: submitted.sequence,
             accepted: submitted.accepted,
             values: submitted.values,
+            replaced: submitted.replaced,
             refused: submitted.refused,
             repeated: submitted.repeated,
         })
@@ -353,14 +367,16 @@ impl Database {
                 Ok(table)
             }
         };
-        self.define(&spec.name, change)
+        let turn = core.defining.begin(core)?;
+        self.define(&turn, &spec.name, change)
     }
 
     /// Changes a table: adds fields, changes the leaf size. What is stored stays as it is.
     ///
     /// # Errors
     /// `not_found` without such a table; `invalid` for a field that is there with another type (i64
-    /// may become f64), or for another setting of `duplicates` once the table has streams.
+    /// may become f64 where no stored value loses digits by it), or for another setting of
+    /// `duplicates` once the table has streams.
     pub fn alter_table(&self, name: &str, change: &TableChange) -> Result<TableInfo> {
         let core = self.own_core()?;
         core.log.check()?;
@@ -368,6 +384,8 @@ impl Database {
             .catalog
             .table_named(name)
             .map_or(0, |t| core.catalog.stream_count(t.id));
+        let turn = core.defining.begin(core)?;
+        check_widening(core, &turn, name, &change.add_fields)?;
         let alter = |_, old: Option<&Table>| {
             let mut table = old
                 .cloned()
@@ -405,7 +423,8 @@ impl Database {
             }
             Ok(table)
         };
-        let info = self.define(name, alter)?;
+        let info = self.define(&turn, name, alter)?;
+        drop(turn);
         if change.retention.is_none() && change.raw_for.is_none() {
             return Ok(info);
         }
@@ -474,6 +493,7 @@ impl Database {
 
     fn define(
         &self,
+        _turn: &Turn<'_>,
         name: &str,
         change: impl FnOnce(crate::ids::TableId, Option<&Table>) -> Result<Table>,
     ) -> Result<TableInfo> {

@@ -82,6 +82,7 @@ mod tombstone;
 mod touched;
 mod unreadable;
 mod wanted;
+mod widening;
 mod workers;
 mod write;
 

@@ -52,6 +52,7 @@ use crate::shard::{Shard, held_max};
 use crate::tiers::{self, log_begun};
 use crate::tombstone::DeleteRecord;
 use crate::unreadable::tell_unreadable;
+use crate::widening::Defining;
 use crate::{Error, ErrorKind, Options, Result};
 use headwater_codec::light::decode_rows;
 use headwater_codec::{Cursor, DecodeError};
@@ -390,6 +391,7 @@ pub(crate) fn load(
         compaction: Compaction::new(compacted),
         freed: Freed::default(),
         door: Door::default(),
+        defining: Defining::default(),
         pin_files: Mutex::new(pin_files),
         guard,
         unreadable: UnreadablePartitions::new(!unreadable.is_empty()),

@@ -17,7 +17,8 @@ pub struct TableChange {
     pub retention: Option<Option<Duration>>,
     /// Another life of rows before only their aggregates are kept; `Some(None)` = for ever.
     pub raw_for: Option<Option<Duration>>,
-    /// Fields to add; an i64 field may be given as f64, which widens it.
+    /// Fields to add; an i64 field may be given as f64, which widens it where no stored value
+    /// loses digits by it.
     pub add_fields: Vec<FieldSpec>,
     /// Tag keys to declare.
     pub add_tags: Vec<String>,

@@ -20,11 +20,11 @@
 use crate::core::Core;
 use crate::ids::{Sequence, ShardIndex, TableId};
 use crate::ranges::holds;
-use crate::refused::{REFUSED_UNREADABLE, Refused, place_in_entry};
+use crate::refused::REFUSED_UNREADABLE;
 use crate::segment::Partition;
 use crate::shard::{Shard, held_max};
 use crate::{Error, ErrorKind, Result};
-use headwater_types::{Rows, Timestamp};
+use headwater_types::Timestamp;
 use std::sync::Arc;
 
 /// Sets the partition aside in whose file an error found damage. True if it was counted as
@@ -68,15 +68,12 @@ pub(crate) fn set_aside(core: &Core, shard: &Shard, error: &Error) -> bool {
     true
 }
 
-/// Takes rows out of a checked entry that lie where nothing can be stored, when the log may not
-/// keep more of them.
+/// Refuses rows that lie where nothing can be stored, when the log may not keep more of them.
 pub(crate) fn refuse_unreadable(
     core: &Core,
     (shard, table): (ShardIndex, TableId),
-    entry: usize,
-    rows: &mut Rows,
-    kept: &mut Option<Vec<usize>>,
-    refused: &mut Vec<Refused>,
+    times: &[i64],
+    mut refuse: impl FnMut(usize, &'static str, String),
 ) -> Result<()> {
     if !core.unreadable.any() {
         return Ok(());
@@ -89,33 +86,21 @@ pub(crate) fn refuse_unreadable(
         Arc::clone(&state.partitions)
     };
     let spans = partitions.unreadable_spans(table);
-    let mut good = Vec::new();
-    for (row, time) in (0u32..).zip(&rows.times) {
+    for (row, time) in times.iter().enumerate() {
         let time = Timestamp::from_nanos(*time);
         if !holds(&spans, time) {
-            good.push(row);
             continue;
         }
-        let place = place_in_entry(kept.as_deref(), row as usize);
         let damaged = partitions.owner(table, time);
         let file = damaged.map(|p| p.file.path().display().to_string());
-        refused.push(Refused {
-            entry,
-            row: place,
-            code: REFUSED_UNREADABLE,
-            message: format!(
+        refuse(
+            row,
+            REFUSED_UNREADABLE,
+            format!(
                 "the partition of this time is damaged ({}), and the log keeps as many rows for it as it may: run `headwater repair`, then write the row again",
                 file.unwrap_or_default()
             ),
-        });
-    }
-    if good.len() < rows.len() {
-        let places = good
-            .iter()
-            .map(|row| place_in_entry(kept.as_deref(), *row as usize))
-            .collect();
-        *kept = Some(places);
-        *rows = rows.gather(&good);
+        );
     }
     Ok(())
 }

@@ -65,11 +65,5 @@ pub fn folder_of(table: &str) -> String {
 /// so on behind it.
 pub(crate) fn free_name(name: &str, taken: impl Fn(&str) -> bool) -> String {
     let wanted = if name.is_empty() { "_" } else { name };
-    let mut unique = wanted.to_owned();
-    let mut number = 0;
-    while taken(&unique) {
-        number += 1;
-        unique = format!("{wanted}_{number}");
-    }
-    unique
+    headwater_wire::free_name(wanted, taken)
 }

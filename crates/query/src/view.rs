@@ -19,6 +19,7 @@ use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use headwater::{FieldType, Snapshot, StreamName};
 use headwater_ask::Access;
+use headwater_wire::free_name;
 use parking_lot::Mutex;
 use std::any::Any;
 use std::collections::{BTreeSet, HashMap};
@@ -66,10 +67,8 @@ impl TableView {
         let mut roles = vec![Role::Time];
         let mut taken = BTreeSet::from([TIME.to_owned()]);
         let mut free = |name: &str| {
-            let mut name = name.to_owned();
-            while !taken.insert(name.clone()) {
-                name.push('_');
-            }
+            let name = free_name(name, |name| taken.contains(name));
+            taken.insert(name.clone());
             name
         };
         for (at, key) in keys.iter().enumerate() {

@@ -202,7 +202,8 @@ impl StreamRows {
     /// are absent in this one.
     ///
     /// # Errors
-    /// When a field already has values of another type in this batch; the row is then not added.
+    /// When a field already has values of another type in this batch, or an integer would lose digits
+    /// as the float that the field holds; the row is then not added.
     pub fn row<'a>(
         &mut self,
         time_ns: i64,
@@ -218,7 +219,7 @@ impl StreamRows {
             let found = value.as_ref().field_type();
             if let Some(expected) = expected
                 && expected != found
-                && !(expected == FieldType::F64 && found == FieldType::I64)
+                && !(expected == FieldType::F64 && is_exact(value))
             {
                 return Err(MixedTypes {
                     field: (*field).to_owned(),
@@ -264,6 +265,14 @@ impl StreamRows {
         self.fields
             .push((field.into(), Column::from_values(values)));
         self
+    }
+}
+
+/// True for an integer that a float holds exactly.
+fn is_exact(value: &Value) -> bool {
+    match value {
+        Value::I64(value) => i128::from(*value) == (*value as f64) as i128,
+        _ => false,
     }
 }
 
@@ -322,8 +331,8 @@ impl Batch {
         self.producer.as_ref()
     }
 
-    /// Lets the batch be stored only as a whole: when a row is refused, no row is stored. Tables,
-    /// fields and streams that its good rows brought up may be defined all the same.
+    /// Lets the batch be stored only as a whole: when a row is refused, no row is stored, and nothing
+    /// that its rows would bring up is defined.
     ///
     /// ```
     /// let mut batch = headwater_types::Batch::new();

@@ -15,6 +15,7 @@ mod column_builder;
 pub mod csv;
 pub mod durations;
 mod escapes;
+mod free_name;
 pub mod influxql;
 pub mod instant;
 pub mod json;
@@ -31,5 +32,6 @@ pub mod tile;
 pub mod tiles;
 pub mod zone;
 
+pub use free_name::free_name;
 pub use parsed_batch::ParsedBatch;
 pub use refusal::{Fault, RefusalCode, RefusalCounts, RefusedLine, cut_line};

@@ -2,13 +2,16 @@
 
 mod changes;
 mod listing;
+mod planned;
+
+pub(crate) use planned::{NewStreamKeys, Planned, PlannedTable};
 
 use super::index::{SavedDefinitions, StreamIndex};
 use super::limits::{Beyond, Defined, TableLimits};
 use super::pending::{Definition, Pending};
 use super::streams::{ByKey, StreamRecord};
 use super::table::{AddedFields, Table, TableRecord, check_name};
-use crate::ids::{NumberMap, Sequence, ShardIndex, StreamId, TableId};
+use crate::ids::{NumberMap, Sequence, StreamId, TableId};
 use crate::{Error, Result};
 use headwater_codec::Cursor;
 use parking_lot::{RwLock, RwLockWriteGuard};
@@ -425,62 +428,6 @@ impl Catalog {
         let state = self.state.read();
         let known = state.known.get(&hash).copied();
         known.or_else(|| state.pending_id(key))
-    }
-
-    /// Defines the streams behind `keys`, for each of which [`Catalog::find_stream`] just said that
-    /// there is none; one log record for all that are really new. What was defined since then, by
-    /// anybody, is known here: the metadata need not be asked again.
-    pub(crate) fn define_streams(
-        &self,
-        table: TableId,
-        keys: &[Box<[u8]>],
-        streams_max: usize,
-        shard_of: impl Fn(&[u8]) -> ShardIndex,
-        enqueue: impl FnOnce(&[StreamRecord]) -> Result<Sequence>,
-    ) -> Result<()> {
-        let mut state = self.writing();
-        let mut records: Vec<StreamRecord> = Vec::with_capacity(keys.len());
-        let mut next = state.next_stream;
-        for key in keys {
-            let defined = state.known.contains_key(&self.hash(key))
-                || state.pending_keys.contains(&**key)
-                || records.iter().rev().take(4).any(|r| r.key == *key);
-            if defined {
-                continue;
-            }
-            records.push(StreamRecord {
-                id: StreamId(next),
-                table,
-                shard: shard_of(key),
-                key: key.clone(),
-            });
-            next = next
-                .checked_add(1)
-                .ok_or_else(|| Error::invalid("too many streams: 2^32"))?;
-        }
-        if records.is_empty() {
-            return Ok(());
-        }
-        let count = state
-            .stream_counts
-            .get(table.0 as usize)
-            .copied()
-            .unwrap_or(0)
-            + records.len() as u64;
-        if count > streams_max as u64 {
-            return Err(Error::invalid(format!(
-                "the table would have {count} streams, the limit is {streams_max} (setting streams_max)"
-            )));
-        }
-        let sequence = enqueue(&records)?;
-        for record in records {
-            let record = Arc::new(record);
-            state.put_stream(self.hash(&record.key), &record);
-            state
-                .pending
-                .push_stream(sequence, Definition::Stream(record));
-        }
-        Ok(())
     }
 
     /// Applies a definition read back from the log.

@@ -16,7 +16,7 @@ mod pending;
 mod streams;
 mod table;
 
-pub(crate) use definitions::{Catalog, Tables};
+pub(crate) use definitions::{Catalog, NewStreamKeys, Planned, PlannedTable, Tables};
 pub(crate) use having::{Having, Look, Walk};
 pub(crate) use horizon::Horizon;
 pub(crate) use index::{SavedDefinitions, StreamIndex};

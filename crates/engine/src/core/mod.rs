@@ -9,14 +9,15 @@
 //! 2. a shard's `stepping`;
 //! 3. `commits` ([`Commits::begin`]), or `pin_files`; before `commits` that of changes of indexes
 //!    ([`Indexes::begin_change`]);
-//! 4. the `door`;
+//! 4. the turn of who defines tables and fields ([`Defining::begin`]), then the `door`;
 //! 5. the catalog;
 //! 6. a shard's `state`;
 //! 7. `producers`;
 //! 8. the log's state.
 //!
 //! The first four are held over I/O, but only steps, builders of indexes and changes of the layout
-//! take them, and batches on their way in the entrance; no other lock is held over I/O.
+//! take them, and batches on their way in the entrance. The turn is held over looks at what is
+//! stored; no other lock is held over I/O.
 //! Whatever other lock a room has is held for no other.
 
 mod commits;
@@ -66,6 +67,7 @@ use crate::regime::Regime;
 use crate::removed::Removed;
 use crate::segment::Store;
 use crate::stall::Watch;
+use crate::widening::Defining;
 use crate::{Options, Result};
 use headwater_codec::PutBytes;
 use headwater_io::{Env, Lock};
@@ -111,6 +113,8 @@ pub(crate) struct Core {
     /// Who still reads rows that were freed.
     pub(crate) freed: Freed,
     pub(crate) door: Door,
+    /// Who makes tables, adds fields or widens them.
+    pub(crate) defining: Defining,
     /// Where pinned memory goes when it is much; held while it goes there, and for no other lock
     /// but a shard's `state`.
     pub(crate) pin_files: Mutex<PinFiles>,

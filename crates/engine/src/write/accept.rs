@@ -1,17 +1,22 @@
-//! Checks the rows of a batch against their tables and limits, and defines what is new.
+//! Checks the rows of a batch against their tables and limits, and plans what is new.
 //!
-//! Invariants: a refused row changes nothing but itself; what is left fits the table as it is now.
+//! Invariants: a refused row changes nothing but itself; what is left fits the table as it is now,
+//! with what the plan adds to it. Nothing is planned for a row that is refused: what a row needs is
+//! planned last, when nothing else can refuse it.
 
-use crate::catalog::{
-    Beyond, Defined, Field, Horizon, Life, Table, TableLimits, check_name, check_tag_value,
-};
+use super::gathered::Gathered;
+use super::plan::Plan;
+use super::pressure::aged_stretches;
+use crate::catalog::{Horizon, Table, check_name, check_tag_value, stream_key};
 use crate::core::Core;
-use crate::ids::TableId;
+use crate::ids::StreamId;
+use crate::ranges::holds;
 use crate::refused::{
-    REFUSED_ENDED, REFUSED_FIELDS, REFUSED_FUTURE, REFUSED_NAME, REFUSED_STRING, REFUSED_TABLES,
+    REFUSED_ENDED, REFUSED_FIELDS, REFUSED_FUTURE, REFUSED_NAME, REFUSED_STREAMS, REFUSED_STRING,
     REFUSED_TYPE, Refused,
 };
 use crate::retention::review_horizons;
+use crate::unreadable::refuse_unreadable;
 use crate::{Error, Result};
 use headwater_types::{
     Column, FieldId, FieldType, Rows, StreamName, StreamRows, Timestamp, Values,
@@ -19,7 +24,7 @@ use headwater_types::{
 use std::sync::Arc;
 
 /// Rows of an entry that are still good.
-struct EntryCheck {
+pub(super) struct EntryCheck {
     entry: usize,
     rows: usize,
     /// One per row; empty as long as all are good.
@@ -32,11 +37,28 @@ impl EntryCheck {
         self.good.get(row).is_none_or(|good| *good)
     }
 
-    fn any_good(&self) -> bool {
+    /// True when a good row has a value in a column.
+    pub(super) fn any_good_in(&self, column: &Column) -> bool {
+        (0..column.len()).any(|row| self.is_good(row) && column.is_present(row))
+    }
+
+    /// Refuses every row.
+    pub(super) fn refuse_all(&mut self, code: &'static str, message: impl Fn() -> String) {
+        for row in 0..self.rows {
+            self.refuse(row, code, &message);
+        }
+    }
+
+    pub(super) fn any_good(&self) -> bool {
         (self.good.is_empty() && self.rows > 0) || self.good.contains(&true)
     }
 
-    fn refuse(&mut self, row: usize, code: &'static str, message: impl FnOnce() -> String) {
+    pub(super) fn refuse(
+        &mut self,
+        row: usize,
+        code: &'static str,
+        message: impl FnOnce() -> String,
+    ) {
         if self.good.is_empty() {
             self.good.resize(self.rows, true);
         }
@@ -53,7 +75,7 @@ impl EntryCheck {
         }
     }
 
-    fn refuse_present(
+    pub(super) fn refuse_present(
         &mut self,
         column: &Column,
         code: &'static str,
@@ -70,21 +92,24 @@ impl EntryCheck {
 /// What is good of an entry.
 pub(super) struct CheckedEntry {
     pub(super) table: Arc<Table>,
-    pub(super) name: StreamName,
+    /// `None` = it is to be defined.
+    pub(super) stream: Option<StreamId>,
     pub(super) rows: Rows,
     /// The rows' places in the entry; `None` = all of them.
     pub(super) kept: Option<Vec<usize>>,
 }
 
-/// Checks one entry against its table; defines the table and new fields. `None` when no row of it
-/// is good.
+/// Checks one entry against its table and plans what it needs; `key` gets the stream's. `None` when
+/// no row of it is good.
 pub(super) fn check_entry(
-    core: &Core,
+    gathered: &Gathered<'_>,
+    plan: &mut Plan<'_>,
     index: usize,
     entry: StreamRows,
     refused: &mut Vec<Refused>,
-    cache: &mut Option<Arc<Table>>,
+    key: &mut Vec<u8>,
 ) -> Result<Option<CheckedEntry>> {
+    let core = gathered.core;
     let StreamRows {
         name,
         times,
@@ -103,10 +128,7 @@ pub(super) fn check_entry(
             times.len()
         )));
     }
-    let mut table = match cache.take().filter(|t| t.name == name.table()) {
-        Some(table) => Some(table),
-        None => core.catalog.table_named(name.table()),
-    };
+    let mut table = plan.find(name.table());
     // What is defined has good names.
     let fits = table.as_ref().is_some_and(|t| fits(t, &fields));
     check_tags(&name, &mut accepting);
@@ -118,31 +140,44 @@ pub(super) fn check_entry(
     if let Some(known) = &mut table {
         check_ended(core, known, &times, &mut accepting)?;
     }
-    let mut columns: Vec<(FieldId, Column)> = Vec::with_capacity(fields.len());
+    let mut stream = None;
     if accepting.any_good() {
         if !fits {
-            match define_fields(core, name.table(), &fields, &accepting)? {
-                Ok(defined) => table = Some(defined),
-                Err(beyond) => {
-                    for row in 0..accepting.rows {
-                        accepting.refuse(row, REFUSED_TABLES, || {
-                            format!("table `{}`: {beyond}", name.table())
-                        });
-                    }
-                }
-            }
+            table = plan.begin(name.table())?;
         }
-        if let Some(table) = &table {
-            for (at, (field, column)) in fields.into_iter().enumerate() {
-                let place = field_at(table, at, &field);
-                if let Some(column) = fit_column(core, table, place, &field, column, &mut accepting)
-                {
-                    columns.push(column);
-                }
+        stream = check_place(
+            gathered,
+            plan,
+            table.as_ref(),
+            &name,
+            &times,
+            &mut accepting,
+            key,
+        )?;
+    }
+    if !fits && accepting.any_good() {
+        table = plan.add(
+            gathered,
+            table,
+            (name.table(), index),
+            &fields,
+            &mut accepting,
+        )?;
+    }
+    let mut columns: Vec<(FieldId, Column)> = Vec::with_capacity(fields.len());
+    if accepting.any_good()
+        && let Some(table) = &table
+    {
+        for (at, (field, column)) in fields.into_iter().enumerate() {
+            let place = field_at(table, at, &field);
+            if let Some(column) = fit_column(table, place, &field, column, &mut accepting) {
+                columns.push(column);
             }
         }
     }
-    cache.clone_from(&table);
+    if let Some(table) = &table {
+        plan.remember(table);
+    }
     let kept: Option<Vec<usize>> = (!accepting.good.is_empty()).then(|| {
         let good = accepting.good.iter().enumerate();
         good.filter(|(_, g)| **g).map(|(i, _)| i).collect()
@@ -166,17 +201,83 @@ pub(super) fn check_entry(
         rows = rows.gather(&picked);
     }
     rows.columns.retain(|(_, c)| c.present_count() > 0);
+    if stream.is_none() {
+        plan.note_new_stream(table.id, key);
+    }
     Ok(Some(CheckedEntry {
         table,
-        name,
+        stream,
         rows,
         kept,
     }))
 }
 
+/// Finds the stream, and refuses what cannot be stored where it lies: in a damaged partition, in a
+/// stretch of which only aggregates are kept, or in one stream too many.
+fn check_place(
+    gathered: &Gathered<'_>,
+    plan: &Plan<'_>,
+    table: Option<&Arc<Table>>,
+    name: &StreamName,
+    times: &[i64],
+    accepting: &mut EntryCheck,
+    key: &mut Vec<u8>,
+) -> Result<Option<StreamId>> {
+    let core = gathered.core;
+    let id = table.map_or_else(|| plan.next_table(), |table| table.id);
+    stream_key(id, name.tags(), key);
+    let known = table.filter(|table| !plan.makes(table.id));
+    if let Some(table) = known {
+        let place = (core.shards.of_key(key), table.id);
+        refuse_unreadable(core, place, times, |row, code, message| {
+            accepting.refuse(row, code, || message);
+        })?;
+        if !accepting.any_good() {
+            return Ok(None);
+        }
+        if let Some(stream) = gathered.find_stream(key)? {
+            check_aged(core, table, stream, times, accepting)?;
+            return Ok(Some(stream));
+        }
+    }
+    if let Some(beyond) = plan.streams_beyond(id, key, gathered) {
+        accepting.refuse_all(REFUSED_STREAMS, || beyond.clone());
+    }
+    Ok(None)
+}
+
+/// Refuses rows in a stretch of which only aggregates are kept: nobody could say which rows they
+/// replace.
+fn check_aged(
+    core: &Core,
+    table: &Table,
+    stream: StreamId,
+    times: &[i64],
+    accepting: &mut EntryCheck,
+) -> Result<()> {
+    if !table.life.aging_went_back() {
+        return Ok(());
+    }
+    let stretches = aged_stretches(core, table.id, stream, times)?;
+    if stretches.is_empty() {
+        return Ok(());
+    }
+    for (row, time) in times.iter().enumerate() {
+        if holds(&stretches, Timestamp::from_nanos(*time)) {
+            accepting.refuse(row, REFUSED_ENDED, || {
+                format!(
+                    "timestamp {time} lies where only aggregates of the rows of table `{}` are kept, so that nobody can tell which of them it would replace: write newer rows, or older data into another table",
+                    table.name
+                )
+            });
+        }
+    }
+    Ok(())
+}
+
 /// The field of this name. Entries mostly have their fields in the table's order, so the one at the
 /// same place is tried first.
-fn field_at(table: &Table, at: usize, name: &str) -> Option<FieldId> {
+pub(super) fn field_at(table: &Table, at: usize, name: &str) -> Option<FieldId> {
     match table.fields.get(at) {
         Some(field) if field.name == name => u32::try_from(at).ok().map(FieldId),
         _ => table.field_id(name),
@@ -288,74 +389,8 @@ fn check_strings(core: &Core, fields: &[(String, Column)], accepting: &mut Entry
     }
 }
 
-/// Makes the table and its missing fields, as far as there is room for them, and widens i64 fields
-/// that now get floats.
-fn define_fields(
-    core: &Core,
-    name: &str,
-    fields: &[(String, Column)],
-    accepting: &EntryCheck,
-) -> Result<std::result::Result<Arc<Table>, Beyond>> {
-    let wanted: Vec<(&String, FieldType)> = fields
-        .iter()
-        .filter(|(n, c)| {
-            check_name("field", n).is_ok()
-                && (0..c.len()).any(|r| accepting.is_good(r) && c.is_present(r))
-        })
-        .map(|(n, c)| (n, c.field_type()))
-        .collect();
-    let change = |adds: bool, id: TableId, old: Option<&Table>| {
-        let mut table = old.cloned().unwrap_or_else(|| Table {
-            id,
-            name: name.to_owned(),
-            duplicates: crate::Duplicates::Last,
-            leaf_events: core.options.leaf_events,
-            fields: Vec::new(),
-            tags: Vec::new(),
-            life: Life::FOREVER,
-        });
-        for (field, field_type) in &wanted {
-            let room = adds && table.fields.len() < core.options.fields_max;
-            match table.fields.iter_mut().find(|f| f.name == **field) {
-                Some(known)
-                    if known.field_type == FieldType::I64 && *field_type == FieldType::F64 =>
-                {
-                    known.field_type = FieldType::F64;
-                }
-                Some(_) => {}
-                None if room => {
-                    table.fields.push(Field {
-                        name: (*field).clone(),
-                        field_type: *field_type,
-                    });
-                }
-                None => {}
-            }
-        }
-        Ok(table)
-    };
-    let define = |adds: bool| {
-        core.catalog.define_table_within(
-            name,
-            TableLimits::of(&core.options),
-            |id, old| change(adds, id, old),
-            |record| core.log_table(record),
-        )
-    };
-    match define(true)? {
-        Defined::As(table, _) => Ok(Ok(table)),
-        Defined::Not(beyond) if core.catalog.table_named(name).is_none() => Ok(Err(beyond)),
-        // The rows that have no new fields are good all the same.
-        Defined::Not(_) => match define(false)? {
-            Defined::As(table, _) => Ok(Ok(table)),
-            Defined::Not(beyond) => Ok(Err(beyond)),
-        },
-    }
-}
-
 /// The column in the type of its field; rows that do not fit are refused.
 fn fit_column(
-    core: &Core,
     table: &Table,
     place: Option<FieldId>,
     name: &str,
@@ -364,14 +399,7 @@ fn fit_column(
 ) -> Option<(FieldId, Column)> {
     let Some((id, field)) = place.and_then(|id| Some((id, table.field(id)?))) else {
         accepting.refuse_present(&column, REFUSED_FIELDS, || {
-            if table.fields.len() < core.options.fields_max {
-                let beyond = Beyond::Bytes(TableLimits::of(&core.options).bytes);
-                return format!("field `{name}`: {beyond}");
-            }
-            format!(
-                "field `{name}`: the table has {} fields already, the most allowed",
-                core.options.fields_max
-            )
+            format!("field `{name}` is not one of table `{}`", table.name)
         });
         return None;
     };
@@ -380,20 +408,38 @@ fn fit_column(
         return Some((id, column));
     }
     if expected == FieldType::F64 && found == FieldType::I64 {
-        if let Values::I64(values) = column.values() {
-            for (row, value) in values.iter().enumerate() {
-                if column.is_present(row) && i128::from(*value) != (*value as f64) as i128 {
-                    accepting.refuse(row, REFUSED_TYPE, || {
-                        format!("field `{name}` is f64, which cannot hold {value} exactly: write it as a float")
-                    });
-                }
-            }
-        }
+        refuse_inexact(name, &column, accepting);
         return Some((id, column.widened_to_f64()));
     }
     accepting.refuse_present(&column, REFUSED_TYPE, || {
-        format!("field `{name}` of table `{}` is {expected}, found {found}: send {expected}, or use another field", table.name)
+        mixed_types(table, name, expected, found)
     });
     // Rows without a value in this column are still good.
     None
+}
+
+/// Refuses integers that a field of floats cannot hold.
+pub(super) fn refuse_inexact(name: &str, column: &Column, accepting: &mut EntryCheck) {
+    if let Values::I64(values) = column.values() {
+        for (row, value) in values.iter().enumerate() {
+            if column.is_present(row) && i128::from(*value) != (*value as f64) as i128 {
+                accepting.refuse(row, REFUSED_TYPE, || {
+                    format!("field `{name}` is f64, which cannot hold {value} exactly: write it as a float")
+                });
+            }
+        }
+    }
+}
+
+/// What a row is told whose value has another type than its field.
+pub(super) fn mixed_types(
+    table: &Table,
+    name: &str,
+    expected: FieldType,
+    found: FieldType,
+) -> String {
+    format!(
+        "field `{name}` of table `{}` is {expected}, found {found}: send {expected}, or use another field",
+        table.name
+    )
 }

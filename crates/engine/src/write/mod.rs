@@ -1,31 +1,33 @@
 //! The life of a write: check, define, log, insert, publish.
 //!
-//! Invariants: a refused row changes nothing but itself (law 6); everything of a batch that is
-//! accepted is one log record; memory is bounded, because a writer waits before its record gets a
-//! number.
+//! Invariants: a refused row changes nothing but itself (law 6), and a refused batch nothing at all:
+//! what rows define is planned, and in force once everything that could refuse them is decided;
+//! everything of a batch that is accepted is one log record; memory is bounded, because a writer
+//! waits before its record gets a number.
 //! Concurrency: any number of writers; each encodes its own record.
 
 mod accept;
+mod gathered;
+mod plan;
 mod pressure;
 
-use crate::catalog::{Table, stream_key};
+use crate::catalog::{NewStreamKeys, Planned, Table, TableLimits};
 use crate::core::Core;
 use crate::expiry::{add_expiry, owner_of};
-use crate::ids::{Sequence, ShardIndex, StreamId, TableId};
+use crate::ids::{Sequence, TableId};
 use crate::log::RecordKind;
 use crate::producers::check_producer;
-use crate::ranges::holds;
-use crate::refused::{REFUSED_ENDED, REFUSED_STREAMS, Refused, place_in_entry};
+use crate::refused::{REFUSED_STREAMS, Refused, place_in_entry};
 use crate::shard::held_max;
-use crate::unreadable::refuse_unreadable;
+use crate::widening::check_at_door;
 use crate::{Error, ErrorKind, Result};
 use accept::{CheckedEntry, check_entry};
+use gathered::{Gathered, PreparedRows, RowsOfNewStream};
 use headwater_codec::PutBytes;
 use headwater_codec::light::encode_rows;
-use headwater_types::{Batch, ClosedRange, Rows, Timestamp, Values};
-use pressure::{
-    aged_stretches, check_space, ensure_watermark, wait_for_bulk, wait_for_memory, wake_workers,
-};
+use headwater_types::{Batch, Rows, Timestamp, Values};
+use plan::Plan;
+use pressure::{aged_stretches, check_space, ensure_watermark, wait_for_memory, wake_workers};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -36,59 +38,15 @@ pub(crate) struct SubmittedBatch {
     pub(crate) accepted: u64,
     /// Values in the accepted rows.
     pub(crate) values: u64,
+    /// Accepted rows that replaced values of others of the batch.
+    pub(crate) replaced: u64,
     /// The batch had been taken in before, as the record of this sequence or an earlier one.
     pub(crate) repeated: bool,
 }
 
-struct PreparedRows {
-    stream: StreamId,
-    table: TableId,
-    shard: ShardIndex,
-    rows: Rows,
-}
-
-/// Rows of a stream that is not defined yet.
-struct RowsOfNewStream {
-    table: Arc<Table>,
-    key: Vec<u8>,
-    rows: Rows,
-    entry: usize,
-    /// The rows' places in the entry; `None` = all of them.
-    kept: Option<Vec<usize>>,
-}
-
-/// The rows of a batch by stream.
-struct PreparedBatch<'a> {
-    core: &'a Core,
-    prepared: Vec<PreparedRows>,
-    by_stream: HashMap<StreamId, usize>,
-}
-
-impl PreparedBatch<'_> {
-    /// Rows of one stream may stand in several entries: they become one.
-    fn add(&mut self, stream: StreamId, table: TableId, key: &[u8], rows: Rows) {
-        if let Some(known) = self
-            .by_stream
-            .get(&stream)
-            .and_then(|at| self.prepared.get_mut(*at))
-        {
-            let count = rows.len();
-            known.rows.extend_from(&rows, 0..count);
-            return;
-        }
-        self.by_stream.insert(stream, self.prepared.len());
-        self.prepared.push(PreparedRows {
-            stream,
-            table,
-            shard: self.core.shards.of_key(key),
-            rows,
-        });
-    }
-}
-
 /// Takes a batch in: after this its events are in the log's hands and in memory, and are published
 /// when the log says so.
-pub(crate) fn submit(core: &Core, batch: Batch) -> Result<SubmittedBatch> {
+pub(crate) fn submit(core: &Arc<Core>, batch: Batch) -> Result<SubmittedBatch> {
     core.log.check()?;
     let producer = batch.producer().cloned();
     if let Some(producer) = &producer {
@@ -100,33 +58,32 @@ pub(crate) fn submit(core: &Core, batch: Batch) -> Result<SubmittedBatch> {
     check_space(core)?;
     let mut refused = Vec::new();
     let requires_all = batch.requires_all();
-    let prepared = prepare(core, batch, &mut refused)?;
-    refused.sort_by_key(|r| (r.entry, r.row));
-    let accepted: u64 = prepared.iter().map(|p| p.rows.len() as u64).sum();
-    if accepted == 0 || (requires_all && !refused.is_empty()) {
-        return Ok(SubmittedBatch {
-            sequence: None,
-            refused,
-            accepted: 0,
-            values: 0,
-            repeated: false,
-        });
-    }
-    let values = prepared.iter().map(|p| value_count(&p.rows)).sum();
-    let raw_bytes: usize = prepared.iter().map(|p| raw_bytes(&p.rows)).sum();
+    let (gathered, plan) = prepare(core, batch, &mut refused)?;
+    let raw_bytes: usize = gathered.all_rows().map(raw_bytes).sum();
     if raw_bytes > core.options.batch_bytes_max {
         return Err(Error::invalid(format!(
             "the batch holds {raw_bytes} bytes, at most {} are allowed (batch_bytes_max): write it in parts",
             core.options.batch_bytes_max
         )));
     }
-    for one in &prepared {
-        let clock = &*core.env.clock;
-        core.clock_guard
-            .hear(clock, one.table, one.stream, &one.rows.times);
-        ensure_watermark(core, one.shard, one.stream, one.table)?;
+    let prepared = match nothing_to_store(&gathered, requires_all, &refused) {
+        true => Vec::new(),
+        false => define(core, gathered, plan, requires_all, &mut refused)?,
+    };
+    refused.sort_by_key(|r| (r.entry, r.row));
+    let accepted: u64 = prepared.iter().map(|p| p.rows.len() as u64).sum();
+    if accepted == 0 {
+        return Ok(SubmittedBatch {
+            sequence: None,
+            refused,
+            accepted: 0,
+            values: 0,
+            replaced: 0,
+            repeated: false,
+        });
     }
-    wait_for_memory(core)?;
+    let values = prepared.iter().map(|p| value_count(&p.rows)).sum();
+    let replaced = Gathered::replaced(&prepared);
     let streams = prepared.len() as u64;
     let mut payload = Vec::with_capacity(raw_bytes / 2 + 64);
     if let Some(producer) = &producer {
@@ -170,6 +127,7 @@ pub(crate) fn submit(core: &Core, batch: Batch) -> Result<SubmittedBatch> {
         refused,
         accepted,
         values,
+        replaced,
         repeated: false,
     })
 }
@@ -181,6 +139,7 @@ fn repeated(sequence: Sequence) -> SubmittedBatch {
         refused: Vec::new(),
         accepted: 0,
         values: 0,
+        replaced: 0,
         repeated: true,
     }
 }
@@ -188,19 +147,21 @@ fn repeated(sequence: Sequence) -> SubmittedBatch {
 /// What the batch was checked against may have been ended since: nothing of it is stored then, and
 /// the writer tries again.
 fn check_still_there(core: &Core, prepared: &[PreparedRows]) -> Result<()> {
-    let mut checked: Option<(TableId, crate::catalog::Life)> = None;
+    let mut checked: Option<Arc<Table>> = None;
+    let any_look = core.defining.any_look();
     for one in prepared {
-        let life = match checked {
-            Some((id, life)) if id == one.table => life,
-            _ => {
-                let table = core.catalog.table(one.table);
-                let life = table
-                    .map(|t| t.life)
-                    .ok_or_else(|| Error::internal("a write to no table"))?;
-                checked = Some((one.table, life));
-                life
+        let table = match checked.take().filter(|table| table.id == one.table.id) {
+            Some(table) => table,
+            None => {
+                let table = core.catalog.table(one.table.id);
+                table.ok_or_else(|| Error::internal("a write to no table"))?
             }
         };
+        if any_look || !Arc::ptr_eq(&table, &one.table) {
+            check_at_door(core, &table, &one.rows.columns)?;
+        }
+        let life = table.life;
+        checked = Some(table);
         let floor = life.floor();
         let times = &one.rows.times;
         let ended = life.dropped
@@ -209,7 +170,7 @@ fn check_still_there(core: &Core, prepared: &[PreparedRows]) -> Result<()> {
                     .iter()
                     .any(|time| floor.ends(Timestamp::from_nanos(*time))))
             || (life.aging_went_back()
-                && !aged_stretches(core, one.table, one.stream, times)?.is_empty());
+                && !aged_stretches(core, one.table.id, one.stream, times)?.is_empty());
         if ended {
             return Err(Error::new(
                 ErrorKind::Busy,
@@ -226,114 +187,97 @@ fn check_still_there(core: &Core, prepared: &[PreparedRows]) -> Result<()> {
     Ok(())
 }
 
-/// The stream behind key bytes, if it is defined. Who has to ask bulk for it does not begin to
-/// while that stalls.
-fn find_stream(core: &Core, key: &[u8]) -> Result<Option<StreamId>> {
-    if core.bulk.as_ref().is_some_and(|bulk| bulk.is_on()) {
-        if let Some(stream) = core.catalog.known_stream(key) {
-            return Ok(Some(stream));
-        }
-        wait_for_bulk(core)?;
-    }
-    core.catalog.find_stream(&*core.meta, key)
-}
-
-/// Checks every entry and finds or defines its stream.
-fn prepare(core: &Core, batch: Batch, refused: &mut Vec<Refused>) -> Result<Vec<PreparedRows>> {
-    let mut gathered = PreparedBatch {
-        core,
-        prepared: Vec::new(),
-        by_stream: HashMap::new(),
-    };
-    let mut unresolved: Vec<RowsOfNewStream> = Vec::new();
+/// Checks every entry and finds its stream; plans what is to be defined.
+fn prepare<'a>(
+    core: &'a Arc<Core>,
+    batch: Batch,
+    refused: &mut Vec<Refused>,
+) -> Result<(Gathered<'a>, Plan<'a>)> {
+    let mut gathered = Gathered::new(core);
+    let mut plan = Plan::new(core);
     let mut key = Vec::new();
-    let mut table_cache: Option<Arc<Table>> = None;
     let expires_at = batch.expires_at();
     for (entry, rows) in batch.into_entries().into_iter().enumerate() {
-        let checked = check_entry(core, entry, rows, refused, &mut table_cache)?;
+        let checked = check_entry(&gathered, &mut plan, entry, rows, refused, &mut key)?;
         let Some(CheckedEntry {
             mut table,
-            name,
+            stream,
             mut rows,
-            mut kept,
+            kept,
         }) = checked
         else {
             continue;
         };
         if let Some(at) = expires_at {
-            if !table.life.expires {
-                table = let_expire(core, &table)?;
-                table_cache = Some(Arc::clone(&table));
-            }
+            table = plan.let_expire(&table)?;
             add_expiry(&mut rows, at);
         }
-        stream_key(table.id, name.tags(), &mut key);
-        let place = (core.shards.of_key(&key), table.id);
-        refuse_unreadable(core, place, entry, &mut rows, &mut kept, refused)?;
-        if rows.is_empty() {
-            continue;
-        }
-        match find_stream(core, &key)? {
-            Some(stream) => {
-                let stretches = match table.life.aging_went_back() {
-                    true => aged_stretches(core, table.id, stream, &rows.times)?,
-                    false => Vec::new(),
-                };
-                if !stretches.is_empty() {
-                    let name = &table.name;
-                    rows = without_aged(name, entry, rows, kept.as_deref(), &stretches, refused);
-                }
-                if !rows.is_empty() {
-                    gathered.add(stream, table.id, &key, rows);
-                }
+        match stream {
+            Some(stream) => gathered.add(stream, table, &key, rows),
+            None => {
+                let id = table.id;
+                gathered.unresolved.push(RowsOfNewStream {
+                    table,
+                    key: key.clone(),
+                    rows,
+                    entry,
+                    kept,
+                });
+                plan.count_out(id, &gathered);
             }
-            None => unresolved.push(RowsOfNewStream {
-                table,
-                key: key.clone(),
-                rows,
-                entry,
-                kept,
-            }),
         }
     }
-    define_streams(core, refused, &mut unresolved)?;
+    Ok((gathered, plan))
+}
+
+/// True when no row is to be stored, so that nothing is to be defined.
+fn nothing_to_store(gathered: &Gathered<'_>, requires_all: bool, refused: &[Refused]) -> bool {
+    let is_empty = gathered.prepared.is_empty() && gathered.unresolved.is_empty();
+    is_empty || (requires_all && !refused.is_empty())
+}
+
+/// Defines what was planned, when nothing can refuse the rows any more but a race: gives them with
+/// their streams.
+fn define(
+    core: &Core,
+    mut gathered: Gathered<'_>,
+    plan: Plan<'_>,
+    requires_all: bool,
+    refused: &mut Vec<Refused>,
+) -> Result<Vec<PreparedRows>> {
+    // What may wait or fail comes before.
+    for one in &gathered.prepared {
+        ensure_watermark(core, one.shard, one.stream, one.table.id)?;
+    }
+    if !plan.has_turn() {
+        wait_for_memory(core)?;
+    }
+    let mut unresolved = std::mem::take(&mut gathered.unresolved);
+    if !unresolved.is_empty() || !plan.tables().is_empty() {
+        define_all(core, &plan, requires_all, refused, &mut unresolved)?;
+    }
+    drop(plan);
+    if requires_all && !refused.is_empty() {
+        return Ok(Vec::new());
+    }
+    let known = gathered.prepared.len();
     for new in unresolved {
         let stream = core
             .catalog
             .find_stream(&*core.meta, &new.key)?
             .ok_or_else(|| Error::internal("a stream vanished after its definition"))?;
-        gathered.add(stream, new.table.id, &new.key, new.rows);
+        gathered.add(stream, new.table, &new.key, new.rows);
     }
-    Ok(gathered.prepared)
-}
-
-/// The rows of an entry that lie in no stretch of which only aggregates are kept: nobody could say
-/// which rows the others replace.
-fn without_aged(
-    table: &str,
-    entry: usize,
-    rows: Rows,
-    kept: Option<&[usize]>,
-    stretches: &[ClosedRange],
-    refused: &mut Vec<Refused>,
-) -> Rows {
-    let mut stay = Vec::with_capacity(rows.len());
-    for (row, time) in (0u32..).zip(&rows.times) {
-        if !holds(stretches, Timestamp::from_nanos(*time)) {
-            stay.push(row);
-            continue;
+    let prepared = gathered.prepared;
+    for (at, one) in prepared.iter().enumerate() {
+        let clock = &*core.env.clock;
+        core.clock_guard
+            .hear(clock, one.table.id, one.stream, &one.rows.times);
+        if at >= known {
+            ensure_watermark(core, one.shard, one.stream, one.table.id)?;
         }
-        let row = row as usize;
-        refused.push(Refused {
-            entry,
-            row: place_in_entry(kept, row),
-            code: REFUSED_ENDED,
-            message: format!(
-                "timestamp {time} lies where only aggregates of the rows of table `{table}` are kept, so that nobody can tell which of them it would replace: write newer rows, or older data into another table"
-            ),
-        });
     }
-    rows.gather(&stay)
+    Ok(prepared)
 }
 
 /// Values that a program handed in.
@@ -361,47 +305,70 @@ fn raw_bytes(rows: &Rows) -> usize {
             .sum::<usize>()
 }
 
-fn define_streams(
+/// Puts the planned tables and the new streams into force. When other writers have taken the room
+/// for streams meanwhile, rows of these are refused, or all is to be written again.
+fn define_all(
     core: &Core,
+    plan: &Plan<'_>,
+    requires_all: bool,
     refused: &mut Vec<Refused>,
     unresolved: &mut Vec<RowsOfNewStream>,
 ) -> Result<()> {
-    let mut by_table: HashMap<TableId, Vec<Box<[u8]>>> = HashMap::new();
-    for new in unresolved.iter() {
-        by_table
-            .entry(new.table.id)
-            .or_default()
-            .push(new.key.as_slice().into());
-    }
-    for (table, mut keys) in by_table {
-        keys.sort_unstable();
-        keys.dedup();
-        let result = core.catalog.define_streams(
-            table,
-            &keys,
-            core.options.streams_max,
+    loop {
+        let mut by_table: HashMap<TableId, Vec<Box<[u8]>>> = HashMap::new();
+        for new in unresolved.iter() {
+            let keys = by_table.entry(new.table.id).or_default();
+            keys.push(new.key.as_slice().into());
+        }
+        let mut streams: Vec<NewStreamKeys> = by_table.into_iter().collect();
+        streams.sort_unstable_by_key(|(table, _)| *table);
+        for (_, keys) in &mut streams {
+            keys.sort_unstable();
+            keys.dedup();
+        }
+        let defined = core.catalog.define_planned(
+            plan.tables(),
+            &streams,
+            (TableLimits::of(&core.options), core.options.streams_max),
             |key| core.shards.of_key(key),
+            |record| core.log_table(record),
             |records| core.log_streams(records),
-        );
-        match result {
-            Ok(()) => {}
-            Err(error) if error.kind() == ErrorKind::Invalid => {
-                unresolved.retain(|new| {
-                    if new.table.id == table {
-                        refused.extend((0..new.rows.len()).map(|row| Refused {
-                            entry: new.entry,
-                            row: place_in_entry(new.kept.as_deref(), row),
-                            code: REFUSED_STREAMS,
-                            message: error.to_string(),
-                        }));
-                    }
-                    new.table.id != table
-                });
+        )?;
+        let (full, message) = match defined {
+            Planned::Defined => return Ok(()),
+            Planned::Dropped(name) => return Err(dropped_meanwhile(&name)),
+            Planned::Full(table, message) => (table, message),
+        };
+        if !plan.tables().is_empty() {
+            return Err(Error::new(
+                ErrorKind::Busy,
+                format!(
+                    "{message}: others brought streams up while the batch was checked: write it again"
+                ),
+            ));
+        }
+        unresolved.retain(|new| {
+            if new.table.id == full {
+                refused.extend((0..new.rows.len()).map(|row| Refused {
+                    entry: new.entry,
+                    row: place_in_entry(new.kept.as_deref(), row),
+                    code: REFUSED_STREAMS,
+                    message: message.clone(),
+                }));
             }
-            Err(error) => return Err(error),
+            new.table.id != full
+        });
+        if requires_all || unresolved.is_empty() {
+            return Ok(());
         }
     }
-    Ok(())
+}
+
+fn dropped_meanwhile(table: &str) -> Error {
+    Error::new(
+        ErrorKind::Busy,
+        format!("table `{table}` was dropped while the batch was checked: write it again"),
+    )
 }
 
 /// The rows by shard.
@@ -433,7 +400,7 @@ fn insert(core: &Core, sequence: Sequence, by_shard: Vec<Vec<PreparedRows>>) {
         "the rows of a record were divided over another number of shards"
     );
     let held_max = held_max(&core.options, core.shards.len());
-    let tables = by_shard.iter().flatten().map(|one| one.table);
+    let tables = by_shard.iter().flatten().map(|one| one.table.id);
     core.table_changes.note(tables, sequence);
     for (shard, list) in core
         .shards
@@ -445,12 +412,12 @@ fn insert(core: &Core, sequence: Sequence, by_shard: Vec<Vec<PreparedRows>>) {
         let separate = state.separates();
         for one in list {
             state.analyzer.observe(one.stream.0, &one.rows.times);
-            let admitted = state.admit(one.table, one.rows, sequence, held_max);
+            let admitted = state.admit(one.table.id, one.rows, sequence, held_max);
             state.count_parked(&admitted);
             if admitted.rows.is_empty() {
                 continue;
             }
-            let (_, bytes) = state.with_stream(one.stream, one.table, |m| {
+            let (_, bytes) = state.with_stream(one.stream, one.table.id, |m| {
                 m.insert(admitted.rows, sequence, separate)
             });
             change += bytes;
@@ -460,28 +427,4 @@ fn insert(core: &Core, sequence: Sequence, by_shard: Vec<Vec<PreparedRows>>) {
         }
     }
     core.memory_changed(change);
-}
-
-/// Notes that values of a table may expire, before the first one is written. `busy` when the table
-/// was dropped, also when there is another of its name: what was checked against the one does not
-/// fit the other.
-fn let_expire(core: &Core, table: &Table) -> Result<Arc<Table>> {
-    let change = |_, old: Option<&Table>| {
-        let known = old.filter(|t| t.id == table.id && !t.life.dropped);
-        let mut new = known.cloned().ok_or_else(|| {
-            Error::new(
-                ErrorKind::Busy,
-                format!(
-                    "table `{}` was dropped while the batch was checked: write it again",
-                    table.name
-                ),
-            )
-        })?;
-        new.life.expires = true;
-        Ok(new)
-    };
-    let defined = core
-        .catalog
-        .define_table(&table.name, change, |t| core.log_table(t))?;
-    Ok(defined.0)
 }

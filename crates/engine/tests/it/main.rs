@@ -58,6 +58,7 @@ mod tiers_newest;
 mod tiers_stall;
 mod tiers_synced;
 mod totals;
+mod traces;
 mod unreadable;
 mod versions;
 mod ways;

@@ -74,6 +74,7 @@ fn a_batch_written_again_is_acknowledged_and_not_stored_again() {
     let again = db.commit(batch("a", 5)).unwrap();
     let nothing = Written {
         accepted: 0,
+        replaced: 0,
         refused: Vec::new(),
         repeated: true,
     };

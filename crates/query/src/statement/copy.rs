@@ -166,7 +166,10 @@ impl CopyIn {
                         Error::invalid_value(format!("column `{}`: {}", wanted.name(), why.message))
                     })?,
                 (None, Role::Time) => {
-                    let times = TimestampNanosecondArray::from_value(self.now, count);
+                    // Each row has an instant of its own.
+                    let first = self.now;
+                    self.now = first.saturating_add(i64::try_from(count).unwrap_or(i64::MAX));
+                    let times = TimestampNanosecondArray::from_iter_values(first..self.now);
                     Arc::new(times.with_data_type(time_type()))
                 }
                 (None, Role::Tag(_)) => new_null_array(&DataType::Utf8, count),

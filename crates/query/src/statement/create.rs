@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::names::{table_name, unknown_table};
 use crate::session::Session;
 use datafusion::sql::sqlparser::ast;
-use headwater::{FieldSpec, IndexPolicy, TableSpec};
+use headwater::{Duplicates, FieldSpec, IndexPolicy, TableSpec};
 
 /// Options that declare what a stream has anyway.
 pub(super) fn check_options(column: &ast::ColumnDef, what: Declared) -> Result<()> {
@@ -78,7 +78,12 @@ fn spec(create: ast::CreateTable) -> Result<(TableSpec, TableSettings, bool)> {
     let settings = TableSettings::of(options)?;
     spec.retention = settings.retention.flatten();
     spec.raw_for = settings.raw_for.flatten();
-    spec.duplicates = settings.duplicates.unwrap_or_default();
+    // Without a tag all rows are of one stream, and rows of one instant need not be the same thing:
+    // whoever did not say what tells them apart keeps them all.
+    spec.duplicates = settings.duplicates.unwrap_or(match spec.tags.is_empty() {
+        true => Duplicates::Keep,
+        false => Duplicates::Last,
+    });
     spec.leaf_events = settings.leaf_events;
     Ok((spec, settings, create.if_not_exists))
 }

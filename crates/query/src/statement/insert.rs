@@ -4,6 +4,7 @@
 //! statement whose rows fit one batch is atomic, a longer one ends at the first batch that is
 //! refused, and its error says how many rows were stored.
 
+use super::types::column_name;
 use super::{Shape, blocking};
 use crate::answer::{Answer, Done};
 use crate::columns::to_column;
@@ -13,12 +14,16 @@ use crate::session::{Running, Session, no_columns, nulls, parameter_types};
 use crate::table::Table;
 use crate::view::{Role, TableView};
 use crate::zones::cast_in;
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UInt32Array};
+use arrow::array::{
+    Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, TimestampNanosecondArray,
+    UInt32Array,
+};
 use arrow::compute::{CastOptions, cast_with_options, take};
 use arrow::datatypes::{DataType, TimestampNanosecondType};
 use datafusion::datasource::source_as_provider;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::logical_expr::{DmlStatement, LogicalPlan, WriteOp};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::sql::parser::Statement as Parse;
 use datafusion::sql::sqlparser::ast;
 use futures_util::StreamExt;
@@ -112,11 +117,51 @@ pub(super) struct Planned {
     writer: Writer,
 }
 
+/// Gives rows whose statement names no time instants of their own: the statement's, each a
+/// nanosecond after the one before.
+fn apart(rows: SendableRecordBatchStream, table: &TableView) -> SendableRecordBatchStream {
+    let Some(at) = table
+        .roles
+        .iter()
+        .position(|role| matches!(role, Role::Time))
+    else {
+        return rows;
+    };
+    let schema = rows.schema();
+    let mut before = 0_i64;
+    let moved = rows.map(move |batch| -> datafusion::error::Result<RecordBatch> {
+        let batch = batch?;
+        let Some(times) = batch.columns().get(at) else {
+            return Ok(batch);
+        };
+        let Some(times) = times.as_primitive_opt::<TimestampNanosecondType>() else {
+            return Ok(batch);
+        };
+        let first = before;
+        before = first.saturating_add(i64::try_from(batch.num_rows()).unwrap_or(i64::MAX));
+        let each = times.values().iter().zip(first..);
+        let own = each.map(|(time, row)| time.saturating_add(row));
+        let own = TimestampNanosecondArray::from_iter_values(own);
+        let mut columns = batch.columns().to_vec();
+        if let Some(slot) = columns.get_mut(at) {
+            *slot = Arc::new(own.with_data_type(times.data_type().clone()));
+        }
+        Ok(RecordBatch::try_new(batch.schema(), columns)?)
+    });
+    Box::pin(RecordBatchStreamAdapter::new(schema, moved))
+}
+
 impl Planned {
     /// The rows, and what writes them.
     pub(super) fn into_parts(self) -> (SendableRecordBatchStream, Writer) {
         (self.rows, self.writer)
     }
+}
+
+/// True for the name of the table's column of timestamps.
+fn is_time(table: &TableView, column: &ast::ObjectName) -> bool {
+    let last = column.0.last().and_then(|part| part.as_ident());
+    last.is_some_and(|ident| matches!(table.role(&column_name(ident)), Some(Role::Time)))
 }
 
 /// Plans the rows.
@@ -130,10 +175,15 @@ pub(super) async fn begin(
     expand(session, &running, &mut insert).await?;
     let dml = plan(&running, &insert).await?;
     let table = target(&dml)?;
+    let names_time = insert.columns.is_empty() || insert.columns.iter().any(|c| is_time(&table, c));
     let source = parameters.apply(Arc::unwrap_or_clone(dml.input))?;
     let plan = session.plan(&running, source).await?;
+    let mut rows = session.rows(&running, plan, Done::Select)?.rows;
+    if !names_time {
+        rows = apart(rows, &table);
+    }
     Ok(Planned {
-        rows: session.rows(&running, plan, Done::Select)?.rows,
+        rows,
         writer: Writer::new(session.clone(), db, table),
     })
 }

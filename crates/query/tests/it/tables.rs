@@ -409,15 +409,15 @@ fn columns_with_one_name_are_told_apart() {
             .unwrap();
         lake.db.commit(batch).unwrap();
         assert_eq!(
-            lake.rows("SELECT \"time_\", a, a_, \"B\" FROM \"Odd Table\"")
+            lake.rows("SELECT \"time_1\", a, a_1, \"B\" FROM \"Odd Table\"")
                 .await,
             ["t|x|1.5|2"]
         );
-        lake.done("INSERT INTO \"Odd Table\" (time, time_, a, a_, \"B\") VALUES (to_timestamp(6), 't', 'x', 2.5, 3)")
+        lake.done("INSERT INTO \"Odd Table\" (time, time_1, a, a_1, \"B\") VALUES (to_timestamp(6), 't', 'x', 2.5, 3)")
             .await;
         assert_eq!(lake.db.snapshot().unwrap().last(&name).unwrap().len(), 2);
         assert_eq!(
-            lake.rows("SELECT sum(a_), sum(\"B\") FROM \"Odd Table\"")
+            lake.rows("SELECT sum(a_1), sum(\"B\") FROM \"Odd Table\"")
                 .await,
             ["4.0|5"]
         );

@@ -33,6 +33,8 @@ pub(crate) struct Outcome {
     pub(crate) stored: u64,
     /// Their values.
     pub(crate) values: u64,
+    /// Of the lines stored, those that replaced values of other lines of the request.
+    pub(crate) replaced: u64,
     pub(crate) refusals: Refusals,
     /// Nothing was stored because something was refused, as the request asked for.
     pub(crate) given_up: bool,
@@ -60,7 +62,8 @@ pub(super) fn apply(
 ) -> Result<Outcome, ApiError> {
     let text = unpack::unpack(&request.body, request.encoding, limits.body_max)?;
     let options = parser.options_mut();
-    options.now = door.clock.now();
+    let first_instant = door.next_instant();
+    options.now = first_instant;
     options.precision = request.precision;
     let mut outcome = Outcome::default();
     // A numbered batch, or one that is to be stored whole, is one record of the log.
@@ -90,6 +93,10 @@ pub(super) fn apply(
             error = Some(write_error(failed));
             break;
         }
+    }
+    let next_instant = parser.options_mut().now;
+    if next_instant > first_instant {
+        door.note_given(next_instant);
     }
     outcome.refusals.finish(&text);
     if let Some(error) = error {
@@ -168,6 +175,7 @@ pub(crate) fn hand_in(
     } else {
         outcome.stored += rows - refused;
         outcome.values += ticket.values();
+        outcome.replaced += ticket.replaced();
     }
     outcome.parts.push(Pending { ticket, news });
     Ok(())

@@ -26,6 +26,8 @@ use tokio::sync::OwnedSemaphorePermit;
 
 /// Names the producer of a numbered batch.
 const PRODUCER: HeaderName = HeaderName::from_static("x-headwater-producer");
+/// How many of the lines stored replaced values of other lines of the same request.
+const REPLACED: HeaderName = HeaderName::from_static("x-headwater-replaced");
 /// The number of a batch of its producer.
 const BATCH: HeaderName = HeaderName::from_static("x-headwater-batch");
 /// Something that was done, and is probably not meant.
@@ -67,11 +69,15 @@ async fn write(
     let precision = precision(parameters.precision.as_deref())?;
     let accept_partial = accept_partial(parameters.accept_partial.as_deref())?;
     let producer = producer(&head.headers)?;
-    let producer = producer.map(|(name, number)| (access.producer(name), number));
     let encoding = head.headers.get(header::CONTENT_ENCODING);
     let encoding = Encoding::from_header(encoding.map(HeaderValue::as_bytes))?;
     let (body, room) = read_body(&app, &head.headers, body).await?;
     let space = space(&app, &parameters, &access).await?;
+    let database = match &space {
+        Space::Main => None,
+        Space::Other(name) => Some(name.as_str()),
+    };
+    let producer = producer.map(|(name, number)| (access.producer(name, database), number));
     let request = WriteRequest {
         body,
         encoding,
@@ -281,6 +287,9 @@ pub(super) fn answer(outcome: Outcome, repeated: bool) -> Response {
         refusal(&outcome).into_response()
     };
     let headers = response.headers_mut();
+    if outcome.replaced > 0 {
+        headers.insert(REPLACED, HeaderValue::from(outcome.replaced));
+    }
     if repeated {
         headers.insert(REPEATED, HeaderValue::from_static("true"));
     }

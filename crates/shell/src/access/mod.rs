@@ -205,18 +205,22 @@ impl Access {
         }
     }
 
-    /// The name under which the numbers of a producer's batches are kept. Who may write some
-    /// streams only has producers of its own, so that its numbers can neither make a batch of
-    /// another token look like one that is stored, nor tell of it.
-    pub fn producer(&self, name: String) -> String {
-        let Access::Token { grant, .. } = self else {
-            return name;
+    /// The name under which the numbers of a producer's batches are kept: each database has
+    /// producers of its own (`None` = the one without a name). So has who may write some streams
+    /// only, so that its numbers can neither make a batch of another token look like one that is
+    /// stored, nor tell of it.
+    pub fn producer(&self, name: String, database: Option<&str>) -> String {
+        let token = match self {
+            Access::Token { grant, .. } if !self.writes_all() => Some(grant.name.as_str()),
+            _ => None,
         };
-        if self.writes_all() {
+        if token.is_none() && database.is_none() {
             return name;
         }
-        // Neither a header nor a token's name has a line feed.
-        let own = [name.as_str(), grant.name.as_str()].join("\n");
+        // Neither a header, nor the name of a token or a database has a line feed.
+        let parts = [Some(name.as_str()), token.or(Some("")), database];
+        let given = parts.into_iter().flatten();
+        let own = given.collect::<Vec<_>>().join("\n");
         if own.len() <= PRODUCER_BYTES_MAX {
             own
         } else {

@@ -5,6 +5,7 @@
 //! bytes are `0x` and base-16 digits.
 
 use super::time::TimeFormat;
+use crate::free_name;
 use headwater_types::{StreamName, Timestamp, ValueRef};
 use std::io::Write;
 
@@ -53,7 +54,7 @@ pub struct CsvWriter {
 }
 
 impl CsvWriter {
-    /// Columns `time`, `tags`, `fields`, in this order. A name that is taken gets `_2`, `_3`, …
+    /// Columns `time`, `tags`, `fields`, in this order. A name that is taken gets `_1`, `_2`, …
     /// behind it.
     pub fn new<T: AsRef<str>, F: AsRef<str>>(
         tags: &[T],
@@ -66,12 +67,7 @@ impl CsvWriter {
             .map(AsRef::as_ref)
             .chain(fields.iter().map(AsRef::as_ref));
         for name in names {
-            let mut free = name.to_owned();
-            let mut number = 2;
-            while header.contains(&free) {
-                free = format!("{name}_{number}");
-                number += 1;
-            }
+            let free = free_name(name, |name| header.iter().any(|known| known == name));
             header.push(free);
         }
         CsvWriter {

@@ -16,6 +16,7 @@ mod write;
 
 pub use options::{ParserOptions, Precision};
 pub use parser::LineParser;
+pub(crate) use parser::next_instant;
 pub use stream::LineStream;
 pub(crate) use streams::{push_canonical as push_stream, push_field};
 pub use write::{LineWriter, SkippedValues, UnwritableName};

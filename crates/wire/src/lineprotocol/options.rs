@@ -71,7 +71,7 @@ impl Precision {
 /// Settings of [`crate::lineprotocol::LineParser`].
 #[derive(Clone, Debug)]
 pub struct ParserOptions {
-    /// The time of lines that carry none.
+    /// The time of the next line that carries none; it moves on by a nanosecond with each.
     pub now: Timestamp,
     /// The unit of the stamps.
     pub precision: Precision,

@@ -225,6 +225,7 @@ impl LineParser {
         let read = reader
             .fields_and_time(stream, recent, blanks + key_bytes, line_bytes, staged)
             .map(|(time_ns, end)| {
+                let time_ns = time_ns.unwrap_or_else(|| next_instant(&mut self.options.now));
                 let scratch = &mut self.scratch;
                 (stream.add_row(staged, time_ns, line_number, scratch), end)
             });
@@ -264,7 +265,8 @@ struct Reader<'a, 'o> {
 }
 
 impl<'a> Reader<'a, '_> {
-    /// Stages the fields and gives the time, and the length of the line without its line end.
+    /// Stages the fields and gives the time, if there is one, and the length of the line without
+    /// its line end.
     #[inline]
     fn fields_and_time(
         &self,
@@ -273,7 +275,7 @@ impl<'a> Reader<'a, '_> {
         start: usize,
         line_bytes: usize,
         staged: &mut Vec<(usize, ParsedValue<'a>)>,
-    ) -> Result<(i64, usize), Failure> {
+    ) -> Result<(Option<i64>, usize), Failure> {
         staged.clear();
         let mut end = line_bytes;
         let mut rest = self.until(start, end);
@@ -416,11 +418,11 @@ impl<'a> Reader<'a, '_> {
         Ok(end)
     }
 
-    /// The time at the end of the line.
+    /// The time at the end of the line, if there is one.
     #[inline]
-    fn time(&self, text: &[u8]) -> Result<i64, Fault> {
+    fn time(&self, text: &[u8]) -> Result<Option<i64>, Fault> {
         if text.is_empty() {
-            return Ok(self.options.now.as_nanos());
+            return Ok(None);
         }
         let stamp = number::whole_integer(text).or_else(|| unusual_integer(text));
         let Some(time_ns) = stamp.and_then(|stamp| self.options.precision.to_nanos(stamp)) else {
@@ -435,9 +437,17 @@ impl<'a> Reader<'a, '_> {
                     crate::instant::Rfc3339(latest)
                 ),
             )),
-            _ => Ok(time_ns),
+            _ => Ok(Some(time_ns)),
         }
     }
+}
+
+/// The instant of a line that carries none: each gets its own, a nanosecond apart, so that none
+/// takes the place of another.
+pub(crate) fn next_instant(now: &mut headwater_types::Timestamp) -> i64 {
+    let instant = now.as_nanos();
+    *now = headwater_types::Timestamp::from_nanos(instant.saturating_add(1));
+    instant
 }
 
 /// An integer with a plus sign, leading zeros or blanks behind it.

@@ -7,7 +7,7 @@ use super::json::{self, Members};
 use super::rules::{MessageRules, Names, PayloadForm};
 use super::value;
 use crate::column_builder::ParsedValue;
-use crate::lineprotocol::{LineParser, ParserOptions, Precision};
+use crate::lineprotocol::{LineParser, ParserOptions, Precision, next_instant};
 use crate::parsed_batch::ParsedBatch;
 use crate::refusal::{Fault, RefusalCode, shown};
 use headwater_types::{StreamName, Timestamp};
@@ -41,6 +41,9 @@ pub struct MessageParser {
     topics: HashMap<Box<str>, Arc<Topic>>,
     topic_bytes: usize,
     parsed: ParsedBatch,
+    /// The first and the last instant that the message before gave to rows without a time of their
+    /// own.
+    given: (i64, i64),
 }
 
 /// What a topic means.
@@ -65,16 +68,35 @@ impl MessageParser {
             topics: HashMap::new(),
             topic_bytes: 0,
             parsed: ParsedBatch::default(),
+            given: (i64::MIN, i64::MIN),
         }
     }
 
-    /// Reads a message that arrived at an instant, which is the time of what has none of its own.
-    /// `number` stands for it in refusals, and for its rows in [`ParsedBatch::lines`].
+    /// Reads a message that arrived at an instant, which is the time of what has none of its own;
+    /// of several rows of a message, and of those that follow at once, each gets one a nanosecond
+    /// later. `number` stands for it in refusals, and for its rows in [`ParsedBatch::lines`].
     pub fn add(&mut self, topic: &str, payload: &[u8], arrived: Timestamp, number: u64) {
         self.parsed.line_count += 1;
-        if let Err(fault) = self.message(topic, payload, arrived, number) {
+        let mut arrived = arrived.as_nanos();
+        let (first, last) = self.given;
+        if (first..=last).contains(&arrived) {
+            arrived = last.saturating_add(1);
+        }
+        let options = self.lines.options_mut();
+        options.now = Timestamp::from_nanos(arrived);
+        if let Err(fault) = self.message(topic, payload, number) {
             self.parsed.refuse(number, fault, payload);
         }
+        let next = self.lines.options_mut().now.as_nanos();
+        if next > arrived {
+            self.given = (arrived, next.saturating_sub(1));
+        }
+    }
+
+    /// The time of a row that has none of its own.
+    fn next_instant(&mut self) -> Timestamp {
+        let options = self.lines.options_mut();
+        Timestamp::from_nanos(next_instant(&mut options.now))
     }
 
     /// All rows and refusals since the last call.
@@ -84,13 +106,7 @@ impl MessageParser {
         parsed
     }
 
-    fn message(
-        &mut self,
-        topic: &str,
-        payload: &[u8],
-        arrived: Timestamp,
-        number: u64,
-    ) -> Result<(), Fault> {
+    fn message(&mut self, topic: &str, payload: &[u8], number: u64) -> Result<(), Fault> {
         let topic = self.topic(topic)?;
         let rules = Arc::clone(&self.rules);
         let Some(rules) = rules.get(topic.rules) else {
@@ -99,7 +115,6 @@ impl MessageParser {
         match rules.payload {
             PayloadForm::LineProtocol => {
                 let options = self.lines.options_mut();
-                options.now = arrived;
                 options.precision = rules.precision().unwrap_or(Precision::Auto);
                 self.lines.add_lines(payload, number, &mut self.parsed);
                 Ok(())
@@ -114,9 +129,10 @@ impl MessageParser {
                 let found = value::found(field, &scalar, rules.type_of(field), text_max)?;
                 let staged = found.map(|found| (topic.field.as_slice(), found));
                 let staged: Vec<(&[u8], ParsedValue<'_>)> = staged.into_iter().collect();
-                self.lines.add_row(&topic.stream, &staged, arrived, number)
+                let time = self.next_instant();
+                self.lines.add_row(&topic.stream, &staged, time, number)
             }
-            PayloadForm::Json => self.json(rules, &topic, payload, arrived, number),
+            PayloadForm::Json => self.json(rules, &topic, payload, number),
         }
     }
 
@@ -125,7 +141,6 @@ impl MessageParser {
         rules: &MessageRules,
         topic: &Topic,
         payload: &[u8],
-        arrived: Timestamp,
         number: u64,
     ) -> Result<(), Fault> {
         let Ok(text) = std::str::from_utf8(payload) else {
@@ -141,7 +156,7 @@ impl MessageParser {
         let rows = json::rows(text, self.lines.options_mut().fields_max)?;
         let is_one = rows.len() == 1;
         for members in rows {
-            let added = self.json_row(rules, topic, &members, arrived, number);
+            let added = self.json_row(rules, topic, &members, number);
             match added {
                 Err(fault) if is_one => return Err(fault),
                 // The other rows of an array are good for themselves.
@@ -157,12 +172,11 @@ impl MessageParser {
         rules: &MessageRules,
         topic: &Topic,
         members: &Members<'_>,
-        arrived: Timestamp,
         number: u64,
     ) -> Result<(), Fault> {
         let time = match &rules.time {
-            None => arrived,
-            Some(path) => value::time(members.get(path), path, &rules.time_format)?,
+            None => None,
+            Some(path) => Some(value::time(members.get(path), path, &rules.time_format)?),
         };
         let with_tags;
         let stream = if rules.tag_members.is_empty() {
@@ -205,6 +219,7 @@ impl MessageParser {
             self.parsed.empty_rows += 1;
             return Ok(());
         }
+        let time = time.unwrap_or_else(|| self.next_instant());
         self.lines.add_row(stream, &staged, time, number)
     }
 

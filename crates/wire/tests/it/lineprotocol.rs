@@ -462,3 +462,14 @@ proptest! {
         prop_assert_eq!(piecewise.1, shown_refusals(&parsed));
     }
 }
+
+#[test]
+fn each_line_without_a_time_gets_an_instant_of_its_own() {
+    let parsed = parse_lines("a v=1\na v=2 5\na v=x\na v=3\nb v=4\n");
+    let mut times: Vec<i64> = Vec::new();
+    for entry in parsed.batch.entries() {
+        times.extend(&entry.times);
+    }
+    times.sort_unstable();
+    assert_eq!(times, [5, NOW, NOW + 1, NOW + 2]);
+}

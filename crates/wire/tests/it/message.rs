@@ -325,3 +325,25 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn rows_without_a_time_get_instants_of_their_own_within_messages_and_across() {
+    let all = vec![
+        in_table("json", PayloadForm::Json),
+        rules("lines", PayloadForm::LineProtocol),
+    ];
+    let mut parser = MessageParser::new(all, ParserOptions::new(NOW));
+    let arrived = |later: i64| Timestamp::from_nanos(NOW.as_nanos() + later);
+    parser.add("json", br#"[{"a":1},{"a":2},{"a":3}]"#, arrived(0), 1);
+    parser.add("json", br#"{"a":4}"#, arrived(1), 2);
+    parser.add("lines", b"machines a=5\nmachines a=6", arrived(10), 3);
+    parser.add("json", br#"{"a":7}"#, arrived(20), 4);
+    let parsed = parser.take();
+    assert!(parsed.refused.is_empty(), "{:?}", parsed.refused);
+    let mut times: Vec<i64> = Vec::new();
+    for entry in parsed.batch.entries() {
+        times.extend(entry.times.iter().map(|time| time - NOW.as_nanos()));
+    }
+    times.sort_unstable();
+    assert_eq!(times, [0, 1, 2, 3, 10, 11, 20]);
+}

@@ -14,10 +14,12 @@ use crate::input::Input;
 use crate::output::{RowFormat, print};
 use crate::progress::{bytes_bar, spinner};
 use crate::store::{DbArgs, Place};
-use headwater::{Database, Duplicates, FieldSpec, TableChange, TableSpec, Ticket};
+use headwater::{
+    ClosedRange, Database, Duplicates, ErrorKind, FieldSpec, TableChange, TableSpec, Ticket,
+};
 use headwater_wire::ParsedBatch;
 use indicatif::ProgressBar;
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -123,6 +125,8 @@ fn look(receiver: Receiver<Message>) -> Result<Summary, Failure> {
 }
 
 fn take_counts(summary: &mut Summary, parsed: &ParsedBatch) {
+    let times = parsed.batch.entries().iter().flat_map(|entry| &entry.times);
+    summary.newest = times.copied().max().max(summary.newest);
     summary.lines += parsed.line_count;
     summary.empty_rows += parsed.empty_rows;
     for (code, count) in parsed.refused_counts.iter() {
@@ -233,7 +237,8 @@ struct Writer {
     duplicates: Option<Duplicates>,
     /// Fields of a table that is made now, in the order of the file.
     fields: Vec<FieldSpec>,
-    settled_tables: HashSet<String>,
+    /// Those that were written to, and the rows that each had before.
+    settled_tables: BTreeMap<String, u64>,
     in_flight: VecDeque<Ticket>,
 }
 
@@ -246,7 +251,7 @@ impl Writer {
             db: Database::open(options)?,
             duplicates: import.duplicates.map(Duplicates::from),
             fields: Vec::new(),
-            settled_tables: HashSet::new(),
+            settled_tables: BTreeMap::new(),
             in_flight: VecDeque::new(),
         })
     }
@@ -283,9 +288,10 @@ impl Writer {
     fn settle_tables(&mut self, parsed: &ParsedBatch) -> Result<(), Failure> {
         for entry in parsed.batch.entries() {
             let table = entry.name.table();
-            if !self.settled_tables.contains(table) {
+            if !self.settled_tables.contains_key(table) {
                 self.settle(table)?;
-                self.settled_tables.insert(table.to_owned());
+                let rows = self.row_count(table)?;
+                self.settled_tables.insert(table.to_owned(), rows);
             }
         }
         Ok(())
@@ -313,10 +319,28 @@ impl Writer {
         Ok(())
     }
 
+    fn row_count(&self, table: &str) -> Result<u64, Failure> {
+        let found = self
+            .db
+            .snapshot()?
+            .row_count(table, ClosedRange::ALL, &mut || true);
+        match found {
+            Ok(rows) => Ok(rows.unwrap_or_default()),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(0),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     fn finish(mut self, summary: &mut Summary) -> Result<(), Failure> {
         while !self.in_flight.is_empty() {
             self.wait_for_oldest(summary)?;
         }
+        // Nobody else writes meanwhile: rows that did not become more fell on others.
+        let mut added = 0;
+        for (table, before) in &self.settled_tables {
+            added += self.row_count(table)?.saturating_sub(*before);
+        }
+        summary.replaced += summary.rows.saturating_sub(added);
         self.db.close()?;
         Ok(())
     }

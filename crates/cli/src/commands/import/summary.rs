@@ -8,10 +8,18 @@ use std::time::Duration;
 /// Refused lines shown with their text.
 const SHOWN_MAX: usize = 10;
 
+/// 1971: nothing was measured in that year, but a time in a larger unit than was meant lands before
+/// it.
+const IMPLAUSIBLE_BEFORE_NS: i64 = 365 * 86_400 * 1_000_000_000;
+
 /// Counts over all files.
 #[derive(Debug, Default)]
 pub(super) struct Summary {
     pub(super) rows: u64,
+    /// Of these, rows that fell on the stream and time of another row.
+    pub(super) replaced: u64,
+    /// The newest time of a row, in ns since 1970.
+    pub(super) newest: Option<i64>,
     pub(super) empty_rows: u64,
     pub(super) lines: u64,
     pub(super) text_bytes: u64,
@@ -97,6 +105,20 @@ impl Summary {
             grouped((self.rows as f64 / seconds) as u64),
             bytes((self.text_bytes as f64 / seconds) as u64),
         );
+        if self.replaced > 0 {
+            eprintln!(
+                "{} of these have the stream and time of another row, and replaced its values field by field (to keep both: a new table with --duplicates keep)",
+                grouped(self.replaced)
+            );
+        }
+        if self
+            .newest
+            .is_some_and(|newest| (0..IMPLAUSIBLE_BEFORE_NS).contains(&newest))
+        {
+            eprintln!(
+                "warning: all times lie in 1970: is their unit what was meant? See --precision and --time-format; a spreadsheet's dates, such as 45300.4375, count days since 1900, so export them as text"
+            );
+        }
         if self.empty_rows > 0 {
             eprintln!(
                 "{} rows had no value and store nothing",

@@ -1,0 +1,148 @@
+//! The rows of a batch by stream, and those whose stream is not defined yet.
+
+use super::pressure::wait_for_bulk;
+use crate::Result;
+use crate::catalog::Table;
+use crate::core::Core;
+use crate::expiry::owner_of;
+use crate::ids::{ShardIndex, StreamId, TableId};
+use crate::widening::is_exact;
+use headwater_types::{Column, FieldId, Rows, Values};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+/// Good rows of one stream.
+pub(super) struct PreparedRows {
+    pub(super) stream: StreamId,
+    /// As they were checked against it.
+    pub(super) table: Arc<Table>,
+    pub(super) shard: ShardIndex,
+    pub(super) rows: Rows,
+}
+
+/// Rows of a stream that is not defined yet.
+pub(super) struct RowsOfNewStream {
+    pub(super) table: Arc<Table>,
+    pub(super) key: Vec<u8>,
+    pub(super) rows: Rows,
+    pub(super) entry: usize,
+    /// The rows' places in the entry; `None` = all of them.
+    pub(super) kept: Option<Vec<usize>>,
+}
+
+/// The rows of a batch by stream.
+pub(super) struct Gathered<'a> {
+    pub(super) core: &'a Core,
+    pub(super) prepared: Vec<PreparedRows>,
+    pub(super) unresolved: Vec<RowsOfNewStream>,
+    by_stream: HashMap<StreamId, usize>,
+}
+
+impl<'a> Gathered<'a> {
+    pub(super) fn new(core: &'a Core) -> Gathered<'a> {
+        Gathered {
+            core,
+            prepared: Vec::new(),
+            unresolved: Vec::new(),
+            by_stream: HashMap::new(),
+        }
+    }
+
+    /// Rows of one stream may stand in several entries: they become one.
+    pub(super) fn add(&mut self, stream: StreamId, table: Arc<Table>, key: &[u8], rows: Rows) {
+        if let Some(known) = self
+            .by_stream
+            .get(&stream)
+            .and_then(|at| self.prepared.get_mut(*at))
+        {
+            let count = rows.len();
+            known.rows.extend_from(&rows, 0..count);
+            known.table = table;
+            return;
+        }
+        self.by_stream.insert(stream, self.prepared.len());
+        self.prepared.push(PreparedRows {
+            stream,
+            table,
+            shard: self.core.shards.of_key(key),
+            rows,
+        });
+    }
+
+    /// The stream behind key bytes, if it is defined. Who has to ask bulk for it does not begin to
+    /// while that stalls.
+    pub(super) fn find_stream(&self, key: &[u8]) -> Result<Option<StreamId>> {
+        let core = self.core;
+        if core.bulk.as_ref().is_some_and(|bulk| bulk.is_on()) {
+            if let Some(stream) = core.catalog.known_stream(key) {
+                return Ok(Some(stream));
+            }
+            wait_for_bulk(core)?;
+        }
+        core.catalog.find_stream(&*core.meta, key)
+    }
+
+    /// The keys of the new streams of a table.
+    pub(super) fn new_keys(&self, table: TableId) -> HashSet<Box<[u8]>> {
+        let new = self.unresolved.iter().filter(|new| new.table.id == table);
+        new.map(|new| new.key.as_slice().into()).collect()
+    }
+
+    /// All rows so far.
+    pub(super) fn all_rows(&self) -> impl Iterator<Item = &Rows> {
+        let new = self.unresolved.iter().map(|new| &new.rows);
+        self.prepared.iter().map(|one| &one.rows).chain(new)
+    }
+
+    /// Rows that put another value into a field at a time at which a row before them in the batch
+    /// has one: of these, the values before are gone.
+    pub(super) fn replaced(prepared: &[PreparedRows]) -> u64 {
+        let last = prepared.iter().filter(|one| !one.table.keeps_duplicates());
+        last.map(|one| replaced_in(&one.rows)).sum()
+    }
+
+    /// An integer of this batch that a float does not hold, in a field.
+    pub(super) fn inexact_in(&self, table: TableId, field: FieldId) -> Option<i64> {
+        let prepared = self.prepared.iter().map(|one| (&one.table, &one.rows));
+        let new = self.unresolved.iter().map(|new| (&new.table, &new.rows));
+        let columns = prepared
+            .chain(new)
+            .filter(|(of, _)| of.id == table)
+            .filter_map(|(_, rows)| rows.column(field));
+        for column in columns {
+            if let Values::I64(values) = column.values() {
+                let mut each = values.iter().enumerate();
+                let beyond = each.find(|(row, v)| !is_exact(**v) && column.is_present(*row));
+                if let Some((_, value)) = beyond {
+                    return Some(*value);
+                }
+            }
+        }
+        None
+    }
+}
+
+/// As [`Gathered::replaced`], in the rows of one stream. Rows mostly come in order, each with a
+/// time of its own: then one look at the times says so.
+fn replaced_in(rows: &Rows) -> u64 {
+    if rows.times.is_sorted_by(|a, b| a < b) {
+        return 0;
+    }
+    let mut order: Vec<(i64, usize)> = rows.times.iter().copied().zip(0..).collect();
+    order.sort_unstable();
+    let own = |(field, _): &&(FieldId, Column)| owner_of(*field).is_none();
+    let mut count = 0;
+    for equal in order
+        .chunk_by(|a, b| a.0 == b.0)
+        .filter(|equal| equal.len() > 1)
+    {
+        for (at, (_, row)) in equal.iter().enumerate() {
+            let earlier = equal.get(..at).unwrap_or_default();
+            let replaces = rows.columns.iter().filter(own).any(|(_, column)| {
+                column.is_present(*row) && earlier.iter().any(|(_, e)| column.is_present(*e))
+            });
+            count += u64::from(replaces);
+        }
+    }
+    count
+}

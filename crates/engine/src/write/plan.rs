@@ -1,0 +1,383 @@
+//! What a batch would define: tables, fields, wider types and streams. Nothing of it is in force
+//! until all of the batch is decided.
+//!
+//! Invariants: who plans more than streams has the [`Turn`], so that what was planned still fits
+//! when it is defined; it has waited for memory before, so that nothing of the plan is defined of a
+//! batch that is then sent back. Writes that fit their tables plan nothing.
+
+use super::accept::{EntryCheck, field_at, mixed_types, refuse_inexact};
+use super::gathered::Gathered;
+use super::pressure::wait_for_memory;
+use crate::catalog::{Beyond, Field, Life, PlannedTable, Table, TableLimits, check_name};
+use crate::core::Core;
+use crate::ids::TableId;
+use crate::refused::{REFUSED_FIELDS, REFUSED_TABLES, REFUSED_TYPE};
+use crate::widening::{Integers, STREAMS_LOOKED_AT, Turn, look};
+use crate::{Error, Result};
+use headwater_types::{Column, FieldId, FieldType};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+/// The definitions that a batch needs.
+pub(super) struct Plan<'a> {
+    core: &'a Arc<Core>,
+    turn: Option<Turn<'a>>,
+    tables: Vec<PlannedTable>,
+    streams: HashMap<TableId, NewKeys>,
+    /// What looks found, so that one batch makes each once.
+    looks: HashMap<(TableId, FieldId), Integers>,
+    /// The table of the entry before: entries of one table mostly stand together.
+    cache: Option<Arc<Table>>,
+}
+
+/// Streams of a table that the batch brings up.
+#[derive(Default)]
+struct NewKeys {
+    /// At least as many as there are.
+    noted: u64,
+    /// Counted out, where the limit is near.
+    exact: Option<HashSet<Box<[u8]>>>,
+}
+
+/// Fields that an entry adds to its table, and those that it widens.
+#[derive(Default)]
+struct Wanted {
+    added: Vec<Field>,
+    widened: Vec<FieldId>,
+}
+
+impl<'a> Plan<'a> {
+    pub(super) fn new(core: &'a Arc<Core>) -> Plan<'a> {
+        Plan {
+            core,
+            turn: None,
+            tables: Vec::new(),
+            streams: HashMap::new(),
+            looks: HashMap::new(),
+            cache: None,
+        }
+    }
+
+    /// The tables, as they are to be.
+    pub(super) fn tables(&self) -> &[PlannedTable] {
+        &self.tables
+    }
+
+    /// True when memory was waited for already.
+    pub(super) fn has_turn(&self) -> bool {
+        self.turn.is_some()
+    }
+
+    /// The table of this name, as it is to be.
+    pub(super) fn find(&mut self, name: &str) -> Option<Arc<Table>> {
+        match self.cache.take().filter(|t| t.name == name) {
+            Some(table) => Some(table),
+            None => self.look_up(name),
+        }
+    }
+
+    fn look_up(&self, name: &str) -> Option<Arc<Table>> {
+        let planned = self.tables.iter().find(|p| p.table.name == name);
+        let planned = planned.map(|p| Arc::clone(&p.table));
+        planned.or_else(|| self.core.catalog.table_named(name))
+    }
+
+    /// The next entry is likely of this table.
+    pub(super) fn remember(&mut self, table: &Arc<Table>) {
+        self.cache = Some(Arc::clone(table));
+    }
+
+    /// Waits for the turn to define; the table as it is then.
+    pub(super) fn begin(&mut self, name: &str) -> Result<Option<Arc<Table>>> {
+        if self.turn.is_none() {
+            wait_for_memory(self.core)?;
+            self.turn = Some(self.core.defining.begin(self.core)?);
+        }
+        Ok(self.look_up(name))
+    }
+
+    /// The number that the next new table gets.
+    pub(super) fn next_table(&self) -> TableId {
+        let new = self.tables.iter().filter(|p| p.base.is_none()).count();
+        let next = self.core.catalog.table_count() + new;
+        TableId(u32::try_from(next).unwrap_or(u32::MAX))
+    }
+
+    /// True for a table that is not there yet.
+    pub(super) fn makes(&self, table: TableId) -> bool {
+        self.tables
+            .iter()
+            .any(|p| p.base.is_none() && p.table.id == table)
+    }
+
+    fn put(&mut self, base: Option<Arc<Table>>, table: Arc<Table>) {
+        match self.tables.iter_mut().find(|p| p.table.id == table.id) {
+            Some(planned) => planned.table = table,
+            None => self.tables.push(PlannedTable { base, table }),
+        }
+    }
+
+    /// The table, with a note that values of it may expire.
+    pub(super) fn let_expire(&mut self, table: &Arc<Table>) -> Result<Arc<Table>> {
+        if table.life.expires {
+            return Ok(Arc::clone(table));
+        }
+        let now = self.begin(&table.name)?.filter(|now| now.id == table.id);
+        let now = now.ok_or_else(|| super::dropped_meanwhile(&table.name))?;
+        let mut expiring = Table::clone(&now);
+        expiring.life.expires = true;
+        let expiring = Arc::new(expiring);
+        self.put(Some(now), Arc::clone(&expiring));
+        self.remember(&expiring);
+        Ok(expiring)
+    }
+
+    /// Why the table cannot have this stream as well, if it cannot.
+    pub(super) fn streams_beyond(
+        &self,
+        table: TableId,
+        key: &[u8],
+        gathered: &Gathered<'_>,
+    ) -> Option<String> {
+        let there = self.core.catalog.stream_count(table);
+        let most = self.core.options.streams_max as u64;
+        let new = self.streams.get(&table);
+        if there + new.map_or(0, |new| new.noted) < most {
+            return None;
+        }
+        let counted = match new.and_then(|new| new.exact.as_ref()) {
+            Some(keys) if keys.contains(key) => return None,
+            Some(keys) => keys.len() as u64,
+            None => {
+                let keys = gathered.new_keys(table);
+                if keys.contains(key) {
+                    return None;
+                }
+                keys.len() as u64
+            }
+        };
+        let count = there + counted + 1;
+        (count > most).then(|| {
+            format!(
+                "the table would have {count} streams, the limit is {most} (setting streams_max)"
+            )
+        })
+    }
+
+    /// A stream is to be defined.
+    pub(super) fn note_new_stream(&mut self, table: TableId, key: &[u8]) {
+        let new = self.streams.entry(table).or_default();
+        new.noted += 1;
+        if let Some(keys) = &mut new.exact {
+            keys.insert(key.into());
+        }
+    }
+
+    /// Counts the new streams of a table out from now on.
+    pub(super) fn count_out(&mut self, table: TableId, gathered: &Gathered<'_>) {
+        let there = self.core.catalog.stream_count(table);
+        let most = self.core.options.streams_max as u64;
+        if let Some(new) = self.streams.get_mut(&table)
+            && new.exact.is_none()
+            && there + new.noted >= most
+        {
+            let keys = gathered.new_keys(table);
+            new.noted = keys.len() as u64;
+            new.exact = Some(keys);
+        }
+    }
+
+    /// Plans the table and the fields that the good rows of an entry need, as far as there is room
+    /// for them, and wider types where no stored value changes by it. Rows for which that is not
+    /// so are refused, and nothing is planned for them.
+    pub(super) fn add(
+        &mut self,
+        gathered: &Gathered<'_>,
+        table: Option<Arc<Table>>,
+        (name, entry): (&str, usize),
+        fields: &[(String, Column)],
+        accepting: &mut EntryCheck,
+    ) -> Result<Option<Arc<Table>>> {
+        check_distinct(name, entry, fields)?;
+        let limits = TableLimits::of(&self.core.options);
+        let (there, bytes) = self.core.catalog.room_taken();
+        let new = self.tables.iter().filter(|p| p.base.is_none()).count();
+        if table.is_none() && there + new >= limits.tables {
+            let beyond = Beyond::Tables(limits.tables);
+            accepting.refuse_all(REFUSED_TABLES, || format!("table `{name}`: {beyond}"));
+            return Ok(None);
+        }
+        let now = table.clone().unwrap_or_else(|| Arc::new(self.empty(name)));
+        let candidates = self.candidates(gathered, &now, fields, accepting)?;
+        let mut planned = with(&now, &candidates, fields, accepting);
+        let planned_bytes: usize = self.tables.iter().map(PlannedTable::added_bytes).sum();
+        let grows = planned.heap_bytes() > now.heap_bytes() || table.is_none();
+        let added = match &table {
+            None => planned.heap_bytes(),
+            Some(now) => planned.heap_bytes().saturating_sub(now.heap_bytes()),
+        };
+        if grows && bytes + planned_bytes + added > limits.bytes {
+            let beyond = Beyond::Bytes(limits.bytes);
+            if table.is_none() {
+                accepting.refuse_all(REFUSED_TABLES, || format!("table `{name}`: {beyond}"));
+                return Ok(None);
+            }
+            // The rows that have no new fields are good all the same.
+            for (field, column) in fields {
+                if candidates.added.iter().any(|f| f.name == *field) {
+                    accepting.refuse_present(column, REFUSED_FIELDS, || {
+                        format!("field `{field}`: {beyond}")
+                    });
+                }
+            }
+            planned = with(&now, &candidates, fields, accepting);
+        }
+        if !accepting.any_good() {
+            return Ok(table);
+        }
+        if table.as_deref() == Some(&planned) {
+            return Ok(table);
+        }
+        let planned = Arc::new(planned);
+        self.put(table, Arc::clone(&planned));
+        Ok(Some(planned))
+    }
+
+    fn empty(&self, name: &str) -> Table {
+        Table {
+            id: self.next_table(),
+            name: name.to_owned(),
+            duplicates: crate::Duplicates::Last,
+            leaf_events: self.core.options.leaf_events,
+            fields: Vec::new(),
+            tags: Vec::new(),
+            life: Life::FOREVER,
+        }
+    }
+
+    /// What the good rows would add; refuses those that cannot have it.
+    fn candidates(
+        &mut self,
+        gathered: &Gathered<'_>,
+        table: &Table,
+        fields: &[(String, Column)],
+        accepting: &mut EntryCheck,
+    ) -> Result<Wanted> {
+        let mut wanted = Wanted::default();
+        // First what is there already: a row that clashes with it brings nothing up.
+        for (at, (name, column)) in fields.iter().enumerate() {
+            let known = field_at(table, at, name).and_then(|id| Some((id, table.field(id)?)));
+            let (Some((id, field)), found) = (known, column.field_type()) else {
+                continue;
+            };
+            match (field.field_type, found) {
+                (expected, found) if expected == found => {}
+                (FieldType::F64, FieldType::I64) => refuse_inexact(name, column, accepting),
+                (FieldType::I64, FieldType::F64) => {
+                    if !accepting.any_good_in(column) {
+                        continue;
+                    }
+                    match self.integers(gathered, table, id)? {
+                        Integers::Exact => wanted.widened.push(id),
+                        why => accepting
+                            .refuse_present(column, REFUSED_TYPE, || stays_i64(table, name, why)),
+                    }
+                }
+                (expected, found) => accepting.refuse_present(column, REFUSED_TYPE, || {
+                    mixed_types(table, name, expected, found)
+                }),
+            }
+        }
+        let most = self.core.options.fields_max;
+        for (at, (name, column)) in fields.iter().enumerate() {
+            if field_at(table, at, name).is_some()
+                || !accepting.any_good_in(column)
+                || check_name("field", name).is_err()
+            {
+                continue;
+            }
+            if table.fields.len() + wanted.added.len() < most {
+                wanted.added.push(Field {
+                    name: name.clone(),
+                    field_type: column.field_type(),
+                });
+                continue;
+            }
+            accepting.refuse_present(column, REFUSED_FIELDS, || {
+                format!("field `{name}`: the table has {most} fields already, the most allowed")
+            });
+        }
+        Ok(wanted)
+    }
+
+    /// Whether a field of integers holds only what floats hold: in the database, and in what this
+    /// batch has brought so far.
+    fn integers(
+        &mut self,
+        gathered: &Gathered<'_>,
+        table: &Table,
+        field: FieldId,
+    ) -> Result<Integers> {
+        if let Some(value) = gathered.inexact_in(table.id, field) {
+            return Ok(Integers::Inexact(value));
+        }
+        if let Some(found) = self.looks.get(&(table.id, field)) {
+            return Ok(*found);
+        }
+        let turn = self.turn.as_ref();
+        let turn = turn.ok_or_else(|| Error::internal("a type is widened out of turn"))?;
+        let found = look(self.core, turn, table, field, STREAMS_LOOKED_AT)?;
+        self.looks.insert((table.id, field), found);
+        Ok(found)
+    }
+}
+
+/// The table with those of the candidates that a good row still needs.
+fn with(
+    table: &Table,
+    wanted: &Wanted,
+    fields: &[(String, Column)],
+    accepting: &EntryCheck,
+) -> Table {
+    let needed = |name: &str| {
+        let mut of_name = fields.iter().filter(|(n, _)| n == name);
+        of_name.any(|(_, column)| accepting.any_good_in(column))
+    };
+    let mut out = table.clone();
+    for id in &wanted.widened {
+        if let Some(field) = out.fields.get_mut(id.0 as usize)
+            && needed(&field.name)
+        {
+            field.field_type = FieldType::F64;
+        }
+    }
+    let added = wanted.added.iter().filter(|field| needed(&field.name));
+    out.fields.extend(added.cloned());
+    out
+}
+
+fn check_distinct(name: &str, entry: usize, fields: &[(String, Column)]) -> Result<()> {
+    let mut names: Vec<&str> = fields.iter().map(|(name, _)| name.as_str()).collect();
+    names.sort_unstable();
+    match names.windows(2).all(|w| !matches!(w, [a, b] if a == b)) {
+        true => Ok(()),
+        false => Err(Error::invalid(format!(
+            "entry {entry} ({name}): a field comes twice"
+        ))),
+    }
+}
+
+/// What a row with a float is told when its field stays one of integers.
+fn stays_i64(table: &Table, name: &str, why: Integers) -> String {
+    let table = &table.name;
+    let holds = match why {
+        Integers::Inexact(value) => {
+            format!("holds {value}, which f64 cannot hold exactly")
+        }
+        _ => "may hold integers that f64 cannot hold exactly, beyond 2^53".to_owned(),
+    };
+    format!(
+        "field `{name}` of table `{table}` is i64, found f64, and {holds}: send i64, use another field, or have it looked at \
+         by ALTER TABLE \"{table}\" ALTER COLUMN \"{name}\" TYPE DOUBLE"
+    )
+}
