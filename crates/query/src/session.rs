@@ -23,6 +23,7 @@ use crate::rules::distinct_order::DistinctOrder;
 use crate::rules::epoch_bins::EpochBins;
 use crate::rules::hex_texts::HexTexts;
 use crate::rules::lengths::Lengths;
+use crate::rules::lists::ListsApart;
 use crate::rules::numbers::Numbers;
 use crate::rules::order_once::OrderOnce;
 use crate::rules::semi_joins::KeysOnce;
@@ -43,7 +44,7 @@ use datafusion::execution::context::SessionState;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::logical_expr::{LogicalPlan, ScalarUDF};
-use datafusion::optimizer::{Analyzer, AnalyzerRule, Optimizer};
+use datafusion::optimizer::{Analyzer, AnalyzerRule, Optimizer, OptimizerRule};
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionConfig;
@@ -303,7 +304,13 @@ fn base_state(limits: &Limits) -> SessionState {
     rules.push(Arc::new(Numbers));
     rules.push(Arc::new(InZone));
     rules.push(Arc::new(Fences));
-    let mut optimizer = Optimizer::new().rules;
+    let mut optimizer: Vec<Arc<dyn OptimizerRule + Send + Sync>> = Vec::new();
+    for rule in Optimizer::new().rules {
+        if rule.name() == "simplify_expressions" {
+            optimizer.push(Arc::new(ListsApart));
+        }
+        optimizer.push(rule);
+    }
     optimizer.push(Arc::new(KeysOnce));
     optimizer.push(Arc::new(UsePyramid));
     optimizer.push(Arc::new(Fences));

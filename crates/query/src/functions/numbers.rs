@@ -39,6 +39,8 @@ enum Work {
     Times,
     /// A text as an interval.
     Interval,
+    /// A value as it is, which is not taken for another one's.
+    Apart,
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -76,6 +78,8 @@ functions! {
     times_interval(interval, number): Times;
     /// The interval that a text names.
     interval_of_text(value): Interval;
+    /// A value as it is; no rule takes two of different numbers for the same.
+    apart(value, number): Apart;
 }
 
 /// An operation on integers that fails where its result has no place in their type.
@@ -103,6 +107,7 @@ impl ScalarUDFImpl for OfNumbers {
             Work::TimeText => "text_of_time",
             Work::Times => "times_interval",
             Work::Interval => "interval_of_text",
+            Work::Apart => "apart",
         }
     }
 
@@ -188,6 +193,7 @@ impl OfNumbers {
             Work::Add => numeric::add(left, right).map_err(beyond),
             Work::Subtract => numeric::sub(left, right).map_err(beyond),
             Work::Multiply => numeric::mul(left, right).map_err(beyond),
+            Work::Apart => Ok(Arc::clone(left)),
             _ => many(left, right),
         }
     }

@@ -32,6 +32,7 @@ pub(crate) use node::Pattern;
 pub(crate) use tracked::watchable;
 pub(crate) use tracking::{TRACK, Tracking, read_track};
 
+use crate::rules::lists::lists_apart;
 use crate::settings::Switches;
 use datafusion::common::{DFSchema, DFSchemaRef, Result};
 use datafusion::execution::SessionState;
@@ -161,5 +162,5 @@ fn simplified(of: &Computed, slots: &DFSchemaRef, state: &SessionState) -> Resul
         .with_config_options(Arc::clone(state.config_options()))
         .with_query_execution_start_time(start)
         .build();
-    ExprSimplifier::new(context).simplify(expr)
+    ExprSimplifier::new(context).simplify(lists_apart(expr, false)?.data)
 }

@@ -17,7 +17,8 @@ use std::sync::Arc;
 
 /// The rules, in their order. Conditions find their way to the table before limits do, which stop
 /// at conditions.
-const RULES: [&str; 14] = [
+const RULES: [&str; 15] = [
+    "lists_apart",
     "simplify_expressions",
     "replace_distinct_aggregate",
     "eliminate_duplicated_expr",

@@ -3,6 +3,7 @@
 //! [`lengths`] compares lengths of time, [`epoch_bins`] finds bins of time written as arithmetic,
 //! [`hex_texts`] makes bytes readable where text is expected, [`time_texts`] reads texts of times,
 //! [`numbers`] rounds, does not wrap around and knows one NaN (`computed` tells where to look),
+//! [`lists`] keeps two lists of one column apart,
 //! [`order_once`] and [`semi_joins`] look at keys once, [`distinct_order`] knows a key that was
 //! cast, and [`keep_names`] is how each of them changes expressions without changing the names of
 //! columns.
@@ -17,6 +18,7 @@ pub(crate) mod epoch_bins;
 pub(crate) mod hex_texts;
 pub(crate) mod keep_names;
 pub(crate) mod lengths;
+pub(crate) mod lists;
 pub(crate) mod numbers;
 pub(crate) mod order_once;
 pub(crate) mod semi_joins;

@@ -170,6 +170,80 @@ fn nan_is_the_greatest_and_a_zero_has_no_sign() {
 }
 
 #[test]
+fn two_lists_of_one_column_are_not_known_where_it_is_null() {
+    block_on(async {
+        let lake = Lake::new();
+        let mut batch = Batch::new();
+        for (at, n, g) in [
+            (0, Some(1), 1),
+            (1, Some(2), 2),
+            (2, None, 3),
+            (3, Some(4), 4),
+        ] {
+            let n = n.map(|n: i64| ("n", n.into()));
+            let values = n.into_iter().chain([("g", (g * 10_i64).into())]);
+            let rows = batch.stream(&StreamName::new("gaps", [("k", "a")]));
+            rows.row(at * SECOND, values).unwrap();
+        }
+        lake.db.commit(batch).unwrap();
+        let values = "(VALUES (1, 1, 1), (2, 2, 2), (NULL, 3, 3), (4, 4, 4)) AS t(n, h, i)";
+        let of_values =
+            |condition: &str| format!("SELECT count(*) FROM {values} WHERE {condition}");
+        let of_rows = |condition: &str| format!("SELECT count(*) FROM gaps WHERE {condition}");
+        let mut cases = Vec::new();
+        for (condition, wanted) in [
+            ("NOT (n NOT IN (1, 2) AND n IN (1, 2))", "3"),
+            ("NOT (n IN (1, 2) AND n IN (4, 5))", "3"),
+            ("NOT ((n = 1 OR n = 2) AND (n = 4 OR n = 5))", "3"),
+            ("n NOT IN (1, 2) OR n NOT IN (4, 5)", "3"),
+            ("NOT (n = 1 OR n = 2) OR NOT (n = 4 OR n = 5)", "3"),
+            ("(n IN (1, 2) AND n NOT IN (1, 2)) IS NULL", "1"),
+            ("(n NOT IN (1, 2) OR n NOT IN (4, 5)) IS NULL", "1"),
+            (
+                "CASE WHEN n IN (1, 2) AND n IN (4, 5) THEN false ELSE n IS NULL END",
+                "1",
+            ),
+            ("(NOT (n IN (1, 2) OR n NOT IN (1, 2))) IS NULL", "1"),
+            ("(NOT (n NOT IN (1, 2) OR n IN (1, 2))) IS NULL", "1"),
+            ("(NOT (n = 1 OR n = 2 OR n NOT IN (1, 2))) IS NULL", "1"),
+            ("(NOT (n NOT IN (1, 2) OR n = 1 OR n = 2)) IS NULL", "1"),
+            ("(NOT (n IN (1, 2) OR n IN (4, 5))) IS NULL", "1"),
+            ("n * 0.0 IN (0.0, 5.0) AND n * 0.0 IN (-0.0, 6.0)", "3"),
+            ("n NOT IN (1, NULL) AND n IN (1, 2, NULL)", "0"),
+            ("n IN (1, 2) AND n IN (2, 4)", "1"),
+            ("n IN (1, 2, 4) AND n NOT IN (2, 5)", "2"),
+            ("n NOT IN (1) AND n NOT IN (2, 5)", "1"),
+            ("n IN (1) OR n IN (2, 5)", "2"),
+        ] {
+            cases.push((of_values(condition), [wanted]));
+            cases.push((of_rows(condition), [wanted]));
+        }
+        for (condition, wanted) in [
+            ("n IN (h, 7) AND n IN (i, 8)", "3"),
+            ("n IN (h, 7) AND n NOT IN (i + 1, h + 2)", "3"),
+            ("n IN (h, 7) AND n NOT IN (h, i)", "0"),
+        ] {
+            cases.push((of_values(condition), [wanted]));
+            let inner = format!("(SELECT * FROM {values} WHERE n IN (h, 7)) AS w");
+            let (_, outer) = condition.split_once(" AND ").unwrap();
+            cases.push((
+                format!("SELECT count(*) FROM {inner} WHERE {outer}"),
+                [wanted],
+            ));
+        }
+        let merged =
+            format!("SELECT x AND y FROM (SELECT n IN (1) AS x, n IN (2) AS y FROM {values}) AS w");
+        let merged = format!("SELECT count(*) FROM ({merged}) AS v(z) WHERE z IS NULL");
+        cases.push((merged, ["1"]));
+        let cases: Vec<(&str, &[&str])> = cases
+            .iter()
+            .map(|(sql, wanted)| (sql.as_str(), wanted.as_slice()))
+            .collect();
+        answers(&lake, &cases).await;
+    });
+}
+
+#[test]
 fn integers_do_not_wrap_around() {
     block_on(async {
         let lake = odd();

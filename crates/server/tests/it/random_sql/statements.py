@@ -1,123 +1,14 @@
-"""Random statements over a random table, answered by Headwater, with and without the pyramid, and by
-DuckDB: all three must give the same rows.
+"""What is asked: statements, made of parts by chance.
 
-    random_sql.py PORT SEED STATEMENTS [wide]
-
-The same seed makes the same table and the same statements. What differs is printed with its
-statement, and the exit code is 1 then. Where the two mean different things by the same words (bins,
-first and last values), each is asked in its own.
+Where rows lie far apart, the difference of two instants is not asked: it may be beyond what a length
+of time can be.
 """
 
-import csv
-import http.client
-import io
-import math
-import random
-import sys
-import urllib.error
-import urllib.request
-from datetime import date, datetime, timedelta, timezone
+from datetime import timedelta
 
-import duckdb
-
-PORT, SEED, COUNT = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-# More constructs, which not all have been seen to be without differences.
-WIDE = "wide" in sys.argv
-R = random.Random(SEED)
-BEGIN = datetime(2024, 2, 28, 22, 0, 0)
-DEVICES = ["d0", "d1", "d2", "d3", "e4"]
-SITES = {"d0": "north", "d1": "north", "d2": "south", "d3": None, "e4": "south"}
-ROWS = 1200
-
-
-def request(path, body):
-    asked = urllib.request.Request(
-        f"http://127.0.0.1:{PORT}{path}", data=body.encode(), headers={"Accept": "text/csv"}
-    )
-    try:
-        with urllib.request.urlopen(asked, timeout=60) as answer:
-            return None, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        return error.read().decode(), None
-    except http.client.IncompleteRead:
-        # What fails behind the first rows can be told in no other way.
-        return "the answer ends in the middle", None
-
-
-def choice(usual, wide):
-    """One of the usual, or with more constructs of all."""
-    return R.choice(usual + wide if WIDE else usual)
-
-
-def maybe(value, share=0.12):
-    return None if R.random() < share else value
-
-
-def large():
-    return R.choice([R.randrange(-9, 10), R.randrange(-(2**62), 2**62), 2**63 - 1, -(2**63)])
-
-
-def table():
-    """Rows with every kind of value; no two of one instant."""
-    rows, at = [], 0
-    for _ in range(ROWS):
-        at += R.choice([1, 40_000, 999_999, 1_000_000, 7_000_000, 60_000_000, 311_000_000])
-        device = R.choice(DEVICES)
-        f = R.choice([0.0, -0.0, math.nan, math.inf, -math.inf, 1.5, -2.25, R.uniform(-50, 50)])
-        rows.append(
-            (
-                BEGIN + timedelta(microseconds=at),
-                device,
-                SITES[device],
-                maybe(f if R.random() < 0.5 else R.uniform(-50, 50)),
-                maybe(R.randrange(-4000, 4000) / 8),
-                maybe(R.choice([R.randrange(-9, 10), R.randrange(-(10**6), 10**6)])),
-                maybe(R.random() < 0.5),
-                maybe(R.choice(["a", "b", "ab", "Ab", "x%", "x_y", "ärger", "zz top"])),
-                maybe(large()) if WIDE else None,
-            )
-        )
-    R.shuffle(rows)
-    return rows
-
-
-def literal(value):
-    if value is None:
-        return "NULL"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float):
-        if math.isfinite(value):
-            return repr(value)
-        return f"'{'NaN' if math.isnan(value) else 'Infinity' if value > 0 else '-Infinity'}'"
-    if isinstance(value, datetime):
-        return f"'{value.isoformat(sep=' ', timespec='microseconds')}'"
-    if isinstance(value, str):
-        return "'" + value.replace("'", "''") + "'"
-    return str(value)
-
-
-COLUMNS = "time, dev, site, f, g, n, b, s, big"
-
-
-def fill(duck):
-    rows = table()
-    duck.execute(
-        "CREATE TABLE m (time TIMESTAMP, dev TEXT, site TEXT, f DOUBLE, g DOUBLE, n BIGINT, "
-        "b BOOLEAN, s TEXT, big BIGINT)"
-    )
-    error, _ = request(
-        "/api/v1/sql",
-        "CREATE TABLE m (time TIMESTAMP, dev TAG, site TAG, f DOUBLE, g DOUBLE, n BIGINT, "
-        "b BOOLEAN, s TEXT, big BIGINT)",
-    )
-    assert error is None, error
-    for at in range(0, len(rows), 200):
-        values = ", ".join("(" + ", ".join(map(literal, row)) + ")" for row in rows[at : at + 200])
-        insert = f"INSERT INTO m ({COLUMNS}) VALUES {values}"
-        duck.execute(insert.replace("'NaN'", "'NaN'::DOUBLE"))
-        error, _ = request("/api/v1/sql", insert)
-        assert error is None, error
+import rows
+from chance import R, WIDE, choice
+from rows import BEGIN, DEVICES, FAR, ROWS, literal
 
 
 class Own:
@@ -140,7 +31,8 @@ def join(parts, separator):
 
 
 def instant():
-    at = BEGIN + timedelta(seconds=R.uniform(-4000, ROWS * 60))
+    begin = R.choice(FAR) if rows.is_far and R.random() < 0.3 else BEGIN
+    at = begin + timedelta(seconds=R.uniform(-4000, ROWS * 60))
     return at.replace(microsecond=0, second=R.choice([0, at.second]))
 
 
@@ -201,7 +93,8 @@ def computed(q=""):
     if kind == 11:
         return [f"length({q}s)"]
     if kind == 12:
-        return [f"extract(epoch FROM {q}time - TIMESTAMP '2024-02-29 01:02:03')"]
+        since = "" if rows.is_far else " - TIMESTAMP '2024-02-29 01:02:03'"
+        return [f"extract(epoch FROM {q}time{since})"]
     if kind == 13:
         return [f"CAST({q}g AS {R.choice(['INT', 'SMALLINT', 'REAL', 'DECIMAL(12, 3)'])})"]
     if kind == 14:
@@ -245,7 +138,7 @@ def condition_of_time(q=""):
         return [f"{q}time BETWEEN TIMESTAMP {at} AND TIMESTAMP {at} + ", span()]
     if kind == 3:
         return [f"{q}time > TIMESTAMP {moment_text()} - ", span()]
-    if kind == 4:
+    if kind == 4 and not rows.is_far:
         return [f"{q}time - TIMESTAMP {moment_text()} {R.choice(OPERATORS)} ", span()]
     if kind == 5:
         day = R.choice(["2024-02-28", "2024-02-29", "2024-03-01"])
@@ -405,7 +298,7 @@ def rare_aggregate(q=""):
         return [f"{R.choice(['bit_and', 'bit_or', 'bit_xor'])}({q}n)"] + tail
     if kind == 3:
         return [f"{R.choice(['sum', 'avg', 'count'])}(DISTINCT {q}n)"] + tail
-    if kind == 4:
+    if kind == 4 and not rows.is_far:
         return [f"extract(epoch FROM max({q}time) - min({q}time))"]
     if kind == 5:
         return [f"{R.choice(['max', 'min'])}({q}time){R.choice([' + ', ' - '])}", span()]
@@ -534,7 +427,8 @@ def plain():
                 "ntile(3) OVER (ORDER BY time)",
                 "avg(g) OVER (PARTITION BY dev ORDER BY time RANGE BETWEEN INTERVAL '1 hour' PRECEDING AND CURRENT ROW)",
                 "count(n) FILTER (WHERE g > 0) OVER (ORDER BY time ROWS 5 PRECEDING)",
-                "time - lag(time) OVER (PARTITION BY dev ORDER BY time) > INTERVAL '5 minutes'",
+                "lag(time) OVER (PARTITION BY dev ORDER BY time)" if rows.is_far
+                else "time - lag(time) OVER (PARTITION BY dev ORDER BY time) > INTERVAL '5 minutes'",
                 "nth_value(n, 3) OVER (PARTITION BY dev ORDER BY time)",
                 "max(f) OVER (PARTITION BY dev ORDER BY time)",
                 "sum(g) OVER (PARTITION BY dev ORDER BY time ROWS BETWEEN 1 FOLLOWING AND 3 FOLLOWING)",
@@ -661,136 +555,3 @@ def statement():
     kind = choice(KINDS, MORE_KINDS)
     # Rows as they are have one way; now and then it is seen that this is so.
     return kind(), kind is not plain or not WIDE or R.random() < 0.1
-
-
-def value_of_text(cell):
-    if cell == "":
-        return None
-    if cell in ("true", "false"):
-        return cell == "true"
-    try:
-        return int(cell)
-    except ValueError:
-        pass
-    try:
-        return float(cell)
-    except ValueError:
-        pass
-    try:
-        at = datetime.fromisoformat(cell)
-    except ValueError:
-        return cell
-    if len(cell) == 10:
-        return at.date()
-    return at.replace(tzinfo=None)
-
-
-def value_of_duck(cell):
-    if isinstance(cell, str):
-        return value_of_text(cell)
-    if isinstance(cell, datetime):
-        return cell.astimezone(timezone.utc).replace(tzinfo=None) if cell.tzinfo else cell
-    if isinstance(cell, (bool, int, float, date, type(None))):
-        return cell
-    return value_of_text(str(cell))
-
-
-def canonical(value):
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, date) and not isinstance(value, datetime):
-        return datetime(value.year, value.month, value.day)
-    return value
-
-
-def key(row):
-    out = []
-    for value in row:
-        if value is None:
-            out.append("0")
-        elif isinstance(value, bool):
-            out.append(f"1{value}")
-        elif isinstance(value, (int, float)):
-            out.append("2NaN" if value != value else f"2{value + 0.0:.5e}")
-        else:
-            out.append(f"3{value}")
-    return out
-
-
-def order(row):
-    """Rows by about their values, those that are about the same by their integers, and those that
-    have the same integers by their floats."""
-    exact = [v if isinstance(v, int) and not isinstance(v, bool) else 0 for v in row]
-    floats = [v if isinstance(v, float) and v == v else 0.0 for v in row]
-    return key(row), exact, floats
-
-
-def same(a, b):
-    if isinstance(a, (int, float)) and isinstance(b, (int, float)) and not isinstance(a, bool):
-        if isinstance(a, int) and isinstance(b, int):
-            return a == b
-        if a != a or b != b:
-            return a != a and b != b
-        return a == b or abs(a - b) <= 1e-6 + 1e-9 * max(abs(a), abs(b))
-    return type(a) is type(b) and a == b
-
-
-def ask(sql, pyramid):
-    error, body = request("/api/v1/sql", f"SET headwater.use_pyramid = {pyramid}; {sql}")
-    if error is not None:
-        return error, None
-    rows = list(csv.reader(io.StringIO(body)))[1:]
-    return None, [[canonical(value_of_text(cell)) for cell in row] for row in rows]
-
-
-def beyond(value):
-    return isinstance(value, int) and not isinstance(value, bool) and not -(2**63) <= value < 2**63
-
-
-def compare(ours, theirs):
-    if len(ours) != len(theirs):
-        return f"{len(ours)} rows, DuckDB has {len(theirs)}"
-    for a, b in zip(sorted(ours, key=order), sorted(theirs, key=order)):
-        if len(a) != len(b) or not all(map(same, a, b)):
-            return f"{a}, DuckDB has {b}"
-    return None
-
-
-def main():
-    duck = duckdb.connect()
-    duck.execute("SET TimeZone = 'UTC'; SET threads = 1")
-    fill(duck)
-    found, refused = 0, 0
-    for number_of in range(COUNT):
-        parts, has_two_ways = statement()
-        own, other = text(parts, 0), text(parts, 1)
-        try:
-            theirs = [[canonical(value_of_duck(cell)) for cell in row] for row in duck.execute(other).fetchall()]
-        except duckdb.Error as error:
-            theirs, refused = None, refused + 1
-            why = str(error).splitlines()[0]
-        for pyramid in ["on", "off"] if has_two_ways else ["on"]:
-            error, ours = ask(own, pyramid)
-            if theirs is None:
-                # It has no bound to be compared with; but nobody may fail by a mistake of his own.
-                wrong = error if error is not None and '"internal"' in error else None
-            elif error is not None:
-                is_large = '"out_of_range"' in error and any(beyond(cell) for row in theirs for cell in row)
-                wrong = None if is_large else error.strip()
-            else:
-                wrong = compare(ours, theirs)
-            if wrong:
-                found += 1
-                print(f"#{number_of} pyramid {pyramid}: {wrong}\n  {own}\n  {other}", flush=True)
-        if theirs is None and "-v" in sys.argv:
-            print(f"#{number_of} DuckDB: {why}\n  {other}")
-        if found > 40:
-            break
-    print(f"seed {SEED}: {COUNT} statements, {refused} that DuckDB refuses, {found} differences")
-    if refused * 10 > COUNT:
-        print("too many statements that DuckDB refuses")
-        sys.exit(1)
-    sys.exit(1 if found else 0)
-
-
-main()
