@@ -221,7 +221,7 @@ fn what_referred_to_a_table_or_field_that_is_lost_goes_with_it() {
                 .collect()
         };
         let stays = ("stays".to_owned(), "m".to_owned(), vec!["a".to_owned()]);
-        assert_eq!(names(&db), [stays.clone()], "{loss:?}");
+        assert_eq!(names(&db), std::slice::from_ref(&stays), "{loss:?}");
         // The next table and the next field are not those.
         db.create_table(&table("other", "y")).unwrap();
         put(&db, "1", 2, &["d"], None);

@@ -146,7 +146,6 @@ impl World {
             clock: Arc::new(ManualClock::new(Env::MEMORY_START)),
             chance: Arc::new(SeededChance::new(LIVES.fetch_add(1, Ordering::Relaxed))),
             threads: Arc::new(NoThreads),
-            ..Env::memory()
         }
     }
 
@@ -204,11 +203,11 @@ impl World {
 
     /// Writes some rows by whoever can, now or after an opening.
     fn go_on(&mut self, db: Option<Database>, what: &str) -> Database {
-        if let Some(db) = db {
-            if write(&db, self.rows..self.rows + 20).is_ok() {
-                self.rows += 20;
-                return db;
-            }
+        if let Some(db) = db
+            && write(&db, self.rows..self.rows + 20).is_ok()
+        {
+            self.rows += 20;
+            return db;
         }
         let db = self.open(what);
         let found = self.expect(&db, what);

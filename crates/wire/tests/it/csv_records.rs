@@ -64,7 +64,7 @@ fn a_quote_that_ends_within_its_cell_is_refused_in_records_of_one_line_and_of_mo
         assert_eq!((lines, refused), (vec![2, 4], vec!["3 E_PARSE".to_owned()]));
         // At the end of the file, with the line ended and without.
         for end in ["", "\n"] {
-            let (rows, _, refused) = lines_of(&format!("ts,s\n1,a\n{row}{end}"));
+            let (rows, _, refused) = lines_of(format!("ts,s\n1,a\n{row}{end}"));
             assert_eq!((rows.len(), refused.len()), (1, 1), "{row}");
         }
     }
