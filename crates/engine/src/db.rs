@@ -3,7 +3,7 @@
 use crate::catalog::{
     Defined, Field, Life, Table, TableInfo, TableLimits, TableRecord, TableSpec, check_name,
 };
-use crate::core::Core;
+use crate::core::{Core, Turn};
 use crate::deletes::{self, DeleteSpec};
 use crate::flush;
 use crate::ids::Sequence;
@@ -19,7 +19,7 @@ use crate::relocate;
 use crate::retention;
 use crate::stats::Stats;
 use crate::table_change::{TableChange, leaf_events, life_span};
-use crate::widening::{Turn, check_widening};
+use crate::widening::check_widening;
 use crate::workers::spawn_workers;
 use crate::write::{self};
 use crate::{Error, Options, Result};
@@ -367,7 +367,7 @@ impl Database {
                 Ok(table)
             }
         };
-        let turn = core.defining.begin(core)?;
+        let turn = core.defining.begin(core.options.busy_timeout)?;
         self.define(&turn, &spec.name, change)
     }
 
@@ -384,7 +384,7 @@ impl Database {
             .catalog
             .table_named(name)
             .map_or(0, |t| core.catalog.stream_count(t.id));
-        let turn = core.defining.begin(core)?;
+        let turn = core.defining.begin(core.options.busy_timeout)?;
         check_widening(core, &turn, name, &change.add_fields)?;
         let alter = |_, old: Option<&Table>| {
             let mut table = old

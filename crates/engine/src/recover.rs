@@ -19,6 +19,7 @@ mod media;
 mod metadata;
 mod opened_by;
 mod tail;
+mod watermark;
 
 pub(crate) use in_memory::MetaInMemory;
 pub(crate) use opened_by::{CopyParts, OpenedBy, PastParts};
@@ -26,9 +27,9 @@ pub(crate) use opened_by::{CopyParts, OpenedBy, PastParts};
 use crate::catalog::{AddedFields, Catalog, Definition, StreamIndex, StreamRecord, Table};
 use crate::clock::ClockGuard;
 use crate::core::{
-    Commits, Compaction, Core, Door, Ends, Freed, LateChoice, MemoryUse, NewStreams, NewestDeletes,
-    Placed, Placing, Rest, SegmentIds, Shards, Signals, TableChanges, UnreadablePartitions,
-    WrittenOnDay,
+    Commits, Compaction, Core, Defining, Door, Ends, Freed, LateChoice, MemoryUse, NewStreams,
+    NewestDeletes, Placed, Placing, Rest, SegmentIds, Shards, Signals, TableChanges,
+    UnreadablePartitions, WrittenOnDay,
 };
 use crate::counters::{COMPACTION_DAY, COMPACTION_DAY_BYTES, Counters};
 use crate::error::Damage;
@@ -41,7 +42,7 @@ use crate::meta::{KeptFor, Meta, PartitionRecord};
 use crate::mirror::Mirror;
 use crate::named::NamedSnapshots;
 use crate::owner::Owner;
-use crate::partitions::{PartitionSet, stored_watermark};
+use crate::partitions::PartitionSet;
 use crate::pins::{PinFiles, remove_left_over};
 use crate::producers::Producers;
 use crate::regime::Regime;
@@ -52,7 +53,6 @@ use crate::shard::{Shard, held_max};
 use crate::tiers::{self, log_begun};
 use crate::tombstone::DeleteRecord;
 use crate::unreadable::tell_unreadable;
-use crate::widening::Defining;
 use crate::{Error, ErrorKind, Options, Result};
 use headwater_codec::light::decode_rows;
 use headwater_codec::{Cursor, DecodeError};
@@ -684,25 +684,5 @@ impl Replayer<'_> {
         };
         self.streams.insert(stream, (record.table, record.shard));
         Ok(Some((record.table, record.shard)))
-    }
-
-    fn watermark(
-        &self,
-        shard: &Shard,
-        stream: StreamId,
-        table: TableId,
-    ) -> Result<Option<Timestamp>> {
-        let partitions = {
-            let state = shard.state.lock();
-            if let Some(watermark) = state.known_watermark(stream) {
-                return Ok(watermark);
-            }
-            if self.tail.is_some() {
-                // It says only how writers sort what comes; what is stored may be elsewhere.
-                return Ok(None);
-            }
-            Arc::clone(&state.partitions)
-        };
-        stored_watermark(self.store, &partitions, stream, table)
     }
 }

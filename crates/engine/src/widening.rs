@@ -6,18 +6,14 @@
 //! Invariants: between the begin of a look and the definition that follows it, no integer that a
 //! float cannot hold gets into the field: who is at the door with one is sent back (`busy`). What
 //! a look found to be inexact stays so until somebody asks by `ALTER TABLE`.
-//! Concurrency: looks are made by who holds [`Defining`], one at a time.
+//! Concurrency: looks are made by who holds a [`Turn`], one at a time.
 
 use crate::catalog::Table;
-use crate::core::Core;
-use crate::ids::TableId;
+use crate::core::{Core, Turn};
 use crate::read::{AggregateSpec, Bins, PageStart, Snapshot};
 use crate::{Error, ErrorKind, FieldSpec, Result};
 use headwater_types::{ClosedRange, Column, Extremes, FieldId, FieldType, Values};
-use parking_lot::{Mutex, MutexGuard};
-use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Up to here floats hold every integer.
 const EXACT_MAX: u64 = 1 << 53;
@@ -27,61 +23,6 @@ pub(crate) const STREAMS_LOOKED_AT: u64 = 10_000;
 
 /// Streams taken from the catalog at once.
 const PAGE: usize = 1_000;
-
-/// Who makes tables, adds fields or widens them, holds this from the first look at what there is
-/// until the definitions are in force.
-#[derive(Debug, Default)]
-pub(crate) struct Defining {
-    lock: Mutex<()>,
-    /// Some field is being looked at: writers check their integers at the door.
-    any: AtomicBool,
-    state: Mutex<Looks>,
-}
-
-#[derive(Debug, Default)]
-struct Looks {
-    under_way: HashSet<(TableId, FieldId)>,
-    inexact: HashSet<(TableId, FieldId)>,
-}
-
-/// What is being defined: until it is dropped, nobody else defines.
-pub(crate) struct Turn<'a> {
-    defining: &'a Defining,
-    _guard: MutexGuard<'a, ()>,
-}
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        self.defining.state.lock().under_way.clear();
-        self.defining.any.store(false, Ordering::Release);
-    }
-}
-
-impl Defining {
-    /// Waits for one's turn.
-    pub(crate) fn begin(&self, core: &Core) -> Result<Turn<'_>> {
-        let guard = self.lock.try_lock_for(core.options.busy_timeout);
-        let guard = guard.ok_or_else(|| {
-            Error::new(
-                ErrorKind::Busy,
-                "other writers are defining tables and fields, and do not get on: try again later",
-            )
-        })?;
-        Ok(Turn {
-            defining: self,
-            _guard: guard,
-        })
-    }
-
-    fn is_under_way(&self, table: TableId, field: FieldId) -> bool {
-        self.any.load(Ordering::Acquire) && self.state.lock().under_way.contains(&(table, field))
-    }
-
-    /// True while integers are checked at the door.
-    pub(crate) fn any_look(&self) -> bool {
-        self.any.load(Ordering::Acquire)
-    }
-}
 
 /// What a look at the integers of a field found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,17 +61,15 @@ pub(crate) fn look(
     field: FieldId,
     streams_max: u64,
 ) -> Result<Integers> {
-    let key = (table.id, field);
     let by_write = streams_max != u64::MAX;
-    if by_write && core.defining.state.lock().inexact.contains(&key) {
+    if by_write && core.defining.was_inexact(table.id, field) {
         return Ok(Integers::Unknown);
     }
     let streams = core.catalog.stream_count(table.id);
     if streams > streams_max {
         return Ok(Integers::Unknown);
     }
-    core.defining.state.lock().under_way.insert(key);
-    core.defining.any.store(true, Ordering::Release);
+    core.defining.begin_look(table.id, field);
     if streams == 0 {
         return Ok(Integers::Exact);
     }
@@ -141,18 +80,8 @@ pub(crate) fn look(
         Err(error) if error.kind() == ErrorKind::Corrupt => return Ok(Integers::Unknown),
         found => found?,
     };
-    let mut state = core.defining.state.lock();
-    Ok(match found {
-        None => {
-            state.inexact.remove(&key);
-            Integers::Exact
-        }
-        Some(value) => {
-            state.inexact.insert(key);
-            state.under_way.remove(&key);
-            Integers::Inexact(value)
-        }
-    })
+    core.defining.end_look(table.id, field, found.is_none());
+    Ok(found.map_or(Integers::Exact, Integers::Inexact))
 }
 
 /// An extreme of the field that a float does not hold, if a stream has one.
@@ -193,14 +122,13 @@ pub(crate) fn check_widening(
     let Some(table) = core.catalog.table_named(name) else {
         return Ok(());
     };
-    for wanted in fields.iter().filter(|f| f.field_type == FieldType::F64) {
-        let id = table.field_id(&wanted.name);
-        let Some((id, field)) = id.and_then(|id| Some((id, table.field(id)?))) else {
-            continue;
-        };
-        if field.field_type != FieldType::I64 {
-            continue;
-        }
+    let floats = fields.iter().filter(|f| f.field_type == FieldType::F64);
+    let widened = floats.filter_map(|wanted| {
+        let id = table.field_id(&wanted.name)?;
+        let is_widened = table.field(id)?.field_type == FieldType::I64;
+        is_widened.then_some((wanted, id))
+    });
+    for (wanted, id) in widened {
         let why = match look(core, turn, &table, id, u64::MAX)? {
             Integers::Exact => continue,
             Integers::Inexact(value) => {
@@ -223,13 +151,11 @@ pub(crate) fn check_at_door(
     table: &Table,
     columns: &[(FieldId, Column)],
 ) -> Result<()> {
-    for (id, column) in columns {
-        if column.field_type() != FieldType::I64 {
-            continue;
-        }
-        let Some(field) = table.field(*id) else {
-            continue;
-        };
+    let integers = columns
+        .iter()
+        .filter(|(_, column)| column.field_type() == FieldType::I64);
+    let known = integers.filter_map(|(id, column)| Some((id, column, table.field(*id)?)));
+    for (id, column, field) in known {
         let widens =
             field.field_type == FieldType::F64 || core.defining.is_under_way(table.id, *id);
         if widens && !all_exact(column) {

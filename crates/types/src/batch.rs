@@ -202,8 +202,8 @@ impl StreamRows {
     /// are absent in this one.
     ///
     /// # Errors
-    /// When a field already has values of another type in this batch, or an integer would lose digits
-    /// as the float that the field holds; the row is then not added.
+    /// When a field already has values of another type in this batch, or an integer would lose
+    /// digits as the float that the field holds; the row is then not added.
     pub fn row<'a>(
         &mut self,
         time_ns: i64,
@@ -268,10 +268,14 @@ impl StreamRows {
     }
 }
 
-/// True for an integer that a float holds exactly.
+/// True for an integer that a float holds exactly: from its first bit to its last that is set, it
+/// has no more than the float.
 fn is_exact(value: &Value) -> bool {
     match value {
-        Value::I64(value) => i128::from(*value) == (*value as f64) as i128,
+        Value::I64(value) => {
+            let size = value.unsigned_abs();
+            size.leading_zeros() + size.trailing_zeros() >= u64::BITS - f64::MANTISSA_DIGITS
+        }
         _ => false,
     }
 }
@@ -331,8 +335,8 @@ impl Batch {
         self.producer.as_ref()
     }
 
-    /// Lets the batch be stored only as a whole: when a row is refused, no row is stored, and nothing
-    /// that its rows would bring up is defined.
+    /// Lets the batch be stored only as a whole: when a row is refused, no row is stored, and
+    /// nothing that its rows would bring up is defined.
     ///
     /// ```
     /// let mut batch = headwater_types::Batch::new();

@@ -11,6 +11,7 @@
 //! Failure: intervals that begin beyond 64-bit nanoseconds are `None`.
 
 use crate::zone::Zone;
+use headwater_types::Timestamp;
 use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
 use std::collections::BTreeSet;
@@ -39,8 +40,8 @@ pub struct Intervals {
 
 impl Intervals {
     /// Intervals of a width, one of which begins when the clocks show the origin: nanoseconds since
-    /// 1970 as if that were UTC. `None` = the width is nothing. For months the
-    /// origin does not count.
+    /// 1970 as if that were UTC. `None` = the width is nothing. For months the origin
+    /// does not count.
     #[must_use]
     pub fn new(zone: Zone, width: Width, origin_ns: i64) -> Option<Intervals> {
         let is_wide = match width {
@@ -103,7 +104,7 @@ impl Intervals {
             cursor: Some(first_ns).filter(|first| *first < end_ns),
             end_ns,
             change: self.zone.change_after(first_ns),
-            from: self.begin(first_ns),
+            from: self.begin(first_ns).map(Timestamp::from_nanos),
             last: None,
         }
     }
@@ -173,25 +174,26 @@ fn month(months: i32) -> Option<i128> {
 pub struct Begins {
     intervals: Intervals,
     /// Those that were found, and not yet given.
-    names: BTreeSet<i64>,
+    names: BTreeSet<Timestamp>,
     /// An instant whose interval comes next.
     cursor: Option<i64>,
     end_ns: i64,
     /// When the clocks are set next, after the cursor.
     change: Option<i64>,
     /// The first.
-    from: Option<i64>,
-    last: Option<i64>,
+    from: Option<Timestamp>,
+    last: Option<Timestamp>,
 }
 
 impl Begins {
-    fn find(&mut self, at: i64) {
-        let name = self.intervals.begin(at);
+    fn find(&mut self, at: Timestamp) {
+        let at_ns = at.as_nanos();
+        let name = self.intervals.begin(at_ns).map(Timestamp::from_nanos);
         let wanted = name.filter(|name| self.from.is_none_or(|from| *name >= from));
         self.names
             .extend(wanted.filter(|name| self.last.is_none_or(|last| *name > last)));
-        let next = self.intervals.after(at, self.change);
-        self.cursor = next.filter(|next| *next > at && *next < self.end_ns);
+        let next = self.intervals.after(at_ns, self.change);
+        self.cursor = next.filter(|next| *next > at_ns && *next < self.end_ns);
         if let (Some(cursor), Some(change)) = (self.cursor, self.change)
             && change <= cursor
         {
@@ -205,11 +207,11 @@ impl Iterator for Begins {
 
     fn next(&mut self) -> Option<i64> {
         while self.names.len() < NAMES_AHEAD
-            && let Some(at) = self.cursor
+            && let Some(at_ns) = self.cursor
         {
-            self.find(at);
+            self.find(Timestamp::from_nanos(at_ns));
         }
         self.last = self.names.pop_first();
-        self.last
+        self.last.map(Timestamp::as_nanos)
     }
 }

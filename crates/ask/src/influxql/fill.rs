@@ -65,10 +65,11 @@ fn whole(value: f64) -> Value {
     Value::I64(value as i64)
 }
 
-/// What lies on the line between two points. Between integers it is an integer, cut.
-fn line(a: (i64, &Value), b: (i64, &Value), at: i64) -> Option<Value> {
+/// What an interval has on the line between two others, each by its number. Between integers it is
+/// an integer, cut.
+fn line(a: (i64, &Value), b: (i64, &Value), interval: i64) -> Option<Value> {
     let (from, to) = (number(a.1.as_ref())?, number(b.1.as_ref())?);
-    let share = (at as f64 - a.0 as f64) / (b.0 as f64 - a.0 as f64);
+    let share = (interval as f64 - a.0 as f64) / (b.0 as f64 - a.0 as f64);
     let value = from + (to - from) * share;
     match (a.1, b.1) {
         (Value::I64(_) | Value::U64(_), Value::I64(_) | Value::U64(_)) => Some(whole(value)),

@@ -167,19 +167,19 @@ fn push_cell(out: &mut Vec<u8>, cell: &Cell, epoch: Epoch, zone: Option<&TimeZon
         (Cell::Null, _) => out.extend_from_slice(b"null"),
         // Cut towards zero, as InfluxDB does.
         (Cell::Time(at), Epoch::Unit(unit)) => push_i64(out, at / unit),
-        (Cell::Time(at), Epoch::Rfc3339) => push_str(out, &time(*at, zone)),
+        (Cell::Time(at), Epoch::Rfc3339) => push_str(out, &time(Timestamp::from_nanos(*at), zone)),
         (Cell::Value(value), _) => push_number(out, value),
     }
 }
 
-fn time(at: i64, zone: Option<&TimeZone>) -> String {
+fn time(at: Timestamp, zone: Option<&TimeZone>) -> String {
     let local = zone.and_then(|zone| {
-        let instant = jiff::Timestamp::from_nanosecond(i128::from(at)).ok()?;
+        let instant = jiff::Timestamp::from_nanosecond(i128::from(at.as_nanos())).ok()?;
         let offset = zone.to_offset(instant);
         Some(instant.display_with_offset(offset).to_string())
     });
     local.unwrap_or_else(|| {
-        let text = format_instant(Timestamp::from_nanos(at));
+        let text = format_instant(at);
         // Without zeros at the end of the fraction, as InfluxDB writes it.
         match text.strip_suffix('Z').filter(|t| t.contains('.')) {
             Some(digits) => format!("{}Z", digits.trim_end_matches('0')),
@@ -276,7 +276,9 @@ fn rows(out: &mut Vec<u8>, series: &Series, form: Form, zone: Option<&TimeZone>)
             match cell {
                 Cell::Null => {}
                 Cell::Value(Value::String(text)) => push_text(out, text),
-                Cell::Time(at) if form.epoch == Epoch::Rfc3339 => push_text(out, &time(*at, zone)),
+                Cell::Time(at) if form.epoch == Epoch::Rfc3339 => {
+                    push_text(out, &time(Timestamp::from_nanos(*at), zone))
+                }
                 cell => push_cell(out, cell, form.epoch, zone),
             }
         }

@@ -234,7 +234,8 @@ impl World {
         }
     }
 
-    /// A pack is on its way beside what is asked of the head, and sometimes for longer than a lease.
+    /// A pack is on its way beside what is asked of the head, and sometimes for longer than a
+    /// lease.
     fn upload(&mut self, node: usize, now: Now) {
         match self.nodes[node].late_pack.take() {
             Some((at, answer)) if at <= self.time => {

@@ -22,6 +22,7 @@
 
 mod commits;
 mod compaction;
+mod defining;
 mod door;
 mod ends;
 mod freed;
@@ -37,6 +38,7 @@ mod unreadable;
 
 pub(crate) use commits::Commits;
 pub(crate) use compaction::{Compaction, WrittenOnDay};
+pub(crate) use defining::{Defining, Turn};
 pub(crate) use door::Door;
 pub(crate) use ends::Ends;
 pub(crate) use freed::Freed;
@@ -67,7 +69,6 @@ use crate::regime::Regime;
 use crate::removed::Removed;
 use crate::segment::Store;
 use crate::stall::Watch;
-use crate::widening::Defining;
 use crate::{Options, Result};
 use headwater_codec::PutBytes;
 use headwater_io::{Env, Lock};

@@ -1,27 +1,15 @@
 //! What refers to a table or a field whose definition is lost goes with it: the next one that is
 //! defined gets its number, and is another one.
 
+use super::log::highest_named;
 use super::plan::{Planning, damage};
 use crate::catalog::Table;
-use crate::ids::{Sequence, TableId};
+use crate::ids::TableId;
 use crate::index::{IndexDefinition, IndexId};
-use crate::meta::{IndexChange, KeptFor, Meta};
+use crate::meta::IndexChange;
 use crate::reader::open_core;
 use crate::{Error, ErrorKind, Result};
 use std::sync::Arc;
-
-/// Indexes, and tables that say something of theirs, by number, which mean nothing any more.
-#[derive(Debug, Default)]
-pub(super) struct Dangling {
-    pub(super) dropped: Vec<u32>,
-    pub(super) policies_gone: Vec<u32>,
-}
-
-impl Dangling {
-    pub(super) fn is_empty(&self) -> bool {
-        self.dropped.is_empty() && self.policies_gone.is_empty()
-    }
-}
 
 /// Why an index means nothing any more.
 fn lost_of(index: &IndexDefinition, table: Option<&Arc<Table>>) -> Option<String> {
@@ -31,21 +19,6 @@ fn lost_of(index: &IndexDefinition, table: Option<&Arc<Table>>) -> Option<String
     let mut fields = index.fields.iter();
     let lost = fields.find(|field| table.field(**field).is_none())?;
     Some(format!("field number {} of table `{}`", lost.0, table.name))
-}
-
-/// The highest sequence that the metadata name.
-pub(super) fn highest_named(meta: &Meta) -> Result<Sequence> {
-    let mut all: Vec<Sequence> = Vec::new();
-    let deletes = meta.newest_deletes()?;
-    all.extend(deletes.into_iter().map(|(_, sequence)| sequence));
-    let producers = meta.producers()?;
-    all.extend(producers.into_iter().map(|(_, _, sequence)| sequence));
-    all.extend(meta.removed()?.into_iter().map(|mark| mark.sequence));
-    for kept_for in [KeptFor::Copies, KeptFor::Snapshots] {
-        let kept = meta.ends(kept_for)?.deletes;
-        all.extend(kept.into_iter().map(|(sequence, _)| sequence));
-    }
-    Ok(all.into_iter().max().unwrap_or_default())
 }
 
 impl Planning<'_> {
@@ -64,17 +37,16 @@ impl Planning<'_> {
             let index = IndexDefinition::decode(IndexId(id), &bytes);
             let index = index.map_err(|e| Error::decode(&self.meta_path, 0, e))?;
             let table = core.catalog.table(index.table);
-            let Some(lost) = lost_of(&index, table.as_ref()) else {
-                continue;
-            };
-            let expected = format!("{lost}, over which index `{}` is", index.name);
-            self.find(
-                damage(&self.meta_path.clone(), 0, expected, "no definition of it"),
-                "the index goes with it",
-            );
-            self.lost
-                .push(format!("index `{}`: with {lost}", index.name));
-            self.dangling.dropped.push(id);
+            if let Some(lost) = lost_of(&index, table.as_ref()) {
+                let expected = format!("{lost}, over which index `{}` is", index.name);
+                self.find(
+                    damage(&self.meta_path.clone(), 0, expected, "no definition of it"),
+                    "the index goes with it",
+                );
+                self.lost
+                    .push(format!("index `{}`: with {lost}", index.name));
+                self.dangling.dropped.push(id);
+            }
         }
         for (table, _) in meta.index_policies()? {
             if core.catalog.table(TableId(table)).is_some() {

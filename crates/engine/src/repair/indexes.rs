@@ -3,7 +3,7 @@
 //! Invariants: no run outlives a repair that changes anything, since what it holds may be taken out
 //! of its segment, and other rows come to stand there. Definitions stay where the metadata do.
 
-use super::dangling::Dangling;
+use super::plan::Dangling;
 use super::{RepairFinding, RepairReport};
 use crate::Result;
 use crate::meta::{IndexChange, Meta};

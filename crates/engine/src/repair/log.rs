@@ -4,7 +4,6 @@
 //! an empty one takes its number. A record that uses a definition that is lost is kept without what
 //! it cannot mean any more.
 
-use super::dangling::highest_named;
 use crate::catalog::{AddedFields, StreamIndex, StreamRecord, Table};
 use crate::expiry::owner_of;
 use crate::ids::{Sequence, StreamId};
@@ -12,7 +11,7 @@ use crate::log::{
     FILE_HEADER_BYTES, FILE_MAGIC, FileHeader, RECORD_HEADER_BYTES, RecordHeader, RecordKind, pad,
     record_bytes, records_in,
 };
-use crate::meta::Meta;
+use crate::meta::{KeptFor, Meta};
 use crate::segment::Cover;
 use crate::tombstone::DeleteRecord;
 use crate::{Error, Result};
@@ -600,4 +599,19 @@ impl<'a> KnownDefinitions<'a> {
         out.extend_from_slice(&entries);
         Ok(out)
     }
+}
+
+/// The highest sequence that the metadata name.
+pub(super) fn highest_named(meta: &Meta) -> Result<Sequence> {
+    let mut all: Vec<Sequence> = Vec::new();
+    let deletes = meta.newest_deletes()?;
+    all.extend(deletes.into_iter().map(|(_, sequence)| sequence));
+    let producers = meta.producers()?;
+    all.extend(producers.into_iter().map(|(_, _, sequence)| sequence));
+    all.extend(meta.removed()?.into_iter().map(|mark| mark.sequence));
+    for kept_for in [KeptFor::Copies, KeptFor::Snapshots] {
+        let kept = meta.ends(kept_for)?.deletes;
+        all.extend(kept.into_iter().map(|(sequence, _)| sequence));
+    }
+    Ok(all.into_iter().max().unwrap_or_default())
 }

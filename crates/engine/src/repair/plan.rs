@@ -1,6 +1,5 @@
 //! Looks at everything and decides what a repair does. Changes nothing.
 
-use super::dangling::Dangling;
 use super::log::{Covers, LogScan, save};
 use super::mend::{Mended, mend};
 use super::overlay::{Overlay, Patch};
@@ -39,6 +38,19 @@ pub(super) struct RepairPlan {
     pub(super) snapshots: Vec<u64>,
     pub(super) dangling: Dangling,
     pub(super) report: RepairReport,
+}
+
+/// Indexes, and tables that say something of theirs, by number, which mean nothing any more.
+#[derive(Debug, Default)]
+pub(super) struct Dangling {
+    pub(super) dropped: Vec<u32>,
+    pub(super) policies_gone: Vec<u32>,
+}
+
+impl Dangling {
+    pub(super) fn is_empty(&self) -> bool {
+        self.dropped.is_empty() && self.policies_gone.is_empty()
+    }
 }
 
 /// A plan in the making.

@@ -4,11 +4,11 @@
 //! Invariants: a group with sequence S leaves its whole partition rid of every delete up to S, so
 //! readers and replay compare sequences and need no other mark; memory loses the events even while
 //! a partition that is being rewritten has to wait; a tombstone leaves the shard once nothing of it
-//! is left to do. A partition all of whose events are gone is removed. Its covers go with it: an
-//! event that the log still holds comes back at replay only to be removed again by the delete, which
-//! stands behind it in the log, or is left out by the mark of what a cut removed: the cut itself may
-//! go back. A partition of which nothing can be read is left as
-//! it is, and the deletes that concern it stay.
+//! is left to do. A partition all of whose events are gone is removed. Its covers go with it:
+//! an event that the log still holds comes back at replay only to be removed again by the delete,
+//! which stands behind it in the log, or is left out by the mark of what a cut removed: the cut
+//! itself may go back. A partition of which nothing can be read is left as it is, and the deletes
+//! that concern it stay.
 
 use super::commit::{commit_marked, free_log, keep_committed, make_durable};
 use super::cutter::SharedLeaves;
@@ -158,19 +158,7 @@ impl SweepPlan {
                 continue;
             }
             let state = core.store.state(partition)?;
-            let mut streams = Vec::new();
-            for number in state.pages() {
-                for (stream, stream_state) in core.store.page(&state, number)?.iter() {
-                    let ranges = due
-                        .iter()
-                        .filter(|t| t.concerns(record.table, stream))
-                        .map(|t| t.range.intersect(&record.span()));
-                    let ranges = union(ranges.collect());
-                    if is_touched(&stream_state, &ranges) {
-                        streams.push((stream, ranges));
-                    }
-                }
-            }
+            let streams = touched_streams(core, partition, &state, &due)?;
             if !streams.is_empty() {
                 plan.touched.push(TouchedPartition {
                     partition: Arc::clone(partition),
@@ -203,6 +191,30 @@ impl SweepPlan {
     }
 }
 
+/// Streams of a partition of which deletes remove rows, and where.
+fn touched_streams(
+    core: &Core,
+    partition: &Partition,
+    state: &SegmentState,
+    due: &[&Tombstone],
+) -> Result<Vec<(StreamId, Vec<ClosedRange>)>> {
+    let record = &partition.record;
+    let mut streams = Vec::new();
+    for number in state.pages() {
+        for (stream, stream_state) in core.store.page(state, number)?.iter() {
+            let ranges = due
+                .iter()
+                .filter(|t| t.concerns(record.table, stream))
+                .map(|t| t.range.intersect(&record.span()));
+            let ranges = union(ranges.collect());
+            if is_touched(&stream_state, &ranges) {
+                streams.push((stream, ranges));
+            }
+        }
+    }
+    Ok(streams)
+}
+
 /// Tables of which memory holds rows before the cut.
 fn cut_off_in_memory(core: &Core, shard: &Shard, sequence: Sequence) -> Vec<Arc<Table>> {
     let all = core.catalog.tables();
@@ -217,10 +229,13 @@ fn cut_off_in_memory(core: &Core, shard: &Shard, sequence: Sequence) -> Vec<Arc<
         return Vec::new();
     }
     let state = shard.state.lock();
-    for (_, slot) in state.active() {
-        let Some(table) = cut.get(&slot.table).filter(|t| !found.contains_key(&t.id)) else {
+    let of_cut = state
+        .active()
+        .filter_map(|(_, slot)| Some((slot, *cut.get(&slot.table)?)));
+    for (slot, table) in of_cut {
+        if found.contains_key(&table.id) {
             continue;
-        };
+        }
         let horizon = table.life.cut;
         let is_before = |time: Timestamp, s: Sequence| horizon.ends(time) && s <= sequence;
         let mut chunks = slot.memory.flank.iter().chain(&slot.memory.late);

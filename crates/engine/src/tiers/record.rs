@@ -325,8 +325,8 @@ impl TierRecord {
     }
 }
 
-/// Makes the file anew, which says nothing yet: the sync of its name may have failed, which no later
-/// one makes up for.
+/// Makes the file anew, which says nothing yet: the sync of its name may have failed, which no
+/// later one makes up for.
 fn name_file(files: &dyn Files, folder: &Path) -> Result<()> {
     let path = path_in(folder);
     match files.remove(&path) {

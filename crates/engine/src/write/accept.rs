@@ -4,6 +4,7 @@
 //! with what the plan adds to it. Nothing is planned for a row that is refused: what a row needs is
 //! planned last, when nothing else can refuse it.
 
+use super::entry::{EntryCheck, field_at, mixed_types, refuse_inexact};
 use super::gathered::Gathered;
 use super::plan::Plan;
 use super::pressure::aged_stretches;
@@ -22,72 +23,6 @@ use headwater_types::{
     Column, FieldId, FieldType, Rows, StreamName, StreamRows, Timestamp, Values,
 };
 use std::sync::Arc;
-
-/// Rows of an entry that are still good.
-pub(super) struct EntryCheck {
-    entry: usize,
-    rows: usize,
-    /// One per row; empty as long as all are good.
-    good: Vec<bool>,
-    refused: Vec<Refused>,
-}
-
-impl EntryCheck {
-    fn is_good(&self, row: usize) -> bool {
-        self.good.get(row).is_none_or(|good| *good)
-    }
-
-    /// True when a good row has a value in a column.
-    pub(super) fn any_good_in(&self, column: &Column) -> bool {
-        (0..column.len()).any(|row| self.is_good(row) && column.is_present(row))
-    }
-
-    /// Refuses every row.
-    pub(super) fn refuse_all(&mut self, code: &'static str, message: impl Fn() -> String) {
-        for row in 0..self.rows {
-            self.refuse(row, code, &message);
-        }
-    }
-
-    pub(super) fn any_good(&self) -> bool {
-        (self.good.is_empty() && self.rows > 0) || self.good.contains(&true)
-    }
-
-    pub(super) fn refuse(
-        &mut self,
-        row: usize,
-        code: &'static str,
-        message: impl FnOnce() -> String,
-    ) {
-        if self.good.is_empty() {
-            self.good.resize(self.rows, true);
-        }
-        if let Some(good) = self.good.get_mut(row)
-            && *good
-        {
-            *good = false;
-            self.refused.push(Refused {
-                entry: self.entry,
-                row,
-                code,
-                message: message(),
-            });
-        }
-    }
-
-    pub(super) fn refuse_present(
-        &mut self,
-        column: &Column,
-        code: &'static str,
-        message: impl Fn() -> String,
-    ) {
-        for row in 0..column.len() {
-            if column.is_present(row) {
-                self.refuse(row, code, &message);
-            }
-        }
-    }
-}
 
 /// What is good of an entry.
 pub(super) struct CheckedEntry {
@@ -146,11 +81,9 @@ pub(super) fn check_entry(
             table = plan.begin(name.table())?;
         }
         stream = check_place(
-            gathered,
-            plan,
+            (gathered, plan),
             table.as_ref(),
-            &name,
-            &times,
+            (&name, &times),
             &mut accepting,
             key,
         )?;
@@ -215,11 +148,9 @@ pub(super) fn check_entry(
 /// Finds the stream, and refuses what cannot be stored where it lies: in a damaged partition, in a
 /// stretch of which only aggregates are kept, or in one stream too many.
 fn check_place(
-    gathered: &Gathered<'_>,
-    plan: &Plan<'_>,
+    (gathered, plan): (&Gathered<'_>, &Plan<'_>),
     table: Option<&Arc<Table>>,
-    name: &StreamName,
-    times: &[i64],
+    (name, times): (&StreamName, &[i64]),
     accepting: &mut EntryCheck,
     key: &mut Vec<u8>,
 ) -> Result<Option<StreamId>> {
@@ -273,15 +204,6 @@ fn check_aged(
         }
     }
     Ok(())
-}
-
-/// The field of this name. Entries mostly have their fields in the table's order, so the one at the
-/// same place is tried first.
-pub(super) fn field_at(table: &Table, at: usize, name: &str) -> Option<FieldId> {
-    match table.fields.get(at) {
-        Some(field) if field.name == name => u32::try_from(at).ok().map(FieldId),
-        _ => table.field_id(name),
-    }
 }
 
 /// True when the table has all these fields with these types.
@@ -416,30 +338,4 @@ fn fit_column(
     });
     // Rows without a value in this column are still good.
     None
-}
-
-/// Refuses integers that a field of floats cannot hold.
-pub(super) fn refuse_inexact(name: &str, column: &Column, accepting: &mut EntryCheck) {
-    if let Values::I64(values) = column.values() {
-        for (row, value) in values.iter().enumerate() {
-            if column.is_present(row) && i128::from(*value) != (*value as f64) as i128 {
-                accepting.refuse(row, REFUSED_TYPE, || {
-                    format!("field `{name}` is f64, which cannot hold {value} exactly: write it as a float")
-                });
-            }
-        }
-    }
-}
-
-/// What a row is told whose value has another type than its field.
-pub(super) fn mixed_types(
-    table: &Table,
-    name: &str,
-    expected: FieldType,
-    found: FieldType,
-) -> String {
-    format!(
-        "field `{name}` of table `{}` is {expected}, found {found}: send {expected}, or use another field",
-        table.name
-    )
 }

@@ -2,6 +2,7 @@
 
 use super::pressure::wait_for_bulk;
 use crate::Result;
+use crate::assured::part_of;
 use crate::catalog::Table;
 use crate::core::Core;
 use crate::expiry::owner_of;
@@ -137,7 +138,7 @@ fn replaced_in(rows: &Rows) -> u64 {
         .filter(|equal| equal.len() > 1)
     {
         for (at, (_, row)) in equal.iter().enumerate() {
-            let earlier = equal.get(..at).unwrap_or_default();
+            let earlier = part_of(equal, ..at, "rows of one instant");
             let replaces = rows.columns.iter().filter(own).any(|(_, column)| {
                 column.is_present(*row) && earlier.iter().any(|(_, e)| column.is_present(*e))
             });

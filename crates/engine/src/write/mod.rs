@@ -1,12 +1,14 @@
 //! The life of a write: check, define, log, insert, publish.
 //!
-//! Invariants: a refused row changes nothing but itself (law 6), and a refused batch nothing at all:
-//! what rows define is planned, and in force once everything that could refuse them is decided;
+//! Invariants: a refused row changes nothing but itself (law 6), and a refused batch nothing at
+//! all: what rows define is planned, and in force once everything that could refuse them is
+//! decided;
 //! everything of a batch that is accepted is one log record; memory is bounded, because a writer
 //! waits before its record gets a number.
 //! Concurrency: any number of writers; each encodes its own record.
 
 mod accept;
+mod entry;
 mod gathered;
 mod plan;
 mod pressure;
@@ -327,8 +329,7 @@ fn define_all(
             keys.dedup();
         }
         let defined = core.catalog.define_planned(
-            plan.tables(),
-            &streams,
+            (plan.tables(), &streams),
             (TableLimits::of(&core.options), core.options.streams_max),
             |key| core.shards.of_key(key),
             |record| core.log_table(record),

@@ -5,14 +5,15 @@
 //! when it is defined; it has waited for memory before, so that nothing of the plan is defined of a
 //! batch that is then sent back. Writes that fit their tables plan nothing.
 
-use super::accept::{EntryCheck, field_at, mixed_types, refuse_inexact};
+use super::entry::{EntryCheck, field_at, mixed_types, refuse_inexact};
 use super::gathered::Gathered;
 use super::pressure::wait_for_memory;
+use crate::assured::wide;
 use crate::catalog::{Beyond, Field, Life, PlannedTable, Table, TableLimits, check_name};
-use crate::core::Core;
+use crate::core::{Core, Turn};
 use crate::ids::TableId;
 use crate::refused::{REFUSED_FIELDS, REFUSED_TABLES, REFUSED_TYPE};
-use crate::widening::{Integers, STREAMS_LOOKED_AT, Turn, look};
+use crate::widening::{Integers, STREAMS_LOOKED_AT, look};
 use crate::{Error, Result};
 use headwater_types::{Column, FieldId, FieldType};
 use std::collections::{HashMap, HashSet};
@@ -91,7 +92,7 @@ impl<'a> Plan<'a> {
     pub(super) fn begin(&mut self, name: &str) -> Result<Option<Arc<Table>>> {
         if self.turn.is_none() {
             wait_for_memory(self.core)?;
-            self.turn = Some(self.core.defining.begin(self.core)?);
+            self.turn = Some(self.core.defining.begin(self.core.options.busy_timeout)?);
         }
         Ok(self.look_up(name))
     }
@@ -140,20 +141,20 @@ impl<'a> Plan<'a> {
         gathered: &Gathered<'_>,
     ) -> Option<String> {
         let there = self.core.catalog.stream_count(table);
-        let most = self.core.options.streams_max as u64;
+        let most = wide(self.core.options.streams_max);
         let new = self.streams.get(&table);
         if there + new.map_or(0, |new| new.noted) < most {
             return None;
         }
         let counted = match new.and_then(|new| new.exact.as_ref()) {
             Some(keys) if keys.contains(key) => return None,
-            Some(keys) => keys.len() as u64,
+            Some(keys) => wide(keys.len()),
             None => {
                 let keys = gathered.new_keys(table);
                 if keys.contains(key) {
                     return None;
                 }
-                keys.len() as u64
+                wide(keys.len())
             }
         };
         let count = there + counted + 1;
@@ -176,13 +177,13 @@ impl<'a> Plan<'a> {
     /// Counts the new streams of a table out from now on.
     pub(super) fn count_out(&mut self, table: TableId, gathered: &Gathered<'_>) {
         let there = self.core.catalog.stream_count(table);
-        let most = self.core.options.streams_max as u64;
+        let most = wide(self.core.options.streams_max);
         if let Some(new) = self.streams.get_mut(&table)
             && new.exact.is_none()
             && there + new.noted >= most
         {
             let keys = gathered.new_keys(table);
-            new.noted = keys.len() as u64;
+            new.noted = wide(keys.len());
             new.exact = Some(keys);
         }
     }
@@ -265,12 +266,15 @@ impl<'a> Plan<'a> {
     ) -> Result<Wanted> {
         let mut wanted = Wanted::default();
         // First what is there already: a row that clashes with it brings nothing up.
-        for (at, (name, column)) in fields.iter().enumerate() {
-            let known = field_at(table, at, name).and_then(|id| Some((id, table.field(id)?)));
-            let (Some((id, field)), found) = (known, column.field_type()) else {
-                continue;
-            };
-            match (field.field_type, found) {
+        let known = fields
+            .iter()
+            .enumerate()
+            .filter_map(|(at, (name, column))| {
+                let id = field_at(table, at, name)?;
+                Some((name, column, id, table.field(id)?))
+            });
+        for (name, column, id, field) in known {
+            match (field.field_type, column.field_type()) {
                 (expected, found) if expected == found => {}
                 (FieldType::F64, FieldType::I64) => refuse_inexact(name, column, accepting),
                 (FieldType::I64, FieldType::F64) => {

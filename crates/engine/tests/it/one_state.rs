@@ -332,7 +332,7 @@ fn a_delete_before_a_flush_stays_carried_out_when_the_tier_is_lost() {
 
 /// What the copy holds is a front part of the log whenever an opening is cut short.
 #[test]
-fn an_opening_that_is_cut_short_leaves_a_copy_that_the_next_one_can_use() {
+fn an_opening_that_a_power_cut_ends_leaves_a_copy_that_the_next_one_can_use() {
     let options = Options {
         durability: Durability::Written,
         ..mirrored()

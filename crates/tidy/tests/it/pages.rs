@@ -3,7 +3,7 @@
 use tidy::{assert_none, files, read, root};
 
 /// Every format that leaves the process, to a disk or to a reader.
-const FORMATS: [&str; 28] = [
+const FORMATS: [&str; 29] = [
     "backup",
     "block",
     "bucket",
@@ -21,6 +21,7 @@ const FORMATS: [&str; 28] = [
     "log",
     "meta",
     "notice",
+    "repair",
     "segment",
     "snapshot",
     "spent",

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 const MINUTE: i64 = 60_000_000_000;
 const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
-/// 2040-01-01T00:00:00Z
+/// The instant 2040-01-01T00:00:00Z.
 const LAST: i64 = 2_208_988_800_000_000_000;
 
 /// Every zone that is built in, with the instants at which its clocks are set.

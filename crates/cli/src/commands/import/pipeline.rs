@@ -16,6 +16,7 @@ use crate::progress::{bytes_bar, spinner};
 use crate::store::{DbArgs, Place};
 use headwater::{
     ClosedRange, Database, Duplicates, ErrorKind, FieldSpec, TableChange, TableSpec, Ticket,
+    Timestamp,
 };
 use headwater_wire::ParsedBatch;
 use indicatif::ProgressBar;
@@ -126,7 +127,8 @@ fn look(receiver: Receiver<Message>) -> Result<Summary, Failure> {
 
 fn take_counts(summary: &mut Summary, parsed: &ParsedBatch) {
     let times = parsed.batch.entries().iter().flat_map(|entry| &entry.times);
-    summary.newest = times.copied().max().max(summary.newest);
+    let newest = times.copied().max().map(Timestamp::from_nanos);
+    summary.newest = newest.max(summary.newest);
     summary.lines += parsed.line_count;
     summary.empty_rows += parsed.empty_rows;
     for (code, count) in parsed.refused_counts.iter() {

@@ -1,6 +1,7 @@
 //! What an import did, told on stderr.
 
 use crate::grid::{bytes, grouped};
+use headwater::Timestamp;
 use headwater_wire::RefusedLine;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,8 +19,8 @@ pub(super) struct Summary {
     pub(super) rows: u64,
     /// Of these, rows that fell on the stream and time of another row.
     pub(super) replaced: u64,
-    /// The newest time of a row, in ns since 1970.
-    pub(super) newest: Option<i64>,
+    /// The newest time of a row.
+    pub(super) newest: Option<Timestamp>,
     pub(super) empty_rows: u64,
     pub(super) lines: u64,
     pub(super) text_bytes: u64,
@@ -113,7 +114,7 @@ impl Summary {
         }
         if self
             .newest
-            .is_some_and(|newest| (0..IMPLAUSIBLE_BEFORE_NS).contains(&newest))
+            .is_some_and(|newest| (0..IMPLAUSIBLE_BEFORE_NS).contains(&newest.as_nanos()))
         {
             eprintln!(
                 "warning: all times lie in 1970: is their unit what was meant? See --precision and --time-format; a spreadsheet's dates, such as 45300.4375, count days since 1900, so export them as text"

@@ -1,6 +1,7 @@
 //! Tables and streams that a batch was found to need are defined in one step, or none of them is.
 
 use super::{Catalog, State};
+use crate::assured::wide;
 use crate::catalog::limits::{Beyond, TableLimits};
 use crate::catalog::pending::Definition;
 use crate::catalog::streams::StreamRecord;
@@ -51,8 +52,7 @@ impl Catalog {
     /// one log record holds all that are really new.
     pub(crate) fn define_planned(
         &self,
-        tables: &[PlannedTable],
-        streams: &[NewStreamKeys],
+        (tables, streams): (&[PlannedTable], &[NewStreamKeys]),
         (limits, streams_max): (TableLimits, usize),
         shard_of: impl Fn(&[u8]) -> ShardIndex,
         mut enqueue_table: impl FnMut(&TableRecord) -> Result<Sequence>,
@@ -87,9 +87,9 @@ impl Catalog {
                     .ok_or_else(|| Error::invalid("too many streams: 2^32"))?;
             }
             let there = state.stream_counts.get(table.0 as usize).copied();
-            let new = (records.len() - before) as u64;
+            let new = wide(records.len() - before);
             let count = there.unwrap_or(0) + new;
-            if new > 0 && count > streams_max as u64 {
+            if new > 0 && count > wide(streams_max) {
                 let message = format!(
                     "the table would have {count} streams, the limit is {streams_max} (setting streams_max)"
                 );

@@ -1,0 +1,107 @@
+//! What is found of an entry while it is checked: its rows that are still good, and what those are
+//! told that are not.
+
+use crate::catalog::Table;
+use crate::refused::{REFUSED_TYPE, Refused};
+use headwater_types::{Column, FieldId, FieldType, Values};
+
+/// Rows of an entry that are still good.
+pub(super) struct EntryCheck {
+    pub(super) entry: usize,
+    pub(super) rows: usize,
+    /// One per row; empty as long as all are good.
+    pub(super) good: Vec<bool>,
+    pub(super) refused: Vec<Refused>,
+}
+
+impl EntryCheck {
+    pub(super) fn is_good(&self, row: usize) -> bool {
+        self.good.get(row).is_none_or(|good| *good)
+    }
+
+    /// True when a good row has a value in a column.
+    pub(super) fn any_good_in(&self, column: &Column) -> bool {
+        (0..column.len()).any(|row| self.is_good(row) && column.is_present(row))
+    }
+
+    /// Refuses every row.
+    pub(super) fn refuse_all(&mut self, code: &'static str, message: impl Fn() -> String) {
+        for row in 0..self.rows {
+            self.refuse(row, code, &message);
+        }
+    }
+
+    pub(super) fn any_good(&self) -> bool {
+        (self.good.is_empty() && self.rows > 0) || self.good.contains(&true)
+    }
+
+    pub(super) fn refuse(
+        &mut self,
+        row: usize,
+        code: &'static str,
+        message: impl FnOnce() -> String,
+    ) {
+        if self.good.is_empty() {
+            self.good.resize(self.rows, true);
+        }
+        if let Some(good) = self.good.get_mut(row)
+            && *good
+        {
+            *good = false;
+            self.refused.push(Refused {
+                entry: self.entry,
+                row,
+                code,
+                message: message(),
+            });
+        }
+    }
+
+    pub(super) fn refuse_present(
+        &mut self,
+        column: &Column,
+        code: &'static str,
+        message: impl Fn() -> String,
+    ) {
+        for row in 0..column.len() {
+            if column.is_present(row) {
+                self.refuse(row, code, &message);
+            }
+        }
+    }
+}
+
+/// The field of this name. Entries mostly have their fields in the table's order, so the one at the
+/// same place is tried first.
+pub(super) fn field_at(table: &Table, at: usize, name: &str) -> Option<FieldId> {
+    match table.fields.get(at) {
+        Some(field) if field.name == name => u32::try_from(at).ok().map(FieldId),
+        _ => table.field_id(name),
+    }
+}
+
+/// Refuses integers that a field of floats cannot hold.
+pub(super) fn refuse_inexact(name: &str, column: &Column, accepting: &mut EntryCheck) {
+    if let Values::I64(values) = column.values() {
+        for (row, value) in values.iter().enumerate() {
+            if column.is_present(row) && i128::from(*value) != (*value as f64) as i128 {
+                accepting.refuse(row, REFUSED_TYPE, || {
+                    format!("field `{name}` is f64, which cannot hold {value} exactly: write it as a float")
+                });
+            }
+        }
+    }
+}
+
+/// What a row is told whose value has another type than its field.
+pub(super) fn mixed_types(
+    table: &Table,
+    name: &str,
+    expected: FieldType,
+    found: FieldType,
+) -> String {
+    format!(
+        "field `{name}` of table `{}` is {expected}, found {found}: send {expected}, or use another field",
+        table.name
+    )
+}
