@@ -99,7 +99,8 @@ def ask(sql, pyramid):
     if error is not None:
         return error, None
     lines = list(csv.reader(io.StringIO(body)))[1:]
-    return None, [[canonical(value_of_text(cell)) for cell in line] for line in lines]
+    # An empty line is the row of a table of one column whose value is NULL.
+    return None, [[canonical(value_of_text(cell)) for cell in line or [""]] for line in lines]
 
 
 def beyond(value):
