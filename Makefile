@@ -238,7 +238,7 @@ lint: ## Clippy, every warning an error
 
 unit:
 	$(call section,'Tests of code and pages')
-	$(CARGO) test --workspace --locked
+	$(CARGO) test --workspace --locked --no-fail-fast
 
 web: $(WEB_DIST) ## Build the page into web/dist, which the server embeds; does nothing when nothing changed
 

@@ -143,6 +143,8 @@ func (db *DB) do(ctx context.Context, work func() error) error {
 type Written struct {
 	// Accepted is the number of rows stored.
 	Accepted int
+	// Replaced is how many of these put a value where another row of the batch, before them, had put one.
+	Replaced int
 	// Repeated is true when the batch was numbered by its producer and had been stored before: nothing was stored again.
 	Repeated bool
 }
@@ -181,7 +183,7 @@ func write(db C.hw_db, batch C.hw_batch, streams []*Stream) (Written, error) {
 	if C.hw_write(db, batch, &w, &e) != C.HW_OK {
 		return Written{}, take(&e)
 	}
-	written := Written{Accepted: int(w.accepted), Repeated: w.repeated != 0}
+	written := Written{Accepted: int(w.accepted), Replaced: int(w.replaced), Repeated: w.repeated != 0}
 	if w.handle == 0 {
 		return written, nil
 	}

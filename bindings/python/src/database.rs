@@ -251,18 +251,26 @@ impl Database {
         Ok(done(py.detach(|| writer.wait())?))
     }
 
-    /// Writes one event and waits.
+    /// Writes one event and waits. One that is of now has an instant of its own.
     fn write_event(
         &self,
         py: Python<'_>,
         table: String,
         tags: Tags,
-        time: i64,
+        time: (i64, bool),
         values: &Bound<'_, PyDict>,
         asked: HowTuple,
     ) -> PyResult<DoneTuple> {
         let mut entry = StreamRows::new(StreamName::new(table, tags));
-        entry.times.push(time);
+        let (time, is_now) = time;
+        entry.times.push(match is_now {
+            true => self.shared.with(|opened| {
+                let instants = opened.owner()?.instants();
+                let now = headwater::Timestamp::from_nanos(time);
+                Ok(instants.next(now).as_nanos())
+            })?,
+            false => time,
+        });
         for (name, object) in values {
             let name: String = name.extract()?;
             let column = ask::column_of(value(&name, &object)?);

@@ -16,6 +16,7 @@ use headwater::{
     FieldType, ReplayChunk, ReplaySpec, ReplaySteps, Scan, ScanChunk, ScanSpec, Snapshot,
     StreamName,
 };
+use headwater_wire::free_name;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyList};
 use std::collections::{BTreeMap, BTreeSet};
@@ -77,22 +78,13 @@ impl TagColumns {
     }
 }
 
-/// Names of columns: `time`, then the tags, then the fields. A name that is taken gets `_tag` or
-/// `_field` behind it.
+/// Names of columns: `time`, then the tags, then the fields. A name that is taken gets a number, as
+/// at every door.
 pub(crate) fn column_names(first: &[&str], tags: &[String], fields: &[String]) -> Vec<String> {
     let mut names: Vec<String> = first.iter().map(|n| (*n).to_owned()).collect();
-    let mut put = |name: &String, suffix: &str, others: &[String]| {
-        let mut name = name.clone();
-        while names.contains(&name) || others.contains(&name) {
-            name.push_str(suffix);
-        }
-        names.push(name);
-    };
-    for tag in tags {
-        put(tag, "_tag", fields);
-    }
-    for field in fields {
-        put(field, "_field", &[]);
+    for name in tags.iter().chain(fields) {
+        let free = free_name(name, |other| names.iter().any(|taken| taken == other));
+        names.push(free);
     }
     names
 }

@@ -6,8 +6,9 @@ use crate::write::{Done, RefusedRow, Writer};
 use pyo3::prelude::*;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Rows stored, rows refused, the first refused ones, whether the batch had been stored before.
-pub(crate) type DoneTuple = (u64, u64, Vec<RefusedRow>, bool);
+/// Rows stored, rows refused, the first refused ones, whether the batch had been stored before, and
+/// rows that replaced others of the write.
+pub(crate) type DoneTuple = (u64, u64, Vec<RefusedRow>, bool, u64);
 
 /// What became of a write, for Python.
 pub(crate) fn done(done: Done) -> DoneTuple {
@@ -16,6 +17,7 @@ pub(crate) fn done(done: Done) -> DoneTuple {
         done.refused_count,
         done.refused,
         done.repeated,
+        done.replaced,
     )
 }
 enum TicketState {

@@ -34,6 +34,7 @@ pub(crate) type RefusedRow = (usize, &'static str, String);
 #[derive(Default)]
 pub(crate) struct Done {
     pub(crate) accepted: u64,
+    pub(crate) replaced: u64,
     pub(crate) refused_count: u64,
     pub(crate) refused: Vec<RefusedRow>,
     pub(crate) repeated: bool,
@@ -149,6 +150,7 @@ impl Writer {
         if let Some(ticket) = self.in_flight.pop_front() {
             let written = ticket.wait()?;
             self.done.accepted += written.accepted;
+            self.done.replaced += written.replaced;
             self.done.repeated |= written.repeated;
         }
         Ok(())

@@ -157,7 +157,7 @@ def test_arrow_consumers_share_memory(db: headwater.Database) -> None:
 
 def test_names_that_are_taken_get_a_suffix(db: headwater.Database) -> None:
     db.write("t", {"v": "tag"}, time=[START], data={"time": [1.0], "v": [2.0]})
-    assert db.scan("t").columns == ["time", "v_tag", "time_field", "v"]
+    assert db.scan("t").columns == ["time", "v", "time_1", "v_1"]
     assert db.scan("t").polars().rows() == [(dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc), "tag", 1.0, 2.0)]
     assert db.aggregate("t", "v").columns[:2] == ["time", "v"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,14 @@ def test_single_events_are_written(db: headwater.Database) -> None:
         db.write("at", v=object())
     with pytest.raises(headwater.InvalidError, match="64 bits"):
         db.write("at", v=2**64)
+
+
+def test_events_of_now_have_an_instant_each(db: headwater.Database) -> None:
+    for number in range(50):
+        db.write("t", {"d": "1"}, v=number)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: db.write("t", {"d": "1"}, v=number), range(50, 400)))
+    assert sorted(values(db)) == list(range(400))
 
 
 def test_a_write_without_a_field_and_a_list_of_mixed_types_are_refused(db: headwater.Database) -> None:

@@ -61,6 +61,8 @@ pub(crate) struct Answered {
     pub(crate) status: u16,
     /// `null` where there was no body, or none in JSON.
     pub(crate) body: Value,
+    /// Of the rows that were stored, those that replaced values of others of the request.
+    pub(crate) replaced: u64,
 }
 
 impl Answered {
@@ -139,12 +141,15 @@ impl Server {
             Failure::failed(format!("{url}: {error}; is a server running there?"))
         })?;
         let status = answer.status().as_u16();
+        let replaced = answer.headers().get("X-Headwater-Replaced");
+        let replaced = replaced.and_then(|count| count.to_str().ok()?.parse().ok());
         let body = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX);
         let text = body.read_to_string().map_err(|error| {
             Failure::failed(format!("{}: the answer broke off: {error}", self.url))
         })?;
         Ok(Answered {
             status,
+            replaced: replaced.unwrap_or(0),
             body: serde_json::from_str(&text).unwrap_or(Value::Null),
         })
     }

@@ -24,7 +24,7 @@ use crate::workers::spawn_workers;
 use crate::write::{self};
 use crate::{Error, Options, Result};
 use headwater_io::{Env, Joiner};
-use headwater_types::{Batch, ClosedRange, StreamName};
+use headwater_types::{Batch, ClosedRange, Instants, StreamName};
 use parking_lot::Mutex;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -302,6 +302,11 @@ impl Database {
             return None;
         }
         crate::read::version::quick(self.core(), stream, range)
+    }
+
+    /// Who gives instants to rows that come without one: an opening gives none twice.
+    pub fn instants(&self) -> &Arc<Instants> {
+        &self.core().instants
     }
 
     /// The tables.

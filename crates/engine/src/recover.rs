@@ -388,6 +388,7 @@ pub(crate) fn load(
         late_choice: LateChoice::new(options.late_policy),
         regime: Regime::of(options.flush_rule),
         clock_guard,
+        instants: Arc::default(),
         compaction: Compaction::new(compacted),
         freed: Freed::default(),
         door: Door::default(),

@@ -145,7 +145,7 @@ struct ArrowArrayStream {
 
 // The version of this interface. It rises when something is added; nothing is ever taken away or
 // changed.
-#define HW_ABI_VERSION 3
+#define HW_ABI_VERSION 4
 
 // Of equal timestamps the later write wins, field by field.
 #define HW_DUPLICATES_LAST 1
@@ -499,6 +499,9 @@ typedef struct hw_written {
   // 1 = the batch was numbered by its producer and had been stored before: nothing was stored
   // again.
   uint8_t repeated;
+  // Of the rows stored, those that put a value where another row of the same batch, before them,
+  // had put one: the batch named the same stream and time more than once.
+  uint32_t replaced;
 } hw_written;
 
 // A write on its way. It ends with hw_ticket_wait, or with hw_release when nobody waits; the write

@@ -15,7 +15,7 @@ use std::sync::{Arc, Weak};
 
 /// The version of this interface. It rises when something is added; nothing is ever taken away or
 /// changed.
-pub const HW_ABI_VERSION: u32 = 3;
+pub const HW_ABI_VERSION: u32 = 4;
 
 /// A database. To end with hw_close.
 pub type hw_db = u64;

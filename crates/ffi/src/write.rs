@@ -52,7 +52,13 @@ pub struct hw_written {
     /// 1 = the batch was numbered by its producer and had been stored before: nothing was stored
     /// again.
     pub repeated: u8,
+    /// Of the rows stored, those that put a value where another row of the same batch, before them,
+    /// had put one: the batch named the same stream and time more than once.
+    pub replaced: u32,
 }
+
+// It was added where the struct had no bytes in use: whoever was compiled before has room for it.
+const _: () = assert!(size_of::<hw_written>() == 24 + 2 * size_of::<usize>());
 
 struct Refusals {
     views: Box<[hw_refused]>,
@@ -74,6 +80,7 @@ impl hw_written {
             refused: std::ptr::null(),
             refused_count: written.refused.len(),
             repeated: u8::from(written.repeated),
+            replaced: u32::try_from(written.replaced).unwrap_or(u32::MAX),
         };
         if !written.refused.is_empty() {
             let view = |r: &Refused| hw_refused {

@@ -33,9 +33,9 @@ pub use headwater_engine::{
 };
 pub use headwater_io::{Env, Media};
 pub use headwater_types::{
-    Aggregate, Batch, Bitmap, ClosedRange, Column, Extremes, FieldType, Ieee, Level, MixedTypes,
-    Producer, StreamName, StreamRows, Sum, TILE_BUCKETS, Timestamp, Value, ValueRef, Values,
-    VarBytes,
+    Aggregate, Batch, Bitmap, ClosedRange, Column, Extremes, FieldType, Ieee, Instants, Level,
+    MixedTypes, Producer, StreamName, StreamRows, Sum, TILE_BUCKETS, Timestamp, Value, ValueRef,
+    Values, VarBytes,
 };
 
 /// The program of the README is compiled with the tests, so that it stays one.

@@ -17,6 +17,24 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::Sleep;
 
+/// Rows that a statement wrote.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stored {
+    /// How many rows.
+    pub rows: u64,
+    /// How many of these have the time and tags of another row of the statement, and replaced its
+    /// values. Rows of what was stored before are not among these.
+    pub replaced: u64,
+}
+
+impl Stored {
+    /// Rows of which none replaced another.
+    #[must_use]
+    pub const fn of(rows: u64) -> Stored {
+        Stored { rows, replaced: 0 }
+    }
+}
+
 /// What a statement did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Done {
@@ -26,10 +44,10 @@ pub enum Done {
     Explained,
     /// It shows tables, columns or settings: the rows follow.
     Shown,
-    /// So many rows were written.
-    Inserted(u64),
-    /// So many rows were written, and are given back: they follow.
-    Returned(u64),
+    /// These rows were written.
+    Inserted(Stored),
+    /// These rows were written, and are given back: they follow.
+    Returned(Stored),
     /// So many rows were deleted, counted just before.
     Deleted(u64),
     /// Something was made.
@@ -67,6 +85,15 @@ impl Done {
         )
     }
 
+    /// The rows that were written, if it writes rows.
+    #[must_use]
+    pub fn stored(self) -> Option<Stored> {
+        match self {
+            Done::Inserted(stored) | Done::Returned(stored) => Some(stored),
+            _ => None,
+        }
+    }
+
     /// Whether it changed what is stored.
     #[must_use]
     pub fn has_changed(self) -> bool {
@@ -74,12 +101,12 @@ impl Done {
     }
 }
 
-/// What was done by a statement without rows, as a row: `done` and, where something was counted,
-/// `count`. `None` for those with rows.
+/// What was done by a statement without rows, as a row: `done`, `count` where something was
+/// counted, and `replaced` where rows replaced others of the statement. `None` for those with rows.
 #[must_use]
 pub fn done_row(done: Done) -> Option<RecordBatch> {
     let (word, count) = match done {
-        Done::Inserted(rows) => ("inserted", Some(rows)),
+        Done::Inserted(stored) => ("inserted", Some(stored.rows)),
         Done::Deleted(rows) => ("deleted", Some(rows)),
         Done::Created(_) => ("created", None),
         Done::Altered => ("altered", None),
@@ -87,11 +114,16 @@ pub fn done_row(done: Done) -> Option<RecordBatch> {
         Done::Set => ("set", None),
         _ => return None,
     };
-    let columns: [(&str, ArrayRef); 2] = [
+    let mut columns: Vec<(&str, ArrayRef)> = vec![
         ("done", Arc::new(StringArray::from(vec![word]))),
         ("count", Arc::new(UInt64Array::from(vec![count]))),
     ];
-    RecordBatch::try_from_iter_with_nullable(columns.map(|(name, array)| (name, array, true))).ok()
+    if let Some(stored) = done.stored().filter(|stored| stored.replaced > 0) {
+        let replaced = UInt64Array::from(vec![stored.replaced]);
+        columns.push(("replaced", Arc::new(replaced)));
+    }
+    let columns = columns.into_iter().map(|(name, array)| (name, array, true));
+    RecordBatch::try_from_iter_with_nullable(columns).ok()
 }
 
 /// The answer to a statement.

@@ -7,6 +7,7 @@ use datafusion::common::{DataFusionError, SchemaError};
 use datafusion::sql::sqlparser::parser::ParserError;
 use headwater_wire::zone::UnknownZone;
 use std::fmt;
+use std::num::NonZeroU32;
 
 /// Why a statement failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +24,8 @@ pub struct Error {
     pub at: Option<(u32, u32)>,
     /// The name that it is about, where it is about one.
     pub subject: Option<String>,
+    /// The row of the statement that it is about, where it is about one; the first is 1.
+    pub row: Option<NonZeroU32>,
 }
 
 /// Result of this crate's calls.
@@ -170,6 +173,7 @@ impl Error {
             hint: None,
             at: None,
             subject: None,
+            row: None,
         }
     }
 
@@ -190,6 +194,15 @@ impl Error {
     /// There is no such time zone.
     pub(crate) fn unknown_zone(why: &UnknownZone) -> Error {
         Error::invalid_value(why.to_string()).with_hint(format!("a zone is {}", UnknownZone::FORMS))
+    }
+
+    /// About a row of the statement, of which the first has number 0.
+    pub(crate) fn of_row(self, row: u64) -> Error {
+        let number = u32::try_from(row.saturating_add(1)).ok();
+        Error {
+            row: number.and_then(NonZeroU32::new),
+            ..self
+        }
     }
 
     /// With advice.

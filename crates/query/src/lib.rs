@@ -58,7 +58,7 @@ mod view;
 mod wording;
 mod zones;
 
-pub use answer::{Answer, Done, Made, done_row};
+pub use answer::{Answer, Done, Made, Stored, done_row};
 pub use catalog::{CATALOG, SCHEMA};
 pub use columns::{TIME, field_type, tag_type, time_type};
 pub use error::{CODES, Code, Error, Result};

@@ -14,6 +14,8 @@
 )]
 
 mod dice;
+#[cfg(feature = "doors")]
+pub mod doors;
 mod mosquitto;
 mod programs;
 mod s3;
@@ -22,7 +24,7 @@ mod wait;
 
 pub use dice::Dice;
 pub use mosquitto::{Broker, has_broker};
-pub use programs::{installed, node_packages, python, run};
+pub use programs::{LAKE_READERS, installed, node_packages, python, run};
 pub use s3::S3Server;
 pub use skip::{or_skip, recording_is_missing};
 pub use wait::{free_port, until};

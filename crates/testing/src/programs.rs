@@ -37,6 +37,18 @@ fn environment(kind: &str, packages: &[&str]) -> Result<PathBuf, String> {
     Ok(PathBuf::from(printed.trim_end()))
 }
 
+/// Packages of PyPI that read lakes: DuckDB, with its extensions as packages, and pyiceberg.
+pub const LAKE_READERS: [&str; 8] = [
+    "duckdb==1.5.5",
+    "duckdb-extensions==1.5.5",
+    "duckdb-extension-avro==1.5.5",
+    "duckdb-extension-httpfs==1.5.5",
+    "duckdb-extension-iceberg==1.5.5",
+    "duckdb-extension-parquet==1.5.5",
+    "pyiceberg==0.12.0",
+    "pyarrow==26.0.1",
+];
+
 /// A Python that has these packages of PyPI.
 pub fn python(packages: &[&str]) -> Result<PathBuf, String> {
     Ok(environment("python", packages)?.join("bin/python"))

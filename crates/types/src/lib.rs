@@ -3,12 +3,14 @@
 //!
 //! Invariants: values are kept bit for bit, NaN payloads and -0.0 too; merging aggregates in any
 //! order gives the same count, extremes and integer sums.
-//! Concurrency: plain values, no locks, no threads, no I/O, no clocks.
+//! Concurrency: plain values, no locks, no threads, no I/O, no clocks; [`Instants`] is shared by
+//! threads.
 //! Failure: what cannot be made from its parts is `None` or an error type of its module.
 
 pub mod aggregate;
 pub mod batch;
 pub mod column;
+pub mod instants;
 pub mod level;
 pub mod rows;
 pub mod time;
@@ -19,6 +21,7 @@ pub use batch::{
     Batch, MixedTypes, Producer, StreamName, StreamRows, push_stream_text, push_tag_text,
 };
 pub use column::{Bitmap, Column, Values, VarBytes};
+pub use instants::Instants;
 pub use level::{Level, TILE_BUCKETS};
 pub use rows::Rows;
 pub use time::{ClosedRange, Timestamp};

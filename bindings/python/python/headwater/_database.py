@@ -39,8 +39,8 @@ Path: TypeAlias = "str | os.PathLike[str]"
 
 
 def _written(done: _native._Done, on_refused: str) -> Written:
-    accepted, count, refused, repeated = done
-    written = Written(accepted, count, tuple(Refused(*one) for one in refused), repeated)
+    accepted, count, refused, repeated, replaced = done
+    written = Written(accepted, count, tuple(Refused(*one) for one in refused), repeated, replaced)
     if count and on_refused == "raise":
         first = written.refused[0]
         raise RefusedError(
@@ -185,7 +185,7 @@ class Database:
         how = _how(expires_at, producer, require_all)
         values = self._fields(data, fields)
         if all(_arrays.is_scalar(v) for v in (time, *values.values())):
-            at = _clock.time_ns() if time is None else _time.instant(cast("Instant", time))
+            at = (_clock.time_ns(), True) if time is None else (_time.instant(cast("Instant", time)), False)
             event = {k: _arrays.scalar(v) for k, v in values.items() if v is not None}
             return _written(self._inner.write_event(table, _arrays.tags(tags), at, event, how), on_refused)
         times, columns = self._columns(time, values, nan)

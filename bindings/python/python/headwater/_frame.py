@@ -33,7 +33,7 @@ class Columns:
 
     Anything that reads Arrow streams (pyarrow, polars, DuckDB, …) can be given one directly: it has
     ``__arrow_c_stream__``. Columns are ``time`` (nanoseconds, UTC), then tags (dictionaries of text), then fields. A field or tag
-    whose name is taken, such as ``time``, gets ``_field`` or ``_tag`` behind it.
+    whose name is taken, such as ``time``, gets ``_1``, ``_2`` … behind it.
     """
 
     __slots__ = ()

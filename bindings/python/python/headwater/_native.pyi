@@ -16,7 +16,7 @@ _Mask: TypeAlias = npt.NDArray[np.uint8] | None
 _Field: TypeAlias = tuple[str, str, int, Any, _Mask]
 _TagColumn: TypeAlias = tuple[str, npt.NDArray[np.int32], list[str]]
 _How: TypeAlias = tuple[int | None, tuple[str, int] | None, bool]
-_Done: TypeAlias = tuple[int, int, list[tuple[int, str, str]], bool]
+_Done: TypeAlias = tuple[int, int, list[tuple[int, str, str]], bool, int]
 _Column: TypeAlias = tuple[str, str, Any, npt.NDArray[np.bool_] | None]
 
 class Database:
@@ -53,7 +53,7 @@ class Database:
         columns: tuple[str, list[str], list[str] | None],
         asked: _How,
     ) -> _Done: ...
-    def write_event(self, table: str, tags: _Tags, time: int, values: dict[str, Any], asked: _How) -> _Done: ...
+    def write_event(self, table: str, tags: _Tags, time: tuple[int, bool], values: dict[str, Any], asked: _How) -> _Done: ...
     def query(
         self,
         table: str,

@@ -61,6 +61,8 @@ class Written:
     refused: tuple[Refused, ...]
     #: The producer's number had been taken in before: nothing was stored again.
     repeated: bool
+    #: Of the rows stored, those that put a value where another row of the same batch, before them, had put one.
+    replaced: int = 0
 
 
 class Last(NamedTuple):

@@ -44,6 +44,133 @@ fn a_mark_for_absent_values_is_pointed_out() {
 }
 
 #[test]
+fn a_spreadsheets_days_that_land_in_1970_are_pointed_out() {
+    let bench = Bench::new();
+    let file = bench.file("days.csv", "time,v\n45300.4375,1\n45301.4375,2\n");
+    let ran = bench.run("import", &["--table", "t", "--time", "time:s", text(&file)]);
+    let ran = ran.ok();
+    assert!(
+        ran.stderr.contains("all times lie in 1970") && ran.stderr.contains("spreadsheet"),
+        "{}",
+        ran.stderr
+    );
+    // One row of now, and nothing is pointed out.
+    let file = bench.file("now.csv", "time,v\n45300.4375,1\n1700000000,2\n");
+    let ran = bench.run("import", &["--table", "t", "--time", "time:s", text(&file)]);
+    assert!(!ran.ok().stderr.contains("1970"));
+}
+
+#[test]
+fn a_loggers_file_with_commas_in_numbers_and_lines_in_front_is_stored() {
+    let bench = Bench::new();
+    // As a German logger writes it, in Windows-1252.
+    let german = "Gerät 7; Halle Süd\n\nZeit;Ort;Temperatur °C;Menge;Notiz\n\
+                05.03.2024 06:00;Süd;12,5;3;1,5 bar\n\
+                05.03.2024 07:00;Süd;-0,25;4;x\n\
+                05.03.2024 08:00;Süd;1.234;5;y\n\
+                05.03.2024 09:00;Süd;1e3;6;z\n";
+    let bytes: Vec<u8> = german
+        .chars()
+        .map(|c| u8::try_from(u32::from(c)).unwrap())
+        .collect();
+    let file = bench.file("logger.csv", &bytes);
+    let arguments = [
+        "--table",
+        "t",
+        "--time",
+        "Zeit:%d.%m.%Y %H:%M",
+        "--tag",
+        "Ort",
+        "--type",
+        "Temperatur °C:f64",
+        "--delimiter",
+        ";",
+        "--decimal-comma",
+        "--encoding",
+        "windows-1252",
+        "--skip",
+        "2",
+        text(&file),
+    ];
+    let ran = bench.run("import", &arguments).ok();
+    assert!(
+        ran.stderr.contains("stored 3 rows from 7 lines"),
+        "{}",
+        ran.stderr
+    );
+    assert!(
+        ran.stderr
+            .contains("line 6: E_TYPE: column `Temperatur °C` holds `1.234`, with a point"),
+        "{}",
+        ran.stderr
+    );
+    assert_eq!(
+        bench.run("export", &["--table", "t"]).ok().stdout,
+        "\
+time,Ort,Temperatur °C,Menge,Notiz
+2024-03-05T06:00:00Z,Süd,12.5,3,\"1,5 bar\"
+2024-03-05T07:00:00Z,Süd,-0.25,4,x
+2024-03-05T09:00:00Z,Süd,1000.0,6,z
+"
+    );
+    // The types are told from numbers with commas too, and a point makes text.
+    let file = bench.file("guessed.csv", "time;a;b\n1;1,5;1,5\n2;2;1.5\n");
+    let arguments = [
+        "--table",
+        "guessed",
+        "--time",
+        "time:s",
+        "--delimiter",
+        ";",
+        "--decimal-comma",
+        text(&file),
+    ];
+    bench.run("import", &arguments).ok();
+    assert_eq!(
+        bench.exported("guessed"),
+        "time,a,b\n1000000000,1.5,\"1,5\"\n2000000000,2.0,1.5\n"
+    );
+    let ran = bench.run(
+        "import",
+        &["--table", "t", "--time", "Zeit", "--decimal-comma", "x.csv"],
+    );
+    assert_eq!(ran.code, 1);
+}
+
+#[test]
+fn a_file_without_a_header_gets_names_and_a_header_others() {
+    let bench = Bench::new();
+    let bare = bench.file("bare.csv", "1,a,0.5\n2,b,1.5\n");
+    let arguments = [
+        "--table", "t", "--time", "at:s", "--tag", "id", "--names", "at,id,v",
+    ];
+    bench
+        .run("import", &[&arguments[..], &[text(&bare)]].concat())
+        .ok();
+    let named = bench.file("named.csv", "zeit,gerät,wert\n3,a,2.5\n");
+    let more = ["--skip", "1", text(&named)];
+    bench
+        .run("import", &[&arguments[..], &more[..]].concat())
+        .ok();
+    assert_eq!(
+        bench.exported("t"),
+        "time,id,v\n1000000000,a,0.5\n3000000000,a,2.5\n2000000000,b,1.5\n"
+    );
+    for (format, flag) in [
+        ("lp", "--decimal-comma"),
+        ("parquet", "--encoding=utf-16le"),
+    ] {
+        let mut all = vec!["--format", format, flag, text(&named)];
+        if format == "parquet" {
+            all.extend(["--table", "t", "--time", "at"]);
+        }
+        let ran = bench.run("import", &all);
+        assert_eq!(ran.code, 2, "{}", ran.stderr);
+        assert!(ran.stderr.contains("means nothing for"), "{}", ran.stderr);
+    }
+}
+
+#[test]
 fn compressed_files_are_told_by_their_first_bytes() {
     let bench = Bench::new();
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());

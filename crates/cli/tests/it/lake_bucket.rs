@@ -3,22 +3,10 @@
 
 use crate::serve::Served;
 use crate::support::{Bench, Ran, program, text};
-use headwater_testing::until;
-use headwater_testing::{S3Server, or_skip, python};
+use headwater_testing::{LAKE_READERS, S3Server, or_skip, python, until};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-
-const PACKAGES: [&str; 8] = [
-    "duckdb==1.5.5",
-    "duckdb-extensions==1.5.5",
-    "duckdb-extension-avro==1.5.5",
-    "duckdb-extension-httpfs==1.5.5",
-    "duckdb-extension-iceberg==1.5.5",
-    "duckdb-extension-parquet==1.5.5",
-    "pyiceberg==0.12.0",
-    "pyarrow==26.0.1",
-];
 
 /// A lake in a bucket of a server of S3's protocol.
 struct Gateway(S3Server);
@@ -192,7 +180,7 @@ fn a_server_keeps_its_lake_in_a_bucket_and_others_read_it_through_the_catalog() 
     let Some(gateway) = Gateway::start() else {
         return;
     };
-    let Some(python) = or_skip(python(&PACKAGES)) else {
+    let Some(python) = or_skip(python(&LAKE_READERS)) else {
         return;
     };
     let bench = Bench::new();

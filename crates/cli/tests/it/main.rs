@@ -12,9 +12,10 @@ mod block;
 mod bucket;
 mod care;
 #[cfg(feature = "sql")]
-#[cfg(feature = "sql")]
 mod columns;
 mod dispatch;
+#[cfg(feature = "sql")]
+mod doors;
 #[cfg(feature = "sql")]
 mod duckdb;
 mod fleet;

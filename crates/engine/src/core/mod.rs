@@ -72,7 +72,7 @@ use crate::stall::Watch;
 use crate::{Options, Result};
 use headwater_codec::PutBytes;
 use headwater_io::{Env, Lock};
-use headwater_types::Timestamp;
+use headwater_types::{Instants, Timestamp};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -110,6 +110,8 @@ pub(crate) struct Core {
     /// Who decides on the policy for late data.
     pub(crate) late_choice: LateChoice,
     pub(crate) clock_guard: ClockGuard,
+    /// Who gives instants to rows that come without one.
+    pub(crate) instants: Arc<Instants>,
     pub(crate) compaction: Compaction,
     /// Who still reads rows that were freed.
     pub(crate) freed: Freed,

@@ -202,7 +202,13 @@ impl<S: Stream> Connection<S> {
             let (batch, from) = match state.batch.take() {
                 Some(taken) => taken,
                 None => match self.link.wait(state.stream.next()).await? {
-                    None => return Ok(Sent::All(tag(state.done, state.sent))),
+                    None => {
+                        let done = tag(state.done, state.sent);
+                        if let Some(stored) = state.done.stored() {
+                            self.tell_replaced(stored);
+                        }
+                        return Ok(Sent::All(done));
+                    }
                     Some(Ok(batch)) => (batch, 0),
                     Some(Err(why)) => {
                         let why = headwater_query::Error::from(why);

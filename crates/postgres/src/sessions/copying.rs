@@ -7,15 +7,15 @@
 //! passed over.
 
 use super::connection::Connection;
-use super::copy::{Copied, Copy, Form, Incoming};
-use super::errors::{Failure, error, fatal, of_query};
+use super::copy::{Copied, Copy, Form, Incoming, Places};
+use super::errors::{Failure, error, fatal, information, of_query};
 use super::link::{FLUSH, Stream};
 use super::statement::columns;
 use crate::messages::{Format, Message, put_binary_end, put_binary_header, put_binary_row};
 use crate::values::{Clocks, cell, whole};
 use futures_util::StreamExt;
 use headwater_query::arrow::array::ArrayRef;
-use headwater_query::{CopyIn, Done, Parameters};
+use headwater_query::{CopyIn, Done, Parameters, Stored};
 use std::sync::Arc;
 
 impl<S: Stream> Connection<S> {
@@ -23,7 +23,9 @@ impl<S: Stream> Connection<S> {
         let count = if copy.out {
             self.copy_out(copy).await?
         } else {
-            self.copy_in(copy).await?
+            let stored = self.copy_in(copy).await?;
+            self.tell_replaced(stored);
+            stored.rows
         };
         self.link.out.command_complete(&format!("COPY {count}"));
         Ok(())
@@ -109,13 +111,14 @@ impl<S: Stream> Connection<S> {
         Ok(count)
     }
 
-    async fn copy_in(&mut self, copy: &Copy) -> Result<u64, Failure> {
+    async fn copy_in(&mut self, copy: &Copy) -> Result<Stored, Failure> {
         let Copied::Table { name, columns } = &copy.what else {
             return Err(error("42601", "rows are copied into a table").into());
         };
         let mut into = self.session.copy_in(name, columns)?;
         let schema = into.schema();
         let mut incoming = Incoming::new(&copy.form, &schema, self.door.settings.message_bytes_max);
+        let mut places = Places::default();
         let format = copy.form.format();
         self.link.out.copy_in(schema.fields().len(), format);
         loop {
@@ -140,7 +143,8 @@ impl<S: Stream> Connection<S> {
                 let taken = incoming.take(is_all);
                 let more = taken.map_err(|why| why.at(name, stored(into.stored())))?;
                 if incoming.is_full() || (!more && is_all) {
-                    self.store(name, &mut incoming, &mut into).await?;
+                    let at = (name.as_str(), &mut places);
+                    self.store(at, &mut incoming, &mut into).await?;
                 }
                 if !more {
                     break;
@@ -152,51 +156,75 @@ impl<S: Stream> Connection<S> {
         }
         let before = into.stored();
         let ended = self.link.wait(into.finish()).await?;
-        let count = ended.map_err(|why| {
+        let written = ended.map_err(|why| {
+            let place = why.row.and_then(|row| places.of(u64::from(row.get()) - 1));
             let mut notice = of_query(why, None);
-            notice.detail = notice.detail.or(stored(before));
+            if let Some(place) = place {
+                let unit = incoming.unit();
+                notice.message = format!("COPY {name}, {unit} {place}: {}", notice.message);
+            }
+            notice.detail = joined(notice.detail, stored(before));
             notice
         })?;
-        self.changed |= count > 0;
-        Ok(count)
+        self.changed |= written.rows > 0;
+        Ok(written)
+    }
+
+    /// Tells that rows of a statement replaced others of it, which its tag does not.
+    pub(super) fn tell_replaced(&mut self, stored: Stored) {
+        if stored.replaced > 0 {
+            self.link.out.notice(&information(format!(
+                "{} of {} rows have the time and tags of another row of the statement, and replaced its values",
+                stored.replaced, stored.rows
+            )));
+        }
     }
 
     /// Hands the rows that wait on.
     async fn store(
         &mut self,
-        table: &str,
+        (table, places): (&str, &mut Places),
         incoming: &mut Incoming,
         into: &mut CopyIn,
     ) -> Result<(), Failure> {
         let waiting = incoming.batch().map_err(|why| error("XX000", why))?;
-        let Some((batch, first, last)) = waiting else {
+        let Some((batch, numbers)) = waiting else {
             return Ok(());
         };
+        places.push(&numbers);
         let unit = incoming.unit();
         self.check(false)?;
         let _place = self.place().await?;
         let before = into.stored();
         let added = self.link.wait(into.add(&batch)).await?;
-        self.changed |= into.stored() > before;
+        self.changed |= into.stored().rows > before.rows;
         added.map_err(|why| {
+            let place = why.row.and_then(|row| places.of(u64::from(row.get()) - 1));
             let mut notice = of_query(why, None);
-            notice.message = format!(
-                "COPY {table}, {unit}s {first} to {last}: {}",
-                notice.message
-            );
-            if let Some(stored) = stored(into.stored()) {
-                notice.detail = Some(match notice.detail {
-                    Some(detail) => format!("{detail}; {stored}"),
-                    None => stored,
-                });
-            }
+            let place = match (place, numbers.first(), numbers.last()) {
+                (None, Some(first), Some(last)) => format!("{unit}s {first} to {last}"),
+                (place, ..) => format!("{unit} {}", place.unwrap_or_default()),
+            };
+            notice.message = format!("COPY {table}, {place}: {}", notice.message);
+            notice.detail = joined(notice.detail, stored(into.stored()));
             Failure::from(notice)
-        })
+        })?;
+        places.forget(into.stored().rows);
+        Ok(())
+    }
+}
+
+/// Two details as one.
+fn joined(detail: Option<String>, more: Option<String>) -> Option<String> {
+    match (detail, more) {
+        (Some(detail), Some(more)) => Some(format!("{detail}; {more}")),
+        (detail, more) => detail.or(more),
     }
 }
 
 /// What is told about rows that stay although the copy failed.
-fn stored(rows: u64) -> Option<String> {
+fn stored(before: Stored) -> Option<String> {
+    let rows = before.rows;
     (rows > 0).then(|| format!("{rows} rows before were stored"))
 }
 

@@ -196,7 +196,7 @@ pub(super) fn tag(done: Done, rows: u64) -> String {
         Done::Select => format!("SELECT {rows}"),
         Done::Explained => "EXPLAIN".to_owned(),
         Done::Shown => "SHOW".to_owned(),
-        Done::Inserted(rows) | Done::Returned(rows) => format!("INSERT 0 {rows}"),
+        Done::Inserted(stored) | Done::Returned(stored) => format!("INSERT 0 {}", stored.rows),
         Done::Deleted(rows) => format!("DELETE {rows}"),
         Done::Created(made) => format!("CREATE {}", noun(made)),
         Done::Altered => "ALTER TABLE".to_owned(),

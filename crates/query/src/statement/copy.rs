@@ -1,7 +1,8 @@
 //! Rows that come in columns, batch by batch, and are written as `INSERT` writes them.
 
-use super::insert::Writer;
+use super::insert::{Writer, of_its_row};
 
+use crate::answer::Stored;
 use crate::columns::time_type;
 use crate::error::{Error, Result};
 use crate::names::{table_name, unknown_table};
@@ -15,6 +16,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::DataFusionError;
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
+use headwater::Timestamp;
 use headwater_wire::zone::Zone;
 use std::sync::Arc;
 
@@ -29,7 +31,7 @@ pub struct CopyIn {
     /// Of each column of the table, its place among those.
     places: Vec<Option<usize>>,
     /// The time of rows without one.
-    now: i64,
+    now: Timestamp,
     /// By whose clocks text without an offset is read.
     zone: Zone,
 }
@@ -116,7 +118,9 @@ impl Session {
             schema: Arc::new(Schema::new(fields)),
             places,
             zone: self.settings_now().zone,
-            now: now.ok_or_else(|| Error::internal("a statement without its beginning"))?,
+            now: now
+                .map(Timestamp::from_nanos)
+                .ok_or_else(|| Error::internal("a statement without its beginning"))?,
         })
     }
 }
@@ -130,7 +134,7 @@ impl CopyIn {
 
     /// Rows that are stored already, and stay whatever follows.
     #[must_use]
-    pub fn stored(&self) -> u64 {
+    pub fn stored(&self) -> Stored {
         self.writer.stored()
     }
 
@@ -160,16 +164,21 @@ impl CopyIn {
             let given =
                 place.and_then(|at| rows.columns().get(at).zip(self.schema.fields().get(at)));
             columns.push(match (given, role) {
-                (Some((column, wanted)), _) => cast_in(&self.zone, column, wanted.data_type())
-                    .map_err(|error| {
-                        let why = Error::from(error);
-                        Error::invalid_value(format!("column `{}`: {}", wanted.name(), why.message))
-                    })?,
+                (Some((column, wanted)), _) => {
+                    let cast = |values: &ArrayRef| {
+                        cast_in(&self.zone, values, wanted.data_type()).map_err(|error| {
+                            let why = Error::from(error).message;
+                            Error::invalid_value(format!("column `{}`: {why}", wanted.name()))
+                        })
+                    };
+                    cast(column).map_err(|error| {
+                        let first = self.writer.taken();
+                        of_its_row(error, column, first, |row| cast(row).map(drop))
+                    })?
+                }
                 (None, Role::Time) => {
-                    // Each row has an instant of its own.
-                    let first = self.now;
-                    self.now = first.saturating_add(i64::try_from(count).unwrap_or(i64::MAX));
-                    let times = TimestampNanosecondArray::from_iter_values(first..self.now);
+                    let own = self.writer.instants(self.now, count);
+                    let times = TimestampNanosecondArray::from_iter_values(own);
                     Arc::new(times.with_data_type(time_type()))
                 }
                 (None, Role::Tag(_)) => new_null_array(&DataType::Utf8, count),
@@ -187,11 +196,11 @@ impl CopyIn {
         self.writer.take(&batch).await
     }
 
-    /// Stores what is not stored yet. Returns how many rows were written.
+    /// Stores what is not stored yet. Returns what was written in all.
     ///
     /// # Errors
     /// When the database refuses them.
-    pub async fn finish(mut self) -> Result<u64> {
+    pub async fn finish(mut self) -> Result<Stored> {
         self.writer.store().await?;
         Ok(self.writer.stored())
     }

@@ -6,9 +6,9 @@
 
 use super::types::column_name;
 use super::{Shape, blocking};
-use crate::answer::{Answer, Done};
+use crate::answer::{Answer, Done, Stored};
 use crate::columns::to_column;
-use crate::error::{Error, Result};
+use crate::error::{Code, Error, Result};
 use crate::parameters::Parameters;
 use crate::session::{Running, Session, no_columns, nulls, parameter_types};
 use crate::table::Table;
@@ -27,7 +27,7 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::sql::parser::Statement as Parse;
 use datafusion::sql::sqlparser::ast;
 use futures_util::StreamExt;
-use headwater::{Batch, Database, StreamName, StreamRows};
+use headwater::{Batch, Database, Instants, StreamName, StreamRows, Timestamp};
 use headwater_columnar::type_name;
 use headwater_wire::zone::Zone;
 use std::collections::HashMap;
@@ -108,7 +108,11 @@ pub(super) async fn describe(
     let dml = plan(&running, &insert).await?;
     let types = parameter_types(&dml.input, types)?;
     nulls(&types)?.apply(Arc::unwrap_or_clone(dml.input))?;
-    Ok(Shape::new(types, no_columns(), Done::Inserted(0)))
+    Ok(Shape::new(
+        types,
+        no_columns(),
+        Done::Inserted(Stored::default()),
+    ))
 }
 
 /// Rows that are about to be written.
@@ -117,9 +121,13 @@ pub(super) struct Planned {
     writer: Writer,
 }
 
-/// Gives rows whose statement names no time instants of their own: the statement's, each a
+/// Gives rows whose statement names no time instants of their own: from the statement's on, each a
 /// nanosecond after the one before.
-fn apart(rows: SendableRecordBatchStream, table: &TableView) -> SendableRecordBatchStream {
+fn apart(
+    rows: SendableRecordBatchStream,
+    table: &TableView,
+    instants: Arc<Instants>,
+) -> SendableRecordBatchStream {
     let Some(at) = table
         .roles
         .iter()
@@ -128,7 +136,6 @@ fn apart(rows: SendableRecordBatchStream, table: &TableView) -> SendableRecordBa
         return rows;
     };
     let schema = rows.schema();
-    let mut before = 0_i64;
     let moved = rows.map(move |batch| -> datafusion::error::Result<RecordBatch> {
         let batch = batch?;
         let Some(times) = batch.columns().get(at) else {
@@ -137,10 +144,10 @@ fn apart(rows: SendableRecordBatchStream, table: &TableView) -> SendableRecordBa
         let Some(times) = times.as_primitive_opt::<TimestampNanosecondType>() else {
             return Ok(batch);
         };
-        let first = before;
-        before = first.saturating_add(i64::try_from(batch.num_rows()).unwrap_or(i64::MAX));
-        let each = times.values().iter().zip(first..);
-        let own = each.map(|(time, row)| time.saturating_add(row));
+        let Some(now) = times.iter().flatten().next() else {
+            return Ok(batch);
+        };
+        let own = following(&instants, Timestamp::from_nanos(now), batch.num_rows());
         let own = TimestampNanosecondArray::from_iter_values(own);
         let mut columns = batch.columns().to_vec();
         if let Some(slot) = columns.get_mut(at) {
@@ -149,6 +156,20 @@ fn apart(rows: SendableRecordBatchStream, table: &TableView) -> SendableRecordBa
         Ok(RecordBatch::try_new(batch.schema(), columns)?)
     });
     Box::pin(RecordBatchStreamAdapter::new(schema, moved))
+}
+
+fn count(of: usize) -> u64 {
+    u64::try_from(of).unwrap_or(u64::MAX)
+}
+
+/// So many instants that no other row without a time has, `now` or later.
+fn following(
+    instants: &Instants,
+    now: Timestamp,
+    rows: usize,
+) -> impl Iterator<Item = i64> + use<> {
+    let first = instants.take(now, count(rows));
+    (first.as_nanos()..).take(rows)
 }
 
 impl Planned {
@@ -180,7 +201,7 @@ pub(super) async fn begin(
     let plan = session.plan(&running, source).await?;
     let mut rows = session.rows(&running, plan, Done::Select)?.rows;
     if !names_time {
-        rows = apart(rows, &table);
+        rows = apart(rows, &table, Arc::clone(db.instants()));
     }
     Ok(Planned {
         rows,
@@ -195,9 +216,11 @@ pub(super) async fn finish(planned: Planned) -> Result<Answer> {
         mut writer,
     } = planned;
     while let Some(batch) = rows.next().await {
-        writer.take(&batch?).await?;
+        let taken = writer.take(&batch?).await;
+        taken.map_err(|error| writer.in_its_row(error))?;
     }
-    writer.store().await?;
+    let stored = writer.store().await;
+    stored.map_err(|error| writer.in_its_row(error))?;
     Ok(Answer::done(Done::Inserted(writer.stored)))
 }
 
@@ -206,13 +229,17 @@ struct Waiting {
     batch: Batch,
     bytes: usize,
     rows: u64,
+    /// Of each entry of the batch, which rows of the statement its rows are.
+    origins: Vec<Vec<u64>>,
 }
 
 impl Waiting {
-    fn push(&mut self, rows: StreamRows) {
+    fn push(&mut self, rows: StreamRows, origins: Vec<u64>) {
+        debug_assert_eq!(rows.times.len(), origins.len());
+        self.origins.push(origins);
         let fields = rows.fields.iter().map(|(_, column)| column.heap_bytes());
         self.bytes += rows.times.len() * 8 * (1 + rows.fields.len()) + fields.sum::<usize>();
-        self.rows += rows.times.len() as u64;
+        self.rows += count(rows.times.len());
         self.batch.push(rows);
     }
 }
@@ -225,7 +252,9 @@ pub(super) struct Writer {
     db: Database,
     table: Arc<TableView>,
     waiting: Waiting,
-    stored: u64,
+    stored: Stored,
+    /// Rows that were taken, stored or not.
+    taken: u64,
 }
 
 impl Writer {
@@ -236,8 +265,18 @@ impl Writer {
             db,
             table,
             waiting: Waiting::default(),
-            stored: 0,
+            stored: Stored::default(),
+            taken: 0,
         }
+    }
+
+    /// Instants for rows that are given none.
+    pub(super) fn instants(
+        &self,
+        now: Timestamp,
+        rows: usize,
+    ) -> impl Iterator<Item = i64> + use<> {
+        following(self.db.instants(), now, rows)
     }
 
     pub(super) fn table(&self) -> &TableView {
@@ -250,7 +289,7 @@ impl Writer {
     }
 
     /// Rows that are stored.
-    pub(super) fn stored(&self) -> u64 {
+    pub(super) fn stored(&self) -> Stored {
         self.stored
     }
 
@@ -264,32 +303,35 @@ impl Writer {
         Ok(())
     }
 
+    /// An error that names its row, where there are others.
+    pub(super) fn in_its_row(&self, mut error: Error) -> Error {
+        if let Some(row) = error.row.filter(|_| self.taken > 1) {
+            error.message = format!("row {row}: {}", error.message);
+        }
+        error
+    }
+
+    /// Rows that were taken, stored or not: the number of the next one.
+    pub(super) fn taken(&self) -> u64 {
+        self.taken
+    }
+
     /// Sorts rows to their streams.
     pub(super) fn add(&mut self, batch: &RecordBatch) -> Result<()> {
-        let mut by_tags: HashMap<Vec<Option<&str>>, Vec<u32>> = HashMap::new();
+        let first = self.taken;
+        self.taken += count(batch.num_rows());
         let mut columns = Vec::with_capacity(batch.num_columns());
         let mut tags = Vec::new();
         let wanted = self.table.schema.fields().iter().zip(&self.table.roles);
         for (column, (field, role)) in batch.columns().iter().zip(wanted) {
             if matches!(role, Role::Tag(_)) {
-                tags.push(assigned(column, field.name(), &DataType::Utf8, &self.zone)?);
+                tags.push(self.assigned(column, field.name(), &DataType::Utf8, first)?);
             } else {
                 let of = field.data_type();
-                columns.push((assigned(column, field.name(), of, &self.zone)?, role));
+                columns.push((self.assigned(column, field.name(), of, first)?, role));
             }
         }
-        let tags: Vec<_> = tags.iter().map(|t| t.as_string::<i32>()).collect();
-        for row in 0..batch.num_rows() {
-            let mut key: Vec<Option<&str>> = Vec::with_capacity(tags.len());
-            for tag in &tags {
-                key.push(tag.is_valid(row).then(|| tag.value(row)));
-            }
-            by_tags
-                .entry(key)
-                .or_default()
-                .push(u32::try_from(row).unwrap_or(u32::MAX));
-        }
-        for (values, rows) in by_tags {
+        for (values, rows) in by_tags(&tags, batch.num_rows()) {
             let keys = self.table.keys.iter().zip(&values);
             let named = keys.filter_map(|(k, v)| Some((k.clone(), (*v)?.to_owned())));
             let name = StreamName::new(self.table.name.clone(), named);
@@ -299,6 +341,7 @@ impl Writer {
                     "this session may not write to `{name}`"
                 )));
             }
+            let origins: Vec<u64> = rows.iter().map(|row| first + u64::from(*row)).collect();
             let picked = UInt32Array::from(rows);
             let mut entry = StreamRows::new(name);
             for (column, role) in &columns {
@@ -306,10 +349,7 @@ impl Writer {
                     Role::Tag(_) => {}
                     Role::Time => {
                         let times = take(column, &picked, None).map_err(arrow)?;
-                        if times.null_count() > 0 {
-                            return Err(Error::invalid_value("`time` cannot be NULL")
-                                .with_hint("leave the column out to write the rows as of now"));
-                        }
+                        check_times(&times, &origins)?;
                         let times = times.as_primitive::<TimestampNanosecondType>();
                         entry.times = times.values().to_vec();
                     }
@@ -327,15 +367,32 @@ impl Writer {
                     }
                 }
             }
-            self.waiting.push(entry);
+            self.waiting.push(entry, origins);
         }
         Ok(())
+    }
+
+    /// Values as a column takes them; an error names the row, of which the first has a number.
+    fn assigned(
+        &self,
+        values: &ArrayRef,
+        column: &str,
+        wanted: &DataType,
+        first: u64,
+    ) -> Result<ArrayRef> {
+        assigned(values, column, wanted, &self.zone).map_err(|error| {
+            let each = |row: &ArrayRef| assigned(row, column, wanted, &self.zone).map(drop);
+            of_its_row(error, values, first, each)
+        })
     }
 
     /// Stores what waits.
     pub(super) async fn store(&mut self) -> Result<()> {
         let Waiting {
-            mut batch, rows, ..
+            mut batch,
+            rows,
+            origins,
+            ..
         } = std::mem::take(&mut self.waiting);
         if rows == 0 {
             return Ok(());
@@ -343,7 +400,7 @@ impl Writer {
         batch.require_all();
         let db = self.db.clone();
         let written = blocking(move || Ok(db.commit(batch)?)).await;
-        let before = self.stored;
+        let before = self.stored.rows;
         let note = |error: Error| match before {
             0 => error,
             _ => error.with_hint(format!("{before} rows before were stored")),
@@ -355,11 +412,66 @@ impl Writer {
                 0 => refused.message.clone(),
                 _ => format!("{} ({more} more rows were refused)", refused.message),
             };
-            return Err(note(Error::refused(format!("{}: {message}", refused.code))));
+            let error = note(Error::refused(format!("{}: {message}", refused.code)));
+            let origins = origins.get(refused.entry);
+            let origin = origins.and_then(|rows| rows.get(refused.row));
+            return Err(match origin {
+                Some(row) => error.of_row(*row),
+                None => error,
+            });
         }
-        self.stored += rows;
+        self.stored.rows += rows;
+        self.stored.replaced += written.replaced;
         Ok(())
     }
+}
+
+/// The rows by the values of their tags.
+fn by_tags(tags: &[ArrayRef], rows: usize) -> HashMap<Vec<Option<&str>>, Vec<u32>> {
+    let tags: Vec<_> = tags.iter().map(|t| t.as_string::<i32>()).collect();
+    let mut by_tags: HashMap<_, Vec<u32>> = HashMap::new();
+    for row in 0..rows {
+        let values = tags.iter();
+        let key: Vec<_> = values
+            .map(|tag| tag.is_valid(row).then(|| tag.value(row)))
+            .collect();
+        let rows = by_tags.entry(key).or_default();
+        rows.push(u32::try_from(row).unwrap_or(u32::MAX));
+    }
+    by_tags
+}
+
+/// Refuses rows without a time; an error names the first of them.
+fn check_times(times: &ArrayRef, origins: &[u64]) -> Result<()> {
+    if times.null_count() == 0 {
+        return Ok(());
+    }
+    let mut all = origins.iter().enumerate();
+    let row = all.find(|(at, _)| times.is_null(*at));
+    let error = Error::invalid_value("`time` cannot be NULL")
+        .with_hint("leave the column out to write the rows as of now");
+    Err(match row {
+        Some((_, row)) => error.of_row(*row),
+        None => error,
+    })
+}
+
+/// An error of values, with the first row whose value alone has it: which may be none, where types
+/// do not fit.
+pub(super) fn of_its_row(
+    error: Error,
+    values: &ArrayRef,
+    first: u64,
+    each: impl Fn(&ArrayRef) -> Result<()>,
+) -> Error {
+    if error.kind() == Code::TypeMismatch {
+        return error;
+    }
+    let found = (0..values.len()).find_map(|row| {
+        let error = each(&values.slice(row, 1)).err()?;
+        Some(error.of_row(first + count(row)))
+    });
+    found.unwrap_or(error)
 }
 
 /// Rows as they will be read: each value as its column has it.

@@ -24,7 +24,7 @@ mod zone;
 pub use copy::CopyIn;
 pub use watches::{Look, Watch};
 
-use crate::answer::{Answer, Done, Made};
+use crate::answer::{Answer, Done, Made, Stored};
 use crate::error::{Error, Result};
 use crate::gate::{self, Counted};
 use crate::parameters::Parameters;
@@ -467,7 +467,7 @@ pub(crate) async fn describe(
             let columns = returning::columns(session, returning.as_ref().clone()).await?;
             let schema = columns.schema().inner();
             shape.schema = names::told(schema).unwrap_or_else(|| Arc::clone(schema));
-            shape.done = Done::Returned(0);
+            shape.done = Done::Returned(Stored::default());
             Ok(shape)
         }
         Kind::Delete(delete) => delete::describe(session, delete, types).await,

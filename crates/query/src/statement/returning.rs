@@ -9,7 +9,7 @@
 
 use super::insert::{self, BATCH_BYTES, Writer, as_stored};
 use super::select;
-use crate::answer::{Answer, Done};
+use crate::answer::{Answer, Done, Stored};
 use crate::error::{Error, Result};
 use crate::parameters::Parameters;
 use crate::parsed::Parsed;
@@ -124,7 +124,7 @@ pub(super) async fn ask(session: &Session, held: Held) -> Result<(Held, Answer)>
         other => Ok(Transformed::no(other)),
     })?;
     let plan = session.plan(&held.running, asked.data).await?;
-    let answer = session.rows(&held.running, plan, Done::Returned(0))?;
+    let answer = session.rows(&held.running, plan, Done::Returned(Stored::default()))?;
     Ok((held, answer))
 }
 
@@ -150,7 +150,8 @@ pub(super) async fn finish(held: Held, answer: Answer) -> Result<Answer> {
     for batch in &held.batches {
         writer.add(batch)?;
     }
-    writer.store().await?;
+    let stored = writer.store().await;
+    stored.map_err(|error| writer.in_its_row(error))?;
     let rows: SendableRecordBatchStream = Box::pin(RecordBatchStreamAdapter::new(
         Arc::clone(&schema),
         stream::iter(given),

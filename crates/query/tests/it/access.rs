@@ -2,7 +2,7 @@
 
 use crate::support::{Lake, block_on, done, error, rows};
 use headwater_query::arrow::array::{ArrayRef, RecordBatch, StringArray};
-use headwater_query::{Access, Done, Made};
+use headwater_query::{Access, Done, Made, Stored};
 use std::sync::Arc;
 
 /// May read streams with these ids, write those, and manage tables that begin with `own`.
@@ -115,7 +115,7 @@ fn a_session_changes_what_it_may_and_is_told_what_it_may_not() {
                 "INSERT INTO pump (time, id, temp) VALUES (now(), 'new', 1)"
             )
             .await,
-            Done::Inserted(1)
+            Done::Inserted(Stored::of(1))
         );
         let columns = ["id".to_owned(), "temp".to_owned()];
         for (id, allowed) in [("a", false), ("new", true)] {
@@ -124,7 +124,7 @@ fn a_session_changes_what_it_may_and_is_told_what_it_may_not() {
             let row = RecordBatch::try_from_iter(row).unwrap();
             let mut copy = session.copy_in("pump", &columns).unwrap();
             match copy.add(&row).await {
-                Ok(()) => assert!(allowed && copy.finish().await == Ok(1)),
+                Ok(()) => assert!(allowed && copy.finish().await == Ok(Stored::of(1))),
                 Err(error) => assert!(!allowed && error.code == "forbidden", "{error:?}"),
             }
         }

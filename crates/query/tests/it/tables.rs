@@ -3,7 +3,7 @@
 use crate::support::{Lake, block_on};
 use headwater::{Duplicates, StreamName};
 use headwater_query::datafusion::common::ScalarValue;
-use headwater_query::{Done, Made, Parameters};
+use headwater_query::{Done, Made, Parameters, Stored};
 use std::time::Duration;
 
 const DAY: u64 = 86_400;
@@ -56,7 +56,7 @@ fn a_table_is_made_filled_changed_and_dropped() {
                  ('2024-01-01T00:00:01Z', NULL, 'JFK', NULL, NULL, false, '', NULL, NULL, 3)"
             )
             .await,
-            Done::Inserted(2)
+            Done::Inserted(Stored::of(2))
         );
         assert_eq!(
             lake.rows("SELECT * FROM weather ORDER BY time").await,
@@ -91,7 +91,7 @@ fn rows_of_a_query_are_inserted_and_time_is_now_where_it_is_left_out() {
                 "INSERT INTO hot (time, id, temp) SELECT time, id, temp FROM pump WHERE temp >= 45"
             )
             .await,
-            Done::Inserted(30)
+            Done::Inserted(Stored::of(30))
         );
         assert_eq!(
             lake.rows("SELECT id, count(*), min(temp) FROM hot GROUP BY id ORDER BY id")
@@ -151,10 +151,10 @@ fn an_insert_gives_back_what_it_wrote() {
         );
         let none =
             "INSERT INTO pump (time, id) SELECT time, id FROM pump WHERE id = 'z' RETURNING id";
-        assert_eq!(lake.done(none).await, Done::Returned(0));
+        assert_eq!(lake.done(none).await, Done::Returned(Stored::of(0)));
         assert_eq!(
             lake.done(&format!("{insert} RETURNING id")).await,
-            Done::Returned(2)
+            Done::Returned(Stored::of(2))
         );
         assert_eq!(
             lake.rows("SELECT id, count(*) FROM pump GROUP BY id ORDER BY id")
@@ -278,7 +278,11 @@ fn values_of_parameters_become_what_their_columns_are() {
             ] {
                 match stored {
                     Ok(text) => {
-                        assert_eq!(ran.unwrap().done, Done::Inserted(1), "{column} {given}");
+                        assert_eq!(
+                            ran.unwrap().done,
+                            Done::Inserted(Stored::of(1)),
+                            "{column} {given}"
+                        );
                         let rows = lake.rows(&format!("SELECT {column} FROM t")).await;
                         assert_eq!(rows, [text], "{column} {given}");
                     }

@@ -1,7 +1,7 @@
 //! Views.
 
 use crate::support::{Lake, block_on, done, error, rows};
-use headwater_query::{Access, Done, Made};
+use headwater_query::{Access, Done, Made, Stored};
 
 #[test]
 fn a_view_stands_where_a_table_can() {
@@ -39,7 +39,7 @@ fn a_view_stands_where_a_table_can() {
         assert_eq!(
             lake.done("INSERT INTO copy (time, id, temp) SELECT time, id, temp FROM hot")
                 .await,
-            Done::Inserted(3)
+            Done::Inserted(Stored::of(3))
         );
         lake.done("CREATE OR REPLACE VIEW hot AS SELECT id, time, temp FROM pump WHERE temp > 48")
             .await;

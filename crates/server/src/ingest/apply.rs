@@ -62,8 +62,7 @@ pub(super) fn apply(
 ) -> Result<Outcome, ApiError> {
     let text = unpack::unpack(&request.body, request.encoding, limits.body_max)?;
     let options = parser.options_mut();
-    let first_instant = door.next_instant();
-    options.now = first_instant;
+    options.now = door.clock.now();
     options.precision = request.precision;
     let mut outcome = Outcome::default();
     // A numbered batch, or one that is to be stored whole, is one record of the log.
@@ -93,10 +92,6 @@ pub(super) fn apply(
             error = Some(write_error(failed));
             break;
         }
-    }
-    let next_instant = parser.options_mut().now;
-    if next_instant > first_instant {
-        door.note_given(next_instant);
     }
     outcome.refusals.finish(&text);
     if let Some(error) = error {

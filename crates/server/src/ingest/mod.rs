@@ -36,7 +36,6 @@ use headwater_wire::lineprotocol::{LineParser, ParserOptions, Precision};
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 /// What bounds the writing of bodies.
@@ -115,23 +114,6 @@ pub(crate) struct Door {
     pub(crate) db: Database,
     pub(crate) live: Arc<Hub>,
     clock: Arc<dyn Clock>,
-    /// The newest instant given to a line without a time of its own.
-    given: AtomicI64,
-}
-
-impl Door {
-    /// The instant for the first line of a body that carries none: behind those of bodies before.
-    fn next_instant(&self) -> Timestamp {
-        let given = self.given.load(Ordering::Relaxed);
-        let now = self.clock.now().as_nanos();
-        Timestamp::from_nanos(now.max(given.saturating_add(1)))
-    }
-
-    /// Notes that lines got the instants before this one.
-    fn note_given(&self, next: Timestamp) {
-        let last = next.as_nanos().saturating_sub(1);
-        self.given.fetch_max(last, Ordering::Relaxed);
-    }
 }
 
 /// Why a call gave no answer.
@@ -193,7 +175,6 @@ impl Ingest {
                 db,
                 live,
                 clock: Arc::clone(&env.clock),
-                given: AtomicI64::new(i64::MIN),
             },
             limits,
             queue: Mutex::default(),
@@ -379,6 +360,7 @@ impl Shared {
         let now = Timestamp::from_nanos(0);
         let mut options = ParserOptions::new(now);
         options.line_bytes_max = self.limits.line_max;
+        options.instants = Some(Arc::clone(self.door.db.instants()));
         LineParser::new(options)
     }
 }

@@ -282,5 +282,6 @@ fn parser(shared: &Shared) -> MessageParser {
         .collect();
     let mut options = ParserOptions::new(headwater::Timestamp::from_nanos(0));
     options.line_bytes_max = shared.app.ingest.limits().line_max;
+    options.instants = Some(Arc::clone(shared.app.db().instants()));
     MessageParser::new(rules, options)
 }

@@ -3,7 +3,7 @@
 //! Errors have OpenTSDB's object under `error` beside this server's code and message. Answers:
 //! docs/http/opentsdb.md.
 
-use super::write::{acknowledged_all, read_body, refused_as};
+use super::write::{acknowledged_all, read_body, refused_as, tell_replaced};
 use super::{Needs, Route};
 use crate::access::Access;
 use crate::app::App;
@@ -105,23 +105,31 @@ async fn put(
         body
     };
     let errors = (told_of == Told::Details).then(|| errors(&outcome.refusals.to_json()));
-    if refused == 0 {
-        return Ok(match told_of {
-            Told::Nothing => StatusCode::NO_CONTENT.into_response(),
-            _ => axum::Json(counts(errors)).into_response(),
-        });
-    }
-    let (status, code) = refused_as(&outcome);
+    let mut response = if refused > 0 {
+        refusal(&outcome, (told_of != Told::Nothing).then(|| counts(errors))).into_response()
+    } else if told_of == Told::Nothing {
+        StatusCode::NO_CONTENT.into_response()
+    } else {
+        axum::Json(counts(errors)).into_response()
+    };
+    tell_replaced(response.headers_mut(), outcome.replaced);
+    Ok(response)
+}
+
+/// The error of points of which some are refused, with the counts that were asked for.
+fn refusal(outcome: &Outcome, counts: Option<Value>) -> ApiError {
+    let refused = outcome.refusals.total();
+    let (status, code) = refused_as(outcome);
     let message = format!(
         "partial write: {refused} points refused, {} stored; first: {}",
         outcome.stored,
         outcome.refusals.first_of("point")
     );
     let mut error = told(ApiError::new(status, code, message));
-    if let (true, Value::Object(counts)) = (told_of != Told::Nothing, counts(errors)) {
+    if let Some(Value::Object(counts)) = counts {
         error.details.extend(counts);
     }
-    Err(error)
+    error
 }
 
 /// Hands the points of a body in.

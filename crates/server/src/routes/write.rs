@@ -279,6 +279,13 @@ pub(crate) async fn drain(mut body: Body) {
     let _ = tokio::time::timeout(DRAIN_TIME, rest).await;
 }
 
+/// Says how many of the rows stored replaced values of others of the request, if any did.
+pub(super) fn tell_replaced(headers: &mut HeaderMap, replaced: u64) {
+    if replaced > 0 {
+        headers.insert(REPLACED, HeaderValue::from(replaced));
+    }
+}
+
 /// 204 when all is stored; 400, 403 or 422 with the list of refused lines when not.
 pub(super) fn answer(outcome: Outcome, repeated: bool) -> Response {
     let mut response = if outcome.refusals.is_empty() {
@@ -287,9 +294,7 @@ pub(super) fn answer(outcome: Outcome, repeated: bool) -> Response {
         refusal(&outcome).into_response()
     };
     let headers = response.headers_mut();
-    if outcome.replaced > 0 {
-        headers.insert(REPLACED, HeaderValue::from(outcome.replaced));
-    }
+    tell_replaced(headers, outcome.replaced);
     if repeated {
         headers.insert(REPEATED, HeaderValue::from_static("true"));
     }

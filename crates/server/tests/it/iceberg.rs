@@ -5,8 +5,7 @@ use crate::sync::{edge, flushed};
 use headwater_server::Settings;
 use headwater_server::settings::NodeRole;
 use headwater_server::tokens::{NewToken, TokenFile};
-use headwater_testing::until;
-use headwater_testing::{or_skip, python, run};
+use headwater_testing::{LAKE_READERS, or_skip, python, run, until};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,18 +15,6 @@ use tempfile::TempDir;
 
 /// The first instant of a day long past: 2023-11-15.
 const START: i64 = 1_700_006_400;
-/// As DuckDB finds its extensions: in packages beside it, all of one version.
-const PACKAGES: [&str; 8] = [
-    "duckdb==1.5.5",
-    "duckdb-extensions==1.5.5",
-    "duckdb-extension-avro==1.5.5",
-    "duckdb-extension-httpfs==1.5.5",
-    "duckdb-extension-iceberg==1.5.5",
-    "duckdb-extension-parquet==1.5.5",
-    "pyiceberg==0.12.0",
-    "pyarrow==26.0.1",
-];
-
 /// Settings of a server that writes its lake all the time.
 fn eager(settings: &mut Settings, dir: &Path) {
     settings.lake.dir = Some(dir.to_str().unwrap().to_owned());
@@ -325,7 +312,7 @@ fn a_cloud_keeps_the_tables_of_its_edges_each_in_a_namespace_of_its_own() {
 
 #[test]
 fn duckdb_and_pyiceberg_read_through_the_catalog() {
-    let Some(python) = or_skip(python(&PACKAGES)) else {
+    let Some(python) = or_skip(python(&LAKE_READERS)) else {
         return;
     };
     let lake = tempfile::tempdir().unwrap();

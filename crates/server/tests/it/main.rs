@@ -14,6 +14,7 @@ mod asking;
 mod clients;
 mod dispatch;
 mod dispatch_tickets;
+mod doors;
 #[cfg(feature = "sql")]
 mod duckdb;
 mod grafana;

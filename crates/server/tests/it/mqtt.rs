@@ -24,13 +24,13 @@ fn settings(dir: &Path, text: &str) -> Settings {
     load(&given).unwrap().settings
 }
 
-fn start(dir: &Path, text: &str) -> Running {
+pub(crate) fn start(dir: &Path, text: &str) -> Running {
     let settings = settings(dir, text);
     Running::start_with(|s| *s = settings)
 }
 
 /// A figure of `/metrics`; 0 when it is not there yet.
-fn figure(server: &Running, name: &str) -> f64 {
+pub(crate) fn figure(server: &Running, name: &str) -> f64 {
     let mut answer = client().get(server.url("/metrics")).call().unwrap();
     let text = answer.body_mut().read_to_string().unwrap();
     let line = text.lines().find(|line| {
@@ -41,14 +41,14 @@ fn figure(server: &Running, name: &str) -> f64 {
         .unwrap_or_default()
 }
 
-fn until_figure(server: &Running, name: &str, at_least: f64) {
+pub(crate) fn until_figure(server: &Running, name: &str, at_least: f64) {
     until(&format!("{name} is {at_least}"), || {
         figure(server, name) >= at_least
     });
 }
 
-const CONNECTED: &str = "headwater_mqtt_connected";
-const DONE: &str = "headwater_mqtt_messages_done_total";
+pub(crate) const CONNECTED: &str = "headwater_mqtt_connected";
+pub(crate) const DONE: &str = "headwater_mqtt_messages_done_total";
 const RECEIVED: &str = "headwater_mqtt_messages_received_total";
 
 /// How many values a channel has; 0 when it is not there yet.

@@ -22,7 +22,7 @@ fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
 }
 
 /// A series with one sample.
-pub(crate) fn series(labels: &[(&str, &str)], value: f64, time_ms: u32) -> Vec<u8> {
+pub(crate) fn series(labels: &[(&str, &str)], value: f64, time_ms: u64) -> Vec<u8> {
     let mut out = Vec::new();
     for (name, value) in labels {
         let label = [field(1, name.as_bytes()), field(2, value.as_bytes())].concat();

@@ -151,6 +151,25 @@ fn a_line_without_a_time_gets_the_servers() {
 }
 
 #[test]
+fn lines_without_a_time_that_come_at_once_take_no_place_of_each_other() {
+    let server = Running::start();
+    let body = "t,d=1 v=1\n".repeat(2_000);
+    std::thread::scope(|scope| {
+        for _ in 0..6 {
+            scope.spawn(|| {
+                for _ in 0..5 {
+                    let answer = post(&server, "/write", &[], body.as_bytes());
+                    assert_eq!(answer.status, 204, "{}", answer.body);
+                    assert!(answer.header("x-headwater-replaced").is_none());
+                }
+            });
+        }
+    });
+    let stored = server.stopped(|db| rows(db, &stream("1")).len());
+    assert_eq!(stored, 6 * 5 * 2_000);
+}
+
+#[test]
 fn a_partial_write_keeps_the_good_lines_and_lists_the_others() {
     let server = Running::start();
     assert_eq!(
@@ -467,6 +486,36 @@ fn a_numbered_batch_is_stored_once() {
     assert!(!send("3", format!("t,d=1 v=3 {}", NS + 2)));
     let expected = [(NS, 1.0), (NS + 1, 2.0), (NS + 2, 3.0)].map(|(t, v)| (t, Value::F64(v)));
     assert_eq!(server.stopped(|db| rows(db, &stream("1"))), expected);
+}
+
+#[test]
+fn producers_of_two_databases_number_their_batches_apart() {
+    let server = Running::start();
+    let send = |database: &str, number: &str, value: u8| {
+        let headers = [
+            ("x-headwater-producer", "gateway-7"),
+            ("x-headwater-batch", number),
+        ];
+        let path = format!("/write?db={database}");
+        let body = format!("t,d=1 v={value} {}", NS + i64::from(value));
+        let answer = post(&server, &path, &headers, body.as_bytes());
+        assert_eq!(answer.status, 204, "{}", answer.body);
+        answer.header("x-headwater-repeated").is_some()
+    };
+    assert!(!send("one", "1", 1));
+    assert!(!send("two", "1", 2));
+    assert!(!send("two", "2", 3));
+    assert!(!send("one", "2", 4));
+    assert!(send("one", "2", 5));
+    assert!(send("two", "1", 6));
+    server.stopped(|db| {
+        let of = |name: &StreamName| -> Vec<_> {
+            rows(db, name).into_iter().map(|(_, value)| value).collect()
+        };
+        assert_eq!(of(&stream("1")), [1.0, 4.0].map(Value::F64));
+        let two = stream("1").in_table("two.t");
+        assert_eq!(of(&two), [2.0, 3.0].map(Value::F64));
+    });
 }
 
 #[test]

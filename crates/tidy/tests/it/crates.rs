@@ -122,8 +122,8 @@ const ARROWS: [(&str, &[&str]); 27] = [
         ],
     ),
     ("headwater-ffi", &["headwater"]),
-    ("headwater-python", &["headwater"]),
-    ("headwater-testing", &[]),
+    ("headwater-python", &["headwater", "headwater-wire"]),
+    ("headwater-testing", &["headwater"]),
     ("tidy", &[]),
 ];
 const LAB: &str = "lab";

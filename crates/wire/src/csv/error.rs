@@ -18,6 +18,11 @@ pub enum CsvError {
     /// The header line does not end.
     #[error("the header line is longer than {0} bytes; is a quote left open?")]
     HeaderTooLong(usize),
+    /// Commas between cells and in numbers.
+    #[error(
+        "a comma cannot be both between cells and in numbers: such files mostly have ; between cells"
+    )]
+    CommaTwice,
     /// A column without a name.
     #[error("column {number} has no name in the header: {headers}")]
     UnnamedColumn {

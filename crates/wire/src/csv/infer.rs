@@ -55,17 +55,20 @@ impl Votes {
             Shape::U64(_) => self.unsigned = true,
             Shape::F64(_) => self.float = true,
             Shape::NotFinite(_) => self.not_finite = true,
-            Shape::Text => {
-                if !self.text {
-                    self.first_text = cell
-                        .get(..cell.len().min(LONE_TEXT_BYTES_MAX + 1))
-                        .unwrap_or_default()
-                        .to_vec();
-                }
-                self.has_other_texts |= self.first_text != cell;
-                self.text = true;
-            }
+            Shape::Text => self.add_text(cell),
         }
+    }
+
+    /// Takes in a cell that is a text, whatever it looks like.
+    pub(super) fn add_text(&mut self, cell: &[u8]) {
+        if !self.text {
+            self.first_text = cell
+                .get(..cell.len().min(LONE_TEXT_BYTES_MAX + 1))
+                .unwrap_or_default()
+                .to_vec();
+        }
+        self.has_other_texts |= self.first_text != cell;
+        self.text = true;
     }
 
     /// The one text among numbers, such as `NA`, when there is exactly one and it is short.

@@ -20,6 +20,12 @@ pub struct CsvOptions {
     pub null_texts: Vec<String>,
     /// Between cells.
     pub delimiter: u8,
+    /// Lines in front of everything that are passed over.
+    pub skip_lines: u64,
+    /// The names of the columns, where no line of the file has them.
+    pub names: Option<Vec<String>>,
+    /// Numbers are written with a comma for the point: `12,5`. With a point they are none.
+    pub decimal_comma: bool,
     /// Longest row, in bytes.
     pub record_bytes_max: usize,
     /// Longest string value, in bytes.
@@ -45,6 +51,9 @@ impl CsvOptions {
             types: Vec::new(),
             null_texts: Vec::new(),
             delimiter: b',',
+            skip_lines: 0,
+            names: None,
+            decimal_comma: false,
             record_bytes_max: 4 << 20,
             string_bytes_max: 1 << 20,
             fields_max: 1_024,

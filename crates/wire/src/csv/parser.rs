@@ -16,6 +16,8 @@ use crate::parsed_batch::ParsedBatch;
 use crate::refusal::{Fault, RefusalCode, shown};
 use csv::ByteRecord;
 use headwater_types::{FieldType, StreamName};
+use memchr::memchr;
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::io::Read;
 
@@ -58,8 +60,19 @@ impl<R: Read> CsvParser<R> {
     /// # Errors
     /// When the input cannot be read, the header is malformed, or the options do not match it.
     pub fn new(input: R, options: CsvOptions) -> Result<CsvParser<R>, CsvError> {
-        let mut records = Records::new(input, options.delimiter, options.record_bytes_max)?;
-        let headers = read_header(&mut records, options.record_bytes_max)?;
+        if options.decimal_comma && options.delimiter == b',' {
+            return Err(CsvError::CommaTwice);
+        }
+        let mut records = Records::new(
+            input,
+            options.delimiter,
+            options.record_bytes_max,
+            options.skip_lines,
+        )?;
+        let headers = match &options.names {
+            Some(names) => names.clone(),
+            None => read_header(&mut records, options.record_bytes_max)?,
+        };
         let mut layout = Layout::new(&headers, &options)?;
         let mut parser = CsvParser {
             records,
@@ -218,7 +231,10 @@ impl<R: Read> CsvParser<R> {
             for (field, votes) in self.layout.fields.iter().zip(&mut votes) {
                 let cell = record.get(field.cell).unwrap_or_default();
                 if !cell.is_empty() && !self.is_null_text(cell) {
-                    votes.add(cell);
+                    match self.number_of(cell) {
+                        Some(number) => votes.add(&number),
+                        None => votes.add_text(cell),
+                    }
                 }
             }
         }
@@ -278,27 +294,10 @@ impl<R: Read> CsvParser<R> {
             if cell.is_empty() && !self.empty_is_a_value(*kind) {
                 continue;
             }
-            let found = match kind {
-                Kind::Inferred(FieldType::I64) => match inferred_i64(cell) {
-                    Some(found) => found,
-                    None => {
-                        let found = inferred(FieldType::F64, cell, &field.name, FieldType::I64)?;
-                        widened.push(index);
-                        found
-                    }
-                },
-                Kind::Inferred(FieldType::String) | Kind::Declared(FieldType::String) => {
-                    self.string(cell, &field.name)?
-                }
-                Kind::Inferred(field_type) => {
-                    inferred(*field_type, cell, &field.name, *field_type)?
-                }
-                Kind::Declared(field_type) => declared(*field_type, cell, &field.name)?,
-                Kind::Unknown => match first_of_column(cell) {
-                    Some(found) => found,
-                    None => self.string(cell, &field.name)?,
-                },
-            };
+            let found = self.value(*kind, cell, &field.name)?;
+            if *kind == Kind::Inferred(FieldType::I64) && found.field_type() == FieldType::F64 {
+                widened.push(index);
+            }
             values.push((index, found));
         }
         for index in &widened {
@@ -326,6 +325,58 @@ impl<R: Read> CsvParser<R> {
         self.streams
             .add_row(stream, time_ns, line, &values, &mut self.scratch);
         Ok(true)
+    }
+
+    /// A cell as a value of its column, or as a float where integers were seen before.
+    fn value<'r>(&self, kind: Kind, cell: &'r [u8], name: &str) -> Result<ParsedValue<'r>, Fault> {
+        match kind {
+            Kind::Inferred(FieldType::String) | Kind::Declared(FieldType::String) => {
+                return self.string(cell, name);
+            }
+            Kind::Declared(FieldType::Bytes) => return declared_bytes(cell, name),
+            _ => {}
+        }
+        let Some(number) = self.number_of(cell) else {
+            // A number with the other mark is none, whatever it would be.
+            return match kind {
+                Kind::Unknown => self.string(cell, name),
+                _ => Err(with_a_point(name, cell)),
+            };
+        };
+        match kind {
+            Kind::Inferred(FieldType::I64) => match inferred_i64(&number) {
+                Some(found) => Ok(found),
+                None => inferred(FieldType::F64, &number, name, FieldType::I64),
+            },
+            Kind::Inferred(field_type) => inferred(field_type, &number, name, field_type),
+            Kind::Declared(field_type) => number_of_type(field_type, &number, name),
+            Kind::Unknown => match first_of_column(&number) {
+                Some(found) => Ok(found),
+                None => self.string(cell, name),
+            },
+        }
+    }
+
+    /// A cell as numbers are read: with a point for the comma, where numbers have one. `None` for
+    /// what would be a number, and is written with a point though the file's numbers have commas.
+    fn number_of<'r>(&self, cell: &'r [u8]) -> Option<Cow<'r, [u8]>> {
+        if !self.options.decimal_comma {
+            return Some(Cow::Borrowed(cell));
+        }
+        let is_number =
+            |cell: &[u8]| !matches!(shape_of(cell.trim_ascii()), Shape::Text | Shape::Bool(_));
+        let Some(comma) = memchr(b',', cell) else {
+            let has_point = memchr(b'.', cell).is_some();
+            return (!has_point || !is_number(cell)).then_some(Cow::Borrowed(cell));
+        };
+        let mut number = cell.to_vec();
+        if let Some(mark) = number.get_mut(comma) {
+            *mark = b'.';
+        }
+        match is_number(&number) {
+            true => Some(Cow::Owned(number)),
+            false => Some(Cow::Borrowed(cell)),
+        }
     }
 
     fn empty_is_a_value(&self, kind: Kind) -> bool {
@@ -397,6 +448,28 @@ fn read_header<R: Read>(
     }
 }
 
+#[cold]
+fn with_a_point(name: &str, cell: &[u8]) -> Fault {
+    Fault::new(
+        RefusalCode::Type,
+        format!(
+            "column `{name}` holds {}, with a point; numbers of this file are said to have commas, and a point may stand for thousands: correct the row or declare the column string",
+            shown(cell)
+        ),
+    )
+}
+
+/// A cell of a column that was declared to hold no text.
+fn number_of_type(
+    field_type: FieldType,
+    cell: &[u8],
+    name: &str,
+) -> Result<ParsedValue<'static>, Fault> {
+    let bits = declared_bits(field_type, cell);
+    bits.map(|bits| ParsedValue::plain(field_type, bits))
+        .ok_or_else(|| not_of_type(field_type, cell, name))
+}
+
 #[inline]
 fn inferred_i64(cell: &[u8]) -> Option<ParsedValue<'static>> {
     match shape_of(cell.trim_ascii()) {
@@ -445,18 +518,25 @@ fn first_of_column(cell: &[u8]) -> Option<ParsedValue<'static>> {
     })
 }
 
-/// A cell of a column whose type was given: more spellings are taken.
-fn declared<'r>(
-    field_type: FieldType,
-    cell: &'r [u8],
-    name: &str,
-) -> Result<ParsedValue<'r>, Fault> {
+/// A cell of a column that was declared to hold bytes.
+fn declared_bytes<'r>(cell: &'r [u8], name: &str) -> Result<ParsedValue<'r>, Fault> {
+    let digits = std::str::from_utf8(cell.trim_ascii())
+        .ok()
+        .and_then(|t| t.strip_prefix("0x").or_else(|| t.strip_prefix("0X")));
+    match digits.filter(|digits| is_base16(digits)) {
+        Some(digits) => Ok(ParsedValue::base16(digits)),
+        None => Err(not_of_type(FieldType::Bytes, cell, name)),
+    }
+}
+
+/// A cell of a column whose type was given, and is no text: more spellings are taken.
+fn declared_bits(field_type: FieldType, cell: &[u8]) -> Option<u64> {
     let text = cell.trim_ascii();
     let whole = || match number::scan(text) {
         Some((number, [])) => Some(number),
         _ => None,
     };
-    let bits = match field_type {
+    match field_type {
         FieldType::F64 => whole()
             .and_then(number::Scanned::to_f64)
             .or_else(|| number::not_finite(text))
@@ -468,20 +548,8 @@ fn declared<'r>(
             b"false" | b"False" | b"FALSE" | b"f" | b"F" | b"0" => Some(0),
             _ => None,
         },
-        FieldType::String | FieldType::Bytes => {
-            let digits = std::str::from_utf8(text)
-                .ok()
-                .and_then(|t| t.strip_prefix("0x").or_else(|| t.strip_prefix("0X")));
-            if let Some(digits) = digits
-                && is_base16(digits)
-            {
-                return Ok(ParsedValue::base16(digits));
-            }
-            None
-        }
-    };
-    bits.map(|bits| ParsedValue::plain(field_type, bits))
-        .ok_or_else(|| not_of_type(field_type, cell, name))
+        FieldType::String | FieldType::Bytes => None,
+    }
 }
 
 #[cold]

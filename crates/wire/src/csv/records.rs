@@ -107,6 +107,22 @@ impl<R: Read> Keeper<R> {
         }
     }
 
+    /// Drops the first line before anything was handed out: offsets count from behind it. False at
+    /// the end of the input.
+    fn drop_line(&mut self) -> io::Result<bool> {
+        loop {
+            if let Some(end) = memchr(b'\n', &self.kept) {
+                self.kept.drain(..=end);
+                return Ok(true);
+            }
+            self.kept.clear();
+            if self.is_at_end {
+                return Ok(false);
+            }
+            self.fetch()?;
+        }
+    }
+
     fn drop_unneeded(&mut self) {
         let count = usize::try_from(self.needed_from.saturating_sub(self.kept_at))
             .unwrap_or(usize::MAX)
@@ -143,7 +159,13 @@ impl<R: Read> Keeper<R> {
 }
 
 impl<R: Read> Records<R> {
-    pub(super) fn new(inner: R, delimiter: u8, record_bytes_max: usize) -> io::Result<Records<R>> {
+    /// Begins behind so many lines.
+    pub(super) fn new(
+        inner: R,
+        delimiter: u8,
+        record_bytes_max: usize,
+        skip_lines: u64,
+    ) -> io::Result<Records<R>> {
         let mut keeper = Keeper {
             inner,
             kept: Vec::new(),
@@ -158,6 +180,10 @@ impl<R: Read> Records<R> {
         if keeper.kept.starts_with(b"\xEF\xBB\xBF") {
             keeper.kept.drain(..3);
         }
+        let mut line = 1;
+        while line <= skip_lines && keeper.drop_line()? {
+            line += 1;
+        }
         Ok(Records {
             reader: ReaderBuilder::new()
                 .has_headers(false)
@@ -167,7 +193,7 @@ impl<R: Read> Records<R> {
                 .from_reader(keeper),
             delimiter,
             at: 0,
-            line: 1,
+            line,
         })
     }
 

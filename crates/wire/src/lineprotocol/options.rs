@@ -1,6 +1,7 @@
 //! Settings of the line-protocol parser.
 
-use headwater_types::Timestamp;
+use headwater_types::{Instants, Timestamp};
+use std::sync::Arc;
 
 /// The unit of the integers at the end of the lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -73,6 +74,9 @@ impl Precision {
 pub struct ParserOptions {
     /// The time of the next line that carries none; it moves on by a nanosecond with each.
     pub now: Timestamp,
+    /// Who gives instants to lines that carry none, `now` or later, where others ask for such at
+    /// the same time; `None` = nobody does.
+    pub instants: Option<Arc<Instants>>,
     /// The unit of the stamps.
     pub precision: Precision,
     /// Later instants are refused with `E_TIME_FUTURE`; `None` takes all.
@@ -93,6 +97,7 @@ impl ParserOptions {
     pub fn new(now: Timestamp) -> ParserOptions {
         ParserOptions {
             now,
+            instants: None,
             precision: Precision::Auto,
             latest: None,
             line_bytes_max: 4 << 20,

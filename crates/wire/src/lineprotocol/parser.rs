@@ -225,7 +225,7 @@ impl LineParser {
         let read = reader
             .fields_and_time(stream, recent, blanks + key_bytes, line_bytes, staged)
             .map(|(time_ns, end)| {
-                let time_ns = time_ns.unwrap_or_else(|| next_instant(&mut self.options.now));
+                let time_ns = time_ns.unwrap_or_else(|| next_instant(&mut self.options));
                 let scratch = &mut self.scratch;
                 (stream.add_row(staged, time_ns, line_number, scratch), end)
             });
@@ -444,9 +444,11 @@ impl<'a> Reader<'a, '_> {
 
 /// The instant of a line that carries none: each gets its own, a nanosecond apart, so that none
 /// takes the place of another.
-pub(crate) fn next_instant(now: &mut headwater_types::Timestamp) -> i64 {
-    let instant = now.as_nanos();
-    *now = headwater_types::Timestamp::from_nanos(instant.saturating_add(1));
+pub(crate) fn next_instant(options: &mut ParserOptions) -> i64 {
+    let own = options.now;
+    let given = options.instants.as_ref();
+    let instant = given.map_or(own, |all| all.next(own)).as_nanos();
+    options.now = headwater_types::Timestamp::from_nanos(instant.saturating_add(1));
     instant
 }
 

@@ -96,7 +96,7 @@ impl MessageParser {
     /// The time of a row that has none of its own.
     fn next_instant(&mut self) -> Timestamp {
         let options = self.lines.options_mut();
-        Timestamp::from_nanos(next_instant(&mut options.now))
+        Timestamp::from_nanos(next_instant(options))
     }
 
     /// All rows and refusals since the last call.

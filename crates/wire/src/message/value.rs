@@ -18,7 +18,7 @@ fn type_fault(message: String) -> Fault {
 }
 
 /// What a bare payload says. `None` when it is empty: so the value that a broker keeps is taken
-/// back.
+/// back; and when it is JSON's `null`, which is no value and no text.
 pub(super) fn bare(payload: &[u8]) -> Result<Option<Scalar<'_>>, Fault> {
     let payload = payload.trim_ascii();
     let Ok(text) = std::str::from_utf8(payload) else {
@@ -30,7 +30,7 @@ pub(super) fn bare(payload: &[u8]) -> Result<Option<Scalar<'_>>, Fault> {
             ),
         ));
     };
-    if text.is_empty() {
+    if text.is_empty() || text == "null" {
         return Ok(None);
     }
     if let Some(read) = json::string(text) {

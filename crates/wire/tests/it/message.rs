@@ -84,6 +84,13 @@ fn bare_values_are_numbers_booleans_and_texts() {
         let (.., value) = one(in_table("v/{field}", PayloadForm::Value), "v/x", payload);
         assert_eq!(value, expected, "{payload}");
     }
+    // JSON's null is no value, and makes no field of text; in quotes it is a text.
+    let rules = || vec![in_table("v/{field}", PayloadForm::Value)];
+    let parsed = read(rules(), &[("v/x", " null "), ("v/x", "")]);
+    assert!(parsed.batch.is_empty() && parsed.refused.is_empty());
+    assert_eq!(parsed.empty_rows, 2);
+    let quoted = one(rules().remove(0), "v/x", "\"null\"");
+    assert_eq!(quoted.3, Value::String("null".to_owned()));
     let typed = |field_type| {
         let mut rules = in_table("v/{field}", PayloadForm::Value);
         rules.types = vec![("x".to_owned(), field_type)];

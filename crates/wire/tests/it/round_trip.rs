@@ -192,7 +192,7 @@ fn taken_column_names_get_a_number() {
         CsvWriterOptions::default(),
     )
     .write_header(&mut out);
-    assert_eq!(out, b"time,a,b,a_2,time_2,a_2_2\n");
+    assert_eq!(out, b"time,a,b,a_1,time_1,a_2\n");
 }
 
 #[test]

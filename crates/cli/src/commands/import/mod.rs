@@ -15,6 +15,7 @@ use crate::failure::Failure;
 use crate::output::RowFormat;
 use crate::store::PlaceArgs;
 use clap::{Args, ValueEnum};
+use encoding_rs::Encoding;
 use headwater::{Duplicates, Durability};
 use headwater_wire::lineprotocol::Precision;
 use std::path::PathBuf;
@@ -32,6 +33,7 @@ integers and texts as FORMAT says. Rows of theirs are told by their number, the 
 Examples:
   headwater import --db ./data --table weather --time time_hour --tag origin --null NA weather.csv.gz
   headwater import --db ./data --table plant --time 'when:%d.%m.%Y %H:%M:%S@Europe/Berlin' --tag device plant.csv
+  headwater import --db ./data --table plant --time 'Zeit:%d.%m.%Y %H:%M' --delimiter ';' --decimal-comma --encoding windows-1252 --skip 3 logger.csv
   headwater import --db ./data --format parquet --table weather --time time --tag origin weather.parquet
   zcat points.lp.gz | headwater import --db ./data --format lp -
   headwater import --url http://127.0.0.1:7373 --table weather --time time_hour --tag origin weather.csv.gz")]
@@ -71,6 +73,24 @@ pub(crate) struct Import {
     /// Character between cells, or tab (CSV)
     #[arg(long, value_name = "CHAR", value_parser = parse_delimiter, default_value = ",")]
     pub(super) delimiter: u8,
+
+    /// Lines in front of the header that are passed over (CSV)
+    #[arg(long, value_name = "LINES", default_value_t = 0)]
+    pub(super) skip: u64,
+
+    /// Names of the columns, where no line of the file has them; with --skip 1 those of the header
+    /// are replaced (CSV)
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    pub(super) names: Vec<String>,
+
+    /// Numbers have a comma for the point, as in 12,5 (CSV)
+    #[arg(long)]
+    pub(super) decimal_comma: bool,
+
+    /// How text is encoded, where it is not UTF-8: windows-1252, iso-8859-15, utf-16le … (CSV and
+    /// line protocol)
+    #[arg(long, value_name = "ENCODING", value_parser = parse_encoding)]
+    pub(super) encoding: Option<&'static Encoding>,
 
     /// Unit of the stamps: ns, us, ms, s, or auto = by the size of each (line protocol)
     #[arg(long, value_name = "UNIT", value_parser = parse_precision, default_value = "auto")]
@@ -113,6 +133,12 @@ impl From<DuplicatesArg> for Duplicates {
             DuplicatesArg::Keep => Duplicates::Keep,
         }
     }
+}
+
+fn parse_encoding(text: &str) -> Result<&'static Encoding, String> {
+    Encoding::for_label(text.as_bytes()).ok_or_else(|| {
+        "expected a name of the WHATWG's, such as windows-1252 or utf-16le".to_owned()
+    })
 }
 
 fn parse_precision(text: &str) -> Result<Precision, String> {
@@ -172,7 +198,25 @@ impl Import {
                 "{name} has absent values of its own: leave out --null"
             )));
         }
-        Ok(())
+        self.check_text(name)
+    }
+
+    /// What is said of text means nothing of other files.
+    fn check_text(&self, name: &str) -> Result<(), Failure> {
+        let of_csv = [
+            ("--skip", self.skip > 0),
+            ("--names", !self.names.is_empty()),
+            ("--decimal-comma", self.decimal_comma),
+        ];
+        let is_text = matches!(self.format, RowFormat::Csv | RowFormat::Lp);
+        let of_text = [("--encoding", self.encoding.is_some() && !is_text)];
+        let of_csv = of_csv.map(|(flag, given)| (flag, given && self.format != RowFormat::Csv));
+        match of_csv.into_iter().chain(of_text).find(|(_, given)| *given) {
+            Some((flag, _)) => Err(Failure::usage(format!(
+                "{flag} means nothing for {name}: leave it out"
+            ))),
+            None => Ok(()),
+        }
     }
 
     fn check_no_mapping(&self) -> Result<(), Failure> {
@@ -187,6 +231,6 @@ impl Import {
                 "line protocol names its own tables, tags, fields and times: leave out --table --time --tag --field --type --null",
             ));
         }
-        Ok(())
+        self.check_text("line protocol")
     }
 }

@@ -99,6 +99,7 @@ impl Remote {
             std::thread::sleep(WAIT);
         };
         let told = &answered.body;
+        summary.replaced += answered.replaced;
         match answered.code() {
             "" if answered.status == 204 => {
                 summary.rows += u64::try_from(origins.len()).unwrap_or(u64::MAX)

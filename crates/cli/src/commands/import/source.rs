@@ -8,6 +8,7 @@ use crate::failure::Failure;
 use crate::grid::{Heading, render};
 use crate::input::Input;
 use crate::output::RowFormat;
+use encoding_rs_io::DecodeReaderBytesBuilder;
 use headwater::{FieldSpec, FieldType};
 use headwater_wire::ParsedBatch;
 use headwater_wire::csv::{CsvOptions, CsvParser};
@@ -59,6 +60,13 @@ impl Source {
         let inner = input
             .decompressed(bar)
             .map_err(|error| Failure::failed(format!("cannot read {file}: {error}")))?;
+        let inner: Box<dyn Read + Send> = match import.encoding {
+            None => inner,
+            Some(encoding) => {
+                let mut decoder = DecodeReaderBytesBuilder::new();
+                Box::new(decoder.encoding(Some(encoding)).build(inner))
+            }
+        };
         let reader = Measured { inner, bytes_read };
         match import.format {
             RowFormat::Csv => {
@@ -203,6 +211,9 @@ impl Import {
         options.types = self.types.clone();
         options.null_texts = self.null_texts.clone();
         options.delimiter = self.delimiter;
+        options.skip_lines = self.skip;
+        options.names = (!self.names.is_empty()).then(|| self.names.clone());
+        options.decimal_comma = self.decimal_comma;
         options
     }
 }

@@ -6,12 +6,16 @@ Of a table in a bucket METADATA is the location of the newest, and S3_ENDPOINT, 
 import datetime
 import decimal
 import json
+import math
 import os
 import struct
 import sys
 
 import duckdb
+import pyarrow.compute
+import pyarrow.dataset
 from duckdb_extensions import import_extension
+from pyiceberg.expressions import IsNaN
 from pyiceberg.table import StaticTable
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
@@ -27,6 +31,10 @@ def text(value):
     if isinstance(value, decimal.Decimal):
         return str(int(value))
     return str(value)
+
+
+def float_of(text):
+    return struct.unpack("<d", struct.pack("<Q", int(text, 16)))[0]
 
 
 def row(names, values):
@@ -104,6 +112,32 @@ if expected:
     count = con.execute(f"select count(*) from iceberg_scan('{folder}') where time >= ?", [instant]).fetchone()[0]
     if count != wanted:
         wrong.append(f"DuckDB: {count} rows from {instant} on, expected {wanted}")
+
+# Whoever filters must find NaN too: neither bounds of files nor statistics of chunks may hide it.
+for column in table.scan(limit=1).to_arrow().schema if expected else []:
+    if not pyarrow.types.is_floating(column.type):
+        continue
+    name = column.name
+    cells = [float_of(cell) for cell in (json.loads(line).get(name) for line in expected) if cell is not None]
+    nans = sum(math.isnan(cell) for cell in cells)
+    counts = {
+        "pyiceberg": len(table.scan(row_filter=IsNaN(name)).to_arrow()),
+        "DuckDB": con.execute(f"select count(*) from iceberg_scan('{folder}') where isnan(\"{name}\")").fetchone()[0],
+    }
+    if not bucket:
+        files = [task.file.file_path.removeprefix("file://") for task in table.scan().plan_files()]
+        of_files = pyarrow.dataset.dataset(files, format="parquet")
+        counts["pyarrow"] = of_files.count_rows(filter=pyarrow.compute.is_nan(pyarrow.dataset.field(name)))
+        read = f"read_parquet({files!r}, union_by_name = true)"
+        counts["DuckDB's Parquet"] = con.execute(f"select count(*) from {read} where isnan(\"{name}\")").fetchone()[0]
+        # To DuckDB NaN is above every number.
+        above = sum(math.isnan(cell) or cell > 8.5 for cell in cells)
+        found = con.execute(f"select count(*) from {read} where \"{name}\" > 8.5").fetchone()[0]
+        if found != above:
+            wrong.append(f"DuckDB's Parquet: {found} values of {name} above 8.5, expected {above}")
+    for who, found in counts.items():
+        if found != nans:
+            wrong.append(f"{who}: {found} values of {name} are NaN, expected {nans}")
 
 if wrong:
     print("\n".join(wrong))

@@ -5,21 +5,9 @@ use crate::gateway::Gateway;
 use crate::support::{Bench, DAY, START, options};
 use headwater::{ScanSpec, StreamName, Value, ValueRef};
 use headwater_lake::{Catalog, OWN_NAMESPACE};
-use headwater_testing::{or_skip, python, run};
+use headwater_testing::{LAKE_READERS, or_skip, python, run};
 use std::path::Path;
 use std::process::Command;
-
-/// DuckDB finds its extensions in packages beside it, all of one version.
-const PACKAGES: [&str; 8] = [
-    "duckdb==1.5.5",
-    "duckdb-extensions==1.5.5",
-    "duckdb-extension-avro==1.5.5",
-    "duckdb-extension-httpfs==1.5.5",
-    "duckdb-extension-iceberg==1.5.5",
-    "duckdb-extension-parquet==1.5.5",
-    "pyiceberg==0.12.0",
-    "pyarrow==26.0.1",
-];
 
 /// What the database has of a table, a line for each row.
 fn lines(bench: &Bench, table: &str) -> String {
@@ -80,7 +68,7 @@ fn duckdb_and_pyiceberg_read_a_bucket_by_what_the_catalog_tells() {
     let Some(gateway) = Gateway::start() else {
         return;
     };
-    let Some(python) = or_skip(python(&PACKAGES)) else {
+    let Some(python) = or_skip(python(&LAKE_READERS)) else {
         return;
     };
     let (bench, place) = (Bench::new(), gateway.place());
@@ -104,7 +92,7 @@ fn duckdb_and_pyiceberg_read_a_bucket_by_what_the_catalog_tells() {
 
 #[test]
 fn duckdb_and_pyiceberg_read_what_the_database_has() {
-    let Some(python) = or_skip(python(&PACKAGES)) else {
+    let Some(python) = or_skip(python(&LAKE_READERS)) else {
         return;
     };
     let bench = Bench::new();
@@ -152,8 +140,15 @@ fn duckdb_and_pyiceberg_read_what_the_database_has() {
             range: headwater::ClosedRange::ALL,
         })
         .unwrap();
+    // A chunk in which all values but NaN are equal: its least and its largest are one.
+    for at in 0..100_i64 {
+        let value = if at == 40 { f64::NAN } else { 7.0 };
+        let name = StreamName::new("calm", [("id", "1")]);
+        bench.row(&name, START + at * 1_000, &[("v", value.into())]);
+    }
     bench.write();
     compare(&python, &bench, "load", "as written first");
+    compare(&python, &bench, "calm", "NaN among equal values");
     compare(&python, &bench, "nothing", "an empty table");
     // A late row, a new field and a new tag, a row that is written again, a delete, nanoseconds.
     bench.row(

@@ -192,19 +192,15 @@ impl Columns {
         self.bytes >= BATCH_BYTES || self.count >= BATCH_ROWS
     }
 
-    /// The rows, with the numbers of the first and the last.
-    pub(super) fn batch(&mut self) -> Result<Option<(RecordBatch, u64, u64)>, String> {
+    /// The rows, with the number of each.
+    pub(super) fn batch(&mut self) -> Result<Option<(RecordBatch, Vec<u64>)>, String> {
         if self.count == 0 {
             return Ok(None);
         }
-        let last = self.first + self.count as u64 - 1;
+        let numbers = (self.first..).take(self.count).collect();
         (self.bytes, self.count) = (0, 0);
         let arrays = self.builders.iter_mut().map(Builder::finish).collect();
         let batch = RecordBatch::try_new(Arc::clone(&self.schema), arrays);
-        Ok(Some((
-            batch.map_err(|why| why.to_string())?,
-            self.first,
-            last,
-        )))
+        Ok(Some((batch.map_err(|why| why.to_string())?, numbers)))
     }
 }

@@ -16,7 +16,7 @@ pub(in crate::sessions) struct Lines {
     types: Vec<(u32, DataType)>,
     columns: Vec<Vec<ScalarValue>>,
     bytes: usize,
-    lines: Option<(u64, u64)>,
+    lines: Vec<u64>,
 }
 
 impl Lines {
@@ -42,7 +42,7 @@ impl Lines {
             types,
             schema: Arc::new(Schema::new(fields)),
             bytes: 0,
-            lines: None,
+            lines: Vec::new(),
         }
     }
 
@@ -69,7 +69,7 @@ impl Lines {
         for (column, value) in self.columns.iter_mut().zip(values) {
             column.push(value);
         }
-        self.lines = Some((self.lines.map_or(line, |(first, _)| first), line));
+        self.lines.push(line);
         Ok(())
     }
 
@@ -77,11 +77,12 @@ impl Lines {
         self.bytes >= BATCH_BYTES || self.columns.first().is_some_and(|c| c.len() >= BATCH_ROWS)
     }
 
-    /// The rows, with their first line and their last.
-    pub(super) fn batch(&mut self) -> Result<Option<(RecordBatch, u64, u64)>, String> {
-        let Some((first, last)) = self.lines.take() else {
+    /// The rows, with the line of each.
+    pub(super) fn batch(&mut self) -> Result<Option<(RecordBatch, Vec<u64>)>, String> {
+        if self.lines.is_empty() {
             return Ok(None);
-        };
+        }
+        let lines = std::mem::take(&mut self.lines);
         self.bytes = 0;
         let columns = self.columns.iter_mut().map(std::mem::take);
         let arrays: Vec<ArrayRef> = columns
@@ -89,6 +90,6 @@ impl Lines {
             .collect::<Result<_, _>>()
             .map_err(|why| why.to_string())?;
         let batch = RecordBatch::try_new(Arc::clone(&self.schema), arrays);
-        Ok(Some((batch.map_err(|why| why.to_string())?, first, last)))
+        Ok(Some((batch.map_err(|why| why.to_string())?, lines)))
     }
 }

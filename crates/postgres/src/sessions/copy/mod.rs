@@ -7,7 +7,7 @@ mod lines;
 mod rows;
 mod unfit;
 
-pub(super) use rows::Incoming;
+pub(super) use rows::{Incoming, Places};
 
 use super::errors::error;
 use super::tokens::{Token, tokens, wrong};
@@ -206,7 +206,10 @@ fn options(words: &mut Words<'_>) -> Result<Form, Notice> {
                 Some(of) if of == "binary" => binary = true,
                 Some(of) if of == "csv" => format = Some(true),
                 Some(of) if of == "text" => format = Some(false),
-                Some(of) => return Err(refused(&format!("the format {of}"))),
+                Some(of) => {
+                    let what = format!("the format {of}, other than text, csv and binary,");
+                    return Err(refused(&what));
+                }
                 None => return Err(wrong("COPY", HOW)),
             },
             "csv" if !bracketed => format = Some(true),

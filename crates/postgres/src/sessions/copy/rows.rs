@@ -11,6 +11,7 @@ use super::unfit::Unfit;
 use crate::messages::{BinaryFault, BinaryRows, CopyRows, Format};
 use headwater_query::arrow::array::RecordBatch;
 use headwater_query::arrow::datatypes::Schema;
+use std::collections::VecDeque;
 
 impl Form {
     /// What clients are told of it.
@@ -18,6 +19,41 @@ impl Form {
         match self {
             Form::Lines(_) => Format::Text,
             Form::Binary => Format::Binary,
+        }
+    }
+}
+
+/// Which line, or which row of the input, each row of a copy is: those that are not stored yet.
+#[derive(Debug, Default)]
+pub(in crate::sessions) struct Places {
+    /// The first rows of stretches whose numbers follow one another, and their numbers.
+    stretches: VecDeque<(u64, u64)>,
+    rows: u64,
+}
+
+impl Places {
+    /// Takes the numbers of rows that come next.
+    pub(in crate::sessions) fn push(&mut self, numbers: &[u64]) {
+        for number in numbers {
+            let follows = |(row, first): &(u64, u64)| first + (self.rows - row) == *number;
+            if !self.stretches.back().is_some_and(follows) {
+                self.stretches.push_back((self.rows, *number));
+            }
+            self.rows += 1;
+        }
+    }
+
+    /// The number of a row.
+    pub(in crate::sessions) fn of(&self, row: u64) -> Option<u64> {
+        let behind = self.stretches.partition_point(|(first, _)| *first <= row);
+        let (first, number) = self.stretches.get(behind.checked_sub(1)?)?;
+        Some(number + (row - first))
+    }
+
+    /// Forgets rows that are stored.
+    pub(in crate::sessions) fn forget(&mut self, stored: u64) {
+        while self.stretches.get(1).is_some_and(|(row, _)| *row <= stored) {
+            self.stretches.pop_front();
         }
     }
 }
@@ -96,11 +132,29 @@ impl Incoming {
         }
     }
 
-    /// The rows that wait, with the numbers of the first and the last.
-    pub(in crate::sessions) fn batch(&mut self) -> Result<Option<(RecordBatch, u64, u64)>, String> {
+    /// The rows that wait, with the number of each.
+    pub(in crate::sessions) fn batch(&mut self) -> Result<Option<(RecordBatch, Vec<u64>)>, String> {
         match self {
             Incoming::Lines(_, waiting) => waiting.batch(),
             Incoming::Binary(_, waiting) => waiting.batch(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_is_found_by_its_number_until_it_is_stored() {
+        let mut places = Places::default();
+        places.push(&[2, 3, 4]);
+        places.push(&[5, 8, 9, 12]);
+        let all: Vec<_> = (0..7).map(|row| places.of(row)).collect();
+        assert_eq!(all, [2, 3, 4, 5, 8, 9, 12].map(Some));
+        places.forget(5);
+        assert_eq!((places.of(5), places.of(6)), (Some(9), Some(12)));
+        assert_eq!(places.stretches.len(), 2);
+        assert_eq!(Places::default().of(0), None);
     }
 }

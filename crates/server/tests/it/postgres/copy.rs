@@ -155,9 +155,18 @@ fn a_copy_that_fails_names_the_line_and_leaves_the_session_usable() {
         (
             "2024-01-01\ta\t1\nnever\ta\t1\n",
             "E 22",
-            "lines 1 to 2: column `time`",
+            "COPY c, line 2: column `time`",
         ),
-        ("\\N\ta\t1\n", "E 22023", "`time` cannot be NULL"),
+        (
+            "2024-01-01\ta\t1\n\\N\ta\t1\n",
+            "E 22023",
+            "line 2: `time` cannot be NULL",
+        ),
+        (
+            "2024-01-01\ta\t1\n2024-01-02\tb\t2\n2190-01-01\ta\t3\n2024-01-04\ta\t4\n",
+            "E 22000",
+            "COPY c, line 3: E_TIME_FUTURE",
+        ),
     ] {
         let answer = copy_in(&mut client, "COPY c FROM STDIN", &[part]);
         assert!(

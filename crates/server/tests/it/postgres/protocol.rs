@@ -2,6 +2,7 @@
 
 use super::raw::{Client, bind, describe, execute, lines, message, parse, sync, texts};
 use super::{session, start};
+use crate::support::Running;
 
 #[test]
 fn a_session_begins_with_what_clients_want_to_know() {
@@ -154,6 +155,69 @@ fn statements_change_what_is_stored_and_say_how_many_rows() {
         ["T speed:701,id:25", "D 2|given", "C INSERT 0 1", "Z I"]
     );
     assert_eq!(client.rows("UPDATE cars SET speed = 1")[0][..7], *"E 0A000");
+}
+
+#[test]
+fn a_table_that_a_client_of_postgresql_makes_keeps_all_its_rows() {
+    let server = start(|_| {});
+    let mut client = session(&server);
+    client.query("CREATE TABLE w (time timestamptz, device text, v float8)");
+    for (device, v) in [("a", 1), ("b", 2), ("a", 3)] {
+        let sql = format!("INSERT INTO w VALUES ('2024-01-01T00:00:00Z', '{device}', {v})");
+        assert_eq!(client.query(&sql), ["C INSERT 0 1", "Z I"]);
+    }
+    let all = ["a|1", "a|3", "b|2"];
+    let sql = "SELECT device, v FROM w ORDER BY device, v";
+    assert_eq!(client.rows(sql), all);
+    let db = server.ended();
+    let server = Running::start_in(db, |settings| {
+        settings.postgres_addr = Some("127.0.0.1:0".parse().unwrap());
+    });
+    assert_eq!(session(&server).rows(sql), all);
+}
+
+#[test]
+fn a_number_that_may_be_a_year_removes_nothing_however_it_comes() {
+    let server = start(|_| {});
+    let mut client = session(&server);
+    let before = client.rows("SELECT count(*) FROM cars");
+    assert_eq!(before, ["2"]);
+    for (types, value) in [
+        (&[20][..], &b"2020"[..]),
+        (&[25], b"2020"),
+        (&[1700], b"2020"),
+        (&[], b"2020"),
+        (&[20], b"1700000000"),
+    ] {
+        let told = client.ask(&[
+            parse("", "DELETE FROM cars WHERE time >= $1", types),
+            bind("", "", 0, &[Some(value)]),
+            execute("", 0),
+            sync(),
+        ]);
+        assert!(
+            told.iter().any(|line| line.starts_with("E 22")),
+            "{types:?} {told:?}"
+        );
+        assert_eq!(client.rows("SELECT count(*) FROM cars"), before);
+    }
+}
+
+#[test]
+fn rows_that_replace_others_of_their_statement_are_told_of() {
+    let server = start(|_| {});
+    let mut client = session(&server);
+    client.query("CREATE TABLE r (time TIMESTAMP, id TAG, v DOUBLE)");
+    let told = "N 00000 1 of 2 rows have the time and tags of another row of the statement, and replaced its values";
+    let sql = "INSERT INTO r VALUES ('2024-01-01', 'a', 1), ('2024-01-01', 'a', 2)";
+    assert_eq!(client.query(sql), [told, "C INSERT 0 2", "Z I"]);
+    client.send(&[
+        message(b'Q', &texts(&["COPY r FROM STDIN"])),
+        message(b'd', b"2024-01-02\ta\t1\n2024-01-02\ta\t2\n"),
+        message(b'c', &[]),
+    ]);
+    assert_eq!(lines(&client.ready()), ["G", told, "C COPY 2", "Z I"]);
+    assert_eq!(client.rows("SELECT v FROM r ORDER BY time"), ["2", "2"]);
 }
 
 #[test]

@@ -1,0 +1,253 @@
+//! Line protocol, points of OpenTSDB, and remote write.
+
+use super::held_by;
+use crate::prometheus::{packed, series};
+use crate::support::{Running, client, json};
+use headwater_testing::doors::{Cell, Door, Need, Request, Row, State, Told, walk};
+use serde_json::{Value, json};
+
+/// Where the columns of this file come in.
+pub(super) const PATHS: [&str; 6] = [
+    "/write",
+    "/write?accept_partial=false",
+    "/api/v2/write?bucket=main",
+    "/api/v3/write_lp?db=main",
+    "/api/put",
+    "/api/v1/prom/write",
+];
+
+fn escaped(text: &str, marks: &[char]) -> String {
+    let mut out = String::new();
+    for letter in text.chars() {
+        if marks.contains(&letter) {
+            out.push('\\');
+        }
+        out.push(letter);
+    }
+    out
+}
+
+/// A row as a line, its time in the given unit of so many nanoseconds.
+fn line(row: &Row) -> String {
+    let mut out = escaped(&row.table, &[',', ' ']);
+    for (name, value) in &row.tags {
+        let marks = [',', ' ', '='];
+        out += &format!(",{}={}", escaped(name, &marks), escaped(value, &marks));
+    }
+    let fields = row.fields.iter().map(|(name, cell)| {
+        let value = match cell {
+            Cell::F64(value) => format!("{value:e}"),
+            Cell::I64(value) => format!("{value}i"),
+            Cell::U64(value) => format!("{value}u"),
+            Cell::Bool(value) => value.to_string(),
+            Cell::Text(value) => format!("\"{}\"", escaped(value, &['"', '\\'])),
+        };
+        format!("{}={value}", escaped(name, &[',', ' ', '=']))
+    });
+    out += &format!(" {}", fields.collect::<Vec<_>>().join(","));
+    if let Some(time) = row.unix_ms() {
+        out += &format!(" {time}000000");
+    }
+    out + "\n"
+}
+
+/// The rows as lines. A mark of the byte order stands before everything where a name begins with
+/// that character.
+pub(super) fn lines(request: &Request) -> String {
+    let lines: String = request.rows.iter().map(line).collect();
+    let has_mark = lines.starts_with('\u{feff}');
+    let mark = has_mark.then_some('\u{feff}').into_iter();
+    mark.collect::<String>() + &lines
+}
+
+struct Lines {
+    server: Running,
+    path: &'static str,
+}
+
+impl Door for Lines {
+    fn name(&self) -> &'static str {
+        self.path
+    }
+
+    fn lacks(&self) -> &'static [Need] {
+        &[]
+    }
+
+    fn is_whole(&self) -> bool {
+        self.path.contains("accept_partial=false")
+    }
+
+    fn send(&mut self, request: &Request) -> Told {
+        let body = lines(request);
+        let mut answer = client()
+            .post(self.server.url(self.path))
+            .send(body.as_bytes())
+            .unwrap();
+        let replaced = answer.headers().get("x-headwater-replaced");
+        let replaced = replaced.map_or(0, |count| count.to_str().unwrap().parse().unwrap());
+        if answer.status() == 204 {
+            return Told {
+                codes: Some(Vec::new()),
+                replaced: Some(replaced),
+                ..Told::default()
+            };
+        }
+        let told = json(&mut answer);
+        let codes = told["rejected_by_code"].as_object().unwrap().iter();
+        let codes = codes.flat_map(|(code, count)| {
+            let count = usize::try_from(count.as_u64().unwrap()).unwrap();
+            std::iter::repeat_n(code.clone(), count)
+        });
+        Told {
+            refused: usize::try_from(told["rejected"].as_u64().unwrap()).unwrap(),
+            codes: Some(codes.collect()),
+            replaced: Some(replaced),
+        }
+    }
+
+    fn stored(self: Box<Self>) -> State {
+        held_by(self.server)
+    }
+}
+
+#[test]
+fn lines_are_taken_alike_on_every_route() {
+    for path in &PATHS[..4] {
+        let server = Running::start();
+        let walked = walk(Box::new(Lines { server, path }));
+        assert!(walked >= 23, "{path}: {walked}");
+    }
+}
+
+struct Points(Running);
+
+impl Door for Points {
+    fn name(&self) -> &'static str {
+        "/api/put"
+    }
+
+    fn lacks(&self) -> &'static [Need] {
+        &[
+            Need::Unsigned,
+            Need::TruthValues,
+            Need::Texts,
+            Need::NoTimes,
+            Need::SeveralFields,
+            Need::FieldCalledTime,
+        ]
+    }
+
+    fn only_field(&self) -> Option<&'static str> {
+        Some("value")
+    }
+
+    fn send(&mut self, request: &Request) -> Told {
+        let points = request.rows.iter().map(|row| {
+            let value = match row.fields.values().next().unwrap() {
+                Cell::F64(value) => json!(value),
+                Cell::I64(value) => json!(value),
+                other => panic!("{other:?}"),
+            };
+            json!({"metric": row.table, "timestamp": row.unix_ms(), "value": value, "tags": row.tags})
+        });
+        let body = Value::Array(points.collect()).to_string();
+        let mut answer = client()
+            .post(self.0.url("/api/put?details"))
+            .send(body.as_bytes())
+            .unwrap();
+        let replaced = answer.headers().get("x-headwater-replaced");
+        let replaced = replaced.map_or(0, |count| count.to_str().unwrap().parse().unwrap());
+        let told = json(&mut answer);
+        let errors = told["errors"].as_array().unwrap().iter();
+        let codes = errors.map(|error| {
+            let text = error["error"].as_str().unwrap();
+            text.split(':').next().unwrap().to_owned()
+        });
+        Told {
+            refused: usize::try_from(told["failed"].as_u64().unwrap()).unwrap(),
+            codes: Some(codes.collect()),
+            replaced: Some(replaced),
+        }
+    }
+
+    fn stored(self: Box<Self>) -> State {
+        held_by(self.0)
+    }
+}
+
+#[test]
+fn points_of_opentsdb_are_taken_as_every_door_does() {
+    let walked = walk(Box::new(Points(Running::start())));
+    assert!(walked >= 14, "{walked}");
+}
+
+struct Samples(Running);
+
+impl Door for Samples {
+    fn name(&self) -> &'static str {
+        "/api/v1/prom/write"
+    }
+
+    fn lacks(&self) -> &'static [Need] {
+        &[
+            Need::Integers,
+            Need::Unsigned,
+            Need::TruthValues,
+            Need::Texts,
+            Need::NoTimes,
+            Need::SeveralFields,
+            Need::FieldCalledTime,
+        ]
+    }
+
+    fn only_field(&self) -> Option<&'static str> {
+        Some("value")
+    }
+
+    fn send(&mut self, request: &Request) -> Told {
+        let mut message = Vec::new();
+        for row in &request.rows {
+            let mut labels = vec![("__name__", row.table.as_str())];
+            labels.extend(row.tags.iter().map(|(k, v)| (k.as_str(), v.as_str())));
+            let Some(Cell::F64(value)) = row.fields.values().next() else {
+                panic!("{row:?}");
+            };
+            let time = u64::try_from(row.unix_ms().unwrap()).unwrap();
+            message.extend(series(&labels, *value, time));
+        }
+        let mut answer = client()
+            .post(self.0.url("/api/v1/prom/write"))
+            .header("content-type", "application/x-protobuf")
+            .header("content-encoding", "snappy")
+            .header("x-prometheus-remote-write-version", "0.1.0")
+            .send(&packed(&message)[..])
+            .unwrap();
+        let replaced = answer.headers().get("x-headwater-replaced");
+        let replaced = replaced.map_or(0, |count| count.to_str().unwrap().parse().unwrap());
+        let told = match answer.status().as_u16() {
+            204 => Value::Null,
+            _ => json(&mut answer),
+        };
+        let codes = told["rejected_by_code"].as_object();
+        let codes = codes.into_iter().flatten().flat_map(|(code, count)| {
+            let count = usize::try_from(count.as_u64().unwrap()).unwrap();
+            std::iter::repeat_n(code.clone(), count)
+        });
+        Told {
+            refused: usize::try_from(told["rejected"].as_u64().unwrap_or(0)).unwrap(),
+            codes: Some(codes.collect()),
+            replaced: Some(replaced),
+        }
+    }
+
+    fn stored(self: Box<Self>) -> State {
+        held_by(self.0)
+    }
+}
+
+#[test]
+fn samples_of_prometheus_are_taken_as_every_door_does() {
+    let walked = walk(Box::new(Samples(Running::start())));
+    assert!(walked >= 10, "{walked}");
+}

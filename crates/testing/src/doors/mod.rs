@@ -1,0 +1,155 @@
+//! The table of doors: requests of rows that every door through which rows come in is taken
+//! through, and what must be stored afterwards.
+//!
+//! The cases lie in `tests/doors/cases.json`, where the packages of other languages read them too.
+//! Here are the model, which says what is stored after each, and the walk of one door.
+//!
+//! Invariants: a door names what its form cannot say ([`Door::lacks`]); a case that needs none of
+//! that is walked, so that a door cannot leave one out by saying nothing.
+//! Failure: what differs from the model is a panic that names the case.
+
+mod cases;
+mod cell;
+mod held;
+mod model;
+
+pub use cases::{Case, Need, Request, Row, cases};
+pub use cell::Cell;
+pub use held::held;
+pub use model::{Rows, State, Table};
+
+use std::collections::BTreeMap;
+
+/// How a door answered a request.
+#[derive(Clone, Debug, Default)]
+pub struct Told {
+    /// Rows that were refused; of a door that takes all or none, any number when it refused.
+    pub refused: usize,
+    /// The codes of rows that were refused, where the door tells codes of ours.
+    pub codes: Option<Vec<String>>,
+    /// Rows that replaced others of the request, where the door tells of them.
+    pub replaced: Option<u64>,
+}
+
+/// A way by which rows come in.
+pub trait Door {
+    /// Its name in the table.
+    fn name(&self) -> &'static str;
+
+    /// What its form cannot say.
+    fn lacks(&self) -> &'static [Need];
+
+    /// True when one refused row keeps all others of the request out.
+    fn is_whole(&self) -> bool {
+        false
+    }
+
+    /// True when the door counts what replaces rows that were stored before, too.
+    fn counts_all(&self) -> bool {
+        false
+    }
+
+    /// The field that all values go to, where the form has no names of fields.
+    fn only_field(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Makes the tables of a case, for a door that does not make them by itself.
+    fn declare(&mut self, _tables: &State) {}
+
+    /// Sends a request.
+    fn send(&mut self, request: &Request) -> Told;
+
+    /// Everything that is stored, after an opening of its own.
+    fn stored(self: Box<Self>) -> State;
+}
+
+/// Takes a door through all cases that its form can say. Returns how many these were.
+pub fn walk(mut door: Box<dyn Door>) -> usize {
+    let name = door.name();
+    let mut expected = State::new();
+    let mut walked = 0;
+    for case in cases() {
+        if case.needs.iter().any(|need| door.lacks().contains(need)) {
+            continue;
+        }
+        walked += 1;
+        let case = said_by(case, door.as_ref(), walked);
+        let mut after = State::new();
+        let mut replaced = Vec::new();
+        for request in &case.requests {
+            let stored_before = model::apply(&mut after, request, door.is_whole());
+            replaced.push(match door.counts_all() {
+                true => stored_before,
+                false => request.replaced,
+            });
+        }
+        door.declare(&model::tables_of(&case, &after));
+        for ((at, request), replaced) in case.requests.iter().enumerate().zip(replaced) {
+            let told = door.send(request);
+            check_told((name, door.is_whole()), &case, (at, replaced), &told);
+        }
+        if door.lacks().contains(&Need::NewFields) {
+            expected.extend(model::tables_of(&case, &after));
+        } else {
+            expected.extend(after);
+        }
+    }
+    let found = door.stored();
+    let differing = model::differences(&expected, &found);
+    assert!(differing.is_empty(), "{name}:\n{}", differing.join("\n"));
+    walked
+}
+
+fn check_told(
+    (door, is_whole): (&str, bool),
+    case: &Case,
+    (at, wanted): (usize, u64),
+    told: &Told,
+) {
+    let request = case.requests.get(at).unwrap();
+    let place = format!("{door}: {}, request {}", case.name, at + 1);
+    if is_whole {
+        assert_eq!(
+            told.refused > 0,
+            !request.refused.is_empty(),
+            "{place}: {told:?}"
+        );
+    } else {
+        assert_eq!(told.refused, request.refused.len(), "{place}: {told:?}");
+    }
+    if let Some(codes) = &told.codes {
+        let mut wanted: Vec<_> = request.refused.values().collect();
+        let mut codes: Vec<_> = codes.iter().collect();
+        wanted.sort();
+        codes.sort();
+        if is_whole {
+            wanted.dedup();
+            codes.dedup();
+        }
+        assert_eq!(codes, wanted, "{place}: {told:?}");
+    }
+    if let Some(replaced) = told.replaced.filter(|_| request.refused.is_empty()) {
+        assert_eq!(replaced, wanted, "{place}: {told:?}");
+    }
+}
+
+/// A case as a door's form says it, with tables of its own.
+fn said_by(mut case: Case, door: &dyn Door, number: usize) -> Case {
+    let has_times = !door.lacks().contains(&Need::Times);
+    for row in case.requests.iter_mut().flat_map(|r| &mut r.rows) {
+        row.table.push_str(&format!("_{number}"));
+        if !has_times {
+            row.time_ms = None;
+        }
+        if let Some(only) = door.only_field() {
+            let values = std::mem::take(&mut row.fields);
+            assert!(values.len() == 1, "{}: one field is needed", case.name);
+            row.fields = values
+                .into_values()
+                .map(|value| (only.to_owned(), value))
+                .collect::<BTreeMap<_, _>>();
+        }
+    }
+    case
+}
