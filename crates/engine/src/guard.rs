@@ -209,5 +209,5 @@ impl Files for GuardedFiles {
             .inspect_err(|_| self.guard.sync_failed(dir))
     }
 
-    headwater_io::pass_on_files!(files; list exists lock lock_file has_queue);
+    headwater_io::pass_on_files!(files; list exists is_same_dir lock lock_file has_queue);
 }

@@ -56,6 +56,7 @@ mod tiers_media;
 mod tiers_moving;
 mod tiers_newest;
 mod tiers_stall;
+mod tiers_paths;
 mod tiers_synced;
 mod totals;
 mod traces;
