@@ -274,7 +274,7 @@ typedef struct hw_options {
   uint64_t compaction_bytes_per_second;
   // Most bytes a day that compaction writes of its own accord; 0 = no limit (default).
   uint64_t compaction_bytes_per_day;
-  // Size of a log file; 0 = by the memory budget (default).
+  // Size that log files reach; 0 = by the memory budget (default).
   uint64_t log_file_bytes;
   // Longest wait for memory before a write says busy, ns. Default 5 s.
   int64_t busy_timeout_ns;
@@ -288,7 +288,7 @@ typedef struct hw_options {
   size_t streams_max;
   // Events later than the clock by more than this are refused, ns; below 0 = never (default).
   int64_t max_future_ns;
-  // Space kept free for a full disk. Default 8 MiB.
+  // Most space kept free for a full disk; it grows with the log, from 1 MiB on. Default 8 MiB.
   uint64_t reserve_bytes;
   // A clock that jumps forward by more than this is not believed for a while, ns. Default 1 day.
   int64_t clock_jump_max_ns;

@@ -172,7 +172,8 @@ impl std::fmt::Debug for Core {
 }
 
 impl Core {
-    /// Fails with `full` while a disk is full and its reserve given up.
+    /// Fails with `full` while a disk is full and its reserve given up, or smaller than what the
+    /// log holds.
     pub(crate) fn check_space(&self) -> Result<()> {
         let placed = self.placing.now();
         if let Some(tier) = &placed.tier
@@ -184,7 +185,17 @@ impl Core {
             // Nothing is lost with what is repeated there, and writes go on.
             self.store.repeats().all().for_each(|kept| kept.give_way());
         }
-        placed.reserves.iter().try_for_each(|r| r.check())
+        let log_bytes = self.log.live_bytes();
+        placed.reserves.iter().try_for_each(|r| r.check(log_bytes))
+    }
+
+    /// Has the reserves be no larger than they need be.
+    pub(crate) fn shrink_reserves(&self) -> Result<()> {
+        let log_bytes = self.log.live_bytes();
+        let segment_bytes = self.shards.segment_bytes();
+        let placed = self.placing.now();
+        let mut reserves = placed.reserves.iter();
+        reserves.try_for_each(|r| r.shrink(log_bytes, segment_bytes))
     }
 
     /// True for who reads beside an owner, and holds no file by itself.
