@@ -1045,8 +1045,9 @@ int32_t hw_scan_begin(hw_query query,
 // Begins a replay of a question for a table (hw_query_table), from first_ns to last_ns, both
 // included: the rows of all its streams as one sequence by time; of equal times by stream, in the
 // order of hw_streams_list, and of one stream by arrival. after = the row to go on behind; NULL =
-// from the first one on. memory_bytes bounds the rows that are held at once; 0 = 64 MiB. snapshot
-// 0 = as it is now; the replay keeps what it reads, the snapshot may be released.
+// from the first one on. memory_bytes bounds the rows that are held at once; 0 = a share of the
+// quarter of memory_budget_bytes that all replays have together. snapshot 0 = as it is now; the
+// replay keeps what it reads, the snapshot may be released.
 int32_t hw_replay_open(hw_query query,
                        hw_snapshot snapshot,
                        int64_t first_ns,

@@ -29,6 +29,7 @@ mod freed;
 mod memory_use;
 mod newest_deletes;
 mod placing;
+mod replays;
 mod rest;
 mod segment_ids;
 mod shards;
@@ -46,6 +47,7 @@ pub use freed::FreedRows;
 pub(crate) use memory_use::MemoryUse;
 pub(crate) use newest_deletes::NewestDeletes;
 pub(crate) use placing::{Placed, Placing};
+pub(crate) use replays::{ReplayMemory, ReplayShare};
 pub(crate) use rest::Rest;
 pub(crate) use segment_ids::SegmentIds;
 pub(crate) use shards::{Shards, shard_number};
@@ -102,6 +104,8 @@ pub(crate) struct Core {
     /// Deletes that came after the oldest of these.
     pub(crate) named_ends: Ends,
     pub(crate) memory: MemoryUse,
+    /// What replays hold of rows.
+    pub(crate) replays: Arc<ReplayMemory>,
     pub(crate) signals: Signals,
     pub(crate) rest: Rest,
     pub(crate) commits: Commits,
