@@ -297,7 +297,7 @@ doc: ## Build the API documentation, every warning an error
 
 soak: ## Random lives of databases, and power cuts at every operation, for hours: LIVES=2000 from seed FIRST=1000 on
 	$(call section,'Random lives: $(LIVES) from seed $(FIRST) on')
-	HEADWATER_MODEL_FIRST_SEED=$(FIRST) HEADWATER_MODEL_SEEDS=$(LIVES) \
+	HEADWATER_MODEL_FIRST_SEED=$(FIRST) HEADWATER_MODEL_SEEDS=$(LIVES) HEADWATER_MODEL_AGREE_EVERY=3 \
 	  $(CARGO) test --locked --package headwater-engine --test it -- --nocapture random_lives
 	$(call section,'A power cut at every operation')
 	HEADWATER_CRASH_EVERY=1 HEADWATER_CRASH_FIRST_SEED=$(FIRST) HEADWATER_CRASH_SEEDS=100 \

@@ -96,7 +96,8 @@ func MaxValueBytes(bytes int) Option {
 	return option(func(o *C.hw_options) { o.string_bytes_max = C.size_t(max(bytes, 0)) })
 }
 
-// ReserveBytes is space kept free for a full disk, so that what was taken in can be stored and deletes work. Default 8 MiB.
+// ReserveBytes is the most space kept free for a full disk, so that what was taken in can be stored and deletes work; it grows with the
+// log, from 1 MiB on. Default 8 MiB.
 func ReserveBytes(bytes int) Option {
 	return option(func(o *C.hw_options) { o.reserve_bytes = C.uint64_t(max(bytes, 0)) })
 }
@@ -213,7 +214,7 @@ func OpenFilesMax(n int) Option {
 	return option(func(o *C.hw_options) { o.open_files_max = C.uint32_t(min(max(n, 0), 1<<31)) })
 }
 
-// LogFileBytes is the size of a file of the commit log; 0, the default, goes by the memory budget.
+// LogFileBytes is the size that files of the commit log reach; 0, the default, goes by the memory budget.
 func LogFileBytes(bytes int64) Option {
 	return option(func(o *C.hw_options) { o.log_file_bytes = C.uint64_t(max(bytes, 0)) })
 }

@@ -19,7 +19,7 @@ type ReplayQuery struct {
 	Tags map[string][]string
 	// After is the row to go on behind; nil = from the first one on.
 	After *ReplayCursor
-	// MemoryBytes of rows that are held at once, about; 0 = 64 MiB.
+	// MemoryBytes of rows that are held at once, about; 0 = a share of the quarter of MemoryBudget that all replays have together.
 	MemoryBytes int
 }
 
@@ -124,7 +124,7 @@ func (r *reader) replay(ctx context.Context, table string, query ReplayQuery) (C
 		return 0, err
 	}
 	if query.MemoryBytes < 0 {
-		return 0, failure(ErrInvalid, "MemoryBytes: expected a number of bytes, or 0 for 64 MiB, found %d", query.MemoryBytes)
+		return 0, failure(ErrInvalid, "MemoryBytes: expected a number of bytes, or 0 for a share of MemoryBudget, found %d", query.MemoryBytes)
 	}
 	question, err := r.taggedQuery(table, query.Tags, query.Query)
 	if err != nil {

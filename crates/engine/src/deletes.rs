@@ -2,7 +2,7 @@
 
 use crate::catalog::{StreamRecord, Table, decode_stream_key, stream_key};
 use crate::core::Core;
-use crate::flush::sweep_all;
+use crate::flush::{give_back_if_full, sweep_all};
 use crate::ids::{Sequence, StreamId};
 use crate::log::RecordKind;
 use crate::step::refuse_parts_of_freed;
@@ -248,7 +248,8 @@ fn finish_delete(core: &Core, sequence: Sequence) -> Result<()> {
             .any(|s| s.state.lock().tombstones.len() > WAITING_MAX)
     };
     if !core.signals.has_threads() || waiting(core) {
-        if let Err(error) = sweep_all(core) {
+        let swept = sweep_all(core).and_then(|()| give_back_if_full(core));
+        if let Err(error) = swept {
             tracing::warn!(%error, "carrying out a delete failed; it is in force and will be tried again");
         }
     } else {

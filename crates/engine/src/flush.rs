@@ -148,6 +148,28 @@ pub(crate) fn rest_if_due(core: &Core) -> Result<bool> {
     core.log.leave_file()?;
     step::commit_log_cut(core)?;
     core.log.rest()?;
+    core.shrink_reserves()?;
+    Ok(true)
+}
+
+/// On a full disk: gives back what of the log nobody needs, which waits there to be used again, or
+/// for the next commit. True when it did something.
+pub(crate) fn give_back_if_full(core: &Core) -> Result<bool> {
+    if core.check_space().is_ok() {
+        return Ok(false);
+    }
+    // What only definitions need of the log the next commit stores.
+    let is_needed = core.shards.first_unstored().is_some();
+    let given = core.log.give_back(is_needed)?;
+    let needed = match is_needed {
+        true => core.log.first_generation_needed(core.first_needed()),
+        false => u64::MAX,
+    };
+    if !core.log.has_full_below(needed) {
+        return Ok(given);
+    }
+    step::commit_log_cut(core)?;
+    core.log.give_back(true)?;
     Ok(true)
 }
 
@@ -156,6 +178,8 @@ pub(crate) fn leave_log(core: &Core) -> Result<()> {
     settle_analyzers(core);
     core.log.leave_file()?;
     step::commit_log_cut(core)?;
+    core.log.rest()?;
+    core.shrink_reserves()?;
     match &core.placing.now().tier {
         // Should the tier be lost now, nothing is lost with it.
         Some(tier) if core.log.live_bytes() == 0 => tier.note_settled(&*core.env.files),

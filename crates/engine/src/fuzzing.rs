@@ -124,6 +124,11 @@ pub fn fast_index(bytes: &[u8], repair: bool) {
     crate::fast_index::fuzz(bytes, repair);
 }
 
+/// Which files a repair is about to write; `repair` puts the right checksum behind it.
+pub fn repairing(bytes: &[u8], repair: bool) {
+    crate::repairing::fuzz(bytes, repair);
+}
+
 /// A whole log file.
 pub fn log_file(bytes: &[u8]) {
     crate::log::fuzz_file(bytes);

@@ -6,7 +6,8 @@
 //! one that says `Ok` says nothing about what the failed one left behind: not for the bytes of a
 //! file, and not for the names in a folder, which is shared by all who make files there. So from
 //! then on nothing is changed and nothing is called durable, by nobody, until the database is
-//! opened again, which makes anew or writes again whatever such a sync may have left in doubt.
+//! opened again, which makes anew or writes again whatever such a sync may have left in doubt. Of
+//! syncs that find no space only those of folders are such: a file's bytes are written again.
 //!
 //! Invariants: in a forked child no file of the database is changed; after a failed sync no sync
 //! succeeds.
@@ -204,10 +205,18 @@ impl Files for GuardedFiles {
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         let _alone = self.folders.lock();
         self.guard.check_change()?;
-        self.files
-            .sync_dir(dir)
-            .inspect_err(|_| self.guard.sync_failed(dir))
+        self.files.sync_dir(dir).map_err(|error| {
+            self.guard.sync_failed(dir);
+            match is_full(&error) {
+                // Bytes are written again by whoever finds no space for them; names are made once,
+                // and stay in doubt. So it is no error that space would heal.
+                true => io::Error::other(format!(
+                    "{error}; which of its names stay is not known: nothing is written until the database is opened again"
+                )),
+                false => error,
+            }
+        })
     }
 
-    headwater_io::pass_on_files!(files; list exists lock lock_file has_queue);
+    headwater_io::pass_on_files!(files; list exists is_same_dir lock lock_file has_queue);
 }

@@ -9,7 +9,7 @@
 //! while; other failures have latched the database.
 
 use crate::core::Core;
-use crate::flush::{flush_if_due, log_bytes_max, rest_if_due, sweep_all};
+use crate::flush::{flush_if_due, give_back_if_full, log_bytes_max, rest_if_due, sweep_all};
 use crate::ids::{SegmentId, ShardIndex};
 use crate::indexing::{Piece, next_piece};
 use crate::late_policy::late_work_is_due;
@@ -44,6 +44,7 @@ pub(crate) fn maintain(core: &Core) -> Result<()> {
                 break;
             }
         }
+        progress |= give_back_if_full(core)?;
         if !progress && !rest_if_due(core)? && !index_a_piece(core) {
             break;
         }
@@ -258,6 +259,12 @@ pub(crate) fn compaction_worker(core: &Core) {
             && let Err(error) = step::commit_log_cut(core)
         {
             tracing::warn!(%error, "the time could not be committed; it will be tried again");
+            core.signals.wait_for_work();
+        }
+        if core.log.check_failure().is_ok()
+            && let Err(error) = give_back_if_full(core)
+        {
+            tracing::warn!(%error, "the log could not give back what nobody needs; it will be tried again");
             core.signals.wait_for_work();
         }
         if core.log.check_failure().is_ok()

@@ -80,6 +80,7 @@ fn move_tier(core: &Core, wanted: Option<&FastTier>) -> Result<()> {
             fast: owned.tier.folder.clone(),
             parts: owned.tier.parts,
         });
+    let wanted = wanted.named_as(&**core.placing.fast_files(), &is)?;
     let is_same_folder = is.fast == wanted.fast || wanted.parts.is_empty();
     if is.parts == wanted.parts && is_same_folder {
         return Ok(());

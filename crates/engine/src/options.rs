@@ -93,7 +93,8 @@ pub struct Options {
     /// The log in a fast tier is copied to bulk this often, so that a tier that is lost costs
     /// little; `None` = never. Default none.
     pub log_mirror: Option<Duration>,
-    /// Size of a log file in bytes; 0 = by the memory budget. Default 0.
+    /// Size that log files reach, in bytes; 0 = by the memory budget. The first one has at most 256
+    /// KiB, and each is twice as large as the one before. Default 0.
     pub log_file_bytes: u64,
     /// Longest wait for memory before a write says busy. Default 5 s.
     pub busy_timeout: Duration,
@@ -111,8 +112,9 @@ pub struct Options {
     /// Events later than the clock by more than this are refused; `None` = never (the library's
     /// default).
     pub max_future: Option<Duration>,
-    /// Space kept free for a full disk (`DIR/reserve`), in bytes, so that what was taken in can be
-    /// stored and deletes work; 0 = none. Default 8 MiB.
+    /// Most space kept free for a full disk (`DIR/reserve`), in bytes, so that what was taken in
+    /// can be stored and deletes work; it grows with the log, from 1 MiB on. 0 = none. Default 8
+    /// MiB.
     pub reserve_bytes: u64,
     /// Named snapshots older than this end by themselves; `None` = never. At least 1 s, default 90
     /// days.

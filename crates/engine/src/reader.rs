@@ -111,8 +111,10 @@ impl Reader {
     /// # Errors
     /// As [`Reader::open`].
     pub fn refresh(&self) -> Result<()> {
-        let core = (self.inner.look)()?;
+        let mut core = (self.inner.look)()?;
         let mut seen = self.inner.core.write();
+        // What replays of states before hold counts on.
+        core.replays = Arc::clone(&seen.replays);
         // Whoever has prepared something for the tables that were seen must see others.
         core.catalog.come_after(seen.catalog.changes());
         *seen = Arc::new(core);

@@ -28,7 +28,7 @@ use crate::catalog::{AddedFields, Catalog, Definition, StreamIndex, StreamRecord
 use crate::clock::ClockGuard;
 use crate::core::{
     Commits, Compaction, Core, Defining, Door, Ends, Freed, LateChoice, MemoryUse, NewStreams,
-    NewestDeletes, Placed, Placing, Rest, SegmentIds, Shards, Signals, TableChanges,
+    NewestDeletes, Placed, Placing, ReplayMemory, Rest, SegmentIds, Shards, Signals, TableChanges,
     UnreadablePartitions, WrittenOnDay,
 };
 use crate::counters::{COMPACTION_DAY, COMPACTION_DAY_BYTES, Counters};
@@ -380,6 +380,7 @@ pub(crate) fn load(
         shards: Shards::new(shards),
         counters,
         memory: MemoryUse::new(&options, memory),
+        replays: ReplayMemory::new(&options),
         signals: Signals::default(),
         rest: Rest::new(options.idle_after, options.log_file_size()),
         segment_ids: SegmentIds::new(next_segment),

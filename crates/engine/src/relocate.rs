@@ -12,8 +12,8 @@ use crate::layout::{log_dir, meta_path};
 use crate::log::{Access, replay};
 use crate::meta::copy::look;
 use crate::tiers::{
-    FastTier, Prepared, TierParts, TierRecord, absolute, lock_fast, log_begun, of_another, path_in,
-    place, same_set, same_time,
+    FastTier, Prepared, TierParts, TierRecord, absolute, is_same_folder, is_within, lock_fast,
+    log_begun, of_another, path_in, place, same_set, same_time,
 };
 use crate::{Error, ErrorKind, Options, Result, owner, recover};
 use headwater_io::{Env, Files, NoThreads};
@@ -40,8 +40,9 @@ pub fn use_fast_tier(env: &Env, options: &Options, wanted: Option<&FastTier>) ->
             options.dir.display()
         )));
     }
-    let wanted = wanted_of(wanted)?;
-    match is_so(env, &options.dir, &wanted)? {
+    let is = is_now(env, &options.dir)?;
+    let wanted = wanted_of(wanted)?.named_as(&**env.fast_files(), &is)?;
+    match is_so(&is, &wanted) {
         true => make_sure(env, &options.dir),
         false => change(env, options, &wanted),
     }
@@ -70,7 +71,7 @@ pub fn adopt_fast_tier(env: &Env, options: &Options) -> Result<()> {
     let mut theirs = same_set(env, &dir, &ours, &fast)?;
     theirs.settle(&**env.fast_files(), &fast)?;
     same_time(&dir, &ours, &theirs, &fast)?;
-    if ours.bulk != dir
+    if !is_same_folder(&*env.files, &ours.bulk, &dir)?
         && TierRecord::read(&*env.files, &ours.bulk)?
             .is_some_and(|other| other.set == ours.set && !other.parts.is_empty())
     {
@@ -108,6 +109,19 @@ impl Wanted {
             parts: TierParts::NONE,
         }
     }
+
+    /// The same, with the folder named as it is named already, if it is the same folder: from here
+    /// on names are compared.
+    pub(crate) fn named_as(self, files: &dyn Files, is: &Wanted) -> Result<Wanted> {
+        let has_folders = !self.parts.is_empty() && !is.fast.as_os_str().is_empty();
+        if has_folders && is_same_folder(files, &is.fast, &self.fast)? {
+            return Ok(Wanted {
+                fast: is.fast.clone(),
+                ..self
+            });
+        }
+        Ok(self)
+    }
 }
 
 pub(crate) fn wanted_of(tier: Option<&FastTier>) -> Result<Wanted> {
@@ -129,8 +143,10 @@ pub(crate) fn settle(env: &Env, options: &Options) -> Result<()> {
         fast: absolute(fast)?,
         parts: options.fast_parts,
     };
+    let is = is_now(env, &options.dir)?;
+    let wanted = wanted.named_as(&**env.fast_files(), &is)?;
     // The opening makes sure of what is so.
-    match is_so(env, &options.dir, &wanted)? {
+    match is_so(&is, &wanted) {
         true => Ok(()),
         false => change(env, options, &wanted),
     }
@@ -145,9 +161,8 @@ fn is_now(env: &Env, dir: &Path) -> Result<Wanted> {
 }
 
 /// True when the records say what is wanted, durably or not.
-fn is_so(env: &Env, dir: &Path, wanted: &Wanted) -> Result<bool> {
-    let is = is_now(env, dir)?;
-    Ok(is.parts == wanted.parts && (is.fast == wanted.fast || wanted.parts.is_empty()))
+fn is_so(is: &Wanted, wanted: &Wanted) -> bool {
+    is.parts == wanted.parts && (is.fast == wanted.fast || wanted.parts.is_empty())
 }
 
 /// Makes what the records say stay: perhaps the change that wrote them was cut short.
@@ -244,14 +259,14 @@ pub(crate) fn prepare(
     let files = env.fast_files();
     let fast = wanted.fast.as_path();
     let bulk = absolute(dir)?;
+    let log = fast.join("log");
     // A tier above the database would have the log where its copy is to lie.
-    if bulk.starts_with(fast) {
+    if is_within(&**files, &bulk, fast)? {
         return Err(Error::invalid(format!(
             "{}: the fast tier needs a folder of its own, on another medium than the database",
             fast.display()
         )));
     }
-    let log = fast.join("log");
     files
         .create_dir_all(&log)
         .map_err(|e| Error::io("create", &log, e))?;
@@ -259,7 +274,9 @@ pub(crate) fn prepare(
     let set = before.map_or_else(|| env.chance.next_u64(), |record| record.set);
     match TierRecord::read(&**files, fast)? {
         Some(found) if found.set == set => {}
-        Some(found) if found.bulk != bulk => return Err(of_another(&bulk, fast, &found)),
+        Some(found) if !is_same_folder(&*env.files, &found.bulk, &bulk)? => {
+            return Err(of_another(&bulk, fast, &found));
+        }
         // Taken into use by nobody, or by a database in this folder that is not there any more.
         _ => {
             let names = files.list(&log).map_err(|e| Error::io("list", &log, e))?;

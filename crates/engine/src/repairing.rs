@@ -91,16 +91,37 @@ fn decode_content(content: &[u8]) -> std::result::Result<Vec<Changed>, DecodeErr
     for _ in 0..count {
         let kind = cursor.u8("kind of a file")?;
         let name = cursor.text("name of a file")?.to_owned();
-        let is_plain = !name.contains(['/', '\\']) && name != "..";
         files.push(match kind {
             0 if name.is_empty() => Changed::Metadata,
-            1 if is_plain => Changed::Log(name),
-            2 if is_plain => Changed::Segment(name),
+            1 if is_plain(&name) => Changed::Log(name),
+            2 if is_plain(&name) => Changed::Segment(name),
             _ => return Err(cursor.fail("a file of the database")),
         });
     }
     cursor.finish()?;
     Ok(files)
+}
+
+/// True for the name of a file in its folder, which leads nowhere else.
+fn is_plain(name: &str) -> bool {
+    !matches!(name, "" | "." | "..") && !name.contains(['/', '\\', '\0'])
+}
+
+/// Decodes a marker; `repair` puts the right checksum behind it.
+#[cfg(fuzzing)]
+pub(crate) fn fuzz(bytes: &[u8], repair: bool) {
+    let mut bytes = bytes.to_vec();
+    if repair {
+        let crc = crc32c(&bytes);
+        bytes.put_u32(crc);
+    }
+    if let Some(Ok(files)) = decode(&bytes) {
+        assert_eq!(decode(&encode(&files)), Some(Ok(files.clone())));
+        for name in files.iter().map(|file| file.kind().1) {
+            let path = Path::new("/db/log").join(name);
+            assert!(path.components().count() <= 4, "{name:?} leads elsewhere");
+        }
+    }
 }
 
 fn sync_dir(files: &dyn Files, dir: &Path) -> Result<()> {
@@ -189,7 +210,15 @@ mod tests {
         for len in 0..bytes.len() {
             assert!(decode(bytes.get(..len).unwrap()).is_none(), "{len}");
         }
-        let outside = encode(&[Changed::Log("../x".to_owned())]);
-        assert!(decode(&outside).unwrap().is_err());
+        // What leads elsewhere, or to the folder itself.
+        for name in ["../x", "..", ".", "", "a/b", "a\\b", "1.log\0"] {
+            for changed in [
+                Changed::Log(name.to_owned()),
+                Changed::Segment(name.to_owned()),
+            ] {
+                let outside = encode(&[changed]);
+                assert!(decode(&outside).unwrap().is_err(), "{name:?}");
+            }
+        }
     }
 }

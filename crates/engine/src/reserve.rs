@@ -6,9 +6,12 @@
 //! on in what is left of it. As soon as there is space again the file is made again, and writes go
 //! on by themselves.
 //!
-//! Invariants: writes are taken in only while the file is whole, so that what has been taken in
-//! finds its space.
-//! Concurrency: one lock, held while the file is made.
+//! It grows with the log: what the log holds and segments do not is what may have to find space at
+//! once. So a small database has a small one; at a rest and a close it becomes smaller again.
+//!
+//! Invariants: writes are taken in only while the file is as large as what the log holds, or as
+//! large as is set, so that what has been taken in finds its space.
+//! Concurrency: one lock, held while the file is made or changes its size.
 //! Failure: when the reserve is used up too, a step is given up and tried again; the log and the
 //! metadata latch with `full`.
 
@@ -24,6 +27,10 @@ use std::time::Duration;
 /// Attempts to make the reserve again come no closer than this.
 const PATIENCE: Duration = Duration::from_millis(250);
 const PART_BYTES: u64 = 1 << 20;
+/// A reserve has so many bytes at least, unless less is set.
+const LEAST_BYTES: u64 = 1 << 20;
+/// At rest it keeps a part of what segments take: this fraction of them.
+const PART_OF_SEGMENTS: u64 = 8;
 
 /// The reserve of an open database.
 #[derive(Debug)]
@@ -31,7 +38,10 @@ pub(crate) struct Reserve {
     files: Arc<dyn Files>,
     clock: Arc<dyn Clock>,
     path: PathBuf,
-    bytes: u64,
+    /// What is set: it becomes no larger.
+    most: u64,
+    /// Its size, while it is not given up.
+    bytes: AtomicU64,
     released: AtomicBool,
     /// How often space was given back: the file, or what had been made of it.
     freed: AtomicU64,
@@ -47,24 +57,25 @@ pub(crate) fn is_full(error: &io::Error) -> bool {
 }
 
 impl Reserve {
-    /// The reserve of the database in `dir`, made if it is not there. On a full disk it is not
-    /// there at first.
+    /// The reserve of the database in `dir`, made if it is not there; it becomes as large as
+    /// `most`. On a full disk it is not there at first.
     pub(crate) fn open(
         files: &Arc<dyn Files>,
         clock: &Arc<dyn Clock>,
         dir: &Path,
-        bytes: u64,
+        most: u64,
     ) -> Result<Arc<Reserve>> {
         let reserve = Reserve {
             files: Arc::clone(files),
             clock: Arc::clone(clock),
             path: dir.join("reserve"),
-            bytes,
+            most,
+            bytes: AtomicU64::new(0),
             released: AtomicBool::new(false),
             freed: AtomicU64::new(0),
             tried: Mutex::new(None),
         };
-        if let Err(error) = reserve.make() {
+        if let Err(error) = reserve.make(most.min(LEAST_BYTES)) {
             if !is_full(&error) {
                 return Err(Error::io("create", &reserve.path, error));
             }
@@ -74,32 +85,52 @@ impl Reserve {
         Ok(Arc::new(reserve))
     }
 
-    /// Makes the file, unless it is there and whole.
-    fn make(&self) -> io::Result<()> {
-        match self.files.open(&self.path, OpenMode::Read) {
-            Ok(file) if file.len()? == self.bytes => return Ok(()),
-            Ok(_) => self.files.remove(&self.path)?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+    /// Makes the file, or makes it larger, unless it has so many bytes.
+    fn make(&self, bytes: u64) -> io::Result<()> {
+        let (file, len) = match self.files.open(&self.path, OpenMode::Write) {
+            Ok(file) => {
+                let len = file.len()?;
+                (file, len)
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                (self.files.open(&self.path, OpenMode::CreateNew)?, 0)
+            }
             Err(error) => return Err(error),
+        };
+        let is_new = len < self.most.min(LEAST_BYTES);
+        let made = match len {
+            len if len > self.most => file.set_len(bytes).and_then(|()| file.sync_data()),
+            len if len >= bytes => {
+                self.bytes.store(len, Ordering::Release);
+                return Ok(());
+            }
+            _ => self.fill(&*file, if is_new { 0 } else { len }, bytes, is_new),
+        };
+        if made.is_ok() {
+            self.bytes.store(bytes, Ordering::Release);
+            return Ok(());
         }
-        let made = self.fill();
-        if made.is_err() {
-            // What was made of it must not fill the disk.
-            match self.files.remove(&self.path) {
+        drop(file);
+        // What was made of it must not fill the disk.
+        match is_new {
+            true => match self.files.remove(&self.path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
-            }
-            self.freed.fetch_add(1, Ordering::AcqRel);
+            },
+            false => self
+                .files
+                .open(&self.path, OpenMode::Write)?
+                .set_len(len.min(self.most))?,
         }
+        self.freed.fetch_add(1, Ordering::AcqRel);
         made
     }
 
-    fn fill(&self) -> io::Result<()> {
-        let file = self.files.open(&self.path, OpenMode::CreateNew)?;
-        let zeros = vec![0u8; usize::try_from(self.bytes.min(PART_BYTES)).unwrap_or(0)];
-        let mut offset = 0;
-        while offset < self.bytes {
-            let count = (self.bytes - offset).min(PART_BYTES);
+    fn fill(&self, file: &dyn File, from: u64, to: u64, is_new: bool) -> io::Result<()> {
+        let zeros = vec![0u8; usize::try_from((to - from).min(PART_BYTES)).unwrap_or(0)];
+        let mut offset = from;
+        while offset < to {
+            let count = (to - offset).min(PART_BYTES);
             let part = zeros
                 .get(..usize::try_from(count).unwrap_or(0))
                 .unwrap_or_default();
@@ -108,9 +139,36 @@ impl Reserve {
         }
         file.sync_data()?;
         match self.path.parent() {
-            Some(dir) => self.files.sync_dir(dir),
-            None => Ok(()),
+            Some(dir) if is_new => self.files.sync_dir(dir),
+            _ => Ok(()),
         }
+    }
+
+    /// The size for a log that holds so many bytes.
+    fn size_for(&self, log_bytes: u64) -> u64 {
+        let mut bytes = LEAST_BYTES;
+        while bytes < log_bytes.min(self.most) {
+            bytes *= 2;
+        }
+        bytes.min(self.most)
+    }
+
+    /// At a rest, when the log holds so many bytes and segments so many: makes the file smaller, if
+    /// it need not be as large.
+    pub(crate) fn shrink(&self, log_bytes: u64, segment_bytes: u64) -> Result<()> {
+        let _alone = self.tried.lock();
+        let bytes = self.size_for(log_bytes.max(segment_bytes / PART_OF_SEGMENTS));
+        if self.released.load(Ordering::Acquire) || self.bytes.load(Ordering::Acquire) <= bytes {
+            return Ok(());
+        }
+        let failed = |e| Error::io("truncate", &self.path, e);
+        let file = self.files.open(&self.path, OpenMode::Write);
+        file.and_then(|file| {
+            file.set_len(bytes)?;
+            self.bytes.store(bytes, Ordering::Release);
+            file.sync_data()
+        })
+        .map_err(failed)
     }
 
     /// Gives the space up, for who found none. `before` is what `freed` was when he began to look
@@ -160,26 +218,33 @@ impl Reserve {
         self.released.load(Ordering::Acquire) && self.is_in(folder)
     }
 
-    /// Fails with `full` while the reserve is given up; tries to make it again now and then.
-    pub(crate) fn check(&self) -> Result<()> {
-        if !self.released.load(Ordering::Acquire) {
+    fn is_whole(&self, bytes: u64) -> bool {
+        !self.released.load(Ordering::Acquire) && self.bytes.load(Ordering::Acquire) >= bytes
+    }
+
+    /// Fails with `full` while the reserve is given up, or there is no space for one as large as
+    /// the log wants it, which holds so many bytes; tries to make it again now and then.
+    pub(crate) fn check(&self, log_bytes: u64) -> Result<()> {
+        let bytes = self.size_for(log_bytes);
+        if self.is_whole(bytes) {
             return Ok(());
         }
         let mut tried = self.tried.lock();
         let now = self.clock.monotonic();
         let is_due = tried.is_none_or(|at| now.saturating_sub(at) >= PATIENCE);
-        if is_due && self.released.load(Ordering::Acquire) {
-            *tried = Some(now);
-            match self.make() {
+        if is_due && !self.is_whole(bytes) {
+            match self.make(bytes) {
                 Ok(()) => {
-                    self.released.store(false, Ordering::Release);
-                    tracing::info!("there is space again: writes go on");
+                    *tried = None;
+                    if self.released.swap(false, Ordering::AcqRel) {
+                        tracing::info!("there is space again: writes go on");
+                    }
                 }
-                Err(error) if is_full(&error) => {}
+                Err(error) if is_full(&error) => *tried = Some(now),
                 Err(error) => return Err(Error::io("create", &self.path, error)),
             }
         }
-        if self.released.load(Ordering::Acquire) {
+        if !self.is_whole(bytes) {
             return Err(Error::new(
                 ErrorKind::Full,
                 "the disk is full: free some space or delete data; writing goes on by itself then",
@@ -243,7 +308,7 @@ impl Files for ReservedFiles {
     }
 
     headwater_io::pass_on_files!(
-        files; remove list create_dir_all sync_dir exists lock lock_file has_queue
+        files; remove list create_dir_all sync_dir exists is_same_dir lock lock_file has_queue
     );
 }
 
@@ -326,7 +391,7 @@ mod tests {
         let error = file.write_all_at(0, b"commit").unwrap_err();
         assert!(is_full(&error));
         assert!(reserve.released.load(Ordering::Acquire));
-        assert!(reserve.check().is_ok(), "there is space: it is made again");
+        assert!(reserve.check(0).is_ok(), "there is space: it is made again");
         file.write_all_at(0, b"commit").unwrap();
     }
 }

@@ -372,7 +372,8 @@ pub static SETTINGS: &[Setting] = settings! {
         "Longest wait of a write for memory before it is answered 503.";
     "log_file" number(log_file_bytes),
         SettingKind::Bytes { range: 4 * KIB..=GIB, or_none: false, or_zero: true },
-        "0, or 4KiB to 1GiB", "Size of a file of the commit log; 0 = by the memory budget.";
+        "0, or 4KiB to 1GiB",
+        "Size that files of the commit log reach; 0 = by the memory budget. The first has at most 256 KiB.";
     "idle_after" optional_span(idle_after),
         within_or_none(SECOND, Duration::from_secs(365 * 86_400)), "1s to 365d, or none",
         "After this time without a write, what memory holds is stored and the log gives back files it does not need.";
@@ -395,7 +396,7 @@ pub static SETTINGS: &[Setting] = settings! {
         within_or_none(Duration::from_millis(10), HOUR), "10ms to 1h, or none",
         "The commit log in a fast tier is copied to the large medium this often, which bounds what is lost with the tier; none = never.";
     "reserve" number(reserve_bytes), bytes(0, GIB), "0 to 1GiB",
-        "Space kept free for a full disk, so that what was taken in can be stored and deletes work.";
+        "Most space kept free for a full disk, so that what was taken in can be stored and deletes work; it grows with the commit log, from 1 MiB on.";
     "snapshots.age_max" optional_span(snapshot_age_max),
         within_or_none(SECOND, Duration::from_secs(36_500 * 86_400)), "1s to 36500d, or none",
         "Named snapshots older than this end by themselves; none = never.";

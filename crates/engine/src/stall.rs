@@ -155,7 +155,7 @@ impl Files for WatchedFiles {
     }
 
     headwater_io::pass_on_files!(
-        files; remove list create_dir_all sync_dir exists lock lock_file has_queue
+        files; remove list create_dir_all sync_dir exists is_same_dir lock lock_file has_queue
     );
 }
 

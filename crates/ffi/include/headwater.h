@@ -274,7 +274,7 @@ typedef struct hw_options {
   uint64_t compaction_bytes_per_second;
   // Most bytes a day that compaction writes of its own accord; 0 = no limit (default).
   uint64_t compaction_bytes_per_day;
-  // Size of a log file; 0 = by the memory budget (default).
+  // Size that log files reach; 0 = by the memory budget (default).
   uint64_t log_file_bytes;
   // Longest wait for memory before a write says busy, ns. Default 5 s.
   int64_t busy_timeout_ns;
@@ -288,7 +288,7 @@ typedef struct hw_options {
   size_t streams_max;
   // Events later than the clock by more than this are refused, ns; below 0 = never (default).
   int64_t max_future_ns;
-  // Space kept free for a full disk. Default 8 MiB.
+  // Most space kept free for a full disk; it grows with the log, from 1 MiB on. Default 8 MiB.
   uint64_t reserve_bytes;
   // A clock that jumps forward by more than this is not believed for a while, ns. Default 1 day.
   int64_t clock_jump_max_ns;
@@ -1048,8 +1048,9 @@ int32_t hw_scan_begin(hw_query query,
 // Begins a replay of a question for a table (hw_query_table), from first_ns to last_ns, both
 // included: the rows of all its streams as one sequence by time; of equal times by stream, in the
 // order of hw_streams_list, and of one stream by arrival. after = the row to go on behind; NULL =
-// from the first one on. memory_bytes bounds the rows that are held at once; 0 = 64 MiB. snapshot
-// 0 = as it is now; the replay keeps what it reads, the snapshot may be released.
+// from the first one on. memory_bytes bounds the rows that are held at once; 0 = a share of the
+// quarter of memory_budget_bytes that all replays have together. snapshot 0 = as it is now; the
+// replay keeps what it reads, the snapshot may be released.
 int32_t hw_replay_open(hw_query query,
                        hw_snapshot snapshot,
                        int64_t first_ns,

@@ -65,7 +65,7 @@ pub struct hw_options {
     pub compaction_bytes_per_second: u64,
     /// Most bytes a day that compaction writes of its own accord; 0 = no limit (default).
     pub compaction_bytes_per_day: u64,
-    /// Size of a log file; 0 = by the memory budget (default).
+    /// Size that log files reach; 0 = by the memory budget (default).
     pub log_file_bytes: u64,
     /// Longest wait for memory before a write says busy, ns. Default 5 s.
     pub busy_timeout_ns: i64,
@@ -79,7 +79,7 @@ pub struct hw_options {
     pub streams_max: usize,
     /// Events later than the clock by more than this are refused, ns; below 0 = never (default).
     pub max_future_ns: i64,
-    /// Space kept free for a full disk. Default 8 MiB.
+    /// Most space kept free for a full disk; it grows with the log, from 1 MiB on. Default 8 MiB.
     pub reserve_bytes: u64,
     /// A clock that jumps forward by more than this is not believed for a while, ns. Default 1 day.
     pub clock_jump_max_ns: i64,

@@ -217,8 +217,9 @@ fn cursor(after: *const hw_replay_cursor) -> Outcome<Option<ReplayCursor>> {
 /// Begins a replay of a question for a table (hw_query_table), from first_ns to last_ns, both
 /// included: the rows of all its streams as one sequence by time; of equal times by stream, in the
 /// order of hw_streams_list, and of one stream by arrival. after = the row to go on behind; NULL =
-/// from the first one on. memory_bytes bounds the rows that are held at once; 0 = 64 MiB. snapshot
-/// 0 = as it is now; the replay keeps what it reads, the snapshot may be released.
+/// from the first one on. memory_bytes bounds the rows that are held at once; 0 = a share of the
+/// quarter of memory_budget_bytes that all replays have together. snapshot 0 = as it is now; the
+/// replay keeps what it reads, the snapshot may be released.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hw_replay_open(
     query: hw_query,

@@ -17,6 +17,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::lock::{Lock, LockError};
+use crate::place::normal;
 use crate::request::Completion;
 
 /// An open file, addressed by byte offset; there is no cursor.
@@ -214,6 +215,16 @@ pub trait Files: Send + Sync + fmt::Debug {
     /// Whatever the medium reports; a missing name or parent is `Ok(false)`.
     fn exists(&self, path: &Path) -> io::Result<bool>;
 
+    /// Whether two paths stand for one directory, however each of them names it. False where one of
+    /// them is missing, unless they are the same text. By default paths are compared as text,
+    /// without `.` and `..`: for file systems in which nothing has two names.
+    ///
+    /// # Errors
+    /// Whatever the medium reports.
+    fn is_same_dir(&self, a: &Path, b: &Path) -> io::Result<bool> {
+        Ok(normal(a) == normal(b))
+    }
+
     /// Takes the exclusive lock named by the file at `path`, without waiting, creating the file
     /// when missing and making `owner_text` its content. The lock ends when the value is dropped or
     /// the process dies. The file stays, and must never be removed while the product is in use: a
@@ -307,6 +318,15 @@ macro_rules! pass_on_files {
     (@exists $to:tt) => {
         fn exists(&self, path: &::std::path::Path) -> ::std::io::Result<bool> {
             self.$to.exists(path)
+        }
+    };
+    (@is_same_dir $to:tt) => {
+        fn is_same_dir(
+            &self,
+            a: &::std::path::Path,
+            b: &::std::path::Path,
+        ) -> ::std::io::Result<bool> {
+            self.$to.is_same_dir(a, b)
         }
     };
     (@lock $to:tt) => {

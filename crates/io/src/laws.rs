@@ -152,6 +152,11 @@ const LAWS: &[(&str, &str, Law)] = &[
         "a path may contain `.` and doubled separators",
         paths,
     ),
+    (
+        "same_dir",
+        "a directory is the same by each of its paths, and no other is",
+        same_dir,
+    ),
     ("lock", "a lock has one owner, and names it", locks::lock),
     (
         "lock_text",
@@ -211,6 +216,22 @@ fn dirs(files: &dyn Files, dir: &Path) -> Result<(), String> {
         done("list", files.list(&deep))?,
         vec!["file".to_owned()],
     )
+}
+
+fn same_dir(files: &dyn Files, dir: &Path) -> Result<(), String> {
+    let (a, b) = (dir.join("a"), dir.join("b"));
+    let is_same = |x: &Path, y: &Path| done("is_same_dir", files.is_same_dir(x, y));
+    same("one path", is_same(&a, &a)?, true)?;
+    same("missing", is_same(&a, &b)?, false)?;
+    done("create_dir_all", files.create_dir_all(&a))?;
+    same("one is missing", is_same(&a, &b)?, false)?;
+    same("the other is missing", is_same(&b, &a)?, false)?;
+    done("create_dir_all", files.create_dir_all(&b))?;
+    same("two", is_same(&a, &b)?, false)?;
+    same("one below the other", is_same(&a, dir)?, false)?;
+    same("up and down", is_same(&a, &b.join("..").join("a"))?, true)?;
+    same("up", is_same(&a.join(".."), dir)?, true)?;
+    same("here", is_same(&a.join("."), &a)?, true)
 }
 
 fn dir_in_the_way(files: &dyn Files, dir: &Path) -> Result<(), String> {

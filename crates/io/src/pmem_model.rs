@@ -192,5 +192,7 @@ impl Files for PmemModel {
         }))
     }
 
-    crate::pass_on_files!(below; remove list create_dir_all sync_dir exists lock lock_file);
+    crate::pass_on_files!(
+        below; remove list create_dir_all sync_dir exists is_same_dir lock lock_file
+    );
 }

@@ -180,6 +180,27 @@ impl Files for SystemFiles {
         }
     }
 
+    fn is_same_dir(&self, a: &Path, b: &Path) -> io::Result<bool> {
+        if a == b {
+            return Ok(true);
+        }
+        // A mount of the same folder elsewhere has its device and its number too.
+        let id = |path: &Path| match fs::metadata(here_if_empty(path)) {
+            Ok(found) => Ok(found.is_dir().then(|| id_of(&found))),
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+                ) =>
+            {
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        };
+        let (a, b) = (id(a)?, id(b)?);
+        Ok(a.is_some() && a == b)
+    }
+
     fn lock(&self, path: &Path, owner_text: &str) -> Result<Box<dyn Lock>, LockError> {
         Ok(Box::new(SystemLock::take(path, owner_text)?))
     }

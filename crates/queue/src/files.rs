@@ -87,7 +87,7 @@ impl Files for QueuedFiles {
         true
     }
 
-    pass_on_files!(files; remove list create_dir_all sync_dir exists lock lock_file);
+    pass_on_files!(files; remove list create_dir_all sync_dir exists is_same_dir lock lock_file);
 }
 
 /// A file that belongs to a set.

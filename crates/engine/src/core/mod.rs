@@ -29,6 +29,7 @@ mod freed;
 mod memory_use;
 mod newest_deletes;
 mod placing;
+mod replays;
 mod rest;
 mod segment_ids;
 mod shards;
@@ -46,6 +47,7 @@ pub use freed::FreedRows;
 pub(crate) use memory_use::MemoryUse;
 pub(crate) use newest_deletes::NewestDeletes;
 pub(crate) use placing::{Placed, Placing};
+pub(crate) use replays::{ReplayMemory, ReplayShare};
 pub(crate) use rest::Rest;
 pub(crate) use segment_ids::SegmentIds;
 pub(crate) use shards::{Shards, shard_number};
@@ -102,6 +104,8 @@ pub(crate) struct Core {
     /// Deletes that came after the oldest of these.
     pub(crate) named_ends: Ends,
     pub(crate) memory: MemoryUse,
+    /// What replays hold of rows.
+    pub(crate) replays: Arc<ReplayMemory>,
     pub(crate) signals: Signals,
     pub(crate) rest: Rest,
     pub(crate) commits: Commits,
@@ -174,7 +178,8 @@ impl std::fmt::Debug for Core {
 }
 
 impl Core {
-    /// Fails with `full` while a disk is full and its reserve given up.
+    /// Fails with `full` while a disk is full and its reserve given up, or smaller than what the
+    /// log holds.
     pub(crate) fn check_space(&self) -> Result<()> {
         let placed = self.placing.now();
         if let Some(tier) = &placed.tier
@@ -186,7 +191,17 @@ impl Core {
             // Nothing is lost with what is repeated there, and writes go on.
             self.store.repeats().all().for_each(|kept| kept.give_way());
         }
-        placed.reserves.iter().try_for_each(|r| r.check())
+        let log_bytes = self.log.live_bytes();
+        placed.reserves.iter().try_for_each(|r| r.check(log_bytes))
+    }
+
+    /// Has the reserves be no larger than they need be.
+    pub(crate) fn shrink_reserves(&self) -> Result<()> {
+        let log_bytes = self.log.live_bytes();
+        let segment_bytes = self.shards.segment_bytes();
+        let placed = self.placing.now();
+        let mut reserves = placed.reserves.iter();
+        reserves.try_for_each(|r| r.shrink(log_bytes, segment_bytes))
     }
 
     /// True for who reads beside an owner, and holds no file by itself.

@@ -103,6 +103,16 @@ impl Shards {
         [in_memory, parked, deletes].into_iter().flatten().min()
     }
 
+    /// Bytes of segments up to their committed lengths.
+    pub(crate) fn segment_bytes(&self) -> u64 {
+        let of_shard = |shard: &Shard| {
+            let state = shard.state.lock();
+            let sizes = state.partitions.all().map(|p| p.record.committed_bytes);
+            sizes.sum::<u64>()
+        };
+        self.iter().map(of_shard).sum()
+    }
+
     /// Of every table something may have ended: each shard's next step looks.
     pub(crate) fn note_ending(&self) {
         for shard in self {

@@ -87,9 +87,14 @@ pub(super) fn define(
         }
         ids.push(id);
     }
-    let last = known.iter().map(|index| index.id.0).max();
+    let next = u32::try_from(core.meta.next_index()?);
+    let next = next.map_err(|_| {
+        Error::invalid(format!(
+            "index `{name}`: all numbers of indexes were given in this database"
+        ))
+    })?;
     Ok(IndexDefinition {
-        id: IndexId(last.map_or(1, |last| last.saturating_add(1))),
+        id: IndexId(next),
         table: found.id,
         name: name.to_owned(),
         fields: ids,

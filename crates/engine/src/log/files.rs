@@ -5,8 +5,9 @@
 //! current one's and rising sequences; before a file is left for the next, its bytes are on the
 //! medium; before a record goes to a file, its header is. So generations on the medium have no
 //! gaps, and no generation is ever used twice. A file never changes its name.
-//! Sizes: files are as large as is set while much is written. After a rest ([`LogFiles::rest`])
-//! they begin small and double, so that a database that has little to do takes little room.
+//! Sizes: files are as large as is set while much is written. A new log, an opening and a rest
+//! ([`LogFiles::rest`]) begin with a small file, and files double from there, so that a database
+//! that has little to do takes little room.
 //! Failure: any error is passed up and the log latches.
 
 use super::record::{FILE_HEADER_BYTES, FileHeader};
@@ -19,11 +20,14 @@ use std::sync::Arc;
 
 /// At most this many files are kept for recycling.
 pub(super) const FREE_FILES_MAX: usize = 4;
-/// The size of a file after a rest.
+/// The size of the first file of an opening, and of one after a rest.
 const SMALL_FILE_BYTES: u64 = 256 << 10;
-/// So many files of one size are begun before they become larger: who writes little has filled them
-/// and rested by then, and goes on with the same files, whose bytes need not be made anew.
-const FILES_OF_A_SIZE: u32 = 4;
+/// After an opening each file is twice as large as the one before: six files are 16 MiB.
+const FILES_OF_A_SIZE_AT_FIRST: u32 = 1;
+/// After a rest so many files of one size are begun before they become larger: a database that
+/// takes little has filled them and rested by then, and goes on with the same files, whose bytes
+/// need not be made anew.
+const FILES_OF_A_SIZE_AFTER_REST: u32 = 4;
 /// So many free files stay through a rest.
 const FREE_FILES_AT_REST: usize = 2;
 
@@ -68,6 +72,8 @@ pub(crate) struct LogFiles {
     size: u64,
     /// How many were begun since they have it.
     of_size: u32,
+    /// So many are begun before they become larger.
+    files_of_a_size: u32,
     current: Option<Current>,
     full: VecDeque<FullFile>,
     free: Vec<(u64, u64)>,
@@ -76,6 +82,11 @@ pub(crate) struct LogFiles {
     pub(crate) bytes_written: u64,
     /// The last sequence of the newest freed file.
     floor: Sequence,
+}
+
+/// The size of the first file of a log whose files become as large as this.
+pub(super) fn first_file_bytes(file_bytes: u64) -> u64 {
+    file_bytes.min(SMALL_FILE_BYTES)
 }
 
 pub(crate) fn file_path(dir: &Path, number: u64) -> PathBuf {
@@ -96,8 +107,9 @@ impl LogFiles {
             files,
             dir,
             file_bytes,
-            size: file_bytes,
+            size: first_file_bytes(file_bytes),
             of_size: 0,
+            files_of_a_size: FILES_OF_A_SIZE_AT_FIRST,
             current: None,
             full,
             free,
@@ -115,8 +127,28 @@ impl LogFiles {
         self.current = None;
         self.full.clear();
         self.free.clear();
-        self.size = self.file_bytes;
+        self.begin_small(FILES_OF_A_SIZE_AT_FIRST);
+    }
+
+    fn begin_small(&mut self, files_of_a_size: u32) {
+        self.size = first_file_bytes(self.file_bytes);
         self.of_size = 0;
+        self.files_of_a_size = files_of_a_size;
+    }
+
+    /// The size of the next file, of which so many bytes are needed at once.
+    fn grow(&mut self, needed: u64) {
+        let is_next = self.of_size >= self.files_of_a_size;
+        let mut size = if is_next { self.size * 2 } else { self.size };
+        // A large group says that much is written.
+        while size < needed.min(self.file_bytes) {
+            size *= 2;
+        }
+        let size = size.min(self.file_bytes);
+        if size != self.size {
+            self.size = size;
+            self.of_size = 0;
+        }
     }
 
     /// Bytes of records one file can take.
@@ -137,10 +169,7 @@ impl LogFiles {
 
     fn begin_file(&mut self, bytes: u64, previous: Sequence) -> Result<u64> {
         let needed = FILE_HEADER_BYTES + bytes;
-        if self.of_size == FILES_OF_A_SIZE && self.size < self.file_bytes {
-            self.size = self.file_bytes.min(self.size * 2);
-            self.of_size = 0;
-        }
+        self.grow(needed);
         let recycled = self
             .free
             .iter()
@@ -289,12 +318,22 @@ impl LogFiles {
     /// Gives back what a database that takes no writes does not need: files begin small again, and
     /// of the free ones no more than a few small ones stay.
     pub(crate) fn rest(&mut self) -> Result<()> {
-        self.size = self.file_bytes.min(SMALL_FILE_BYTES);
-        self.of_size = 0;
+        self.begin_small(FILES_OF_A_SIZE_AFTER_REST);
+        self.keep_free(FREE_FILES_AT_REST).map(drop)
+    }
+
+    /// Gives back everything that no record needs, on a full disk. True when there was something.
+    pub(crate) fn give_back(&mut self) -> Result<bool> {
+        self.begin_small(FILES_OF_A_SIZE_AFTER_REST);
+        self.keep_free(0)
+    }
+
+    /// Removes free files, but for some small ones. True when there were such.
+    fn keep_free(&mut self, most: usize) -> Result<bool> {
         let mut kept = 0;
         let free = std::mem::take(&mut self.free);
         let (stay, go): (Vec<_>, Vec<_>) = free.into_iter().partition(|(_, bytes)| {
-            let stays = *bytes <= SMALL_FILE_BYTES && kept < FREE_FILES_AT_REST;
+            let stays = *bytes <= SMALL_FILE_BYTES && kept < most;
             kept += usize::from(stays);
             stays
         });
@@ -302,7 +341,19 @@ impl LogFiles {
         for (number, _) in &go {
             self.remove_file(*number)?;
         }
-        self.sync_dir_if(!go.is_empty())
+        self.sync_dir_if(!go.is_empty())?;
+        Ok(!go.is_empty())
+    }
+
+    /// True when the file that is being filled takes more room than a first one.
+    pub(crate) fn is_current_large(&self) -> bool {
+        let current = self.current.as_ref();
+        current.is_some_and(|c| c.bytes > SMALL_FILE_BYTES)
+    }
+
+    /// True when there is a file of a generation before this one that takes no more records.
+    pub(crate) fn has_full_below(&self, generation: u64) -> bool {
+        self.full.iter().any(|file| file.generation < generation)
     }
 
     fn remove_file(&self, number: u64) -> Result<()> {

@@ -584,6 +584,24 @@ impl Log {
         rested.inspect_err(|error| self.latch(error.clone()))
     }
 
+    /// On a full disk: leaves a large file of which nothing is needed, and gives back all that no
+    /// record needs. True when that was something.
+    pub(crate) fn give_back(&self, is_needed: bool) -> Result<bool> {
+        let mut leader = self.leader.lock();
+        let files = &mut leader.files;
+        let left = match !is_needed && files.is_current_large() {
+            true => files.leave_current(),
+            false => Ok(()),
+        };
+        let given = left.and_then(|()| files.give_back());
+        given.inspect_err(|error| self.latch(error.clone()))
+    }
+
+    /// True when files of generations before this one could be freed.
+    pub(crate) fn has_full_below(&self, generation: u64) -> bool {
+        self.leader.lock().files.has_full_below(generation)
+    }
+
     /// Bytes of all files on the medium, and bytes that were written to them since the opening.
     pub(crate) fn bytes_on_medium_and_written(&self) -> (u64, u64) {
         let leader = self.leader.lock();

@@ -8,7 +8,7 @@
 //! changes nothing, and makes sure that no file was begun anew while it was read. What is read here
 //! was perhaps never synced by the process that wrote it: it is, before anything is built on it.
 
-use super::files::{FREE_FILES_MAX, FullFile, LogFiles, file_path};
+use super::files::{FREE_FILES_MAX, FullFile, LogFiles, file_path, first_file_bytes};
 use super::record::{
     FILE_HEADER_BYTES, FILE_MAGIC, FileHeader, RECORD_HEADER_BYTES, RecordHeader, record_bytes,
 };
@@ -211,10 +211,11 @@ pub(crate) fn replay(
             found: format!("none after {}", last.0),
         }));
     }
-    // Files of odd size (made for one large record) are not worth keeping.
+    // The log begins small again: what is larger, or was made for one large record, would wait for
+    // a use that may never come.
     let mut kept = Vec::new();
     for (number, bytes) in freed {
-        if bytes == file_bytes && kept.len() < FREE_FILES_MAX {
+        if bytes == first_file_bytes(file_bytes) && kept.len() < FREE_FILES_MAX {
             kept.push((number, bytes));
         } else {
             headless.push(number);

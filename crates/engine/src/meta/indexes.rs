@@ -1,10 +1,11 @@
 //! Indexes, and the runs there are of them.
 //!
-//! Invariants: a run of an index is there only as long as the index; what is in the records is for
-//! others to know.
+//! Invariants: a run of an index is there only as long as the index; no number of an index is given
+//! twice; what is in the records is for others to know.
 //! Format: docs/format/meta.md, docs/format/index.md.
 
-use super::Meta;
+use super::log::raise;
+use super::{Meta, STATE};
 use crate::{Error, Result};
 use redb::{ReadableDatabase, ReadableTable, TableDefinition};
 
@@ -15,6 +16,9 @@ const INDEX_RUNS: TableDefinition<'_, (u64, u64), &[u8]> = TableDefinition::new(
 
 /// By table, what it says of its indexes. Missing until one said something.
 const INDEX_POLICIES: TableDefinition<'_, u32, &[u8]> = TableDefinition::new("index_policies");
+
+/// The state that says which number the next index gets.
+const NEXT_INDEX: &str = "next_index";
 
 /// A record with its key.
 type Keyed<K> = (K, Vec<u8>);
@@ -34,6 +38,13 @@ impl Meta {
     /// The records of all indexes.
     pub(crate) fn indexes(&self) -> Result<Vec<Keyed<u32>>> {
         self.records(INDEXES)
+    }
+
+    /// The number of the next index, which none had before. Where no version that says so has made
+    /// or dropped one, it is known of those that there are.
+    pub(crate) fn next_index(&self) -> Result<u64> {
+        let newest = self.indexes()?.last().map_or(0, |(id, _)| u64::from(*id));
+        Ok(self.state(NEXT_INDEX)?.unwrap_or(0).max(newest + 1))
     }
 
     /// What tables say of their indexes, by table.
@@ -77,6 +88,11 @@ impl Meta {
     pub(crate) fn change_indexes(&self, change: &IndexChange) -> Result<()> {
         let transaction = self.begin_write()?;
         {
+            let defined = change.defined.iter().map(|(id, _)| *id);
+            if let Some(newest) = defined.chain(change.dropped.iter().copied()).max() {
+                let mut state = transaction.open_table(STATE).map_err(Error::meta)?;
+                raise(&mut state, NEXT_INDEX, u64::from(newest) + 1)?;
+            }
             let mut table = transaction.open_table(INDEXES).map_err(Error::meta)?;
             for (id, record) in &change.defined {
                 table.insert(id, record.as_slice()).map_err(Error::meta)?;
@@ -104,5 +120,54 @@ impl Meta {
             }
         }
         transaction.commit().map_err(Error::meta)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use super::*;
+    use headwater_io::{Env, OpenMode};
+    use std::path::Path;
+    use std::sync::Arc;
+
+    fn change(meta: &Meta, defined: &[u32], dropped: &[u32]) {
+        let change = IndexChange {
+            defined: defined.iter().map(|id| (*id, vec![1])).collect(),
+            dropped: dropped.to_vec(),
+            ..IndexChange::default()
+        };
+        meta.change_indexes(&change).unwrap();
+    }
+
+    #[test]
+    fn no_number_of_an_index_is_given_twice() {
+        let files = Env::memory().files;
+        let path = Path::new("/meta.redb");
+        let file = files.open(path, OpenMode::CreateNew).unwrap();
+        let meta = Meta::create(path, Arc::clone(&file), 2, 77).unwrap();
+        assert_eq!(meta.next_index().unwrap(), 1);
+        change(&meta, &[1, 2, 3], &[]);
+        assert_eq!(meta.next_index().unwrap(), 4);
+        change(&meta, &[], &[3]);
+        assert_eq!(meta.next_index().unwrap(), 4, "3 was given");
+        drop(meta);
+        let meta = Meta::open(path, file).unwrap().unwrap();
+        assert_eq!(meta.next_index().unwrap(), 4, "and is after an opening");
+        change(&meta, &[], &[1, 2]);
+        assert_eq!(meta.next_index().unwrap(), 4, "also where none is left");
+
+        // A database of an earlier version, which did not write it.
+        change(&meta, &[6], &[]);
+        let transaction = meta.begin_write().unwrap();
+        {
+            let mut state = transaction.open_table(STATE).unwrap();
+            state.remove(NEXT_INDEX).unwrap();
+        }
+        transaction.commit().unwrap();
+        assert_eq!(meta.next_index().unwrap(), 7);
+        change(&meta, &[], &[6]);
+        assert_eq!(meta.next_index().unwrap(), 7, "it is known from then on");
     }
 }

@@ -192,7 +192,10 @@ fn open_state(core: &Core, snapshot: &NamedSnapshot, state: State, since: Since)
         memory_budget_bytes: budget.max(1 << 20),
         ..core.options.clone()
     };
-    Ok(load(env, options, meta, OpenedBy::Copy(parts))?.0)
+    let mut past = load(env, options, meta, OpenedBy::Copy(parts))?.0;
+    // Replays of what was count with those of the present.
+    past.replays = Arc::clone(&core.replays);
+    Ok(past)
 }
 
 fn files(core: &Core, snapshot: &NamedSnapshot) -> PastFiles {

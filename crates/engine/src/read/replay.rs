@@ -2,7 +2,8 @@
 //!
 //! The range is read in slabs of time, each small enough that its rows of all streams fit into the
 //! memory allowed: a slab that turns out to hold more ends earlier, and what was read behind its
-//! end is read again with the next one. How wide a slab is to be says the one before.
+//! end is read again with the next one. How wide a slab is to be says the one before. The memory is
+//! what the caller allows, or a share of what the database has for replays, taken for each slab.
 //!
 //! Invariants: a row comes once, at its time; of rows of one time those of a stream stand together
 //! and as a scan of the stream gives them, and streams stand as [`Snapshot::streams`] lists them.
@@ -17,14 +18,14 @@ use super::scan::{ScanChunk, ScanSpec};
 use super::snapshot::Snapshot;
 use crate::assured::part_of;
 use crate::catalog::stream_key;
+use crate::core::{ReplayMemory, ReplayShare};
 use crate::ids::TableId;
 use crate::{Error, Result};
 use headwater_types::{ClosedRange, Column, FieldType, StreamName, Timestamp};
+use std::sync::Arc;
 
 /// Rows of a chunk, about.
 const CHUNK_ROWS: usize = 8_192;
-/// What is held where nothing else is said.
-const MEMORY_BYTES: usize = 64 << 20;
 /// Names asked for together.
 const PAGE: usize = 4_096;
 /// How much wider the slab behind an empty one is: few steps lead over a gap.
@@ -49,7 +50,8 @@ pub struct ReplaySpec {
     pub range: ClosedRange,
     /// To go on behind the row that this names.
     pub after: Option<ReplayCursor>,
-    /// Bytes of rows that are held at once, about.
+    /// Bytes of rows that are held at once, about; 0 = a share of the quarter of the memory budget
+    /// that all replays of the database have together.
     pub memory_bytes: usize,
 }
 
@@ -64,7 +66,7 @@ impl ReplaySpec {
             any_of: Vec::new(),
             range: ClosedRange::ALL,
             after: None,
-            memory_bytes: MEMORY_BYTES,
+            memory_bytes: 0,
         }
     }
 }
@@ -142,7 +144,11 @@ pub struct ReplaySteps {
     streams: Vec<StreamHandle>,
     fields: Vec<(String, FieldType)>,
     scan: ScanSpec,
+    /// What the caller allows; 0 = a share of `memory`.
     memory_bytes: usize,
+    /// What the database has for replays, and what of it the slab has.
+    memory: Option<Arc<ReplayMemory>>,
+    share: Option<ReplayShare>,
     /// Where the next slab begins; `None` = everything was read.
     next: Option<Timestamp>,
     /// How wide the next slab is to be, in nanoseconds.
@@ -256,6 +262,8 @@ impl Snapshot {
                 any_of: spec.any_of.clone(),
             },
             memory_bytes: spec.memory_bytes,
+            memory: self.replay_memory(),
+            share: None,
             next: Some(range.first).filter(|_| !range.is_empty()),
             width: u64::MAX,
             slab: None,
@@ -334,7 +342,11 @@ impl ReplaySteps {
     /// error.
     pub fn next_chunk(&mut self, snapshot: &Snapshot) -> Option<Result<ReplayChunk>> {
         if self.slab.is_none() {
-            match self.read(snapshot) {
+            let read = self.read(snapshot);
+            if !matches!(read, Ok(Some(_))) {
+                self.share = None;
+            }
+            match read {
                 Ok(slab) => self.slab = slab,
                 Err(error) => {
                     self.next = None;
@@ -382,6 +394,21 @@ impl ReplaySteps {
         })
     }
 
+    /// How much the next slab may hold.
+    fn allowed(&mut self) -> usize {
+        // First what the slab before had.
+        self.share = None;
+        match (self.memory_bytes, &self.memory) {
+            (0, Some(memory)) => {
+                let share = memory.take();
+                let bytes = share.bytes();
+                self.share = Some(share);
+                bytes
+            }
+            (allowed, _) => allowed,
+        }
+    }
+
     /// Reads the next slab that holds a row; `None` at the end.
     fn read(&mut self, snapshot: &Snapshot) -> Result<Option<Slab>> {
         while let Some(first) = self.next {
@@ -390,9 +417,11 @@ impl ReplaySteps {
             let width = self.width.min(left);
             let last = first.as_nanos().checked_add_unsigned(width);
             let last = last.map_or(range.last, Timestamp::from_nanos);
-            let (pieces, last) = self.pieces(snapshot, ClosedRange::new(first, last))?;
+            let memory = self.allowed();
+            let range_of_slab = ClosedRange::new(first, last);
+            let (pieces, last) = self.pieces(snapshot, range_of_slab, memory)?;
             let held: usize = pieces.iter().map(Piece::bytes).sum();
-            self.width = next_width(first, last, held, self.memory_bytes);
+            self.width = next_width(first, last, held, memory);
             self.next = last.next().filter(|next| *next <= range.last);
             let mut slab = self.slab_of(pieces)?;
             if let Some(after) = self.after.take() {
@@ -405,9 +434,14 @@ impl ReplaySteps {
         Ok(None)
     }
 
-    /// What all streams hold from the beginning of a range on, as far as it fits into memory, and
-    /// up to which instant that is.
-    fn pieces(&self, snapshot: &Snapshot, range: ClosedRange) -> Result<(Vec<Piece>, Timestamp)> {
+    /// What all streams hold from the beginning of a range on, as far as it fits into so much
+    /// memory, and up to which instant that is.
+    fn pieces(
+        &self,
+        snapshot: &Snapshot,
+        range: ClosedRange,
+        memory: usize,
+    ) -> Result<(Vec<Piece>, Timestamp)> {
         let mut last = range.last;
         let mut pieces: Vec<Piece> = Vec::new();
         let mut held = 0;
@@ -429,7 +463,7 @@ impl ReplaySteps {
                 }
                 held += piece.bytes();
                 pieces.push(piece);
-                while held > self.memory_bytes && last > range.first {
+                while held > memory && last > range.first {
                     last = middle(&pieces, range.first, last);
                     for piece in &mut pieces {
                         piece.cut(last);
@@ -622,3 +656,6 @@ fn next_width(first: Timestamp, last: Timestamp, held: usize, memory: usize) -> 
     let by = u64::try_from(by).unwrap_or(u64::MAX).clamp(1, 16);
     width.saturating_mul(by)
 }
+
+#[cfg(test)]
+mod tests;

@@ -110,6 +110,10 @@ impl Files for Overlay {
         self.files.exists(path)
     }
 
+    fn is_same_dir(&self, a: &Path, b: &Path) -> io::Result<bool> {
+        self.files.is_same_dir(a, b)
+    }
+
     fn lock(&self, _: &Path, _: &str) -> Result<Box<dyn Lock>, LockError> {
         Err(LockError::Io(io::ErrorKind::ReadOnlyFilesystem.into()))
     }

@@ -3,7 +3,8 @@
 //! A database knows its fast tier by `DIR/tier`, the tier knows its database by the file of that
 //! name in its own folder ([`record`]). Both hold the same number of the set, and a token that is
 //! drawn anew at each opening: a copy of one of them, or one that was put back from an older time,
-//! is told apart by it. Both name both folders, so that neither is used from a clone by mistake.
+//! is told apart by it. Both name both folders, so that neither is used from a clone by mistake; a
+//! folder is the same by whatever path it is reached.
 //!
 //! Invariants: `DIR/tier` decides; it is written last when a tier is taken into use, and first when
 //! it is left. The log changes its place only when nothing in it is needed. The metadata and the
@@ -26,7 +27,7 @@ pub(crate) use place::{lock_fast, of_another, place, same_set, same_time, take, 
 pub(crate) use record::{TierRecord, path_in};
 
 use crate::{Error, Result};
-use headwater_io::Env;
+use headwater_io::{Env, Files};
 use std::path::{Path, PathBuf};
 
 /// A fast tier as a database uses it.
@@ -67,6 +68,33 @@ pub(crate) fn forget_fast_tier(env: &Env, dir: &Path) -> Result<()> {
     record.set = env.chance.next_u64();
     record.parts = TierParts::NONE;
     record.write(&*env.files, dir)
+}
+
+/// True when two paths stand for one folder.
+pub(crate) fn is_same_folder(files: &dyn Files, a: &Path, b: &Path) -> Result<bool> {
+    files
+        .is_same_dir(a, b)
+        .map_err(|e| Error::io("look for", a, e))
+}
+
+/// No path goes deeper: a system takes names of 4,096 bytes.
+const DEPTH_MAX: usize = 2048;
+
+/// True when a folder is another one, or lies in it.
+pub(crate) fn is_within(files: &dyn Files, folder: &Path, above: &Path) -> Result<bool> {
+    let mut at = folder.to_owned();
+    for _ in 0..DEPTH_MAX {
+        if is_same_folder(files, &at, above)? {
+            return Ok(true);
+        }
+        let next = at.join("..");
+        if is_same_folder(files, &next, &at)? {
+            // The root.
+            return Ok(false);
+        }
+        at = next;
+    }
+    Ok(false)
 }
 
 /// A folder by a name that does not depend on where the process is.

@@ -2,7 +2,7 @@
 
 use super::owned::{BulkLog, OwnedTier, Records};
 use super::record::{TierRecord, path_in};
-use super::{FastTier, absolute};
+use super::{FastTier, absolute, is_same_folder, is_within};
 use crate::guard::{Guard, GuardedFiles};
 use crate::{Error, ErrorKind, Result};
 use headwater_io::{Env, Files, Lock, LockError};
@@ -67,11 +67,12 @@ pub(crate) fn take(
     let written = Arc::default();
     let files: Arc<dyn Files> = Arc::new(GuardedFiles::new(fast_files, guard, &written));
     let bulk_log = BulkLog::of(env, dir);
-    assert!(
-        !bulk_log.dir.starts_with(&folder),
-        "{}: what copies the log of a fast tier must not touch the log itself",
-        bulk_log.dir.display()
-    );
+    if is_within(&**fast_files, dir, &folder)? {
+        return Err(Error::internal(format!(
+            "{}: what copies the log of a fast tier must not touch the log itself",
+            bulk_log.dir.display()
+        )));
+    }
     ours.token = theirs.token;
     // From now on rows may be acknowledged that lie in the tier alone.
     ours.unsettled |= ours.parts.log;
@@ -121,8 +122,13 @@ fn its_own(env: &Env, dir: &Path, ours: &TierRecord) -> Result<TierRecord> {
     let folder = ours.fast.as_path();
     let theirs = same_set(env, dir, ours, folder)?;
     let here = absolute(dir)?;
-    if ours.bulk != here || theirs.bulk != here || theirs.fast != ours.fast {
-        let was = if theirs.bulk == here {
+    let is_here = |folder: &Path| is_same_folder(&*env.files, folder, &here);
+    let is_theirs_here = is_here(&theirs.bulk)?;
+    let is_ours = is_theirs_here
+        && is_here(&ours.bulk)?
+        && is_same_folder(&**env.fast_files(), &theirs.fast, &ours.fast)?;
+    if !is_ours {
+        let was = if is_theirs_here {
             &ours.bulk
         } else {
             &theirs.bulk

@@ -6,6 +6,7 @@
 //! fail, each as often as the others.
 
 mod aggregates;
+mod agree;
 mod beside;
 mod compare;
 mod copies;
@@ -28,7 +29,7 @@ use world::{Trouble, World};
 
 /// What has to happen in the lives of `make test`, whatever the seeds: else they would prove less
 /// than they say.
-const KINDS: [&str; 48] = [
+const KINDS: [&str; 50] = [
     "acknowledged and lost as promised",
     "aged partitions seen",
     "backups onto older ones",
@@ -60,6 +61,7 @@ const KINDS: [&str; 48] = [
     "indexes created",
     "indexes dropped",
     "indexes made",
+    "layouts changed",
     "lives checked",
     "maintenances",
     "moved horizons",
@@ -74,6 +76,7 @@ const KINDS: [&str; 48] = [
     "rows refused",
     "rows written again",
     "snapshots held",
+    "tables agreed upon",
     "tables altered",
     "vanished files",
     "zeroed blocks",
@@ -81,6 +84,9 @@ const KINDS: [&str; 48] = [
 
 /// Steps of a life.
 const STEPS: u64 = 120;
+/// After so many steps of a life the owner, a reader and the next opening are compared, if nothing
+/// else is asked for.
+const AGREE_EVERY: u64 = 11;
 /// Lives of `make test`.
 const SEEDS: u64 = 100;
 
@@ -92,6 +98,9 @@ fn is_verbose() -> bool {
 /// One life.
 fn live(seed: u64, steps: u64, told: &mut Told) {
     let mut world = World::new(seed);
+    let agree_every = variable("HEADWATER_MODEL_AGREE_EVERY")
+        .unwrap_or(AGREE_EVERY)
+        .max(1);
     let lived = catch_unwind(AssertUnwindSafe(|| {
         for _ in 0..1 + world.random.below(3) {
             world.create();
@@ -109,6 +118,9 @@ fn live(seed: u64, steps: u64, told: &mut Told) {
                 if world.must_reopen {
                     world.reopen();
                     world.compare();
+                    if (step + seed).is_multiple_of(4.min(agree_every)) {
+                        world.agree();
+                    }
                 }
             } else if world.trouble == Trouble::None {
                 if world.random.chance(12) {
@@ -116,6 +128,10 @@ fn live(seed: u64, steps: u64, told: &mut Told) {
                 } else if world.random.chance(10) {
                     world.compare();
                 }
+            }
+            // Other steps in each life, and no choice of it depends on them.
+            if (step + seed).is_multiple_of(agree_every) {
+                world.agree();
             }
         }
         world.end();

@@ -285,7 +285,6 @@ fn log_files(files: &FaultyFiles) -> Vec<u64> {
 
 #[test]
 fn an_idle_database_stores_what_memory_holds_and_gives_back_what_its_log_does_not_need() {
-    const LARGE: u64 = 8 << 20;
     const SMALL: u64 = 256 << 10;
     let options = Options {
         reserve_bytes: 0,
@@ -305,12 +304,12 @@ fn an_idle_database_stores_what_memory_holds_and_gives_back_what_its_log_does_no
     for n in 0..30 {
         write(&db, n * 10_000, 10_000);
     }
-    assert!(log_files(&world.files).contains(&LARGE));
+    assert!(log_files(&world.files).iter().any(|size| *size > SMALL));
     assert!(db.stats().unwrap().events_in_memory > 0);
     // Half a minute is not over.
     tick(&db, 0);
     tick(&db, 29);
-    assert!(log_files(&world.files).contains(&LARGE));
+    assert!(log_files(&world.files).iter().any(|size| *size > SMALL));
     tick(&db, 1);
     assert!(log_files(&world.files).is_empty());
     assert_eq!(db.stats().unwrap().events_in_memory, 0);

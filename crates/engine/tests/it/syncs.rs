@@ -169,6 +169,77 @@ fn every_sync_fails(kind: FaultKind) {
     assert!(failures > 150, "{kind:?}: {failures}");
 }
 
+/// One life in which a sync finds no space, and which goes on as far as it may. Says whether it
+/// did, and whether it was of a folder.
+fn sync_finds_no_space(number: u64) -> (bool, bool) {
+    let options = small_options();
+    let disk = FaultyFiles::new(number);
+    disk.fail_next(FaultKind::SyncFull, number);
+    let what = format!("no space for sync {number}");
+    let mut rows = Rows::default();
+    let (mut failed, mut of_folder) = (false, false);
+    match Run::new(Arc::new(disk.clone()), &options).open() {
+        Err(_) => failed = true,
+        Ok(db) => {
+            for round in 0..6 {
+                let done = rows.write(&db, 11).and_then(|()| match round % 3 {
+                    2 => db.compact(),
+                    _ => db.flush(),
+                });
+                let Err(error) = done else { continue };
+                failed = true;
+                let kind = error.kind();
+                assert!(
+                    matches!(kind, ErrorKind::Full | ErrorKind::Io | ErrorKind::Closed),
+                    "{what}: {error}"
+                );
+                if ["/db:", "/db/log:", "/db/segment:"]
+                    .iter()
+                    .any(|folder| error.to_string().contains(&format!("sync {folder}")))
+                {
+                    // Names that perhaps do not stay: nothing is built on them, and it is said so.
+                    of_folder = true;
+                    assert_ne!(kind, ErrorKind::Full, "{what}: {error}");
+                    let next = rows.write(&db, 1).unwrap_err();
+                    assert_eq!(next.kind(), ErrorKind::Closed, "{what}: {next}");
+                }
+            }
+            disk.crash_now();
+            drop(db);
+        }
+    }
+    disk.crash_now();
+    for seed in [0, 1, number + 2] {
+        let what = format!("{what}, then cut, seed {seed}");
+        let disk = disk.after_crash(seed);
+        let db = Run::new(Arc::new(disk.clone()), &options)
+            .open()
+            .unwrap_or_else(|e| panic!("{what}: {e}"));
+        rows.assert_found(&db, &what);
+        drop(db);
+        let report = check(Arc::new(disk), &options);
+        assert!(report.is_sound(), "{what}: {report:#?}");
+    }
+    (failed, of_folder)
+}
+
+#[test]
+fn nothing_is_built_on_a_sync_that_found_no_space() {
+    let (mut failures, mut of_folders, mut quiet) = (0, 0, 0);
+    for number in 0.. {
+        let (failed, of_folder) = sync_finds_no_space(number);
+        of_folders += u64::from(of_folder);
+        if failed {
+            (failures, quiet) = (failures + 1, 0);
+        } else if quiet < 8 {
+            quiet += 1;
+        } else {
+            break;
+        }
+    }
+    assert!(failures > 100 && of_folders > 4, "{failures} {of_folders}");
+}
+
 #[test]
 fn nothing_is_built_on_what_a_failed_sync_left() {
     every_sync_fails(FaultKind::SyncError);

@@ -236,7 +236,9 @@ impl Files for UringFiles {
         true
     }
 
-    crate::pass_on_files!(system; remove list create_dir_all sync_dir exists lock lock_file);
+    crate::pass_on_files!(
+        system; remove list create_dir_all sync_dir exists is_same_dir lock lock_file
+    );
 }
 
 #[cfg(test)]

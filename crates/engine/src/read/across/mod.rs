@@ -25,6 +25,7 @@ pub use lists::Conflict;
 pub use owners::{Owned, Owners};
 pub(crate) use scan::AcrossScan;
 
+use crate::core::Core;
 use crate::read::handle::StreamHandle;
 use crate::{Error, ErrorKind, Result};
 use catalog::{CatalogAcross, TableAcross};
@@ -50,6 +51,11 @@ impl AcrossSnapshot {
 
     pub(in crate::read) fn definitions(&self) -> Option<u64> {
         self.definitions
+    }
+
+    /// The database of the first part.
+    pub(in crate::read) fn first_core(&self) -> Option<&Arc<Core>> {
+        self.parts.iter().next().map(|part| &part.snapshot.core)
     }
 
     fn table(&self, name: &str) -> Result<&TableAcross> {

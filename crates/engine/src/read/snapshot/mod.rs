@@ -16,7 +16,7 @@ pub use rows::Scan;
 
 use super::across::AcrossSnapshot;
 use super::single::SingleSnapshot;
-use crate::core::Core;
+use crate::core::{Core, ReplayMemory};
 use crate::{Error, Result};
 use std::sync::Arc;
 
@@ -68,6 +68,15 @@ impl Snapshot {
                 "a part is a snapshot of one database; found one of several: put its parts instead",
             )),
         }
+    }
+
+    /// The memory for replays of the database, or of the first of several.
+    pub(super) fn replay_memory(&self) -> Option<Arc<ReplayMemory>> {
+        let core = match &self.seen {
+            Seen::Single(one) => Some(&one.core),
+            Seen::Across(all) => all.first_core(),
+        };
+        core.map(|core| Arc::clone(&core.replays))
     }
 
     /// The number of the newest record it sees. Of several databases: a number that no other

@@ -6,8 +6,8 @@ use super::{
 };
 use crate::support::{assert_sound, check, small_options};
 use headwater_engine::{
-    Comparison, Database, ErrorKind, Options, Reader, RepairMode, TableSpec, backup, repair,
-    restore,
+    Comparison, Database, ErrorKind, IndexBudget, IndexPolicy, Options, Reader, RepairMode,
+    TableSpec, backup, repair, restore,
 };
 use headwater_io::FaultyFiles;
 use std::ops::ControlFlow;
@@ -400,5 +400,54 @@ fn a_reader_takes_no_run_for_another_that_got_its_number() {
             1,
             "{value}"
         );
+    }
+}
+
+/// The number of an index is never given again: what the table remembers of one that it made by
+/// itself says nothing of another one.
+#[test]
+fn an_index_in_the_place_of_one_that_the_table_made_is_not_the_tables() {
+    for reopens in [false, true] {
+        let options = Options {
+            partition_target_bytes: 64 << 10,
+            partition_bytes_max: 128 << 10,
+            shards: 1,
+            ..small_options()
+        };
+        let disk = FaultyFiles::new(8);
+        let run = run(&disk, &options);
+        let mut db = run.open().unwrap();
+        let rows = (0..8_000).map(|n| (n * SECOND, vec![("a", scattered(n, 8_000).into())]));
+        write(&db, &stream("1"), rows);
+        db.flush().unwrap();
+        let policy = IndexPolicy {
+            auto: true,
+            budget: Some(IndexBudget::Percent(400)),
+        };
+        db.set_index_policy("t", &policy).unwrap();
+        let snapshot = db.snapshot().unwrap();
+        for value in 2_000i64..2_400 {
+            scan(&snapshot, &stream("1"), &equal("a", value));
+        }
+        drop(snapshot);
+        db.maintain().unwrap();
+        let made = db.indexes();
+        assert!(made.len() == 1 && made[0].automatic, "{made:?}");
+        let name = made[0].name.clone();
+        db.drop_index(&name).unwrap();
+        if reopens {
+            db.close().unwrap();
+            drop(db);
+            db = run.open().unwrap();
+        }
+        db.create_index(&spec(&name, &["a"])).unwrap();
+        assert!(!index(&db, &name).automatic, "reopens {reopens}");
+        let none = IndexPolicy {
+            auto: false,
+            budget: None,
+        };
+        db.set_index_policy("t", &none).unwrap();
+        db.maintain().unwrap();
+        index(&db, &name);
     }
 }

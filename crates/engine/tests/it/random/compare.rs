@@ -210,7 +210,7 @@ pub(super) fn rows_of(
     Ok(rows)
 }
 
-fn same_fields(a: &Fields, b: &Fields) -> bool {
+pub(super) fn same_fields(a: &Fields, b: &Fields) -> bool {
     let mut pairs = a.iter().zip(b);
     a.len() == b.len() && pairs.all(|((f, v), (g, w))| f == g && v.as_ref().same_bits(&w.as_ref()))
 }

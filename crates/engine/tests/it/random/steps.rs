@@ -635,7 +635,7 @@ impl World {
     /// One step of a life.
     pub(super) fn live(&mut self) {
         self.watch();
-        match self.random.below(101) {
+        match self.random.below(103) {
             0..=39 => self.write(),
             40..=44 => self.burst(),
             45..=47 => self.import(),
@@ -656,6 +656,7 @@ impl World {
             94..=95 => self.copy(),
             96..=97 => self.write_again(),
             98..=100 => self.index(),
+            101..=102 => self.move_tier(),
             _ => self.write(),
         }
         // What fails in the background of a write is told to the next one.

@@ -106,6 +106,12 @@ impl Time {
         self.kept_jumped = self.jumped;
     }
 
+    /// The next opening would believe the clock as this process does.
+    pub(super) fn is_agreed(&self) -> bool {
+        let jumped = self.kept_jumped.saturating_add(self.truly - self.kept);
+        self.always_right && jumped < self.jump_max
+    }
+
     /// What time it was when the database last committed it.
     pub(super) fn remembered(&self) -> i64 {
         self.kept

@@ -1,0 +1,100 @@
+//! Memory that replays share: the rows that each of them holds at once.
+//!
+//! Invariants: all replays of a database together take a quarter of the memory budget at most, but
+//! for [`LEAST_BYTES`] that each of them gets in any case.
+//! Concurrency: one lock, held for no other and never over I/O.
+
+use crate::Options;
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// What of the memory budget replays may take together.
+const BUDGET_SHARE: usize = 4;
+/// So much a replay gets, however many there are: less would read each leaf again and again.
+const LEAST_BYTES: usize = 64 << 10;
+
+/// What the replays of a database may hold.
+#[derive(Debug)]
+pub(crate) struct ReplayMemory {
+    most: usize,
+    taken: Mutex<Taken>,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    bytes: usize,
+    shares: usize,
+}
+
+/// What one of them may hold until this is dropped.
+#[derive(Debug)]
+pub(crate) struct ReplayShare {
+    memory: Arc<ReplayMemory>,
+    bytes: usize,
+}
+
+impl ReplayMemory {
+    pub(crate) fn new(options: &Options) -> Arc<ReplayMemory> {
+        Arc::new(ReplayMemory {
+            most: options.memory_budget_bytes / BUDGET_SHARE,
+            taken: Mutex::default(),
+        })
+    }
+
+    /// An equal share, and no more than three quarters of what is free, so that there is something
+    /// for the next one. Replays come back for each slab: soon all have the same.
+    pub(crate) fn take(self: &Arc<Self>) -> ReplayShare {
+        let mut taken = self.taken.lock();
+        taken.shares += 1;
+        let free = self.most.saturating_sub(taken.bytes);
+        let equal = self.most / taken.shares;
+        let bytes = equal.min(free - free / 4).max(LEAST_BYTES);
+        taken.bytes += bytes;
+        ReplayShare {
+            memory: Arc::clone(self),
+            bytes,
+        }
+    }
+}
+
+impl ReplayShare {
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Drop for ReplayShare {
+    fn drop(&mut self) {
+        let mut taken = self.memory.taken.lock();
+        taken.bytes -= self.bytes;
+        taken.shares -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_stay_within_a_quarter_of_the_budget_and_become_equal() {
+        let memory = ReplayMemory::new(&Options::new("/db"));
+        let quarter = 16 << 20;
+        assert_eq!(memory.take().bytes(), quarter / 4 * 3);
+        let mut shares: Vec<Option<ReplayShare>> = (0..32).map(|_| Some(memory.take())).collect();
+        for _ in 0..20 {
+            for share in &mut shares {
+                drop(share.take());
+                *share = Some(memory.take());
+                let taken = memory.taken.lock().bytes;
+                assert!(taken <= quarter + 32 * LEAST_BYTES, "{taken}");
+            }
+        }
+        let bytes = shares.iter().flatten().map(ReplayShare::bytes);
+        let (least, most) = (bytes.clone().min(), bytes.clone().max());
+        assert!(least > Some(quarter / 40), "{least:?}");
+        assert!(most < Some(quarter / 20), "{most:?}");
+        assert!(bytes.sum::<usize>() <= quarter);
+        shares.clear();
+        assert_eq!(memory.taken.lock().bytes, 0);
+    }
+}
