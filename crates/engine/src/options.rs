@@ -94,7 +94,7 @@ pub struct Options {
     /// little; `None` = never. Default none.
     pub log_mirror: Option<Duration>,
     /// Size that log files reach, in bytes; 0 = by the memory budget. The first one has at most 256
-    /// KiB, and each is twice as large as the one before. Default 0.
+    /// KiB, and each is four times as large as the one before. Default 0.
     pub log_file_bytes: u64,
     /// Longest wait for memory before a write says busy. Default 5 s.
     pub busy_timeout: Duration,

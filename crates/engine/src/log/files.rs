@@ -6,8 +6,8 @@
 //! medium; before a record goes to a file, its header is. So generations on the medium have no
 //! gaps, and no generation is ever used twice. A file never changes its name.
 //! Sizes: files are as large as is set while much is written. A new log, an opening and a rest
-//! ([`LogFiles::rest`]) begin with a small file, and files double from there, so that a database
-//! that has little to do takes little room.
+//! ([`LogFiles::rest`]) begin with a small file, and files grow from there, so that a database that
+//! has little to do takes little room.
 //! Failure: any error is passed up and the log latches.
 
 use super::record::{FILE_HEADER_BYTES, FileHeader};
@@ -22,7 +22,9 @@ use std::sync::Arc;
 pub(super) const FREE_FILES_MAX: usize = 4;
 /// The size of the first file of an opening, and of one after a rest.
 const SMALL_FILE_BYTES: u64 = 256 << 10;
-/// After an opening each file is twice as large as the one before: six files are 16 MiB.
+/// A file of the next size is so many times as large.
+const GROWTH: u64 = 4;
+/// After an opening each file is of the next size: three files, of 5 MiB, come before those of 8.
 const FILES_OF_A_SIZE_AT_FIRST: u32 = 1;
 /// After a rest so many files of one size are begun before they become larger: a database that
 /// takes little has filled them and rested by then, and goes on with the same files, whose bytes
@@ -139,10 +141,14 @@ impl LogFiles {
     /// The size of the next file, of which so many bytes are needed at once.
     fn grow(&mut self, needed: u64) {
         let is_next = self.of_size >= self.files_of_a_size;
-        let mut size = if is_next { self.size * 2 } else { self.size };
+        let mut size = if is_next {
+            self.size * GROWTH
+        } else {
+            self.size
+        };
         // A large group says that much is written.
         while size < needed.min(self.file_bytes) {
-            size *= 2;
+            size *= GROWTH;
         }
         let size = size.min(self.file_bytes);
         if size != self.size {

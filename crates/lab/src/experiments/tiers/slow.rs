@@ -66,7 +66,7 @@ impl Files for Slow {
         }))
     }
 
-    pass_on_files!(below; remove list create_dir_all sync_dir exists lock lock_file);
+    pass_on_files!(below; remove list create_dir_all sync_dir exists is_same_dir lock lock_file);
 }
 
 impl File for SlowFile {

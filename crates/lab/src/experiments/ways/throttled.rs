@@ -80,7 +80,7 @@ impl Files for Throttled {
         }))
     }
 
-    pass_on_files!(below; remove list create_dir_all sync_dir exists lock lock_file);
+    pass_on_files!(below; remove list create_dir_all sync_dir exists is_same_dir lock lock_file);
 }
 
 #[derive(Debug)]
