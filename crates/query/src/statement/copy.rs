@@ -64,7 +64,7 @@ impl Session {
     /// let text = |values: Vec<&str>| Arc::new(StringArray::from(values)) as ArrayRef;
     /// let rows = [("id", text(vec!["7", "8"])), ("rpm", text(vec!["2150", "1.5"]))];
     /// copy.add(&RecordBatch::try_from_iter(rows)?).await?;
-    /// assert_eq!(copy.finish().await?, 2);
+    /// assert_eq!(copy.finish().await?.rows, 2);
     /// # Ok(())
     /// # }
     /// ```

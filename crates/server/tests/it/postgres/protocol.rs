@@ -195,10 +195,8 @@ fn a_number_that_may_be_a_year_removes_nothing_however_it_comes() {
             execute("", 0),
             sync(),
         ]);
-        assert!(
-            told.iter().any(|line| line.starts_with("E 22")),
-            "{types:?} {told:?}"
-        );
+        let is_refused = |line: &String| line.starts_with("E 22") || line.starts_with("E 42P02");
+        assert!(told.iter().any(is_refused), "{types:?} {told:?}");
         assert_eq!(client.rows("SELECT count(*) FROM cars"), before);
     }
 }
