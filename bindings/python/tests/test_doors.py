@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,13 @@ BEGIN_MS = 1_704_067_200_000
 #: What a frame cannot say: one has times, and columns of one type, of one table.
 LACKS = {"no times", "mixed types", "several tables", "a field called time"}
 
-TYPES = {"f": ("f64", float), "i": ("i64", int), "u": ("u64", int), "b": ("bool", lambda text: text == "true"), "s": ("string", str)}
+TYPES: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "f": ("f64", float),
+    "i": ("i64", int),
+    "u": ("u64", int),
+    "b": ("bool", lambda text: text == "true"),
+    "s": ("string", str),
+}
 ARROW = {"f64": pa.float64(), "i64": pa.int64(), "u64": pa.uint64(), "bool": pa.bool_(), "string": pa.string()}
 
 
