@@ -9,12 +9,14 @@ use headwater_wire::lineprotocol::{LineParser, ParserOptions};
 use libfuzzer_sys::fuzz_target;
 use std::collections::BTreeMap;
 
+const NOW: Timestamp = Timestamp::from_nanos(1_700_000_000_000_000_000);
+
 fn options() -> ParserOptions {
     ParserOptions {
         line_bytes_max: 1 << 16,
         // Counted over all lines of a stream, so a line alone never reaches it.
         fields_max: usize::MAX,
-        ..ParserOptions::new(Timestamp::from_nanos(1_700_000_000_000_000_000))
+        ..ParserOptions::new(NOW)
     }
 }
 
@@ -27,6 +29,8 @@ fuzz_target!(|data: &[u8]| {
     let unknown = parser.parse(data, 1);
     // Twice: the second time the order of the streams is known too.
     for _ in 0..2 {
+        // Lines without a time have moved it on.
+        parser.options_mut().now = NOW;
         let known = parser.parse(data, 1);
         assert_same_batches(&known.batch, &unknown.batch);
         assert_eq!(
@@ -40,8 +44,12 @@ fuzz_target!(|data: &[u8]| {
     }
     let rows = rows(&unknown);
     let mut refused = unknown.refused.iter();
+    let mut now = NOW;
     for (number, line) in (1..).zip(data.split(|b| *b == b'\n')) {
-        let alone = LineParser::new(options()).parse(line, number);
+        let mut parser = LineParser::new(options());
+        parser.options_mut().now = now;
+        let alone = parser.parse(line, number);
+        now = parser.options_mut().now;
         match alone.refused.first() {
             // Only the first thousand are kept.
             Some(fault) if unknown.refused_counts.total() <= 1_000 => {

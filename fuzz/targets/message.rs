@@ -10,6 +10,7 @@ use headwater_wire::message::{MessageParser, MessageRules, PayloadForm, TopicPat
 use libfuzzer_sys::fuzz_target;
 
 const NOW: Timestamp = Timestamp::from_nanos(1_700_000_000_000_000_000);
+const HOUR_NS: i64 = 3_600_000_000_000;
 
 fn rules() -> Vec<MessageRules> {
     let of = |topic: &str, payload| {
@@ -48,12 +49,15 @@ fuzz_target!(|data: &[u8]| {
         return;
     };
     let payload = data.get(end + 1..).unwrap_or_default();
-    let mut parser = parser();
-    let mut read = || {
-        parser.add(topic, payload, NOW, 7);
+    let read = |parser: &mut MessageParser, at: Timestamp| {
+        parser.add(topic, payload, at, 7);
         parser.take()
     };
-    let (first, second) = (read(), read());
+    let first = read(&mut parser(), NOW);
+    // One that read the same an hour before, whose instants are given.
+    let mut knows = parser();
+    read(&mut knows, Timestamp::from_nanos(NOW.as_nanos() - HOUR_NS));
+    let second = read(&mut knows, NOW);
     for parsed in [&first, &second] {
         check(parsed);
     }
