@@ -213,8 +213,8 @@ fn libnbd_sees_and_copies_the_device() {
     }
     let bench = Bench::new();
     let serving = Serving::start(&bench, &["--size", "16MiB"]);
-    // To say what lies in the device nbdinfo runs `file`, and where there is none it prints whatever
-    // its memory holds.
+    // To say what lies in the device nbdinfo runs `file`; without one it prints what its memory
+    // holds.
     let info = run("nbdinfo", &["--no-content", "--json", &serving.uri]).ok();
     let info = &info.json()["exports"][0];
     assert_eq!(info["export-size"], 16 << 20, "{info}");
