@@ -8,7 +8,7 @@ use arrow::array::{
     TimestampMillisecondArray, UInt64Array,
 };
 use arrow::datatypes::{Field, Schema};
-use headwater_testing::doors::{Cell, Door, Need, Request, Row, State, Told, held, walk};
+use headwater_testing::doors::{Cell, Door, Need, Request, Row, State, Told, held, lines, walk};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -58,53 +58,6 @@ fn csv(request: &Request) -> Vec<u8> {
         lines.push(cells.join(","));
     }
     (lines.join("\n") + "\n").into_bytes()
-}
-
-/// A row as a line of line protocol.
-fn line(row: &Row) -> String {
-    let marked = |text: &str, marks: &str| {
-        let letters = text.chars();
-        letters.fold(String::new(), |mut out, letter| {
-            if marks.contains(letter) {
-                out.push('\\');
-            }
-            out.push(letter);
-            out
-        })
-    };
-    let tags = row.tags.iter();
-    let tags = tags.map(|(k, v)| format!(",{}={}", marked(k, ",= "), marked(v, ",= ")));
-    let fields = row.fields.iter().map(|(name, cell)| {
-        let value = match cell {
-            Cell::F64(value) => format!("{value:e}"),
-            Cell::I64(value) => format!("{value}i"),
-            Cell::U64(value) => format!("{value}u"),
-            Cell::Bool(value) => value.to_string(),
-            Cell::Text(value) => format!("\"{}\"", marked(value, "\"\\")),
-        };
-        format!("{}={value}", marked(name, ",= "))
-    });
-    let time = row
-        .unix_ms()
-        .map_or(String::new(), |ms| format!(" {ms}000000"));
-    format!(
-        "{}{} {}{time}\n",
-        marked(&row.table, ", "),
-        tags.collect::<String>(),
-        fields.collect::<Vec<_>>().join(",")
-    )
-}
-
-/// The rows as lines. A mark of the byte order stands before everything where a name begins with
-/// that character.
-fn lines(request: &Request) -> String {
-    let lines: String = request.rows.iter().map(line).collect();
-    let has_mark = lines.starts_with('\u{feff}');
-    has_mark
-        .then_some('\u{feff}')
-        .into_iter()
-        .collect::<String>()
-        + &lines
 }
 
 /// The rows as columns with types.

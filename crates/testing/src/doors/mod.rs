@@ -11,11 +11,13 @@
 mod cases;
 mod cell;
 mod held;
+mod lines;
 mod model;
 
 pub use cases::{Case, Need, Request, Row, cases};
 pub use cell::Cell;
 pub use held::held;
+pub use lines::lines;
 pub use model::{Rows, State, Table};
 
 use std::collections::BTreeMap;

@@ -3,8 +3,10 @@
 use super::held_by;
 use crate::prometheus::{packed, series};
 use crate::support::{Running, client, json};
-use headwater_testing::doors::{Cell, Door, Need, Request, Row, State, Told, walk};
+use headwater_testing::doors::{Cell, Door, Need, Request, State, Told, lines, walk};
 use serde_json::{Value, json};
+
+type Response = ureq::http::Response<ureq::Body>;
 
 /// Where the columns of this file come in.
 pub(super) const PATHS: [&str; 6] = [
@@ -16,48 +18,29 @@ pub(super) const PATHS: [&str; 6] = [
     "/api/v1/prom/write",
 ];
 
-fn escaped(text: &str, marks: &[char]) -> String {
-    let mut out = String::new();
-    for letter in text.chars() {
-        if marks.contains(&letter) {
-            out.push('\\');
-        }
-        out.push(letter);
-    }
-    out
+/// Rows that replaced others of the request, as the answer says.
+fn replaced(answer: &Response) -> u64 {
+    let count = answer.headers().get("x-headwater-replaced");
+    count.map_or(0, |count| count.to_str().unwrap().parse().unwrap())
 }
 
-/// A row as a line, its time in the given unit of so many nanoseconds.
-fn line(row: &Row) -> String {
-    let mut out = escaped(&row.table, &[',', ' ']);
-    for (name, value) in &row.tags {
-        let marks = [',', ' ', '='];
-        out += &format!(",{}={}", escaped(name, &marks), escaped(value, &marks));
-    }
-    let fields = row.fields.iter().map(|(name, cell)| {
-        let value = match cell {
-            Cell::F64(value) => format!("{value:e}"),
-            Cell::I64(value) => format!("{value}i"),
-            Cell::U64(value) => format!("{value}u"),
-            Cell::Bool(value) => value.to_string(),
-            Cell::Text(value) => format!("\"{}\"", escaped(value, &['"', '\\'])),
-        };
-        format!("{}={value}", escaped(name, &[',', ' ', '=']))
+/// What an answer with refusals by code, or without a body, says.
+fn told(answer: &mut Response) -> Told {
+    let replaced = Some(replaced(answer));
+    let told = match answer.status().as_u16() {
+        204 => json!({"rejected": 0, "rejected_by_code": {}}),
+        _ => json(answer),
+    };
+    let codes = told["rejected_by_code"].as_object().unwrap().iter();
+    let codes = codes.flat_map(|(code, count)| {
+        let count = usize::try_from(count.as_u64().unwrap()).unwrap();
+        std::iter::repeat_n(code.clone(), count)
     });
-    out += &format!(" {}", fields.collect::<Vec<_>>().join(","));
-    if let Some(time) = row.unix_ms() {
-        out += &format!(" {time}000000");
+    Told {
+        refused: usize::try_from(told["rejected"].as_u64().unwrap()).unwrap(),
+        codes: Some(codes.collect()),
+        replaced,
     }
-    out + "\n"
-}
-
-/// The rows as lines. A mark of the byte order stands before everything where a name begins with
-/// that character.
-pub(super) fn lines(request: &Request) -> String {
-    let lines: String = request.rows.iter().map(line).collect();
-    let has_mark = lines.starts_with('\u{feff}');
-    let mark = has_mark.then_some('\u{feff}').into_iter();
-    mark.collect::<String>() + &lines
 }
 
 struct Lines {
@@ -84,26 +67,7 @@ impl Door for Lines {
             .post(self.server.url(self.path))
             .send(body.as_bytes())
             .unwrap();
-        let replaced = answer.headers().get("x-headwater-replaced");
-        let replaced = replaced.map_or(0, |count| count.to_str().unwrap().parse().unwrap());
-        if answer.status() == 204 {
-            return Told {
-                codes: Some(Vec::new()),
-                replaced: Some(replaced),
-                ..Told::default()
-            };
-        }
-        let told = json(&mut answer);
-        let codes = told["rejected_by_code"].as_object().unwrap().iter();
-        let codes = codes.flat_map(|(code, count)| {
-            let count = usize::try_from(count.as_u64().unwrap()).unwrap();
-            std::iter::repeat_n(code.clone(), count)
-        });
-        Told {
-            refused: usize::try_from(told["rejected"].as_u64().unwrap()).unwrap(),
-            codes: Some(codes.collect()),
-            replaced: Some(replaced),
-        }
+        told(&mut answer)
     }
 
     fn stored(self: Box<Self>) -> State {
@@ -156,8 +120,7 @@ impl Door for Points {
             .post(self.0.url("/api/put?details"))
             .send(body.as_bytes())
             .unwrap();
-        let replaced = answer.headers().get("x-headwater-replaced");
-        let replaced = replaced.map_or(0, |count| count.to_str().unwrap().parse().unwrap());
+        let replaced = Some(replaced(&answer));
         let told = json(&mut answer);
         let errors = told["errors"].as_array().unwrap().iter();
         let codes = errors.map(|error| {
@@ -167,7 +130,7 @@ impl Door for Points {
         Told {
             refused: usize::try_from(told["failed"].as_u64().unwrap()).unwrap(),
             codes: Some(codes.collect()),
-            replaced: Some(replaced),
+            replaced,
         }
     }
 
@@ -223,22 +186,7 @@ impl Door for Samples {
             .header("x-prometheus-remote-write-version", "0.1.0")
             .send(&packed(&message)[..])
             .unwrap();
-        let replaced = answer.headers().get("x-headwater-replaced");
-        let replaced = replaced.map_or(0, |count| count.to_str().unwrap().parse().unwrap());
-        let told = match answer.status().as_u16() {
-            204 => Value::Null,
-            _ => json(&mut answer),
-        };
-        let codes = told["rejected_by_code"].as_object();
-        let codes = codes.into_iter().flatten().flat_map(|(code, count)| {
-            let count = usize::try_from(count.as_u64().unwrap()).unwrap();
-            std::iter::repeat_n(code.clone(), count)
-        });
-        Told {
-            refused: usize::try_from(told["rejected"].as_u64().unwrap_or(0)).unwrap(),
-            codes: Some(codes.collect()),
-            replaced: Some(replaced),
-        }
+        told(&mut answer)
     }
 
     fn stored(self: Box<Self>) -> State {

@@ -1,9 +1,8 @@
 //! Messages of a broker, in each form of payload.
 
-use super::http::lines;
 use crate::mqtt::{CONNECTED, DONE, figure, start, until_figure};
 use crate::support::{Running, client};
-use headwater_testing::doors::{Cell, Door, Need, Request, Row, State, Told, held, walk};
+use headwater_testing::doors::{Cell, Door, Need, Request, Row, State, Told, held, lines, walk};
 use headwater_testing::{Broker, has_broker, until};
 use headwater_wire::message::PayloadForm;
 use serde_json::{Map, Value};
