@@ -39,6 +39,10 @@ pub(crate) struct ServerArgs {
 }
 
 impl ServerArgs {
+    pub(crate) fn is_named(&self) -> bool {
+        self.url.is_some()
+    }
+
     /// The server, where one was named, for answers that take at most so long.
     pub(crate) fn open(&self, longest: Duration) -> Result<Option<Server>, Failure> {
         let Some(url) = &self.url else {

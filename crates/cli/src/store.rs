@@ -42,6 +42,11 @@ pub(crate) enum Place {
 }
 
 impl PlaceArgs {
+    /// True when a directory or a server is named.
+    pub(crate) fn is_named(&self) -> bool {
+        self.db.is_some() || self.server.is_named()
+    }
+
     /// A server that was named goes before a directory, which may stand in the environment for
     /// other commands.
     pub(crate) fn open(&self) -> Result<Place, Failure> {

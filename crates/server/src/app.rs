@@ -26,7 +26,7 @@ pub(crate) struct App {
     /// Of a database that is only read, what looks at it.
     pub(crate) reader: Option<Reader>,
     /// What names of databases mean.
-    pub(crate) databases: KeptNames,
+    pub(crate) databases: Arc<KeptNames>,
     pub(crate) settings: Settings,
     /// What all servers have: access, limits, clocks, the stop.
     pub(crate) shell: Arc<Shell>,

@@ -1,9 +1,12 @@
 //! What clients of InfluxDB call databases, as a server keeps it: in a note of its database.
 //!
-//! Invariants: a name that a write was stored under is durable before the write is; names change
-//! one after another. A database that had tables before names were kept has all names together.
-//! Concurrency: readers take the newest list; changes take turns.
-//! Failure: what cannot be stored is not in force.
+//! Invariants: a name that a write was stored under is durable before the write is; a name whose
+//! first writes were all refused is taken back, so that they leave no trace; names change one after
+//! another. A database that had tables before names were kept has all names together.
+//! Concurrency: readers take the newest list; changes take turns. `changing` is taken before
+//! `young`.
+//! Failure: what cannot be stored is not in force. A name that cannot be taken back stays, and the
+//! log says so; after a crash between a name and its first row it stays too.
 
 use crate::access::Access;
 use crate::access::rules::Action;
@@ -14,7 +17,9 @@ use axum::http::StatusCode;
 use headwater::Database;
 use headwater_ask::{Databases, Error, Kind, Names, Result, Space};
 use parking_lot::{Mutex, RwLock};
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use tokio::runtime::Handle;
 
 /// The note that holds the names.
 const NOTE: &str = "databases";
@@ -27,6 +32,37 @@ pub(crate) struct KeptNames {
     apart: Option<bool>,
     names: RwLock<Arc<Names>>,
     changing: Mutex<()>,
+    /// Names that a write made and under which nothing is stored yet, with the writes on their way.
+    young: Mutex<BTreeMap<String, usize>>,
+}
+
+/// A write on its way under a name that holds nothing yet. Dropped without [`FirstWrite::stored`],
+/// the last of them takes the name back.
+#[derive(Debug)]
+pub(crate) struct FirstWrite {
+    names: Arc<KeptNames>,
+    name: String,
+}
+
+impl FirstWrite {
+    /// The name stays: something is stored under it.
+    pub(crate) fn stored(&self) {
+        self.names.young.lock().remove(&self.name);
+    }
+}
+
+impl Drop for FirstWrite {
+    fn drop(&mut self) {
+        let (names, name) = (Arc::clone(&self.names), std::mem::take(&mut self.name));
+        if !names.young.lock().contains_key(&name) {
+            return;
+        }
+        // Taking it back waits for a disk, which no thread of a runtime may.
+        match Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn_blocking(move || names.end_write(&name))),
+            Err(_) => names.end_write(&name),
+        }
+    }
 }
 
 impl KeptNames {
@@ -48,6 +84,7 @@ impl KeptNames {
             apart,
             names: RwLock::new(Arc::new(names)),
             changing: Mutex::new(()),
+            young: Mutex::default(),
         })
     }
 
@@ -62,32 +99,99 @@ impl KeptNames {
         Ok(())
     }
 
-    /// True when a write of this asker under the name makes it one, which has to be stored.
-    pub(crate) fn is_made_by(&self, name: &str, access: &Access) -> bool {
+    /// True when [`KeptNames::to_write`] may wait for a disk: this asker's write makes the name, or
+    /// nothing is stored under it yet.
+    pub(crate) fn may_wait(&self, name: &str, access: &Access) -> bool {
+        self.is_made_by(name, access) || self.young.lock().contains_key(name)
+    }
+
+    /// True when a write of this asker under the name makes it one.
+    fn is_made_by(&self, name: &str, access: &Access) -> bool {
         let names = self.names();
         names.is_new(name) && access.any_behind(Action::Write, &names.beginning(name))
     }
 
     /// Where a write under a name goes. A new name is made to be one, if the asker may write
     /// something under it; else the write goes where the asker may not write either, so that
-    /// nothing tells which names there are.
+    /// nothing tells which names there are. With what is to be kept until the write is decided.
     ///
     /// # Errors
     /// When the name cannot be one, or is not the only one.
     pub(crate) fn to_write(
-        &self,
+        self: &Arc<Self>,
         name: Option<&str>,
         access: &Access,
-    ) -> std::result::Result<Space, ApiError> {
+    ) -> std::result::Result<(Space, Option<FirstWrite>), ApiError> {
         let Some(name) = name.filter(|name| !name.is_empty()) else {
-            return Ok(Space::Main);
+            return Ok((Space::Main, None));
         };
-        if self.is_made_by(name, access) {
-            self.change(&mut |names| names.add(name)).map_err(refused)?;
-        } else if self.names().is_new(name) {
-            return Ok(Space::Other(name.to_owned()));
+        let first = match self.may_wait(name, access) {
+            true => self.begin_write(name, access).map_err(refused)?,
+            false => None,
+        };
+        if first.is_none() && self.names().is_new(name) {
+            return Ok((Space::Other(name.to_owned()), None));
         }
-        self.names().space(Some(name)).map_err(refused)
+        let space = self.names().space(Some(name)).map_err(refused)?;
+        Ok((space, first))
+    }
+
+    /// Makes a name for a write, or counts the write where the name was made for another one that
+    /// is still on its way.
+    fn begin_write(self: &Arc<Self>, name: &str, access: &Access) -> Result<Option<FirstWrite>> {
+        let _turn = self.changing.lock();
+        let made = self.is_made_by(name, access);
+        if made {
+            self.replace(&mut |names| names.add(name))?;
+        }
+        let mut young = self.young.lock();
+        match young.get_mut(name) {
+            Some(writes) => *writes += 1,
+            None if made => drop(young.insert(name.to_owned(), 1)),
+            // Something was stored under it since.
+            None => return Ok(None),
+        }
+        Ok(Some(FirstWrite {
+            names: Arc::clone(self),
+            name: name.to_owned(),
+        }))
+    }
+
+    /// Ends a write under a name that stored nothing.
+    fn end_write(&self, name: &str) {
+        let _turn = self.changing.lock();
+        match self.young.lock().get_mut(name) {
+            None => return,
+            Some(writes @ 2..) => {
+                *writes -= 1;
+                return;
+            }
+            // It stays listed as young until it is taken back, so that no write comes in between.
+            Some(_) => {}
+        }
+        let taken_back = self.replace(&mut |names| {
+            names.remove(name);
+            Ok(())
+        });
+        if let Err(error) = taken_back {
+            tracing::warn!(
+                "nothing is stored under the name {name:?}, which stays all the same: {error}"
+            );
+        }
+        self.young.lock().remove(name);
+    }
+
+    /// Changes the names; the caller has the turn.
+    fn replace(&self, change: &mut dyn FnMut(&mut Names) -> Result<()>) -> Result<()> {
+        let before = self.names();
+        let mut names = Names::clone(&before);
+        change(&mut names)?;
+        if names == *before {
+            return Ok(());
+        }
+        self.db.set_note(NOTE, Some(names.text().as_bytes()))?;
+        *self.names.write() = Arc::new(names);
+        Ok(())
     }
 }
 
@@ -98,15 +202,9 @@ impl Databases for KeptNames {
 
     fn change(&self, change: &mut dyn FnMut(&mut Names) -> Result<()>) -> Result<()> {
         let _turn = self.changing.lock();
-        let before = self.names();
-        let mut names = Names::clone(&before);
-        change(&mut names)?;
-        if names == *before {
-            return Ok(());
-        }
-        self.db.set_note(NOTE, Some(names.text().as_bytes()))?;
-        *self.names.write() = Arc::new(names);
-        Ok(())
+        // A name that a statement makes, or speaks of, stays although nothing is written under it.
+        self.young.lock().clear();
+        self.replace(change)
     }
 }
 

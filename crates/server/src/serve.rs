@@ -179,7 +179,7 @@ impl Server {
             lake_place,
             #[cfg(feature = "sql")]
             places: headwater_query::Places::new(settings.sql_statements_max),
-            databases: KeptNames::open(db.clone(), &settings)?,
+            databases: Arc::new(KeptNames::open(db.clone(), &settings)?),
             opened: db,
             reader,
             shell: Arc::clone(bound.shell()),

@@ -1,6 +1,7 @@
 //! `headwater import`.
 
-use crate::support::{Bench, text};
+use crate::serve::Served;
+use crate::support::{Bench, program, text};
 use std::io::Write;
 
 const WEATHER: &str = "\
@@ -399,4 +400,66 @@ fn many_rows_go_through_a_small_memory() {
     assert_eq!(json["events"], 60_000);
     assert_eq!(json["streams"], 50);
     bench.run("check", &[]).ok();
+}
+
+/// The table's types count for a file that names none, whoever has the database open.
+#[test]
+fn a_table_that_is_there_says_the_types_of_columns() {
+    let bench = Bench::new();
+    bench
+        .import_csv(
+            "time,v,n,s,b\n1700000001,1.5,7,12,true\n",
+            &["--type", "s:string"],
+        )
+        .ok();
+    let mixed = "time,v,n,s,b\n1700000002,2,8,0x,false\n1700000003,NA,9,13,maybe\n1700000004,4,NA,14,\n1700000005,,,15,true\n";
+    let shown = bench.import_csv(mixed, &["--dry-run"]).ok();
+    assert_eq!(
+        shown.stdout,
+        "column  type\nv       f64\nn       i64\ns       string\nb       bool\n"
+    );
+    let ran = bench.import_csv(mixed, &[]);
+    assert!(
+        ran.stderr.contains("stored 2 rows") && ran.stderr.contains("E_TYPE"),
+        "{}",
+        ran.stderr
+    );
+    assert!(
+        ran.stderr
+            .contains("column `v` is f64 in the table, found `NA`"),
+        "{}",
+        ran.stderr
+    );
+    let rows = "time,v,n,s,b\n1700000001000000000,1.5,7,12,true\n1700000002000000000,2.0,8,0x,false\n1700000005000000000,,,15,true\n";
+    assert_eq!(bench.exported("t"), rows);
+
+    let server = Served::start(&bench.db(), &[]);
+    let file = bench.file(
+        "more.csv",
+        "time,v,s\n1700000006,6,16\n1700000007,none,17\n",
+    );
+    let url = format!("http://{}", server.addr);
+    let ran = program()
+        .args([
+            "import",
+            "--url",
+            &url,
+            "--table",
+            "t",
+            "--time",
+            "time",
+            text(&file),
+        ])
+        .output()
+        .unwrap();
+    let told = String::from_utf8(ran.stderr).unwrap();
+    assert!(
+        told.contains("stored 1 row") && told.contains("found `none`"),
+        "{told}"
+    );
+    drop(server);
+    assert_eq!(
+        bench.exported("t"),
+        format!("{rows}1700000006000000000,6.0,,16,\n")
+    );
 }

@@ -93,6 +93,9 @@ pub(super) fn apply(
             break;
         }
     }
+    if let Some(first) = request.first_write.as_ref().filter(|_| outcome.stored > 0) {
+        first.stored();
+    }
     outcome.refusals.finish(&text);
     if let Some(error) = error {
         return Err(error);

@@ -24,6 +24,7 @@ pub(crate) use refusals::Refusals;
 pub(crate) use unpack::{Encoding, too_large, unpack as unpacked};
 
 use crate::access::Access;
+use crate::databases::FirstWrite;
 use crate::error::ApiError;
 use crate::live::Hub;
 use crate::settings::Settings;
@@ -85,6 +86,8 @@ pub(crate) struct WriteRequest {
     pub(crate) access: Access,
     /// Which tables the measurements are.
     pub(crate) space: Space,
+    /// Where nothing is stored in that database yet.
+    pub(crate) first_write: Option<FirstWrite>,
 }
 
 impl WriteRequest {

@@ -57,6 +57,7 @@ impl World {
             producer: None,
             access: self.access.clone(),
             space: Space::Main,
+            first_write: None,
         };
         self.runtime.block_on(async {
             let mut outcome = self.ingest.take(request, None).await?;

@@ -259,7 +259,7 @@ impl Asking {
         let snapshot = app.snapshot()?;
         let db = app.db();
         let asker = Asker::new(&snapshot, &self.access, &budget, now())
-            .with_databases(&app.databases)
+            .with_databases(&*app.databases)
             .with_changes(&db)
             .with_read_only(self.by_get);
         Ok(ask(&asker, &budget)?)

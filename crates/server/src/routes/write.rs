@@ -7,6 +7,7 @@
 use super::{Needs, Route};
 use crate::access::{Access, PRODUCER_BYTES_MAX};
 use crate::app::App;
+use crate::databases::FirstWrite;
 use crate::error::ApiError;
 use crate::ingest::{Encoding, Outcome, Pending, WriteRequest};
 use axum::body::Body;
@@ -72,7 +73,7 @@ async fn write(
     let encoding = head.headers.get(header::CONTENT_ENCODING);
     let encoding = Encoding::from_header(encoding.map(HeaderValue::as_bytes))?;
     let (body, room) = read_body(&app, &head.headers, body).await?;
-    let space = space(&app, &parameters, &access).await?;
+    let (space, first_write) = space(&app, &parameters, &access).await?;
     let database = match &space {
         Space::Main => None,
         Space::Other(name) => Some(name.as_str()),
@@ -86,6 +87,7 @@ async fn write(
         producer,
         access,
         space,
+        first_write,
     };
     let mut outcome = app.ingest.take(request, room).await?;
     let repeated = acknowledged_all(&app, &mut outcome).await?;
@@ -131,10 +133,10 @@ async fn space(
     app: &Arc<App>,
     parameters: &Parameters,
     access: &Access,
-) -> Result<Space, ApiError> {
+) -> Result<(Space, Option<FirstWrite>), ApiError> {
     let asked = parameters.db.as_deref().or(parameters.bucket.as_deref());
     let asked = asked.and_then(|name| name.split('/').next());
-    match asked.filter(|name| app.databases.is_made_by(name, access)) {
+    match asked.filter(|name| app.databases.may_wait(name, access)) {
         None => app.databases.to_write(asked, access),
         Some(new) => {
             let (new, access) = (new.to_owned(), access.clone());

@@ -3,7 +3,9 @@
 //! Rule: `true` and `false` alone make bool; integers make i64, or u64 when one lies beyond i64 and
 //! none below zero; a point, an exponent, minus zero, NaN or an infinity among numbers makes f64;
 //! everything else, and any mixture, is a string. Texts that lose something as a number (leading
-//! zeros, a plus sign, more digits than u64 holds) are strings.
+//! zeros, a plus sign, more digits than u64 holds) are strings. Where the table has the field
+//! already, its type goes before what the cells look like, except that integers may be met by
+//! numbers of another type: whether the field can hold them, or widens, is the table's to say.
 
 use crate::number::{Shape, shape_of};
 use headwater_types::FieldType;
@@ -18,8 +20,23 @@ pub(super) enum Kind {
     Declared(FieldType),
     /// The first rows look so.
     Inferred(FieldType),
+    /// The table has it so, and the first rows do not look so.
+    Known(FieldType),
     /// No value yet.
     Unknown,
+}
+
+impl Kind {
+    /// What an inferred kind becomes where the table has the field with this type.
+    pub(super) fn in_table(self, known: FieldType) -> Kind {
+        use FieldType::{F64, I64, U64};
+        match (known, self) {
+            (I64 | U64, Kind::Inferred(I64 | U64 | F64)) => self,
+            (I64 | U64, Kind::Unknown) => Kind::Inferred(known),
+            (_, Kind::Inferred(inferred)) if inferred == known => self,
+            _ => Kind::Known(known),
+        }
+    }
 }
 
 /// The shapes met in one column.
@@ -115,6 +132,28 @@ mod tests {
         }
         let expected = expected.map_or(Kind::Unknown, Kind::Inferred);
         assert_eq!(votes.kind(), expected, "{cells:?}");
+    }
+
+    #[test]
+    fn a_tables_type_goes_before_what_cells_look_like() {
+        use FieldType::{Bool, F64, I64, String, U64};
+        for (cells, known, expected) in [
+            (&["1.5", "NA"][..], F64, Kind::Known(F64)),
+            (&["1", "2"], F64, Kind::Known(F64)),
+            (&["1.5"], F64, Kind::Inferred(F64)),
+            (&[], F64, Kind::Known(F64)),
+            (&["1.5"], I64, Kind::Inferred(F64)),
+            (&["18446744073709551615"], I64, Kind::Inferred(U64)),
+            (&["7"], U64, Kind::Inferred(I64)),
+            (&[], I64, Kind::Inferred(I64)),
+            (&["7", "x"], I64, Kind::Known(I64)),
+            (&["7"], String, Kind::Known(String)),
+            (&["true", "maybe"], Bool, Kind::Known(Bool)),
+        ] {
+            let mut votes = Votes::default();
+            cells.iter().for_each(|cell| votes.add(cell.as_bytes()));
+            assert_eq!(votes.kind().in_table(known), expected, "{cells:?} {known}");
+        }
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! How a CSV file is to be read.
 
+use headwater_types::FieldType;
+
 /// What the columns of a CSV file mean. Texts have the form they have on the command line.
 #[derive(Clone, Debug)]
 pub struct CsvOptions {
@@ -15,6 +17,9 @@ pub struct CsvOptions {
     /// `COLUMN:TYPE` of columns whose type is not to be guessed. Does not choose which columns are
     /// stored.
     pub types: Vec<String>,
+    /// Fields that the table has already. They count like the rows that were looked at: a column
+    /// of numbers keeps them although a text is among them, and refuses the text alone.
+    pub known_types: Vec<(String, FieldType)>,
     /// Texts that mean absent. With one given, an empty cell in a string column is the empty
     /// string.
     pub null_texts: Vec<String>,
@@ -49,6 +54,7 @@ impl CsvOptions {
             tags: Vec::new(),
             fields: None,
             types: Vec::new(),
+            known_types: Vec::new(),
             null_texts: Vec::new(),
             delimiter: b',',
             skip_lines: 0,

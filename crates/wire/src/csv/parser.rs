@@ -110,7 +110,9 @@ impl<R: Read> CsvParser<R> {
             .iter()
             .zip(&self.kinds)
             .map(|(field, kind)| match kind {
-                Kind::Declared(t) | Kind::Inferred(t) => (field.name.as_str(), Some(*t)),
+                Kind::Declared(t) | Kind::Inferred(t) | Kind::Known(t) => {
+                    (field.name.as_str(), Some(*t))
+                }
                 Kind::Unknown => (field.name.as_str(), None),
             })
     }
@@ -241,9 +243,15 @@ impl<R: Read> CsvParser<R> {
         for ((kind, field), votes) in self.kinds.iter_mut().zip(&self.layout.fields).zip(votes) {
             if *kind == Kind::Unknown {
                 *kind = votes.kind();
+                let mut known = self.options.known_types.iter();
+                if let Some((_, known)) = known.find(|(name, _)| *name == field.name) {
+                    *kind = kind.in_table(*known);
+                }
                 let text = votes.lone_text().map(str::to_owned);
-                self.suspects
-                    .extend(text.map(|text| (field.name.clone(), text)));
+                if *kind == Kind::Inferred(FieldType::String) {
+                    self.suspects
+                        .extend(text.map(|text| (field.name.clone(), text)));
+                }
             }
         }
     }
@@ -330,10 +338,12 @@ impl<R: Read> CsvParser<R> {
     /// A cell as a value of its column, or as a float where integers were seen before.
     fn value<'r>(&self, kind: Kind, cell: &'r [u8], name: &str) -> Result<ParsedValue<'r>, Fault> {
         match kind {
-            Kind::Inferred(FieldType::String) | Kind::Declared(FieldType::String) => {
-                return self.string(cell, name);
+            Kind::Inferred(FieldType::String)
+            | Kind::Declared(FieldType::String)
+            | Kind::Known(FieldType::String) => return self.string(cell, name),
+            Kind::Declared(FieldType::Bytes) | Kind::Known(FieldType::Bytes) => {
+                return declared_bytes(cell, name);
             }
-            Kind::Declared(FieldType::Bytes) => return declared_bytes(cell, name),
             _ => {}
         }
         let Some(number) = self.number_of(cell) else {
@@ -350,6 +360,8 @@ impl<R: Read> CsvParser<R> {
             },
             Kind::Inferred(field_type) => inferred(field_type, &number, name, field_type),
             Kind::Declared(field_type) => number_of_type(field_type, &number, name),
+            Kind::Known(field_type) => number_of_type(field_type, &number, name)
+                .map_err(|fault| in_table(fault, field_type, &number, name)),
             Kind::Unknown => match first_of_column(&number) {
                 Some(found) => Ok(found),
                 None => self.string(cell, name),
@@ -505,6 +517,20 @@ fn inferred(
         }
     };
     Ok(ParsedValue::plain(wanted, bits))
+}
+
+/// The fault of a cell that is none of the type that the table has for its field.
+fn in_table(fault: Fault, known: FieldType, cell: &[u8], name: &str) -> Fault {
+    match shape_of(cell.trim_ascii()) {
+        Shape::Text => Fault::new(
+            RefusalCode::Type,
+            format!(
+                "column `{name}` is {known} in the table, found {}; give --null with this text if it means that there is no value, or store the column under another name with --names",
+                shown(cell)
+            ),
+        ),
+        _ => fault,
+    }
 }
 
 /// A value of a column without any so far; `None` for text.

@@ -15,8 +15,8 @@ use crate::output::{RowFormat, print};
 use crate::progress::{bytes_bar, spinner};
 use crate::store::{DbArgs, Place};
 use headwater::{
-    ClosedRange, Database, Duplicates, ErrorKind, FieldSpec, TableChange, TableSpec, Ticket,
-    Timestamp,
+    ClosedRange, Database, Duplicates, Error, ErrorKind, FieldSpec, Reader, TableChange, TableSpec,
+    Ticket, Timestamp,
 };
 use headwater_wire::ParsedBatch;
 use indicatif::ProgressBar;
@@ -49,16 +49,25 @@ pub(super) fn run(import: &Import) -> Result<Summary, Failure> {
         .iter()
         .map(|path| Ok((path.clone(), Input::open(path)?)))
         .collect::<Result<_, Failure>>()?;
+    // The types of a table that is there count for a file that names none.
+    let target = Target::open_existing(import)?;
+    let known = match (&target, &import.table) {
+        (Some(target), Some(table)) if import.format == RowFormat::Csv => {
+            target.fields_of(table)?
+        }
+        _ => Vec::new(),
+    };
     let start = Instant::now();
     let text_bytes = Arc::new(AtomicU64::new(0));
     let (sender, receiver) = sync_channel(QUEUE_BATCHES);
     let mut summary = std::thread::scope(|scope| {
         let counter = Arc::clone(&text_bytes);
-        scope.spawn(move || parse_all(import, inputs, &counter, &sender));
+        let known = &known;
+        scope.spawn(move || parse_all(import, inputs, &counter, known, &sender));
         if import.dry_run {
             look(receiver)
         } else {
-            store(import, receiver)
+            store(import, target, receiver)
         }
     })?;
     summary.counts_rows = matches!(import.format, RowFormat::Arrow | RowFormat::Parquet);
@@ -72,13 +81,15 @@ fn parse_all(
     import: &Import,
     inputs: Vec<(PathBuf, Input)>,
     text_bytes: &Arc<AtomicU64>,
+    known: &[FieldSpec],
     sender: &SyncSender<Message>,
 ) {
     for (path, input) in inputs {
         let name = path.display().to_string();
         let bar = bytes_bar(input.bytes);
         bar.set_prefix(name.clone());
-        let opened = Source::open(import, &path, input, bar.clone(), Arc::clone(text_bytes));
+        let bytes_read = Arc::clone(text_bytes);
+        let opened = Source::open(import, &path, input, bar.clone(), bytes_read, known);
         if sender.send(Message::File { name, bar }).is_err() {
             return;
         }
@@ -139,9 +150,12 @@ fn take_counts(summary: &mut Summary, parsed: &ParsedBatch) {
     }
 }
 
-/// Stores what the parser sends.
-fn store(import: &Import, receiver: Receiver<Message>) -> Result<Summary, Failure> {
-    let mut writer: Option<Target> = None;
+/// Stores what the parser sends, into what is open, or made now.
+fn store(
+    import: &Import,
+    mut writer: Option<Target>,
+    receiver: Receiver<Message>,
+) -> Result<Summary, Failure> {
     let mut summary = Summary::default();
     let mut bar = ProgressBar::hidden();
     for message in receiver {
@@ -156,7 +170,7 @@ fn store(import: &Import, receiver: Receiver<Message>) -> Result<Summary, Failur
                 // The first file could be read: only now the database is made.
                 let writer = match &mut writer {
                     Some(writer) => writer,
-                    none => none.insert(Target::open(import)?),
+                    none => none.insert(Target::make(import)?),
                 };
                 writer.begin_file(columns.specs());
             }
@@ -194,20 +208,57 @@ fn store(import: &Import, receiver: Receiver<Message>) -> Result<Summary, Failur
 enum Target {
     Here(Box<Writer>),
     There(Box<Remote>),
+    /// A dry run looks at a database, beside whoever has it open.
+    Looked(Reader),
 }
 
 impl Target {
-    fn open(import: &Import) -> Result<Target, Failure> {
+    /// `None` where the import makes the database.
+    fn open_existing(import: &Import) -> Result<Option<Target>, Failure> {
+        if import.dry_run && !import.place.is_named() {
+            return Ok(None);
+        }
+        let opened = match import.place.open()? {
+            Place::There(server) => Ok(Target::There(Box::new(Remote::new(import, server)))),
+            Place::Here(db) if import.dry_run => Reader::open(db.options()).map(Target::Looked),
+            Place::Here(db) => Writer::open(import, &db, true).map(|w| Target::Here(Box::new(w))),
+        };
+        match opened {
+            Ok(target) => Ok(Some(target)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Makes the database; a server is there or not.
+    fn make(import: &Import) -> Result<Target, Failure> {
         Ok(match import.place.open()? {
-            Place::Here(db) => Target::Here(Box::new(Writer::open(import, &db)?)),
+            Place::Here(db) => Target::Here(Box::new(Writer::open(import, &db, false)?)),
             Place::There(server) => Target::There(Box::new(Remote::new(import, server))),
         })
+    }
+
+    /// The fields that the table has, if it is there.
+    fn fields_of(&self, table: &str) -> Result<Vec<FieldSpec>, Failure> {
+        let tables = match self {
+            Target::Here(writer) => writer.db.tables(),
+            Target::Looked(reader) => reader.tables(),
+            Target::There(remote) => return remote.fields_of(table),
+        };
+        let info = tables.into_iter().find(|info| info.name == table);
+        let fields = info.map(|info| info.fields).unwrap_or_default();
+        let specs = fields.into_iter().map(|field| FieldSpec {
+            name: field.name,
+            field_type: field.field_type,
+        });
+        Ok(specs.collect())
     }
 
     fn begin_file(&mut self, fields: Vec<FieldSpec>) {
         match self {
             Target::Here(writer) => writer.fields = fields,
             Target::There(remote) => remote.fields = fields,
+            Target::Looked(_) => {}
         }
     }
 
@@ -219,6 +270,7 @@ impl Target {
         match self {
             Target::Here(writer) => writer.write(parsed, summary),
             Target::There(remote) => remote.write(&parsed, summary),
+            Target::Looked(_) => Ok(()),
         }
     }
 
@@ -229,6 +281,7 @@ impl Target {
                 remote.finish();
                 Ok(())
             }
+            Target::Looked(_) => Ok(()),
         }
     }
 }
@@ -245,8 +298,9 @@ struct Writer {
 }
 
 impl Writer {
-    fn open(import: &Import, db: &DbArgs) -> Result<Writer, Failure> {
+    fn open(import: &Import, db: &DbArgs, must_exist: bool) -> Result<Writer, Error> {
         let mut options = db.options();
+        options.must_exist = must_exist;
         options.durability = import.durability;
         options.busy_timeout = BUSY_TIMEOUT;
         Ok(Writer {

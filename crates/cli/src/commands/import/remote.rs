@@ -10,7 +10,7 @@ use super::summary::Summary;
 use crate::clock::now;
 use crate::failure::Failure;
 use crate::server::Server;
-use headwater::{Duplicates, FieldSpec, Timestamp};
+use headwater::{Duplicates, FieldSpec, FieldType, Timestamp};
 use headwater_wire::ParsedBatch;
 use headwater_wire::lineprotocol::LineWriter;
 use serde_json::{Value, json};
@@ -44,6 +44,27 @@ impl Remote {
             producer: format!("import-{}-{}", std::process::id(), now().as_nanos()),
             number: 0,
         }
+    }
+
+    /// The fields that the table has; none where it is not there, or this token does not manage it.
+    pub(super) fn fields_of(&self, table: &str) -> Result<Vec<FieldSpec>, Failure> {
+        let asked = json!({ "op": "show_tables", "table": table });
+        let shown = self.server.try_manage(&asked)?;
+        match shown.status {
+            200 => {}
+            403 | 404 => return Ok(Vec::new()),
+            _ => return Err(shown.failure()),
+        }
+        let fields = shown.body.pointer("/tables/0/fields");
+        let fields = fields.and_then(Value::as_array).into_iter().flatten();
+        let specs = fields.filter_map(|field| {
+            let text = |key: &str| field.get(key).and_then(Value::as_str);
+            Some(FieldSpec {
+                name: text("name")?.to_owned(),
+                field_type: FieldType::from_name(text("type")?)?,
+            })
+        });
+        Ok(specs.collect())
     }
 
     pub(super) fn write(

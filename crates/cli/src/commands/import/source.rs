@@ -40,13 +40,15 @@ pub(super) enum Source {
 }
 
 impl Source {
-    /// `bytes_read` counts what comes out of the decompressor.
+    /// `bytes_read` counts what comes out of the decompressor; `known` are the fields that the
+    /// table has.
     pub(super) fn open(
         import: &Import,
         path: &Path,
         input: Input,
         bar: ProgressBar,
         bytes_read: Arc<AtomicU64>,
+        known: &[FieldSpec],
     ) -> Result<Source, Failure> {
         let file = path.display().to_string();
         // A batch of columns takes up to four times its text.
@@ -72,6 +74,8 @@ impl Source {
             RowFormat::Csv => {
                 let mut options = import.csv_options();
                 options.batch_bytes_max = batch_bytes;
+                let known = known.iter().map(|f| (f.name.clone(), f.field_type));
+                options.known_types = known.collect();
                 options.cached_name_bytes_max = import.place.memory / 8;
                 let parser = CsvParser::new(reader, options)
                     .map_err(|error| Failure::of_csv(&file, &error))?;

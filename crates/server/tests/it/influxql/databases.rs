@@ -249,6 +249,62 @@ fn names_that_cannot_be_are_refused_and_nothing_is_stored() {
 }
 
 #[test]
+fn a_refused_write_makes_no_database() {
+    let server = Running::start();
+    let databases = |server: &Running| values(server, "", "SHOW DATABASES");
+    let none = databases(&server);
+    // Neither the main one nor one beside it, whatever refuses the write.
+    for main in [true, false] {
+        let path = |more: &str| format!("/write?db=yard{more}");
+        assert_eq!(write(&server, &path(""), "cpu load="), 400);
+        assert_eq!(write(&server, &path(""), "cpu load=1 1 1"), 400);
+        assert_eq!(write(&server, &path("&precision=x"), "cpu load=1"), 400);
+        let partly = "cpu load=1 1700000000\ncpu load=";
+        assert_eq!(write(&server, &path("&accept_partial=false"), partly), 400);
+        assert_eq!(write(&server, &path(""), "cpu load=1x"), 400);
+        match main {
+            true => {
+                assert_eq!(databases(&server), none);
+                assert_eq!(write(&server, "/write?db=plant", "cpu load=1 1"), 204);
+            }
+            false => assert_eq!(databases(&server), json!([["plant"]])),
+        }
+    }
+    let missing = &ask(&server, "yard", "SHOW MEASUREMENTS")["error"];
+    assert_eq!(missing, "database not found: yard");
+    // Nor after a restart; and what a statement makes stays.
+    let server = server.restarted(|_| {});
+    assert_eq!(databases(&server), json!([["plant"]]));
+    assert!(ask(&server, "", "CREATE DATABASE yard")["error"].is_null());
+    assert_eq!(write(&server, "/write?db=yard", "cpu load="), 400);
+    assert_eq!(databases(&server), json!([["plant"], ["yard"]]));
+}
+
+#[test]
+fn a_database_stays_when_one_of_its_first_writes_is_stored() {
+    let server = Running::start();
+    assert_eq!(write(&server, "/write?db=plant", "cpu load=1 1"), 204);
+    let rounds: Vec<String> = (0..20).map(|round| format!("d{round}")).collect();
+    for name in &rounds {
+        let path = format!("/write?db={name}");
+        std::thread::scope(|scope| {
+            for sender in 0..6 {
+                let (server, path) = (&server, &path);
+                scope.spawn(move || match sender {
+                    3 => assert_eq!(write(server, path, "cpu load=3 1700000000"), 204),
+                    _ => assert_eq!(write(server, path, "cpu load="), 400),
+                });
+            }
+        });
+    }
+    let server = server.restarted(|_| {});
+    for name in &rounds {
+        let rows = values(&server, name, "SELECT load FROM cpu");
+        assert_eq!(rows, json!([[1_700_000_000, 3]]), "{name}");
+    }
+}
+
+#[test]
 fn tokens_make_and_see_databases_as_far_as_they_may_write_and_read() {
     let mut tokens = Vec::new();
     let server = Running::start_with(|settings| {
