@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Formats of files, by what `--format` calls them.
-const FORMATS: [&str; 4] = ["csv", "lp", "arrow", "parquet"];
+const FORMATS: [&str; 5] = ["csv", "lp", "jsonl", "arrow", "parquet"];
 
 struct Files {
     format: &'static str,
@@ -58,6 +58,30 @@ fn csv(request: &Request) -> Vec<u8> {
         lines.push(cells.join(","));
     }
     (lines.join("\n") + "\n").into_bytes()
+}
+
+/// Each row as an object.
+fn json_lines(request: &Request) -> Vec<u8> {
+    let mut text = String::new();
+    for row in &request.rows {
+        let mut members = serde_json::Map::new();
+        members.insert("time".to_owned(), row.unix_ms().unwrap().into());
+        for (name, value) in &row.tags {
+            members.insert(name.clone(), value.as_str().into());
+        }
+        for (name, cell) in &row.fields {
+            let value = match cell {
+                Cell::F64(value) => (*value).into(),
+                Cell::I64(value) => (*value).into(),
+                Cell::U64(value) => (*value).into(),
+                Cell::Bool(value) => (*value).into(),
+                Cell::Text(value) => value.as_str().into(),
+            };
+            members.insert(name.clone(), value);
+        }
+        text.push_str(&format!("{}\n", serde_json::Value::from(members)));
+    }
+    text.into_bytes()
 }
 
 /// The rows as columns with types.
@@ -127,6 +151,8 @@ impl Door for Files {
             ("csv", _) => "import of CSV to a server",
             ("lp", None) => "import of line protocol",
             ("lp", _) => "import of line protocol to a server",
+            ("jsonl", None) => "import of JSON lines",
+            ("jsonl", _) => "import of JSON lines to a server",
             ("arrow", None) => "import of Arrow",
             ("arrow", _) => "import of Arrow to a server",
             ("parquet", None) => "import of Parquet",
@@ -147,6 +173,15 @@ impl Door for Files {
                 // Quoted or not, an empty cell is no value, unless --null names another.
                 Need::EmptyTexts,
             ],
+            // Numbers are floats, unless the command says otherwise.
+            "jsonl" => &[
+                Need::FarTimes,
+                Need::NoTimes,
+                Need::SeveralTables,
+                Need::FieldCalledTime,
+                Need::Integers,
+                Need::Unsigned,
+            ],
             // A column has one type.
             _ => &[
                 Need::FarTimes,
@@ -166,6 +201,7 @@ impl Door for Files {
         let bytes = match self.format {
             "csv" => csv(request),
             "lp" => lines(request).into_bytes(),
+            "jsonl" => json_lines(request),
             "arrow" => stream(&batch(request)),
             _ => parquet(&batch(request)),
         };
@@ -183,7 +219,7 @@ impl Door for Files {
             command.args(["--table", &request.rows[0].table]);
             command.args([
                 "--time",
-                if self.format == "csv" {
+                if matches!(self.format, "csv" | "jsonl") {
                     "time:ms"
                 } else {
                     "time"

@@ -463,3 +463,69 @@ fn a_table_that_is_there_says_the_types_of_columns() {
         format!("{rows}1700000006000000000,6.0,,16,\n")
     );
 }
+
+#[test]
+fn json_lines_are_stored_and_bad_ones_refused_alone() {
+    let bench = Bench::new();
+    let lines = "\
+{\"at\":\"2024-01-01T00:00:00Z\",\"dev\":\"p1\",\"motor\":{\"temp\":41.5},\"n\":7,\"note\":\"new\"}
+{\"at\":1704067201,\"dev\":null,\"motor\":{\"temp\":42},\"n\":9007199254740993}
+
+{\"at\":1704067202,\"n\":1.5}
+{\"at\":1704067203
+{\"n\":4}
+{\"at\":\"yesterday\",\"n\":4}
+";
+    let mapping = [
+        "--format", "jsonl", "--table", "t", "--time", "at", "--tag", "dev",
+    ];
+    let run = |more: &[&str], input: &str| {
+        let all = [&mapping[..], more, &["-"]].concat();
+        bench.run_with_input("import", &all, input.as_bytes())
+    };
+    let ran = run(&["--type", "n:i64"], lines).ok();
+    for part in [
+        "stored 2 rows",
+        "E_TYPE",
+        "E_PARSE",
+        "line 5",
+        "E_TIME",
+        "`at`",
+    ] {
+        assert!(ran.stderr.contains(part), "{part}: {}", ran.stderr);
+    }
+    // What the table knows by now need not be said again; members that are not chosen stay out.
+    run(
+        &["--field", "n"],
+        "{\"at\":1704067204,\"n\":-9007199254740993,\"x\":1}\n",
+    )
+    .ok();
+    assert_eq!(
+        bench.run("export", &["--table", "t"]).ok().stdout,
+        "\
+time,dev,motor.temp,n,note
+2024-01-01T00:00:01Z,,42.0,9007199254740993,
+2024-01-01T00:00:04Z,,,-9007199254740993,
+2024-01-01T00:00:00Z,p1,41.5,7,new
+"
+    );
+    for (arguments, part) in [
+        (&["--type", "n"][..], "expected COLUMN:TYPE"),
+        (&["--type", "n:int"], "`int` is no type"),
+        (&["--null", "NA"], "leave out --null"),
+        (&["--skip", "1"], "--skip means nothing for JSON"),
+        (&["--time", "at:minutes"], "`minutes` is no time format"),
+    ] {
+        let all = [&["--format", "jsonl", "--table", "t"], arguments, &["-"]].concat();
+        let all = match arguments[0] {
+            "--time" => all,
+            _ => [&all[..], &["--time", "at"]].concat(),
+        };
+        let ran = bench.run_with_input("import", &all, b"");
+        assert!(
+            ran.code != 0 && ran.stderr.contains(part),
+            "{part}: {}",
+            ran.stderr
+        );
+    }
+}

@@ -3,7 +3,7 @@
 use tidy::{assert_none, files, read, root};
 
 /// Every format that leaves the process, to a disk or to a reader.
-const FORMATS: [&str; 29] = [
+const FORMATS: [&str; 30] = [
     "backup",
     "block",
     "bucket",
@@ -15,6 +15,7 @@ const FORMATS: [&str; 29] = [
     "held",
     "index",
     "lake",
+    "jsonlines",
     "leaf",
     "light",
     "lineprotocol",

@@ -3,7 +3,7 @@
 use crate::refusal::{Fault, RefusalCode, shown};
 
 #[cold]
-pub(super) fn line_too_long(bytes_max: usize) -> Fault {
+pub(crate) fn line_too_long(bytes_max: usize) -> Fault {
     Fault::new(
         RefusalCode::LimitLine,
         format!("the line is longer than {bytes_max} bytes"),

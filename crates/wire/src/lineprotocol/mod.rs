@@ -14,6 +14,7 @@ mod streams;
 mod value;
 mod write;
 
+pub(crate) use faults::line_too_long;
 pub use options::{ParserOptions, Precision};
 pub use parser::LineParser;
 pub(crate) use parser::next_instant;

@@ -2,7 +2,7 @@
 //!
 //! Purpose: [`MessageRules`] say which levels of a topic are table, tags and field
 //! ([`TopicPattern`]) and how the payload is written; [`MessageParser`] turns many messages into
-//! one batch.
+//! one batch, and [`JsonLines`] the lines of a file.
 //!
 //! Invariants: a message is stored or refused by itself, whatever stands around it; several rows in
 //! one JSON array are refused one by one, but only if all of the payload is JSON; numbers are read
@@ -13,11 +13,13 @@
 //! Format: docs/mqtt.md.
 
 mod json;
+mod json_lines;
 mod parser;
 mod rules;
 mod topic;
 mod value;
 
+pub use json_lines::JsonLines;
 pub use parser::MessageParser;
 pub use rules::{MessageRules, PayloadForm, RulesError, TimeReading};
 pub use topic::{PatternError, TopicPattern};

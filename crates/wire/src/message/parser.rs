@@ -3,7 +3,7 @@
 //! Invariants: what a topic means is worked out once and remembered, within the bound for names;
 //! the rows of a stream stand in the order of the messages.
 
-use super::json::{self, Members};
+use super::json::{self, Members, Scalar};
 use super::rules::{MessageRules, Names, PayloadForm};
 use super::value;
 use crate::column_builder::ParsedValue;
@@ -91,6 +91,17 @@ impl MessageParser {
         if next > arrived {
             self.given = (arrived, next.saturating_sub(1));
         }
+    }
+
+    /// Counts what is refused before it is read as a message.
+    pub(super) fn refuse(&mut self, number: u64, fault: Fault, original: &[u8]) {
+        self.parsed.line_count += 1;
+        self.parsed.refuse(number, fault, original);
+    }
+
+    /// The instant that the options say it is.
+    pub(super) fn now(&mut self) -> Timestamp {
+        self.lines.options_mut().now
     }
 
     /// The time of a row that has none of its own.
@@ -184,10 +195,11 @@ impl MessageParser {
         } else {
             let mut tags = topic.names.tags.clone();
             for path in &rules.tag_members {
-                tags.push((
-                    path.clone(),
-                    value::tag(members.get(path), path)?.to_owned(),
-                ));
+                let member = members.get(path);
+                if rules.lacks_tags && matches!(member, None | Some(Scalar::Null)) {
+                    continue;
+                }
+                tags.push((path.clone(), value::tag(member, path)?.to_owned()));
             }
             with_tags = stream_key(&topic.names.table, tags);
             &with_tags
@@ -206,8 +218,10 @@ impl MessageParser {
             staged.extend(found.map(|found| (topic.field.clone(), found)));
         } else {
             for (path, scalar) in members.iter() {
+                let chosen = rules.only.as_ref();
                 let is_other = rules.time.as_deref() == Some(path)
-                    || rules.tag_members.iter().any(|member| member == path);
+                    || rules.tag_members.iter().any(|member| member == path)
+                    || chosen.is_some_and(|only| !only.iter().any(|member| member == path));
                 if is_other {
                     continue;
                 }

@@ -82,6 +82,11 @@ pub struct MessageRules {
     pub value: Option<String>,
     /// JSON: paths of members that are tags.
     pub tag_members: Vec<String>,
+    /// JSON: a row that has no member of a tag, or `null` for it, leaves the tag out; else it is
+    /// refused.
+    pub lacks_tags: bool,
+    /// JSON: paths of the members that are fields; `None` = all that are not time or tags.
+    pub only: Option<Vec<String>>,
     /// Types of fields, where numbers are not to be `f64`, or what is written is not the type.
     pub types: Vec<(String, FieldType)>,
 }
@@ -110,6 +115,8 @@ impl MessageRules {
             time_format: TimeReading::Auto,
             value: None,
             tag_members: Vec::new(),
+            lacks_tags: false,
+            only: None,
             types: Vec::new(),
         }
     }

@@ -59,6 +59,14 @@ pub enum PatternError {
 }
 
 impl TopicPattern {
+    /// The pattern that only this topic of one level matches.
+    pub(super) fn exactly(word: &str) -> TopicPattern {
+        TopicPattern {
+            text: word.to_owned(),
+            levels: vec![Level::Word(word.to_owned())],
+        }
+    }
+
     /// Reads a pattern.
     ///
     /// # Errors

@@ -12,7 +12,6 @@ mod summary;
 
 use crate::arguments::{parse_delimiter, parse_duration};
 use crate::failure::Failure;
-use crate::output::RowFormat;
 use crate::store::PlaceArgs;
 use clap::{Args, ValueEnum};
 use encoding_rs::Encoding;
@@ -21,12 +20,14 @@ use headwater_wire::lineprotocol::Precision;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Import CSV or line protocol, plain, gzip or zstd; Parquet or Arrow
+/// Import CSV, line protocol or JSON lines, plain, gzip or zstd; Parquet or Arrow
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Good lines are always stored. Refused ones are counted by reason, and the first ten are shown with their numbers.
 The exit code is 0 when anything was stored, 1 when lines were refused and nothing was stored, or with --strict
 when any line was refused. An empty cell is no value; once --null is given, it is an empty string in text columns.
+A line of JSON is an object; a member within another one is named by its path, a.b. Its numbers are f64, unless the
+table, --field or --type says otherwise, and null is no value.
 Parquet and Arrow streams have types and absent values of their own; their times may be timestamps of any unit, or
 integers and texts as FORMAT says. Rows of theirs are told by their number, the first is 1.
 
@@ -35,6 +36,7 @@ Examples:
   headwater import --db ./data --table plant --time 'when:%d.%m.%Y %H:%M:%S@Europe/Berlin' --tag device plant.csv
   headwater import --db ./data --table plant --time 'Zeit:%d.%m.%Y %H:%M' --delimiter ';' --decimal-comma --encoding windows-1252 --skip 3 logger.csv
   headwater import --db ./data --format parquet --table weather --time time --tag origin weather.parquet
+  headwater import --db ./data --format jsonl --table plant --time at --tag device --type count:i64 events.jsonl
   zcat points.lp.gz | headwater import --db ./data --format lp -
   headwater import --url http://127.0.0.1:7373 --table weather --time time_hour --tag origin weather.csv.gz")]
 pub(crate) struct Import {
@@ -42,8 +44,8 @@ pub(crate) struct Import {
     pub(super) place: PlaceArgs,
 
     /// Format of the files
-    #[arg(long, value_enum, default_value_t = RowFormat::Csv)]
-    pub(super) format: RowFormat,
+    #[arg(long, value_enum, default_value_t = FileFormat::Csv)]
+    pub(super) format: FileFormat,
 
     /// Table to store into (not line protocol)
     #[arg(long, value_name = "NAME")]
@@ -87,8 +89,8 @@ pub(crate) struct Import {
     #[arg(long)]
     pub(super) decimal_comma: bool,
 
-    /// How text is encoded, where it is not UTF-8: windows-1252, iso-8859-15, utf-16le … (CSV and
-    /// line protocol)
+    /// How text is encoded, where it is not UTF-8: windows-1252, iso-8859-15, utf-16le … (CSV,
+    /// JSON lines and line protocol)
     #[arg(long, value_name = "ENCODING", value_parser = parse_encoding)]
     pub(super) encoding: Option<&'static Encoding>,
 
@@ -115,6 +117,21 @@ pub(crate) struct Import {
     /// Files to import; - is stdin
     #[arg(required = true, value_name = "FILE")]
     pub(super) files: Vec<PathBuf>,
+}
+
+/// How files are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FileFormat {
+    // Comma-separated values
+    Csv,
+    // InfluxDB line protocol
+    Lp,
+    // An object of JSON on each line
+    Jsonl,
+    // Arrow's stream format
+    Arrow,
+    // Parquet
+    Parquet,
 }
 
 /// As [`Duplicates`], for the command line.
@@ -178,10 +195,11 @@ impl Import {
     /// Columns need a mapping, line protocol must not have one.
     fn check_mapping(&self) -> Result<(), Failure> {
         let name = match self.format {
-            RowFormat::Lp => return self.check_no_mapping(),
-            RowFormat::Csv => "CSV",
-            RowFormat::Arrow => "Arrow",
-            RowFormat::Parquet => "Parquet",
+            FileFormat::Lp => return self.check_no_mapping(),
+            FileFormat::Csv => "CSV",
+            FileFormat::Jsonl => "JSON",
+            FileFormat::Arrow => "Arrow",
+            FileFormat::Parquet => "Parquet",
         };
         if self.table.is_none() {
             return Err(Failure::usage(format!(
@@ -193,7 +211,7 @@ impl Import {
                 "{name} needs --time COLUMN[:FORMAT], the column that holds the time"
             )));
         }
-        if self.format != RowFormat::Csv && !self.null_texts.is_empty() {
+        if self.format != FileFormat::Csv && !self.null_texts.is_empty() {
             return Err(Failure::usage(format!(
                 "{name} has absent values of its own: leave out --null"
             )));
@@ -208,9 +226,9 @@ impl Import {
             ("--names", !self.names.is_empty()),
             ("--decimal-comma", self.decimal_comma),
         ];
-        let is_text = matches!(self.format, RowFormat::Csv | RowFormat::Lp);
+        let is_text = !matches!(self.format, FileFormat::Arrow | FileFormat::Parquet);
         let of_text = [("--encoding", self.encoding.is_some() && !is_text)];
-        let of_csv = of_csv.map(|(flag, given)| (flag, given && self.format != RowFormat::Csv));
+        let of_csv = of_csv.map(|(flag, given)| (flag, given && self.format != FileFormat::Csv));
         match of_csv.into_iter().chain(of_text).find(|(_, given)| *given) {
             Some((flag, _)) => Err(Failure::usage(format!(
                 "{flag} means nothing for {name}: leave it out"

@@ -4,14 +4,14 @@
 //! batches wait and at most [`FLIGHT_BATCHES`] are unacknowledged; the import is done when every
 //! batch is acknowledged and the database closed.
 
-use super::Import;
 use super::remote::Remote;
 use super::source::{Columns, Source};
 use super::summary::Summary;
+use super::{FileFormat, Import};
 use crate::failure::Failure;
 use crate::grid::grouped;
 use crate::input::Input;
-use crate::output::{RowFormat, print};
+use crate::output::print;
 use crate::progress::{bytes_bar, spinner};
 use crate::store::{DbArgs, Place};
 use headwater::{
@@ -52,7 +52,9 @@ pub(super) fn run(import: &Import) -> Result<Summary, Failure> {
     // The types of a table that is there count for a file that names none.
     let target = Target::open_existing(import)?;
     let known = match (&target, &import.table) {
-        (Some(target), Some(table)) if import.format == RowFormat::Csv => {
+        (Some(target), Some(table))
+            if matches!(import.format, FileFormat::Csv | FileFormat::Jsonl) =>
+        {
             target.fields_of(table)?
         }
         _ => Vec::new(),
@@ -70,7 +72,7 @@ pub(super) fn run(import: &Import) -> Result<Summary, Failure> {
             store(import, target, receiver)
         }
     })?;
-    summary.counts_rows = matches!(import.format, RowFormat::Arrow | RowFormat::Parquet);
+    summary.counts_rows = matches!(import.format, FileFormat::Arrow | FileFormat::Parquet);
     summary.elapsed = start.elapsed();
     summary.text_bytes = text_bytes.load(Ordering::Relaxed);
     Ok(summary)

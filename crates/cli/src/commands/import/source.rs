@@ -1,18 +1,18 @@
 //! A file as a sequence of parsed batches.
 
-use super::Import;
 #[cfg(feature = "sql")]
 use super::batches::Batches;
+use super::{FileFormat, Import};
 use crate::clock::now;
 use crate::failure::Failure;
 use crate::grid::{Heading, render};
 use crate::input::Input;
-use crate::output::RowFormat;
 use encoding_rs_io::DecodeReaderBytesBuilder;
 use headwater::{FieldSpec, FieldType};
 use headwater_wire::ParsedBatch;
-use headwater_wire::csv::{CsvOptions, CsvParser};
+use headwater_wire::csv::{CsvOptions, CsvParser, TimeFormat};
 use headwater_wire::lineprotocol::{LineStream, ParserOptions};
+use headwater_wire::message::{JsonLines, MessageRules, TimeReading};
 use indicatif::ProgressBar;
 use std::io::{self, Read};
 use std::path::Path;
@@ -35,6 +35,11 @@ pub(super) enum Source {
         file: String,
         batch_bytes: usize,
     },
+    Json {
+        lines: Box<JsonLines<Reader>>,
+        file: String,
+        batch_bytes: usize,
+    },
     #[cfg(feature = "sql")]
     Batches(Box<Batches>),
 }
@@ -54,7 +59,7 @@ impl Source {
         // A batch of columns takes up to four times its text.
         let batch_bytes = (import.place.memory / 32).clamp(32 << 10, 1 << 20);
         #[cfg(feature = "sql")]
-        if import.format == RowFormat::Parquet {
+        if import.format == FileFormat::Parquet {
             // Parquet is read from its end, so the file itself is needed.
             let batches = Batches::parquet(import, path, bar, bytes_read, batch_bytes)?;
             return Ok(Source::Batches(Box::new(batches)));
@@ -71,7 +76,7 @@ impl Source {
         };
         let reader = Measured { inner, bytes_read };
         match import.format {
-            RowFormat::Csv => {
+            FileFormat::Csv => {
                 let mut options = import.csv_options();
                 options.batch_bytes_max = batch_bytes;
                 let known = known.iter().map(|f| (f.name.clone(), f.field_type));
@@ -82,7 +87,7 @@ impl Source {
                 let parser = Box::new(parser);
                 Ok(Source::Csv { parser, file })
             }
-            RowFormat::Lp => {
+            FileFormat::Lp => {
                 let mut options = ParserOptions::new(now());
                 options.precision = import.precision;
                 options.cached_name_bytes_max = import.place.memory / 8;
@@ -92,13 +97,24 @@ impl Source {
                     batch_bytes,
                 })
             }
+            FileFormat::Jsonl => {
+                let mut options = ParserOptions::new(now());
+                options.cached_name_bytes_max = import.place.memory / 8;
+                let lines = JsonLines::new(reader, import.json_rules(known)?, options)
+                    .map_err(|error| Failure::usage(error.to_string()))?;
+                Ok(Source::Json {
+                    lines: Box::new(lines),
+                    file,
+                    batch_bytes,
+                })
+            }
             #[cfg(feature = "sql")]
-            RowFormat::Arrow | RowFormat::Parquet => {
+            FileFormat::Arrow | FileFormat::Parquet => {
                 let batches = Batches::arrow(import, file, Box::new(reader), batch_bytes)?;
                 Ok(Source::Batches(Box::new(batches)))
             }
             #[cfg(not(feature = "sql"))]
-            RowFormat::Arrow | RowFormat::Parquet => {
+            FileFormat::Arrow | FileFormat::Parquet => {
                 Err(crate::output::built_without("--format arrow|parquet"))
             }
         }
@@ -117,6 +133,13 @@ impl Source {
             } => stream
                 .next_batch(*batch_bytes)
                 .map_err(|error| Failure::failed(format!("cannot read {file}: {error}"))),
+            Source::Json {
+                lines,
+                file,
+                batch_bytes,
+            } => lines
+                .next_batch(*batch_bytes)
+                .map_err(|error| Failure::failed(format!("cannot read {file}: {error}"))),
             #[cfg(feature = "sql")]
             Source::Batches(batches) => batches.next(),
         }
@@ -125,7 +148,7 @@ impl Source {
     /// What the columns were taken for.
     pub(super) fn columns(&self) -> Columns {
         match self {
-            Source::LineProtocol { .. } => Columns::default(),
+            Source::LineProtocol { .. } | Source::Json { .. } => Columns::default(),
             #[cfg(feature = "sql")]
             Source::Batches(batches) => Columns {
                 fields: batches.fields(),
@@ -205,6 +228,44 @@ impl Columns {
 }
 
 impl Import {
+    /// What the members of the lines are. Types that the table has count where none is said.
+    fn json_rules(&self, known: &[FieldSpec]) -> Result<MessageRules, Failure> {
+        let table = self.table.as_deref().unwrap_or_default();
+        let mut rules = JsonLines::<Reader>::rules(table);
+        let (time, format) = match self.time.as_deref().and_then(|time| time.split_once(':')) {
+            Some((time, format)) => (Some(time), Some(format)),
+            None => (self.time.as_deref(), None),
+        };
+        rules.time = time.map(str::to_owned);
+        if let Some(format) = format {
+            let format = TimeFormat::parse(format);
+            rules.time_format =
+                TimeReading::As(format.map_err(|error| Failure::usage(error.to_string()))?);
+        }
+        rules.tag_members = self.tags.clone();
+        let mut only = Vec::new();
+        for text in &self.fields {
+            let (name, field_type) = typed(text)?;
+            only.push(name.to_owned());
+            rules.types.extend(field_type.map(|t| (name.to_owned(), t)));
+        }
+        rules.only = (!only.is_empty()).then_some(only);
+        for text in &self.types {
+            let (name, Some(field_type)) = typed(text)? else {
+                return Err(Failure::usage(format!(
+                    "--type {text}: expected COLUMN:TYPE"
+                )));
+            };
+            rules.types.push((name.to_owned(), field_type));
+        }
+        for field in known {
+            if !rules.types.iter().any(|(name, _)| *name == field.name) {
+                rules.types.push((field.name.clone(), field.field_type));
+            }
+        }
+        Ok(rules)
+    }
+
     fn csv_options(&self) -> CsvOptions {
         let mut options = CsvOptions::new(
             self.table.clone().unwrap_or_default(),
@@ -219,6 +280,19 @@ impl Import {
         options.names = (!self.names.is_empty()).then(|| self.names.clone());
         options.decimal_comma = self.decimal_comma;
         options
+    }
+}
+
+/// The two parts of `COLUMN[:TYPE]`.
+fn typed(text: &str) -> Result<(&str, Option<FieldType>), Failure> {
+    match text.rsplit_once(':') {
+        None => Ok((text, None)),
+        Some((name, field_type)) => match FieldType::from_name(field_type) {
+            Some(found) => Ok((name, Some(found))),
+            None => Err(Failure::usage(format!(
+                "`{text}`: `{field_type}` is no type; expected f64, i64, u64, bool, string or bytes"
+            ))),
+        },
     }
 }
 
