@@ -54,6 +54,7 @@ mod syntax;
 mod table;
 mod text;
 mod threads;
+pub mod value_texts;
 mod view;
 mod wording;
 mod zones;

@@ -27,6 +27,7 @@ use crate::rules::lists::ListsApart;
 use crate::rules::numbers::Numbers;
 use crate::rules::order_once::OrderOnce;
 use crate::rules::semi_joins::KeysOnce;
+use crate::rules::text_forms::TextForms;
 use crate::rules::time_texts::TimeTexts;
 use crate::settings::Settings;
 use crate::source::{Snapshots, Source};
@@ -303,6 +304,7 @@ fn base_state(limits: &Limits) -> SessionState {
     rules.push(Arc::new(TimeTexts));
     rules.push(Arc::new(Numbers));
     rules.push(Arc::new(InZone));
+    rules.push(Arc::new(TextForms));
     rules.push(Arc::new(Fences));
     let mut optimizer: Vec<Arc<dyn OptimizerRule + Send + Sync>> = Vec::new();
     for rule in Optimizer::new().rules {

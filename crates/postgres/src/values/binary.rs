@@ -1,6 +1,5 @@
 //! Values in PostgreSQL's binary forms.
 
-use super::calendar::{days, instant_ns, span, time_ns};
 use super::{Clocks, EPOCH_DAYS, EPOCH_US, Unsendable, cell, elements, numeric, text};
 use crate::catalog::PgType;
 use crate::messages::Format;
@@ -9,6 +8,7 @@ use arrow::datatypes::{
     DataType, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
     UInt8Type, UInt16Type, UInt32Type,
 };
+use headwater_query::value_texts::{days, instant_ns, span, time_ns};
 
 fn far(what: &str) -> String {
     format!("this {what} is too far away for PostgreSQL's binary form; ask for it as text")

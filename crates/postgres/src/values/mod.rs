@@ -5,7 +5,6 @@
 //! clients read no more than six digits there; a session may ask for all nine, and `COPY` has them.
 
 mod binary;
-mod calendar;
 mod numeric;
 mod parameters;
 mod text;

@@ -57,7 +57,7 @@ fn values_are_written_as_postgresql_writes_them() {
         (ScalarValue::from(1.0f64), "1"),
         (ScalarValue::from(0.1f32), "0.1"),
         (ScalarValue::from(1e300f64), "1e+300"),
-        (ScalarValue::from(1.5e-7f64), "1.5e-7"),
+        (ScalarValue::from(1.5e-7f64), "1.5e-07"),
         (ScalarValue::from(f64::NAN), "NaN"),
         (ScalarValue::from(f64::NEG_INFINITY), "-Infinity"),
         (ScalarValue::from("a'b"), "a'b"),

@@ -1,8 +1,5 @@
 //! Values as text.
 
-use super::calendar::{
-    days, instant_ns, put, put_day, put_instant, put_span, put_time, span, time_ns,
-};
 use super::{Clocks, Unsendable, cell, elements};
 use crate::messages::Format;
 use arrow::array::{Array, AsArray};
@@ -11,6 +8,9 @@ use arrow::datatypes::{
     UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use arrow::util::display::array_value_to_string;
+use headwater_query::value_texts::{
+    days, instant_ns, put, put_day, put_float, put_instant, put_span, put_time, span, time_ns,
+};
 
 /// A value that is not null, on its own.
 pub(super) fn alone(array: &dyn Array, row: usize) -> Result<Vec<u8>, Unsendable> {
@@ -94,35 +94,6 @@ pub(super) fn put_value(
         }
     }
     Ok(())
-}
-
-/// The shortest digits that read back, with an exponent where they would be many.
-fn put_float<T: Into<f64> + Copy + std::fmt::Display + std::fmt::LowerExp>(
-    number: T,
-    bytes: &mut Vec<u8>,
-) {
-    let wide: f64 = number.into();
-    if wide.is_nan() {
-        bytes.extend(b"NaN");
-    } else if wide.is_infinite() {
-        bytes.extend(if wide > 0.0 {
-            &b"Infinity"[..]
-        } else {
-            b"-Infinity"
-        });
-    } else if wide == 0.0 || (1e-4..1e15).contains(&wide.abs()) {
-        put(bytes, format_args!("{number}"));
-    } else {
-        let text = format!("{number:e}");
-        // PostgreSQL writes the sign of the exponent.
-        let text = match text.split_once('e') {
-            Some((digits, exponent)) if !exponent.starts_with('-') => {
-                format!("{digits}e+{exponent:0>2}")
-            }
-            _ => text,
-        };
-        bytes.extend(text.as_bytes());
-    }
 }
 
 fn put_hex(value: &[u8], bytes: &mut Vec<u8>) {

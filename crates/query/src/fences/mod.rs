@@ -3,19 +3,20 @@
 //!
 //! `allocator` counts what threads take; `statement` is a statement's account and its end; `cost`
 //! tells what a call of a function will give, before it is made, with `extent`s of values;
-//! `function`, `operator` and `windows` are functions, operators and windows within fences,
+//! `function`, `operator`, `aggregates` and `windows` are those within fences,
 //! `planners` and `rule` put them into plans, `exec` is the fence around each operator of a plan
 //! that runs.
 //!
 //! Invariants: memory that is denied ends the process, so nothing of any size is taken before there
 //! is known to be room for it: a call of a function is refused by its arguments, a batch has fewer
-//! rows where a plan makes them long, and between two batches, two rows of a window, two parts of a
-//! call and two nodes of a plan the statement's account is looked at. A statement holds at most its
+//! rows where a plan makes them long, and between two batches, two rows of a window, two states of
+//! groups, two parts of a call and two nodes of a plan the statement's account is looked at. A statement holds at most its
 //! memory and [`statement::UNDER_WAY`] beyond it, all together theirs and as much beyond it, each
 //! but for what is made at one go.
 //! Concurrency: see `statement`.
 //! Failure: `memory_limit`, `time_limit`, `too_large`.
 
+mod aggregates;
 mod allocator;
 mod cost;
 mod exec;

@@ -1,5 +1,5 @@
 //! Puts fences around what the planner itself has put into a plan: functions that were not asked
-//! for by name, windows, operators; and refuses types and parameters whose sizes alone are too
+//! for by name, aggregates, windows, operators; and refuses types and parameters whose sizes alone are too
 //! large.
 //!
 //! Invariants: a plan means the same with its fences, and its columns keep their names. Before the
@@ -8,7 +8,7 @@
 
 use super::function::{fenced, is_fenced};
 use super::statement::checkpoint;
-use super::{operator, windows};
+use super::{aggregates, operator, windows};
 use crate::error::Error;
 use crate::rules::keep_names::map_expressions;
 use arrow::datatypes::DataType;
@@ -95,6 +95,7 @@ fn fence_node(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
 fn needs(expr: &Expr) -> bool {
     match expr {
         Expr::ScalarFunction(call) => !is_fenced(&call.func) && call.func.as_async().is_none(),
+        Expr::AggregateFunction(call) => !aggregates::is_fenced(&call.func),
         Expr::WindowFunction(call) => !windows::is_fenced(&call.fun),
         other => operator::needs_fence(other),
     }
@@ -108,6 +109,10 @@ fn fence(expr: Expr) -> Result<Transformed<Expr>> {
         Expr::ScalarFunction(mut call) => {
             call.func = fenced(call.func);
             Expr::ScalarFunction(call)
+        }
+        Expr::AggregateFunction(mut call) => {
+            call.func = aggregates::fenced(call.func);
+            Expr::AggregateFunction(call)
         }
         Expr::WindowFunction(mut call) => {
             call.fun = windows::fenced(call.fun);

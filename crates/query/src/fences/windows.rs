@@ -7,31 +7,28 @@
 //! Invariant: a fenced window function is the function in everything that the planner asks.
 
 use super::extent::{extent, of_scalar};
-use super::statement;
+use super::{aggregates, statement};
 use crate::error::Error;
 use arrow::array::{Array, ArrayRef};
 use arrow::compute::SortOptions;
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::{Result, ScalarValue};
-use datafusion::logical_expr::expr::{AggregateFunctionParams, WindowFunctionParams};
 use datafusion::logical_expr::function::{
-    AccumulatorArgs, ExpressionArgs, PartitionEvaluatorArgs, StateFieldsArgs,
-    WindowFunctionSimplification, WindowUDFFieldArgs,
+    ExpressionArgs, PartitionEvaluatorArgs, WindowFunctionSimplification, WindowUDFFieldArgs,
 };
-use datafusion::logical_expr::utils::AggregateOrderSensitivity;
 use datafusion::logical_expr::window_state::WindowAggState;
 use datafusion::logical_expr::{
-    Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, LimitEffect, PartitionEvaluator,
-    ReversedUDAF, ReversedUDWF, SetMonotonicity, Signature, WindowFunctionDefinition, WindowUDF,
-    WindowUDFImpl,
+    Documentation, LimitEffect, PartitionEvaluator, ReversedUDWF, Signature,
+    WindowFunctionDefinition, WindowUDF, WindowUDFImpl,
 };
 use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::Literal;
 use std::ops::Range;
 use std::sync::Arc;
 
 pub(super) fn is_fenced(function: &WindowFunctionDefinition) -> bool {
     match function {
-        WindowFunctionDefinition::AggregateUDF(f) => f.inner().is::<Aggregate>(),
+        WindowFunctionDefinition::AggregateUDF(f) => aggregates::is_fenced(f),
         WindowFunctionDefinition::WindowUDF(f) => f.inner().is::<Window>(),
     }
 }
@@ -42,17 +39,10 @@ pub(super) fn fenced(function: WindowFunctionDefinition) -> WindowFunctionDefini
     }
     match function {
         WindowFunctionDefinition::AggregateUDF(f) => {
-            WindowFunctionDefinition::AggregateUDF(aggregate(f))
+            WindowFunctionDefinition::AggregateUDF(aggregates::fenced(f))
         }
         WindowFunctionDefinition::WindowUDF(f) => WindowFunctionDefinition::WindowUDF(window(f)),
     }
-}
-
-fn aggregate(inner: Arc<AggregateUDF>) -> Arc<AggregateUDF> {
-    if inner.inner().is::<Aggregate>() {
-        return inner;
-    }
-    Arc::new(AggregateUDF::new_from_impl(Aggregate { inner }))
 }
 
 pub(super) fn window(inner: Arc<WindowUDF>) -> Arc<WindowUDF> {
@@ -62,170 +52,25 @@ pub(super) fn window(inner: Arc<WindowUDF>) -> Arc<WindowUDF> {
     Arc::new(WindowUDF::new_from_impl(Window { inner }))
 }
 
-/// An aggregate over a window.
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct Aggregate {
-    inner: Arc<AggregateUDF>,
-}
-
-impl Aggregate {
-    fn function(&self) -> &dyn AggregateUDFImpl {
-        self.inner.inner().as_ref()
-    }
-}
-
-impl AggregateUDFImpl for Aggregate {
-    fn name(&self) -> &str {
-        self.function().name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.function().aliases()
-    }
-
-    fn schema_name(&self, params: &AggregateFunctionParams) -> Result<String> {
-        self.function().schema_name(params)
-    }
-
-    fn human_display(&self, params: &AggregateFunctionParams) -> Result<String> {
-        self.function().human_display(params)
-    }
-
-    fn window_function_schema_name(&self, params: &WindowFunctionParams) -> Result<String> {
-        self.function().window_function_schema_name(params)
-    }
-
-    fn display_name(&self, params: &AggregateFunctionParams) -> Result<String> {
-        self.function().display_name(params)
-    }
-
-    fn window_function_display_name(&self, params: &WindowFunctionParams) -> Result<String> {
-        self.function().window_function_display_name(params)
-    }
-
-    fn signature(&self) -> &Signature {
-        self.function().signature()
-    }
-
-    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        self.function().return_type(types)
-    }
-
-    fn return_field(&self, fields: &[FieldRef]) -> Result<FieldRef> {
-        self.function().return_field(fields)
-    }
-
-    fn is_nullable(&self) -> bool {
-        self.function().is_nullable()
-    }
-
-    fn accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
-        Ok(Box::new(Watched(self.function().accumulator(args)?)))
-    }
-
-    fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
-        self.function().state_fields(args)
-    }
-
-    fn create_sliding_accumulator(
-        &self,
-        args: AccumulatorArgs<'_>,
-    ) -> Result<Box<dyn Accumulator>> {
-        let inner = self.function().create_sliding_accumulator(args)?;
-        Ok(Box::new(Watched(inner)))
-    }
-
-    fn with_beneficial_ordering(
-        self: Arc<Self>,
-        beneficial: bool,
-    ) -> Result<Option<Arc<dyn AggregateUDFImpl>>> {
-        let inner = Arc::clone(self.inner.inner()).with_beneficial_ordering(beneficial)?;
-        Ok(inner.map(|inner| -> Arc<dyn AggregateUDFImpl> {
-            let inner = Arc::new(AggregateUDF::new_from_shared_impl(inner));
-            Arc::new(Aggregate { inner })
-        }))
-    }
-
-    fn order_sensitivity(&self) -> AggregateOrderSensitivity {
-        self.function().order_sensitivity()
-    }
-
-    fn reverse_expr(&self) -> ReversedUDAF {
-        match self.function().reverse_expr() {
-            ReversedUDAF::Reversed(other) => ReversedUDAF::Reversed(aggregate(other)),
-            other => other,
-        }
-    }
-
-    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
-        self.function().coerce_types(types)
-    }
-
-    fn is_descending(&self) -> Option<bool> {
-        self.function().is_descending()
-    }
-
-    fn default_value(&self, data_type: &DataType) -> Result<ScalarValue> {
-        self.function().default_value(data_type)
-    }
-
-    fn supports_null_handling_clause(&self) -> bool {
-        self.function().supports_null_handling_clause()
-    }
-
-    fn supports_within_group_clause(&self) -> bool {
-        self.function().supports_within_group_clause()
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.function().documentation()
-    }
-
-    fn set_monotonicity(&self, data_type: &DataType) -> SetMonotonicity {
-        self.function().set_monotonicity(data_type)
-    }
-}
-
-/// An accumulator that gives a value for each row.
-#[derive(Debug)]
-struct Watched(Box<dyn Accumulator>);
-
-impl Accumulator for Watched {
-    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        self.0.update_batch(values)
-    }
-
-    fn evaluate(&mut self) -> Result<ScalarValue> {
-        let value = self.0.evaluate()?;
-        given(&value)?;
-        Ok(value)
-    }
-
-    fn size(&self) -> usize {
-        self.0.size()
-    }
-
-    fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        self.0.state()
-    }
-
-    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
-        self.0.merge_batch(states)
-    }
-
-    fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        self.0.retract_batch(values)
-    }
-
-    fn supports_retract_batch(&self) -> bool {
-        self.0.supports_retract_batch()
-    }
-}
-
 /// A value was made for a row.
-fn given(value: &ScalarValue) -> Result<()> {
+pub(super) fn given(value: &ScalarValue) -> Result<()> {
     statement::given(of_scalar(value))?;
     statement::checkpoint()
+}
+
+/// Whether a call looks ahead by more than one row: the SQL library loses values behind a gap then.
+fn looks_over_gaps(name: &str, exprs: &[Arc<dyn PhysicalExpr>]) -> bool {
+    let offset = exprs.get(1).and_then(|expr| expr.downcast_ref::<Literal>());
+    let offset = offset.and_then(|offset| offset.value().cast_to(&DataType::Int64).ok());
+    let offset = match offset {
+        Some(ScalarValue::Int64(Some(offset))) => offset,
+        _ => 1,
+    };
+    match name {
+        "lead" => offset > 1,
+        "lag" => offset < -1,
+        _ => false,
+    }
 }
 
 /// A window function.
@@ -261,6 +106,14 @@ impl WindowUDFImpl for Window {
         &self,
         args: PartitionEvaluatorArgs<'_>,
     ) -> Result<Box<dyn PartitionEvaluator>> {
+        if args.ignore_nulls() && looks_over_gaps(self.name(), args.input_exprs()) {
+            return Err(Error::unsupported(format!(
+                "{}(value, n) IGNORE NULLS with n beyond 1 is not supported",
+                self.name()
+            ))
+            .with_hint("leave out NULL by WHERE in a query within this one")
+            .into());
+        }
         Ok(Box::new(Evaluator(
             self.function().partition_evaluator(args)?,
         )))

@@ -42,6 +42,21 @@ fn per_second(part: &str) -> Option<f64> {
     })
 }
 
+fn is_epoch(part: &str) -> bool {
+    part.trim().trim_matches('\'').eq_ignore_ascii_case("epoch")
+}
+
+/// The seconds of intervals: a year has 365.25 days, a month of what is left over 30.
+fn length(intervals: &ArrayRef) -> Result<Float64Array> {
+    let intervals = cast(intervals, &DataType::Interval(IntervalUnit::MonthDayNano))?;
+    let intervals = intervals.as_primitive::<IntervalMonthDayNanoType>();
+    Ok(intervals.unary(|of| {
+        let (years, months) = (i64::from(of.months / 12), i64::from(of.months % 12));
+        let days = years * 1_461 * 21_600 + (months * 30 + i64::from(of.days)) * 86_400;
+        about_as_float(days) + about_as_float(of.nanoseconds) / 1e9
+    }))
+}
+
 fn has_seconds(of: &DataType) -> bool {
     matches!(
         of,
@@ -93,6 +108,19 @@ impl ScalarUDFImpl for DatePart {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        if let [ColumnarValue::Scalar(part), times] = args.args.as_slice()
+            && part.try_as_str().flatten().is_some_and(is_epoch)
+            && matches!(times.data_type(), DataType::Interval(_))
+        {
+            return match times {
+                ColumnarValue::Scalar(time) => {
+                    let made: ArrayRef = Arc::new(length(&time.to_array()?)?);
+                    let made = ScalarValue::try_from_array(&made, 0)?;
+                    Ok(ColumnarValue::Scalar(made))
+                }
+                ColumnarValue::Array(times) => Ok(ColumnarValue::Array(Arc::new(length(times)?))),
+            };
+        }
         let parts = match args.args.first() {
             Some(ColumnarValue::Scalar(part)) => part.try_as_str().flatten().and_then(per_second),
             _ => None,

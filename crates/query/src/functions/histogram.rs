@@ -82,14 +82,10 @@ impl AggregateUDFImpl for Histogram {
             ))
             .into());
         }
-        let last = i64::try_from(buckets).unwrap_or(i64::MAX);
-        let width = greatest - least;
-        let edge = |number: i64| match number == last {
-            true => greatest,
-            false => least + width * (float(number) / float(last)),
-        };
         Ok(Box::new(Counts {
-            edges: (0..=last).map(edge).collect(),
+            least,
+            greatest,
+            buckets,
             counts: Vec::new(),
         }))
     }
@@ -100,18 +96,49 @@ impl AggregateUDFImpl for Histogram {
     }
 }
 
+/// A number of buckets, of which there are few.
+fn whole(number: usize) -> f64 {
+    float(i64::try_from(number).unwrap_or(i64::MAX))
+}
+
 /// The counts of a group; none before there is a value.
 #[derive(Debug)]
 struct Counts {
-    edges: Vec<f64>,
+    least: f64,
+    greatest: f64,
+    buckets: usize,
     counts: Vec<i64>,
 }
 
 impl Counts {
     fn begin(&mut self) {
         if self.counts.is_empty() {
-            self.counts = vec![0; self.edges.len() + 1];
+            self.counts = vec![0; self.buckets + 2];
         }
+    }
+
+    /// Where bucket `number` begins, and the one before it ends.
+    fn edge(&self, number: usize) -> f64 {
+        match number == self.buckets {
+            true => self.greatest,
+            false => {
+                let share = whole(number) / whole(self.buckets);
+                self.least + (self.greatest - self.least) * share
+            }
+        }
+    }
+
+    /// The count that a value belongs to: the number of edges that are not above it.
+    fn place(&self, value: f64) -> usize {
+        let (mut from, mut to) = (0, self.buckets + 1);
+        while from < to {
+            let middle = from + (to - from) / 2;
+            match self.edge(middle) <= value {
+                true => from = middle + 1,
+                false => to = middle,
+            }
+        }
+        from
     }
 
     fn value(&self) -> Result<ScalarValue> {
@@ -133,8 +160,8 @@ impl Accumulator for Counts {
         for value in values.as_primitive::<Float64Type>().iter().flatten() {
             self.begin();
             let place = match value.is_nan() {
-                true => self.edges.len(),
-                false => self.edges.partition_point(|edge| *edge <= value),
+                true => self.buckets + 1,
+                false => self.place(value),
             };
             if let Some(count) = self.counts.get_mut(place) {
                 *count += 1;
@@ -166,6 +193,6 @@ impl Accumulator for Counts {
     }
 
     fn size(&self) -> usize {
-        size_of::<Counts>() + (self.edges.capacity() + self.counts.capacity()) * 8
+        size_of::<Counts>() + self.counts.capacity() * 8
     }
 }

@@ -4,35 +4,59 @@
 mod approx_distinct;
 mod date_bin;
 mod date_part;
+mod decimals;
 mod derivative;
+mod distinct_texts;
 mod ends;
 mod exact;
 mod histogram;
 pub(crate) mod numbers;
+mod percentiles;
 mod planner;
 mod ranks;
 mod series;
+mod text_forms;
 mod texts;
 mod time_bucket;
+mod to_char;
 mod version;
 mod window_sum;
 
 pub(crate) use date_bin::date_bin;
 pub(crate) use date_part::date_part;
 pub(crate) use series::seconds;
+pub(crate) use text_forms::{has_text_form, text_form};
 pub(crate) use time_bucket::{Clocks, time_bucket, width as bucket_width};
 pub(crate) use window_sum::too_large as sum_too_large;
 
 use crate::wording::patterns::SimilarToEscape;
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::functions_aggregate::{min_max, sum};
-use datafusion::logical_expr::{AggregateUDF, ScalarUDF, WindowUDF};
+use datafusion::logical_expr::function::AccumulatorArgs;
+use datafusion::logical_expr::{Accumulator, AggregateUDF, ScalarUDF, WindowUDF};
 use std::sync::Arc;
+
+/// Whether a call of an aggregate of the SQL library has a state of ours.
+pub(crate) fn has_own_state(name: &str, args: &AccumulatorArgs<'_>) -> bool {
+    distinct_texts::is_own(name, args) || percentiles::is_own(name, args)
+}
+
+/// The state of a call that [`has_own_state`]; `None` = that of the library.
+pub(crate) fn own_state(name: &str, args: &AccumulatorArgs<'_>) -> Option<Box<dyn Accumulator>> {
+    if distinct_texts::is_own(name, args) {
+        distinct_texts::accumulator(args)
+    } else if percentiles::is_own(name, args) {
+        percentiles::accumulator(args)
+    } else {
+        None
+    }
+}
 
 /// Adds the functions to a state.
 pub(crate) fn register(builder: &mut SessionStateBuilder) {
     let own = [
         ScalarUDF::new_from_impl(version::Version::new()),
+        ScalarUDF::new_from_impl(to_char::ToChar::new()),
         ScalarUDF::new_from_impl(SimilarToEscape::new()),
     ];
     let functions = builder.scalar_functions().get_or_insert_default();

@@ -1,6 +1,7 @@
 //! Functions that rules put into statements. They have no names that a statement could call them
 //! by.
 
+use super::decimals;
 use crate::error::Error;
 use crate::wording::{lengths, times};
 use arrow::array::{
@@ -28,6 +29,9 @@ pub(crate) const CANONICAL: &str = "canonical_float";
 enum Work {
     /// The nearest whole number, of two as near the even one.
     Round,
+    /// The nearest whole number, or number of so many digits, of two as near the one further from
+    /// zero.
+    RoundDecimal,
     /// One of two zeros, and one of all NaN.
     Canonical,
     Add,
@@ -70,6 +74,11 @@ macro_rules! functions {
 functions! {
     /// The nearest whole float, of two as near the even one, as PostgreSQL rounds floats.
     rint(value): Round;
+    /// The nearest whole float, of two as near the one further from zero, as PostgreSQL rounds
+    /// decimals.
+    round_decimal(value): RoundDecimal;
+    /// The same of so many digits behind the point.
+    round_decimal_to(value, digits): RoundDecimal;
     /// A float of which there is one for all that are equal: one zero, and one NaN.
     canonical(value): Canonical;
     /// The text of a time as the SQL library reads it.
@@ -100,6 +109,7 @@ impl ScalarUDFImpl for OfNumbers {
     fn name(&self) -> &str {
         match self.work {
             Work::Round => "round_to_even",
+            Work::RoundDecimal => "round_decimal",
             Work::Canonical => CANONICAL,
             Work::Add => "+",
             Work::Subtract => "-",
@@ -155,6 +165,7 @@ impl OfNumbers {
         };
         match self.work {
             Work::Round => floats(f64::round_ties_even),
+            Work::RoundDecimal => floats(|v| v.round() + 0.0),
             Work::Canonical => floats(|v| if v.is_nan() { f64::NAN } else { v + 0.0 }),
             Work::TimeText => {
                 let texts = cast(value, &DataType::Utf8)?;
@@ -194,6 +205,17 @@ impl OfNumbers {
             Work::Subtract => numeric::sub(left, right).map_err(beyond),
             Work::Multiply => numeric::mul(left, right).map_err(beyond),
             Work::Apart => Ok(Arc::clone(left)),
+            Work::RoundDecimal => {
+                let values = cast(left, &DataType::Float64)?;
+                let digits = cast(right, &DataType::Int64)?;
+                let digits = digits.as_primitive::<Int64Type>().iter();
+                let values = values.as_primitive::<Float64Type>().iter();
+                let made: Float64Array = values
+                    .zip(digits)
+                    .map(|(value, digits)| Some(decimals::round_to(value?, digits?)))
+                    .collect();
+                Ok(Arc::new(made))
+            }
             _ => many(left, right),
         }
     }

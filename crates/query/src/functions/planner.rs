@@ -1,10 +1,11 @@
-//! What syntax means where the SQL library means something else: `EXTRACT`, and intervals that are
-//! taken several times.
+//! What syntax means where the SQL library means something else: `EXTRACT`, intervals that are taken
+//! several times or from a day, and arithmetic of numbers that are written.
 
 use super::date_part::date_part;
+use super::decimals;
 use super::numbers::times_interval;
 use crate::wording::lengths;
-use arrow::datatypes::{DataType, Field, IntervalUnit};
+use arrow::datatypes::{DataType, Field, IntervalUnit, TimeUnit};
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::Placeholder;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
@@ -42,6 +43,42 @@ fn compared(mut expr: RawBinaryExpr, schema: &DFSchema) -> RawBinaryExpr {
         expr.right = length;
     }
     expr
+}
+
+/// A day and a length of time are an instant, which has hours.
+fn dated(mut expr: RawBinaryExpr, schema: &DFSchema) -> RawBinaryExpr {
+    let is_day = |side: &Expr| {
+        matches!(
+            side.get_type(schema),
+            Ok(DataType::Date32 | DataType::Date64)
+        )
+    };
+    let adds_length = |side: &Expr| side.get_type(schema).is_ok_and(|of| is_length(&of));
+    let instant = |day: Expr| cast(day, DataType::Timestamp(TimeUnit::Nanosecond, None));
+    if is_day(&expr.left) && adds_length(&expr.right) {
+        expr.left = instant(expr.left);
+    } else if expr.op == ast::BinaryOperator::Plus && is_day(&expr.right) && adds_length(&expr.left)
+    {
+        expr.right = instant(expr.right);
+    }
+    expr
+}
+
+/// Two numbers that are written, one of them with a point, as what they are together.
+fn written(expr: &RawBinaryExpr) -> Option<Expr> {
+    let op = match expr.op {
+        ast::BinaryOperator::Plus => Operator::Plus,
+        ast::BinaryOperator::Minus => Operator::Minus,
+        ast::BinaryOperator::Multiply => Operator::Multiply,
+        ast::BinaryOperator::Divide => Operator::Divide,
+        _ => return None,
+    };
+    match (&expr.left, &expr.right) {
+        (Expr::Literal(left, _), Expr::Literal(right, _)) => {
+            decimals::folded(op, left, right).map(lit)
+        }
+        _ => None,
+    }
 }
 
 /// A parameter that is added to an instant is a length of time.
@@ -82,8 +119,18 @@ impl ExprPlanner for Syntax {
         if is_comparison(&expr.op) {
             return Ok(PlannerResult::Original(compared(expr, schema)));
         }
-        if expr.op == ast::BinaryOperator::Plus {
-            return Ok(PlannerResult::Original(added(expr, schema)));
+        if let Some(number) = written(&expr) {
+            return Ok(PlannerResult::Planned(number));
+        }
+        if matches!(
+            expr.op,
+            ast::BinaryOperator::Plus | ast::BinaryOperator::Minus
+        ) {
+            let expr = dated(expr, schema);
+            return Ok(PlannerResult::Original(match expr.op {
+                ast::BinaryOperator::Plus => added(expr, schema),
+                _ => expr,
+            }));
         }
         let divides = match expr.op {
             ast::BinaryOperator::Multiply => false,

@@ -1,8 +1,9 @@
 //! Rules that rewrite what a statement means, before and after DataFusion's own.
 //!
 //! [`lengths`] compares lengths of time, [`epoch_bins`] finds bins of time written as arithmetic,
-//! [`hex_texts`] makes bytes readable where text is expected, [`time_texts`] reads texts of times,
-//! [`numbers`] rounds, does not wrap around and knows one NaN (`computed` tells where to look),
+//! [`hex_texts`] makes bytes readable where text is expected, [`time_texts`] reads texts of times, [`text_forms`] writes values,
+//! [`numbers`] rounds (`numeric` tells what is a decimal), does not wrap around and knows one NaN
+//! (`computed` tells where to look),
 //! [`lists`] keeps two lists of one column apart,
 //! [`order_once`] and [`semi_joins`] look at keys once, [`distinct_order`] knows a key that was
 //! cast, and [`keep_names`] is how each of them changes expressions without changing the names of
@@ -20,6 +21,8 @@ pub(crate) mod keep_names;
 pub(crate) mod lengths;
 pub(crate) mod lists;
 pub(crate) mod numbers;
+mod numeric;
 pub(crate) mod order_once;
 pub(crate) mod semi_joins;
+pub(crate) mod text_forms;
 pub(crate) mod time_texts;

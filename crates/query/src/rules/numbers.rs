@@ -4,10 +4,13 @@
 //!
 //! Invariant: names and types of columns stay.
 
-use crate::functions::numbers::{CANONICAL, canonical, checked, interval_of_text, rint};
+use crate::functions::numbers::{
+    CANONICAL, canonical, checked, interval_of_text, rint, round_decimal, round_decimal_to,
+};
 use crate::rules::computed::{self, Computed};
 use crate::rules::keep_names::{has_part, map_expressions, named_columns};
 use crate::rules::lengths::is_comparison;
+use crate::rules::numeric::is_numeric;
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result, ScalarValue};
@@ -39,8 +42,15 @@ impl AnalyzerRule for Numbers {
             }
             let schema = named_columns(&plan)?;
             let computed = computed::columns_compared(&plan)?;
+            let below = plan.clone();
+            let inputs = below.inputs();
+            let around = Around {
+                schema: &schema,
+                computed: &computed,
+                inputs: &inputs,
+            };
             map_expressions(plan, &mut |expr| {
-                let expr = expr.transform_up(|part| rewrite(part, &schema, &computed))?;
+                let expr = expr.transform_up(|part| rewrite(part, &around))?;
                 // What is computed may be NaN of either sign.
                 expr.transform_data(|expr| {
                     let is_key = sorts && !is_aggregate(&expr) && !is_canonical(&expr);
@@ -53,6 +63,14 @@ impl AnalyzerRule for Numbers {
         })?;
         Ok(plan.data)
     }
+}
+
+/// What an expression stands in.
+struct Around<'a> {
+    schema: &'a DFSchema,
+    computed: &'a Computed,
+    /// What its columns come from.
+    inputs: &'a [&'a LogicalPlan],
 }
 
 fn is_arithmetic(op: Operator) -> bool {
@@ -109,8 +127,11 @@ fn is_plain(item: &Expr) -> bool {
 }
 
 /// A number that becomes an integer, rounded; `None` = it is none with a fraction.
-fn rounded(value: &Expr, schema: &DFSchema) -> Option<Expr> {
-    match value.get_type(schema).ok()? {
+fn rounded(value: &Expr, around: &Around<'_>) -> Option<Expr> {
+    match value.get_type(around.schema).ok()? {
+        of if of.is_floating() && is_numeric(value, around.inputs) => {
+            Some(round_decimal(value.clone()))
+        }
         of if of.is_floating() => Some(rint(value.clone())),
         DataType::Decimal32(_, scale)
         | DataType::Decimal64(_, scale)
@@ -134,7 +155,8 @@ fn compared(side: &Expr, schema: &DFSchema, computed: &Computed) -> Option<Expr>
     (may_be_nan && is_float(side, schema)).then(|| canonical(side.clone()))
 }
 
-fn rewrite(expr: Expr, schema: &DFSchema, computed: &Computed) -> Result<Transformed<Expr>> {
+fn rewrite(expr: Expr, around: &Around<'_>) -> Result<Transformed<Expr>> {
+    let (schema, computed) = (around.schema, around.computed);
     let made = match &expr {
         Expr::BinaryExpr(BinaryExpr { left, op, right }) if is_comparison(*op) => {
             let of = |side: &Expr| compared(side, schema, computed);
@@ -170,9 +192,9 @@ fn rewrite(expr: Expr, schema: &DFSchema, computed: &Computed) -> Result<Transfo
         {
             Some(canonical(expr.clone()))
         }
-        Expr::Cast(cast) if cast.field.data_type().is_integer() => rounded(&cast.expr, schema)
+        Expr::Cast(cast) if cast.field.data_type().is_integer() => rounded(&cast.expr, around)
             .map(|value| Expr::Cast(Cast::new(Box::new(value), cast.field.data_type().clone()))),
-        Expr::TryCast(cast) if cast.field.data_type().is_integer() => rounded(&cast.expr, schema)
+        Expr::TryCast(cast) if cast.field.data_type().is_integer() => rounded(&cast.expr, around)
             .map(|value| {
                 let mut cast = cast.clone();
                 *cast.expr = value;
@@ -192,7 +214,7 @@ fn rewrite(expr: Expr, schema: &DFSchema, computed: &Computed) -> Result<Transfo
             Some(of_case(case))
         }
         Expr::AggregateFunction(call) if call.params.distinct => of_distinct(call, schema),
-        Expr::ScalarFunction(call) => of_function(call, schema)?,
+        Expr::ScalarFunction(call) => of_function(call, around)?,
         _ => None,
     };
     Ok(match made {
@@ -225,11 +247,16 @@ fn of_distinct(call: &AggregateFunction, schema: &DFSchema) -> Option<Expr> {
 }
 
 /// What stands for a call of `round` or `nullif` of floats; `None` = the call as it is.
-fn of_function(call: &ScalarFunction, schema: &DFSchema) -> Result<Option<Expr>> {
+fn of_function(call: &ScalarFunction, around: &Around<'_>) -> Result<Option<Expr>> {
+    let schema = around.schema;
     Ok(match (call.func.name(), call.args.as_slice()) {
-        // A number that is written is a decimal, whose halves are rounded away from zero.
-        ("round", [value]) if !matches!(value, Expr::Literal(..)) && is_float(value, schema) => {
-            Some(rint(value.clone()))
+        ("round", [value, rest @ ..]) if is_float(value, schema) => {
+            match (is_numeric(value, around.inputs), rest) {
+                (true, []) => Some(round_decimal(value.clone())),
+                (true, [digits]) => Some(round_decimal_to(value.clone(), digits.clone())),
+                (false, []) => Some(rint(value.clone())),
+                _ => None,
+            }
         }
         ("nullif", [value, other]) if is_float(value, schema) => {
             // The first is given back as it is.

@@ -42,6 +42,9 @@ pub(crate) fn reword(statement: &mut Parse) -> Result<()> {
     }
 }
 
+/// Gives a list of numbers or instants.
+const SERIES: &str = "generate_series";
+
 struct Reword;
 
 impl VisitorMut for Reword {
@@ -54,6 +57,16 @@ impl VisitorMut for Reword {
             }
         }
         for item in &mut select.projection {
+            if let SelectItem::UnnamedExpr(expr) = item
+                && let Expr::Function(function) = &*expr
+                && is_called(function, SERIES)
+            {
+                // A row for each, as PostgreSQL gives them; the library's is a list.
+                *item = SelectItem::ExprWithAlias {
+                    expr: call("unnest", vec![expr.clone()]),
+                    alias: Ident::new(SERIES),
+                };
+            }
             if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item {
                 let _ = VisitMut::visit(expr, &mut Lookups::new());
             }
@@ -158,9 +171,41 @@ fn changed(expr: &Expr) -> Result<Option<Expr>> {
             array: *array,
             format: None,
         }),
+        Expr::Cast {
+            kind,
+            expr: inner,
+            data_type,
+            array: false,
+            format: None,
+        } if is_decimal(data_type) => written(inner).map(|text| Expr::Cast {
+            kind: kind.clone(),
+            expr: Box::new(literal(text)),
+            data_type: data_type.clone(),
+            array: false,
+            format: None,
+        }),
+        Expr::UnaryOp {
+            op: UnaryOperator::Minus,
+            expr,
+        } => negated_base(expr),
+        Expr::Function(function) if is_called(function, "array_remove") => {
+            // PostgreSQL's removes all that are equal, the library's the first.
+            let mut all = function.clone();
+            all.name = ObjectName(vec![ObjectNamePart::Identifier(Ident::new(
+                "array_remove_all",
+            ))]);
+            Some(Expr::Function(all))
+        }
         Expr::Function(function) if counts(function) => Some(Expr::Cast {
             kind: CastKind::Cast,
-            expr: Box::new(expr.clone()),
+            expr: Box::new(match is_called(function, "array_length") {
+                // An array without elements has no length.
+                true => {
+                    let zero = value(Value::Number("0".to_owned(), false));
+                    call("nullif", vec![expr.clone(), zero])
+                }
+                false => expr.clone(),
+            }),
             data_type: DataType::BigInt(None),
             array: false,
             format: None,
@@ -249,6 +294,50 @@ fn is_integer(of: &DataType) -> bool {
     )
 }
 
+fn is_decimal(of: &DataType) -> bool {
+    matches!(
+        of,
+        DataType::Numeric(_) | DataType::Decimal(_) | DataType::Dec(_)
+    )
+}
+
+/// The text of a number that is written, whose digits a float would not hold.
+fn written(expr: &Expr) -> Option<String> {
+    match expr {
+        Expr::Nested(inner) => written(inner),
+        Expr::UnaryOp {
+            op: UnaryOperator::Minus,
+            expr,
+        } => written(expr).map(|text| format!("-{text}")),
+        Expr::Value(ValueWithSpan {
+            value: Value::Number(text, _),
+            ..
+        }) if text.bytes().all(|b| b.is_ascii_digit() || b == b'.') => Some(text.clone()),
+        _ => None,
+    }
+}
+
+/// A sign binds closer than a power: `-2 ^ 2` is that of `-2`. What stands in brackets keeps them.
+fn negated_base(of: &Expr) -> Option<Expr> {
+    let Expr::BinaryOp {
+        left,
+        op: op @ (BinaryOperator::PGExp | BinaryOperator::BitwiseXor),
+        right,
+    } = of
+    else {
+        return None;
+    };
+    let negated = negated_base(left).unwrap_or_else(|| Expr::UnaryOp {
+        op: UnaryOperator::Minus,
+        expr: left.clone(),
+    });
+    Some(Expr::BinaryOp {
+        left: Box::new(negated),
+        op: op.clone(),
+        right: right.clone(),
+    })
+}
+
 /// A number with a fraction, rounded to a whole one, halves away from zero: numbers that are
 /// written are decimals.
 fn rounded(expr: &Expr) -> Option<Expr> {
@@ -279,6 +368,13 @@ fn rounded(expr: &Expr) -> Option<Expr> {
             Some(value(Value::Number(number.to_string(), *long)))
         }
         _ => None,
+    }
+}
+
+fn is_called(function: &Function, name: &str) -> bool {
+    match function.name.0.as_slice() {
+        [ObjectNamePart::Identifier(called)] => called.value.eq_ignore_ascii_case(name),
+        _ => false,
     }
 }
 

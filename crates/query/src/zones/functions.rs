@@ -4,10 +4,10 @@
 use super::read::{As, WALL, instants_of_wall, is_text, times_of_texts};
 use crate::columns::time_type;
 use crate::error::Error;
+use crate::value_texts::put_instant;
 use arrow::array::{Array, ArrayRef, AsArray, StringArray, TimestampNanosecondArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int64Type, TimestampNanosecondType};
-use arrow::temporal_conversions::timestamp_ns_to_datetime;
 use datafusion::common::utils::take_function_args;
 use datafusion::common::{DataFusionError, Result, ScalarValue};
 use datafusion::logical_expr::{
@@ -266,18 +266,9 @@ impl OfZone {
     }
 }
 
-/// An instant as the SQL library writes those of a zone: `2024-05-01T14:00:00+02:00`.
+/// An instant as PostgreSQL writes those of a zone: `2024-05-01 14:00:00+02`.
 fn text(zone: &Zone, at: i64) -> String {
-    let offset = zone.offset_seconds(at.into());
-    let Some(shown) = zone.wall_ns(at).and_then(timestamp_ns_to_datetime) else {
-        return format!("{at} ns");
-    };
-    let (sign, all) = (if offset < 0 { '-' } else { '+' }, offset.unsigned_abs());
-    let (h, m, s) = (all / 3_600, all / 60 % 60, all % 60);
-    let seconds = match s {
-        0 => String::new(),
-        s => format!(":{s:02}"),
-    };
-    let shown = shown.format("%Y-%m-%dT%H:%M:%S%.f");
-    format!("{shown}{sign}{h:02}:{m:02}{seconds}")
+    let mut bytes = Vec::new();
+    put_instant(at.into(), Some(zone.offset_seconds(at.into())), &mut bytes);
+    String::from_utf8_lossy(&bytes).into_owned()
 }

@@ -394,7 +394,7 @@ fn columns_may_have_one_name() {
                 ("SELECT count(*), count(*) FROM pump", &["300|300"]),
                 ("SELECT count(*), COUNT( * ), sum(rpm), sum(rpm::bigint) FROM pump", &["300|300|148500|148500"]),
                 ("SELECT time, time::date FROM pump ORDER BY time, id LIMIT 1", &["1970-01-01T00:00:00Z|1970-01-01"]),
-                ("SELECT time::text FROM pump ORDER BY time LIMIT 1", &["1970-01-01T00:00:00Z"]),
+                ("SELECT time::text FROM pump ORDER BY time LIMIT 1", &["1970-01-01 00:00:00+00"]),
                 ("SELECT CAST(rpm AS TEXT), rpm FROM pump ORDER BY rpm DESC LIMIT 1", &["990|990"]),
                 ("SELECT temp AS a, rpm AS a FROM pump ORDER BY time DESC LIMIT 1", &["49.5|990"]),
                 ("SELECT x.id, x.* FROM pump x ORDER BY x.time, x.id LIMIT 1", &["a|1970-01-01T00:00:00Z|a|north|0.0|0|true|at 0"]),

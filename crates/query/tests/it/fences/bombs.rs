@@ -4,7 +4,7 @@ use super::child::{Watched, lake, resident, resident_max, run};
 use crate::support::block_on;
 
 /// What ends a statement that asks too much.
-const REFUSALS: [&str; 3] = ["memory_limit", "too_large", "time_limit"];
+pub(super) const REFUSALS: [&str; 3] = ["memory_limit", "too_large", "time_limit"];
 
 fn doubling(times: usize) -> String {
     let mut from = "(SELECT repeat('x', 1000) AS a) t0".to_owned();

@@ -3,3 +3,4 @@
 
 mod bombs;
 mod child;
+mod groups;

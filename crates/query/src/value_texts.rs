@@ -1,4 +1,5 @@
-//! Instants, days and spans as PostgreSQL counts and writes them.
+//! Values as PostgreSQL counts and writes them: instants, days, spans and floats. What a cast to text
+//! gives, and what its clients are sent, is one.
 //!
 //! Source for the calendar: "chrono-Compatible Low-Level Date Algorithms" (Howard Hinnant), the
 //! proleptic Gregorian one.
@@ -13,18 +14,22 @@ use arrow::datatypes::{
 };
 use std::io::Write as _;
 
-pub(super) const DAY_NS: i128 = 86_400_000_000_000;
+/// Nanoseconds of a day.
+pub const DAY_NS: i128 = 86_400_000_000_000;
 
 /// A span: months, days and nanoseconds count apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Span {
-    pub(super) months: i32,
-    pub(super) days: i32,
-    pub(super) ns: i128,
+pub struct Span {
+    /// Whole months, of no length of their own.
+    pub months: i32,
+    /// Whole days.
+    pub days: i32,
+    /// What is less than a day, or not counted in days.
+    pub ns: i128,
 }
 
 /// Nanoseconds since 1970, of an instant with or without zone.
-pub(super) fn instant_ns(array: &dyn Array, row: usize) -> Option<i128> {
+pub fn instant_ns(array: &dyn Array, row: usize) -> Option<i128> {
     let DataType::Timestamp(unit, _) = array.data_type() else {
         return None;
     };
@@ -45,7 +50,7 @@ pub(super) fn instant_ns(array: &dyn Array, row: usize) -> Option<i128> {
 }
 
 /// Days since 1970.
-pub(super) fn days(array: &dyn Array, row: usize) -> Option<i64> {
+pub fn days(array: &dyn Array, row: usize) -> Option<i64> {
     match array.data_type() {
         DataType::Date32 => Some(array.as_primitive::<Date32Type>().value(row).into()),
         DataType::Date64 => Some(
@@ -59,7 +64,7 @@ pub(super) fn days(array: &dyn Array, row: usize) -> Option<i64> {
 }
 
 /// Nanoseconds since midnight.
-pub(super) fn time_ns(array: &dyn Array, row: usize) -> Option<i128> {
+pub fn time_ns(array: &dyn Array, row: usize) -> Option<i128> {
     Some(match array.data_type() {
         DataType::Time32(TimeUnit::Second) => {
             i128::from(array.as_primitive::<Time32SecondType>().value(row)) * 1_000_000_000
@@ -79,11 +84,12 @@ pub(super) fn time_ns(array: &dyn Array, row: usize) -> Option<i128> {
 }
 
 /// A span.
-pub(super) fn span(array: &dyn Array, row: usize) -> Option<Span> {
+pub fn span(array: &dyn Array, row: usize) -> Option<Span> {
+    // The difference of two instants has whole days.
     let whole = |ns: i128| Span {
         months: 0,
-        days: 0,
-        ns,
+        days: i32::try_from(ns / DAY_NS).unwrap_or(i32::MAX),
+        ns: ns % DAY_NS,
     };
     Some(match array.data_type() {
         DataType::Interval(IntervalUnit::YearMonth) => Span {
@@ -146,7 +152,7 @@ fn civil(days: i64) -> (i64, u32, u32) {
 }
 
 /// Writes a day; true when it is before the year 1, which must be said at the end.
-pub(super) fn put_day(days: i64, bytes: &mut Vec<u8>) -> bool {
+pub fn put_day(days: i64, bytes: &mut Vec<u8>) -> bool {
     let (year, month, day) = civil(days);
     let (shown, before) = if year > 0 {
         (year, false)
@@ -158,7 +164,7 @@ pub(super) fn put_day(days: i64, bytes: &mut Vec<u8>) -> bool {
 }
 
 /// Writes a time of day, which may be more than one day, with as many digits as it has.
-pub(super) fn put_time(ns: i128, bytes: &mut Vec<u8>) {
+pub fn put_time(ns: i128, bytes: &mut Vec<u8>) {
     let seconds = ns / 1_000_000_000;
     let (h, m, s) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
     put(bytes, format_args!("{h:02}:{m:02}:{s:02}"));
@@ -173,7 +179,7 @@ pub(super) fn put_time(ns: i128, bytes: &mut Vec<u8>) {
 
 /// Writes an instant by clocks that are so many seconds ahead of UTC, with how far they are; `None`
 /// = a time without zone.
-pub(super) fn put_instant(ns: i128, offset_seconds: Option<i32>, bytes: &mut Vec<u8>) {
+pub fn put_instant(ns: i128, offset_seconds: Option<i32>, bytes: &mut Vec<u8>) {
     let ns = ns + i128::from(offset_seconds.unwrap_or(0)) * 1_000_000_000;
     // Within the range of 64-bit seconds, which every unit is.
     let days = ns.div_euclid(DAY_NS) as i64;
@@ -198,8 +204,10 @@ pub(super) fn put_instant(ns: i128, offset_seconds: Option<i32>, bytes: &mut Vec
 }
 
 /// Writes a span in PostgreSQL's own style.
-pub(super) fn put_span(span: Span, bytes: &mut Vec<u8>) {
+pub fn put_span(span: Span, bytes: &mut Vec<u8>) {
     let begin = bytes.len();
+    // Behind a part below zero, one above it says so.
+    let mut is_negative = false;
     let mut part = |value: i32, unit: &str| {
         if value == 0 {
             return;
@@ -208,7 +216,9 @@ pub(super) fn put_span(span: Span, bytes: &mut Vec<u8>) {
             bytes.push(b' ');
         }
         let plural = if value == 1 { "" } else { "s" };
-        put(bytes, format_args!("{value} {unit}{plural}"));
+        let sign = if is_negative && value > 0 { "+" } else { "" };
+        put(bytes, format_args!("{sign}{value} {unit}{plural}"));
+        is_negative = value < 0;
     };
     part(span.months / 12, "year");
     part(span.months % 12, "mon");
@@ -219,12 +229,45 @@ pub(super) fn put_span(span: Span, bytes: &mut Vec<u8>) {
         }
         if span.ns < 0 {
             bytes.push(b'-');
+        } else if is_negative {
+            bytes.push(b'+');
         }
         put_time(span.ns.abs(), bytes);
     }
 }
 
-pub(super) fn put(bytes: &mut Vec<u8>, arguments: std::fmt::Arguments<'_>) {
+/// The shortest digits that read back, with an exponent where they would be many.
+pub fn put_float<T: Into<f64> + Copy + std::fmt::Display + std::fmt::LowerExp>(
+    number: T,
+    bytes: &mut Vec<u8>,
+) {
+    let wide: f64 = number.into();
+    if wide.is_nan() {
+        bytes.extend(b"NaN");
+    } else if wide.is_infinite() {
+        bytes.extend(if wide > 0.0 {
+            &b"Infinity"[..]
+        } else {
+            b"-Infinity"
+        });
+    } else if wide == 0.0 || (1e-4..1e15).contains(&wide.abs()) {
+        put(bytes, format_args!("{number}"));
+    } else {
+        let text = format!("{number:e}");
+        // PostgreSQL writes the sign of the exponent, and two digits of it.
+        let text = match text.split_once('e') {
+            Some((digits, exponent)) => match exponent.strip_prefix('-') {
+                Some(exponent) => format!("{digits}e-{exponent:0>2}"),
+                None => format!("{digits}e+{exponent:0>2}"),
+            },
+            None => text,
+        };
+        bytes.extend(text.as_bytes());
+    }
+}
+
+/// Appends formatted text.
+pub fn put(bytes: &mut Vec<u8>, arguments: std::fmt::Arguments<'_>) {
     // Writing to memory cannot fail.
     let _ = bytes.write_fmt(arguments);
 }

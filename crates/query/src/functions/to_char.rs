@@ -1,0 +1,73 @@
+//! `to_char(time, pattern)`, the SQL library's, which takes the patterns of strftime: one of
+//! PostgreSQL's, in which it finds no directive, it would give back as the text of every instant.
+//!
+//! Failure: a pattern without a directive is refused, also where it is a column's.
+
+use crate::error::Error;
+use arrow::array::AsArray;
+use arrow::compute::cast;
+use arrow::datatypes::DataType;
+use datafusion::common::Result;
+use datafusion::functions::datetime;
+use datafusion::logical_expr::{
+    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+};
+use std::sync::Arc;
+
+/// The function.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(super) struct ToChar {
+    inner: Arc<ScalarUDF>,
+}
+
+impl ToChar {
+    pub(super) fn new() -> ToChar {
+        ToChar {
+            inner: datetime::to_char(),
+        }
+    }
+}
+
+fn check(pattern: &str) -> Result<()> {
+    if pattern.contains('%') || !pattern.chars().any(char::is_alphabetic) {
+        return Ok(());
+    }
+    Err(Error::invalid_value(format!(
+        "to_char: expected a pattern with directives such as %Y-%m-%d %H:%M:%S, found '{pattern}'"
+    ))
+    .with_hint("the patterns are those of strftime, not PostgreSQL's")
+    .into())
+}
+
+impl ScalarUDFImpl for ToChar {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn aliases(&self) -> &[String] {
+        self.inner.aliases()
+    }
+
+    fn signature(&self) -> &Signature {
+        self.inner.signature()
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        self.inner.return_type(types)
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        match args.args.get(1) {
+            Some(ColumnarValue::Array(patterns)) => {
+                let patterns = cast(patterns, &DataType::Utf8)?;
+                let mut patterns = patterns.as_string::<i32>().iter().flatten();
+                patterns.try_for_each(check)?;
+            }
+            Some(ColumnarValue::Scalar(pattern)) => {
+                pattern.try_as_str().flatten().map_or(Ok(()), check)?;
+            }
+            None => {}
+        }
+        self.inner.invoke_with_args(args)
+    }
+}

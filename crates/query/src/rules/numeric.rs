@@ -1,0 +1,167 @@
+//! Which floats PostgreSQL has as `numeric`: numbers that are written with a point, means and
+//! deviations of integers, and what is computed of these. They are floats here (decision 0029), but
+//! halves of them are rounded away from zero, as those of decimals are.
+
+use arrow::datatypes::DataType;
+use datafusion::common::{Column, ScalarValue};
+use datafusion::logical_expr::expr::AggregateFunction;
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, Operator};
+
+/// Aggregates whose results over integers are `numeric`.
+const OF_INTEGERS: [&str; 9] = [
+    "avg",
+    "mean",
+    "stddev",
+    "stddev_pop",
+    "stddev_samp",
+    "var",
+    "var_pop",
+    "var_population",
+    "var_samp",
+];
+/// Aggregates and functions whose results are what their first argument is.
+const OF_ARGUMENT: [&str; 13] = [
+    "abs",
+    "avg",
+    "ceil",
+    "floor",
+    "max",
+    "mean",
+    "min",
+    "nullif",
+    "round",
+    "round_decimal",
+    "round_decimal_to",
+    "sum",
+    "trunc",
+];
+
+/// Functions that give floats of integers.
+const ROUND_INTEGERS: [&str; 4] = ["ceil", "floor", "round", "trunc"];
+
+/// What a part of arithmetic is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Numeric,
+    /// An integer, also where it became a float beside one.
+    Integer,
+    Other,
+}
+
+/// Whether PostgreSQL has an expression of a node, whose inputs these are, as `numeric`.
+pub(super) fn is_numeric(expr: &Expr, inputs: &[&LogicalPlan]) -> bool {
+    part(expr, inputs) == Part::Numeric
+}
+
+fn part(expr: &Expr, inputs: &[&LogicalPlan]) -> Part {
+    match expr {
+        Expr::Literal(ScalarValue::Float64(Some(_)), _) => Part::Numeric,
+        Expr::Literal(value, _) if value.data_type().is_integer() => Part::Integer,
+        Expr::Alias(alias) => part(&alias.expr, inputs),
+        Expr::Negative(of) => part(of, inputs),
+        Expr::Cast(cast) if *cast.field.data_type() == DataType::Float64 => {
+            match part(&cast.expr, inputs) {
+                Part::Integer => Part::Integer,
+                _ => Part::Other,
+            }
+        }
+        Expr::BinaryExpr(binary)
+            if matches!(
+                binary.op,
+                Operator::Plus
+                    | Operator::Minus
+                    | Operator::Multiply
+                    | Operator::Divide
+                    | Operator::Modulo
+            ) =>
+        {
+            match (part(&binary.left, inputs), part(&binary.right, inputs)) {
+                (Part::Other, _) | (_, Part::Other) => Part::Other,
+                (Part::Integer, Part::Integer) => Part::Integer,
+                _ => Part::Numeric,
+            }
+        }
+        Expr::ScalarFunction(call) if OF_ARGUMENT.contains(&call.func.name()) => {
+            let arg = call.args.first();
+            match arg.map_or(Part::Other, |arg| part(arg, inputs)) {
+                // PostgreSQL rounds integers as floats.
+                Part::Integer if ROUND_INTEGERS.contains(&call.func.name()) => Part::Other,
+                part => part,
+            }
+        }
+        Expr::ScalarFunction(call) if call.func.name() == "coalesce" => {
+            let mut parts = call.args.iter().map(|arg| part(arg, inputs));
+            let first = parts.next().unwrap_or(Part::Other);
+            parts.fold(first, |all, next| match (all, next) {
+                (Part::Other, _) | (_, Part::Other) => Part::Other,
+                (Part::Integer, Part::Integer) => Part::Integer,
+                _ => Part::Numeric,
+            })
+        }
+        Expr::AggregateFunction(call) => of_aggregate(call, inputs),
+        Expr::Column(column) => of_column(column, expr, inputs),
+        other => whole(other, inputs),
+    }
+}
+
+/// An integer by its type, or something else.
+fn whole(expr: &Expr, inputs: &[&LogicalPlan]) -> Part {
+    let is_integer = |input: &&LogicalPlan| {
+        expr.get_type(input.schema().as_ref())
+            .is_ok_and(|of| of.is_integer())
+    };
+    match inputs.iter().any(is_integer) {
+        true => Part::Integer,
+        false => Part::Other,
+    }
+}
+
+fn of_aggregate(call: &AggregateFunction, inputs: &[&LogicalPlan]) -> Part {
+    let name = call.func.name();
+    let Some(arg) = call.params.args.first() else {
+        return Part::Integer;
+    };
+    match part(arg, inputs) {
+        Part::Integer if OF_INTEGERS.contains(&name) => Part::Numeric,
+        Part::Integer if OF_ARGUMENT.contains(&name) || name == "count" => Part::Integer,
+        Part::Numeric if OF_ARGUMENT.contains(&name) || OF_INTEGERS.contains(&name) => {
+            Part::Numeric
+        }
+        _ => Part::Other,
+    }
+}
+
+/// A column is what the node computes that gives it.
+fn of_column(column: &Column, expr: &Expr, inputs: &[&LogicalPlan]) -> Part {
+    for input in inputs {
+        if let Some(at) = input.schema().maybe_index_of_column(column) {
+            return match of_output(input, at) {
+                Some(part) => part,
+                None => whole(expr, inputs),
+            };
+        }
+    }
+    Part::Other
+}
+
+/// The output of a node at a place; `None` = its type tells.
+fn of_output(plan: &LogicalPlan, at: usize) -> Option<Part> {
+    let inputs = plan.inputs();
+    match plan {
+        LogicalPlan::Projection(projection) => Some(part(projection.expr.get(at)?, &inputs)),
+        LogicalPlan::Aggregate(aggregate) => {
+            let groups = aggregate.schema.fields().len() - aggregate.aggr_expr.len();
+            let expr = match at.checked_sub(groups) {
+                Some(at) => aggregate.aggr_expr.get(at)?,
+                None => aggregate.group_expr.get(at)?,
+            };
+            Some(part(expr, &inputs))
+        }
+        LogicalPlan::SubqueryAlias(_)
+        | LogicalPlan::Filter(_)
+        | LogicalPlan::Sort(_)
+        | LogicalPlan::Limit(_)
+        | LogicalPlan::Distinct(_) => of_output(inputs.first()?, at),
+        _ => None,
+    }
+}
