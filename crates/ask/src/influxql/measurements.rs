@@ -26,6 +26,16 @@ pub(super) struct Member {
 }
 
 impl Member {
+    /// The value of a tag. An answered series has every tag it was grouped by, if only an empty
+    /// one.
+    pub(super) fn tag(&self, key: &str) -> Option<&str> {
+        let empty = || {
+            let mut keys = self.held.iter().flat_map(|held| &held.empty_tags);
+            keys.any(|empty| empty == key).then_some("")
+        };
+        self.stream.tag(key).or_else(empty)
+    }
+
     pub(super) fn takes_all_rows(&self) -> bool {
         matches!(self.rest, Predicate::Constant(true))
     }
@@ -44,6 +54,8 @@ pub(super) struct Measurement {
     pub(super) fields: Vec<(String, FieldType)>,
     pub(super) tag_keys: BTreeSet<String>,
     pub(super) members: Vec<Member>,
+    /// Tags of what questions within this one answer.
+    pub(super) answered_tags: BTreeSet<String>,
     /// The fields that the condition reads.
     pub(super) read: Vec<ReadField>,
 }
@@ -193,6 +205,7 @@ impl Asker<'_> {
             fields,
             tag_keys,
             members,
+            answered_tags: BTreeSet::new(),
             read,
         }))
     }

@@ -68,7 +68,11 @@ impl Asker<'_> {
 
     fn answer_into(&self, statement: &Statement, writer: &mut Writer<'_>) -> Result<Answer> {
         self.budget.check()?;
-        let Statement::Select(select) = statement else {
+        let select = match statement {
+            Statement::Select(select) if select.into.is_none() => Some(select),
+            _ => None,
+        };
+        let Some(select) = select else {
             let mut answer = self.answer(statement)?;
             for series in answer.series.iter_mut().flat_map(|series| series.drain(..)) {
                 writer.take(series, false)?;

@@ -11,7 +11,7 @@ use super::plan::{Node, Plan};
 use super::{Asker, Cell};
 use crate::error::{Error, Kind};
 use crate::windows::narrow;
-use headwater::{ClosedRange, ScanChunk, StreamName, Timestamp, Value, ValueRef};
+use headwater::{ClosedRange, ScanChunk, Timestamp, Value, ValueRef};
 use std::cmp::Ordering;
 
 /// Values that a stretch of rows which are handed on may have.
@@ -188,7 +188,7 @@ impl Collector<'_> {
                 let Some(time) = chunk.times.get(row) else {
                     continue;
                 };
-                let (cells, has_value) = cells(plan, &member.stream, chunk, row);
+                let (cells, has_value) = cells(plan, member, chunk, row);
                 if !has_value {
                     continue;
                 }
@@ -260,15 +260,16 @@ impl Collector<'_> {
     }
 }
 
-/// The cells of a row, and whether one of them comes from a field.
-fn cells(plan: &Plan, stream: &StreamName, chunk: &ScanChunk, row: usize) -> (Vec<Cell>, bool) {
-    let mut has_value = false;
+/// The cells of a row, and whether one of them comes from a field. What another question answered
+/// is a row whatever is told of it.
+fn cells(plan: &Plan, member: &Member, chunk: &ScanChunk, row: usize) -> (Vec<Cell>, bool) {
+    let mut has_value = member.held.is_some();
     let mut cells = Vec::with_capacity(plan.nodes.len());
     for node in &plan.nodes {
         let cell = match node {
-            Node::Tag(key) => stream.tag(key).map_or(Cell::Null, Cell::text),
+            Node::Tag(key) => member.tag(key).map_or(Cell::Null, Cell::text),
             node => {
-                let value = value(node, stream, &|column| chunk.columns.get(column)?.get(row));
+                let value = value(node, member, &|column| chunk.columns.get(column)?.get(row));
                 has_value |= value.is_some() && !matches!(node, Node::Value(_));
                 value.into()
             }
@@ -281,21 +282,21 @@ fn cells(plan: &Plan, stream: &StreamName, chunk: &ScanChunk, row: usize) -> (Ve
 /// The value of a column that is made of fields and tags of one row.
 pub(super) fn value<'a>(
     node: &Node,
-    stream: &StreamName,
+    member: &Member,
     field: &dyn Fn(usize) -> Option<ValueRef<'a>>,
 ) -> Option<Value> {
     match node {
         Node::Nothing | Node::Call(_) => None,
         Node::Value(value) => Some(value.clone()),
         Node::Field(column) => field(*column).map(|v| v.to_owned()),
-        Node::Tag(key) => stream.tag(key).map(|tag| Value::String(tag.to_owned())),
+        Node::Tag(key) => member.tag(key).map(|tag| Value::String(tag.to_owned())),
         Node::Operation(operator, left, right) => {
-            let (left, right) = (value(left, stream, field)?, value(right, stream, field)?);
+            let (left, right) = (value(left, member, field)?, value(right, member, field)?);
             operate(*operator, left.as_ref(), right.as_ref())
         }
-        Node::Math(math, inner) => math.of(value(inner, stream, field)?.as_ref()),
+        Node::Math(math, inner) => math.of(value(inner, member, field)?.as_ref()),
         Node::Pair(pair, a, b) => {
-            let (a, b) = (value(a, stream, field)?, value(b, stream, field)?);
+            let (a, b) = (value(a, member, field)?, value(b, member, field)?);
             pair.of(a.as_ref(), b.as_ref())
         }
     }

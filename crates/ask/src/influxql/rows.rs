@@ -3,8 +3,9 @@
 use super::Asker;
 use super::field::ReadField;
 use super::measurements::Member;
+use super::predicate::TIME;
 use crate::error::{Error, found};
-use headwater::{ClosedRange, Column, FieldType, Filter, ScanChunk, ScanSpec};
+use headwater::{ClosedRange, Column, FieldType, Filter, ScanChunk, ScanSpec, ValueRef};
 
 /// Takes a chunk and the numbers of its rows that the condition lets through; false ends the
 /// reading.
@@ -85,7 +86,10 @@ fn let_through(member: &Member, chunk: &ScanChunk, rows: &mut Vec<u32>) {
         rows.extend(0..count);
     } else {
         rows.extend((0..count).filter(|row| {
-            let value = |column: usize| chunk.columns.get(column)?.get(*row as usize);
+            let value = |column: usize| match column {
+                TIME => chunk.times.get(*row as usize).copied().map(ValueRef::I64),
+                column => chunk.columns.get(column)?.get(*row as usize),
+            };
             member.rest.holds(&value)
         }));
     }

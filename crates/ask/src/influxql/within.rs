@@ -11,34 +11,12 @@ use super::held::HeldRows;
 use super::measurements::{Measurement, Member};
 use super::predicate::Predicate;
 use super::scope::Scope;
+use super::sources::{queries, stored};
 use super::{Asker, Cell, Series};
 use crate::error::Error;
 use headwater::{ClosedRange, Column, FieldType, ScanChunk, StreamName, ValueRef};
-use headwater_wire::influxql::{Dimension, Select, SelectSource, Source};
+use headwater_wire::influxql::{Dimension, Select};
 use std::collections::BTreeSet;
-
-/// The stored measurements among the sources of a question.
-fn stored(select: &Select) -> Vec<&Source> {
-    let sources = select.sources.iter().filter_map(|source| match source {
-        SelectSource::Measurement(source) => Some(source),
-        SelectSource::Query(_) => None,
-    });
-    sources.collect()
-}
-
-fn queries(select: &Select) -> impl Iterator<Item = &Select> {
-    select.sources.iter().filter_map(|source| match source {
-        SelectSource::Measurement(_) => None,
-        SelectSource::Query(select) => Some(&**select),
-    })
-}
-
-/// The stored measurements that a question and those within it are about.
-pub(super) fn all_sources(select: &Select) -> Vec<Source> {
-    let mut out: Vec<Source> = stored(select).into_iter().cloned().collect();
-    out.extend(queries(select).flat_map(all_sources));
-    out
-}
 
 impl Asker<'_> {
     /// The names of the measurements that a question is about, in order.
@@ -108,9 +86,10 @@ impl Asker<'_> {
         for series in held {
             let tags = series.tags.iter();
             let seen = tags.filter(|(key, _)| !unseen.contains(key));
-            measurement
-                .tag_keys
-                .extend(seen.map(|(key, _)| key.clone()));
+            for (key, _) in seen {
+                measurement.tag_keys.insert(key.clone());
+                measurement.answered_tags.insert(key.clone());
+            }
             let since = scope.range.first.as_nanos();
             let member = member(series, &measurement.fields, &predicate, since);
             let is_let_in = !matches!(member.rest, Predicate::Constant(false));
@@ -200,11 +179,11 @@ fn member(
         (Some(first), Some(last)) => ClosedRange::nanos((*first).max(since), (*last).max(since)),
         _ => ClosedRange::EMPTY,
     };
-    let tags = series
+    let (tags, empty): (Vec<_>, Vec<_>) = series
         .tags
         .into_iter()
-        .filter(|(_, value)| !value.is_empty());
-    let stream = StreamName::new(series.name, tags);
+        .partition(|(_, value)| !value.is_empty());
+    let stream = StreamName::new(series.name, tags.clone());
     Member {
         rest: predicate.on_stream(&stream),
         stream,
@@ -212,6 +191,8 @@ fn member(
         held: Some(HeldRows {
             names,
             rows: ScanChunk { times, columns },
+            tags,
+            empty_tags: empty.into_iter().map(|(key, _)| key).collect(),
             since,
         }),
     }

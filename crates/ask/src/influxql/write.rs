@@ -364,6 +364,7 @@ mod tests {
                 Cell::Null,
                 Cell::Value(Value::Bool(true)),
             ],
+            ..Series::default()
         }
     }
 

@@ -9,6 +9,7 @@ use crate::access::Access;
 use crate::app::App;
 use crate::error::ApiError;
 use crate::granted::Granted;
+use crate::points::Points;
 use crate::request::{self, answer, now};
 use axum::body::{Body, Bytes};
 use axum::extract::rejection::BytesRejection;
@@ -87,11 +88,11 @@ async fn query(
     let asked = Asked::of(&headers, address.as_deref().unwrap_or_default(), &body).map_err(told)?;
     // Questions count among the requests that are worked on; what clients ask before they write
     // does not.
-    if by_get && asked.statements.iter().any(removes) && is_of_another_page(&headers) {
+    if by_get && asked.statements.iter().any(changes) && is_of_another_page(&headers) {
         return Err(told(ApiError::new(
             StatusCode::FORBIDDEN,
             "E_ACCESS",
-            "another page asks to remove something by GET: use POST",
+            "another page asks to change something by GET: use POST",
         )));
     }
     let reads = asked.statements.iter().any(reads);
@@ -134,19 +135,20 @@ fn is_of_another_page(headers: &HeaderMap) -> bool {
     from.is_some_and(|from| from != "same-origin" && from != "none")
 }
 
-fn removes(statement: &Statement) -> bool {
-    matches!(
-        statement,
+fn changes(statement: &Statement) -> bool {
+    match statement {
+        Statement::Select(select) => select.into.is_some(),
         Statement::Delete(_)
-            | Statement::DropSeries(_)
-            | Statement::DropMeasurement(_)
-            | Statement::DropDatabase(_)
-    )
+        | Statement::DropSeries(_)
+        | Statement::DropMeasurement(_)
+        | Statement::DropDatabase(_) => true,
+        _ => false,
+    }
 }
 
 fn reads(statement: &Statement) -> bool {
     match statement {
-        Statement::Select(_) => true,
+        Statement::Select(_) | Statement::Explain { .. } => true,
         Statement::Show(show) => show.what != ShowWhat::Databases,
         Statement::Delete(_)
         | Statement::DropSeries(_)
@@ -258,7 +260,9 @@ impl Asking {
         let budget = Budget::new(deadline, self.cancel.clone());
         let snapshot = app.snapshot()?;
         let db = app.db();
+        let points = Points(app);
         let asker = Asker::new(&snapshot, &self.access, &budget, now())
+            .with_writer(&points)
             .with_databases(&*app.databases)
             .with_changes(&db)
             .with_read_only(self.by_get);
