@@ -97,7 +97,7 @@ impl Asker<'_> {
         };
         if !self.access.all() {
             let mut asking = points(Doing::Asking(HashSet::new()));
-            let before = self.budget.values_left();
+            let before = self.budget.bytes_kept();
             self.select(select, None, &mut asking)?;
             self.budget.keep_only(before, 0)?;
         }

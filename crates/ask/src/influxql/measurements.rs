@@ -2,16 +2,28 @@
 
 use super::condition::{Compiler, Condition, compile_regex};
 use super::field::ReadField;
-use super::held::HeldRows;
+use super::held::{HeldRows, constant};
+use super::passed::PassedRows;
 use super::predicate::Predicate;
 use super::{Asker, invalid};
 use crate::databases::Space;
 use crate::error::Error;
 use crate::streams;
-use headwater::{ClosedRange, FieldType, StreamName};
+use headwater::{ClosedRange, Column, FieldType, StreamName};
 use headwater_wire::influxql::{Dimension, MeasurementName, Source};
 use regex::Regex;
 use std::collections::BTreeSet;
+
+/// Where the rows of a series are.
+#[derive(Debug)]
+pub(super) enum Rows {
+    /// In the snapshot.
+    Stored,
+    /// Another question answered them.
+    Held(HeldRows),
+    /// Another question passes them on.
+    Passed(PassedRows),
+}
 
 /// A series that may have rows for the statement.
 #[derive(Debug)]
@@ -21,8 +33,9 @@ pub(super) struct Member {
     pub(super) extent: ClosedRange,
     /// What must hold of its rows.
     pub(super) rest: Predicate,
-    /// Its rows, if they are not stored.
-    pub(super) held: Option<HeldRows>,
+    pub(super) rows: Rows,
+    /// Tags by which another question grouped it, and which have no value.
+    pub(super) empty_tags: Vec<String>,
 }
 
 impl Member {
@@ -30,10 +43,23 @@ impl Member {
     /// one.
     pub(super) fn tag(&self, key: &str) -> Option<&str> {
         let empty = || {
-            let mut keys = self.held.iter().flat_map(|held| &held.empty_tags);
+            let mut keys = self.empty_tags.iter();
             keys.any(|empty| empty == key).then_some("")
         };
         self.stream.tag(key).or_else(empty)
+    }
+
+    /// A tag as a column of so many rows.
+    pub(super) fn tag_column(&self, key: &str, rows: usize) -> Column {
+        match self.tag(key) {
+            Some(value) => constant(value, rows),
+            None => Column::absent(FieldType::String, rows),
+        }
+    }
+
+    /// Whether another question answered it.
+    pub(super) fn is_answered(&self) -> bool {
+        !matches!(self.rows, Rows::Stored)
     }
 
     pub(super) fn takes_all_rows(&self) -> bool {
@@ -42,7 +68,7 @@ impl Member {
 
     /// Whether the engine knows the aggregates of the rows that are asked for.
     pub(super) fn is_as_stored(&self) -> bool {
-        self.takes_all_rows() && self.held.is_none()
+        self.takes_all_rows() && !self.is_answered()
     }
 }
 
@@ -192,7 +218,8 @@ impl Asker<'_> {
                         stream,
                         extent,
                         rest,
-                        held: None,
+                        rows: Rows::Stored,
+                        empty_tags: Vec::new(),
                     });
                 }
                 Ok(true)

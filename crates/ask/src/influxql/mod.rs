@@ -15,6 +15,7 @@ mod arithmetic;
 mod change;
 mod columns;
 mod condition;
+mod document;
 mod explain;
 mod field;
 mod fill;
@@ -23,9 +24,11 @@ mod held;
 mod into;
 mod measurements;
 mod parts;
+mod passed;
 mod plan;
 mod points;
 mod predicate;
+mod pretty;
 mod random;
 mod raw;
 mod reading;
@@ -41,13 +44,14 @@ mod transform;
 mod within;
 mod write;
 
+pub use document::PIECE_BYTES;
 pub use into::{PointWriter, Stored};
-pub use parts::Out;
-pub use write::{Epoch, Form, csv, json, pretty};
+pub use pretty::Pretty;
+pub use write::{Epoch, Form, Out, csv, json};
 
 use self::columns::Columns;
 use crate::access::Access;
-use crate::budget::Budget;
+use crate::budget::{Budget, VALUE_BYTES};
 use crate::databases::{Databases, Names, Space, not_found};
 use crate::error::{Error, Kind};
 use headwater::{Database, Snapshot, Timestamp, Value};
@@ -85,6 +89,16 @@ pub enum Cell {
     Time(i64),
     /// A value.
     Value(Value),
+}
+
+/// Memory of cells, about.
+pub(crate) fn cells_bytes(cells: &[Cell]) -> usize {
+    let text = |cell: &Cell| match cell {
+        Cell::Value(Value::String(text)) => text.len(),
+        Cell::Value(Value::Bytes(bytes)) => bytes.len(),
+        _ => 0,
+    };
+    cells.len() * VALUE_BYTES + cells.iter().map(text).sum::<usize>()
 }
 
 impl Cell {

@@ -2,7 +2,7 @@
 
 use super::Asker;
 use super::field::ReadField;
-use super::measurements::Member;
+use super::measurements::{Member, Rows};
 use super::predicate::TIME;
 use crate::error::{Error, found};
 use headwater::{ClosedRange, Column, FieldType, Filter, ScanChunk, ScanSpec, ValueRef};
@@ -24,14 +24,18 @@ impl Asker<'_> {
     ) -> Result<(), Error> {
         self.budget.check()?;
         let mut rows: Vec<u32> = Vec::new();
-        if let Some(held) = &member.held {
-            let chunk = held.of(read, range);
-            if chunk.times.is_empty() {
+        match &member.rows {
+            Rows::Stored => {}
+            Rows::Passed(passed) => return self.each_passed(member, passed, read, range, each),
+            Rows::Held(held) => {
+                let tag = |key: &str, rows: usize| member.tag_column(key, rows);
+                let chunk = held.of(read, range, &tag);
+                if !chunk.times.is_empty() {
+                    let_through(member, &chunk, &mut rows);
+                    each(&chunk, &rows)?;
+                }
                 return Ok(());
             }
-            let_through(member, &chunk, &mut rows);
-            each(&chunk, &rows)?;
-            return Ok(());
         }
         let range = range.intersect(&member.extent);
         if range.is_empty() {
@@ -79,7 +83,7 @@ impl Asker<'_> {
 }
 
 /// The numbers of the rows of a chunk that a member's condition lets through.
-fn let_through(member: &Member, chunk: &ScanChunk, rows: &mut Vec<u32>) {
+pub(super) fn let_through(member: &Member, chunk: &ScanChunk, rows: &mut Vec<u32>) {
     let count = u32::try_from(chunk.times.len()).unwrap_or(u32::MAX);
     rows.clear();
     if member.takes_all_rows() {

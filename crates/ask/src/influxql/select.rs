@@ -11,7 +11,7 @@ use super::reading::Grouping;
 use super::scope::Scope;
 use super::taker::Taker;
 use super::times::check_times;
-use super::{Asker, Cell, Series, invalid};
+use super::{Asker, Cell, Series, cells_bytes, invalid};
 use crate::error::Error;
 use crate::windows::Windows;
 use headwater::{ClosedRange, Timestamp};
@@ -108,10 +108,13 @@ impl Asker<'_> {
         let all = self.names_of(select)?;
         let united = self.united(select, &all)?;
         for name in names_in(all, scope, asked.own.descending) {
+            let before = self.budget.bytes_kept();
             let Some(measurement) = self.source(select, &name, &asked.condition, &asked.own)?
             else {
                 continue;
             };
+            // Held while the measurement is worked on.
+            let held = self.budget.bytes_kept().saturating_sub(before);
             let own_columns = Columns::of(&measurement);
             let columns = united.as_deref().unwrap_or(&own_columns);
             let keys = GroupKeys::new(&asked.dimensions, &columns.tag_keys)?;
@@ -131,6 +134,7 @@ impl Asker<'_> {
                     return Ok(());
                 }
             }
+            self.budget.give_bytes(held);
         }
         Ok(())
     }
@@ -236,7 +240,7 @@ impl Asker<'_> {
         taker: &mut dyn Taker,
     ) -> Result<(), Error> {
         let (plan, limits) = (grouping.plan, head.limits);
-        let before = self.budget.values_left();
+        let before = self.budget.bytes_kept();
         let hands_on = taker.hands_on();
         let mut wanted = Wanted {
             range: grouping.condition.range,
@@ -283,7 +287,7 @@ impl Asker<'_> {
         let is_told = has_rows && counted.takes_another() && !cells.is_empty();
         let is_kept = is_told && !hands_on;
         self.budget
-            .keep_only(before, if is_kept { cells.len() } else { 0 })?;
+            .keep_only(before, if is_kept { cells_bytes(&cells) } else { 0 })?;
         if is_told {
             taker.take(head.series(plan, cells), false)?;
         }

@@ -353,6 +353,26 @@ static SERVER: &[Setting] = &[
         },
     },
     Setting {
+        key: "query.memory",
+        kind: "SIZE",
+        allowed: "1MiB to 1024GiB",
+        about: "Memory that one question of InfluxQL or OpenTSDB may keep for its answer and what that is computed from.",
+        how: How::Own {
+            set: |s, text| size_within(text, 1 << 20..=1 << 40).map(|n| s.query_memory = n),
+            show: |s| show_size(s.query_memory as u64),
+        },
+    },
+    Setting {
+        key: "query.memory_all",
+        kind: "SIZE",
+        allowed: "1MiB to 1024GiB",
+        about: "Memory that all these questions may keep together; one that finds none left is answered 503.",
+        how: How::Own {
+            set: |s, text| size_within(text, 1 << 20..=1 << 40).map(|n| s.query_memory_all = n),
+            show: |s| show_size(s.query_memory_all as u64),
+        },
+    },
+    Setting {
         key: "sql.memory",
         kind: "SIZE",
         allowed: "1MiB to 1024GiB",

@@ -183,7 +183,7 @@ fn who_may_not_write_all_of_it_writes_nothing() {
 #[test]
 fn what_goes_wrong_says_how_much_was_written() {
     let world = World::new();
-    let rows = Vec::from_iter((0..60_000).map(|n| (n, vec![("v", f(n as f64))])));
+    let rows = Vec::from_iter((0..60_000).map(|n: i32| (n.into(), vec![("v", f(n.into()))])));
     let rows = Vec::from_iter(rows.iter().map(|(second, values)| (*second, &values[..])));
     world.write("m", &rows);
     let refused = |batches, text| {

@@ -25,8 +25,8 @@ fn hundred() -> World {
     let world = World::new();
     for host in ["a", "b"] {
         let rows = Vec::from_iter((0..50).map(|n| {
-            let second = n * 2 + i64::from(host == "b");
-            (second, vec![("v", f(second as f64)), ("s", t(host))])
+            let second = n * 2 + i32::from(host == "b");
+            (second.into(), vec![("v", f(second.into())), ("s", t(host))])
         }));
         let rows = Vec::from_iter(rows.iter().map(|(second, values)| (*second, &values[..])));
         world.write(&format!("m,host={host}"), &rows);
