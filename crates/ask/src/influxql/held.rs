@@ -107,7 +107,8 @@ impl HeldSeries {
         }
         let count = u32::try_from(self.times.len()).unwrap_or(u32::MAX);
         let mut order: Vec<u32> = (0..count).collect();
-        let time = |row: &u32| self.times.get(*row as usize).copied();
+        let place = |row: &u32| usize::try_from(*row).unwrap_or(usize::MAX);
+        let time = |row: &u32| self.times.get(place(row)).copied();
         order.sort_by_key(time);
         self.times = order.iter().filter_map(time).collect();
         for column in self.columns.iter_mut().filter_map(|(_, c)| c.as_mut()) {

@@ -262,12 +262,11 @@ impl Taker for Points<'_> {
     }
 }
 
-/// The tags and the fields of the point that a row is.
-fn parted<'s>(
-    series: &Series,
-    names: &'s [String],
-    cells: &[Cell],
-) -> (Vec<(String, String)>, Vec<(&'s str, Value)>) {
+/// A point without its time: its tags, and its fields with their values.
+type Point<'s> = (Vec<(String, String)>, Vec<(&'s str, Value)>);
+
+/// The point that a row is.
+fn parted<'s>(series: &Series, names: &'s [String], cells: &[Cell]) -> Point<'s> {
     let mut tags = series.tags.clone();
     let mut values: Vec<(&str, Value)> = Vec::with_capacity(cells.len());
     for (at, (name, cell)) in names.iter().zip(cells).enumerate() {

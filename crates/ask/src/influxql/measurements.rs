@@ -3,16 +3,34 @@
 use super::condition::{Compiler, Condition, compile_regex};
 use super::field::ReadField;
 use super::held::{HeldRows, constant};
-use super::passed::PassedRows;
 use super::predicate::Predicate;
 use super::{Asker, invalid};
 use crate::databases::Space;
 use crate::error::Error;
 use crate::streams;
-use headwater::{ClosedRange, Column, FieldType, StreamName};
+use headwater::{ClosedRange, Column, FieldType, ScanChunk, StreamName};
 use headwater_wire::influxql::{Dimension, MeasurementName, Source};
 use regex::Regex;
 use std::collections::BTreeSet;
+
+/// Takes a chunk and the numbers of its rows that the condition lets through; false ends the
+/// reading.
+pub(super) type Each<'a> = dyn FnMut(&ScanChunk, &[u32]) -> Result<bool, Error> + 'a;
+
+/// Rows that another question hands on, each by itself.
+pub(super) trait HandsOn: std::fmt::Debug {
+    /// Hands out chunks of a range, with the columns that are read, of the series that they are of.
+    ///
+    /// # Errors
+    /// What reading them says, and `each`.
+    fn each_chunk(
+        &self,
+        asker: &Asker<'_>,
+        member: &Member,
+        wanted: (&[ReadField], ClosedRange),
+        each: &mut Each<'_>,
+    ) -> Result<(), Error>;
+}
 
 /// Where the rows of a series are.
 #[derive(Debug)]
@@ -21,8 +39,8 @@ pub(super) enum Rows {
     Stored,
     /// Another question answered them.
     Held(HeldRows),
-    /// Another question passes them on.
-    Passed(PassedRows),
+    /// Another question hands them on.
+    Passed(Box<dyn HandsOn>),
 }
 
 /// A series that may have rows for the statement.

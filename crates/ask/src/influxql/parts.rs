@@ -1,8 +1,8 @@
 //! Answers that are written down as they are worked out, part by part.
 //!
-//! Invariants: no more of an answer is held than a part and the stretch of rows it was read with,
-//! however many rows there are; a part says whether another one follows; what cannot be carried out
-//! any further is told at the end of what was answered.
+//! Invariants: no more of an answer is held than a part or a piece, and the stretch of rows it was
+//! read with, however many rows there are; a part says whether another one follows; what cannot be
+//! carried out any further is told at the end of what was answered.
 
 use super::document::{Document, PIECE_BYTES};
 use super::taker::Taker;
@@ -18,8 +18,8 @@ const ROWS: usize = 10_000;
 
 impl Asker<'_> {
     /// As [`Asker::answers`], written down and handed to `out` piece by piece: as one JSON
-    /// document, as one for each part if the form has [`Form::chunk_rows`], or as CSV. Rows that are answered as they are are not held, however many there
-    /// are.
+    /// document, as one for each part if the form has [`Form::chunk_rows`], or as CSV. Rows that
+    /// are answered as they are are not held, however many there are.
     ///
     /// # Errors
     /// What `out` says, and as [`Asker::answers`] where nothing was handed out yet.
@@ -211,14 +211,15 @@ impl Writer<'_> {
     /// Writes what is left of a statement.
     fn finish(&mut self, answer: &std::result::Result<Answer, Error>) -> Result<()> {
         if let Some(series) = self.waiting.take() {
-            self.part(&series, (0, series.cells.len()), false, answer.is_err())?;
+            let more = answer.as_ref().map_or(true, |a| a.warning.is_some());
+            self.part(&series, (0, series.cells.len()), false, more)?;
         }
         let mut bytes = Vec::new();
         match (&mut self.sheet, answer) {
             (Some(sheet), Err(error)) => sheet.error(&mut self.held, error),
             (Some(_), Ok(_)) => {}
             (None, answer) => {
-                if self.wrote && answer.is_ok() {
+                if self.wrote && answer.as_ref().is_ok_and(|a| a.warning.is_none()) {
                     return Ok(());
                 }
                 bytes.extend_from_slice(b"{\"results\":[");

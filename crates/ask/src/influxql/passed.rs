@@ -6,10 +6,10 @@
 
 use super::Asker;
 use super::field::ReadField;
-use super::measurements::Member;
+use super::measurements::{Each, HandsOn, Member};
 use super::plan::{Node, Plan};
 use super::raw;
-use super::rows::let_through;
+use super::rows::{let_through, place};
 use crate::error::Error;
 use headwater::{ClosedRange, Column, FieldType, ScanChunk};
 use std::rc::Rc;
@@ -61,7 +61,7 @@ impl PassedRows {
                 None => Column::absent(field.field_type(), rows.len()),
             }
         };
-        let times = rows.iter().filter_map(|row| chunk.times.get(*row as usize));
+        let times = rows.iter().filter_map(|row| chunk.times.get(place(*row)));
         ScanChunk {
             columns: read.iter().map(column).collect(),
             times: times.copied().collect(),
@@ -77,7 +77,7 @@ impl PassedRows {
     ) -> Column {
         let mut out = Column::with_capacity(field_type, rows.len());
         for row in rows {
-            let of = |place: usize| chunk.columns.get(place)?.get(*row as usize);
+            let of = |column: usize| chunk.columns.get(column)?.get(place(*row));
             let value = raw::value(node, &self.stored, &of);
             if !value.is_some_and(|value| out.push(value.as_ref())) {
                 out.push_absent(1);
@@ -88,7 +88,7 @@ impl PassedRows {
 
     /// Whether a row of the question is there.
     fn is_row(&self, chunk: &ScanChunk, row: u32) -> bool {
-        let of = |place: usize| chunk.columns.get(place)?.get(row as usize);
+        let of = |column: usize| chunk.columns.get(column)?.get(place(row));
         self.plan.nodes.iter().any(|node| match node {
             Node::Field(place) => of(*place).is_some(),
             Node::Tag(_) | Node::Value(_) | Node::Nothing => false,
@@ -97,28 +97,22 @@ impl PassedRows {
     }
 }
 
-impl Asker<'_> {
-    /// As [`Asker::each_chunk`], of a series that is passed through.
-    pub(super) fn each_passed(
+impl HandsOn for PassedRows {
+    fn each_chunk(
         &self,
+        asker: &Asker<'_>,
         member: &Member,
-        passed: &PassedRows,
-        read: &[ReadField],
-        range: ClosedRange,
-        each: &mut dyn FnMut(&ScanChunk, &[u32]) -> Result<bool, Error>,
+        (read, range): (&[ReadField], ClosedRange),
+        each: &mut Each<'_>,
     ) -> Result<(), Error> {
-        let range = range.intersect(&passed.range);
+        let range = range.intersect(&self.range);
         let tag = |key: &str, rows: usize| member.tag_column(key, rows);
         let (mut there, mut chosen) = (Vec::new(), Vec::new());
-        let inner = &passed.plan.read;
-        self.each_chunk(&passed.stored, inner, range, &[], &mut |chunk, rows| {
+        let inner = &self.plan.read;
+        asker.each_chunk(&self.stored, inner, range, &[], &mut |chunk, rows| {
             there.clear();
-            there.extend(
-                rows.iter()
-                    .copied()
-                    .filter(|row| passed.is_row(chunk, *row)),
-            );
-            let chunk = passed.columns(read, (chunk, &there), &tag);
+            there.extend(rows.iter().copied().filter(|row| self.is_row(chunk, *row)));
+            let chunk = self.columns(read, (chunk, &there), &tag);
             let_through(member, &chunk, &mut chosen);
             match chosen.is_empty() {
                 true => Ok(true),

@@ -166,11 +166,11 @@ impl Asker<'_> {
                 .collect(),
             extent: stored.extent.intersect(&asked.condition.range),
             fields: fields.clone(),
-            rows: Rows::Passed(PassedRows {
+            rows: Rows::Passed(Box::new(PassedRows {
                 stored: Box::new(stored),
                 plan: Rc::clone(&plan),
                 range: asked.condition.range,
-            }),
+            })),
         });
         Ok(Some(series.collect()))
     }
@@ -219,7 +219,7 @@ fn fields(held: &[HeldSeries], passed: &[Answered]) -> Vec<(String, FieldType)> 
     // Series that are passed on have the same fields, but those of several questions.
     let mut last: Option<&[(String, FieldType)]> = None;
     for series in passed {
-        if last != Some(&series.fields[..]) {
+        if last != Some(series.fields.as_slice()) {
             series.fields.iter().for_each(|(name, t)| add(name, *t));
             last = Some(&series.fields);
         }

@@ -176,3 +176,50 @@ fn functions_wildcards_and_fills_at_two_levels() {
         ]
     );
 }
+
+/// A limit that cuts nothing has the rows held.
+#[test]
+fn rows_that_are_read_as_they_are_asked_for_are_those_that_are_held() {
+    let world = cpu();
+    world.write(
+        "cpu,host=c",
+        &[(6, &[("v", f(9.0)), ("u", t("5"))]), (5, &[("s", t("z"))])],
+    );
+    let inner = [
+        "SELECT v, c FROM cpu GROUP BY host",
+        "SELECT v AS x, c, s FROM cpu WHERE v > 1 OR s = 'z'",
+        "SELECT v / c AS x, v, sqrt(v) AS c FROM cpu GROUP BY *",
+        "SELECT * FROM cpu WHERE time > 1s",
+        "SELECT host, v AS x, c FROM cpu, q WHERE time >= 2s AND time < 4s OR v = 1",
+        "SELECT v::integer AS x, c::float FROM cpu GROUP BY host, dc",
+        "SELECT u / 2 AS x, v FROM cpu",
+        "SELECT a AS x, b AS c FROM q GROUP BY host",
+        "SELECT v AS x, c AS x FROM cpu",
+    ];
+    let outer = [
+        ("SELECT x, c, v", ""),
+        ("SELECT *", ""),
+        ("SELECT *", "GROUP BY *"),
+        (
+            "SELECT mean(x), count(c), sum(v)",
+            "WHERE time < 9s GROUP BY time(2s), host fill(none)",
+        ),
+        ("SELECT max(x), host", "GROUP BY dc"),
+        ("SELECT last(*)", "WHERE c > 10 OR x < 3"),
+        ("SELECT difference(x)", "GROUP BY host"),
+        ("SELECT percentile(c, 50), first(x)", ""),
+        ("SELECT x", "ORDER BY time DESC LIMIT 2"),
+        ("SELECT count(host), count(dc)", "WHERE host != 'b'"),
+        ("SELECT count(x)", "WHERE time > 2s"),
+    ];
+    let mut with_rows = 0;
+    for inner in inner {
+        for (what, how) in outer {
+            let asked = |limit: &str| world.series(&format!("{what} FROM ({inner}{limit}) {how}"));
+            let (read, held) = (asked(""), asked(" LIMIT 1000000"));
+            assert_eq!(read, held, "{what} FROM ({inner}) {how}");
+            with_rows += usize::from(read != json!([]));
+        }
+    }
+    assert!(with_rows > 60, "{with_rows}");
+}
