@@ -205,7 +205,7 @@ fn mistakes_are_told_with_their_place() {
             "missing parameter: x",
         ),
         ("SELECT v FROM m WHERE a = 5x", (1, 27), "found `5x`"),
-        ("SELECT v FROM m WHERE a ^ 5", (1, 25), "operator ^"),
+        ("SELECT v FROM m WHERE a ^", (1, 26), "found EOF"),
         (
             "SELECT 18446744073709551616 FROM m",
             (1, 8),
