@@ -6,11 +6,16 @@
 use crate::error::{Error, Kind, Result};
 use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Values that one answer may hold, or computing it may keep.
-pub const VALUES_MAX: usize = 1_000_000;
+/// Memory of one question, where nothing else is said.
+pub const MEMORY_BYTES: usize = 128 << 20;
+/// What one value that is kept takes, about, with its share of what it lies in; of texts without
+/// their bytes.
+pub(crate) const VALUE_BYTES: usize = 48;
+/// Memory is taken from what all questions share in pieces of this size.
+const PIECE_BYTES: usize = 1 << 20;
 /// Streams that one question may read.
 pub const STREAMS_MAX: usize = 100_000;
 
@@ -76,26 +81,87 @@ impl Deadline {
     }
 }
 
+/// Memory that questions share.
+///
+/// Invariant: no more is held than there is, whatever the questions.
+/// Concurrency: asked from any thread.
+#[derive(Debug)]
+pub struct Memory {
+    left: AtomicUsize,
+    /// Of one question.
+    one: usize,
+    /// Of all of them.
+    all: usize,
+}
+
+impl Memory {
+    /// So many bytes for one question, and for all of them together.
+    ///
+    /// ```
+    /// use headwater_ask::{Budget, CancelToken, Deadline, Memory};
+    /// let memory = Memory::new(64 << 20, 256 << 20);
+    /// let budget = Budget::new(Deadline::NEVER, CancelToken::default()).within(&memory);
+    /// assert!(budget.take_bytes(65 << 20).is_err());
+    /// ```
+    #[must_use]
+    pub fn new(one: usize, all: usize) -> Arc<Memory> {
+        Arc::new(Memory {
+            left: AtomicUsize::new(all),
+            one: one.min(all),
+            all,
+        })
+    }
+
+    fn take(&self, bytes: usize) -> bool {
+        let less = |left: usize| left.checked_sub(bytes);
+        let taken = self
+            .left
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
+        taken.is_ok()
+    }
+
+    fn give(&self, bytes: usize) {
+        self.left.fetch_add(bytes, Ordering::AcqRel);
+    }
+}
+
 /// What is left to one question. Of the thread that works on it.
 #[derive(Debug)]
 pub struct Budget {
     deadline: Cell<Deadline>,
     cancel: CancelToken,
-    values: Cell<usize>,
+    /// Memory that is kept, in bytes.
+    kept: Cell<usize>,
+    /// How much may be kept for now, of the limit.
+    ceiling: Cell<usize>,
+    limit: usize,
+    /// What questions share, and what this one has of it.
+    shared: Option<(Arc<Memory>, Cell<usize>)>,
     streams: Cell<usize>,
 }
 
 impl Budget {
-    /// [`VALUES_MAX`] values of [`STREAMS_MAX`] streams, until the deadline or until it is
-    /// cancelled.
+    /// [`MEMORY_BYTES`] and [`STREAMS_MAX`] streams, until the deadline or until it is cancelled.
     #[must_use]
     pub fn new(deadline: Deadline, cancel: CancelToken) -> Budget {
         Budget {
             deadline: Cell::new(deadline),
             cancel,
-            values: Cell::new(VALUES_MAX),
+            kept: Cell::new(0),
+            ceiling: Cell::new(MEMORY_BYTES),
+            limit: MEMORY_BYTES,
+            shared: None,
             streams: Cell::new(STREAMS_MAX),
         }
+    }
+
+    /// With so much memory as questions share, instead of [`MEMORY_BYTES`].
+    #[must_use]
+    pub fn within(mut self, memory: &Arc<Memory>) -> Budget {
+        self.ceiling.set(memory.one);
+        self.limit = memory.one;
+        self.shared = Some((Arc::clone(memory), Cell::new(0)));
+        self
     }
 
     /// # Errors
@@ -113,50 +179,99 @@ impl Budget {
         self.deadline.set(deadline);
     }
 
-    /// Counts values that are kept.
+    /// Counts memory that is kept.
     ///
     /// # Errors
-    /// When there are more than an answer may hold.
-    pub fn take_values(&self, count: usize) -> Result<()> {
-        match self.values.get().checked_sub(count) {
-            Some(left) => {
-                self.values.set(left);
-                Ok(())
-            }
-            None => Err(Error::limit(format!(
-                "the answer, or what it is computed from, is more than {VALUES_MAX} values: ask for a shorter range, fewer fields, wider intervals, or set a LIMIT"
-            ))),
+    /// [`Kind::Limit`] when it is more than the question may keep, [`Kind::Busy`] when other
+    /// questions keep what is left.
+    pub fn take_bytes(&self, bytes: usize) -> Result<()> {
+        let kept = self.kept.get().saturating_add(bytes);
+        if kept > self.ceiling.get() {
+            return Err(self.too_much());
         }
+        if let Some((memory, held)) = &self.shared
+            && kept > held.get()
+        {
+            let more = (kept - held.get()).next_multiple_of(PIECE_BYTES);
+            if !memory.take(more) {
+                return Err(Error::new(
+                    Kind::Busy,
+                    format!(
+                        "the questions under way keep all {} bytes that they may together (setting query.memory_all): ask again in a moment",
+                        memory.all
+                    ),
+                ));
+            }
+            held.set(held.get() + more);
+        }
+        self.kept.set(kept);
+        Ok(())
+    }
+
+    fn too_much(&self) -> Error {
+        let setting = match self.shared {
+            Some(_) => " (setting query.memory)",
+            None => "",
+        };
+        Error::limit(format!(
+            "the answer, or what it is computed from, takes more than the {} bytes that one question may keep{setting}: ask for a shorter range, fewer fields, wider intervals, or set a LIMIT",
+            self.limit
+        ))
+    }
+
+    /// Gives back what is not kept any more.
+    pub fn give_bytes(&self, bytes: usize) {
+        self.kept.set(self.kept.get().saturating_sub(bytes));
+    }
+
+    /// How much memory is kept.
+    #[must_use]
+    pub fn bytes_kept(&self) -> usize {
+        self.kept.get()
+    }
+
+    /// Of all that was counted since `before` bytes were kept, only so many still are.
+    ///
+    /// # Errors
+    /// As [`Budget::take_bytes`].
+    pub fn keep_only(&self, before: usize, more_bytes: usize) -> Result<()> {
+        self.kept.set(before);
+        self.take_bytes(more_bytes)
+    }
+
+    /// No more than so many bytes may be kept in addition, until [`Budget::uncap`].
+    pub(crate) fn cap(&self, more_bytes: usize) {
+        let ceiling = self.kept.get().saturating_add(more_bytes);
+        self.ceiling.set(ceiling.min(self.limit));
+    }
+
+    /// All of the limit may be kept.
+    pub(crate) fn uncap(&self) {
+        self.ceiling.set(self.limit);
+    }
+
+    /// Counts values that are kept, of texts without their bytes.
+    ///
+    /// # Errors
+    /// As [`Budget::take_bytes`].
+    pub fn take_values(&self, count: usize) -> Result<()> {
+        self.take_bytes(count.saturating_mul(VALUE_BYTES))
     }
 
     /// Whether so many values would fit, without counting them.
     ///
     /// # Errors
-    /// When there are more than an answer may hold.
+    /// As [`Budget::take_bytes`].
     pub(crate) fn has_room_for(&self, count: usize) -> Result<()> {
+        let before = self.kept.get();
         self.take_values(count)?;
-        self.give_values(count);
+        self.kept.set(before);
         Ok(())
     }
 
-    /// Gives back what is not kept any more.
+    /// Gives values back that are not kept any more.
     pub fn give_values(&self, count: usize) {
-        self.values.set(self.values.get().saturating_add(count));
-    }
-
-    /// How many values may still be kept.
-    #[must_use]
-    pub fn values_left(&self) -> usize {
-        self.values.get()
-    }
-
-    /// Of all that was counted since there were `before` left, only so many values are still kept.
-    ///
-    /// # Errors
-    /// When there are more than an answer may hold.
-    pub fn keep_only(&self, before: usize, kept: usize) -> Result<()> {
-        self.values.set(before);
-        self.take_values(kept)
+        self.give_bytes(count.saturating_mul(VALUE_BYTES));
     }
 
     /// Counts streams that are read.
@@ -172,6 +287,14 @@ impl Budget {
             None => Err(Error::limit(format!(
                 "the question is about more than {STREAMS_MAX} streams: choose by more tags"
             ))),
+        }
+    }
+}
+
+impl Drop for Budget {
+    fn drop(&mut self) {
+        if let Some((memory, held)) = &self.shared {
+            memory.give(held.get());
         }
     }
 }
@@ -195,17 +318,42 @@ mod tests {
     }
 
     #[test]
+    fn questions_share_memory_and_give_it_back() {
+        let memory = Memory::new(6 * PIECE_BYTES, 8 * PIECE_BYTES);
+        let question = || Budget::new(Deadline::NEVER, CancelToken::default()).within(&memory);
+        let (one, other) = (question(), question());
+        let error = one.take_bytes(6 * PIECE_BYTES + 1).unwrap_err();
+        assert_eq!(error.kind(), Kind::Limit);
+        assert!(error.message().contains("query.memory)"), "{error}");
+        one.take_bytes(5 * PIECE_BYTES + 1).unwrap();
+        let error = other.take_bytes(2 * PIECE_BYTES + 1).unwrap_err();
+        assert_eq!(error.kind(), Kind::Busy);
+        assert!(error.message().contains("query.memory_all"), "{error}");
+        // Nothing was taken by what was refused.
+        other.take_bytes(2 * PIECE_BYTES).unwrap();
+        drop(one);
+        other.take_bytes(4 * PIECE_BYTES).unwrap();
+        drop(other);
+        assert_eq!(memory.left.load(Ordering::Relaxed), 8 * PIECE_BYTES);
+    }
+
+    #[test]
     fn values_and_streams_are_counted() {
         let budget = Budget::new(Deadline::NEVER, CancelToken::default());
-        budget.take_values(VALUES_MAX).unwrap();
+        budget.take_bytes(MEMORY_BYTES).unwrap();
         assert_eq!(budget.take_values(1).unwrap_err().kind(), Kind::Limit);
         budget.give_values(5);
         budget.take_values(5).unwrap();
         budget.give_values(9);
-        let before = budget.values_left();
+        budget.give_bytes(4_096);
+        let before = budget.bytes_kept();
         budget.take_values(7).unwrap();
         budget.keep_only(before, 2).unwrap();
-        assert_eq!(budget.values_left(), before - 2);
+        assert_eq!(budget.bytes_kept(), before + 2);
+        budget.cap(10);
+        assert_eq!(budget.take_bytes(11).unwrap_err().kind(), Kind::Limit);
+        budget.uncap();
+        budget.take_bytes(11).unwrap();
         for _ in 0..STREAMS_MAX {
             budget.take_stream().unwrap();
         }

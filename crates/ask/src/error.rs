@@ -17,6 +17,8 @@ pub enum Kind {
     Unsupported,
     /// The asker may not read anything.
     Access,
+    /// Nobody may change anything here.
+    ReadOnly,
     /// There is no such thing, or the asker may not see it.
     NotFound,
     /// The engine calls it invalid.
@@ -41,10 +43,11 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Kind; 13] = [
+    pub const ALL: [Kind; 14] = [
         Kind::Query,
         Kind::Unsupported,
         Kind::Access,
+        Kind::ReadOnly,
         Kind::NotFound,
         Kind::Invalid,
         Kind::Limit,
@@ -64,6 +67,7 @@ impl Kind {
             Kind::Query => "E_QUERY",
             Kind::Unsupported => "E_UNSUPPORTED",
             Kind::Access => "E_ACCESS",
+            Kind::ReadOnly => "E_READ_ONLY",
             Kind::NotFound => "E_NOT_FOUND",
             Kind::Invalid => "E_INVALID",
             Kind::Limit => "E_LIMIT",
@@ -84,6 +88,7 @@ impl Kind {
             Kind::Query
             | Kind::Unsupported
             | Kind::Access
+            | Kind::ReadOnly
             | Kind::NotFound
             | Kind::Invalid
             | Kind::Limit => false,

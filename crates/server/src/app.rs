@@ -34,6 +34,8 @@ pub(crate) struct App {
     /// Held while an asker has everything compacted.
     pub(crate) compacting: parking_lot::Mutex<()>,
     pub(crate) ingest: Ingest,
+    /// What questions of InfluxQL and OpenTSDB may keep.
+    pub(crate) memory: Arc<headwater_ask::Memory>,
     /// Who follows new values.
     pub(crate) live: Arc<Hub>,
     /// Formatted tiles.

@@ -91,7 +91,7 @@ impl From<headwater_ask::Error> for ApiError {
             Kind::Query | Kind::Unsupported | Kind::Invalid | Kind::Limit => {
                 (StatusCode::BAD_REQUEST, None)
             }
-            Kind::Access => (StatusCode::FORBIDDEN, None),
+            Kind::Access | Kind::ReadOnly => (StatusCode::FORBIDDEN, None),
             Kind::NotFound => (StatusCode::NOT_FOUND, None),
             Kind::Timeout | Kind::Cancelled | Kind::Elsewhere => {
                 (StatusCode::SERVICE_UNAVAILABLE, None)

@@ -46,6 +46,7 @@ mod mqtt_figures;
 #[cfg(feature = "mqtt")]
 mod mqtt_publisher;
 mod notices;
+mod points;
 #[cfg(feature = "sql")]
 mod postgres;
 mod request;

@@ -167,6 +167,7 @@ impl Server {
             }
         });
         let app = App {
+            memory: headwater_ask::Memory::new(settings.query_memory, settings.query_memory_all),
             #[cfg(feature = "sql")]
             sql_threads,
             #[cfg(feature = "sql")]

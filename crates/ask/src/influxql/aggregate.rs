@@ -33,6 +33,10 @@ impl Asker<'_> {
         members: &[&Member],
     ) -> Result<Vec<Computed>, Error> {
         let (plan, windows) = (grouping.plan, grouping.windows);
+        if plan.chooses_rows && plan.calls.len() > 1 {
+            let series = self.samples(grouping, members)?;
+            return self.put_together(grouping, series, &|time| time);
+        }
         if plan.chooses_rows {
             let mut rows = self.points(grouping, members)?;
             if grouping.descending {

@@ -3,10 +3,12 @@
 //! Invariants: integers stay exact as long as both sides are integers, and what leaves their range
 //! becomes a float; division gives a float; a result that is not finite is no value.
 
+use super::invalid;
+use crate::error::Error;
 use crate::values::integer;
 pub(super) use crate::values::{compare, number};
-use headwater::{Value, ValueRef};
-use headwater_wire::influxql::{Literal, Operator};
+use headwater::{FieldType, Value, ValueRef};
+use headwater_wire::influxql::{Expression, Literal, Operator};
 use std::cmp::Ordering;
 
 /// A value written in a statement. Lengths of time are integers of nanoseconds; a regular
@@ -51,8 +53,61 @@ pub(super) fn finite(value: f64) -> Option<Value> {
     value.is_finite().then_some(Value::F64(value))
 }
 
+/// The type of what an operation gives, of operands of these types; `None` where it depends on
+/// values.
+pub(super) fn type_of_operation(
+    operator: Operator,
+    a: Option<FieldType>,
+    b: Option<FieldType>,
+) -> Option<FieldType> {
+    match operator {
+        Operator::Divide => Some(FieldType::F64),
+        operator if operator.is_bitwise() => a.filter(|a| Some(*a) == b),
+        // What leaves the range of its type is of another one.
+        _ => (a == Some(FieldType::F64) || b == Some(FieldType::F64)).then_some(FieldType::F64),
+    }
+}
+
+/// Operators of bits take two integers, or two booleans.
+///
+/// # Errors
+/// When the types are known and are others.
+pub(super) fn check_bits(
+    expression: &Expression,
+    operator: Operator,
+    (a, b): (Option<FieldType>, Option<FieldType>),
+) -> Result<(), Error> {
+    let whole = |t: FieldType| matches!(t, FieldType::I64 | FieldType::U64);
+    let fits = |t: Option<FieldType>| t.is_none_or(|t| whole(t) || t == FieldType::Bool);
+    let fit = fits(a) && fits(b) && a.zip(b).is_none_or(|(a, b)| whole(a) == whole(b));
+    if !operator.is_bitwise() || fit {
+        return Ok(());
+    }
+    let name = |t: Option<FieldType>| t.map_or("a value", type_name);
+    Err(invalid(format!(
+        "type error: {expression}: {} takes two integers or two booleans, found {} and {}; a float is made an integer by a cast, such as \"v\"::integer",
+        operator.text(),
+        name(a),
+        name(b),
+    )))
+}
+
+/// The name of a type in InfluxDB. Bytes are told as text.
+pub(super) fn type_name(field_type: FieldType) -> &'static str {
+    match field_type {
+        FieldType::F64 => "float",
+        FieldType::I64 => "integer",
+        FieldType::U64 => "unsigned",
+        FieldType::Bool => "boolean",
+        FieldType::String | FieldType::Bytes => "string",
+    }
+}
+
 /// The result of an operation; `None` when there is none, as for a division by zero.
 pub(super) fn operate(operator: Operator, a: ValueRef<'_>, b: ValueRef<'_>) -> Option<Value> {
+    if operator.is_bitwise() {
+        return of_bits(operator, a, b);
+    }
     if let (Some(a), Some(b)) = (integer(a), integer(b)) {
         let wide = match operator {
             Operator::Add => a.checked_add(b),
@@ -79,9 +134,47 @@ pub(super) fn operate(operator: Operator, a: ValueRef<'_>, b: ValueRef<'_>) -> O
     })
 }
 
+/// Of two integers, or of two booleans; nothing else has bits.
+fn of_bits(operator: Operator, a: ValueRef<'_>, b: ValueRef<'_>) -> Option<Value> {
+    if let (ValueRef::Bool(a), ValueRef::Bool(b)) = (a, b) {
+        return Some(Value::Bool(match operator {
+            Operator::BitAnd => a & b,
+            Operator::BitOr => a | b,
+            _ => a ^ b,
+        }));
+    }
+    let (a, b) = (integer(a)?, integer(b)?);
+    Some(from_wide(match operator {
+        Operator::BitAnd => a & b,
+        Operator::BitOr => a | b,
+        _ => a ^ b,
+    }))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bits_are_of_integers_and_booleans() {
+        let op = |operator, a: Value, b: Value| operate(operator, a.as_ref(), b.as_ref());
+        let (i, b) = (Value::I64, Value::Bool);
+        assert_eq!(op(Operator::BitAnd, i(6), i(3)), Some(i(2)));
+        assert_eq!(op(Operator::BitOr, i(6), i(3)), Some(i(7)));
+        assert_eq!(op(Operator::BitXor, i(6), i(3)), Some(i(5)));
+        assert_eq!(op(Operator::BitAnd, i(-1), i(i64::MAX)), Some(i(i64::MAX)));
+        let most = Value::U64(u64::MAX);
+        assert_eq!(op(Operator::BitAnd, most.clone(), i(-1)), Some(most));
+        assert_eq!(op(Operator::BitXor, b(true), b(true)), Some(b(false)));
+        assert_eq!(op(Operator::BitOr, b(true), b(false)), Some(b(true)));
+        for (a, b) in [
+            (Value::F64(6.0), i(3)),
+            (b(true), i(1)),
+            (Value::String("6".to_owned()), i(3)),
+        ] {
+            assert_eq!(op(Operator::BitAnd, a, b), None);
+        }
+    }
 
     #[test]
     fn integers_stay_exact_and_floats_finite() {

@@ -30,6 +30,7 @@ impl Asker<'_> {
     /// `DELETE`: rows; series of which nothing can be left go too.
     pub(super) fn delete(&self, removal: &Removal) -> Result<Answer, Error> {
         let condition = Condition::new(removal.condition.as_ref(), self.now, None)?;
+        condition.must_be_one_range("DELETE", "write one DELETE for each range")?;
         let fate = match condition.has_start || condition.has_end {
             true => Fate::Cleared(condition.range),
             false => Fate::Dropped,
@@ -43,7 +44,7 @@ impl Asker<'_> {
     /// `DROP SERIES`.
     pub(super) fn drop_series(&self, removal: &Removal) -> Result<Answer, Error> {
         let condition = Condition::new(removal.condition.as_ref(), self.now, None)?;
-        if condition.has_start || condition.has_end {
+        if condition.has_start || condition.has_end || condition.has_times_in_rest {
             return Err(invalid(
                 "DROP SERIES doesn't support time in WHERE clause: DELETE takes rows away",
             ));

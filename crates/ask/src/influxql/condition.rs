@@ -1,12 +1,14 @@
 //! `WHERE`: which instants, and what must hold of tags and fields.
 //!
-//! Invariant: `time` is compared only in parts that all must hold, so that a condition is one range
-//! of instants and the rest.
+//! Invariant: a condition is one range of instants, outside of which it holds nowhere, and the
+//! rest. Where `time` is compared in parts of which not all must hold, the range is the narrowest
+//! around all that may hold, and the rest says of each row whether it does.
 
-use super::arithmetic::literal;
+use super::arithmetic::{check_bits, literal, type_of_operation};
 use super::field::ReadField;
 use super::invalid;
 use super::predicate::{Operand, Predicate};
+use super::times::{is_time, mentions_time};
 use crate::error::Error;
 use headwater::{ClosedRange, FieldType, Timestamp, Value};
 use headwater_wire::influxql::{Cast, Expression, Literal, Operator};
@@ -26,6 +28,8 @@ pub(super) struct Condition {
     /// The upper end was asked for.
     pub(super) has_end: bool,
     pub(super) rest: Vec<Expression>,
+    /// The rest is about time too.
+    pub(super) has_times_in_rest: bool,
 }
 
 pub(super) fn compile_regex(pattern: &str) -> Result<Regex, Error> {
@@ -51,6 +55,7 @@ impl Condition {
             has_start: false,
             has_end: false,
             rest: Vec::new(),
+            has_times_in_rest: false,
         };
         if let Some(condition) = condition {
             out.add(condition, now, zone)?;
@@ -66,26 +71,27 @@ impl Condition {
     ) -> Result<(), Error> {
         match part {
             Expression::All(parts) => parts.iter().try_for_each(|p| self.add(p, now, zone)),
-            Expression::Binary {
-                operator,
-                left,
-                right,
-            } if is_time(left) => self.bound(*operator, right, now, zone),
-            Expression::Binary {
-                operator,
-                left,
-                right,
-            } if is_time(right) => self.bound(operator.mirrored(), left, now, zone),
             other => {
-                if mentions_time(other) {
-                    return Err(invalid(
-                        "time can only be compared with a literal or now(), in parts of WHERE that are joined by AND",
-                    ));
+                let (span, rest) = resolved(other, now, zone)?;
+                self.narrow(span.range, span.has_start, span.has_end);
+                if compared_time(other).is_none() {
+                    self.has_times_in_rest |= mentions_time(other);
+                    self.rest.push(rest);
                 }
-                self.rest.push(other.clone());
                 Ok(())
             }
         }
+    }
+
+    /// Refuses conditions whose rest is about time, where a statement takes one range only. `how`
+    /// says what to do instead.
+    pub(super) fn must_be_one_range(&self, statement: &str, how: &str) -> Result<(), Error> {
+        if !self.has_times_in_rest {
+            return Ok(());
+        }
+        Err(invalid(format!(
+            "{statement}: time can be compared only in parts of WHERE that are joined by AND; {how}"
+        )))
     }
 
     /// Narrows it to what a question around this one asks for.
@@ -94,16 +100,56 @@ impl Condition {
         self.has_start |= has_start;
         self.has_end |= has_end;
     }
+}
 
-    /// Narrows the range.
-    fn bound(
-        &mut self,
-        operator: Operator,
-        value: &Expression,
-        now: Timestamp,
-        zone: Option<&TimeZone>,
-    ) -> Result<(), Error> {
-        let at = instant(value, now, zone)?;
+/// The instants for which something may hold.
+#[derive(Clone, Copy)]
+struct Span {
+    range: ClosedRange,
+    has_start: bool,
+    has_end: bool,
+}
+
+impl Span {
+    const ALL: Span = Span {
+        range: ClosedRange::ALL,
+        has_start: false,
+        has_end: false,
+    };
+
+    /// For which all of them may hold.
+    fn of_all(spans: &[Span]) -> Span {
+        let both = |a: Span, b: &Span| Span {
+            range: a.range.intersect(&b.range),
+            has_start: a.has_start || b.has_start,
+            has_end: a.has_end || b.has_end,
+        };
+        spans.iter().fold(Span::ALL, both)
+    }
+
+    /// The narrowest around those for which one of them may hold.
+    fn of_any(spans: &[Span]) -> Span {
+        let around = |a: Span, b: &Span| Span {
+            range: ClosedRange::new(
+                a.range.first.min(b.range.first),
+                a.range.last.max(b.range.last),
+            ),
+            has_start: a.has_start && b.has_start,
+            has_end: a.has_end && b.has_end,
+        };
+        let mut there = spans.iter().filter(|span| !span.range.is_empty());
+        match there.next() {
+            Some(first) => there.fold(*first, around),
+            None => Span {
+                range: ClosedRange::EMPTY,
+                has_start: true,
+                has_end: true,
+            },
+        }
+    }
+
+    /// What time is compared with.
+    fn compared(operator: Operator, at: i128) -> Result<Span, Error> {
         let all = ClosedRange::ALL;
         let clamped =
             |at: i128| Timestamp::from_nanos(at.clamp(i64::MIN.into(), i64::MAX.into()) as i64);
@@ -123,26 +169,83 @@ impl Condition {
             Operator::LessOrEqual => to(at),
             _ => {
                 let text = operator.text();
-                return Err(invalid(format!("invalid time comparison operator: {text}")));
+                return Err(invalid(format!(
+                    "invalid time comparison operator: {text}; expected =, <, <=, > or >=, such as (time < 10s OR time > 10s)"
+                )));
             }
         };
-        self.has_start |= !matches!(operator, Operator::Less | Operator::LessOrEqual);
-        self.has_end |= !matches!(operator, Operator::Greater | Operator::GreaterOrEqual);
-        self.range = self.range.intersect(&range);
-        Ok(())
+        Ok(Span {
+            range,
+            has_start: !matches!(operator, Operator::Less | Operator::LessOrEqual),
+            has_end: !matches!(operator, Operator::Greater | Operator::GreaterOrEqual),
+        })
+    }
+
+    /// What says of a row that it lies within.
+    fn condition(self) -> Expression {
+        if self.range.is_empty() || self.range == ClosedRange::ALL {
+            return Expression::Literal(Literal::Boolean(!self.range.is_empty()));
+        }
+        let bound = |operator, at: Timestamp| Expression::Binary {
+            operator,
+            left: Box::new(Expression::reference("time")),
+            right: Box::new(Expression::Literal(Literal::Integer(at.as_nanos()))),
+        };
+        Expression::All(vec![
+            bound(Operator::GreaterOrEqual, self.range.first),
+            bound(Operator::LessOrEqual, self.range.last),
+        ])
     }
 }
 
-fn is_time(expression: &Expression) -> bool {
-    matches!(expression, Expression::Reference { name, .. } if name.eq_ignore_ascii_case("time"))
+/// The comparison of time that an expression is, with time before the operator.
+fn compared_time(expression: &Expression) -> Option<(Operator, &Expression)> {
+    match expression {
+        Expression::Binary {
+            operator,
+            left,
+            right,
+        } if is_time(left) => Some((*operator, right)),
+        Expression::Binary {
+            operator,
+            left,
+            right,
+        } if is_time(right) => Some((operator.mirrored(), left)),
+        _ => None,
+    }
 }
 
-fn mentions_time(expression: &Expression) -> bool {
+/// For which instants an expression may hold, and the same expression with instants instead of
+/// what time is compared with.
+fn resolved(
+    expression: &Expression,
+    now: Timestamp,
+    zone: Option<&TimeZone>,
+) -> Result<(Span, Expression), Error> {
+    if let Some((operator, value)) = compared_time(expression) {
+        let span = Span::compared(operator, instant(value, now, zone)?)?;
+        return Ok((span, span.condition()));
+    }
+    if !mentions_time(expression) {
+        return Ok((Span::ALL, expression.clone()));
+    }
+    let each = |parts: &[Expression]| -> Result<(Vec<Span>, Vec<Expression>), Error> {
+        let parts = parts.iter().map(|part| resolved(part, now, zone));
+        let parts: Vec<_> = parts.collect::<Result<_, Error>>()?;
+        Ok(parts.into_iter().unzip())
+    };
     match expression {
-        Expression::Binary { left, right, .. } => mentions_time(left) || mentions_time(right),
-        Expression::All(parts) | Expression::Any(parts) => parts.iter().any(mentions_time),
-        Expression::Call { arguments, .. } => arguments.iter().any(mentions_time),
-        other => is_time(other),
+        Expression::All(parts) => {
+            let (spans, parts) = each(parts)?;
+            Ok((Span::of_all(&spans), Expression::All(parts)))
+        }
+        Expression::Any(parts) => {
+            let (spans, parts) = each(parts)?;
+            Ok((Span::of_any(&spans), Expression::Any(parts)))
+        }
+        other => Err(invalid(format!(
+            "{other}: time can only be compared with a literal or now(), such as time > now() - 1h, and not be computed with"
+        ))),
     }
 }
 
@@ -224,6 +327,16 @@ impl Compiler<'_> {
         Some(self.read.len() - 1)
     }
 
+    /// The column of a tag, which is read as a text.
+    pub(super) fn tag(&mut self, name: &str) -> usize {
+        let tag = ReadField::of_tag(name);
+        let at = self.read.iter().position(|read| *read == tag);
+        at.unwrap_or_else(|| {
+            self.read.push(tag);
+            self.read.len() - 1
+        })
+    }
+
     pub(super) fn all(&mut self, parts: &[Expression]) -> Result<Predicate, Error> {
         let parts = parts.iter().map(|p| self.predicate(p));
         Ok(Predicate::All(parts.collect::<Result<_, _>>()?))
@@ -237,6 +350,18 @@ impl Compiler<'_> {
                 Ok(Predicate::Any(parts.collect::<Result<_, _>>()?))
             }
             Expression::Literal(Literal::Boolean(value)) => Ok(Predicate::Constant(*value)),
+            // As `resolved` leaves it.
+            Expression::Binary {
+                operator,
+                left,
+                right,
+            } if is_time(left) => match &**right {
+                Expression::Literal(Literal::Integer(at)) => {
+                    let span = Span::compared(*operator, (*at).into())?;
+                    Ok(Predicate::During(span.range))
+                }
+                _ => Err(unfit(expression)),
+            },
             Expression::Binary {
                 operator: operator @ (Operator::Matches | Operator::NotMatches),
                 left,
@@ -257,13 +382,30 @@ impl Compiler<'_> {
                 let (left, right) = (self.operand(left)?, self.operand(right)?);
                 Ok(Predicate::Compare(*operator, left, right))
             }
-            // A field of booleans stands for itself.
+            // Operators of booleans stand for themselves, as a field of them does.
+            Expression::Binary { operator, .. } if operator.is_bitwise() => Ok(Predicate::Compare(
+                Operator::Equal,
+                self.operand(expression)?,
+                Operand::Value(Value::Bool(true)),
+            )),
             reference @ Expression::Reference { .. } => Ok(Predicate::Compare(
                 Operator::Equal,
                 self.operand(reference)?,
                 Operand::Value(Value::Bool(true)),
             )),
             other => Err(unfit(other)),
+        }
+    }
+
+    /// The type of what an operand gives, as far as it is known before rows are read.
+    fn type_of(&self, operand: &Operand) -> Option<FieldType> {
+        match operand {
+            Operand::Value(value) => Some(value.as_ref().field_type()),
+            Operand::Field(place) => self.read.get(*place).map(ReadField::field_type),
+            Operand::Tag(_) => None,
+            Operand::Operation(operator, left, right) => {
+                type_of_operation(*operator, self.type_of(left), self.type_of(right))
+            }
         }
     }
 
@@ -286,6 +428,8 @@ impl Compiler<'_> {
                 right,
             } if !operator.is_comparison() => {
                 let (left, right) = (self.operand(left)?, self.operand(right)?);
+                let types = (self.type_of(&left), self.type_of(&right));
+                check_bits(expression, *operator, types)?;
                 Ok(Operand::Operation(
                     *operator,
                     Box::new(left),

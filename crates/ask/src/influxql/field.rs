@@ -13,6 +13,8 @@ pub(super) struct ReadField {
     pub(super) stored: FieldType,
     /// As what it is read, if that is something else.
     cast: Option<FieldType>,
+    /// It is a tag of what another question answered.
+    pub(super) is_tag: bool,
 }
 
 impl ReadField {
@@ -29,6 +31,17 @@ impl ReadField {
             name: name.to_owned(),
             stored,
             cast: cast.filter(|cast| *cast != stored),
+            is_tag: false,
+        }
+    }
+
+    /// A tag, read as a text.
+    pub(super) fn of_tag(name: &str) -> ReadField {
+        ReadField {
+            name: name.to_owned(),
+            stored: FieldType::String,
+            cast: None,
+            is_tag: true,
         }
     }
 

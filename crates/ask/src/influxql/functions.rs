@@ -28,6 +28,8 @@ pub(super) enum Function {
     Top(usize),
     /// So many of the smallest values.
     Bottom(usize),
+    /// So many values, chosen at random.
+    Sample(usize),
 }
 
 /// What must be read for a function.
@@ -58,6 +60,30 @@ impl Function {
         })
     }
 
+    /// What statements call it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Function::Count => "count",
+            Function::CountDistinct => "count(distinct)",
+            Function::Mean => "mean",
+            Function::Sum => "sum",
+            Function::Min => "min",
+            Function::Max => "max",
+            Function::First => "first",
+            Function::Last => "last",
+            Function::Stddev => "stddev",
+            Function::Spread => "spread",
+            Function::Median => "median",
+            Function::Percentile(_) => "percentile",
+            Function::Mode => "mode",
+            Function::Distinct => "distinct",
+            Function::Integral(_) => "integral",
+            Function::Top(_) => "top",
+            Function::Bottom(_) => "bottom",
+            Function::Sample(_) => "sample",
+        }
+    }
+
     pub(super) fn need(self) -> Need {
         match self {
             Function::Count
@@ -75,7 +101,8 @@ impl Function {
             | Function::Distinct
             | Function::Integral(_)
             | Function::Top(_)
-            | Function::Bottom(_) => Need::Values,
+            | Function::Bottom(_)
+            | Function::Sample(_) => Need::Values,
         }
     }
 
@@ -89,6 +116,7 @@ impl Function {
                 | Function::Last
                 | Function::Mode
                 | Function::Distinct
+                | Function::Sample(_)
         )
     }
 
@@ -106,7 +134,24 @@ impl Function {
 
     /// Whether it gives several of the rows, each with its own time.
     pub(super) fn gives_rows(self) -> bool {
-        matches!(self, Function::Top(_) | Function::Bottom(_))
+        matches!(
+            self,
+            Function::Top(_) | Function::Bottom(_) | Function::Sample(_)
+        )
+    }
+
+    /// The type of what it gives of a field; `None` where that depends on values.
+    pub(super) fn gives(self, field: FieldType) -> Option<FieldType> {
+        match self {
+            Function::Count | Function::CountDistinct => Some(FieldType::I64),
+            Function::Mean | Function::Stddev | Function::Median | Function::Integral(_) => {
+                Some(FieldType::F64)
+            }
+            // What leaves the range of its type is of another one.
+            Function::Sum | Function::Spread => (field == FieldType::F64).then_some(FieldType::F64),
+            _ if field == FieldType::String && !self.takes_any() => Some(FieldType::F64),
+            _ => Some(field),
+        }
     }
 
     /// What it gives for an interval, from its aggregate or ends.

@@ -2,16 +2,46 @@
 
 use super::condition::{Compiler, Condition, compile_regex};
 use super::field::ReadField;
-use super::held::HeldRows;
+use super::held::{HeldRows, constant};
 use super::predicate::Predicate;
 use super::{Asker, invalid};
 use crate::databases::Space;
 use crate::error::Error;
 use crate::streams;
-use headwater::{ClosedRange, FieldType, StreamName};
+use headwater::{ClosedRange, Column, FieldType, ScanChunk, StreamName};
 use headwater_wire::influxql::{Dimension, MeasurementName, Source};
 use regex::Regex;
 use std::collections::BTreeSet;
+
+/// Takes a chunk and the numbers of its rows that the condition lets through; false ends the
+/// reading.
+pub(super) type Each<'a> = dyn FnMut(&ScanChunk, &[u32]) -> Result<bool, Error> + 'a;
+
+/// Rows that another question hands on, each by itself.
+pub(super) trait HandsOn: std::fmt::Debug {
+    /// Hands out chunks of a range, with the columns that are read, of the series that they are of.
+    ///
+    /// # Errors
+    /// What reading them says, and `each`.
+    fn each_chunk(
+        &self,
+        asker: &Asker<'_>,
+        member: &Member,
+        wanted: (&[ReadField], ClosedRange),
+        each: &mut Each<'_>,
+    ) -> Result<(), Error>;
+}
+
+/// Where the rows of a series are.
+#[derive(Debug)]
+pub(super) enum Rows {
+    /// In the snapshot.
+    Stored,
+    /// Another question answered them.
+    Held(HeldRows),
+    /// Another question hands them on.
+    Passed(Box<dyn HandsOn>),
+}
 
 /// A series that may have rows for the statement.
 #[derive(Debug)]
@@ -21,18 +51,42 @@ pub(super) struct Member {
     pub(super) extent: ClosedRange,
     /// What must hold of its rows.
     pub(super) rest: Predicate,
-    /// Its rows, if they are not stored.
-    pub(super) held: Option<HeldRows>,
+    pub(super) rows: Rows,
+    /// Tags by which another question grouped it, and which have no value.
+    pub(super) empty_tags: Vec<String>,
 }
 
 impl Member {
+    /// The value of a tag. An answered series has every tag it was grouped by, if only an empty
+    /// one.
+    pub(super) fn tag(&self, key: &str) -> Option<&str> {
+        let empty = || {
+            let mut keys = self.empty_tags.iter();
+            keys.any(|empty| empty == key).then_some("")
+        };
+        self.stream.tag(key).or_else(empty)
+    }
+
+    /// A tag as a column of so many rows.
+    pub(super) fn tag_column(&self, key: &str, rows: usize) -> Column {
+        match self.tag(key) {
+            Some(value) => constant(value, rows),
+            None => Column::absent(FieldType::String, rows),
+        }
+    }
+
+    /// Whether another question answered it.
+    pub(super) fn is_answered(&self) -> bool {
+        !matches!(self.rows, Rows::Stored)
+    }
+
     pub(super) fn takes_all_rows(&self) -> bool {
         matches!(self.rest, Predicate::Constant(true))
     }
 
     /// Whether the engine knows the aggregates of the rows that are asked for.
     pub(super) fn is_as_stored(&self) -> bool {
-        self.takes_all_rows() && self.held.is_none()
+        self.takes_all_rows() && !self.is_answered()
     }
 }
 
@@ -44,6 +98,8 @@ pub(super) struct Measurement {
     pub(super) fields: Vec<(String, FieldType)>,
     pub(super) tag_keys: BTreeSet<String>,
     pub(super) members: Vec<Member>,
+    /// Tags of what questions within this one answer.
+    pub(super) answered_tags: BTreeSet<String>,
     /// The fields that the condition reads.
     pub(super) read: Vec<ReadField>,
 }
@@ -180,7 +236,8 @@ impl Asker<'_> {
                         stream,
                         extent,
                         rest,
-                        held: None,
+                        rows: Rows::Stored,
+                        empty_tags: Vec::new(),
                     });
                 }
                 Ok(true)
@@ -193,6 +250,7 @@ impl Asker<'_> {
             fields,
             tag_keys,
             members,
+            answered_tags: BTreeSet::new(),
             read,
         }))
     }

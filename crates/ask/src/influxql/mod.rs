@@ -13,37 +13,53 @@
 mod aggregate;
 mod arithmetic;
 mod change;
+mod columns;
 mod condition;
+mod document;
+mod explain;
 mod field;
 mod fill;
 mod functions;
 mod held;
+mod into;
 mod measurements;
 mod parts;
+mod passed;
 mod plan;
 mod points;
 mod predicate;
+mod pretty;
+mod random;
 mod raw;
 mod reading;
 mod rows;
 mod scope;
 mod select;
+mod shards;
 mod show;
+mod sources;
 mod taker;
+mod times;
 mod transform;
 mod within;
 mod write;
 
-pub use parts::Out;
-pub use write::{Epoch, Form, csv, json, pretty};
+pub use document::PIECE_BYTES;
+pub use into::{PointWriter, Stored};
+pub use pretty::Pretty;
+pub use write::{Epoch, Form, Out, csv, json};
 
+use self::columns::Columns;
 use crate::access::Access;
-use crate::budget::Budget;
+use crate::budget::{Budget, VALUE_BYTES};
 use crate::databases::{Databases, Names, Space, not_found};
 use crate::error::{Error, Kind};
 use headwater::{Database, Snapshot, Timestamp, Value};
 use headwater_wire::influxql::{CreateDatabase, Parameters, Select, Source, Statement, parse};
 use jiff::tz::TimeZone;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// The policy that stands for the one way in which data are kept.
@@ -60,6 +76,8 @@ pub struct Series {
     pub columns: Vec<String>,
     /// Row after row; the first column of a row of data is its time.
     pub cells: Vec<Cell>,
+    /// Places of columns behind the time that are tags by which rows were chosen.
+    pub(crate) tag_columns: Vec<usize>,
 }
 
 /// A value of an answer.
@@ -71,6 +89,16 @@ pub enum Cell {
     Time(i64),
     /// A value.
     Value(Value),
+}
+
+/// Memory of cells, about.
+pub(crate) fn cells_bytes(cells: &[Cell]) -> usize {
+    let text = |cell: &Cell| match cell {
+        Cell::Value(Value::String(text)) => text.len(),
+        Cell::Value(Value::Bytes(bytes)) => bytes.len(),
+        _ => 0,
+    };
+    cells.len() * VALUE_BYTES + cells.iter().map(text).sum::<usize>()
 }
 
 impl Cell {
@@ -116,7 +144,16 @@ pub struct Asker<'a> {
     changes: Option<&'a Database>,
     /// Nothing may be changed by the request, as far as it says.
     is_read_only: bool,
+    /// Who stores what statements write, if they may.
+    writer: Option<&'a dyn PointWriter>,
+    /// What wildcards stand for, by where their statements lie; of one statement.
+    columns: Known,
+    /// Where what is chosen at random begins.
+    seed: Option<u64>,
 }
+
+/// What wildcards of questions stand for, by where the questions lie in memory.
+type Known = Rc<RefCell<HashMap<usize, Rc<Columns>>>>;
 
 pub(crate) fn invalid(message: impl Into<String>) -> Error {
     Error::query(message)
@@ -141,7 +178,24 @@ impl<'a> Asker<'a> {
             database: None,
             changes: None,
             is_read_only: false,
+            writer: None,
+            columns: Known::default(),
+            seed: None,
         }
+    }
+
+    /// What `SELECT … INTO` writes is handed there, as far as the asker may write it.
+    #[must_use]
+    pub fn with_writer(mut self, writer: &'a dyn PointWriter) -> Asker<'a> {
+        self.writer = Some(writer);
+        self
+    }
+
+    /// What is chosen at random is the same each time, for the same rows.
+    #[must_use]
+    pub fn with_seed(mut self, seed: u64) -> Asker<'a> {
+        self.seed = Some(seed);
+        self
     }
 
     /// Statements may change this database, of which the snapshot is, as far as the asker may.
@@ -220,19 +274,21 @@ impl Asker<'_> {
             snapshot,
             database,
             names: self.databases.map(|d| d.names()).unwrap_or_default(),
+            columns: Known::default(),
             ..self.clone()
         }
     }
 
     /// What statements behind one that changes something see.
     fn after(&self, statement: &Statement) -> Result<Option<Snapshot>, Error> {
-        let changes = matches!(
-            statement,
+        let changes = match statement {
+            Statement::Select(select) => select.into.is_some(),
             Statement::Delete(_)
-                | Statement::DropSeries(_)
-                | Statement::DropMeasurement(_)
-                | Statement::DropDatabase(_)
-        );
+            | Statement::DropSeries(_)
+            | Statement::DropMeasurement(_)
+            | Statement::DropDatabase(_) => true,
+            _ => false,
+        };
         match self.changes.filter(|_| changes) {
             Some(db) => Ok(Some(db.snapshot()?)),
             None => Ok(None),
@@ -267,6 +323,10 @@ impl Asker<'_> {
                 Ok(self.warned("DROP MEASUREMENT", done))
             }
             Statement::Select(select) => {
+                if let Some(target) = &select.into {
+                    let done = self.select_into(select, target)?;
+                    return Ok(self.warned("SELECT INTO", done));
+                }
                 let (mut answer, series) = self.selected(select, |_| {
                     let mut series = Vec::new();
                     self.select(select, None, &mut series)?;
@@ -275,6 +335,10 @@ impl Asker<'_> {
                 answer.series = Some(series);
                 Ok(answer)
             }
+            Statement::Explain {
+                is_analyzed,
+                select,
+            } => self.explain(select, *is_analyzed),
             Statement::Show(show) => {
                 let asker = Asker {
                     database: show.database.as_deref().or(self.database),
@@ -296,7 +360,7 @@ impl Asker<'_> {
         take: impl FnOnce(&Option<TimeZone>) -> Result<T, Error>,
     ) -> Result<(Answer, T), Error> {
         self.must_read()?;
-        self.check_sources(&within::all_sources(select))?;
+        self.check_sources(&sources::all_sources(select))?;
         let zone = select::written_in(select);
         let taken = take(&zone)?;
         let answer = Answer {

@@ -1,11 +1,12 @@
 //! Answers that are written down as they are worked out, part by part.
 //!
-//! Invariants: no more of an answer is held than a part and the stretch of rows it was read with,
-//! however many rows there are; a part says whether another one follows; what cannot be carried out
-//! any further is told at the end of what was answered.
+//! Invariants: no more of an answer is held than a part or a piece, and the stretch of rows it was
+//! read with, however many rows there are; a part says whether another one follows; what cannot be
+//! carried out any further is told at the end of what was answered.
 
+use super::document::{Document, PIECE_BYTES};
 use super::taker::Taker;
-use super::write::{Form, Sheet, begin, push_series, whole};
+use super::write::{Form, Out, Sheet, begin, push_series, whole};
 use super::{Answer, Asker, Series};
 use crate::error::{Error, Result};
 use headwater::Snapshot;
@@ -15,13 +16,10 @@ use jiff::tz::TimeZone;
 /// Rows of a part, when nothing else is said.
 const ROWS: usize = 10_000;
 
-/// Takes the bytes of an answer, part by part.
-pub type Out<'a> = dyn FnMut(Vec<u8>) -> Result<()> + 'a;
-
 impl Asker<'_> {
-    /// As [`Asker::answers`], written down as JSON, a document for each part, or as CSV, and handed
-    /// to `out` part by part. Rows that are answered as they are are not held, however many there
-    /// are.
+    /// As [`Asker::answers`], written down and handed to `out` piece by piece: as one JSON
+    /// document, as one for each part if the form has [`Form::chunk_rows`], or as CSV. Rows that
+    /// are answered as they are are not held, however many there are.
     ///
     /// # Errors
     /// What `out` says, and as [`Asker::answers`] where nothing was handed out yet.
@@ -33,12 +31,16 @@ impl Asker<'_> {
         as_csv: bool,
         out: &mut Out<'_>,
     ) -> Result<()> {
+        if form.chunk_rows.is_none() && !as_csv {
+            return self.in_one(statements, database, form, out);
+        }
         let mut writer = Writer {
             out,
             form,
             number: 0,
             zone: None,
             sheet: as_csv.then(Sheet::default),
+            held: Vec::new(),
             waiting: None,
             wrote: false,
             has_begun: false,
@@ -63,23 +65,84 @@ impl Asker<'_> {
                 fresh = Some(changed);
             }
         }
-        Ok(())
+        writer.hand_out(0)
     }
 
-    fn answer_into(&self, statement: &Statement, writer: &mut Writer<'_>) -> Result<Answer> {
+    /// One document of JSON.
+    fn in_one(
+        &self,
+        statements: &[Statement],
+        database: Option<&str>,
+        form: Form,
+        out: &mut Out<'_>,
+    ) -> Result<()> {
+        let mut document = Document::new(out, form);
+        let mut fresh: Option<Snapshot> = None;
+        for (number, statement) in statements.iter().enumerate() {
+            let asker = self.on(fresh.as_ref().unwrap_or(self.snapshot), database);
+            document.begin(number);
+            let answer = asker.answer_into(statement, &mut document);
+            let failed = answer.is_err();
+            match answer {
+                Err(error) if error.kind().is_of_server() && !document.has_begun => {
+                    return Err(error);
+                }
+                answer => document.finish(&answer)?,
+            }
+            if failed {
+                break;
+            }
+            if let Some(changed) = self.after(statement)? {
+                fresh = Some(changed);
+            }
+        }
+        document.end()
+    }
+
+    fn answer_into(&self, statement: &Statement, writer: &mut dyn Zoned) -> Result<Answer> {
         self.budget.check()?;
-        let Statement::Select(select) = statement else {
+        let select = match statement {
+            Statement::Select(select) if select.into.is_none() => Some(select),
+            _ => None,
+        };
+        let Some(select) = select else {
             let mut answer = self.answer(statement)?;
             for series in answer.series.iter_mut().flat_map(|series| series.drain(..)) {
-                writer.take(series, false)?;
+                writer.taker().take(series, false)?;
             }
             return Ok(answer);
         };
         let (answer, ()) = self.selected(select, |zone| {
-            writer.zone.clone_from(zone);
-            self.select(select, None, writer)
+            writer.write_in(zone);
+            self.select(select, None, writer.taker())
         })?;
         Ok(answer)
+    }
+}
+
+/// Takes series, and writes their times in a zone.
+trait Zoned {
+    fn write_in(&mut self, zone: &Option<TimeZone>);
+    fn taker(&mut self) -> &mut dyn Taker;
+}
+
+impl Zoned for Writer<'_> {
+    fn write_in(&mut self, zone: &Option<TimeZone>) {
+        self.zone.clone_from(zone);
+    }
+
+    fn taker(&mut self) -> &mut dyn Taker {
+        self
+    }
+}
+
+impl Zoned for Document<'_, '_> {
+    fn write_in(&mut self, zone: &Option<TimeZone>) {
+        self.zone.clone_from(zone);
+    }
+
+    fn taker(&mut self) -> &mut dyn Taker {
+        self
     }
 }
 
@@ -91,6 +154,8 @@ struct Writer<'a> {
     zone: Option<TimeZone>,
     /// What was written of a text of CSV, if it is one.
     sheet: Option<Sheet>,
+    /// CSV that was not handed out yet.
+    held: Vec<u8>,
     /// What was taken and is not written yet, since it is not known what follows.
     waiting: Option<Series>,
     /// Something of the statement was written.
@@ -133,17 +198,28 @@ impl Writer<'_> {
         self.write(bytes)
     }
 
+    fn hand_out(&mut self, from: usize) -> Result<()> {
+        match self.held.len() < from.max(1) {
+            true => Ok(()),
+            false => {
+                let held = std::mem::take(&mut self.held);
+                self.write(held)
+            }
+        }
+    }
+
     /// Writes what is left of a statement.
     fn finish(&mut self, answer: &std::result::Result<Answer, Error>) -> Result<()> {
         if let Some(series) = self.waiting.take() {
-            self.part(&series, (0, series.cells.len()), false, answer.is_err())?;
+            let more = answer.as_ref().map_or(true, |a| a.warning.is_some());
+            self.part(&series, (0, series.cells.len()), false, more)?;
         }
         let mut bytes = Vec::new();
         match (&mut self.sheet, answer) {
-            (Some(sheet), Err(error)) => sheet.error(&mut bytes, error),
+            (Some(sheet), Err(error)) => sheet.error(&mut self.held, error),
             (Some(_), Ok(_)) => {}
             (None, answer) => {
-                if self.wrote && answer.is_ok() {
+                if self.wrote && answer.as_ref().is_ok_and(|a| a.warning.is_none()) {
                     return Ok(());
                 }
                 bytes.extend_from_slice(b"{\"results\":[");
@@ -161,9 +237,14 @@ impl Writer<'_> {
 impl Taker for Writer<'_> {
     fn take(&mut self, mut series: Series, goes_on: bool) -> Result<()> {
         if let Some(sheet) = &mut self.sheet {
-            let mut bytes = Vec::new();
-            sheet.series(&mut bytes, &series, self.form, self.zone.as_ref());
-            return self.write(bytes);
+            sheet.series(&mut self.held, &series, self.form, self.zone.as_ref());
+            // Parts that were asked for are sent at once.
+            let from = if self.form.chunk_rows.is_some() {
+                1
+            } else {
+                PIECE_BYTES
+            };
+            return self.hand_out(from);
         }
         let mut waiting = match self.waiting.take() {
             Some(mut waiting) if goes_on => {

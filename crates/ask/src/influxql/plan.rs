@@ -1,22 +1,21 @@
-//! The columns of a `SELECT` for one measurement: wildcards written out, names found, functions
-//! checked.
+//! The columns of a `SELECT` for one measurement: names found, functions checked.
 //!
 //! Invariant: a plan either gives rows as they are, or computes; in the latter every field is
 //! inside of a function, unless the one function there is chooses a row, whose other values may
 //! then stand beside it.
 
-use super::arithmetic::literal;
-use super::condition::{Compiler, compile_regex};
+use super::arithmetic::{check_bits, literal, type_of_operation};
+use super::columns::{Columns, Written, name_of, names};
+use super::condition::Compiler;
 use super::field::ReadField;
 use super::functions::{Function, Math, Pair};
 use super::invalid;
 use super::measurements::{GroupKeys, Measurement};
+use super::times::is_time;
 use super::transform::Transform;
 use crate::error::Error;
 use headwater::{FieldType, Value};
-use headwater_wire::influxql::{
-    Cast, Expression, Literal, Operator, Select, SelectField, WildcardKind,
-};
+use headwater_wire::influxql::{Cast, Expression, Literal, Operator, Select};
 
 /// Columns of an answer.
 const COLUMNS_MAX: usize = 4_096;
@@ -79,6 +78,10 @@ pub(super) struct Plan {
     pub(super) chooses_rows: bool,
     /// What no two rows may have alike that a function gives.
     pub(super) by: Vec<Node>,
+    /// What the column of times is called, if not `time`.
+    pub(super) time_name: Option<String>,
+    /// Places of columns that are tags by which rows were chosen.
+    pub(super) tag_columns: Vec<usize>,
 }
 
 impl Plan {
@@ -91,6 +94,22 @@ impl Plan {
             read: self.read.clone(),
             chooses_rows: false,
             by: Vec::new(),
+            time_name: None,
+            tag_columns: Vec::new(),
+        }
+    }
+
+    /// One call alone, read as in this plan.
+    pub(super) fn of_call(&self, call: &Call) -> Plan {
+        Plan {
+            names: Vec::new(),
+            nodes: vec![Node::Call(0)],
+            calls: vec![call.clone()],
+            read: self.read.clone(),
+            chooses_rows: true,
+            by: Vec::new(),
+            time_name: None,
+            tag_columns: Vec::new(),
         }
     }
 
@@ -157,7 +176,6 @@ const LOOKING_BACK: [&str; 6] = [
 
 struct Planner<'a> {
     measurement: &'a Measurement,
-    keys: &'a GroupKeys,
     compiler: Compiler<'a>,
     calls: Vec<Call>,
     has_plain: bool,
@@ -171,12 +189,12 @@ struct Planner<'a> {
 pub(super) fn plan(
     select: &Select,
     measurement: &Measurement,
+    columns: &Columns,
     keys: &GroupKeys,
     every: Option<Every>,
 ) -> Result<Option<Plan>, Error> {
     let mut planner = Planner {
         measurement,
-        keys,
         compiler: Compiler {
             known: &measurement.fields,
             read: measurement.read.clone(),
@@ -187,17 +205,27 @@ pub(super) fn plan(
         every,
         by: Vec::new(),
     };
-    let mut columns: Vec<(Option<String>, String, Node)> = Vec::new();
+    let known = columns;
+    let mut columns: Vec<Column> = Vec::new();
+    let (mut time_name, mut tag_columns) = (None, Vec::new());
     for field in &select.fields {
-        if matches!(&field.expression, Expression::Reference { name, .. } if name.eq_ignore_ascii_case("time"))
-        {
+        if is_time(&field.expression) {
             // It is the first column anyway.
+            time_name = time_name.or_else(|| field.alias.clone());
             continue;
         }
-        for (name, expression) in planner.written_out(field)? {
+        for Written {
+            alias,
+            name,
+            expression,
+        } in known.written_out(field, keys)?
+        {
             let node = planner.node(&expression)?;
-            columns.push((field.alias.clone(), name, node));
+            columns.push((alias, name, node));
             for (name, node) in planner.beside(&expression) {
+                if matches!(node, Node::Tag(_)) {
+                    tag_columns.push(columns.len());
+                }
                 columns.push((None, name, node));
             }
             if columns.len() > COLUMNS_MAX {
@@ -219,21 +247,30 @@ pub(super) fn plan(
     }
     check(&calls, has_plain, every, &columns)?;
     let gives_rows = |call: &Call| call.function().is_some_and(|(f, _)| f.gives_rows());
+    let (called, nodes): (Vec<_>, Vec<_>) = columns
+        .into_iter()
+        .map(|(alias, name, node)| ((alias, name), node))
+        .unzip();
     Ok(Some(Plan {
-        names: names(&columns),
-        nodes: columns.into_iter().map(|(_, _, node)| node).collect(),
+        names: names(&called),
+        nodes,
         chooses_rows: !calls.is_empty() && has_plain || calls.iter().any(gives_rows),
         calls,
         read: compiler.read,
         by,
+        time_name,
+        tag_columns,
     }))
 }
+
+/// A column: its name if it was given one, what it is called else, and what it is made of.
+type Column = (Option<String>, String, Node);
 
 fn check(
     calls: &[Call],
     has_plain: bool,
     every: Option<Every>,
-    columns: &[(Option<String>, String, Node)],
+    columns: &[Column],
 ) -> Result<(), Error> {
     let functions = || calls.iter().filter_map(Call::function);
     let own = every.filter(|every| !every.is_inherited);
@@ -262,15 +299,18 @@ fn check(
             "aggregate function distinct() cannot be combined with other functions or fields",
         ));
     }
-    let gives_rows = |c: &Call| matches!(c, Call::Function(f, _) if f.gives_rows());
-    if let Some(call) = calls.iter().find(|c| gives_rows(c))
+    let called = |call: &Call| match call {
+        Call::Function(Function::Top(_), _) => Some("top"),
+        Call::Function(Function::Bottom(_), _) => Some("bottom"),
+        Call::Function(Function::Sample(_), _) => Some("sample"),
+        _ => None,
+    };
+    // Samples of several fields stand beside each other.
+    let are_samples = calls.iter().all(|c| called(c) == Some("sample"));
+    if let Some(name) = calls.iter().find_map(called)
         && calls.len() > 1
+        && (!are_samples || has_plain)
     {
-        let name = if matches!(call, Call::Function(Function::Top(_), _)) {
-            "top"
-        } else {
-            "bottom"
-        };
         return Err(invalid(format!(
             "selector function {name}() cannot be combined with other functions"
         )));
@@ -279,140 +319,14 @@ fn check(
         let is_point = matches!(calls, [Call::Function(f, _)] if f.is_selector());
         if !is_point {
             return Err(invalid(
-                "mixing aggregate and non-aggregate queries is not supported, but for one of min, max, first, last, percentile, top, bottom with other fields and tags beside it",
+                "mixing aggregate and non-aggregate queries is not supported, but for one of min, max, first, last, percentile, top, bottom, sample with other fields and tags beside it",
             ));
         }
     }
     Ok(())
 }
 
-/// The names of the columns; one that comes again gets a number behind it, but if it was given.
-fn names(columns: &[(Option<String>, String, Node)]) -> Vec<String> {
-    let mut taken: std::collections::HashSet<String> = std::collections::HashSet::new();
-    taken.insert("time".to_owned());
-    let given = columns.iter().filter_map(|(alias, ..)| alias.clone());
-    taken.extend(given);
-    let mut out = Vec::with_capacity(columns.len());
-    for (alias, name, _) in columns {
-        if let Some(alias) = alias.as_ref().filter(|alias| *alias != "time") {
-            out.push(alias.clone());
-            continue;
-        }
-        let wanted = alias.as_ref().unwrap_or(name);
-        let mut name = wanted.clone();
-        let mut number = 1;
-        while !taken.insert(name.clone()) {
-            name = format!("{wanted}_{number}");
-            number += 1;
-        }
-        out.push(name);
-    }
-    out
-}
-
-/// What a column is called: the names of what it is made of.
-fn name_of(expression: &Expression) -> String {
-    match expression {
-        Expression::Reference { name, .. } | Expression::Call { name, .. } => name.clone(),
-        Expression::Binary { left, right, .. } => {
-            let names = [name_of(left), name_of(right)];
-            let names: Vec<String> = names.into_iter().filter(|n| !n.is_empty()).collect();
-            names.join("_")
-        }
-        _ => String::new(),
-    }
-}
-
 impl Planner<'_> {
-    /// The columns that a field of the statement stands for, with their names.
-    fn written_out(&self, field: &SelectField) -> Result<Vec<(String, Expression)>, Error> {
-        match &field.expression {
-            Expression::Wildcard(kind) => self.matching(*kind, None),
-            Expression::Literal(Literal::Regex(pattern)) => {
-                self.matching(WildcardKind::All, Some(pattern))
-            }
-            expression @ Expression::Call { .. } => {
-                let outer = name_of(expression);
-                match self.in_call(expression)? {
-                    None => Ok(vec![(outer, expression.clone())]),
-                    Some(calls) => Ok(calls
-                        .into_iter()
-                        .map(|(field, call)| (format!("{outer}_{field}"), call))
-                        .collect()),
-                }
-            }
-            expression => Ok(vec![(name_of(expression), expression.clone())]),
-        }
-    }
-
-    /// Fields and tags, by name.
-    fn matching(
-        &self,
-        kind: WildcardKind,
-        pattern: Option<&str>,
-    ) -> Result<Vec<(String, Expression)>, Error> {
-        let regex = pattern.map(compile_regex).transpose()?;
-        let wanted = |name: &str| regex.as_ref().is_none_or(|r| r.is_match(name));
-        let column = |name: &String, cast| {
-            let name = name.clone();
-            (name.clone(), Expression::Reference { name, cast })
-        };
-        let mut out = Vec::new();
-        if kind != WildcardKind::Tags {
-            let fields = self.measurement.fields.iter().map(|(name, _)| name);
-            let fields = fields.filter(|n| wanted(n));
-            out.extend(fields.map(|name| column(name, Some(Cast::Field))));
-        }
-        if kind != WildcardKind::Fields {
-            let tags = self.measurement.tag_keys.iter();
-            let tags = tags.filter(|t| wanted(t) && !self.keys.0.contains(t));
-            out.extend(tags.map(|name| column(name, Some(Cast::Tag))));
-        }
-        out.sort_by(|a, b| a.0.cmp(&b.0));
-        Ok(out)
-    }
-
-    /// A call of a wildcard, or of calls of one: the same call of each field that fits.
-    fn in_call(&self, expression: &Expression) -> Result<Option<Vec<(String, Expression)>>, Error> {
-        let Expression::Call { name, arguments } = expression else {
-            return Ok(None);
-        };
-        let Some((first, rest)) = arguments.split_first() else {
-            return Ok(None);
-        };
-        let inner = match first {
-            Expression::Wildcard(WildcardKind::All | WildcardKind::Fields) => {
-                Some(self.matching(WildcardKind::Fields, None)?)
-            }
-            Expression::Literal(Literal::Regex(pattern)) => {
-                Some(self.matching(WildcardKind::Fields, Some(pattern))?)
-            }
-            call @ Expression::Call { .. } => {
-                let around = |(field, inner): (String, Expression)| (field, inner);
-                self.in_call(call)?
-                    .map(|calls| calls.into_iter().map(around).collect())
-            }
-            _ => None,
-        };
-        let takes_any = Function::named(name).is_some_and(Function::takes_any);
-        Ok(inner.map(|fields| {
-            fields
-                .into_iter()
-                .filter(|(field, inner)| {
-                    let known = self.measurement.fields.iter().find(|(n, _)| n == field);
-                    takes_any
-                        || matches!(inner, Expression::Call { .. })
-                        || known.is_some_and(|(_, t)| t.is_numeric() && *t != FieldType::Bool)
-                })
-                .map(|(field, inner)| {
-                    let arguments = std::iter::once(inner).chain(rest.iter().cloned()).collect();
-                    let name = name.clone();
-                    (field, Expression::Call { name, arguments })
-                })
-                .collect()
-        }))
-    }
-
     fn node(&mut self, expression: &Expression) -> Result<Node, Error> {
         match expression {
             Expression::Literal(written) => {
@@ -424,7 +338,11 @@ impl Planner<'_> {
             Expression::Reference { name, cast } => {
                 self.has_plain = true;
                 match (cast, self.compiler.column(name, *cast)) {
-                    (Some(Cast::Tag), _) | (None, None) => Ok(Node::Tag(name.clone())),
+                    (Some(Cast::Tag), _) | (None, None) => {
+                        // A row that another question answered is there whatever is told of it.
+                        self.has_field |= self.measurement.answered_tags.contains(name);
+                        Ok(Node::Tag(name.clone()))
+                    }
                     // A tag is nothing but a tag.
                     (Some(_), None) => Ok(Node::Nothing),
                     (_, Some(column)) => {
@@ -439,6 +357,8 @@ impl Planner<'_> {
                 right,
             } if !operator.is_comparison() => {
                 let (left, right) = (self.node(left)?, self.node(right)?);
+                let types = (self.type_of(&left), self.type_of(&right));
+                check_bits(expression, *operator, types)?;
                 Ok(Node::Operation(*operator, Box::new(left), Box::new(right)))
             }
             Expression::Call { name, arguments } => {
@@ -465,6 +385,28 @@ impl Planner<'_> {
                 })))
             }
             other => Err(invalid(format!("{other} cannot stand in SELECT"))),
+        }
+    }
+
+    /// The type of what a column gives, as far as it is known before rows are read.
+    fn type_of(&self, node: &Node) -> Option<FieldType> {
+        match node {
+            Node::Value(value) => Some(value.as_ref().field_type()),
+            Node::Field(place) => self.compiler.read.get(*place).map(ReadField::field_type),
+            Node::Tag(key) => {
+                let is_tag = self.measurement.tag_keys.contains(key);
+                is_tag.then_some(FieldType::String)
+            }
+            Node::Call(place) => {
+                let (function, field) = self.calls.get(*place).and_then(Call::function)?;
+                let field = self.compiler.read.get(field).map(ReadField::field_type)?;
+                function.gives(field)
+            }
+            Node::Operation(operator, left, right) => {
+                type_of_operation(*operator, self.type_of(left), self.type_of(right))
+            }
+            Node::Pair(..) => Some(FieldType::F64),
+            Node::Nothing | Node::Math(..) => None,
         }
     }
 
@@ -496,6 +438,16 @@ impl Planner<'_> {
             return Ok(field.map(|field| Call::Function(Function::CountDistinct, field)));
         }
         let function = match (name, second) {
+            ("sample", Some(Expression::Literal(Literal::Integer(most @ 1..=ROWS_MAX)))) => {
+                Function::Sample(usize::try_from(*most).unwrap_or(usize::MAX))
+            }
+            ("sample", Some(other)) => {
+                let expected = format!("a number of rows from 1 to {ROWS_MAX}");
+                return Err(second_argument(name, &expected, other));
+            }
+            ("sample", None) => {
+                return Err(arguments_of(name, "a field and a number of rows", count));
+            }
             ("percentile", Some(second)) => match second {
                 Expression::Literal(Literal::Integer(n)) if (0..=100).contains(n) => {
                     Function::Percentile(*n as f64)
@@ -622,10 +574,13 @@ impl Planner<'_> {
     fn field(&mut self, name: &str, of: &Expression) -> Result<Option<usize>, Error> {
         match of {
             Expression::Reference { name, cast } => {
-                if *cast == Some(Cast::Tag) {
-                    return Ok(None);
-                }
-                Ok(self.compiler.column(name, *cast))
+                let field = match cast {
+                    Some(Cast::Tag) => None,
+                    cast => self.compiler.column(name, *cast),
+                };
+                // Tags of what another question answered are read like its fields.
+                let is_answered = self.measurement.answered_tags.contains(name);
+                Ok(field.or_else(|| is_answered.then(|| self.compiler.tag(name))))
             }
             other => Err(invalid(format!(
                 "{name}({other}): expected a field inside of {name}()"
@@ -648,6 +603,6 @@ fn second_argument(name: &str, expected: &str, found: &Expression) -> Error {
 
 fn unknown(name: &str) -> Error {
     invalid(format!(
-        "undefined function {name}(); there are count, mean, sum, min, max, first, last, stddev, spread, median, mode, percentile, distinct, integral, top, bottom, derivative, non_negative_derivative, difference, non_negative_difference, moving_average, cumulative_sum, elapsed, and pow, log, atan2, abs, ceil, floor, round, sqrt, ln, log2, log10, exp, sin, cos, tan, asin, acos, atan"
+        "undefined function {name}(); there are count, mean, sum, min, max, first, last, stddev, spread, median, mode, percentile, distinct, integral, top, bottom, sample, derivative, non_negative_derivative, difference, non_negative_difference, moving_average, cumulative_sum, elapsed, and pow, log, atan2, abs, ceil, floor, round, sqrt, ln, log2, log10, exp, sin, cos, tan, asin, acos, atan"
     ))
 }

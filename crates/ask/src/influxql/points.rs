@@ -1,6 +1,7 @@
 //! Rows that a function chooses, with their other values: every row of the range is looked at.
 //!
-//! Invariant: of values that are alike the earliest is chosen, and of equal instants the greater
+//! Invariants: of a sample each row of the interval is as likely to be there as any other one; of
+//! values that are alike the earliest is chosen, and of equal instants the greater
 //! value; where intervals are filled, every one of the range has a row.
 
 use super::arithmetic::{compare, number, operate};
@@ -8,6 +9,7 @@ use super::fill::{filled, number_of};
 use super::functions::{Function, order};
 use super::measurements::Member;
 use super::plan::{Call, Node, Plan};
+use super::random::Random;
 use super::raw::{self, Computed};
 use super::reading::Grouping;
 use super::{Asker, Cell};
@@ -27,7 +29,48 @@ struct Candidate {
     key: Vec<Option<Value>>,
 }
 
+/// The rows of a sample, each by its time.
+type Sample = Vec<(i64, Option<Value>)>;
+
+/// The rows of an interval that may be chosen.
+#[derive(Default)]
+struct Held {
+    candidates: Vec<Candidate>,
+    /// Rows that were looked at.
+    seen: u64,
+}
+
 impl Asker<'_> {
+    /// The rows of several samples, each of a field of its own, beside each other.
+    pub(super) fn samples(
+        &self,
+        grouping: &Grouping<'_>,
+        members: &[&Member],
+    ) -> Result<Vec<Sample>, Error> {
+        let of = |call: &Call| {
+            let plan = grouping.plan.of_call(call);
+            let alone = Grouping {
+                plan: &plan,
+                condition: grouping.condition,
+                windows: grouping.windows,
+                fill: grouping.fill,
+                descending: grouping.descending,
+            };
+            let mut rows = self.points(&alone, members)?;
+            if grouping.descending {
+                rows.reverse();
+            }
+            let value = |mut cells: Vec<Cell>| match cells.pop() {
+                Some(Cell::Value(value)) => Some(value),
+                _ => None,
+            };
+            Ok(Vec::from_iter(
+                rows.into_iter().map(|row| (row.time, value(row.cells))),
+            ))
+        };
+        grouping.plan.calls.iter().map(of).collect()
+    }
+
     pub(super) fn points(
         &self,
         grouping: &Grouping<'_>,
@@ -38,7 +81,8 @@ impl Asker<'_> {
             return Ok(Vec::new());
         };
         let as_numbers = plan.reads_text(field) && !function.takes_any();
-        let mut found: BTreeMap<i64, Vec<Candidate>> = BTreeMap::new();
+        let mut random = Random::new(self.seed);
+        let mut found: BTreeMap<i64, Held> = BTreeMap::new();
         for member in members {
             let range = windows.range;
             self.each_chunk(member, &plan.read, range, &[], &mut |chunk, rows| {
@@ -50,8 +94,9 @@ impl Asker<'_> {
                         value = value.and_then(number).map(ValueRef::F64);
                     }
                     if let (Some(time), Some(value)) = (chunk.times.get(row), value) {
-                        let of = |node: &Node| raw::value(node, &member.stream, &field_of);
+                        let of = |node: &Node| raw::value(node, member, &field_of);
                         let held = found.entry(windows.number(*time)).or_default();
+                        let held = (held, &mut random);
                         self.weigh(plan, function, (value, *time), &of, held)?;
                     }
                 }
@@ -60,7 +105,7 @@ impl Asker<'_> {
         }
         let found = found
             .into_iter()
-            .map(|(n, held)| (n, choose(function, held)));
+            .map(|(n, held)| (n, choose(function, held.candidates)));
         let found: BTreeMap<i64, Vec<Candidate>> = found.collect();
         if windows.is_divided() && !function.gives_rows() && grouping.fill != Fill::None {
             return self.with_filled(grouping, found);
@@ -85,10 +130,16 @@ impl Asker<'_> {
         function: Function,
         (value, time): (ValueRef<'_>, i64),
         of: &dyn Fn(&Node) -> Option<Value>,
-        held: &mut Vec<Candidate>,
+        (held, random): (&mut Held, &mut Random),
     ) -> Result<(), Error> {
+        held.seen += 1;
+        let (seen, held) = (held.seen, &mut held.candidates);
         let key: Vec<Option<Value>> = plan.by.iter().map(of).collect();
-        let Some(place) = place(function, held, (value, time), &key) else {
+        let place = match function {
+            Function::Sample(most) => drawn(most, held.len(), seen, random),
+            function => place(function, held, (value, time), &key),
+        };
+        let Some(place) = place else {
             return Ok(());
         };
         let call = |_| Some(value.to_owned());
@@ -186,6 +237,16 @@ fn most(function: Function) -> Option<usize> {
     }
 }
 
+/// Where the row belongs of which `seen` were looked at with it, among those of a sample that are
+/// held: every one of them is there with the same chance.
+fn drawn(most: usize, held: usize, seen: u64, random: &mut Random) -> Option<Place> {
+    if held < most {
+        return Some(Place::New(held));
+    }
+    let at = usize::try_from(random.below(seen)).ok()?;
+    (at < most).then_some(Place::Instead(at))
+}
+
 /// Where a value belongs among those that are held; `None` when it is of no use.
 fn place(
     function: Function,
@@ -230,6 +291,10 @@ fn choose(function: Function, mut held: Vec<Candidate>) -> Vec<Candidate> {
                 }
             });
             held.truncate(most);
+            held.sort_by_key(|candidate| candidate.time);
+            held
+        }
+        Function::Sample(_) => {
             held.sort_by_key(|candidate| candidate.time);
             held
         }

@@ -6,7 +6,9 @@
 
 use super::arithmetic::{holds, operate};
 use super::field::ReadField;
-use headwater::{Comparison, FieldType, Filter, StreamName, Value, ValueRef};
+use headwater::{
+    ClosedRange, Comparison, FieldType, Filter, StreamName, Timestamp, Value, ValueRef,
+};
 use headwater_wire::influxql::Operator;
 use regex::Regex;
 
@@ -26,11 +28,17 @@ pub(super) enum Predicate {
     All(Vec<Predicate>),
     Any(Vec<Predicate>),
     Compare(Operator, Operand, Operand),
+    /// The row lies within.
+    During(ClosedRange),
     /// Finds, or does not find.
     Matches(Operand, Regex, bool),
 }
 
-/// The value of a field in a row, by its place in the list of fields that are read.
+/// In the place of a field's number: the row's time, an integer of ns.
+pub(super) const TIME: usize = usize::MAX;
+
+/// The value of a field in a row, by its place in the list of fields that are read, or its
+/// [`TIME`].
 pub(super) type Row<'a> = &'a dyn Fn(usize) -> Option<ValueRef<'a>>;
 
 impl Operand {
@@ -95,6 +103,7 @@ impl Predicate {
         };
         match self {
             Predicate::Constant(value) => Predicate::Constant(*value),
+            Predicate::During(range) => Predicate::During(*range),
             Predicate::Compare(operator, left, right) => {
                 let reads = left.reads_fields() || right.reads_fields();
                 let (left, right) = (left.with_tags(stream), right.with_tags(stream));
@@ -118,6 +127,10 @@ impl Predicate {
             Predicate::Any(parts) => parts.iter().any(|p| p.holds(row)),
             Predicate::Compare(operator, left, right) => match (left.on(row), right.on(row)) {
                 (Some(left), Some(right)) => holds(*operator, left.get(), right.get()),
+                _ => false,
+            },
+            Predicate::During(range) => match row(TIME) {
+                Some(ValueRef::I64(at)) => range.contains(Timestamp::from_nanos(at)),
                 _ => false,
             },
             Predicate::Matches(operand, regex, wanted) => match operand.on(row) {

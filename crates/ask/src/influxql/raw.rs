@@ -8,14 +8,15 @@
 use super::arithmetic::operate;
 use super::measurements::Member;
 use super::plan::{Node, Plan};
-use super::{Asker, Cell};
+use super::{Asker, Cell, cells_bytes};
+use crate::budget::VALUE_BYTES;
 use crate::error::{Error, Kind};
 use crate::windows::narrow;
-use headwater::{ClosedRange, ScanChunk, StreamName, Timestamp, Value, ValueRef};
+use headwater::{ClosedRange, ScanChunk, Timestamp, Value, ValueRef};
 use std::cmp::Ordering;
 
-/// Values that a stretch of rows which are handed on may have.
-const STRETCH_VALUES: usize = 100_000;
+/// Memory that a stretch of rows which are handed on may take.
+const STRETCH_BYTES: usize = 100_000 * VALUE_BYTES;
 
 /// One row of a computed answer.
 pub(super) struct Computed {
@@ -105,18 +106,19 @@ impl Asker<'_> {
         let mut step = width(&left);
         while !left.is_empty() {
             let (stretch, rest) = cut(left, step, wanted.descending);
-            let before = self.budget.values_left();
+            let before = self.budget.bytes_kept();
             let is_one_instant = width(&stretch) == 1;
             if !is_one_instant {
-                self.budget
-                    .take_values(before.saturating_sub(STRETCH_VALUES))?;
+                self.budget.cap(STRETCH_BYTES);
             }
             let part = Wanted {
                 range: stretch,
                 descending: wanted.descending,
                 keep: None,
             };
-            let rows = match self.raw(plan, members, part) {
+            let rows = self.raw(plan, members, part);
+            self.budget.uncap();
+            let rows = match rows {
                 Err(error) if error.kind() == Kind::Limit && !is_one_instant => {
                     self.budget.keep_only(before, 0)?;
                     step = (width(&stretch) / 4).max(1);
@@ -124,11 +126,13 @@ impl Asker<'_> {
                 }
                 rows => rows?,
             };
-            if rows.len().saturating_mul(plan.nodes.len() + 1) < STRETCH_VALUES / 4 {
+            let used: usize = rows.iter().map(|row| row_bytes(&row.cells)).sum();
+            if used < STRETCH_BYTES / 4 {
                 step = step.saturating_mul(2);
             }
             let goes_on = rows.is_empty() || each(rows)?;
-            self.budget.keep_only(before, 0)?;
+            // What became of them is counted by who took them.
+            self.budget.give_bytes(used);
             if !goes_on {
                 return Ok(());
             }
@@ -136,6 +140,11 @@ impl Asker<'_> {
         }
         Ok(())
     }
+}
+
+/// Memory of a row that is kept, about.
+fn row_bytes(cells: &[Cell]) -> usize {
+    VALUE_BYTES + cells_bytes(cells)
 }
 
 /// The first part of a range in the order of the answer, of so many ns, and the rest of it.
@@ -188,11 +197,11 @@ impl Collector<'_> {
                 let Some(time) = chunk.times.get(row) else {
                     continue;
                 };
-                let (cells, has_value) = cells(plan, &member.stream, chunk, row);
+                let (cells, has_value) = cells(plan, member, chunk, row);
                 if !has_value {
                     continue;
                 }
-                asker.budget.take_values(cells.len() + 1)?;
+                asker.budget.take_bytes(row_bytes(&cells))?;
                 rows.push(Row {
                     time: *time,
                     member: index,
@@ -244,11 +253,12 @@ impl Collector<'_> {
         if self.rows.len() <= keep {
             return;
         }
-        let lost = self.rows.len() - keep;
-        self.rows.truncate(keep);
-        self.asker
-            .budget
-            .give_values(lost * (self.plan.nodes.len() + 1));
+        let lost = self
+            .rows
+            .drain(keep..)
+            .map(|row| row_bytes(&row.cells))
+            .sum();
+        self.asker.budget.give_bytes(lost);
         if let Some(last) = self.rows.last() {
             let at = Timestamp::from_nanos(last.time);
             let useful = match self.wanted.descending {
@@ -260,15 +270,16 @@ impl Collector<'_> {
     }
 }
 
-/// The cells of a row, and whether one of them comes from a field.
-fn cells(plan: &Plan, stream: &StreamName, chunk: &ScanChunk, row: usize) -> (Vec<Cell>, bool) {
-    let mut has_value = false;
+/// The cells of a row, and whether one of them comes from a field. What another question answered
+/// is a row whatever is told of it.
+fn cells(plan: &Plan, member: &Member, chunk: &ScanChunk, row: usize) -> (Vec<Cell>, bool) {
+    let mut has_value = member.is_answered();
     let mut cells = Vec::with_capacity(plan.nodes.len());
     for node in &plan.nodes {
         let cell = match node {
-            Node::Tag(key) => stream.tag(key).map_or(Cell::Null, Cell::text),
+            Node::Tag(key) => member.tag(key).map_or(Cell::Null, Cell::text),
             node => {
-                let value = value(node, stream, &|column| chunk.columns.get(column)?.get(row));
+                let value = value(node, member, &|column| chunk.columns.get(column)?.get(row));
                 has_value |= value.is_some() && !matches!(node, Node::Value(_));
                 value.into()
             }
@@ -281,21 +292,21 @@ fn cells(plan: &Plan, stream: &StreamName, chunk: &ScanChunk, row: usize) -> (Ve
 /// The value of a column that is made of fields and tags of one row.
 pub(super) fn value<'a>(
     node: &Node,
-    stream: &StreamName,
+    member: &Member,
     field: &dyn Fn(usize) -> Option<ValueRef<'a>>,
 ) -> Option<Value> {
     match node {
         Node::Nothing | Node::Call(_) => None,
         Node::Value(value) => Some(value.clone()),
         Node::Field(column) => field(*column).map(|v| v.to_owned()),
-        Node::Tag(key) => stream.tag(key).map(|tag| Value::String(tag.to_owned())),
+        Node::Tag(key) => member.tag(key).map(|tag| Value::String(tag.to_owned())),
         Node::Operation(operator, left, right) => {
-            let (left, right) = (value(left, stream, field)?, value(right, stream, field)?);
+            let (left, right) = (value(left, member, field)?, value(right, member, field)?);
             operate(*operator, left.as_ref(), right.as_ref())
         }
-        Node::Math(math, inner) => math.of(value(inner, stream, field)?.as_ref()),
+        Node::Math(math, inner) => math.of(value(inner, member, field)?.as_ref()),
         Node::Pair(pair, a, b) => {
-            let (a, b) = (value(a, stream, field)?, value(b, stream, field)?);
+            let (a, b) = (value(a, member, field)?, value(b, member, field)?);
             pair.of(a.as_ref(), b.as_ref())
         }
     }

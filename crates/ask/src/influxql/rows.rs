@@ -2,13 +2,10 @@
 
 use super::Asker;
 use super::field::ReadField;
-use super::measurements::Member;
+use super::measurements::{Each, Member, Rows};
+use super::predicate::TIME;
 use crate::error::{Error, found};
-use headwater::{ClosedRange, Column, FieldType, Filter, ScanChunk, ScanSpec};
-
-/// Takes a chunk and the numbers of its rows that the condition lets through; false ends the
-/// reading.
-type Each<'a> = dyn FnMut(&ScanChunk, &[u32]) -> Result<bool, Error> + 'a;
+use headwater::{ClosedRange, Column, FieldType, Filter, ScanChunk, ScanSpec, ValueRef};
 
 impl Asker<'_> {
     /// Hands out chunks of rows by time, with the numbers of those that the condition lets through,
@@ -23,14 +20,18 @@ impl Asker<'_> {
     ) -> Result<(), Error> {
         self.budget.check()?;
         let mut rows: Vec<u32> = Vec::new();
-        if let Some(held) = &member.held {
-            let chunk = held.of(read, range);
-            if chunk.times.is_empty() {
+        match &member.rows {
+            Rows::Stored => {}
+            Rows::Passed(passed) => return passed.each_chunk(self, member, (read, range), each),
+            Rows::Held(held) => {
+                let tag = |key: &str, rows: usize| member.tag_column(key, rows);
+                let chunk = held.of(read, range, &tag);
+                if !chunk.times.is_empty() {
+                    let_through(member, &chunk, &mut rows);
+                    each(&chunk, &rows)?;
+                }
                 return Ok(());
             }
-            let_through(member, &chunk, &mut rows);
-            each(&chunk, &rows)?;
-            return Ok(());
         }
         let range = range.intersect(&member.extent);
         if range.is_empty() {
@@ -78,17 +79,26 @@ impl Asker<'_> {
 }
 
 /// The numbers of the rows of a chunk that a member's condition lets through.
-fn let_through(member: &Member, chunk: &ScanChunk, rows: &mut Vec<u32>) {
+pub(super) fn let_through(member: &Member, chunk: &ScanChunk, rows: &mut Vec<u32>) {
     let count = u32::try_from(chunk.times.len()).unwrap_or(u32::MAX);
     rows.clear();
     if member.takes_all_rows() {
         rows.extend(0..count);
     } else {
         rows.extend((0..count).filter(|row| {
-            let value = |column: usize| chunk.columns.get(column)?.get(*row as usize);
+            let at = place(*row);
+            let value = |column: usize| match column {
+                TIME => chunk.times.get(at).copied().map(ValueRef::I64),
+                column => chunk.columns.get(column)?.get(at),
+            };
             member.rest.holds(&value)
         }));
     }
+}
+
+/// The number of a row as a place in its columns.
+pub(super) fn place(row: u32) -> usize {
+    usize::try_from(row).unwrap_or(usize::MAX)
 }
 
 /// The rows of a chunk that were let through, of one column.
@@ -99,6 +109,6 @@ pub(super) fn chosen(chunk: &ScanChunk, rows: &[u32], column: usize) -> (Vec<i64
     if rows.len() == chunk.times.len() {
         return (chunk.times.clone(), column.clone());
     }
-    let times = rows.iter().filter_map(|row| chunk.times.get(*row as usize));
+    let times = rows.iter().filter_map(|row| chunk.times.get(place(*row)));
     (times.copied().collect(), column.gather(rows))
 }

@@ -2,6 +2,7 @@
 //!
 //! Invariant: newest rows first has the last measurements and the last groups first too.
 
+use super::columns::Columns;
 use super::condition::{Condition, time_zone};
 use super::measurements::{GroupKeys, Measurement, Member, count};
 use super::plan::{Every, Plan, plan, reach};
@@ -9,14 +10,15 @@ use super::raw::Wanted;
 use super::reading::Grouping;
 use super::scope::Scope;
 use super::taker::Taker;
-use super::{Asker, Cell, Series, invalid};
+use super::times::check_times;
+use super::{Asker, Cell, Series, cells_bytes, invalid};
 use crate::error::Error;
 use crate::windows::Windows;
 use headwater::{ClosedRange, Timestamp};
 use headwater_wire::influxql::{Dimension, Fill, Select};
 use headwater_wire::zone::Zone;
 use jiff::tz::TimeZone;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Rows of a series that are passed over, and taken.
 #[derive(Clone, Copy)]
@@ -61,6 +63,29 @@ impl Counted {
     }
 }
 
+/// What a statement asks for, whatever it is about.
+pub(super) struct Asked {
+    pub(super) condition: Condition,
+    pub(super) windows: Windows,
+    fill: Fill,
+    /// Those of questions around it too.
+    pub(super) dimensions: Vec<Dimension>,
+    /// What it asks of questions within it.
+    pub(super) own: Scope,
+}
+
+impl Asked {
+    fn grouping<'a>(&'a self, plan: &'a Plan) -> Grouping<'a> {
+        Grouping {
+            plan,
+            condition: &self.condition,
+            windows: &self.windows,
+            fill: self.fill,
+            descending: self.own.descending,
+        }
+    }
+}
+
 impl Asker<'_> {
     /// Hands the series of an answer to a taker; `scope` is what a question around this one asks
     /// for.
@@ -70,60 +95,34 @@ impl Asker<'_> {
         scope: Option<&Scope>,
         taker: &mut dyn Taker,
     ) -> Result<(), Error> {
-        let own_zone = select.time_zone.as_deref().map(time_zone).transpose()?;
-        let zone = own_zone.or_else(|| scope?.zone.clone());
-        let every = self.every(select, scope)?;
-        let condition = self.condition(select, scope, every, zone.as_ref())?;
-        let fill = match (select.fill, scope) {
-            // Nobody sees what is not there.
-            (Fill::Null, Some(_)) => Fill::None,
-            (fill, _) => fill,
-        };
+        let asked = self.asked(select, scope)?;
         let rows = Limits::new(select.offset, select.limit, "LIMIT or OFFSET")?;
         let mut counted = Counted {
             passed: 0,
             taken: 0,
             limits: Limits::new(select.soffset, select.slimit, "SLIMIT or SOFFSET")?,
         };
-        if condition.range.is_empty() {
+        if asked.condition.range.is_empty() {
             return Ok(());
         }
-        let descending = scope.map_or(select.descending, |scope| scope.descending);
-        let mut dimensions = select.group_by.clone();
-        let inherited = scope.into_iter().flat_map(|scope| &scope.keys);
-        dimensions.extend(inherited.cloned().map(Dimension::Tag));
-        let windows = windows(condition.range, every, zone.as_ref());
-        // What is looked at for the intervals that others are compared with.
-        let looked_at = match descending {
-            true => windows.ending_later(reach(select)),
-            false => windows.beginning_earlier(reach(select)),
-        };
-        let own = Scope {
-            range: looked_at.range,
-            has_start: condition.has_start,
-            has_end: condition.has_end,
-            keys: named(&dimensions),
-            every,
-            descending,
-            zone: zone.clone(),
-            only: None,
-        };
-        for name in self.names_in(select, scope, descending)? {
-            let Some(measurement) = self.source(select, &name, &condition, &own)? else {
+        let all = self.names_of(select)?;
+        let united = self.united(select, &all)?;
+        for name in names_in(all, scope, asked.own.descending) {
+            let before = self.budget.bytes_kept();
+            let Some(measurement) = self.source(select, &name, &asked.condition, &asked.own)?
+            else {
                 continue;
             };
-            let keys = GroupKeys::new(&dimensions, &measurement.tag_keys)?;
-            let Some(plan) = plan(select, &measurement, &keys, every)? else {
+            // Held while the measurement is worked on.
+            let held = self.budget.bytes_kept().saturating_sub(before);
+            let own_columns = Columns::of(&measurement);
+            let columns = united.as_deref().unwrap_or(&own_columns);
+            let keys = GroupKeys::new(&asked.dimensions, &columns.tag_keys)?;
+            let Some(plan) = plan(select, &measurement, columns, &keys, asked.own.every)? else {
                 continue;
             };
-            let grouping = Grouping {
-                plan: &plan,
-                condition: &condition,
-                windows: &windows,
-                fill,
-                descending,
-            };
-            for (values, members) in groups(&measurement, &keys, descending) {
+            let grouping = asked.grouping(&plan);
+            for (values, members) in groups(&measurement, &keys, asked.own.descending) {
                 let head = Head {
                     name: &measurement.name,
                     keys: &keys,
@@ -135,8 +134,51 @@ impl Asker<'_> {
                     return Ok(());
                 }
             }
+            self.budget.give_bytes(held);
         }
         Ok(())
+    }
+
+    /// What a statement asks for, whatever it is about.
+    pub(super) fn asked(&self, select: &Select, scope: Option<&Scope>) -> Result<Asked, Error> {
+        check_times(select)?;
+        let own_zone = select.time_zone.as_deref().map(time_zone).transpose()?;
+        let zone = own_zone.or_else(|| scope?.zone.clone());
+        let every = self.every(select, scope)?;
+        let condition = self.condition(select, scope, every, zone.as_ref())?;
+        let fill = match (select.fill, scope) {
+            // Nobody sees what is not there.
+            (Fill::Null, Some(_)) => Fill::None,
+            (fill, _) => fill,
+        };
+        let descending = scope.map_or(select.descending, |scope| scope.descending);
+        let mut dimensions = select.group_by.clone();
+        let inherited = scope.into_iter().flat_map(|scope| &scope.keys);
+        dimensions.extend(inherited.cloned().map(Dimension::Tag));
+        let windows = windows(condition.range, every, zone.as_ref());
+        // What is looked at for the intervals that others are compared with.
+        let looked_at = match descending {
+            _ if condition.range.is_empty() => windows.clone(),
+            true => windows.ending_later(reach(select)),
+            false => windows.beginning_earlier(reach(select)),
+        };
+        let own = Scope {
+            range: looked_at.range,
+            has_start: condition.has_start,
+            has_end: condition.has_end,
+            keys: named(&dimensions),
+            every,
+            descending,
+            zone,
+            only: None,
+        };
+        Ok(Asked {
+            condition,
+            windows,
+            fill,
+            dimensions,
+            own,
+        })
     }
 
     /// What must hold of the rows, also of a question around this one.
@@ -156,22 +198,6 @@ impl Asker<'_> {
             condition.narrow(scope.range, scope.has_start, scope.has_end);
         }
         Ok(condition)
-    }
-
-    /// The names of the measurements, in the order of the answer.
-    fn names_in(
-        &self,
-        select: &Select,
-        scope: Option<&Scope>,
-        descending: bool,
-    ) -> Result<Vec<String>, Error> {
-        let names = self.names_of(select)?.into_iter();
-        let wanted = scope.and_then(|scope| scope.only.as_ref());
-        let mut names: Vec<String> = names.filter(|n| wanted.is_none_or(|w| w == n)).collect();
-        if descending {
-            names.reverse();
-        }
-        Ok(names)
     }
 
     fn every(&self, select: &Select, scope: Option<&Scope>) -> Result<Option<Every>, Error> {
@@ -214,7 +240,7 @@ impl Asker<'_> {
         taker: &mut dyn Taker,
     ) -> Result<(), Error> {
         let (plan, limits) = (grouping.plan, head.limits);
-        let before = self.budget.values_left();
+        let before = self.budget.bytes_kept();
         let hands_on = taker.hands_on();
         let mut wanted = Wanted {
             range: grouping.condition.range,
@@ -261,12 +287,27 @@ impl Asker<'_> {
         let is_told = has_rows && counted.takes_another() && !cells.is_empty();
         let is_kept = is_told && !hands_on;
         self.budget
-            .keep_only(before, if is_kept { cells.len() } else { 0 })?;
+            .keep_only(before, if is_kept { cells_bytes(&cells) } else { 0 })?;
         if is_told {
             taker.take(head.series(plan, cells), false)?;
         }
         Ok(())
     }
+}
+
+/// The names of the measurements that are asked about, in the order of the answer.
+pub(super) fn names_in(
+    names: BTreeSet<String>,
+    scope: Option<&Scope>,
+    descending: bool,
+) -> Vec<String> {
+    let wanted = scope.and_then(|scope| scope.only.as_ref());
+    let names = names.into_iter();
+    let mut names: Vec<String> = names.filter(|n| wanted.is_none_or(|w| w == n)).collect();
+    if descending {
+        names.reverse();
+    }
+    names
 }
 
 /// The tags that are named to put rows together by.
@@ -296,7 +337,8 @@ struct Head<'a> {
 
 impl Head<'_> {
     fn series(&self, plan: &Plan, cells: Vec<Cell>) -> Series {
-        let mut columns = vec!["time".to_owned()];
+        let time = plan.time_name.clone();
+        let mut columns = vec![time.unwrap_or_else(|| "time".to_owned())];
         columns.extend(plan.names.iter().cloned());
         Series {
             name: self.name.to_owned(),
@@ -309,6 +351,7 @@ impl Head<'_> {
                 .collect(),
             columns,
             cells,
+            tag_columns: plan.tag_columns.clone(),
         }
     }
 }
@@ -329,7 +372,7 @@ fn flat(
 
 /// The members of a measurement by the values of the tags they are put together by, in the order of
 /// the answer.
-fn groups<'a>(
+pub(super) fn groups<'a>(
     measurement: &'a Measurement,
     keys: &GroupKeys,
     descending: bool,

@@ -3,12 +3,12 @@
 //! Invariant: a tag, a value or a series is told only if a stream that may be read has it; a field,
 //! only if the asker is told of it ([`crate::Access::typed_fields`]).
 
+use super::arithmetic::type_name;
 use super::condition::{Condition, compile_regex};
 use super::measurements::{Measurement, Member, count};
 use super::{Asker, Cell, POLICY, Series, invalid};
 use crate::error::Error;
 use crate::streams;
-use headwater::FieldType;
 use headwater_wire::influxql::{Expression, KeyFilter, Operator, Show, ShowWhat};
 use regex::Regex;
 use std::collections::BTreeSet;
@@ -50,6 +50,7 @@ fn table(name: &str, columns: &[&str], rows: impl IntoIterator<Item = Vec<String
         tags: Vec::new(),
         columns: columns.iter().map(|c| (*c).to_owned()).collect(),
         cells: cells.collect(),
+        ..Series::default()
     }
 }
 
@@ -71,9 +72,12 @@ impl Asker<'_> {
                 return Ok(vec![table("", &columns, [])]);
             }
             ShowWhat::Diagnostics => return Ok(self.diagnostics()),
+            ShowWhat::Shards => return Ok(self.shards()),
+            ShowWhat::ShardGroups => return Ok(vec![self.shard_groups()]),
             _ => self.must_read()?,
         }
         let condition = Condition::new(show.condition.as_ref(), self.now, None)?;
+        condition.must_be_one_range("SHOW", "ask once for each range")?;
         if condition.rest.iter().any(is_ordered) {
             return Err(invalid("invalid tag comparison operator"));
         }
@@ -169,6 +173,7 @@ impl Asker<'_> {
             tags: vec![("database".to_owned(), database.to_owned())],
             columns: ["numMeasurements", "numSeries"].map(str::to_owned).to_vec(),
             cells: counts.to_vec(),
+            ..Series::default()
         }])
     }
 
@@ -183,6 +188,7 @@ impl Asker<'_> {
                 tags: Vec::new(),
                 columns: vec!["currentTime".to_owned()],
                 cells: vec![Cell::Time(self.now.as_nanos())],
+                ..Series::default()
             },
         ]
     }
@@ -329,6 +335,7 @@ fn number(name: &str, column: &str, count: usize) -> Series {
         tags: Vec::new(),
         columns: vec![column.to_owned()],
         cells: vec![Cell::Value(headwater::Value::I64(count))],
+        ..Series::default()
     }
 }
 
@@ -379,16 +386,5 @@ fn policies() -> Series {
         columns: columns.map(str::to_owned).to_vec(),
         cells: texts.into_iter().chain(rest).collect(),
         ..Series::default()
-    }
-}
-
-/// The name of a type in InfluxDB. Bytes are told as text.
-fn type_name(field_type: FieldType) -> &'static str {
-    match field_type {
-        FieldType::F64 => "float",
-        FieldType::I64 => "integer",
-        FieldType::U64 => "unsigned",
-        FieldType::Bool => "boolean",
-        FieldType::String | FieldType::Bytes => "string",
     }
 }

@@ -1,44 +1,25 @@
 //! Where the rows of a `SELECT` come from: what is stored, and what questions within it answer.
 //!
-//! Invariants: what a question within another one answers is asked of one measurement at a time,
-//! and held while that measurement is worked on; its columns are fields, and the tags it was
-//! grouped by are tags, also those that only the question around it groups by, which nothing but
-//! the grouping sees.
+//! Invariants: what a question within another one answers is asked of one measurement at a time;
+//! rows that it hands on each by itself are read as they are asked for, others are held while that
+//! measurement is worked on; its columns are fields, and the tags it was grouped by are tags, also
+//! those that only the question around it groups by, which nothing but the grouping sees.
 
-use super::arithmetic::number;
+use super::Asker;
+use super::columns::Columns;
 use super::condition::{Compiler, Condition, compile_regex};
-use super::held::HeldRows;
-use super::measurements::{Measurement, Member};
+use super::held::{HeldRows, HeldSeries, Holder, as_floats, wider};
+use super::measurements::{GroupKeys, Measurement, Member, Rows};
+use super::passed::{self, PassedRows};
+use super::plan::{Node, plan};
 use super::predicate::Predicate;
 use super::scope::Scope;
-use super::{Asker, Cell, Series};
+use super::sources::{queries, stored};
 use crate::error::Error;
-use headwater::{ClosedRange, Column, FieldType, ScanChunk, StreamName, ValueRef};
-use headwater_wire::influxql::{Dimension, Select, SelectSource, Source};
+use headwater::{ClosedRange, Column, FieldType, ScanChunk, StreamName};
+use headwater_wire::influxql::{Dimension, Select};
 use std::collections::BTreeSet;
-
-/// The stored measurements among the sources of a question.
-fn stored(select: &Select) -> Vec<&Source> {
-    let sources = select.sources.iter().filter_map(|source| match source {
-        SelectSource::Measurement(source) => Some(source),
-        SelectSource::Query(_) => None,
-    });
-    sources.collect()
-}
-
-fn queries(select: &Select) -> impl Iterator<Item = &Select> {
-    select.sources.iter().filter_map(|source| match source {
-        SelectSource::Measurement(_) => None,
-        SelectSource::Query(select) => Some(&**select),
-    })
-}
-
-/// The stored measurements that a question and those within it are about.
-pub(super) fn all_sources(select: &Select) -> Vec<Source> {
-    let mut out: Vec<Source> = stored(select).into_iter().cloned().collect();
-    out.extend(queries(select).flat_map(all_sources));
-    out
-}
+use std::rc::Rc;
 
 impl Asker<'_> {
     /// The names of the measurements that a question is about, in order.
@@ -62,14 +43,18 @@ impl Asker<'_> {
         condition: &Condition,
         scope: &Scope,
     ) -> Result<Option<Measurement>, Error> {
-        let mut held: Vec<Series> = Vec::new();
+        let mut holder = Holder::new(self.budget);
+        let mut passed: Vec<Answered> = Vec::new();
         let mut unseen: BTreeSet<&String> = scope.keys.iter().collect();
         for query in queries(select) {
             let within = Scope {
                 only: Some(name.to_owned()),
                 ..scope.clone()
             };
-            self.select(query, Some(&within), &mut held)?;
+            match self.passed(query, name, &within)? {
+                Some(series) => passed.extend(series),
+                None => self.select(query, Some(&within), &mut holder)?,
+            }
             for dimension in &query.group_by {
                 match dimension {
                     Dimension::Time { .. } => {}
@@ -82,7 +67,8 @@ impl Asker<'_> {
                 }
             }
         }
-        let fields = fields(&held);
+        let held = holder.series;
+        let fields = fields(&held, &passed);
         let stored = stored(select);
         // Without questions the name comes from these.
         let is_stored = stored.len() == select.sources.len()
@@ -91,7 +77,7 @@ impl Asker<'_> {
             true => self.measurement(name, condition, scope.range, &fields)?,
             false => None,
         };
-        if held.is_empty() {
+        if held.is_empty() && passed.is_empty() {
             return Ok(out);
         }
         let measurement = out.get_or_insert_with(|| Measurement {
@@ -105,111 +91,172 @@ impl Asker<'_> {
         };
         let predicate = compiler.all(&condition.rest)?;
         measurement.read = compiler.read;
-        for series in held {
-            let tags = series.tags.iter();
-            let seen = tags.filter(|(key, _)| !unseen.contains(key));
-            measurement
-                .tag_keys
-                .extend(seen.map(|(key, _)| key.clone()));
-            let since = scope.range.first.as_nanos();
-            let member = member(series, &measurement.fields, &predicate, since);
-            let is_let_in = !matches!(member.rest, Predicate::Constant(false));
-            if is_let_in {
+        let since = scope.range.first.as_nanos();
+        let known = &measurement.fields;
+        let held = held
+            .into_iter()
+            .map(|series| answered(series, known, since));
+        let answered: Vec<Answered> = held.chain(passed).collect();
+        for series in answered {
+            for (key, _) in series.tags.iter().filter(|(key, _)| !unseen.contains(key)) {
+                measurement.tag_keys.insert(key.clone());
+                measurement.answered_tags.insert(key.clone());
+            }
+            let member = series.member(&predicate);
+            if !matches!(member.rest, Predicate::Constant(false)) {
                 measurement.members.push(member);
             }
         }
         Ok(out)
     }
+
+    /// The series of a question that hands the rows of a stored measurement on as they are, or
+    /// computed each by itself; `None` when it is none of that kind, and its rows have to be held.
+    fn passed(
+        &self,
+        query: &Select,
+        name: &str,
+        scope: &Scope,
+    ) -> Result<Option<Vec<Answered>>, Error> {
+        let limits = [query.limit, query.offset, query.slimit, query.soffset];
+        let is_cut = limits.iter().flatten().any(|limit| *limit > 0);
+        if is_cut || queries(query).next().is_some() {
+            return Ok(None);
+        }
+        let names = self.names_of(query)?;
+        if !names.contains(name) {
+            return Ok(Some(Vec::new()));
+        }
+        let asked = self.asked(query, Some(scope))?;
+        if asked.condition.range.is_empty() {
+            return Ok(Some(Vec::new()));
+        }
+        let united = self.united(query, &names)?;
+        let measurement = self.source(query, name, &asked.condition, &asked.own)?;
+        let Some(measurement) = measurement else {
+            return Ok(Some(Vec::new()));
+        };
+        let own = Columns::of(&measurement);
+        let columns = united.as_deref().unwrap_or(&own);
+        let keys = GroupKeys::new(&asked.dimensions, &columns.tag_keys)?;
+        let every = asked.own.every;
+        let Some(plan) = plan(query, &measurement, columns, &keys, every)? else {
+            return Ok(Some(Vec::new()));
+        };
+        if !plan.calls.is_empty() {
+            return Ok(None);
+        }
+        let nothing = |node: &Node| matches!(node, Node::Nothing);
+        let mut fields = Vec::new();
+        for (name, node) in plan.names.iter().zip(&plan.nodes) {
+            match passed::type_of(&plan, node) {
+                Some(field_type) => fields.push((name.clone(), field_type)),
+                None if nothing(node) => {}
+                None => return Ok(None),
+            }
+        }
+        let plan = Rc::new(plan);
+        let series = measurement.members.into_iter().map(|stored| Answered {
+            name: measurement.name.clone(),
+            tags: keys
+                .0
+                .iter()
+                .cloned()
+                .zip(keys.of(&stored.stream))
+                .collect(),
+            extent: stored.extent.intersect(&asked.condition.range),
+            fields: fields.clone(),
+            rows: Rows::Passed(Box::new(PassedRows {
+                stored: Box::new(stored),
+                plan: Rc::clone(&plan),
+                range: asked.condition.range,
+            })),
+        });
+        Ok(Some(series.collect()))
+    }
+}
+
+/// A series that another question answers.
+struct Answered {
+    name: String,
+    tags: Vec<(String, String)>,
+    extent: ClosedRange,
+    /// Its fields, where they are known without its rows.
+    fields: Vec<(String, FieldType)>,
+    rows: Rows,
+}
+
+impl Answered {
+    fn member(self, predicate: &Predicate) -> Member {
+        let (tags, empty): (Vec<_>, Vec<_>) = self
+            .tags
+            .into_iter()
+            .partition(|(_, value)| !value.is_empty());
+        let stream = StreamName::new(self.name, tags);
+        Member {
+            rest: predicate.on_stream(&stream),
+            stream,
+            extent: self.extent,
+            rows: self.rows,
+            empty_tags: empty.into_iter().map(|(key, _)| key).collect(),
+        }
+    }
 }
 
 /// The columns of series as fields. Numbers of several types are floats; of other types the first
 /// one counts.
-fn fields(held: &[Series]) -> Vec<(String, FieldType)> {
+fn fields(held: &[HeldSeries], passed: &[Answered]) -> Vec<(String, FieldType)> {
     let mut out: Vec<(String, FieldType)> = Vec::new();
-    for series in held {
-        let width = series.columns.len().max(1);
-        for (at, name) in series.columns.iter().enumerate().skip(1) {
-            let cells = series.cells.iter().skip(at).step_by(width);
-            let mut types = cells.filter_map(|cell| match cell {
-                Cell::Value(value) => Some(value.as_ref().field_type()),
-                Cell::Null | Cell::Time(_) => None,
-            });
-            let wide = |a: FieldType, b: FieldType| match a != b && is_number(a) && is_number(b) {
-                true => FieldType::F64,
-                false => a,
-            };
-            let found = types.next().map(|first| types.fold(first, wide));
-            match (out.iter_mut().find(|(n, _)| n == name), found) {
-                (_, None) => {}
-                (Some((_, known)), Some(found)) => *known = wide(*known, found),
-                (None, Some(found)) => out.push((name.clone(), found)),
-            }
+    let mut add = |name: &String, found: FieldType| match out.iter_mut().find(|(n, _)| n == name) {
+        Some((_, known)) => *known = wider(*known, found),
+        None => out.push((name.clone(), found)),
+    };
+    for (name, column) in held.iter().flat_map(|series| &series.columns) {
+        if let Some(column) = column {
+            add(name, column.field_type());
+        }
+    }
+    // Series that are passed on have the same fields, but those of several questions.
+    let mut last: Option<&[(String, FieldType)]> = None;
+    for series in passed {
+        if last != Some(series.fields.as_slice()) {
+            series.fields.iter().for_each(|(name, t)| add(name, *t));
+            last = Some(&series.fields);
         }
     }
     out
 }
 
-fn is_number(field_type: FieldType) -> bool {
-    matches!(field_type, FieldType::F64 | FieldType::I64 | FieldType::U64)
-}
-
-fn member(
-    series: Series,
-    fields: &[(String, FieldType)],
-    predicate: &Predicate,
-    since: i64,
-) -> Member {
-    let width = series.columns.len().max(1);
-    let time = |row: &&[Cell]| match row.first() {
-        Some(Cell::Time(time)) => *time,
-        _ => 0,
-    };
-    let mut rows: Vec<&[Cell]> = series.cells.chunks(width).collect();
-    rows.sort_by_key(time);
-    let times: Vec<i64> = rows.iter().map(time).collect();
-    let mut names: Vec<String> = Vec::with_capacity(width);
-    let mut columns = Vec::with_capacity(width);
-    for (at, name) in series.columns.iter().enumerate().skip(1) {
-        let field = fields.iter().find(|(n, _)| n == name);
+/// A series that is held, its columns as the fields say.
+fn answered(mut series: HeldSeries, fields: &[(String, FieldType)], since: i64) -> Answered {
+    series.sort();
+    let (mut names, mut columns): (Vec<String>, Vec<Column>) = (Vec::new(), Vec::new());
+    for (name, column) in series.columns {
+        let known = fields.iter().find(|(n, _)| *n == name);
         // Of columns of one name the first one counts.
-        if let Some((_, field_type)) = field.filter(|_| !names.contains(name)) {
-            let mut column = Column::with_capacity(*field_type, rows.len());
-            for row in &rows {
-                let value = match row.get(at) {
-                    Some(Cell::Value(value)) => value.as_ref(),
-                    _ => {
-                        column.push_absent(1);
-                        continue;
-                    }
-                };
-                let value = match (value, field_type) {
-                    (ValueRef::I64(_) | ValueRef::U64(_), FieldType::F64) => {
-                        number(value).map_or(value, ValueRef::F64)
-                    }
-                    (value, _) => value,
-                };
-                if !column.push(value) {
-                    column.push_absent(1);
-                }
-            }
-            names.push(name.clone());
+        if let (Some(column), Some((_, wanted)), false) = (column, known, names.contains(&name)) {
+            let is_other = column.field_type() != *wanted;
+            let mut column = match is_other && *wanted == FieldType::F64 {
+                true => as_floats(&column),
+                false if is_other => Column::absent(*wanted, series.times.len()),
+                false => column,
+            };
+            column.push_absent(series.times.len().saturating_sub(column.len()));
+            names.push(name);
             columns.push(column);
         }
     }
-    let extent = match (times.first(), times.last()) {
+    let extent = match (series.times.first(), series.times.last()) {
         (Some(first), Some(last)) => ClosedRange::nanos((*first).max(since), (*last).max(since)),
         _ => ClosedRange::EMPTY,
     };
-    let tags = series
-        .tags
-        .into_iter()
-        .filter(|(_, value)| !value.is_empty());
-    let stream = StreamName::new(series.name, tags);
-    Member {
-        rest: predicate.on_stream(&stream),
-        stream,
+    let times = series.times;
+    Answered {
+        name: series.name,
+        tags: series.tags,
         extent,
-        held: Some(HeldRows {
+        fields: Vec::new(),
+        rows: Rows::Held(HeldRows {
             names,
             rows: ScanChunk { times, columns },
             since,

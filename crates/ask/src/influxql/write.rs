@@ -38,6 +38,9 @@ impl Epoch {
     }
 }
 
+/// Takes the bytes of an answer, piece by piece.
+pub type Out<'a> = dyn FnMut(Vec<u8>) -> crate::error::Result<()> + 'a;
+
 /// How the answer is written.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Form {
@@ -70,12 +73,7 @@ pub(super) fn begin(out: &mut Vec<u8>, number: usize) {
 pub(super) fn whole(out: &mut Vec<u8>, number: usize, answer: &Result<Answer, Error>, form: Form) {
     begin(out, number);
     match answer {
-        Err(error) => {
-            out.extend_from_slice(b",\"error\":");
-            push_str(out, error.message());
-            out.extend_from_slice(b",\"code\":");
-            push_str(out, error.kind().as_str());
-        }
+        Err(error) => push_error(out, error),
         Ok(answer) => {
             if let Some(series) = &answer.series {
                 // An empty list, since a client of YCSB fails when there is none.
@@ -95,7 +93,15 @@ pub(super) fn whole(out: &mut Vec<u8>, number: usize, answer: &Result<Answer, Er
     out.push(b'}');
 }
 
-fn messages(out: &mut Vec<u8>, answer: &Answer) {
+/// Why a statement is not carried out, or not to its end.
+pub(super) fn push_error(out: &mut Vec<u8>, error: &Error) {
+    out.extend_from_slice(b",\"error\":");
+    push_str(out, error.message());
+    out.extend_from_slice(b",\"code\":");
+    push_str(out, error.kind().as_str());
+}
+
+pub(super) fn messages(out: &mut Vec<u8>, answer: &Answer) {
     if let Some(warning) = &answer.warning {
         out.extend_from_slice(b",\"messages\":[{\"level\":\"warning\",\"text\":");
         push_str(out, warning);
@@ -112,6 +118,21 @@ pub(super) fn push_series(
     zone: Option<&TimeZone>,
     is_part: bool,
 ) {
+    push_head(out, series);
+    let cells = series.cells.get(from..to).unwrap_or_default();
+    if !cells.is_empty() {
+        out.extend_from_slice(b",\"values\":[");
+        push_rows(out, cells, series.columns.len(), epoch, zone);
+        out.push(b']');
+    }
+    if is_part {
+        out.extend_from_slice(b",\"partial\":true");
+    }
+    out.push(b'}');
+}
+
+/// What stands before the rows of a series.
+pub(super) fn push_head(out: &mut Vec<u8>, series: &Series) {
     out.push(b'{');
     if !series.name.is_empty() {
         out.extend_from_slice(b"\"name\":");
@@ -138,28 +159,29 @@ pub(super) fn push_series(
         push_str(out, column);
     }
     out.push(b']');
-    let cells = series.cells.get(from..to).unwrap_or_default();
-    if !cells.is_empty() {
-        out.extend_from_slice(b",\"values\":[");
-        for (index, row) in cells.chunks(series.columns.len().max(1)).enumerate() {
+}
+
+/// Rows of so many columns, with commas between them.
+pub(super) fn push_rows(
+    out: &mut Vec<u8>,
+    cells: &[Cell],
+    width: usize,
+    epoch: Epoch,
+    zone: Option<&TimeZone>,
+) {
+    for (index, row) in cells.chunks(width.max(1)).enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        out.push(b'[');
+        for (index, cell) in row.iter().enumerate() {
             if index > 0 {
                 out.push(b',');
             }
-            out.push(b'[');
-            for (index, cell) in row.iter().enumerate() {
-                if index > 0 {
-                    out.push(b',');
-                }
-                push_cell(out, cell, epoch, zone);
-            }
-            out.push(b']');
+            push_cell(out, cell, epoch, zone);
         }
         out.push(b']');
     }
-    if is_part {
-        out.extend_from_slice(b",\"partial\":true");
-    }
-    out.push(b'}');
 }
 
 fn push_cell(out: &mut Vec<u8>, cell: &Cell, epoch: Epoch, zone: Option<&TimeZone>) {
@@ -297,55 +319,6 @@ fn push_text(out: &mut Vec<u8>, text: &str) {
     }
 }
 
-/// The same JSON over several lines, each part four blanks further in than what holds it.
-#[must_use]
-pub fn pretty(json: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(json.len() * 2);
-    let mut depth = 0usize;
-    let mut in_text = false;
-    let mut escaped = false;
-    let mut bytes = json.iter().copied().peekable();
-    let line = |out: &mut Vec<u8>, depth: usize| {
-        out.push(b'\n');
-        out.extend(std::iter::repeat_n(b' ', depth * 4));
-    };
-    while let Some(byte) = bytes.next() {
-        if in_text {
-            out.push(byte);
-            in_text = escaped || byte != b'"';
-            escaped = !escaped && byte == b'\\';
-            continue;
-        }
-        match byte {
-            b'{' | b'[' => {
-                out.push(byte);
-                if let Some(close) = bytes.next_if(|b| *b == byte + 2) {
-                    out.push(close);
-                } else {
-                    depth += 1;
-                    line(&mut out, depth);
-                }
-            }
-            b'}' | b']' => {
-                depth = depth.saturating_sub(1);
-                line(&mut out, depth);
-                out.push(byte);
-            }
-            b',' => {
-                out.push(byte);
-                line(&mut out, depth);
-            }
-            b':' => out.extend_from_slice(b": "),
-            b'"' => {
-                out.push(byte);
-                in_text = true;
-            }
-            byte => out.push(byte),
-        }
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
@@ -364,6 +337,7 @@ mod tests {
                 Cell::Null,
                 Cell::Value(Value::Bool(true)),
             ],
+            ..Series::default()
         }
     }
 
@@ -389,16 +363,6 @@ mod tests {
             "\n"
         );
         assert_eq!(text, expected);
-        let again: serde_json::Value = serde_json::from_slice(&pretty(text.as_bytes())).unwrap();
-        assert_eq!(
-            again,
-            serde_json::from_str::<serde_json::Value>(&text).unwrap()
-        );
-        let lines = String::from_utf8(pretty(b"{\"a\":[],\"b\\\"{\":[1,{}]}")).unwrap();
-        assert_eq!(
-            lines,
-            "{\n    \"a\": [],\n    \"b\\\"{\": [\n        1,\n        {}\n    ]\n}"
-        );
     }
 
     #[test]

@@ -10,7 +10,8 @@ mod filters;
 mod series;
 
 use crate::access::Access;
-use crate::budget::Budget;
+use crate::budget::{Budget, VALUE_BYTES};
+
 use crate::error::Error;
 use crate::streams::{extent, tables, walk};
 use combine::{Number, combine};
@@ -108,7 +109,7 @@ impl Asker<'_> {
         out: &mut Vec<u8>,
     ) -> Result<(), Error> {
         for members in self.groups(query, question.range)?.into_values() {
-            let before = self.budget.values_left();
+            let before = self.budget.bytes_kept();
             let mut names = Vec::new();
             let mut series = Vec::new();
             for member in &members {
@@ -130,7 +131,7 @@ impl Asker<'_> {
             }
             push_result(out, question, query, &names, &points);
             // What it was computed from is not kept, only its text.
-            self.budget.keep_only(before, points.len())?;
+            self.budget.keep_only(before, points.len() * VALUE_BYTES)?;
         }
         Ok(())
     }

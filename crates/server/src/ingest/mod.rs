@@ -332,6 +332,8 @@ impl Shared {
             let taken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| match job {
                 Job::Body { request, reply, .. } => {
                     let outcome = apply::apply(&self.door, &self.limits, &mut parser, &request);
+                    // A name that it made and stored nothing under is gone before that is told.
+                    drop(request);
                     // Who does not wait any more is not told; the write goes on.
                     drop(reply.send(outcome));
                 }

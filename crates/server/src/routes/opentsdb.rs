@@ -227,7 +227,8 @@ async fn work(
     let cancel = waiting.token();
     let body = app
         .blocking(move |app| {
-            let budget = Budget::new(Deadline::after(app.settings.request_timeout), cancel);
+            let budget = Budget::new(Deadline::after(app.settings.request_timeout), cancel)
+                .within(&app.memory);
             let snapshot = app.snapshot()?;
             let answer = call(&Asker {
                 snapshot: &snapshot,

@@ -9,6 +9,7 @@ use crate::access::Access;
 use crate::app::App;
 use crate::error::ApiError;
 use crate::granted::Granted;
+use crate::points::Points;
 use crate::request::{self, answer, now};
 use axum::body::{Body, Bytes};
 use axum::extract::rejection::BytesRejection;
@@ -18,7 +19,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::response::Response;
 use futures_util::StreamExt;
 use headwater_ask::influxql::{
-    Asker, Epoch, Form, TEXT_BYTES_MAX, csv, json, pretty, text_too_long,
+    Asker, Epoch, Form, PIECE_BYTES, Pretty, TEXT_BYTES_MAX, text_too_long,
 };
 use headwater_ask::{Budget, CancelGuard, CancelToken, Deadline, Kind};
 use headwater_wire::influxql::{Parameters, ShowWhat, Statement, parse};
@@ -87,11 +88,11 @@ async fn query(
     let asked = Asked::of(&headers, address.as_deref().unwrap_or_default(), &body).map_err(told)?;
     // Questions count among the requests that are worked on; what clients ask before they write
     // does not.
-    if by_get && asked.statements.iter().any(removes) && is_of_another_page(&headers) {
+    if by_get && asked.statements.iter().any(changes) && is_of_another_page(&headers) {
         return Err(told(ApiError::new(
             StatusCode::FORBIDDEN,
             "E_ACCESS",
-            "another page asks to remove something by GET: use POST",
+            "another page asks to change something by GET: use POST",
         )));
     }
     let reads = asked.statements.iter().any(reads);
@@ -117,13 +118,7 @@ async fn query(
         asked,
     };
     let mut response = answer(content_type, Bytes::new());
-    *response.body_mut() = if in_parts {
-        asking.in_parts(&app, turn, waiting).await.map_err(told)?
-    } else {
-        let body = app.blocking(move |app| asking.carry_out(app)).await;
-        drop((waiting, turn));
-        Body::from(body.map_err(told)?)
-    };
+    *response.body_mut() = asking.answered(&app, turn, waiting).await.map_err(told)?;
     response.headers_mut().insert(VERSION.0, VERSION.1);
     Ok(response)
 }
@@ -134,19 +129,20 @@ fn is_of_another_page(headers: &HeaderMap) -> bool {
     from.is_some_and(|from| from != "same-origin" && from != "none")
 }
 
-fn removes(statement: &Statement) -> bool {
-    matches!(
-        statement,
+fn changes(statement: &Statement) -> bool {
+    match statement {
+        Statement::Select(select) => select.into.is_some(),
         Statement::Delete(_)
-            | Statement::DropSeries(_)
-            | Statement::DropMeasurement(_)
-            | Statement::DropDatabase(_)
-    )
+        | Statement::DropSeries(_)
+        | Statement::DropMeasurement(_)
+        | Statement::DropDatabase(_) => true,
+        _ => false,
+    }
 }
 
 fn reads(statement: &Statement) -> bool {
     match statement {
-        Statement::Select(_) => true,
+        Statement::Select(_) | Statement::Explain { .. } => true,
         Statement::Show(show) => show.what != ShowWhat::Databases,
         Statement::Delete(_)
         | Statement::DropSeries(_)
@@ -255,29 +251,20 @@ impl Asking {
         ask: impl FnOnce(&Asker<'_>, &Budget) -> Result<T, headwater_ask::Error>,
     ) -> Result<T, ApiError> {
         let deadline = Deadline::after(app.settings.request_timeout);
-        let budget = Budget::new(deadline, self.cancel.clone());
+        let budget = Budget::new(deadline, self.cancel.clone()).within(&app.memory);
         let snapshot = app.snapshot()?;
         let db = app.db();
+        let points = Points(app);
         let asker = Asker::new(&snapshot, &self.access, &budget, now())
+            .with_writer(&points)
             .with_databases(&*app.databases)
             .with_changes(&db)
             .with_read_only(self.by_get);
         Ok(ask(&asker, &budget)?)
     }
 
-    fn carry_out(&self, app: &App) -> Result<Vec<u8>, ApiError> {
-        let asked = &self.asked;
-        let database = asked.database.as_deref();
-        let answers = self.ask(app, |asker, _| asker.answers(&asked.statements, database))?;
-        if asked.csv {
-            return Ok(csv(&answers, asked.form));
-        }
-        let out = json(&answers, asked.form);
-        Ok(if asked.pretty { pretty(&out) } else { out })
-    }
-
     /// The answer as it is worked out, from its first part on. Until then it may still be refused.
-    async fn in_parts(
+    async fn answered(
         self,
         app: &Arc<App>,
         turn: Option<SemaphorePermit<'static>>,
@@ -285,17 +272,26 @@ impl Asking {
     ) -> Result<Body, ApiError> {
         let (sender, mut receiver) = mpsc::channel::<Result<Vec<u8>, io::Error>>(PARTS_WAITING);
         let runtime = tokio::runtime::Handle::current();
+        let has_parts = self.asked.form.chunk_rows.is_some();
         let mut work = Box::pin(app.blocking(move |app| {
             let _turn = turn;
             let asked = &self.asked;
             let allowed = app.settings.request_timeout;
             let mut has_begun = false;
+            let mut pretty = (asked.pretty && !asked.csv && !has_parts).then(Pretty::default);
             let worked = self.ask(app, |asker, budget| {
                 let mut out = |bytes: Vec<u8>| {
                     has_begun = true;
+                    let bytes = match &mut pretty {
+                        Some(pretty) => pretty.piece(&bytes),
+                        None => bytes,
+                    };
                     let sent = tokio::time::timeout(allowed, sender.send(Ok(bytes)));
                     let sent = runtime.block_on(sent);
-                    budget.renew(Deadline::after(allowed));
+                    if has_parts {
+                        // An answer in parts may take as long as its client takes parts.
+                        budget.renew(Deadline::after(allowed));
+                    }
                     match sent {
                         Ok(Ok(())) => Ok(()),
                         // Nobody takes the parts any more.
@@ -326,6 +322,12 @@ impl Asking {
                 receiver.recv().await
             }
         };
+        if let (false, Some(Ok(only))) = (has_parts, &first)
+            && only.len() < PIECE_BYTES
+        {
+            // What is smaller than a piece is all there is.
+            return Ok(Body::from(only.clone()));
+        }
         let first = futures_util::stream::iter(first);
         let parts = first.chain(ReceiverStream::new(receiver)).map(move |part| {
             // Dropped with the answer, it ends the work.

@@ -127,6 +127,10 @@ pub struct Settings {
     pub write_threads: usize,
     /// Most clients that follow new data at once.
     pub live_clients_max: usize,
+    /// Bytes that one question of InfluxQL or OpenTSDB may keep.
+    pub query_memory: usize,
+    /// Bytes that all of them may keep together.
+    pub query_memory_all: usize,
     /// Bytes that one statement of SQL may hold.
     pub sql_memory: usize,
     /// Bytes that all statements may hold together.
@@ -199,6 +203,8 @@ impl Settings {
             write_bytes_max: 128 << 20,
             write_threads: 0,
             live_clients_max: 256,
+            query_memory: 128 << 20,
+            query_memory_all: 256 << 20,
             sql_memory: 128 << 20,
             sql_memory_all: 256 << 20,
             sql_timeout: Duration::from_secs(30),

@@ -353,6 +353,26 @@ static SERVER: &[Setting] = &[
         },
     },
     Setting {
+        key: "query.memory",
+        kind: "SIZE",
+        allowed: "1MiB to 1024GiB",
+        about: "Memory that one question of InfluxQL or OpenTSDB may keep for its answer and what that is computed from.",
+        how: How::Own {
+            set: |s, text| size_within(text, 1 << 20..=1 << 40).map(|n| s.query_memory = n),
+            show: |s| show_size(u64::try_from(s.query_memory).unwrap_or(u64::MAX)),
+        },
+    },
+    Setting {
+        key: "query.memory_all",
+        kind: "SIZE",
+        allowed: "1MiB to 1024GiB",
+        about: "Memory that all these questions may keep together; one that finds none left is answered 503.",
+        how: How::Own {
+            set: |s, text| size_within(text, 1 << 20..=1 << 40).map(|n| s.query_memory_all = n),
+            show: |s| show_size(u64::try_from(s.query_memory_all).unwrap_or(u64::MAX)),
+        },
+    },
+    Setting {
         key: "sql.memory",
         kind: "SIZE",
         allowed: "1MiB to 1024GiB",

@@ -3,6 +3,7 @@
 mod access;
 mod databases;
 mod forms;
+mod into;
 mod show;
 mod statements;
 mod ycsb;

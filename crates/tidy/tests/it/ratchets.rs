@@ -176,7 +176,7 @@ const MOST: &[(&str, [(&str, usize); 9])] = &[
     (
         "crates/ask",
         [
-            (counts::CASTS, 35),
+            (counts::CASTS, 33),
             (counts::INDEXING, 1),
             (counts::DEFAULTED, 2),
             (counts::SKIPPED, 6),

@@ -5,6 +5,13 @@
 pub enum Statement {
     /// `SELECT …`.
     Select(Box<Select>),
+    /// `EXPLAIN [ANALYZE] SELECT …`.
+    Explain {
+        /// `ANALYZE`: it is carried out, and what that took is told too.
+        is_analyzed: bool,
+        /// What is explained.
+        select: Box<Select>,
+    },
     /// `SHOW …`.
     Show(Box<Show>),
     /// `CREATE DATABASE …`.
@@ -76,6 +83,8 @@ pub struct CreateDatabase {
 pub struct Select {
     /// What is asked for.
     pub fields: Vec<SelectField>,
+    /// Where the rows of the answer are written to, instead of being told.
+    pub into: Option<Target>,
     /// Of which measurements, or of what other questions answer.
     pub sources: Vec<SelectSource>,
     /// Of which rows.
@@ -125,6 +134,17 @@ pub struct Source {
     pub policy: Option<String>,
     /// Which measurement it is.
     pub name: MeasurementName,
+}
+
+/// Where `INTO` writes: `"db"."policy"."name"`, or `"db"."policy".:MEASUREMENT`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// The database, if said.
+    pub database: Option<String>,
+    /// The retention policy, if said; empty in `db..name`.
+    pub policy: Option<String>,
+    /// The measurement; `None` for `:MEASUREMENT`, the one that the rows come from.
+    pub name: Option<String>,
 }
 
 /// Names of measurements.
@@ -222,11 +242,13 @@ pub enum ShowWhat {
     Stats,
     Diagnostics,
     Queries,
+    Shards,
+    ShardGroups,
 }
 
 impl ShowWhat {
     /// With the words that ask for it. A longer text stands before its beginning.
-    pub(super) const ALL: [(ShowWhat, &'static [&'static str]); 17] = [
+    pub(super) const ALL: [(ShowWhat, &'static [&'static str]); 19] = [
         (ShowWhat::Databases, &["DATABASES"]),
         (ShowWhat::Measurements, &["MEASUREMENTS"]),
         (ShowWhat::TagKeys, &["TAG", "KEYS"]),
@@ -253,6 +275,8 @@ impl ShowWhat {
         (ShowWhat::Stats, &["STATS"]),
         (ShowWhat::Diagnostics, &["DIAGNOSTICS"]),
         (ShowWhat::Queries, &["QUERIES"]),
+        (ShowWhat::Shards, &["SHARDS"]),
+        (ShowWhat::ShardGroups, &["SHARD", "GROUPS"]),
     ];
 
     /// The words that ask for it.
@@ -348,10 +372,13 @@ pub enum Operator {
     Multiply,
     Divide,
     Modulo,
+    BitAnd,
+    BitOr,
+    BitXor,
 }
 
 impl Operator {
-    pub(super) const ALL: [(Operator, &'static str); 13] = [
+    pub(super) const ALL: [(Operator, &'static str); 16] = [
         (Operator::Equal, "="),
         (Operator::NotEqual, "!="),
         (Operator::Less, "<"),
@@ -365,6 +392,9 @@ impl Operator {
         (Operator::Multiply, "*"),
         (Operator::Divide, "/"),
         (Operator::Modulo, "%"),
+        (Operator::BitAnd, "&"),
+        (Operator::BitOr, "|"),
+        (Operator::BitXor, "^"),
     ];
 
     /// How it is written.
@@ -384,7 +414,13 @@ impl Operator {
                 | Operator::Multiply
                 | Operator::Divide
                 | Operator::Modulo
-        )
+        ) && !self.is_bitwise()
+    }
+
+    /// True for those of bits.
+    #[must_use]
+    pub fn is_bitwise(self) -> bool {
+        matches!(self, Operator::BitAnd | Operator::BitOr | Operator::BitXor)
     }
 
     /// The comparison with its sides exchanged.

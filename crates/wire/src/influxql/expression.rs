@@ -8,8 +8,8 @@ use super::parser::{NESTING_MAX, OPERATORS_MAX, Parser, is_reserved};
 /// How tightly an operator binds.
 pub(super) const fn strength(operator: Operator) -> u8 {
     match operator {
-        Operator::Multiply | Operator::Divide | Operator::Modulo => 2,
-        Operator::Add | Operator::Subtract => 1,
+        Operator::Multiply | Operator::Divide | Operator::Modulo | Operator::BitAnd => 2,
+        Operator::Add | Operator::Subtract | Operator::BitOr | Operator::BitXor => 1,
         _ => 0,
     }
 }
@@ -37,7 +37,7 @@ impl Parser<'_> {
         let mut left = self.operand()?;
         loop {
             let (token, at) = self.peek()?;
-            let Some(operator) = self.operator(&token, at)? else {
+            let Some(operator) = operator_of(&token) else {
                 return Ok(left);
             };
             if strength(operator) < least {
@@ -70,20 +70,6 @@ impl Parser<'_> {
             return Err(self.error(at, format!("more than {OPERATORS_MAX} operators")));
         }
         Ok(())
-    }
-
-    fn operator(&self, token: &Token, at: usize) -> Result<Option<Operator>, ParseError> {
-        let Token::Symbol(symbol) = token else {
-            return Ok(None);
-        };
-        if *symbol == "<>" {
-            return Ok(Some(Operator::NotEqual));
-        }
-        if ["&", "|", "^"].contains(symbol) {
-            return Err(self.error(at, format!("the operator {symbol} is not supported")));
-        }
-        let entry = Operator::ALL.iter().find(|(_, text)| text == symbol);
-        Ok(entry.map(|(operator, _)| *operator))
     }
 
     fn regex(&mut self) -> Result<Expression, ParseError> {
@@ -261,6 +247,17 @@ impl Parser<'_> {
         let expected = "field, tag, float, integer, unsigned, string, boolean";
         Err(self.unexpected(&token, at, expected))
     }
+}
+
+fn operator_of(token: &Token) -> Option<Operator> {
+    let Token::Symbol(symbol) = token else {
+        return None;
+    };
+    if *symbol == "<>" {
+        return Some(Operator::NotEqual);
+    }
+    let entry = Operator::ALL.iter().find(|(_, text)| text == symbol);
+    entry.map(|(operator, _)| *operator)
 }
 
 fn one_or(mut parts: Vec<Expression>, many: fn(Vec<Expression>) -> Expression) -> Expression {

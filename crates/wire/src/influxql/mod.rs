@@ -1,4 +1,5 @@
-//! InfluxQL: `SELECT`, `SHOW …`, what removes, and the statements clients send before they write.
+//! InfluxQL: `SELECT`, `EXPLAIN`, `SHOW …`, what removes, and the statements clients send before
+//! they write.
 //!
 //! A text is read into [`Statement`]s by [`parse`]; what they mean is the server's business.
 //! [`Statement`]s print as text that reads back to the same statements.
@@ -26,7 +27,7 @@ mod tests;
 pub use ast::{
     Cast, CreateDatabase, Dimension, Expression, Fill, KeyFilter, Literal, MeasurementName,
     Operator, Policy, Removal, Select, SelectField, SelectSource, Show, ShowWhat, Source,
-    Statement, WildcardKind,
+    Statement, Target, WildcardKind,
 };
 pub use error::ParseError;
 pub use parameters::{ParameterError, Parameters};

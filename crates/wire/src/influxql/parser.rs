@@ -13,7 +13,7 @@ pub const NESTING_MAX: usize = 48;
 pub const OPERATORS_MAX: usize = 256;
 
 /// What a text may begin with.
-const STATEMENTS: &str = "SELECT, SHOW, DELETE, CREATE DATABASE, DROP DATABASE, DROP MEASUREMENT, DROP SERIES, CREATE RETENTION POLICY, ALTER RETENTION POLICY, DROP RETENTION POLICY";
+const STATEMENTS: &str = "SELECT, EXPLAIN, SHOW, DELETE, CREATE DATABASE, DROP DATABASE, DROP MEASUREMENT, DROP SERIES, CREATE RETENTION POLICY, ALTER RETENTION POLICY, DROP RETENTION POLICY";
 
 /// Words that are no names unless they stand in double quotes.
 const RESERVED: [&str; 28] = [
@@ -221,6 +221,15 @@ impl Parser<'_> {
         };
         match word.as_str() {
             "SELECT" => Ok(Statement::Select(Box::new(self.select()?))),
+            "EXPLAIN" => {
+                let is_analyzed = self.take_word("ANALYZE")?;
+                self.expect_word("SELECT")?;
+                let select = Box::new(self.select()?);
+                Ok(Statement::Explain {
+                    is_analyzed,
+                    select,
+                })
+            }
             "SHOW" => Ok(Statement::Show(Box::new(self.show()?))),
             "CREATE" if self.take_word("DATABASE")? => {
                 self.create_database().map(Statement::CreateDatabase)
@@ -241,7 +250,7 @@ impl Parser<'_> {
             "DROP" if self.take_word("MEASUREMENT")? => self.name().map(Statement::DropMeasurement),
             "DROP" if self.take_word("SERIES")? => self.removal().map(Statement::DropSeries),
             "DELETE" => self.removal().map(Statement::Delete),
-            "ALTER" | "CREATE" | "DROP" | "EXPLAIN" | "GRANT" | "KILL" | "REVOKE" | "SET" => {
+            "ALTER" | "CREATE" | "DROP" | "GRANT" | "KILL" | "REVOKE" | "SET" => {
                 let message =
                     format!("{word} of this kind is not supported: expected {STATEMENTS}");
                 Err(self.error(at, message))

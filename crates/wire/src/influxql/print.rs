@@ -7,7 +7,7 @@
 
 use super::ast::{
     Cast, CreateDatabase, Dimension, Expression, Fill, KeyFilter, Literal, MeasurementName,
-    Operator, Policy, Removal, Select, SelectSource, Show, ShowWhat, Source, Statement,
+    Operator, Policy, Removal, Select, SelectSource, Show, ShowWhat, Source, Statement, Target,
     WildcardKind,
 };
 use super::expression::strength;
@@ -189,6 +189,25 @@ impl Display for Source {
     }
 }
 
+impl Display for Target {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if let Some(database) = &self.database {
+            write!(f, "{}.", name(database))?;
+        }
+        if let Some(policy) = &self.policy {
+            if policy.is_empty() && self.database.is_some() {
+                f.write_str(".")?;
+            } else {
+                write!(f, "{}.", name(policy))?;
+            }
+        }
+        match &self.name {
+            Some(text) => write!(f, "{}", name(text)),
+            None => f.write_str(":MEASUREMENT"),
+        }
+    }
+}
+
 impl Display for SelectSource {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
@@ -243,6 +262,9 @@ impl Display for Select {
             if let Some(alias) = &field.alias {
                 write!(f, " AS {}", name(alias))?;
             }
+        }
+        if let Some(into) = &self.into {
+            write!(f, " INTO {into}")?;
         }
         f.write_str(" FROM ")?;
         list(f, &self.sources, ", ")?;
@@ -373,6 +395,13 @@ impl Display for Statement {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Statement::Select(select) => write!(f, "{select}"),
+            Statement::Explain {
+                is_analyzed,
+                select,
+            } => match is_analyzed {
+                true => write!(f, "EXPLAIN ANALYZE {select}"),
+                false => write!(f, "EXPLAIN {select}"),
+            },
             Statement::Show(show) => write!(f, "{show}"),
             Statement::CreateDatabase(create) => write!(f, "{create}"),
             Statement::DropDatabase(database) => write!(f, "DROP DATABASE {}", name(database)),

@@ -1,6 +1,6 @@
 //! `SELECT`.
 
-use super::ast::{Dimension, Expression, Fill, Literal, Select, SelectField, SelectSource};
+use super::ast::{Dimension, Expression, Fill, Literal, Select, SelectField, SelectSource, Target};
 use super::error::ParseError;
 use super::lexer::Token;
 use super::parser::Parser;
@@ -23,9 +23,14 @@ impl Parser<'_> {
             }
         }
         let (_, at) = self.peek()?;
-        if self.take_word("INTO")? {
-            return Err(self.error(at, "SELECT INTO is not supported: write what was answered"));
-        }
+        let into = match self.take_word("INTO")? {
+            true if self.queries > 0 => {
+                let message = "INTO can stand only in the outermost SELECT";
+                return Err(self.error(at, message));
+            }
+            true => Some(self.target()?),
+            false => None,
+        };
         self.expect_word("FROM")?;
         let mut sources = vec![self.select_source()?];
         while self.take_symbol(",")? {
@@ -39,6 +44,7 @@ impl Parser<'_> {
         let (slimit, soffset) = (self.count("SLIMIT")?, self.count("SOFFSET")?);
         Ok(Select {
             fields,
+            into,
             sources,
             condition,
             group_by,
@@ -49,6 +55,37 @@ impl Parser<'_> {
             slimit,
             soffset,
             time_zone: self.time_zone()?,
+        })
+    }
+
+    /// Behind the word `INTO`: up to three names with dots between them, the middle one of which
+    /// may be absent, and the last one `:MEASUREMENT`.
+    fn target(&mut self) -> Result<Target, ParseError> {
+        let mut names = vec![self.name()?];
+        loop {
+            let is_last = !self.take_symbol(".")?;
+            if is_last || names.len() == 3 {
+                break;
+            }
+            if names.len() == 1 && self.take_symbol(".")? {
+                names.push(String::new());
+            }
+            if self.take_symbol(":")? {
+                self.expect_word("MEASUREMENT")?;
+                let mut names = names.into_iter().rev();
+                return Ok(Target {
+                    policy: names.next(),
+                    database: names.next(),
+                    name: None,
+                });
+            }
+            names.push(self.name()?);
+        }
+        let mut names = names.into_iter().rev();
+        Ok(Target {
+            name: names.next(),
+            policy: names.next(),
+            database: names.next(),
         })
     }
 

@@ -32,7 +32,9 @@ impl Parser<'_> {
             | ShowWhat::RetentionPolicies
             | ShowWhat::ContinuousQueries
             | ShowWhat::Users
-            | ShowWhat::Queries => return Ok(show),
+            | ShowWhat::Queries
+            | ShowWhat::Shards
+            | ShowWhat::ShardGroups => return Ok(show),
             ShowWhat::Stats | ShowWhat::Diagnostics => {
                 // `FOR 'component'`: there is nothing of any.
                 if self.take_word("FOR")? {

@@ -69,6 +69,36 @@ fn statements_are_read_as_they_are_meant() {
             r#"SHOW TAG VALUES EXACT CARDINALITY FROM "m" WITH KEY = "host""#,
         ),
         ("SHOW FIELD KEY CARDINALITY", "SHOW FIELD KEY CARDINALITY"),
+        (
+            "SELECT 1 + a & 3 * 2, a | b & c ^ -d, a | (b + 1) FROM m WHERE a & 1 = 1 AND b ^ c",
+            r#"SELECT 1 + "a" & 3 * 2, "a" | "b" & "c" ^ -1 * "d", "a" | ("b" + 1) FROM "m" WHERE "a" & 1 = 1 AND "b" ^ "c""#,
+        ),
+        (
+            "select mean(v) into plant..\"a b\" from m group by *",
+            r#"SELECT mean("v") INTO "plant".."a b" FROM "m" GROUP BY *"#,
+        ),
+        (
+            "select * into plant.autogen.:measurement from /m/",
+            r#"SELECT * INTO "plant"."autogen".:MEASUREMENT FROM /m/"#,
+        ),
+        (
+            "select * into x.:measurement from /m/",
+            r#"SELECT * INTO "x".:MEASUREMENT FROM /m/"#,
+        ),
+        (
+            "select * into x..:measurement from /m/",
+            r#"SELECT * INTO "x"..:MEASUREMENT FROM /m/"#,
+        ),
+        (
+            "explain analyze select v from m",
+            r#"EXPLAIN ANALYZE SELECT "v" FROM "m""#,
+        ),
+        (
+            "explain select v into x from m",
+            r#"EXPLAIN SELECT "v" INTO "x" FROM "m""#,
+        ),
+        ("show shards", "SHOW SHARDS"),
+        ("show shard groups", "SHOW SHARD GROUPS"),
         ("SHOW STATS FOR 'runtime'", "SHOW STATS"),
         (
             "SELECT DISTINCT a, count(DISTINCT \"b\") FROM m GROUP BY time(15m, now())",
@@ -146,7 +176,27 @@ fn mistakes_are_told_with_their_place() {
         ("SELECT v FROM m ORDER BY v", (1, 26), "ORDER BY time"),
         ("SELECT v FROM m LIMIT -1", (1, 23), "expected integer"),
         ("SELECT v FROM m fill(x)", (1, 22), "expected null, none"),
-        ("SELECT v INTO x FROM m", (1, 10), "SELECT INTO"),
+        ("SELECT v INTO /x/ FROM m", (1, 15), "expected identifier"),
+        (
+            "SELECT v INTO :MEASUREMENT FROM m",
+            (1, 15),
+            "expected identifier",
+        ),
+        (
+            "SELECT v INTO a.b.:OTHER FROM m",
+            (1, 20),
+            "expected MEASUREMENT",
+        ),
+        ("SELECT v INTO a, b FROM m", (1, 16), "expected FROM"),
+        (
+            "SELECT x FROM (SELECT v INTO a FROM m)",
+            (1, 25),
+            "outermost",
+        ),
+        ("EXPLAIN DELETE FROM m", (1, 9), "expected SELECT"),
+        ("EXPLAIN EXPLAIN SELECT v FROM m", (1, 9), "expected SELECT"),
+        ("SELECT a & FROM m", (1, 12), "expected identifier"),
+        ("SHOW SHARD", (1, 6), "SHARD GROUPS"),
         ("SELECT v FROM (v)", (1, 16), "expected SELECT"),
         ("SELECT v FROM (SELECT v FROM m", (1, 31), "expected )"),
         (
@@ -155,7 +205,7 @@ fn mistakes_are_told_with_their_place() {
             "missing parameter: x",
         ),
         ("SELECT v FROM m WHERE a = 5x", (1, 27), "found `5x`"),
-        ("SELECT v FROM m WHERE a ^ 5", (1, 25), "operator ^"),
+        ("SELECT v FROM m WHERE a ^", (1, 26), "found EOF"),
         (
             "SELECT 18446744073709551616 FROM m",
             (1, 8),
@@ -361,6 +411,9 @@ fn operands() -> BoxedStrategy<Expression> {
         Operator::Multiply,
         Operator::Divide,
         Operator::Modulo,
+        Operator::BitAnd,
+        Operator::BitOr,
+        Operator::BitXor,
     ];
     leaf.prop_recursive(4, 24, 3, move |inner| {
         prop_oneof![
@@ -462,7 +515,27 @@ fn selects() -> impl Strategy<Value = Statement> {
     });
     let stored = sources().prop_map(|s| s.into_iter().map(SelectSource::Measurement).collect());
     let sources = prop_oneof![3 => stored, 1 => within];
-    questions(sources).prop_map(|select| Statement::Select(Box::new(select)))
+    (questions(sources), prop::option::of(targets())).prop_map(|(select, into)| {
+        let select = Box::new(Select { into, ..select });
+        Statement::Select(select)
+    })
+}
+
+fn targets() -> impl Strategy<Value = Target> {
+    // Without a name of its own it needs another one before it.
+    let before = || (prop::option::of(names()), names());
+    prop_oneof![
+        (before(), prop::option::of(names())).prop_map(|((database, policy), name)| Target {
+            database,
+            policy: Some(policy),
+            name,
+        }),
+        names().prop_map(|name| Target {
+            database: None,
+            policy: None,
+            name: Some(name),
+        }),
+    ]
 }
 
 fn questions(sources: impl Strategy<Value = Vec<SelectSource>>) -> impl Strategy<Value = Select> {
@@ -492,6 +565,7 @@ fn questions(sources: impl Strategy<Value = Vec<SelectSource>>) -> impl Strategy
         .prop_map(
             |(fields, sources, condition, group_by, fill, descending, counts, time_zone)| Select {
                 fields,
+                into: None,
                 sources,
                 condition,
                 group_by,

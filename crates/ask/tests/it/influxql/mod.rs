@@ -1,13 +1,17 @@
 //! What statements of InfluxQL answer.
 
+mod answered;
 mod casts;
 mod fills;
+mod into;
 mod looking_back;
 mod model;
 mod names;
 mod order;
 mod parts;
 mod removing;
+mod samples;
+mod united;
 mod within;
 
 use headwater::{Batch, Database, Options, StreamName, Timestamp, Value};

@@ -69,7 +69,7 @@ fn ask(scene: &(Running, BTreeMap<&str, String>), token: &str, statement: &str) 
     answer.body_mut().read_json().unwrap()
 }
 
-const STATEMENTS: [&str; 27] = [
+const STATEMENTS: [&str; 31] = [
     "SELECT v FROM cars",
     "SELECT * FROM cars",
     "SELECT * FROM /.*/",
@@ -97,6 +97,10 @@ const STATEMENTS: [&str; 27] = [
     "SELECT max(n) FROM (SELECT count(v) AS n FROM /.*/ GROUP BY id)",
     "SELECT * FROM (SELECT v, id FROM cars), secret",
     "SELECT top(v, id, 5) FROM cars",
+    "SELECT * FROM cars, secret GROUP BY *",
+    "SELECT *::tag FROM (SELECT mean(v) FROM /.*/ GROUP BY *)",
+    "SELECT v FROM cars WHERE time = 1700000001s OR time = 1700000006s OR id = 'hidden'",
+    "EXPLAIN SELECT mean(v) FROM /.*/ GROUP BY *",
 ];
 
 #[test]

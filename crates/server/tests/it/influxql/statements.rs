@@ -119,12 +119,9 @@ fn rows_come_as_they_are() {
     }
     let columns = &series(
         &server,
-        "SELECT load, load, load + procs, load AS time FROM cpu",
+        "SELECT time AS at, load, load, load + procs FROM cpu",
     )[0]["columns"];
-    assert_eq!(
-        *columns,
-        json!(["time", "load", "load_1", "load_procs", "time_1"])
-    );
+    assert_eq!(*columns, json!(["at", "load", "load_1", "load_procs"]));
     // Tags alone make no rows; what is not there neither.
     for statement in [
         "SELECT host FROM cpu",
@@ -172,8 +169,8 @@ fn series_are_grouped_by_tags() {
     assert_eq!(
         found,
         json!([
-            {"name": "cpu", "columns": ["time", "count_load", "count_procs", "count_temp"], "values": [[0, 8, 8, 1]]},
-            {"name": "meter", "columns": ["time", "count_value"], "values": [[0, 3]]},
+            {"name": "cpu", "columns": ["time", "count_load", "count_procs", "count_temp", "count_value"], "values": [[0, 8, 8, 1, null]]},
+            {"name": "meter", "columns": ["time", "count_load", "count_procs", "count_temp", "count_value"], "values": [[0, null, null, null, 3]]},
         ])
     );
 }
@@ -462,8 +459,8 @@ fn what_cannot_be_done_is_said() {
             "time comparison operator: !=",
         ),
         (
-            "SELECT speed FROM obd WHERE time > 5 OR car = 'a'",
-            "joined by AND",
+            "SELECT speed FROM obd WHERE time + 1s > 5 OR car = 'a'",
+            "not be computed with",
         ),
         (
             "SELECT speed FROM obd WHERE time > 'yesterday'",
@@ -498,8 +495,6 @@ fn what_cannot_be_done_is_said() {
         let found = error(&server, statement);
         assert!(found.contains(part), "{statement}: {found}");
     }
-    let many = format!("SELECT speed{} FROM obd", ", speed".repeat(200));
-    assert!(error(&server, &many).contains("more than 1000000 values"));
     // What comes behind a statement that failed is not carried out.
     let found = results(
         &server,

@@ -1,0 +1,284 @@
+//! `SELECT … INTO`: the rows of an answer become points of a measurement.
+//!
+//! Invariants: whether the asker may write every series that comes out is known before the first
+//! point is written; who may not write everything has the statement carried out twice, once for
+//! the names of the series. A row without a value is no point. What is read is the snapshot,
+//! whatever is written meanwhile.
+//! Failure: what goes wrong behind the first point says how many rows were written before.
+
+use super::sources::all_sources;
+use super::taker::Taker;
+use super::{Answer, Asker, Cell, Series, invalid};
+use crate::databases::{Names, Space, not_found};
+use crate::error::{Error, Kind};
+use headwater::{Batch, Database, StreamName, Timestamp, Value};
+use headwater_wire::influxql::{Select, Target};
+use std::collections::HashSet;
+
+/// Values that are handed to the writer at once.
+const BATCH_VALUES: usize = 50_000;
+
+/// What became of points.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stored {
+    /// Rows that are stored.
+    pub rows: u64,
+    /// Why the first one of the others is not, if there are any.
+    pub refused: Option<String>,
+}
+
+/// Stores the points that `SELECT … INTO` makes. Whether they may be written was asked before.
+pub trait PointWriter {
+    /// Whether anything is written at all. Asked before the statement is carried out.
+    ///
+    /// # Errors
+    /// Why nothing is.
+    fn is_open(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Stores them; they are as durable then as any write that is acknowledged.
+    ///
+    /// # Errors
+    /// When none of them is stored: what the database says.
+    fn write(&self, points: Batch) -> Result<Stored, Error>;
+}
+
+impl PointWriter for Database {
+    fn write(&self, points: Batch) -> Result<Stored, Error> {
+        let written = self.commit(points)?;
+        Ok(Stored {
+            rows: written.accepted,
+            refused: written.refused.first().map(|r| r.message.clone()),
+        })
+    }
+}
+
+/// What is done with the points.
+enum Doing<'a> {
+    /// The names of their series are asked about.
+    Asking(HashSet<StreamName>),
+    /// They are written.
+    Writing(&'a dyn PointWriter),
+}
+
+struct Points<'a> {
+    asker: &'a Asker<'a>,
+    space: Space,
+    /// The measurement, if it is not that of the rows.
+    measurement: Option<&'a str>,
+    doing: Doing<'a>,
+    batch: Batch,
+    held: usize,
+    written: u64,
+}
+
+impl Asker<'_> {
+    /// Writes what a statement answers, and answers how many rows that are.
+    pub(super) fn select_into(&self, select: &Select, target: &Target) -> Result<Answer, Error> {
+        self.must_read()?;
+        self.check_sources(&all_sources(select))?;
+        let writer = self.writer.ok_or_else(|| {
+            Error::new(
+                Kind::Unsupported,
+                "this door only reads: ask a server to carry out SELECT INTO",
+            )
+        })?;
+        writer.is_open()?;
+        let space = self.space_to_write(target)?;
+        let points = |doing| Points {
+            asker: self,
+            space: space.clone(),
+            measurement: target.name.as_deref(),
+            doing,
+            batch: Batch::new(),
+            held: 0,
+            written: 0,
+        };
+        if !self.access.all() {
+            let mut asking = points(Doing::Asking(HashSet::new()));
+            let before = self.budget.bytes_kept();
+            self.select(select, None, &mut asking)?;
+            self.budget.keep_only(before, 0)?;
+        }
+        let mut writing = points(Doing::Writing(writer));
+        let done = self.select(select, None, &mut writing);
+        let done = done.and_then(|()| writing.flush());
+        match done {
+            Ok(()) => Ok(written(writing.written)),
+            Err(error) if writing.written > 0 => Err(Error::new(
+                error.kind(),
+                format!(
+                    "{}; {} rows were written before it",
+                    error.message(),
+                    writing.written
+                ),
+            )),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The database of a target. Who may neither read nor write in it is told the same as if there
+    /// were none.
+    fn space_to_write(&self, target: &Target) -> Result<Space, Error> {
+        let own = target.database.as_deref().filter(|name| !name.is_empty());
+        let space = self.names.space(own.or(self.database))?;
+        match &space {
+            Space::Other(name)
+                if !self.knows(name)
+                    && !self.access.writes_some_behind(&Names::table(&space, "")) =>
+            {
+                Err(not_found(name, ""))
+            }
+            _ => Ok(space),
+        }
+    }
+}
+
+/// The answer: one row.
+fn written(rows: u64) -> Answer {
+    let rows = i64::try_from(rows).unwrap_or(i64::MAX);
+    Answer {
+        series: Some(vec![Series {
+            name: "result".to_owned(),
+            columns: ["time", "written"].map(str::to_owned).to_vec(),
+            cells: vec![Cell::Time(0), Cell::Value(Value::I64(rows))],
+            ..Series::default()
+        }]),
+        ..Answer::default()
+    }
+}
+
+impl Points<'_> {
+    /// The table that rows of a measurement go into.
+    fn table(&self, measurement: &str) -> Result<String, Error> {
+        let measurement = self.measurement.unwrap_or(measurement);
+        let table = Names::table(&self.space, measurement);
+        // A name with a dot may be that of a measurement of another database.
+        if self.asker.names.measurement(&self.space, &table) != Some(measurement) {
+            return Err(invalid(format!(
+                "{measurement:?} cannot be a measurement here, since it begins with the name of a database: write \"database\"..\"measurement\""
+            )));
+        }
+        Ok(table)
+    }
+
+    fn may_write(&mut self, stream: &StreamName) -> Result<(), Error> {
+        let Doing::Asking(known) = &mut self.doing else {
+            return Ok(());
+        };
+        if known.contains(stream) {
+            return Ok(());
+        }
+        if !self.asker.access.writes(stream.table(), stream.tags()) {
+            return Err(Error::new(
+                Kind::Access,
+                format!("no rule of this token allows to write {stream}; nothing was written"),
+            ));
+        }
+        self.asker.budget.take_values(stream.tags().len() + 1)?;
+        known.insert(stream.clone());
+        Ok(())
+    }
+
+    /// Takes one row; `names` are those of its columns behind the time.
+    fn row(
+        &mut self,
+        stream: &StreamName,
+        time: Timestamp,
+        values: Vec<(&str, Value)>,
+    ) -> Result<(), Error> {
+        self.may_write(stream)?;
+        if matches!(self.doing, Doing::Asking(_)) {
+            return Ok(());
+        }
+        let count = values.len();
+        let mixed = |e: headwater::MixedTypes| Error::new(Kind::Invalid, e.to_string());
+        let added = self
+            .batch
+            .stream(stream)
+            .row(time.as_nanos(), values.clone());
+        if added.is_err() {
+            // A value of another type than those before it: the database says what fits.
+            self.flush()?;
+            self.batch
+                .stream(stream)
+                .row(time.as_nanos(), values)
+                .map_err(mixed)?;
+        }
+        self.held += count;
+        match self.held >= BATCH_VALUES {
+            true => self.flush(),
+            false => Ok(()),
+        }
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        let Doing::Writing(writer) = self.doing else {
+            return Ok(());
+        };
+        let batch = std::mem::take(&mut self.batch);
+        self.held = 0;
+        if batch.is_empty() {
+            return Ok(());
+        }
+        self.asker.budget.check()?;
+        let stored = writer.write(batch)?;
+        self.written += stored.rows;
+        match stored.refused {
+            Some(why) => Err(Error::new(Kind::Invalid, format!("partial write: {why}"))),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Taker for Points<'_> {
+    fn take(&mut self, series: Series, _: bool) -> Result<(), Error> {
+        let table = self.table(&series.name)?;
+        let names = match series.columns.split_first() {
+            Some((_, names)) => names,
+            None => &[],
+        };
+        let mut seen = HashSet::new();
+        if let Some(twice) = names.iter().find(|name| !seen.insert(name.as_str())) {
+            return Err(invalid(format!(
+                "two columns are called {twice:?}, and would be one field: give them names of their own with AS"
+            )));
+        }
+        for row in series.cells.chunks(series.columns.len().max(1)) {
+            if let Some((Cell::Time(time), cells)) = row.split_first() {
+                let (tags, values) = parted(&series, names, cells);
+                if !values.is_empty() {
+                    let stream = StreamName::new(table.clone(), tags);
+                    self.row(&stream, Timestamp::from_nanos(*time), values)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn hands_on(&self) -> bool {
+        true
+    }
+}
+
+/// A point without its time: its tags, and its fields with their values.
+type Point<'s> = (Vec<(String, String)>, Vec<(&'s str, Value)>);
+
+/// The point that a row is.
+fn parted<'s>(series: &Series, names: &'s [String], cells: &[Cell]) -> Point<'s> {
+    let mut tags = series.tags.clone();
+    let mut values: Vec<(&str, Value)> = Vec::with_capacity(cells.len());
+    for (at, (name, cell)) in names.iter().zip(cells).enumerate() {
+        match cell {
+            Cell::Value(Value::String(text)) if series.tag_columns.contains(&at) => {
+                tags.retain(|(key, _)| key != name);
+                tags.push((name.clone(), text.clone()));
+            }
+            Cell::Value(value) => values.push((name, value.clone())),
+            Cell::Null | Cell::Time(_) => {}
+        }
+    }
+    tags.retain(|(_, value)| !value.is_empty());
+    (tags, values)
+}
