@@ -2,6 +2,7 @@
 //! deviations of integers, and what is computed of these. They are floats here (decision 0029), but
 //! halves of them are rounded away from zero, as those of decimals are.
 
+use crate::functions::numbers::CANONICAL;
 use arrow::datatypes::DataType;
 use datafusion::common::{Column, ScalarValue};
 use datafusion::logical_expr::expr::AggregateFunction;
@@ -20,9 +21,10 @@ const OF_INTEGERS: [&str; 9] = [
     "var_samp",
 ];
 /// Aggregates and functions whose results are what their first argument is.
-const OF_ARGUMENT: [&str; 13] = [
+const OF_ARGUMENT: [&str; 14] = [
     "abs",
     "avg",
+    CANONICAL,
     "ceil",
     "floor",
     "max",

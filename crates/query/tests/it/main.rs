@@ -27,6 +27,7 @@ mod lookups;
 mod manual;
 mod many;
 mod nearest;
+mod numbers;
 mod patterns;
 mod plans;
 mod pyramid;

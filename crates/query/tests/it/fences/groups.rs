@@ -100,7 +100,7 @@ const CALLS: &[(&[&str], &[&str])] = &[
     ),
     (&["integral_over"], &["NAME(f, time)"]),
     (&["lttb"], &["NAME(time, f, 1000000)", "NAME(time, f, 3)"]),
-    (&["minmax"], &["NAME(time, f)", "NAME(time, f, 1000000)"]),
+    (&["minmax"], &["NAME(time, f, 1000000)"]),
     (
         &["state_agg"],
         &["NAME(time, s)", "NAME(time, repeat(s, 500))"],

@@ -4,6 +4,7 @@ mod bombs;
 mod clients;
 mod copy;
 mod copy_binary;
+mod expressions;
 mod grafana;
 mod hoards;
 mod protocol;
