@@ -2,6 +2,7 @@
 //!
 //! [`lengths`] compares lengths of time, [`epoch_bins`] finds bins of time written as arithmetic,
 //! [`hex_texts`] makes bytes readable where text is expected, [`time_texts`] reads texts of times,
+//! [`truths`] reads texts beside truth values,
 //! [`numbers`] rounds, does not wrap around and knows one NaN (`computed` tells where to look),
 //! [`lists`] keeps two lists of one column apart,
 //! [`order_once`] and [`semi_joins`] look at keys once, [`distinct_order`] knows a key that was
@@ -23,3 +24,4 @@ pub(crate) mod numbers;
 pub(crate) mod order_once;
 pub(crate) mod semi_joins;
 pub(crate) mod time_texts;
+pub(crate) mod truths;
