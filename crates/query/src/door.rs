@@ -1,6 +1,7 @@
 //! What a session is asked to do: run a statement, prepare one, take a text of several apart.
 
 use crate::answer::Answer;
+use crate::descriptions::{IndexDescription, ViewDescription};
 use crate::error::Result;
 use crate::gate;
 use crate::parameters::Parameters;
@@ -52,6 +53,22 @@ impl Session {
     /// # Errors `forbidden`.
     pub fn may_run(&self, sql: &str) -> Result<()> {
         statement::may_run(self, sql)
+    }
+
+    /// The views that exist for the session, by name. Waits while they are planned.
+    ///
+    /// # Errors
+    /// When the database is closed or its catalog cannot be read.
+    pub fn views(&self) -> Result<Vec<ViewDescription>> {
+        statement::described_views(self)
+    }
+
+    /// The indexes that the session is told of, by name.
+    ///
+    /// # Errors
+    /// When the database is closed or its catalog cannot be read.
+    pub fn indexes(&self) -> Result<Vec<IndexDescription>> {
+        statement::described_indexes(self)
     }
 
     /// Most bytes of a statement.

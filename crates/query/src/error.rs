@@ -528,10 +528,6 @@ fn of_plan(message: &str) -> Error {
             .nth(1)
             .and_then(|r| r.split('\'').next())
         {
-            // It is there, and called in another way.
-            Some(near) if near == name => error.with_hint(format!(
-                "`{name}` is a window function: write {name}(…) OVER (ORDER BY time)"
-            )),
             Some(near) => error.with_hint(format!("did you mean `{near}`?")),
             None => error,
         };

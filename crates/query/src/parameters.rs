@@ -2,9 +2,11 @@
 
 use crate::columns::time_type;
 use crate::error::{Error, Result};
+use crate::placeholders::position;
+use crate::wording::times;
 use crate::zones::cast_in;
 use arrow::datatypes::{DataType, Field, IntervalUnit};
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{ParamValues, ScalarValue};
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan};
@@ -51,9 +53,13 @@ impl Parameters {
         }
         let typed = self.values.into_iter().zip(types).enumerate();
         let values = typed.map(|(at, (value, wanted))| {
-            if value.data_type() == *wanted {
+            // A decimal has the digits that it was sent with.
+            if value.data_type() == *wanted
+                || (value.data_type().is_decimal() && wanted.is_decimal())
+            {
                 return Ok(value);
             }
+            check_endless(at, &value, wanted)?;
             if wanted.is_list() {
                 check_list(at, &value)?;
             }
@@ -70,30 +76,120 @@ impl Parameters {
         })
     }
 
-    /// The plan with the values in place of its parameters.
-    pub(crate) fn apply(self, plan: LogicalPlan) -> Result<LogicalPlan> {
-        let wanted = count(&plan)?;
+    /// The plan with the values in place of its parameters. The statement has so many: some may
+    /// stand where the plan has left something out.
+    pub(crate) fn apply(self, plan: LogicalPlan, written: usize) -> Result<LogicalPlan> {
+        let planned = count(&plan)?;
+        let wanted = planned.max(written);
         if wanted != self.values.len() {
             return Err(Error::parameters(format!(
                 "the statement has {wanted} parameters, {} values were given",
                 self.values.len()
             )));
         }
-        if wanted == 0 {
+        if planned == 0 {
             return Ok(plan);
+        }
+        let told = match self.values.iter().any(is_endless) {
+            true => types(&plan)?,
+            false => Vec::new(),
+        };
+        for (at, value) in self.values.iter().enumerate() {
+            if let Some(Some(of)) = told.get(at) {
+                check_endless(at, value, of)?;
+            }
         }
         let mut told = vec![None; wanted];
         by_place(&plan, &mut told)?;
-        for (at, value) in self.values.iter().enumerate() {
-            if told
-                .get(at)
-                .is_some_and(|of| of.as_ref().is_some_and(DataType::is_list))
-            {
+        let mut values = self.values;
+        for (at, value) in values.iter_mut().enumerate() {
+            let of = told.get(at).and_then(Option::as_ref);
+            if let Some(of) = of.filter(|of| of.is_list()) {
                 check_list(at, value)?;
+                if value.data_type() != *of {
+                    *value = value.cast_to(of).map_err(|why| {
+                        Error::parameters(format!("parameter ${}: {why}", at + 1))
+                    })?;
+                }
             }
         }
-        Ok(plan.replace_params_with_values(&ParamValues::from(self.values))?)
+        let plan = counted_rows(plan, &values)?;
+        Ok(plan.replace_params_with_values(&ParamValues::from(values))?)
     }
+}
+
+/// The plan with values where a parameter is a number of rows (`LIMIT $1`): as PostgreSQL does, a
+/// number with a fraction is rounded, and a text is read.
+fn counted_rows(plan: LogicalPlan, values: &[ScalarValue]) -> Result<LogicalPlan> {
+    let value_of = |rows: &Expr| -> Result<Option<Expr>> {
+        let Expr::Placeholder(place) = rows else {
+            return Ok(None);
+        };
+        let at = position(&place.id)?;
+        let Some(value) = values.get(at - 1) else {
+            return Ok(None);
+        };
+        let rounded = match value {
+            ScalarValue::Float32(_) | ScalarValue::Float64(_) => {
+                let number = value.cast_to(&DataType::Float64)?;
+                match number {
+                    ScalarValue::Float64(Some(number)) => {
+                        ScalarValue::Float64(Some(number.round_ties_even()))
+                    }
+                    other => other,
+                }
+            }
+            ScalarValue::Utf8(Some(text)) => ScalarValue::Utf8(Some(text.trim().to_owned())),
+            other => other.clone(),
+        };
+        let number = rounded.cast_to(&DataType::Int64).map_err(|_| {
+            Error::parameters(format!(
+                "parameter ${at} is a number of rows: expected a whole number, found {value}"
+            ))
+        })?;
+        Ok(Some(Expr::Literal(number, None)))
+    };
+    let changed = plan.transform_up_with_subqueries(|node| {
+        let LogicalPlan::Limit(mut limit) = node else {
+            return Ok(Transformed::no(node));
+        };
+        let mut changed = false;
+        for rows in [&mut limit.skip, &mut limit.fetch].into_iter().flatten() {
+            if let Some(value) = value_of(rows)? {
+                **rows = value;
+                changed = true;
+            }
+        }
+        Ok(Transformed::new_transformed(
+            LogicalPlan::Limit(limit),
+            changed,
+        ))
+    })?;
+    Ok(changed.data)
+}
+
+/// Whether a value is a text that stands before or after every instant.
+fn is_endless(value: &ScalarValue) -> bool {
+    let text = value.try_as_str().flatten().unwrap_or_default();
+    matches!(times::word(text), Some(times::Word::End { .. }))
+}
+
+/// An endless instant would be stored and told as another one.
+fn check_endless(at: usize, value: &ScalarValue, wanted: &DataType) -> Result<()> {
+    let is_time = matches!(wanted, DataType::Timestamp(..) | DataType::Date32);
+    if !is_time || !is_endless(value) {
+        return Ok(());
+    }
+    let (first, last) = ("1677-09-21", "2262-04-11");
+    let error = Error::new(
+        "out_of_range",
+        "22008",
+        format!(
+            "parameter ${} is an instant: expected one from {first} to {last}, found {value}",
+            at + 1
+        ),
+    );
+    Err(error.with_hint("leave the condition out, or send the last instant that is meant"))
 }
 
 /// A value in another type.
@@ -182,9 +278,11 @@ fn by_place(plan: &LogicalPlan, out: &mut [Option<DataType>]) -> Result<()> {
                     }
                     Expr::ScalarFunction(function) if function.func.name() == "array_has" => {
                         if let [list @ Expr::Placeholder(_), element] = function.args.as_slice() {
-                            let element = match element.get_type(&schema)? {
-                                DataType::Dictionary(_, of) => *of,
-                                of => of,
+                            // What a pattern of rows asks of is no column of its input.
+                            let element = match element.get_type(&schema) {
+                                Ok(DataType::Dictionary(_, of)) => *of,
+                                Ok(of) => of,
+                                Err(_) => return Ok(TreeNodeRecursion::Continue),
                             };
                             told(
                                 list,
@@ -208,11 +306,4 @@ fn count(plan: &LogicalPlan) -> Result<usize> {
         highest = highest.max(position(&name)?);
     }
     Ok(highest)
-}
-
-fn position(name: &str) -> Result<usize> {
-    let number = name.strip_prefix('$').and_then(|n| n.parse().ok());
-    number
-        .filter(|n| (1..=65_535).contains(n))
-        .ok_or_else(|| Error::parameters(format!("parameters are $1, $2, …; found {name}")))
 }

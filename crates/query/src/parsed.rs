@@ -4,6 +4,7 @@
 
 use crate::error::{Error, Result};
 use crate::gate::Weight;
+use crate::placeholders::Written;
 use crate::syntax::{About, AboutWatch};
 use crate::wording::names::Labels;
 use datafusion::sql::parser::Statement as Parse;
@@ -18,6 +19,8 @@ pub(crate) struct Parsed {
     pub(crate) kind: Kind,
     /// What the columns of its answer are called.
     pub(crate) labels: Labels,
+    /// What is written of its parameters.
+    pub(crate) written: Written,
 }
 
 impl Parsed {

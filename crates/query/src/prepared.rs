@@ -83,7 +83,8 @@ impl Prepared {
             return Ok(answer);
         }
         if self.what.statement.is_forgotten() {
-            let statement = statement::read(&self.session, text).await?;
+            let mut statement = statement::read(&self.session, text).await?;
+            statement.written.count = self.what.parameters.len();
             return statement::run(&self.session, statement, parameters).await;
         }
         statement::run_described(&self.session, Arc::clone(&self.what), parameters).await

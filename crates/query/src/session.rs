@@ -14,7 +14,7 @@ use crate::gapfill::{self, FillGaps};
 use crate::gate;
 use crate::limits::{AllMemory, Limits, StatementMemory};
 use crate::nodes;
-use crate::parameters::{self, Parameters};
+use crate::parameters::Parameters;
 use crate::pattern;
 use crate::planner::{self, Planners, Simple};
 use crate::plans::{PlanKey, Plans};
@@ -29,6 +29,7 @@ use crate::rules::order_once::OrderOnce;
 use crate::rules::semi_joins::KeysOnce;
 use crate::rules::text_forms::TextForms;
 use crate::rules::time_texts::TimeTexts;
+use crate::rules::truths::{ComparedTruths, Truths};
 use crate::settings::Settings;
 use crate::source::{Snapshots, Source};
 use crate::stop::Stop;
@@ -50,6 +51,7 @@ use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionConfig;
 use datafusion::sql::parser::Statement;
+use datafusion::sql::sqlparser::ast;
 use headwater::{Database, Reader};
 use headwater_ask::Access;
 use headwater_wire::zone::Zone;
@@ -84,7 +86,7 @@ pub trait Extension: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// What the client is to be told instead of an answer.
-    fn rewrite(&self, statement: &mut datafusion::sql::sqlparser::ast::Statement) -> Result<()>;
+    fn rewrite(&self, statement: &mut ast::Statement) -> Result<()>;
 
     /// Schemas beside `public`. One called `information_schema` takes the place of the built-in
     /// one.
@@ -293,6 +295,7 @@ fn base_state(limits: &Limits) -> SessionState {
         Arc::new(Lengths),
         Arc::new(EpochBins),
         Arc::new(CompareInZone),
+        Arc::new(Truths),
     ];
     rules.extend(Analyzer::new().rules);
     rules.push(Arc::new(FillGaps {
@@ -330,6 +333,8 @@ fn base_state(limits: &Limits) -> SessionState {
     builder.file_formats().take();
     builder.table_factories().take();
     crate::functions::register(&mut builder);
+    let planners = builder.expr_planners().get_or_insert_default();
+    planners.insert(0, Arc::new(ComparedTruths));
     let functions = builder.scalar_functions().get_or_insert_default();
     functions.push(zones::timezone());
     functions.push(crate::functions::time_bucket(zones::CLOCKS));
@@ -374,8 +379,19 @@ impl Running {
             Some(table.schema.fields().len() as u64)
         })?;
         planner::check()?;
+        let again = match &statement {
+            Statement::Statement(inner) if names::may_clash(inner) => Some(inner.clone()),
+            _ => None,
+        };
         let planned = self.state.statement_to_plan(statement);
-        let planned = self.fenced.scope(planned).await;
+        let mut planned = self.fenced.scope(planned).await;
+        if planned.as_ref().is_err_and(names::is_clash)
+            && let Some(mut inner) = again
+        {
+            names::keep_apart(&mut inner);
+            let apart = self.state.statement_to_plan(Statement::Statement(inner));
+            planned = self.fenced.scope(apart).await;
+        }
         if let Ok(plan) = &planned {
             planner::limit_expressions(plan)?;
         }
@@ -394,7 +410,13 @@ impl Running {
                 (Code::UnknownFunction, Some(wanted), _) => {
                     let near = self.nearest_function(wanted);
                     Error {
-                        hint: near.map(|near| format!("did you mean `{near}`?")),
+                        hint: near.map(|near| match near == *wanted {
+                            // It is there, and called in another way.
+                            true => format!(
+                                "`{near}` is a window function: write {near}(…) OVER (ORDER BY time)"
+                            ),
+                            false => format!("did you mean `{near}`?"),
+                        }),
                         ..error
                     }
                 }
@@ -429,6 +451,14 @@ impl Session {
         let work: Pin<Box<dyn Future<Output = Result<T>> + Send>> = Box::pin(work);
         let shared = &self.query.shared;
         shared.planners.run(shared.limits.time, large, work)
+    }
+
+    /// Does some planning at once, see [`Planners::at_once`].
+    pub(crate) fn planned_at_once<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.query.shared.planners.at_once(work)
     }
 
     /// A note of the database.
@@ -634,35 +664,6 @@ impl Session {
                 .map_err(|_| too_slow(limit))??,
         })
     }
-}
-
-/// The types of a plan's parameters: those wanted, else those it tells, else text.
-pub(crate) fn parameter_types(
-    plan: &LogicalPlan,
-    wanted: &[Option<DataType>],
-) -> Result<Vec<DataType>> {
-    let told = parameters::types(plan)?;
-    let count = told.len();
-    if wanted.len() > count && wanted.iter().skip(count).any(Option::is_some) {
-        return Err(Error::parameters(format!(
-            "types of {} parameters were given, the statement has {count}",
-            wanted.len()
-        )));
-    }
-    let told = told.into_iter().enumerate();
-    Ok(told
-        .map(|(at, told)| {
-            let wanted = wanted.get(at).cloned().flatten();
-            wanted.or(told).unwrap_or(DataType::Utf8)
-        })
-        .collect())
-}
-
-/// Values of no meaning in the types of parameters, to learn the columns of an answer.
-pub(crate) fn nulls(types: &[DataType]) -> Result<Parameters> {
-    let values: datafusion::common::Result<Vec<ScalarValue>> =
-        types.iter().map(ScalarValue::try_new_null).collect();
-    Ok(Parameters::positional(values?))
 }
 
 /// The columns of an answer without rows.

@@ -38,6 +38,8 @@ fn data_type(name: &str) -> DataType {
         return DataType::List(Field::new_list_field(data_type(element), true).into());
     }
     match name {
+        "int2vector" => data_type("int2[]"),
+        "oidvector" => data_type("oid[]"),
         "bool" => DataType::Boolean,
         "int2" => DataType::Int16,
         "int4" => DataType::Int32,
@@ -64,6 +66,18 @@ const fn empty(name: &'static str, oid: u32, columns: &'static str) -> Definitio
         oid,
         empty: true,
         columns,
+    }
+}
+
+/// The key under which a column's metadata tell a type that is none of ours.
+pub(crate) const TYPE: &str = "postgres.type";
+
+/// A column of a table of the catalog; one that is a vector says so.
+pub(super) fn field(name: &str, declared: &str) -> Field {
+    let field = Field::new(name, data_type(declared), true);
+    match declared.strip_suffix("vector") {
+        Some(_) => field.with_metadata([(TYPE.to_owned(), declared.to_owned())].into()),
+        None => field,
     }
 }
 
@@ -286,12 +300,12 @@ pub(crate) static CATALOG: &[Definition] = &[
         12006,
         "word text, catcode char, barelabel bool, catdesc text, baredesc text",
     ),
-    empty(
+    with_rows(
         "pg_index",
         2610,
-        "indexrelid oid, indrelid oid, indnatts int2, indnkeyatts int2, indisunique bool, indnullsnotdistinct bool, indisprimary bool, indisexclusion bool, indimmediate bool, indisclustered bool, indisvalid bool, indcheckxmin bool, indisready bool, indislive bool, indisreplident bool, indkey int2[], indcollation oid[], indclass oid[], indoption int2[], indexprs text, indpred text",
+        "indexrelid oid, indrelid oid, indnatts int2, indnkeyatts int2, indisunique bool, indnullsnotdistinct bool, indisprimary bool, indisexclusion bool, indimmediate bool, indisclustered bool, indisvalid bool, indcheckxmin bool, indisready bool, indislive bool, indisreplident bool, indkey int2vector, indcollation oidvector, indclass oidvector, indoption int2vector, indexprs text, indpred text",
     ),
-    empty(
+    with_rows(
         "pg_indexes",
         12007,
         "schemaname name, tablename name, indexname name, tablespace name, indexdef text",
@@ -476,7 +490,7 @@ pub(crate) static CATALOG: &[Definition] = &[
         1418,
         "oid oid, umuser oid, umserver oid, umoptions text[]",
     ),
-    empty(
+    with_rows(
         "pg_views",
         12017,
         "schemaname name, viewname name, viewowner name, definition text",
@@ -509,7 +523,7 @@ pub(crate) static INFORMATION: &[Definition] = &[
         13005,
         "catalog_name text",
     ),
-    empty(
+    with_rows(
         "views",
         13006,
         "table_catalog text, table_schema text, table_name text, view_definition text, check_option text, is_updatable text, is_insertable_into text",

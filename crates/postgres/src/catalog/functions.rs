@@ -3,127 +3,22 @@
 //! Those that ask about the session itself, such as `current_user`, are put into the statement as
 //! texts when it is rewritten; these here work on values of rows.
 
-use super::columns::{self, CATALOG, INFORMATION};
 use super::format::{BYTES_MAX, Wrong};
 use super::listing::Listing;
-use super::names::{oids, parts_of_name, quote_ident, quote_literal, read_name};
-use super::pg_catalog::{describe, routine_oid};
+use super::names::{parts_of_name, quote_ident, quote_literal, read_name};
+use super::pg_catalog::routine_oid;
 use super::types::{PgType, format_type};
+use super::udf::{function, missing, numbers, of_array, texts};
 use arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, Int64Array, ListArray, ListBuilder, StringArray,
     StringBuilder, StructArray,
 };
+use arrow::buffer::OffsetBuffer;
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Fields};
-use datafusion::common::{DataFusionError, Result, exec_datafusion_err};
-use datafusion::logical_expr::{
-    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
-};
-use std::fmt;
-use std::hash::{Hash, Hasher};
+use datafusion::common::Result;
+use datafusion::logical_expr::ScalarUDF;
 use std::sync::Arc;
-
-type Run = Arc<dyn Fn(&[ArrayRef], usize) -> Result<ArrayRef> + Send + Sync>;
-
-/// A function over arrays, known by its name.
-struct Function {
-    name: &'static str,
-    returns: DataType,
-    signature: Signature,
-    run: Run,
-}
-
-impl fmt::Debug for Function {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name)
-    }
-}
-
-impl PartialEq for Function {
-    fn eq(&self, other: &Function) -> bool {
-        self.name == other.name && Arc::ptr_eq(&self.run, &other.run)
-    }
-}
-
-impl Eq for Function {}
-
-impl Hash for Function {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.name.hash(state);
-    }
-}
-
-impl ScalarUDFImpl for Function {
-    fn name(&self) -> &str {
-        self.name
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
-        Ok(self.returns.clone())
-    }
-
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let rows = args.number_rows;
-        let arrays = args
-            .args
-            .iter()
-            .map(|value| value.to_array(rows))
-            .collect::<Result<Vec<_>>>()?;
-        (self.run)(&arrays, rows).map(ColumnarValue::Array)
-    }
-}
-
-fn function(
-    name: &'static str,
-    returns: DataType,
-    run: impl Fn(&[ArrayRef], usize) -> Result<ArrayRef> + Send + Sync + 'static,
-) -> Arc<ScalarUDF> {
-    let any = vec![
-        datafusion::logical_expr::TypeSignature::Nullary,
-        datafusion::logical_expr::TypeSignature::VariadicAny,
-    ];
-    Arc::new(ScalarUDF::new_from_impl(Function {
-        name,
-        returns,
-        signature: Signature::one_of(any, Volatility::Stable),
-        run: Arc::new(run),
-    }))
-}
-
-/// An argument as texts; nulls where there is none.
-fn texts(arrays: &[ArrayRef], index: usize, rows: usize) -> Result<StringArray> {
-    let Some(array) = arrays.get(index) else {
-        return Ok(StringArray::new_null(rows));
-    };
-    let array = cast(array, &DataType::Utf8)?;
-    array
-        .as_any()
-        .downcast_ref::<StringArray>()
-        .cloned()
-        .ok_or_else(|| exec_datafusion_err!("a text is expected"))
-}
-
-/// An argument as whole numbers; nulls where there is none, or it is no number.
-fn numbers(arrays: &[ArrayRef], index: usize, rows: usize) -> Result<Int64Array> {
-    let Some(array) = arrays.get(index) else {
-        return Ok(Int64Array::new_null(rows));
-    };
-    let array = cast(array, &DataType::Int64)?;
-    array
-        .as_any()
-        .downcast_ref::<Int64Array>()
-        .cloned()
-        .ok_or_else(|| exec_datafusion_err!("a whole number is expected"))
-}
-
-/// There is nothing of this name.
-fn missing(sqlstate: &'static str, code: &'static str, message: String) -> DataFusionError {
-    headwater_query::Error::new(code, sqlstate, message).into()
-}
 
 /// A function of one text.
 fn of_text(name: &'static str, f: fn(&str) -> String) -> Arc<ScalarUDF> {
@@ -171,14 +66,12 @@ const WITHOUT_TEXT: &[&str] = &[
     "pg_get_function_result",
     "pg_get_function_sqlbody",
     "pg_get_functiondef",
-    "pg_get_indexdef",
     "pg_get_partition_constraintdef",
     "pg_get_partkeydef",
     "pg_get_ruledef",
     "pg_get_serial_sequence",
     "pg_get_statisticsobjdef_columns",
     "pg_get_triggerdef",
-    "pg_get_viewdef",
     "pg_tablespace_location",
     "shobj_description",
 ];
@@ -210,7 +103,6 @@ const TRUE: &[&str] = &[
     "pg_operator_is_visible",
     "pg_opfamily_is_visible",
     "pg_statistics_obj_is_visible",
-    "pg_table_is_visible",
     "pg_ts_config_is_visible",
     "pg_ts_dict_is_visible",
     "pg_ts_parser_is_visible",
@@ -244,7 +136,7 @@ pub fn functions(listing: &Arc<dyn Listing>) -> Vec<Arc<ScalarUDF>> {
     all.extend([
         of_text("quote_ident", quote_ident),
         of_text("quote_literal", quote_literal),
-        of_number("format_type", |oid| Some(format_type(oid))),
+        type_name(),
         of_number("pg_get_userbyid", move |_| Some(user.clone())),
         of_number("pg_encoding_to_char", |_| Some("UTF8".to_owned())),
         of_number("pg_size_pretty", |bytes| Some(format!("{bytes} bytes"))),
@@ -261,99 +153,13 @@ pub fn functions(listing: &Arc<dyn Listing>) -> Vec<Arc<ScalarUDF>> {
         regtype_oid("to_regtype", false),
         regnamespace_oid(),
         regproc_oid(),
-        expand_array(),
+        numbered(),
         parse_ident(),
         format(),
     ]);
-    all.extend(of_tables(listing));
-    all.extend([col_description(listing), current_setting(listing)]);
+    all.extend(super::relation_functions::functions(listing));
+    all.push(current_setting(listing));
     all
-}
-
-/// Numbers of tables to names and back.
-fn of_tables(listing: &Arc<dyn Listing>) -> [Arc<ScalarUDF>; 3] {
-    let names = Arc::clone(listing);
-    let name = function("pg_regclass_name", DataType::Utf8, move |arrays, rows| {
-        let tables = names.tables()?;
-        let known = oids(tables.iter().map(|table| table.name.as_str()));
-        let numbers = numbers(arrays, 0, rows)?;
-        let made: StringArray = numbers
-            .iter()
-            .map(|number| {
-                let number = number?;
-                let oid = u32::try_from(number).unwrap_or_default();
-                let own = CATALOG.iter().chain(INFORMATION).find(|t| t.oid == oid);
-                Some(match (known.get(&oid), own, number) {
-                    (Some(name), _, _) => quote_ident(name),
-                    (None, Some(table), _) => table.name.to_owned(),
-                    (None, None, 0) => "-".to_owned(),
-                    (None, None, number) => number.to_string(),
-                })
-            })
-            .collect();
-        Ok(Arc::new(made) as ArrayRef)
-    });
-    let numbers_of = |name: &'static str, strict: bool| {
-        let listing = Arc::clone(listing);
-        function(name, DataType::Int64, move |arrays, rows| {
-            let tables = listing.tables()?;
-            let known = oids(tables.iter().map(|table| table.name.as_str()));
-            let find = |text: &str| -> Option<u32> {
-                let (schema, name) = read_name(text);
-                let own = columns::find(schema.as_deref(), &name).map(|(_, table)| table.oid);
-                let shown = match schema.as_deref() {
-                    None | Some("public") => known.iter().find(|(_, known)| **known == name),
-                    Some(_) => None,
-                };
-                shown.map(|(oid, _)| *oid).or(own)
-            };
-            let made = texts(arrays, 0, rows)?
-                .iter()
-                .map(|text| match text {
-                    None => Ok(None),
-                    Some(text) => match (find(text), text.parse::<i64>()) {
-                        (Some(oid), _) => Ok(Some(i64::from(oid))),
-                        (None, Ok(number)) => Ok(Some(number)),
-                        (None, Err(_)) if strict => Err(missing(
-                            "42P01",
-                            "unknown_table",
-                            format!("relation \"{text}\" does not exist"),
-                        )),
-                        (None, Err(_)) => Ok(None),
-                    },
-                })
-                .collect::<Result<Int64Array>>()?;
-            Ok(Arc::new(made) as ArrayRef)
-        })
-    };
-    [
-        name,
-        numbers_of("pg_regclass_oid", true),
-        numbers_of("to_regclass", false),
-    ]
-}
-
-/// What a column is: a tag, a field or the time.
-fn col_description(listing: &Arc<dyn Listing>) -> Arc<ScalarUDF> {
-    let listing = Arc::clone(listing);
-    function("col_description", DataType::Utf8, move |arrays, rows| {
-        let tables = listing.tables()?;
-        let known = oids(tables.iter().map(|table| table.name.as_str()));
-        let (oids, columns) = (numbers(arrays, 0, rows)?, numbers(arrays, 1, rows)?);
-        let describe = |oid: Option<i64>, column: Option<i64>| {
-            let name = known.get(&u32::try_from(oid?).ok()?)?;
-            let table = tables.iter().find(|table| table.name == *name)?;
-            let index = usize::try_from(column?.checked_sub(1)?).ok()?;
-            let (_, data_type, what) = table.columns.get(index)?;
-            Some(describe(what, data_type))
-        };
-        let made: StringArray = oids
-            .iter()
-            .zip(columns.iter())
-            .map(|(oid, column)| describe(oid, column))
-            .collect();
-        Ok(Arc::new(made) as ArrayRef)
-    })
 }
 
 /// A setting of the session whose name is only known when the statement runs.
@@ -377,6 +183,18 @@ fn current_setting(listing: &Arc<dyn Listing>) -> Arc<ScalarUDF> {
             })
             .collect::<Result<StringArray>>()?;
         Ok(Arc::new(made) as ArrayRef)
+    })
+}
+
+/// The name of a type by its number and its modifier.
+fn type_name() -> Arc<ScalarUDF> {
+    function("format_type", DataType::Utf8, |arrays, rows| {
+        let (oids, modifiers) = (numbers(arrays, 0, rows)?, numbers(arrays, 1, rows)?);
+        let both = oids.iter().zip(modifiers.iter());
+        let made: StringArray = both
+            .map(|(oid, modifier)| oid.map(|oid| format_type(oid, modifier)))
+            .collect();
+        of_array(made)
     })
 }
 
@@ -517,34 +335,39 @@ fn parse_ident() -> Arc<ScalarUDF> {
     })
 }
 
-/// `_pg_expandarray`, by which tools take keys apart. Keys have no rows here, so neither does this.
-fn expand_array() -> Arc<ScalarUDF> {
+/// `_pg_expandarray`, by which tools take keys apart: a list of the elements with their places, of
+/// which `unnest` makes rows.
+fn numbered() -> Arc<ScalarUDF> {
     let fields = Fields::from(vec![
         Field::new("x", DataType::Int64, true),
         Field::new("n", DataType::Int64, true),
     ]);
-    let returns = DataType::Struct(fields.clone());
-    function("_pg_expandarray", returns, move |arrays, rows| {
-        // The first element stands for all; of arrays without elements it is null.
-        let first: Int64Array = match arrays
-            .first()
-            .and_then(|a| a.as_any().downcast_ref::<ListArray>())
-        {
-            Some(lists) => {
-                let values = (0..rows).map(|row| {
-                    if lists.is_null(row) || lists.value_length(row) == 0 {
-                        return Ok(None);
-                    }
-                    let numbers = numbers(&[lists.value(row)], 0, rows)?;
-                    Ok((!numbers.is_null(0)).then(|| numbers.value(0)))
-                });
-                values.collect::<Result<Int64Array>>()?
+    let element = Arc::new(Field::new_list_field(
+        DataType::Struct(fields.clone()),
+        true,
+    ));
+    let returns = DataType::List(Arc::clone(&element));
+    function("pg_numbered", returns, move |arrays, rows| {
+        let (mut values, mut places) = (Vec::new(), Vec::new());
+        let mut lengths = Vec::with_capacity(rows);
+        let lists = arrays.first().and_then(|array| array.as_list_opt::<i32>());
+        for row in 0..rows {
+            let before = values.len();
+            if let Some(lists) = lists.filter(|lists| lists.is_valid(row)) {
+                let list = lists.value(row);
+                let count = list.len();
+                values.extend(numbers(&[list], 0, count)?.iter());
+                places.extend((1..).take(count).map(Some::<i64>));
             }
-            None => Int64Array::new_null(rows),
-        };
-        let ones: Int64Array = first.iter().map(|value| value.map(|_| 1)).collect();
-        let columns: Vec<ArrayRef> = vec![Arc::new(first), Arc::new(ones)];
-        let made = StructArray::try_new(fields.clone(), columns, None)?;
-        Ok(Arc::new(made) as ArrayRef)
+            lengths.push(values.len() - before);
+        }
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(Int64Array::from(values)),
+            Arc::new(Int64Array::from(places)),
+        ];
+        let elements = StructArray::try_new(fields.clone(), columns, None)?;
+        let offsets = OffsetBuffer::from_lengths(lengths);
+        let made = ListArray::try_new(Arc::clone(&element), offsets, Arc::new(elements), None)?;
+        of_array(made)
     })
 }

@@ -2,8 +2,10 @@
 
 use super::columns::{CATALOG, INFORMATION};
 use super::listing::Listing;
+use super::relations::Relations;
 use super::rows::Rows;
 use super::types::{PgType, is_list};
+use arrow::datatypes::DataType;
 use datafusion::common::Result;
 
 /// Fills in the rows of a table; of one that is always empty, none.
@@ -30,8 +32,12 @@ pub(super) fn fill(rows: &mut Rows, table: &str, listing: &dyn Listing) -> Resul
                     ("is_typed", "NO".into()),
                 ]);
             };
-            for shown in listing.tables()? {
-                table("public", &shown.name, "BASE TABLE", "YES");
+            for (_, shown) in Relations::of(listing)?.iter() {
+                match shown.kind() {
+                    "r" => table("public", shown.name(), "BASE TABLE", "YES"),
+                    "v" => table("public", shown.name(), "VIEW", "NO"),
+                    _ => {}
+                }
             }
             for definition in CATALOG {
                 table("pg_catalog", definition.name, "BASE TABLE", "NO");
@@ -41,6 +47,19 @@ pub(super) fn fill(rows: &mut Rows, table: &str, listing: &dyn Listing) -> Resul
             }
         }
         "columns" => columns(rows, listing)?,
+        "views" => {
+            for view in listing.views()? {
+                rows.push([
+                    ("table_catalog", database.clone().into()),
+                    ("table_schema", "public".into()),
+                    ("table_name", view.name.into()),
+                    ("view_definition", view.definition.into()),
+                    ("check_option", "NONE".into()),
+                    ("is_updatable", "NO".into()),
+                    ("is_insertable_into", "NO".into()),
+                ]);
+            }
+        }
         "character_sets" => rows.push([
             ("character_set_name", "UTF8".into()),
             ("character_repertoire", "UCS".into()),
@@ -60,8 +79,10 @@ fn columns(rows: &mut Rows, listing: &dyn Listing) -> Result<()> {
                       name: &str,
                       plain: &PgType,
                       list: bool,
-                      nullable: bool| {
+                      nullable: bool,
+                      whole: bool| {
         let (precision, radix, scale) = match plain.name {
+            "numeric" if whole => (Some(20i64), Some(10i64), Some(0i64)),
             "int2" => (Some(16i64), Some(2i64), Some(0i64)),
             "int4" => (Some(32), Some(2), Some(0)),
             "int8" => (Some(64), Some(2), Some(0)),
@@ -108,17 +129,20 @@ fn columns(rows: &mut Rows, listing: &dyn Listing) -> Result<()> {
         ];
         rows.push_some(base);
     };
-    for shown in listing.tables()? {
-        for (index, (name, data_type, what)) in shown.columns.iter().enumerate() {
+    let relations = Relations::of(listing)?;
+    for (_, shown) in relations.iter().filter(|(_, shown)| shown.kind() != "i") {
+        for (index, (name, data_type, always)) in shown.columns().into_iter().enumerate() {
             let plain = PgType::of(data_type);
             column(
                 "public",
-                &shown.name,
+                shown.name(),
                 index,
                 name,
                 plain,
                 is_list(data_type),
-                *what != "time",
+                !always,
+                // Unsigned numbers, which PostgreSQL has no type for.
+                *data_type == DataType::UInt64,
             );
         }
     }
@@ -130,7 +154,7 @@ fn columns(rows: &mut Rows, listing: &dyn Listing) -> Result<()> {
                     None => (declared, false),
                 };
                 let plain = PgType::named(element).unwrap_or(PgType::TEXT);
-                column(schema, table.name, index, name, plain, list, true);
+                column(schema, table.name, index, name, plain, list, true, false);
             }
         }
     }

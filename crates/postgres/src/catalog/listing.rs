@@ -14,6 +14,30 @@ pub struct Shown {
     pub columns: Vec<(String, DataType, &'static str)>,
 }
 
+/// A view that a session sees.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShownView {
+    /// Its name.
+    pub name: String,
+    /// Its columns, in order: name and type.
+    pub columns: Vec<(String, DataType)>,
+    /// Its query, as it was written.
+    pub definition: String,
+}
+
+/// An index that a session is told of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShownIndex {
+    /// Its name.
+    pub name: String,
+    /// The table that it is of.
+    pub table: String,
+    /// The fields that it is over, in order.
+    pub fields: Vec<String>,
+    /// Whether it holds every partition of its table.
+    pub complete: bool,
+}
+
 /// What a session's questions about the database are answered from.
 pub trait Listing: Debug + Send + Sync {
     /// The tables the session sees, by name, and only what it sees of them.
@@ -21,6 +45,22 @@ pub trait Listing: Debug + Send + Sync {
     /// # Errors
     /// When they cannot be listed.
     fn tables(&self) -> Result<Vec<Shown>>;
+
+    /// The views that exist for the session, by name.
+    ///
+    /// # Errors
+    /// When they cannot be listed.
+    fn views(&self) -> Result<Vec<ShownView>> {
+        Ok(Vec::new())
+    }
+
+    /// The indexes that the session is told of, by name.
+    ///
+    /// # Errors
+    /// When they cannot be listed.
+    fn indexes(&self) -> Result<Vec<ShownIndex>> {
+        Ok(Vec::new())
+    }
 
     /// The session's settings.
     fn variables(&self) -> Variables;

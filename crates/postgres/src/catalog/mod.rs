@@ -6,7 +6,7 @@
 //! by functions. What the planner cannot take as it is, `rewrite` turns into what it can.
 //!
 //! Invariants: nothing here names a table or column that the session does not see, since everything
-//! is made from [`Listing::tables`].
+//! is made from [`Listing::tables`], [`Listing::views`] and [`Listing::indexes`].
 //! Concurrency: no locks; a listing is asked anew for each statement.
 //! Failure: what is not understood is left as it is, and the planner says what is wrong with it.
 
@@ -17,13 +17,17 @@ mod information_schema;
 mod listing;
 pub(crate) mod names;
 mod pg_catalog;
+mod relation_functions;
+mod relations;
 mod rows;
 mod schema;
 mod types;
+mod udf;
 pub(crate) mod variables;
 
 pub use functions::functions;
-pub use listing::{Listing, Shown};
+pub use listing::{Listing, Shown, ShownIndex, ShownView};
 pub use schema::schemas;
 pub use types::PgType;
+pub(crate) use types::{modifier, vector};
 pub use variables::{VariableError, Variables};

@@ -75,6 +75,8 @@ pub(super) fn parts_of_name(text: &str) -> Vec<String> {
             '"' => quoted = !quoted,
             '.' if !quoted => parts.push(String::new()),
             c if quoted => parts[part].push(c),
+            // Around dots.
+            c if c.is_whitespace() => {}
             c => parts[part].extend(c.to_lowercase()),
         }
     }
@@ -187,6 +189,10 @@ mod tests {
             (Some("pg_catalog".to_owned()), "A.b".to_owned())
         );
         assert_eq!(read_name("PG_class").1, "pg_class");
+        assert_eq!(
+            read_name("\"public\" . \"a b\""),
+            (Some("public".to_owned()), "a b".to_owned())
+        );
     }
 
     #[test]

@@ -1,12 +1,11 @@
 //! Rows of the tables of `pg_catalog`.
 
-use super::columns::{CATALOG, INFORMATION};
+use super::columns::{CATALOG, Definition, INFORMATION};
 use super::listing::Listing;
-use super::names::{
-    CATALOG_OID, DATABASE_OID, INFORMATION_OID, PUBLIC_OID, RESERVED, USER_OID, oids,
-};
+use super::names::{CATALOG_OID, DATABASE_OID, INFORMATION_OID, PUBLIC_OID, RESERVED, USER_OID};
+use super::relations::{Relation, Relations, index_definition};
 use super::rows::{Cell, Rows};
-use super::types::{PgType, is_list};
+use super::types::{PgType, is_list, modifier};
 use arrow::datatypes::DataType;
 use datafusion::common::Result;
 
@@ -18,15 +17,41 @@ pub(super) fn fill(rows: &mut Rows, table: &str, listing: &dyn Listing) -> Resul
     match table {
         "pg_class" => classes(rows, listing)?,
         "pg_attribute" => attributes(rows, listing)?,
-        "pg_type" => types(rows),
-        "pg_description" => descriptions(rows, listing)?,
-        "pg_tables" => {
-            for shown in listing.tables()? {
+        "pg_type" => {
+            types(rows);
+            row_types(rows, listing)?;
+        }
+        "pg_index" => indexes(rows, listing)?,
+        "pg_indexes" => {
+            for (_, index, _, _) in Relations::of(listing)?.indexes() {
                 rows.push([
                     ("schemaname", "public".into()),
-                    ("tablename", shown.name.into()),
+                    ("tablename", index.table.as_str().into()),
+                    ("indexname", index.name.as_str().into()),
+                    ("indexdef", index_definition(index).into()),
+                ]);
+            }
+        }
+        "pg_views" => {
+            for view in listing.views()? {
+                rows.push([
+                    ("schemaname", "public".into()),
+                    ("viewname", view.name.into()),
+                    ("viewowner", listing.user().into()),
+                    ("definition", view.definition.into()),
+                ]);
+            }
+        }
+        "pg_description" => descriptions(rows, listing)?,
+        "pg_tables" => {
+            let relations = Relations::of(listing)?;
+            for (_, table) in relations.iter().filter(|(_, r)| r.kind() == "r") {
+                let name = table.name();
+                rows.push([
+                    ("schemaname", "public".into()),
+                    ("tablename", name.into()),
                     ("tableowner", listing.user().into()),
-                    ("hasindexes", false.into()),
+                    ("hasindexes", relations.has_index(name).into()),
                     ("hasrules", false.into()),
                     ("hastriggers", false.into()),
                     ("rowsecurity", false.into()),
@@ -123,12 +148,19 @@ pub(super) fn fill(rows: &mut Rows, table: &str, listing: &dyn Listing) -> Resul
                 ]);
             }
         }
-        "pg_am" => rows.push([
-            ("oid", 2u32.into()),
-            ("amname", "heap".into()),
-            ("amhandler", "heap_tableam_handler".into()),
-            ("amtype", "t".into()),
-        ]),
+        "pg_am" => {
+            for (oid, name, handler, kind) in [
+                (HEAP_OID, "heap", "heap_tableam_handler", "t"),
+                (BTREE_OID, "btree", "bthandler", "i"),
+            ] {
+                rows.push([
+                    ("oid", oid.into()),
+                    ("amname", name.into()),
+                    ("amhandler", handler.into()),
+                    ("amtype", kind.into()),
+                ]);
+            }
+        }
         "pg_tablespace" => rows.push([
             ("oid", 1663u32.into()),
             ("spcname", "pg_default".into()),
@@ -139,29 +171,51 @@ pub(super) fn fill(rows: &mut Rows, table: &str, listing: &dyn Listing) -> Resul
     Ok(())
 }
 
-fn classes(rows: &mut Rows, listing: &dyn Listing) -> Result<()> {
-    let mut class = |oid: u32, name: &str, schema: u32, columns: usize, kind: &str| {
+/// The ways that rows and indexes are kept, as PostgreSQL numbers them.
+const HEAP_OID: u32 = 2;
+const BTREE_OID: u32 = 403;
+/// The number of the row type of the first table of the schemas of the catalog.
+const ROW_TYPES_OID: u32 = 14_000;
+
+/// A row of `pg_class`.
+struct Class<'a> {
+    oid: u32,
+    name: &'a str,
+    schema: u32,
+    columns: usize,
+    kind: &'a str,
+    row_type: u32,
+    indexed: bool,
+}
+
+impl Class<'_> {
+    fn push(&self, rows: &mut Rows) {
+        let kept = match self.kind {
+            "r" => HEAP_OID,
+            "i" => BTREE_OID,
+            _ => 0,
+        };
         rows.push([
-            ("oid", oid.into()),
-            ("relname", name.into()),
-            ("relnamespace", schema.into()),
-            ("reltype", 0u32.into()),
+            ("oid", self.oid.into()),
+            ("relname", self.name.into()),
+            ("relnamespace", self.schema.into()),
+            ("reltype", self.row_type.into()),
             ("reloftype", 0u32.into()),
             ("relowner", USER_OID.into()),
-            ("relam", (if kind == "r" { 2u32 } else { 0 }).into()),
+            ("relam", kept.into()),
             ("relfilenode", 0u32.into()),
             ("reltablespace", 0u32.into()),
             ("relpages", 0u32.into()),
             ("reltuples", Cell::Float(-1.0)),
             ("relallvisible", 0u32.into()),
             ("reltoastrelid", 0u32.into()),
-            ("relhasindex", false.into()),
+            ("relhasindex", self.indexed.into()),
             ("relisshared", false.into()),
             ("relpersistence", "p".into()),
-            ("relkind", kind.into()),
-            ("relnatts", columns.into()),
+            ("relkind", self.kind.into()),
+            ("relnatts", self.columns.into()),
             ("relchecks", 0u32.into()),
-            ("relhasrules", false.into()),
+            ("relhasrules", (self.kind == "v").into()),
             ("relhastriggers", false.into()),
             ("relhassubclass", false.into()),
             ("relrowsecurity", false.into()),
@@ -171,86 +225,157 @@ fn classes(rows: &mut Rows, listing: &dyn Listing) -> Result<()> {
             ("relispartition", false.into()),
             ("relrewrite", 0u32.into()),
         ]);
-    };
-    let tables = listing.tables()?;
-    let oids = oids(tables.iter().map(|table| table.name.as_str()));
-    for (oid, name) in &oids {
-        let columns = tables.iter().find(|table| table.name == *name);
-        let count = columns.map_or(0, |table| table.columns.len());
-        class(*oid, name, PUBLIC_OID, count, "r");
     }
-    for table in CATALOG {
-        class(
-            table.oid,
-            table.name,
-            CATALOG_OID,
-            table.columns().count(),
-            "r",
-        );
+}
+
+/// The tables of both schemas of the catalog: definition, number and kind of its schema, and number
+/// of its row type.
+fn own() -> impl Iterator<Item = (&'static Definition, u32, &'static str, u32)> {
+    let tables = CATALOG.iter().map(|table| (table, CATALOG_OID, "r"));
+    let views = INFORMATION
+        .iter()
+        .map(|table| (table, INFORMATION_OID, "v"));
+    let numbered = (ROW_TYPES_OID..).zip(tables.chain(views));
+    numbered.map(|(row_type, (table, schema, kind))| (table, schema, kind, row_type))
+}
+
+fn classes(rows: &mut Rows, listing: &dyn Listing) -> Result<()> {
+    let relations = Relations::of(listing)?;
+    for (oid, relation) in relations.iter() {
+        Class {
+            oid,
+            name: relation.name(),
+            schema: PUBLIC_OID,
+            columns: relation.columns().len(),
+            kind: relation.kind(),
+            // Types and relations are numbered apart: a relation's row type has its number.
+            row_type: if relation.kind() == "i" { 0 } else { oid },
+            indexed: relation.kind() == "r" && relations.has_index(relation.name()),
+        }
+        .push(rows);
     }
-    for table in INFORMATION {
-        class(
-            table.oid,
-            table.name,
-            INFORMATION_OID,
-            table.columns().count(),
-            "v",
-        );
+    for (table, schema, kind, row_type) in own() {
+        Class {
+            oid: table.oid,
+            name: table.name,
+            schema,
+            columns: table.columns().count(),
+            kind,
+            row_type,
+            indexed: false,
+        }
+        .push(rows);
     }
     Ok(())
 }
 
+/// The types of rows of tables and views.
+fn row_types(rows: &mut Rows, listing: &dyn Listing) -> Result<()> {
+    let relations = Relations::of(listing)?;
+    let seen = relations
+        .iter()
+        .filter(|(_, relation)| relation.kind() != "i")
+        .map(|(oid, relation)| (oid, relation.name(), PUBLIC_OID, oid));
+    let own = own().map(|(table, schema, _, row_type)| (row_type, table.name, schema, table.oid));
+    for (oid, name, schema, relation) in seen.chain(own) {
+        TypeRow {
+            oid,
+            name,
+            schema,
+            relation,
+            size: -1,
+            kind: "c",
+            category: 'C',
+            routines: "record_",
+            ..TypeRow::default()
+        }
+        .push(rows);
+    }
+    Ok(())
+}
+
+fn indexes(rows: &mut Rows, listing: &dyn Listing) -> Result<()> {
+    for (oid, index, table, places) in Relations::of(listing)?.indexes() {
+        let count = places.len();
+        let zeros = || Cell::Numbers(vec![0; count]);
+        rows.push([
+            ("indexrelid", oid.into()),
+            ("indrelid", table.into()),
+            ("indnatts", count.into()),
+            ("indnkeyatts", count.into()),
+            ("indisunique", false.into()),
+            ("indnullsnotdistinct", false.into()),
+            ("indisprimary", false.into()),
+            ("indisexclusion", false.into()),
+            ("indimmediate", true.into()),
+            ("indisclustered", false.into()),
+            // One that is still being made is used for the partitions that it has.
+            ("indisvalid", true.into()),
+            ("indcheckxmin", false.into()),
+            ("indisready", index.complete.into()),
+            ("indislive", true.into()),
+            ("indisreplident", false.into()),
+            ("indcollation", zeros()),
+            ("indclass", zeros()),
+            ("indoption", zeros()),
+            ("indkey", Cell::Numbers(places)),
+        ]);
+    }
+    Ok(())
+}
+
+/// A row of `pg_attribute`: of a relation, its place in it, its name, its type, and whether every
+/// row has a value.
+fn attribute(
+    rows: &mut Rows,
+    relation: u32,
+    index: usize,
+    name: &str,
+    (plain, list, modifier): (&PgType, bool, i32),
+    always: bool,
+) {
+    let array = list && plain.array != 0;
+    rows.push([
+        ("attrelid", relation.into()),
+        ("attname", name.into()),
+        (
+            "atttypid",
+            (if array { plain.array } else { plain.oid }).into(),
+        ),
+        ("attstattarget", (-1).into()),
+        (
+            "attlen",
+            (if array { -1 } else { i64::from(plain.size) }).into(),
+        ),
+        ("attnum", (index + 1).into()),
+        ("attndims", i64::from(array).into()),
+        ("attcacheoff", (-1).into()),
+        ("atttypmod", modifier.into()),
+        ("attbyval", (!array && (1..=8).contains(&plain.size)).into()),
+        ("attalign", "i".into()),
+        ("attstorage", "p".into()),
+        ("attcompression", "".into()),
+        ("attnotnull", always.into()),
+        ("atthasdef", false.into()),
+        ("atthasmissing", false.into()),
+        ("attidentity", "".into()),
+        ("attgenerated", "".into()),
+        ("attisdropped", false.into()),
+        ("attislocal", true.into()),
+        ("attinhcount", 0u32.into()),
+        ("attcollation", 0u32.into()),
+    ]);
+}
+
 fn attributes(rows: &mut Rows, listing: &dyn Listing) -> Result<()> {
-    let mut attribute =
-        |table: u32, index: usize, name: &str, plain: &PgType, list: bool, time: bool| {
-            let array = list && plain.array != 0;
-            rows.push([
-                ("attrelid", table.into()),
-                ("attname", name.into()),
-                (
-                    "atttypid",
-                    (if array { plain.array } else { plain.oid }).into(),
-                ),
-                ("attstattarget", (-1).into()),
-                (
-                    "attlen",
-                    (if array { -1 } else { i64::from(plain.size) }).into(),
-                ),
-                ("attnum", (index + 1).into()),
-                ("attndims", i64::from(array).into()),
-                ("attcacheoff", (-1).into()),
-                ("atttypmod", (-1).into()),
-                ("attbyval", (!array && (1..=8).contains(&plain.size)).into()),
-                ("attalign", "i".into()),
-                ("attstorage", "p".into()),
-                ("attcompression", "".into()),
-                ("attnotnull", time.into()),
-                ("atthasdef", false.into()),
-                ("atthasmissing", false.into()),
-                ("attidentity", "".into()),
-                ("attgenerated", "".into()),
-                ("attisdropped", false.into()),
-                ("attislocal", true.into()),
-                ("attinhcount", 0u32.into()),
-                ("attcollation", 0u32.into()),
-            ]);
-        };
-    let tables = listing.tables()?;
-    for (oid, name) in oids(tables.iter().map(|table| table.name.as_str())) {
-        let columns = tables
-            .iter()
-            .filter(|table| table.name == name)
-            .flat_map(|table| &table.columns);
-        for (index, (column, data_type, what)) in columns.enumerate() {
-            let plain = PgType::of(data_type);
-            attribute(
-                oid,
-                index,
-                column,
-                plain,
+    for (oid, relation) in Relations::of(listing)?.iter() {
+        for (index, (name, data_type, always)) in relation.columns().into_iter().enumerate() {
+            let of = (
+                PgType::of(data_type),
                 is_list(data_type),
-                *what == "time",
+                modifier(data_type),
             );
+            attribute(rows, oid, index, name, of, always);
         }
     }
     for table in CATALOG.iter().chain(INFORMATION) {
@@ -260,7 +385,7 @@ fn attributes(rows: &mut Rows, listing: &dyn Listing) -> Result<()> {
                 None => (declared, false),
             };
             let plain = PgType::named(name).unwrap_or(PgType::TEXT);
-            attribute(table.oid, index, column, plain, list, false);
+            attribute(rows, table.oid, index, column, (plain, list, -1), false);
         }
     }
     Ok(())
@@ -287,18 +412,54 @@ fn routines(rows: &mut Rows) {
 /// The number of the first of them.
 const ROUTINES_OID: u32 = 15_000;
 
-/// What a type's values are read and written by, in the order of their numbers.
+/// What a type's values are read and written by, in the order of their numbers, and the other
+/// functions that the catalog names.
 fn type_routines() -> impl Iterator<Item = String> {
     let arrays = ROUTINES.iter().map(|does| format!("array_{does}"));
     let plain = PgType::ALL.iter().flat_map(|pg| {
         ROUTINES
             .iter()
-            .map(move |does| format!("{}{does}", pg.name))
+            .map(move |does| format!("{}{does}", routines_of(pg.name)))
     });
-    arrays.chain(plain)
+    let others = [
+        "array_subscript_handler",
+        "heap_tableam_handler",
+        "bthandler",
+    ];
+    arrays.chain(plain).chain(others.map(str::to_owned))
 }
 
 const ROUTINES: [&str; 4] = ["in", "out", "recv", "send"];
+
+/// What the names of a type's functions begin with, as PostgreSQL has them: the older types have
+/// no underscore.
+fn routines_of(name: &str) -> String {
+    let old = [
+        "bool",
+        "bytea",
+        "char",
+        "name",
+        "int8",
+        "int2",
+        "int4",
+        "regproc",
+        "text",
+        "oid",
+        "float4",
+        "float8",
+        "unknown",
+        "bpchar",
+        "varchar",
+        "regclass",
+        "regtype",
+        "int2vector",
+        "oidvector",
+    ];
+    match old.contains(&name) {
+        true => name.to_owned(),
+        false => format!("{name}_"),
+    }
+}
 
 /// The number of a function that reads or writes values of a type.
 pub(super) fn routine_oid(name: &str) -> Option<u32> {
@@ -306,45 +467,46 @@ pub(super) fn routine_oid(name: &str) -> Option<u32> {
     Some(ROUTINES_OID + u32::try_from(at).ok()?)
 }
 
-fn types(rows: &mut Rows) {
-    let mut one = |oid: u32,
-                   name: &str,
-                   size: i16,
-                   kind: &str,
-                   category: char,
-                   element: u32,
-                   array: u32,
-                   preferred: bool| {
-        let routine = |does: &str| -> Cell {
-            match element {
-                0 => format!("{name}{does}").into(),
-                _ => format!("array_{does}").into(),
-            }
+/// A row of `pg_type`.
+#[derive(Default)]
+struct TypeRow<'a> {
+    oid: u32,
+    name: &'a str,
+    schema: u32,
+    size: i16,
+    kind: &'a str,
+    category: char,
+    preferred: bool,
+    relation: u32,
+    element: u32,
+    array: u32,
+    /// What the names of its functions begin with.
+    routines: &'a str,
+}
+
+impl TypeRow<'_> {
+    fn push(&self, rows: &mut Rows) {
+        let routine = |does: &str| -> Cell { format!("{}{does}", self.routines).into() };
+        let subscript = match self.element {
+            0 => "-",
+            _ => "array_subscript_handler",
         };
         rows.push([
-            ("oid", oid.into()),
-            ("typname", name.into()),
-            ("typnamespace", CATALOG_OID.into()),
+            ("oid", self.oid.into()),
+            ("typname", self.name.into()),
+            ("typnamespace", self.schema.into()),
             ("typowner", USER_OID.into()),
-            ("typlen", i64::from(size).into()),
-            ("typbyval", (1..=8).contains(&size).into()),
-            ("typtype", kind.into()),
-            ("typcategory", category.to_string().into()),
-            ("typispreferred", preferred.into()),
+            ("typlen", i64::from(self.size).into()),
+            ("typbyval", (1..=8).contains(&self.size).into()),
+            ("typtype", self.kind.into()),
+            ("typcategory", self.category.to_string().into()),
+            ("typispreferred", self.preferred.into()),
             ("typisdefined", true.into()),
             ("typdelim", ",".into()),
-            ("typrelid", 0u32.into()),
-            (
-                "typsubscript",
-                (if element == 0 {
-                    "-"
-                } else {
-                    "array_subscript_handler"
-                })
-                .into(),
-            ),
-            ("typelem", element.into()),
-            ("typarray", array.into()),
+            ("typrelid", self.relation.into()),
+            ("typsubscript", subscript.into()),
+            ("typelem", self.element.into()),
+            ("typarray", self.array.into()),
             ("typinput", routine("in")),
             ("typoutput", routine("out")),
             ("typreceive", routine("recv")),
@@ -360,48 +522,54 @@ fn types(rows: &mut Rows) {
             ("typndims", 0u32.into()),
             ("typcollation", 0u32.into()),
         ]);
-    };
+    }
+}
+
+fn types(rows: &mut Rows) {
     for pg in PgType::ALL {
-        let kind = if pg.category == 'P' || pg.category == 'X' {
-            "p"
-        } else {
-            "b"
-        };
+        let pseudo = pg.category == 'P' || pg.category == 'X';
         let preferred = ["bool", "text", "float8", "timestamptz", "interval"].contains(&pg.name);
-        one(
-            pg.oid,
-            pg.name,
-            pg.size,
-            kind,
-            pg.category,
-            0,
-            pg.array,
+        TypeRow {
+            oid: pg.oid,
+            name: pg.name,
+            schema: CATALOG_OID,
+            size: pg.size,
+            kind: if pseudo { "p" } else { "b" },
+            category: pg.category,
             preferred,
-        );
+            array: pg.array,
+            routines: &routines_of(pg.name),
+            ..TypeRow::default()
+        }
+        .push(rows);
         if pg.array != 0 {
-            one(
-                pg.array,
-                &format!("_{}", pg.name),
-                -1,
-                "b",
-                'A',
-                pg.oid,
-                0,
-                false,
-            );
+            TypeRow {
+                oid: pg.array,
+                name: &format!("_{}", pg.name),
+                schema: CATALOG_OID,
+                size: -1,
+                kind: "b",
+                category: 'A',
+                element: pg.oid,
+                routines: "array_",
+                ..TypeRow::default()
+            }
+            .push(rows);
         }
     }
 }
 
-/// What a column is, as its comment.
+/// What a column of a table is, as its comment.
 fn descriptions(rows: &mut Rows, listing: &dyn Listing) -> Result<()> {
-    let tables = listing.tables()?;
-    for (oid, name) in oids(tables.iter().map(|table| table.name.as_str())) {
-        let columns = tables
-            .iter()
-            .filter(|table| table.name == name)
-            .flat_map(|table| &table.columns);
-        for (index, (_, data_type, what)) in columns.enumerate() {
+    let relations = Relations::of(listing)?;
+    let tables = relations
+        .iter()
+        .filter_map(|(oid, relation)| match relation {
+            Relation::Table(table) => Some((oid, table)),
+            Relation::View(_) | Relation::Index(..) => None,
+        });
+    for (oid, table) in tables {
+        for (index, (_, data_type, what)) in table.columns.iter().enumerate() {
             rows.push([
                 ("objoid", oid.into()),
                 ("classoid", 1259u32.into()),

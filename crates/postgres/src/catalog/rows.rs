@@ -2,7 +2,7 @@
 
 use super::columns::Definition;
 use arrow::array::RecordBatch;
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion::common::{Result, ScalarValue};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,6 +14,8 @@ pub(super) enum Cell {
     Float(f64),
     Bool(bool),
     Text(String),
+    /// An array of whole numbers.
+    Numbers(Vec<i64>),
 }
 
 impl From<i64> for Cell {
@@ -62,13 +64,17 @@ impl From<String> for Cell {
 #[derive(Debug)]
 pub(super) struct Rows {
     fields: Vec<(&'static str, DataType)>,
+    schema: SchemaRef,
     columns: Vec<Vec<ScalarValue>>,
 }
 
 impl Rows {
     pub(super) fn new(definition: &Definition) -> Rows {
         let fields: Vec<_> = definition.columns().collect();
+        let declared = definition.declared();
+        let columns = declared.map(|(name, declared)| super::columns::field(name, declared));
         Rows {
+            schema: Arc::new(Schema::new(columns.collect::<Vec<_>>())),
             columns: vec![Vec::new(); fields.len()],
             fields,
         }
@@ -94,11 +100,7 @@ impl Rows {
 
     /// The rows as one batch, with its schema.
     pub(super) fn finish(self) -> Result<(SchemaRef, RecordBatch)> {
-        let fields = self
-            .fields
-            .iter()
-            .map(|(name, data_type)| Field::new(*name, data_type.clone(), true));
-        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        let schema = self.schema;
         if self.columns.iter().all(Vec::is_empty) {
             let batch = RecordBatch::new_empty(Arc::clone(&schema));
             return Ok((schema, batch));
@@ -127,5 +129,12 @@ fn scalar(cell: Cell, data_type: &DataType) -> ScalarValue {
         (Cell::Float(v), _) => ScalarValue::Float64(Some(v)),
         (Cell::Bool(v), _) => ScalarValue::Boolean(Some(v)),
         (Cell::Text(v), _) => ScalarValue::Utf8(Some(v)),
+        (Cell::Numbers(values), DataType::List(element)) => {
+            let of = element.data_type();
+            let cells = values.into_iter().map(|v| scalar(Cell::Int(v), of));
+            let cells: Vec<ScalarValue> = cells.collect();
+            ScalarValue::List(ScalarValue::new_list_nullable(&cells, of))
+        }
+        (Cell::Numbers(_), _) => null(data_type),
     }
 }

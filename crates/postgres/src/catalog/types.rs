@@ -1,6 +1,7 @@
 //! PostgreSQL's types: which one stands for a type of ours, and the rows of `pg_type`.
 
-use arrow::datatypes::DataType;
+use super::columns::TYPE;
+use arrow::datatypes::{DataType, Field};
 
 /// A type as `pg_type` has it. The numbers are those of PostgreSQL, which drivers know.
 #[derive(Debug, PartialEq, Eq)]
@@ -41,10 +42,12 @@ types! {
     NAME 19 "name" "name" 64 'S' 1003;
     INT8 20 "int8" "bigint" 8 'N' 1016;
     INT2 21 "int2" "smallint" 2 'N' 1005;
+    INT2VECTOR 22 "int2vector" "int2vector" -1 'A' 1006;
     INT4 23 "int4" "integer" 4 'N' 1007;
     REGPROC 24 "regproc" "regproc" 4 'N' 1008;
     TEXT 25 "text" "text" -1 'S' 1009;
     OID 26 "oid" "oid" 4 'N' 1028;
+    OIDVECTOR 30 "oidvector" "oidvector" -1 'A' 1013;
     JSON 114 "json" "json" -1 'U' 199;
     FLOAT4 700 "float4" "real" 4 'N' 1021;
     FLOAT8 701 "float8" "double precision" 8 'N' 1022;
@@ -123,6 +126,15 @@ impl PgType {
         }
     }
 
+    /// The number that values of a column are announced with.
+    #[must_use]
+    pub fn oid_of_field(field: &Field) -> u32 {
+        match vector(field) {
+            Some(vector) => vector.oid,
+            None => PgType::oid_of(field.data_type()),
+        }
+    }
+
     /// The number that values of a type of ours are announced with.
     #[must_use]
     pub fn oid_of(data_type: &DataType) -> u32 {
@@ -158,9 +170,34 @@ impl PgType {
             1114 => DataType::Timestamp(TimeUnit::Nanosecond, None),
             1184 => DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into())),
             1186 => DataType::Interval(IntervalUnit::MonthDayNano),
+            // A value has the digits that it is sent with.
+            1700 => DataType::Decimal128(38, 10),
             _ => return None,
         })
     }
+}
+
+/// The type of a column that is a vector: an array that is written without braces.
+pub(crate) fn vector(field: &Field) -> Option<&'static PgType> {
+    let declared = field.metadata().get(TYPE)?;
+    PgType::named(declared).filter(|_| is_list(field.data_type()))
+}
+
+/// What is told of a type beside its number, as `atttypmod` has it; -1 = nothing. Unsigned numbers
+/// are `numeric(20,0)`, so that clients take them for whole ones.
+pub(crate) fn modifier(data_type: &DataType) -> i32 {
+    match data_type {
+        DataType::UInt64 => numeric_modifier(20, 0),
+        DataType::Dictionary(_, values) => modifier(values),
+        _ => -1,
+    }
+}
+
+/// Bytes that stand before every value whose type has a modifier, which counts them.
+const VARHDRSZ: i32 = 4;
+
+fn numeric_modifier(precision: i32, scale: i32) -> i32 {
+    ((precision << 16) | scale) + VARHDRSZ
 }
 
 /// Whether values are sent as arrays.
@@ -173,10 +210,16 @@ pub(super) fn is_list(data_type: &DataType) -> bool {
 }
 
 /// The name of a type by its number, as `format_type` has it.
-pub(super) fn format_type(oid: i64) -> String {
+pub(super) fn format_type(oid: i64, modifier: Option<i64>) -> String {
     let Ok(oid) = u32::try_from(oid) else {
         return "???".to_owned();
     };
+    if oid == PgType::NUMERIC.oid
+        && let Some(modifier) = modifier.and_then(|m| m.checked_sub(VARHDRSZ.into()))
+        && modifier >= 0
+    {
+        return format!("numeric({},{})", modifier >> 16, modifier & 0xffff);
+    }
     match (PgType::of_oid(oid), PgType::of_array(oid)) {
         (Some(plain), _) => plain.sql.to_owned(),
         (None, Some(element)) => format!("{}[]", element.sql),
@@ -202,15 +245,17 @@ mod tests {
             assert_eq!(PgType::named(pg.name), Some(*pg));
             assert_eq!(PgType::named(pg.sql), Some(*pg));
         }
-        assert_eq!(format_type(1184), "timestamp with time zone");
-        assert_eq!(format_type(1009), "text[]");
-        assert_eq!(format_type(99), "???");
+        assert_eq!(format_type(1184, None), "timestamp with time zone");
+        assert_eq!(format_type(1009, Some(-1)), "text[]");
+        assert_eq!(format_type(99, None), "???");
+        let u64 = i64::from(modifier(&DataType::UInt64));
+        assert_eq!(format_type(1700, Some(u64)), "numeric(20,0)");
     }
 
     #[test]
     fn parameters_come_as_what_they_are_sent_as() {
         for oid in [
-            16, 17, 21, 23, 20, 700, 701, 25, 1082, 1114, 1184, 1186, 1009, 1007,
+            16, 17, 21, 23, 20, 700, 701, 25, 1082, 1114, 1184, 1186, 1700, 1009, 1007,
         ] {
             let ours = PgType::parameter(oid).unwrap();
             assert_eq!(PgType::oid_of(&ours), oid);

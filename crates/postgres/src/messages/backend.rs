@@ -32,6 +32,8 @@ pub struct Column {
     pub type_oid: u32,
     /// Bytes of a value; negative = they differ.
     pub type_size: i16,
+    /// What is told of its type beside its number; -1 = nothing.
+    pub type_modifier: i32,
     /// How its values come.
     pub format: Format,
 }
@@ -179,8 +181,7 @@ impl Writer {
                 b.extend([0; 6]);
                 b.extend(column.type_oid.to_be_bytes());
                 b.extend(column.type_size.to_be_bytes());
-                // The modifier of the type: none.
-                b.extend((-1i32).to_be_bytes());
+                b.extend(column.type_modifier.to_be_bytes());
                 b.extend(match column.format {
                     Format::Text => [0, 0],
                     Format::Binary => [0, 1],

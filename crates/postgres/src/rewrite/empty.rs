@@ -74,23 +74,51 @@ pub(super) fn simplify(select: &mut Select) -> bool {
             SelectItem::ExprWithAlias { expr, alias } => (expr, Some(alias.clone())),
             _ => continue,
         };
-        if !is_hard(expr) && !matches!(expr, Expr::Value(_)) {
+        // Literals stay: they have no type but that of what they are united with.
+        let (made, name) = if matches!(expr, Expr::Value(_)) {
+            (expr.clone(), format!("?column? {}", index + 1))
+        } else if is_hard(expr) {
+            (no_value(expr), headwater_query::column_name(expr))
+        } else {
             continue;
-        }
-        let alias =
-            alias.unwrap_or_else(|| Ident::with_quote('"', format!("?column? {}", index + 1)));
+        };
         *item = SelectItem::ExprWithAlias {
-            expr: Expr::Cast {
-                kind: CastKind::Cast,
-                expr: Box::new(Expr::Value(Value::Null.into())),
-                data_type: DataType::Text,
-                array: false,
-                format: None,
-            },
-            alias,
+            expr: made,
+            alias: alias.unwrap_or_else(|| Ident::with_quote('"', name)),
         };
     }
     true
+}
+
+/// `NULL` in an expression's place, of its type as far as it says that: what no row has takes the
+/// type of what it is united with.
+fn no_value(expr: &Expr) -> Expr {
+    let null = || Box::new(Expr::Value(Value::Null.into()));
+    match expr {
+        Expr::Nested(inner) => no_value(inner),
+        Expr::Cast {
+            kind,
+            data_type,
+            array,
+            ..
+        } => Expr::Cast {
+            kind: kind.clone(),
+            expr: null(),
+            data_type: data_type.clone(),
+            array: *array,
+            format: None,
+        },
+        Expr::Exists { .. } | Expr::InSubquery { .. } | Expr::AnyOp { .. } | Expr::AllOp { .. } => {
+            Expr::Cast {
+                kind: CastKind::Cast,
+                expr: null(),
+                data_type: DataType::Boolean,
+                array: false,
+                format: None,
+            }
+        }
+        _ => *null(),
+    }
 }
 
 /// Whether a query never has a row: it takes from an empty table, and does not aggregate.

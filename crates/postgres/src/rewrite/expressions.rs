@@ -6,8 +6,9 @@ use crate::catalog::names::quote_literal;
 use crate::catalog::variables::SERVER_VERSION;
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, BinaryOperator, DataType, Expr, Function, FunctionArg, FunctionArgExpr,
-    FunctionArguments, Ident, ObjectName, ObjectNamePart, SelectItem, SetExpr, TableFactor, Value,
-    ValueWithSpan, visit_expressions_mut, visit_relations,
+    FunctionArguments, Ident, ObjectName, ObjectNamePart, SelectItem, SetExpr, Statement,
+    Subscript, TableFactor, Value, ValueWithSpan, visit_expressions, visit_expressions_mut,
+    visit_relations,
 };
 use datafusion::sql::sqlparser::parser::Parser;
 use headwater_query::Counted;
@@ -86,22 +87,17 @@ fn reads_functions(query: &datafusion::sql::sqlparser::ast::Query) -> bool {
 impl Rewriter<'_> {
     pub(super) fn expression(&mut self, expr: &mut Expr) -> Result<(), VariableError> {
         match expr {
-            Expr::BinaryOp {
-                left,
-                op: BinaryOperator::Eq,
-                right,
-            } => {
+            Expr::BinaryOp { left, op, right } if is_comparison(op) => {
                 // A number of a function beside its name.
-                let sides = (left.clone(), right.clone());
-                for (number, name) in [(&sides.0, right), (&sides.1, left)] {
-                    if is_named(number, &["oid"])
-                        && is_named(name, &ROUTINES)
-                        && let Some(made) = super::expression_of(&format!("pg_regproc_oid({name})"))
-                    {
-                        **name = made;
-                        self.changed = true;
+                let numbers = (is_number(left), is_number(right));
+                for (number, name) in [(numbers.0, right), (numbers.1, left)] {
+                    if number {
+                        self.number_of_routine(name);
                     }
                 }
+            }
+            Expr::InList { expr, list, .. } if list.iter().all(is_number) => {
+                self.number_of_routine(expr);
             }
             Expr::Identifier(name) if name.quote_style.is_none() => {
                 let name = super::small(name);
@@ -167,6 +163,9 @@ impl Rewriter<'_> {
                 if let Some(told) = parameter(inner, data_type) {
                     self.parameters.push(told);
                 }
+                if is_whole(data_type) {
+                    self.number_of_routine(inner);
+                }
                 if let Some(text) = cast(inner, data_type) {
                     self.put_text(expr, &text);
                 }
@@ -196,6 +195,12 @@ impl Rewriter<'_> {
                 {
                     let text = format!("get_field({root}, {})", quote_literal(&field.value));
                     self.put_text(expr, &text);
+                } else if let Some(index) = index_of_vector(root, access_chain)
+                    && let Some(made) = super::expression_of(&format!("({index}) + 1"))
+                {
+                    // Vectors begin at 0.
+                    *index = made;
+                    self.changed = true;
                 }
             }
             Expr::Function(function) => {
@@ -212,6 +217,16 @@ impl Rewriter<'_> {
             _ => {}
         }
         Ok(())
+    }
+
+    /// A column that names a function becomes the number of it, where a number is wanted.
+    fn number_of_routine(&mut self, name: &mut Expr) {
+        if is_named(name, &ROUTINES)
+            && let Some(made) = super::expression_of(&format!("pg_regproc_oid({name})"))
+        {
+            *name = made;
+            self.changed = true;
+        }
     }
 
     /// What to put in place of a call; `None` = it stays.
@@ -280,6 +295,18 @@ impl Rewriter<'_> {
                 self.settings.push((name, value));
                 text(&now)
             }
+            // Vectors begin at 0.
+            ("array_lower", [array, _]) if is_named(array, &VECTORS) => Ok(Some(format!(
+                "CASE WHEN array_length({array}) > 0 THEN 0 END"
+            ))),
+            ("array_upper", [array, _]) if is_named(array, &VECTORS) => {
+                Ok(Some(format!("CAST(array_length({array}) AS BIGINT) - 1")))
+            }
+            ("generate_subscripts", [array, ..]) if is_named(array, &VECTORS) => Ok(Some(format!(
+                "unnest(generate_series(0, CAST(array_length({array}) AS BIGINT) - 1))"
+            ))),
+            // Each element with its place, as a row.
+            ("_pg_expandarray", [array]) => Ok(Some(format!("unnest(pg_numbered({array}))"))),
             ("array_lower", [array, _]) => Ok(Some(format!(
                 "CASE WHEN array_length({array}) > 0 THEN 1 END"
             ))),
@@ -292,6 +319,27 @@ impl Rewriter<'_> {
             _ => Ok(None),
         }
     }
+}
+
+/// The parameters that a statement casts, with the numbers of the types.
+pub(super) fn cast_parameters(statement: &Statement) -> Vec<(usize, u32)> {
+    let mut found = Vec::new();
+    let walked: ControlFlow<()> = visit_expressions(statement, |expr| {
+        if let Expr::Cast {
+            expr, data_type, ..
+        } = expr
+            && let Expr::Value(value) = strip(expr)
+            && let Value::Placeholder(name) = &value.value
+            && let Some(number) = name.strip_prefix('$').and_then(|n| n.parse().ok())
+            && let Some(of) = PgType::named(&headwater_query::type_name(data_type))
+        {
+            let list = matches!(data_type, DataType::Array(_));
+            found.push((number, if list { of.array } else { of.oid }));
+        }
+        ControlFlow::Continue(())
+    });
+    debug_assert!(walked.is_continue());
+    found
 }
 
 /// The number of a parameter, from 1, that is cast to a type that is another one here, and that of
@@ -317,12 +365,74 @@ fn parameter(inner: &Expr, data_type: &DataType) -> Option<(usize, u32)> {
     Some((number, if list { of.array } else { of.oid }))
 }
 
-/// Columns of `pg_type` that name functions.
-const ROUTINES: [&str; 4] = ["typinput", "typoutput", "typreceive", "typsend"];
+/// Columns of the catalog that name functions: PostgreSQL's `regproc`, which is a number that is
+/// shown as a name.
+const ROUTINES: [&str; 12] = [
+    "typinput",
+    "typoutput",
+    "typreceive",
+    "typsend",
+    "typmodin",
+    "typmodout",
+    "typanalyze",
+    "typsubscript",
+    "amhandler",
+    "conproc",
+    "oprcode",
+    "prosupport",
+];
 
-/// Whether an expression is a column of one of these names.
+/// Columns of the catalog that are vectors: arrays whose first element has number 0.
+const VECTORS: [&str; 5] = [
+    "indkey",
+    "indoption",
+    "indclass",
+    "indcollation",
+    "proargtypes",
+];
+
+/// The place of an element of a vector: `i.indkey[0]`.
+fn index_of_vector<'a>(root: &Expr, access: &'a mut [AccessExpr]) -> Option<&'a mut Expr> {
+    let (last, before) = access.split_last_mut()?;
+    let is_vector = match before {
+        [] => is_named(root, &VECTORS),
+        [.., AccessExpr::Dot(field)] => is_named(field, &VECTORS),
+        _ => false,
+    };
+    match last {
+        AccessExpr::Subscript(Subscript::Index { index }) if is_vector => Some(index),
+        _ => None,
+    }
+}
+
+fn is_comparison(op: &BinaryOperator) -> bool {
+    use BinaryOperator::{Eq, Gt, GtEq, Lt, LtEq, NotEq};
+    matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq)
+}
+
+/// Whether a type is one of whole numbers, as numbers of functions are.
+fn is_whole(data_type: &DataType) -> bool {
+    let name = data_type.to_string().to_lowercase();
+    let name = name.strip_prefix("pg_catalog.").unwrap_or(&name);
+    ["oid", "int", "integer", "int4", "bigint", "int8"].contains(&name)
+}
+
+/// Whether an expression is a whole number by what is written: a literal, a cast, the number of a
+/// row of the catalog.
+fn is_number(expr: &Expr) -> bool {
+    match strip(expr) {
+        Expr::Value(value) => matches!(value.value, Value::Number(..)),
+        Expr::Cast { data_type, .. } => is_whole(data_type),
+        Expr::Function(function) => catalog_name(&function.name)
+            .is_some_and(|name| ["pg_regproc_oid", "pg_regtype_oid"].contains(&name.as_str())),
+        other => is_named(other, &["oid"]),
+    }
+}
+
+/// Whether an expression is a column of one of these names, casts apart.
 fn is_named(expr: &Expr, names: &[&str]) -> bool {
     let name = match expr {
+        Expr::Nested(inner) | Expr::Cast { expr: inner, .. } => return is_named(inner, names),
         Expr::Identifier(name) => super::small(name),
         Expr::CompoundIdentifier(parts) => match parts.last() {
             Some(name) => super::small(name),

@@ -14,8 +14,8 @@ mod tests;
 
 use crate::catalog::{Listing, VariableError, Variables};
 use datafusion::sql::sqlparser::ast::{
-    Cte, Expr, Ident, ObjectName, ObjectNamePart, Query, Select, SelectItem, SetExpr, Statement,
-    TableFactor, VisitMut, VisitorMut,
+    Cte, Expr, Ident, ObjectName, ObjectNamePart, Query, Select, SelectItem,
+    SelectItemQualifiedWildcardKind, SetExpr, Statement, TableFactor, VisitMut, VisitorMut,
 };
 use datafusion::sql::sqlparser::parser::Parser;
 use headwater_query::Counted;
@@ -36,6 +36,9 @@ pub struct Rewritten {
     /// Parameters, from 1, that are cast to types of PostgreSQL's that are others here, with the
     /// numbers of those.
     pub parameters: Vec<(usize, u32)>,
+    /// Parameters, from 1, that are cast in the statement as it was written, with the numbers of
+    /// the types: some may stand in parts that are left out.
+    pub casts: Vec<(usize, u32)>,
 }
 
 /// The statement of a text, if it can be read and is one.
@@ -62,8 +65,10 @@ fn rewrite_read(
             labels: None,
             settings: Vec::new(),
             parameters: Vec::new(),
+            casts: Vec::new(),
         });
     };
+    let casts = expressions::cast_parameters(&statement);
     let labels = labels::of(&statement);
     let mut rewriter = Rewriter {
         session: Session {
@@ -87,6 +92,7 @@ fn rewrite_read(
         labels,
         settings: rewriter.settings,
         parameters: rewriter.parameters,
+        casts,
     })
 }
 
@@ -169,6 +175,26 @@ impl VisitorMut for Rewriter<'_> {
         ControlFlow::Continue(())
     }
 
+    fn pre_visit_statement(&mut self, statement: &mut Statement) -> ControlFlow<VariableError> {
+        // Names that are no relations to the visitor, since what they name is made or goes.
+        match statement {
+            Statement::CreateView(view) => self.changed |= self.without_database(&mut view.name),
+            Statement::Drop { names, .. } => {
+                for name in names {
+                    self.changed |= self.without_database(name);
+                }
+            }
+            Statement::CreateIndex(index) => {
+                if let Some(name) = &mut index.name {
+                    self.changed |= self.without_database(name);
+                }
+            }
+            Statement::AlterIndex { name, .. } => self.changed |= self.without_database(name),
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+
     fn pre_visit_relation(&mut self, name: &mut ObjectName) -> ControlFlow<VariableError> {
         self.changed |= self.without_database(name);
         ControlFlow::Continue(())
@@ -180,6 +206,15 @@ impl VisitorMut for Rewriter<'_> {
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<VariableError> {
+        for item in &mut select.projection {
+            if let SelectItem::QualifiedWildcard(
+                SelectItemQualifiedWildcardKind::ObjectName(name),
+                _,
+            ) = item
+            {
+                self.changed |= self.without_database(name);
+            }
+        }
         self.changed |= empty::simplify(select);
         ControlFlow::Continue(())
     }

@@ -4,7 +4,7 @@ use super::{Rewriter, catalog_name, small};
 use crate::catalog::columns;
 use datafusion::sql::sqlparser::ast::{
     Expr, FunctionArg, FunctionArgExpr, Ident, ObjectName, ObjectNamePart, SetExpr, Statement,
-    TableAlias, TableFactor,
+    TableAlias, TableAliasColumnDef, TableFactor,
 };
 use datafusion::sql::sqlparser::parser::Parser;
 use headwater_query::Counted;
@@ -51,6 +51,18 @@ impl Rewriter<'_> {
                     *factor = derived;
                     self.changed = true;
                 }
+            }
+            TableFactor::UNNEST {
+                alias: Some(alias),
+                array_exprs,
+                ..
+            } if alias.columns.is_empty() && array_exprs.len() == 1 => {
+                // A column of one function is called as its rows are.
+                alias.columns.push(TableAliasColumnDef {
+                    name: alias.name.clone(),
+                    data_type: None,
+                });
+                self.changed = true;
             }
             TableFactor::Function {
                 name, args, alias, ..

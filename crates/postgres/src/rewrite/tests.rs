@@ -90,7 +90,7 @@ async fn questions_about_the_database_are_answered() {
         ("SELECT c.oid::regclass FROM pg_class c WHERE c.relname = 'Odd Name'", &["\"Odd Name\""]),
         ("SELECT relname FROM pg_catalog.pg_class WHERE relname OPERATOR(pg_catalog.~) '^(c.*s)$' COLLATE pg_catalog.default AND pg_catalog.pg_table_is_visible(oid) AND relnamespace = 'public'::regnamespace OR relname = 'cars' ORDER BY 1", &["cars"]),
         ("SELECT a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod), (SELECT pg_catalog.pg_get_expr(d.adbin, d.adrelid, true) FROM pg_catalog.pg_attrdef d WHERE d.adrelid = a.attrelid AND d.adnum = a.attnum AND a.atthasdef), a.attnotnull FROM pg_catalog.pg_attribute a WHERE a.attrelid = 'cars'::regclass AND a.attnum > 0 ORDER BY a.attnum",
-         &["time|timestamp with time zone||true", "id|text||false", "speed|double precision||false", "laps|numeric||false"]),
+         &["time|timestamp with time zone||true", "id|text||false", "speed|double precision||false", "laps|numeric(20,0)||false"]),
         ("SELECT array_to_string(array(select rolname from pg_catalog.pg_roles), ',')", &["ann"]),
         ("SELECT array(select conname from pg_catalog.pg_constraint)", &["[]"]),
         ("SELECT 'public' = ANY (current_schemas(true)), 'r' = ANY ('{v,r}'::text[]), 'r' = ANY('{v,x}')", &["true|true|false"]),
@@ -163,7 +163,9 @@ async fn every_table_can_be_read() {
         for table in tables {
             let rows = ask(&format!("SELECT count(*) FROM {schema}.{}", table.name)).await;
             let count: u32 = rows.unwrap()[0].parse().unwrap();
-            assert_eq!(count == 0, table.empty, "{}", table.name);
+            // There are neither views nor indexes here.
+            let made = ["pg_index", "pg_indexes", "pg_views", "views"].contains(&table.name);
+            assert_eq!(count == 0, table.empty || made, "{}", table.name);
         }
     }
 }

@@ -6,6 +6,7 @@ use super::link::{FLUSH, Stream};
 use super::statement::{Portal, Prepared, Rows, State, Text, spread, tag};
 use crate::values::rows;
 use futures_util::StreamExt;
+use headwater_query::arrow::datatypes::DataType;
 use headwater_query::{Answer, Parameters, Place};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +18,12 @@ const CHUNK: usize = 128;
 const CURSORS_MAX: usize = 16;
 /// How long a statement waits for a place.
 const PLACE_WAIT: Duration = Duration::from_secs(5);
+
+/// Whether values of a type may follow where those of another one were described: decimals have one
+/// number, however many digits they have.
+fn may_be_told(was: &DataType, is: &DataType) -> bool {
+    was == is || (was.is_decimal() && is.is_decimal())
+}
 
 impl<S: Stream> Connection<S> {
     /// Waits for a place among the statements that may run; not for long, so that a client knows
@@ -83,7 +90,7 @@ impl<S: Stream> Connection<S> {
                 .fields()
                 .iter()
                 .zip(is.fields())
-                .all(|(was, is)| was.data_type() == is.data_type());
+                .all(|(was, is)| may_be_told(was.data_type(), is.data_type()));
         if answer.done.has_rows() && !same {
             let mut notice = error("0A000", "cached plan must not change result type");
             notice.hint =

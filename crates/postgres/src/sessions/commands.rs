@@ -54,6 +54,8 @@ pub(super) enum Command {
     Close(Option<String>),
     /// The command `COPY`.
     Copy(Box<Copy>),
+    /// `CREATE DATABASE`, of a name that is served anyway.
+    CreateDatabase(String),
 }
 
 impl Command {
@@ -88,9 +90,12 @@ impl Command {
             }
             ("SAVEPOINT", _) => Command::Savepoint,
             ("RELEASE", _) => Command::Release,
-            ("SET", "TABLE") | ("SHOW", "TABLES" | "COLUMNS" | "FUNCTIONS" | "CREATE") => {
-                return Ok(None);
-            }
+            ("SET", "TABLE")
+            | (
+                "SHOW",
+                "TABLES" | "COLUMNS" | "FUNCTIONS" | "CREATE" | "VIEWS" | "INDEXES" | "INDEX"
+                | "INDICES" | "SNAPSHOTS" | "WATCHES",
+            ) => return Ok(None),
             ("SET", _) => set(text)?,
             ("RESET", _) => match name_after(text, 1) {
                 (None, _) => {
@@ -118,6 +123,21 @@ impl Command {
                 }
                 (Some(name), _) => Command::Show(Some(name)),
             },
+            ("CREATE", "DATABASE") => match name_after(text, 2).0 {
+                Some(name) => Command::CreateDatabase(name),
+                None => return Err(wrong("CREATE DATABASE", "CREATE DATABASE name")),
+            },
+            ("DROP", "DATABASE") => {
+                return Err(Notice {
+                    hint: Some(
+                        "DROP TABLE drops tables; a database goes with its directory".to_owned(),
+                    ),
+                    ..error(
+                        "0A000",
+                        "DROP DATABASE: every name is the one database that this server serves, which is not dropped by a statement",
+                    )
+                });
+            }
             ("DISCARD", "ALL") => Command::DiscardAll,
             ("DISCARD", "PLANS" | "TEMP" | "TEMPORARY" | "SEQUENCES") => {
                 Command::Nothing("DISCARD")
@@ -344,6 +364,10 @@ mod tests {
                 Command::Deallocate(Some("Q".to_owned())),
             ),
             ("RESET ALL", Command::Reset(None)),
+            (
+                "create database \"Bench\" OWNER ann",
+                Command::CreateDatabase("Bench".to_owned()),
+            ),
             ("CLOSE \"c\"", Command::Close(Some("c".to_owned()))),
             (
                 "DECLARE \"c 1\" NO SCROLL CURSOR WITH HOLD FOR SELECT 1",
@@ -383,6 +407,9 @@ mod tests {
         for text in [
             "SELECT 1",
             "SHOW TABLES",
+            "show views",
+            "SHOW INDEXES FROM t",
+            "SHOW SNAPSHOTS",
             "show headwater.use_pyramid",
             "",
             "(select 1)",

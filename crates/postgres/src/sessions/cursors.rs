@@ -31,6 +31,13 @@ impl<S: Stream> Connection<S> {
                 self.savepoint(command)?
             }
             Command::Nothing(tag) => *tag,
+            Command::CreateDatabase(name) => {
+                let notice = information(format!(
+                    "nothing was made: \"{name}\" is served already, since every name of a database is the one that this server has"
+                ));
+                self.link.out.notice(&notice);
+                "CREATE DATABASE"
+            }
             Command::Set(name, value) if name.starts_with("headwater.") => {
                 let value = value.as_ref().map_or("DEFAULT".to_owned(), |value| {
                     format!("'{}'", value.replace('\'', "''"))

@@ -4,7 +4,7 @@ use super::commands::Command;
 use super::connection::{Connection, KEPT_MAX};
 use super::errors::{Failure, error};
 use super::link::Stream;
-use super::statement::{Portal, Prepared, State, columns};
+use super::statement::{Portal, Prepared, State, Text, columns};
 use crate::catalog::PgType;
 use crate::messages::{Format, split};
 use crate::values::parameter;
@@ -118,12 +118,11 @@ impl<S: Stream> Connection<S> {
         statement: &str,
         declared: Vec<u32>,
     ) -> Result<Prepared, Failure> {
-        let wanted: Vec<Option<DataType>> =
-            declared.iter().map(|oid| PgType::parameter(*oid)).collect();
         self.session.may_run(statement)?;
         let (text, prepared) = {
             let _place = self.place().await?;
             let text = self.text(whole, at, statement).await?;
+            let wanted = wanted(&text, &declared);
             let work = self.session.prepare(text.sql(), &wanted);
             let prepared = self.link.wait(work).await?;
             let prepared = prepared.map_err(|why| text.failure(why))?;
@@ -323,6 +322,26 @@ impl<S: Stream> Connection<S> {
             }
         }
     }
+}
+
+/// The types that a statement's parameters are to have, as far as its client says them. All that
+/// are written or declared count, also those in parts that the planner never sees.
+fn wanted(text: &Text, declared: &[u32]) -> Vec<Option<DataType>> {
+    let mut wanted: Vec<Option<DataType>> =
+        declared.iter().map(|oid| PgType::parameter(*oid)).collect();
+    let written = headwater_query::parameters_in(&text.statement);
+    let count = written.last().copied().unwrap_or(0);
+    wanted.resize(count.max(wanted.len()), None);
+    if let Some(made) = &text.rewritten.sql {
+        let kept = headwater_query::parameters_in(made);
+        let dropped = text.rewritten.casts.iter();
+        for (number, oid) in dropped.filter(|(number, _)| !kept.contains(number)) {
+            if let Some(slot @ None) = wanted.get_mut(number.wrapping_sub(1)) {
+                *slot = PgType::parameter(*oid);
+            }
+        }
+    }
+    wanted
 }
 
 /// What the planner prepared, also for a cursor.

@@ -1,6 +1,6 @@
 //! What a session's questions about the database are answered from.
 
-use crate::catalog::{Listing, Shown, Variables, functions, schemas};
+use crate::catalog::{Listing, Shown, ShownIndex, ShownView, Variables, functions, schemas};
 use datafusion::catalog::SchemaProvider;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::logical_expr::ScalarUDF;
@@ -28,10 +28,7 @@ impl fmt::Debug for Seen {
 
 impl Listing for Seen {
     fn tables(&self) -> Result<Vec<Shown>> {
-        let tables = self
-            .query
-            .tables(&self.access)
-            .map_err(|error| DataFusionError::External(Box::new(error)))?;
+        let tables = self.query.tables(&self.access).map_err(external)?;
         let shown = tables.into_iter().map(|table| {
             let columns = table.columns.into_iter().map(|column| {
                 let what = match column.kind {
@@ -49,8 +46,68 @@ impl Listing for Seen {
         Ok(shown.collect())
     }
 
+    fn views(&self) -> Result<Vec<ShownView>> {
+        // A view may read the catalog, whose tables have the same columns whatever they list.
+        let nothing: Arc<dyn Listing> = Arc::new(Unlisted {
+            variables: self.variables(),
+            user: self.user(),
+            database: self.database(),
+        });
+        let names = Arc::new(Names::new(nothing));
+        let session = self.query.session_with(Arc::clone(&self.access), names);
+        let views = session.views().map_err(external)?;
+        let shown = views.into_iter().map(|view| ShownView {
+            name: view.name,
+            columns: view.columns,
+            definition: view.definition,
+        });
+        Ok(shown.collect())
+    }
+
+    fn indexes(&self) -> Result<Vec<ShownIndex>> {
+        let session = self.query.session(Arc::clone(&self.access));
+        let indexes = session.indexes().map_err(external)?;
+        let shown = indexes.into_iter().map(|index| ShownIndex {
+            name: index.name,
+            table: index.table,
+            fields: index.fields,
+            complete: index.complete,
+        });
+        Ok(shown.collect())
+    }
+
     fn variables(&self) -> Variables {
         self.variables.read().clone()
+    }
+
+    fn user(&self) -> String {
+        self.user.clone()
+    }
+
+    fn database(&self) -> String {
+        self.database.clone()
+    }
+}
+
+fn external(error: headwater_query::Error) -> DataFusionError {
+    DataFusionError::External(Box::new(error))
+}
+
+/// A session that sees nothing of the database: tables of the catalog have the same columns for it.
+#[derive(Debug)]
+struct Unlisted {
+    variables: Variables,
+    user: String,
+    database: String,
+}
+
+impl Listing for Unlisted {
+    fn tables(&self) -> Result<Vec<Shown>> {
+        Ok(Vec::new())
+    }
+
+    fn variables(&self) -> Variables {
+        self.variables.clone()
     }
 
     fn user(&self) -> String {

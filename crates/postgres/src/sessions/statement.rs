@@ -2,7 +2,7 @@
 
 use super::commands::Command;
 use super::errors::{Failure, of_query};
-use crate::catalog::PgType;
+use crate::catalog::{PgType, modifier};
 use crate::messages::{Column, Format, Notice};
 use crate::rewrite::Rewritten;
 use headwater_query::arrow::array::RecordBatch;
@@ -164,7 +164,7 @@ pub(super) fn columns(
         .enumerate()
         .map(|(index, (field, format))| {
             let label = labels.and_then(|labels| labels[index].clone());
-            let type_oid = PgType::oid_of(field.data_type());
+            let type_oid = PgType::oid_of_field(field);
             let plain = PgType::of(field.data_type());
             Column {
                 name: label.unwrap_or_else(|| field.name().clone()),
@@ -174,6 +174,7 @@ pub(super) fn columns(
                 } else {
                     -1
                 },
+                type_modifier: modifier(field.data_type()),
                 format,
             }
         })

@@ -12,10 +12,11 @@ mod text;
 pub(crate) use numeric::read as numeric_of_binary;
 pub(crate) use parameters::{instant_of_binary, parameter};
 
+use crate::catalog::vector;
 use crate::messages::{Format, Writer};
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::cast;
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, Int64Type};
 use headwater_query::Zone;
 
 /// Microseconds from 1970 to 2000, from where PostgreSQL counts.
@@ -58,13 +59,35 @@ pub(crate) fn rows(
     clocks: &Clocks,
 ) -> Result<(), Unsendable> {
     let columns = whole(batch)?;
+    let fields = batch.schema();
+    let vectors: Vec<bool> = fields
+        .fields()
+        .iter()
+        .map(|f| vector(f).is_some())
+        .collect();
     for row in from..to {
         writer.data_row(columns.len(), |column, bytes| {
             let format = formats.get(column).copied().unwrap_or(Format::Text);
-            cell(columns[column].as_ref(), row, format, clocks, bytes)
+            let array = columns[column].as_ref();
+            if format == Format::Text && vectors.get(column) == Some(&true) {
+                return spaced(array, row, bytes);
+            }
+            cell(array, row, format, clocks, bytes)
         })?;
     }
     Ok(())
+}
+
+/// Appends the text of a vector: its elements with spaces between them.
+fn spaced(array: &dyn Array, row: usize, bytes: &mut Vec<u8>) -> Result<bool, Unsendable> {
+    let Some(elements) = elements(array, row).filter(|_| array.is_valid(row)) else {
+        return Ok(false);
+    };
+    let numbers = cast(&elements, &DataType::Int64).map_err(|error| error.to_string())?;
+    let numbers = numbers.as_primitive::<Int64Type>().iter().flatten();
+    let texts: Vec<String> = numbers.map(|number| number.to_string()).collect();
+    bytes.extend(texts.join(" ").into_bytes());
+    Ok(true)
 }
 
 /// The columns of a batch; dictionaries are taken apart once, not for each row.

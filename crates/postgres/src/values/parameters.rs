@@ -6,6 +6,7 @@ use super::{EPOCH_DAYS, EPOCH_US, numeric};
 use crate::catalog::PgType;
 use crate::messages::Format;
 use arrow::datatypes::{DataType, IntervalMonthDayNanoType};
+use headwater_query::Decimal;
 use headwater_query::datafusion::common::ScalarValue;
 
 /// Why a parameter cannot be read: PostgreSQL's code, and a text.
@@ -56,6 +57,8 @@ fn from_text(text: &str, oid: u32) -> Result<ScalarValue, Unreadable> {
         701 => ScalarValue::Float64(Some(plain.parse().map_err(|_| wrong("double precision"))?)),
         17 => ScalarValue::Binary(Some(bytea(text).ok_or_else(|| wrong("bytea"))?)),
         2950 => ScalarValue::Utf8(Some(uuid_of(plain).ok_or_else(|| wrong("uuid"))?)),
+        1700 => decimal_of(plain)?.ok_or_else(|| wrong("numeric"))?,
+        1082 | 1114 | 1184 if is_endless(plain) => return Err(far()),
         _ => match PgType::of_array(oid) {
             Some(element) => {
                 let parts = list(plain).ok_or_else(|| wrong("array"))?;
@@ -66,7 +69,7 @@ fn from_text(text: &str, oid: u32) -> Result<ScalarValue, Unreadable> {
                         None => Ok(null(element.oid)),
                     })
                     .collect::<Result<Vec<_>, _>>()?;
-                array(values, element.oid)
+                array(values, element.oid)?
             }
             None => ScalarValue::Utf8(Some(text.to_owned())),
         },
@@ -104,26 +107,76 @@ fn null(oid: u32) -> ScalarValue {
     ScalarValue::try_from(data_type).unwrap_or(ScalarValue::Null)
 }
 
-fn array(values: Vec<ScalarValue>, oid: u32) -> ScalarValue {
-    let data_type = values.iter().find(|value| !value.is_null()).map_or_else(
+/// The values as one list, of the type that all of them have: decimals get the digits behind the
+/// point of the one that has most.
+fn array(values: Vec<ScalarValue>, oid: u32) -> Result<ScalarValue, Unreadable> {
+    let first = values.iter().find(|value| !value.is_null());
+    let mut data_type = first.map_or_else(
         || PgType::parameter(oid).unwrap_or(DataType::Utf8),
         ScalarValue::data_type,
     );
-    let typed: Vec<ScalarValue> = values
-        .into_iter()
-        .map(|value| match value.is_null() {
-            true => ScalarValue::try_from(&data_type).unwrap_or(ScalarValue::Null),
-            false => value,
-        })
-        .collect();
-    ScalarValue::List(ScalarValue::new_list_nullable(&typed, &data_type))
+    let decimals = values.iter().filter_map(|value| match value {
+        ScalarValue::Decimal128(Some(_), precision, scale)
+        | ScalarValue::Decimal256(Some(_), precision, scale) => Some((*precision, *scale)),
+        _ => None,
+    });
+    let widest = decimals.reduce(|(whole, scale), (p, s)| {
+        // Digits before the point, and behind it.
+        let before = |p: u8, s: i8| i16::from(p) - i16::from(s);
+        let most = before(whole, scale).max(before(p, s));
+        let scale = scale.max(s);
+        let precision = (most + i16::from(scale)).clamp(1, 76);
+        (u8::try_from(precision).unwrap_or(76), scale)
+    });
+    if let Some((precision, scale)) = widest {
+        data_type = match precision <= 38 {
+            true => DataType::Decimal128(precision, scale),
+            false => DataType::Decimal256(precision, scale),
+        };
+    }
+    let typed = values.into_iter().map(|value| match value.is_null() {
+        true => Ok(ScalarValue::try_from(&data_type).unwrap_or(ScalarValue::Null)),
+        false => value
+            .cast_to(&data_type)
+            .map_err(|why| ("22003", format!("an element of a list: {why}"))),
+    });
+    let typed: Vec<ScalarValue> = typed.collect::<Result<_, Unreadable>>()?;
+    let list = ScalarValue::new_list_nullable(&typed, &data_type);
+    Ok(ScalarValue::List(list))
 }
 
 fn far() -> Unreadable {
     (
         "22008",
-        "date or time out of range: it must be from 1677 to 2262".to_owned(),
+        "date or time out of range: it must be from 1677 to 2262, infinity is none".to_owned(),
     )
+}
+
+/// Whether a text is one of PostgreSQL's infinities.
+fn is_endless(text: &str) -> bool {
+    let word = text.trim_start_matches(['+', '-']);
+    ["infinity", "inf"]
+        .iter()
+        .any(|end| word.eq_ignore_ascii_case(end))
+}
+
+/// A decimal with all the digits of a text, an exponent included; `None` = it is none. NaN and
+/// infinities, which decimals are not here, are floats.
+fn decimal_of(text: &str) -> Result<Option<ScalarValue>, Unreadable> {
+    let word = text.trim_start_matches(['+', '-']).to_ascii_lowercase();
+    if ["nan", "inf", "infinity"].contains(&word.as_str()) {
+        let float = text.parse().ok();
+        return Ok(float.map(|float| ScalarValue::Float64(Some(float))));
+    }
+    match headwater_query::decimal(text) {
+        None => Ok(None),
+        Some(Decimal::Exact(value)) => Ok(Some(value)),
+        Some(Decimal::TooLong) => {
+            let cut: String = text.chars().take(80).collect();
+            let told = format!("numeric out of range: at most 76 digits are taken, found {cut}");
+            Err(("22003", told))
+        }
+    }
 }
 
 /// The nanoseconds since 1970 of an instant in the binary form: microseconds since 2000.
@@ -168,9 +221,16 @@ fn from_binary(bytes: &[u8], oid: u32) -> Result<ScalarValue, Unreadable> {
         26 => ScalarValue::Int64(Some(number!(u32).into())),
         700 => ScalarValue::Float32(Some(number!(f32))),
         701 => ScalarValue::Float64(Some(number!(f64))),
-        1700 => ScalarValue::Utf8(Some(numeric::read(bytes).map_err(|why| ("22P03", why))?)),
+        1700 => {
+            let text = numeric::read(bytes).map_err(|why| ("22P03", why))?;
+            decimal_of(&text)?.ok_or_else(wrong)?
+        }
         18 | 19 | 25 | 1042 | 1043 | 705 | 0 | 114 => ScalarValue::Utf8(Some(text()?)),
-        1082 => ScalarValue::Date32(Some(number!(i32).checked_add(EPOCH_DAYS).ok_or_else(far)?)),
+        1082 => match number!(i32) {
+            // PostgreSQL's infinities.
+            i32::MIN | i32::MAX => return Err(far()),
+            days => ScalarValue::Date32(Some(days.checked_add(EPOCH_DAYS).ok_or_else(far)?)),
+        },
         1083 => {
             ScalarValue::Time64Nanosecond(Some(number!(i64).checked_mul(1_000).ok_or_else(far)?))
         }
@@ -235,7 +295,7 @@ fn binary_array(bytes: &[u8], element: &PgType) -> Option<Result<ScalarValue, Un
             }
         }
     }
-    rest.is_empty().then(|| Ok(array(values, element.oid)))
+    rest.is_empty().then(|| array(values, element.oid))
 }
 
 /// `\x00ff`, or PostgreSQL's older form with backslashes.

@@ -5,11 +5,14 @@
 //! bytes takes years. The parser asks its dialect at every word, whichever way it tries, and there
 //! it is counted.
 //!
-//! Invariant: every answer but two is that of [`PostgreSqlDialect`]; what it answers by default and
-//! is asked often is repeated here.
+//! Invariant: every answer but those that say so is that of [`PostgreSqlDialect`]; what it answers
+//! by default and is asked often is repeated here.
 
 use crate::planner::step;
-use datafusion::sql::sqlparser::ast::{Expr, Statement};
+use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
+use datafusion::sql::sqlparser::ast::{
+    AlterTable, AlterTableOperation, Expr, RenameTableNameKind, Statement,
+};
 use datafusion::sql::sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
@@ -28,6 +31,25 @@ macro_rules! as_postgres {
             POSTGRES.$name()
         })*
     };
+}
+
+/// `ALTER VIEW [IF EXISTS] name RENAME TO name`
+fn rename_view(parser: &mut Parser) -> Result<Statement, ParserError> {
+    parser.expect_keywords(&[Keyword::ALTER, Keyword::VIEW])?;
+    let if_exists = parser.parse_keywords(&[Keyword::IF, Keyword::EXISTS]);
+    let name = parser.parse_object_name(false)?;
+    parser.expect_keywords(&[Keyword::RENAME, Keyword::TO])?;
+    let table_name = RenameTableNameKind::To(parser.parse_object_name(false)?);
+    Ok(Statement::AlterTable(AlterTable {
+        name,
+        if_exists,
+        only: false,
+        operations: vec![AlterTableOperation::RenameTable { table_name }],
+        location: None,
+        on_cluster: None,
+        table_type: None,
+        end_token: AttachedToken::empty(),
+    }))
 }
 
 impl Dialect for Counted {
@@ -99,8 +121,15 @@ impl Dialect for Counted {
         }))
     }
 
+    /// Otherwise than the parser by itself, which knows no `ALTER VIEW … RENAME TO`: it is read as
+    /// that of a table, which PostgreSQL takes for views too.
     fn parse_statement(&self, parser: &mut Parser) -> Option<Result<Statement, ParserError>> {
         step();
+        if parser.peek_keyword(Keyword::ALTER)
+            && let Ok(Some(renamed)) = parser.maybe_parse(rename_view)
+        {
+            return Some(Ok(renamed));
+        }
         POSTGRES.parse_statement(parser)
     }
 

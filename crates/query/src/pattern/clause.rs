@@ -446,15 +446,6 @@ impl Clause<'_> {
             )
             .into());
         }
-        if expr.exists(|part| Ok(matches!(part, Expr::Placeholder(_))))? {
-            return Err(Error::unsupported(
-                "MATCH_RECOGNIZE: parameters in DEFINE and MEASURES are not supported",
-            )
-            .with_hint(
-                "make a column of it: FROM (SELECT *, $1 AS least FROM t) MATCH_RECOGNIZE (…)",
-            )
-            .into());
-        }
         let typed = coerced(expr.clone(), slots)?;
         Ok(Computed {
             of: typed.get_type(slots)?,

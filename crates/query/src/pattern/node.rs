@@ -5,6 +5,7 @@ use super::regex::Regex;
 use super::slots::{Of, Tally};
 use super::tracking::Tracked;
 use arrow::datatypes::DataType;
+use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{DFSchemaRef, Result, internal_err};
 use datafusion::logical_expr::{Expr, LogicalPlan, SortExpr, UserDefinedLogicalNodeCore};
 use std::cmp::Ordering;
@@ -80,6 +81,29 @@ pub(super) struct Asked {
 }
 
 impl Asked {
+    /// What is computed over slots and has parameters, as a part of the plan, until they have
+    /// values.
+    fn with_parameters(&self) -> impl Iterator<Item = &Expr> {
+        let conditions = self.conditions.iter().flatten();
+        let all = conditions.chain(&self.measures).map(|all| &all.expr);
+        all.filter(|expr| has_parameter(expr))
+    }
+
+    /// With these in the places of those that have parameters.
+    fn with_values(&self, given: Vec<Expr>) -> Asked {
+        let mut asked = self.clone();
+        let mut given = given.into_iter();
+        let conditions = asked.conditions.iter_mut().flatten();
+        for computed in conditions.chain(&mut asked.measures) {
+            if has_parameter(&computed.expr)
+                && let Some(expr) = given.next()
+            {
+                computed.expr = expr;
+            }
+        }
+        asked
+    }
+
     /// How many rows before those of a match are asked for, and behind them.
     pub(super) fn rows_around(&self) -> (usize, usize) {
         let shifts = self.slots.iter().map(|slot| match slot {
@@ -94,6 +118,12 @@ impl Asked {
         }
         (before, behind)
     }
+}
+
+fn has_parameter(expr: &Expr) -> bool {
+    // Looking never fails.
+    expr.exists(|part| Ok(matches!(part, Expr::Placeholder(_))))
+        .unwrap_or(false)
 }
 
 /// The node.
@@ -138,7 +168,8 @@ impl UserDefinedLogicalNodeCore for Pattern {
             .iter()
             .chain(order)
             .chain(&self.rows)
-            .chain(&self.kept);
+            .chain(&self.kept)
+            .chain(self.asked.with_parameters());
         all.cloned().collect()
     }
 
@@ -157,6 +188,7 @@ impl UserDefinedLogicalNodeCore for Pattern {
             self.order.len(),
             self.rows.len(),
             self.kept.len(),
+            self.asked.with_parameters().count(),
         ];
         let (Some(input), true) = (inputs.pop(), exprs.len() == counts.iter().sum::<usize>())
         else {
@@ -170,14 +202,20 @@ impl UserDefinedLogicalNodeCore for Pattern {
             expr,
             ..sort.clone()
         });
+        let order = order.collect();
+        let (rows, kept) = (next(self.rows.len()), next(self.kept.len()));
+        let asked = match next(self.asked.with_parameters().count()) {
+            none if none.is_empty() => Arc::clone(&self.asked),
+            given => Arc::new(self.asked.with_values(given)),
+        };
         Ok(Pattern {
             input: Arc::new(input),
             schema: Arc::clone(&self.schema),
             partition,
-            order: order.collect(),
-            rows: next(self.rows.len()),
-            kept: next(self.kept.len()),
-            asked: Arc::clone(&self.asked),
+            order,
+            rows,
+            kept,
+            asked,
             tracked: self.tracked.clone(),
         })
     }

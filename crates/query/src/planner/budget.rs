@@ -57,11 +57,11 @@ impl Budget {
         }
     }
 
-    /// Has this thread do some work under this budget.
+    /// Has this thread do some work under this budget, and then go on under the one before.
     pub(super) fn scope<T>(self, work: impl FnOnce() -> T) -> T {
-        BUDGET.set(Some(self));
+        let before = BUDGET.replace(Some(self));
         let done = work();
-        BUDGET.set(None);
+        BUDGET.set(before);
         done
     }
 

@@ -29,6 +29,7 @@ use crate::gone::Gone;
 use budget::{Budget, Ended};
 use parking_lot::{Condvar, Mutex};
 use std::any::Any;
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -49,6 +50,11 @@ const LARGE_AT_ONCE: usize = 2;
 const IDLE: Duration = Duration::from_secs(10);
 
 type Work = Box<dyn FnOnce() + Send>;
+
+thread_local! {
+    /// Whether this thread is one of those that plan.
+    static PLANS: Cell<bool> = const { Cell::new(false) };
+}
 
 struct Job {
     work: Work,
@@ -123,6 +129,32 @@ impl Planners {
                 .await
                 .map_err(|_| too_slow(limit))?,
         }
+    }
+
+    /// Does some planning for a thread that waits for it: on a thread of its own, or here where it
+    /// is one already. The work must not wait for anything itself.
+    pub(crate) fn at_once<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let gone = Gone::of_task();
+        let job = move || {
+            let budget = Budget::new(Arc::default(), gone, None);
+            let ran = budget.scope(|| catch_unwind(AssertUnwindSafe(work)));
+            ran.unwrap_or_else(|why| Err(unwound(&*why)))
+        };
+        if PLANS.get() {
+            return job();
+        }
+        let (done, result) = std::sync::mpsc::sync_channel(1);
+        self.submit(Job {
+            // Nobody waits when the thread that asked has gone.
+            work: Box::new(move || drop(done.send(job()))),
+            large: false,
+        })?;
+        result
+            .recv()
+            .map_err(|_| Error::internal("the planning of a view ended early"))?
     }
 
     /// Hands work to a thread; what it gives is waited for.
@@ -208,6 +240,7 @@ fn spawn(pool: &Arc<Pool>) -> std::io::Result<()> {
 }
 
 fn serve(pool: &Arc<Pool>) {
+    PLANS.set(true);
     let mut state = pool.state.lock();
     loop {
         let Some(job) = state.jobs.pop_front() else {

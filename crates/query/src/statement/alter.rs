@@ -3,6 +3,7 @@
 use super::blocking;
 use super::create::{check_options, forbidden};
 use super::types::{Declared, TableSettings, column_name, declared};
+use super::views;
 use crate::answer::{Answer, Done};
 use crate::error::{Error, Result};
 use crate::names::{table_name, unknown_table};
@@ -115,6 +116,19 @@ pub(super) async fn run(session: &Session, alter: ast::AlterTable) -> Result<Ans
     let db = session.query.database()?.clone();
     let running = session.begin()?;
     let Some(table) = running.view.table(&name)? else {
+        let new = match alter.operations.as_slice() {
+            [
+                ast::AlterTableOperation::RenameTable {
+                    table_name: ast::RenameTableNameKind::To(new),
+                },
+            ] => Some(new),
+            _ => None,
+        };
+        if let Some(new) = new
+            && views::rename(session, &name, &table_name(new)?).await?
+        {
+            return Ok(Answer::done(Done::Altered));
+        }
         if alter.if_exists {
             return Ok(Answer::done(Done::Altered));
         }

@@ -5,11 +5,13 @@
 //! deleted.
 
 use super::insert::target;
+use super::wanted::{nulls, parameter_types};
 use super::{Shape, blocking};
 use crate::answer::{Answer, Done};
 use crate::error::{Error, Result};
 use crate::parameters::Parameters;
-use crate::session::{Running, Session, no_columns, nulls, parameter_types};
+use crate::placeholders::Written;
+use crate::session::{Running, Session, no_columns};
 use crate::table::Conditions;
 use crate::view::{TableView, View};
 use arrow::datatypes::DataType;
@@ -118,11 +120,12 @@ pub(super) async fn describe(
     session: &Session,
     delete: &ast::Delete,
     types: &[Option<DataType>],
+    written: &Written,
 ) -> Result<Shape> {
     let running = session.begin()?;
     let dml = plan(&running, delete).await?;
-    let types = parameter_types(&dml.input, types)?;
-    nulls(&types)?.apply(Arc::unwrap_or_clone(dml.input))?;
+    let types = parameter_types(&running, &dml.input, written, types).await?;
+    nulls(&types)?.apply(Arc::unwrap_or_clone(dml.input), types.len())?;
     Ok(Shape::new(types, no_columns(), Done::Deleted(0)))
 }
 
@@ -171,7 +174,7 @@ pub(super) struct Planned {
 pub(super) async fn begin(
     session: &Session,
     delete: ast::Delete,
-    parameters: Parameters,
+    (parameters, written): (Parameters, usize),
 ) -> Result<Planned> {
     let db = session.query.database()?.clone();
     let running = session.begin()?;
@@ -180,7 +183,7 @@ pub(super) async fn begin(
     }
     let dml = plan(&running, &delete).await?;
     let table = target(&dml)?;
-    let input = parameters.apply(Arc::unwrap_or_clone(dml.input))?;
+    let input = parameters.apply(Arc::unwrap_or_clone(dml.input), written)?;
     let (range, names) = chosen(&running, &table, input)?;
     if !session.access.all() {
         for name in &names {

@@ -8,6 +8,7 @@ use super::create::forbidden;
 use super::types::column_name;
 use super::{blocking, show, unsupported};
 use crate::answer::{Answer, Done, Made};
+use crate::descriptions::IndexDescription;
 use crate::error::{Error, Result};
 use crate::names::{table_name, unknown_table};
 use crate::session::Session;
@@ -216,6 +217,28 @@ pub(super) fn schema() -> SchemaRef {
         text("origin"),
         text("state"),
     ]))
+}
+
+/// What the session is told of indexes, by name.
+pub(crate) fn described(session: &Session) -> Result<Vec<IndexDescription>> {
+    let known = session.query.source().indexes();
+    if known.is_empty() {
+        return Ok(Vec::new());
+    }
+    let view = session.view()?;
+    let mut told = Vec::new();
+    for index in known {
+        if is_told(session, &view, &index)? {
+            let progress = &index.progress;
+            told.push(IndexDescription {
+                complete: progress.partitions_complete == progress.partitions,
+                name: index.name,
+                table: index.table,
+                fields: index.fields,
+            });
+        }
+    }
+    Ok(told)
 }
 
 /// The indexes, by name.

@@ -5,12 +5,14 @@
 //! refused, and its error says how many rows were stored.
 
 use super::types::column_name;
+use super::wanted::{nulls, parameter_types};
 use super::{Shape, blocking};
 use crate::answer::{Answer, Done, Stored};
 use crate::columns::to_column;
 use crate::error::{Code, Error, Result};
 use crate::parameters::Parameters;
-use crate::session::{Running, Session, no_columns, nulls, parameter_types};
+use crate::placeholders::Written;
+use crate::session::{Running, Session, no_columns};
 use crate::table::Table;
 use crate::view::{Role, TableView};
 use crate::zones::cast_in;
@@ -101,13 +103,14 @@ pub(super) async fn describe(
     session: &Session,
     insert: &ast::Insert,
     types: &[Option<DataType>],
+    written: &Written,
 ) -> Result<Shape> {
     let running = session.begin()?;
     let mut insert = insert.clone();
     expand(session, &running, &mut insert).await?;
     let dml = plan(&running, &insert).await?;
-    let types = parameter_types(&dml.input, types)?;
-    nulls(&types)?.apply(Arc::unwrap_or_clone(dml.input))?;
+    let types = parameter_types(&running, &dml.input, written, types).await?;
+    nulls(&types)?.apply(Arc::unwrap_or_clone(dml.input), types.len())?;
     Ok(Shape::new(
         types,
         no_columns(),
@@ -189,7 +192,7 @@ fn is_time(table: &TableView, column: &ast::ObjectName) -> bool {
 pub(super) async fn begin(
     session: &Session,
     mut insert: ast::Insert,
-    parameters: Parameters,
+    (parameters, written): (Parameters, usize),
 ) -> Result<Planned> {
     let db = session.query.database()?.clone();
     let running = session.begin()?;
@@ -197,7 +200,7 @@ pub(super) async fn begin(
     let dml = plan(&running, &insert).await?;
     let table = target(&dml)?;
     let names_time = insert.columns.is_empty() || insert.columns.iter().any(|c| is_time(&table, c));
-    let source = parameters.apply(Arc::unwrap_or_clone(dml.input))?;
+    let source = parameters.apply(Arc::unwrap_or_clone(dml.input), written)?;
     let plan = session.plan(&running, source).await?;
     let mut rows = session.rows(&running, plan, Done::Select)?.rows;
     if !names_time {

@@ -18,10 +18,13 @@ mod show;
 mod snapshots;
 mod types;
 mod views;
+mod wanted;
 mod watches;
 mod zone;
 
 pub use copy::CopyIn;
+pub(crate) use indexes::described as described_indexes;
+pub(crate) use views::described as described_views;
 pub use watches::{Look, Watch};
 
 use crate::answer::{Answer, Done, Made, Stored};
@@ -29,6 +32,7 @@ use crate::error::{Error, Result};
 use crate::gate::{self, Counted};
 use crate::parameters::Parameters;
 use crate::parsed::{Kind, Parsed};
+use crate::placeholders::Written;
 use crate::plans::{Described, PlanKey};
 use crate::session::{Extension, Session, no_columns};
 use crate::syntax::{self, About, AboutWatch};
@@ -104,11 +108,18 @@ pub(crate) async fn read_and_run(
             return Ok(Step::Read(Box::new(statement), parameters));
         }
         check_asking(&own, &statement)?;
-        let labels = statement.labels;
+        let (labels, count) = (statement.labels, statement.written.count);
         let Kind::Select(parsed) = statement.kind else {
             return Err(Error::internal("a query that is none"));
         };
-        let ran = select::run(&own, parsed, &labels, Some(&text), parameters, Done::Select).await?;
+        let asked = select::Asked {
+            labels: &labels,
+            text: Some(&text),
+            parameters,
+            count,
+            done: Done::Select,
+        };
+        let ran = select::run(&own, parsed, asked).await?;
         Ok(Step::Ran(ran))
     };
     session.planned(sql.len() > gate::LONG_TEXT, work).await
@@ -129,8 +140,10 @@ pub(crate) fn parse(sql: &str, extension: Option<&dyn Extension>) -> Result<Pars
             weight,
             kind: named,
             labels: Labels::default(),
+            written: Written::default(),
         });
     }
+    let mut written = Written::of_tokens(&tokens);
     let tokens = syntax::rewrite(tokens)?;
     let mut statements = weight.reading(|| {
         DFParserBuilder::new(ParserInput::Tokens(tokens))
@@ -158,7 +171,10 @@ pub(crate) fn parse(sql: &str, extension: Option<&dyn Extension>) -> Result<Pars
         _ => None,
     };
     let labels = match &statement {
-        Parse::Statement(statement) => Labels::of(statement),
+        Parse::Statement(statement) => {
+            written.look_at(statement);
+            Labels::of(statement)
+        }
         _ => Labels::default(),
     };
     wording::reword(&mut statement)?;
@@ -173,6 +189,7 @@ pub(crate) fn parse(sql: &str, extension: Option<&dyn Extension>) -> Result<Pars
         weight,
         kind,
         labels,
+        written,
     })
 }
 
@@ -331,44 +348,56 @@ pub(crate) async fn run(
     check_asking(session, &statement)?;
     let large = statement.is_large();
     let own = session.clone();
+    let count = statement.written.count;
     match statement.kind {
         Kind::Select(parsed) => {
             let (text, labels) = (statement.text, statement.labels);
             let run = async move {
-                let text = Some(text.as_str());
-                select::run(&own, parsed, &labels, text, parameters, Done::Select).await
+                let asked = select::Asked {
+                    labels: &labels,
+                    text: Some(&text),
+                    parameters,
+                    count,
+                    done: Done::Select,
+                };
+                select::run(&own, parsed, asked).await
             };
             session.planned(large, run).await
         }
-        Kind::Explain(parsed) => {
-            let run = async move {
-                let none = Labels::default();
-                select::run(&own, parsed, &none, None, parameters, Done::Explained).await
+        kind @ (Kind::Explain(_) | Kind::ShowColumns(_)) => {
+            let (parsed, done) = match kind {
+                Kind::Explain(parsed) => (parsed, Done::Explained),
+                Kind::ShowColumns(parsed) => (parsed, Done::Shown),
+                _ => return Err(Error::internal("a statement that shows nothing")),
             };
-            session.planned(large, run).await
-        }
-        Kind::ShowColumns(parsed) => {
             let run = async move {
-                let none = Labels::default();
-                select::run(&own, parsed, &none, None, parameters, Done::Shown).await
+                let asked = select::Asked {
+                    labels: &Labels::default(),
+                    text: None,
+                    parameters,
+                    count,
+                    done,
+                };
+                select::run(&own, parsed, asked).await
             };
             session.planned(large, run).await
         }
         Kind::Insert(insert, Some(returning)) => {
             let begun = own.clone();
-            let begin =
-                async move { returning::begin(&begun, *insert, *returning, parameters).await };
+            let begin = async move {
+                returning::begin(&begun, *insert, *returning, (parameters, count)).await
+            };
             let held = returning::hold(session.planned(large, begin).await?).await?;
             let ask = async move { returning::ask(&own, held).await };
             let (held, answer) = session.planned(large, ask).await?;
             returning::finish(held, answer).await
         }
         Kind::Insert(insert, None) => {
-            let begin = async move { insert::begin(&own, *insert, parameters).await };
+            let begin = async move { insert::begin(&own, *insert, (parameters, count)).await };
             insert::finish(session.planned(large, begin).await?).await
         }
         Kind::Delete(delete) => {
-            let begin = async move { delete::begin(&own, *delete, parameters).await };
+            let begin = async move { delete::begin(&own, *delete, (parameters, count)).await };
             delete::finish(session.planned(large, begin).await?).await
         }
         other => {
@@ -420,7 +449,11 @@ pub(crate) async fn run_described(
             let run = async move { select::run_described(&own, &described, parameters).await };
             session.planned(large, run).await
         }
-        _ => run(session, described.statement.clone(), parameters).await,
+        _ => {
+            let mut statement = described.statement.clone();
+            statement.written.count = described.parameters.len();
+            run(session, statement, parameters).await
+        }
     }
 }
 
@@ -433,44 +466,41 @@ pub(crate) async fn describe(
     check_asking(session, statement)?;
     let shown = |schema| Ok(Shape::new(Vec::new(), schema, Done::Shown));
     let nothing = |done| Ok(Shape::new(Vec::new(), no_columns(), done));
-    let text = Some(statement.text.as_str());
-    let (labels, none) = (&statement.labels, &Labels::default());
+    let written = &statement.written;
+    let none = &Labels::default();
+    let asking = |labels, text, done| select::Describing {
+        labels,
+        text,
+        types,
+        written,
+        done,
+    };
     match &statement.kind {
-        Kind::Select(statement) => {
-            select::describe(
-                session,
-                statement.clone(),
-                labels,
-                text,
-                types,
+        Kind::Select(parsed) => {
+            let asked = asking(
+                &statement.labels,
+                Some(statement.text.as_str()),
                 Done::Select,
-            )
-            .await
+            );
+            select::describe(session, parsed.clone(), asked).await
         }
-        Kind::Explain(statement) => {
-            select::describe(
-                session,
-                statement.clone(),
-                none,
-                None,
-                types,
-                Done::Explained,
-            )
-            .await
+        Kind::Explain(parsed) => {
+            let asked = asking(none, None, Done::Explained);
+            select::describe(session, parsed.clone(), asked).await
         }
-        Kind::ShowColumns(statement) => {
-            select::describe(session, statement.clone(), none, None, types, Done::Shown).await
+        Kind::ShowColumns(parsed) => {
+            select::describe(session, parsed.clone(), asking(none, None, Done::Shown)).await
         }
-        Kind::Insert(insert, None) => insert::describe(session, insert, types).await,
+        Kind::Insert(insert, None) => insert::describe(session, insert, types, written).await,
         Kind::Insert(insert, Some(returning)) => {
-            let mut shape = insert::describe(session, insert, types).await?;
+            let mut shape = insert::describe(session, insert, types, written).await?;
             let columns = returning::columns(session, returning.as_ref().clone()).await?;
             let schema = columns.schema().inner();
             shape.schema = names::told(schema).unwrap_or_else(|| Arc::clone(schema));
             shape.done = Done::Returned(Stored::default());
             Ok(shape)
         }
-        Kind::Delete(delete) => delete::describe(session, delete, types).await,
+        Kind::Delete(delete) => delete::describe(session, delete, types, written).await,
         Kind::Describe(_) => shown(show::describe_schema()),
         Kind::ShowTables(_) => shown(show::tables_schema()),
         Kind::ShowSetting(name) => shown(setting::schema(name)),
@@ -504,6 +534,21 @@ pub(crate) async fn blocking<T: Send + 'static>(
             "a statement's work ended: {error}"
         ))),
     }
+}
+
+/// Where a line and a column of a text are, both from 1, in bytes.
+pub(crate) fn offset_of(text: &str, (line, column): (u64, u64)) -> usize {
+    let mut at = (1, 1);
+    for (offset, c) in text.char_indices() {
+        if at >= (line, column) {
+            return offset;
+        }
+        at = match c {
+            '\n' => (at.0 + 1, 1),
+            _ => (at.0, at.1 + 1),
+        };
+    }
+    text.len()
 }
 
 /// Takes a text of several statements apart at its semicolons.

@@ -68,7 +68,7 @@ pub(super) async fn begin(
     session: &Session,
     insert: ast::Insert,
     returning: Parsed,
-    parameters: Parameters,
+    parameters: (Parameters, usize),
 ) -> Result<Planned> {
     let insertion = insert::begin(session, insert, parameters).await?;
     let (running, asked) = resolve(session, returning).await?;

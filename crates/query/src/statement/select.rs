@@ -1,13 +1,15 @@
 //! Statements that read.
 
+use super::wanted::{nulls, parameter_types};
 use super::{Shape, views};
 use crate::answer::{Answer, Done};
 use crate::error::Result;
 use crate::parameters::Parameters;
+use crate::placeholders::Written;
 use crate::planner;
 use crate::plans::Described;
 use crate::plans::{is_lasting, is_shared};
-use crate::session::{Running, Session, nulls, parameter_types};
+use crate::session::{Running, Session};
 use crate::wording::names::{self, Labels};
 use arrow::datatypes::DataType;
 use datafusion::execution::context::SQLOptions;
@@ -23,21 +25,36 @@ pub(super) fn check(plan: &LogicalPlan) -> Result<()> {
     Ok(only.verify_plan(plan)?)
 }
 
-/// Runs a statement; the plan of one whose text is given may be kept for it.
+/// How a statement is to be run.
+pub(super) struct Asked<'a> {
+    pub(super) labels: &'a Labels,
+    /// Its text, for which its plan may be kept.
+    pub(super) text: Option<&'a str>,
+    pub(super) parameters: Parameters,
+    /// How many parameters are written in it.
+    pub(super) count: usize,
+    pub(super) done: Done,
+}
+
+/// Runs a statement.
 pub(super) async fn run(
     session: &Session,
     mut statement: Parse,
-    labels: &Labels,
-    text: Option<&str>,
-    parameters: Parameters,
-    done: Done,
+    asked: Asked<'_>,
 ) -> Result<Answer> {
+    let Asked {
+        labels,
+        text,
+        parameters,
+        count,
+        done,
+    } = asked;
     let running = session.begin()?;
     let viewed = views::expand_statement(session, &running, &mut statement).await?;
     let text = text.filter(|_| !viewed);
     let logical = labels.put_on(running.resolve(statement).await?)?;
     check(&logical)?;
-    go_on(session, &running, logical, text, parameters, done).await
+    go_on(session, &running, logical, text, (parameters, count), done).await
 }
 
 /// Runs a query that was read before, if it would be read the same now.
@@ -69,7 +86,7 @@ pub(super) async fn run_described(
         &running,
         logical,
         Some(text).filter(|_| !viewed),
-        parameters,
+        (parameters, described.parameters.len()),
         Done::Select,
     )
     .await
@@ -80,11 +97,11 @@ async fn go_on(
     running: &Running,
     logical: LogicalPlan,
     text: Option<&str>,
-    parameters: Parameters,
+    (parameters, written): (Parameters, usize),
     done: Done,
 ) -> Result<Answer> {
     let values = parameters.values().to_vec();
-    let logical = parameters.apply(logical)?;
+    let logical = parameters.apply(logical, written)?;
     let text = text.filter(|_| is_lasting(&logical));
     let plan = session.plan(running, logical).await?;
     if let Some(text) = text {
@@ -93,15 +110,30 @@ async fn go_on(
     session.rows(running, plan, done)
 }
 
-/// The shape of a statement; with `text`, its meaning too, where that lasts.
+/// How a statement is to be described.
+pub(super) struct Describing<'a> {
+    pub(super) labels: &'a Labels,
+    /// Its text; with it, its meaning is told too, where that lasts.
+    pub(super) text: Option<&'a str>,
+    /// The types that its parameters are said to have.
+    pub(super) types: &'a [Option<DataType>],
+    pub(super) written: &'a Written,
+    pub(super) done: Done,
+}
+
+/// The shape of a statement.
 pub(super) async fn describe(
     session: &Session,
     mut statement: Parse,
-    labels: &Labels,
-    text: Option<&str>,
-    types: &[Option<DataType>],
-    done: Done,
+    asked: Describing<'_>,
 ) -> Result<Shape> {
+    let Describing {
+        labels,
+        text,
+        types,
+        written,
+        done,
+    } = asked;
     let running = session.begin()?;
     let viewed = views::expand_statement(session, &running, &mut statement).await?;
     let text = text.filter(|_| !viewed);
@@ -111,8 +143,8 @@ pub(super) async fn describe(
     let meaning = key
         .filter(|_| is_shared(&read))
         .map(|key| (key, read.clone()));
-    let parameters = parameter_types(&read, types)?;
-    let logical = nulls(&parameters)?.apply(read)?;
+    let parameters = parameter_types(&running, &read, written, types).await?;
+    let logical = nulls(&parameters)?.apply(read, parameters.len())?;
     let logical = session.optimize(&running, &logical)?;
     Ok(Shape {
         parameters,

@@ -43,10 +43,19 @@ pub(super) fn declared(data_type: &ast::DataType) -> Result<Declared> {
         "TEXT" | "VARCHAR" | "STRING" | "CHARACTER VARYING" => Declared::Field(FieldType::String),
         "BYTEA" | "BLOB" | "BYTES" | "VARBINARY" => Declared::Field(FieldType::Bytes),
         other => {
-            return Err(Error::unsupported(format!("a column cannot be of type {other}"))
-                .with_hint(
-                    "types are TIMESTAMP, TAG, DOUBLE, BIGINT, BIGINT UNSIGNED, BOOLEAN, TEXT, BYTEA",
-                ));
+            let hint = match other {
+                "SERIAL" | "BIGSERIAL" | "SMALLSERIAL" | "SERIAL4" | "SERIAL8" | "SERIAL2" => {
+                    "rows are told apart by their tags and time, and have no numbers of their own: leave the column out, or keep a number of yours as BIGINT"
+                }
+                "JSON" | "JSONB" | "UUID" | "XML" => {
+                    "keep it as TEXT, or as TAG where it names a device; of an object, keep each value in a column of its own"
+                }
+                _ => {
+                    "types are TIMESTAMP, TAG, DOUBLE, BIGINT, BIGINT UNSIGNED, BOOLEAN, TEXT, BYTEA"
+                }
+            };
+            let error = Error::unsupported(format!("a column cannot be of type {other}"));
+            return Err(error.with_hint(hint));
         }
     })
 }

@@ -12,11 +12,13 @@
 use super::create::forbidden;
 use super::{blocking, parse, show as shown, split, unsupported};
 use crate::answer::{Answer, Done, Made};
+use crate::descriptions::ViewDescription;
 use crate::error::{Code, Error, Result};
 use crate::gate;
 use crate::names::{table_name, unknown_table};
 use crate::parsed::Kind;
 use crate::session::{Running, Session};
+use crate::wording::names;
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::sql::parser::Statement as Parse;
@@ -24,10 +26,11 @@ use datafusion::sql::sqlparser::ast::{
     self, CreateView, Ident, ObjectName, ObjectNamePart, Query, TableAlias, TableAliasColumnDef,
     TableFactor, Visit, VisitMut, Visitor, VisitorMut,
 };
-use datafusion::sql::sqlparser::tokenizer::Token;
+use datafusion::sql::sqlparser::tokenizer::{Location, Token};
+use futures_util::FutureExt;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -55,6 +58,11 @@ fn kept(note: Option<Vec<u8>>) -> Result<Texts> {
 
 /// The name of the view that a statement makes.
 fn name_of(text: &str) -> Result<String> {
+    name_in(text).map(|(name, _)| name)
+}
+
+/// The name of the view that a statement makes, and where it stands.
+fn name_in(text: &str) -> Result<(String, Range<usize>)> {
     let tokens = gate::tokens(text)?;
     let words = tokens
         .iter()
@@ -67,13 +75,16 @@ fn name_of(text: &str) -> Result<String> {
                 .iter()
                 .any(|w| crate::syntax::words::is(token, w))
         });
-    let mut name = None;
+    let offset = |at: Location| super::offset_of(text, (at.line, at.column));
+    let mut found: Option<(String, Range<usize>)> = None;
     while let Some(token) = behind.next() {
         if let Token::Word(word) = &token.token {
-            name = Some(match word.quote_style {
+            let name = match word.quote_style {
                 Some(_) => word.value.clone(),
                 None => word.value.to_lowercase(),
-            });
+            };
+            let first = found.map_or_else(|| offset(token.span.start), |(_, place)| place.start);
+            found = Some((name, first..offset(token.span.end)));
         }
         // A schema before the name.
         let next = behind.next();
@@ -81,7 +92,7 @@ fn name_of(text: &str) -> Result<String> {
             break;
         }
     }
-    name.ok_or_else(|| Error::internal("a view without a name"))
+    found.ok_or_else(|| Error::internal("a view without a name"))
 }
 
 /// The names of tables that something reads, and those that it gives to queries by `WITH`.
@@ -144,6 +155,19 @@ struct Expanded {
 
 /// Puts views in the places of their names.
 struct Putting<'a>(&'a BTreeMap<String, Expanded>);
+
+impl Putting<'_> {
+    /// `SELECT * FROM view`, with the view's query in the place of its name.
+    fn whole(name: &str, view: &Expanded) -> Parse {
+        let ident = Ident::with_quote('"', name);
+        let table = ObjectName(vec![ObjectNamePart::Identifier(ident)]);
+        let mut query = crate::wording::all_of_table(table);
+        let views = BTreeMap::from([(name.to_owned(), view.clone())]);
+        // It never breaks off.
+        let _ = VisitMut::visit(&mut query, &mut Putting(&views));
+        Parse::Statement(Box::new(ast::Statement::Query(Box::new(query))))
+    }
+}
 
 impl VisitorMut for Putting<'_> {
     type Break = ();
@@ -351,6 +375,34 @@ pub(super) async fn create(session: &Session, view: &CreateView, text: String) -
     Ok(Answer::done(Done::Created(Made::View)))
 }
 
+/// `ALTER VIEW … RENAME TO`; false where there is no such view. Views that read it by its name do
+/// not follow it.
+pub(super) async fn rename(session: &Session, old: &str, new: &str) -> Result<bool> {
+    if !kept(session.note(NOTE)?)?.contains_key(old) {
+        return Ok(false);
+    }
+    for name in [old, new] {
+        if !session.access.manages(name) && !session.access.all() {
+            return Err(forbidden("change", name));
+        }
+    }
+    let (old, new) = (old.to_owned(), new.to_owned());
+    change(session, move |texts, db| {
+        if texts.contains_key(&new) || db.tables().iter().any(|table| table.name == new) {
+            return Err(Error::table_exists(format!("`{new}` exists already")));
+        }
+        let Some(mut text) = texts.remove(&old) else {
+            return Err(unknown_table(&old));
+        };
+        let (_, place) = name_in(&text)?;
+        text.replace_range(place, &Ident::with_quote('"', new.as_str()).to_string());
+        texts.insert(new, text);
+        Ok(())
+    })
+    .await?;
+    Ok(true)
+}
+
 /// `DROP VIEW`.
 pub(super) async fn drop(
     session: &Session,
@@ -373,6 +425,58 @@ pub(super) async fn drop(
     })
     .await?;
     Ok(Answer::done(Done::Dropped(Made::View)))
+}
+
+/// The query of a view in the statement that made it: what stands behind `AS`.
+fn definition(text: &str) -> Result<String> {
+    let mut deep = 0;
+    let mut seen = false;
+    let tokens = gate::tokens(text)?;
+    let query = tokens.iter().find(|token| {
+        deep += crate::syntax::words::depth(token);
+        let found = seen && !matches!(token.token, Token::Whitespace(_));
+        seen |= deep == 0 && crate::syntax::words::is(token, "AS");
+        found
+    });
+    let at = query.map(|token| (token.span.start.line, token.span.start.column));
+    let offset = at.map_or(0, |at| super::offset_of(text, at));
+    let query = text.split_at_checked(offset).map_or("", |(_, query)| query);
+    Ok(query.trim().to_owned())
+}
+
+/// What there is to know of the views that exist for the session, by name.
+pub(crate) fn described(session: &Session) -> Result<Vec<ViewDescription>> {
+    let texts = kept(session.note(NOTE)?)?;
+    if texts.is_empty() {
+        return Ok(Vec::new());
+    }
+    let own = session.clone();
+    session.planned_at_once(move || {
+        let running = own.begin()?;
+        let names = texts.keys().cloned().collect();
+        // Tables are at hand, so that nothing is waited for.
+        let found = views(&running, &texts, names, 0)
+            .now_or_never()
+            .ok_or_else(|| Error::internal("the planning of views waited"))??;
+        let mut described = Vec::new();
+        for (name, view) in &found {
+            let whole = Putting::whole(name, view);
+            let planned = running
+                .resolve(whole)
+                .now_or_never()
+                .ok_or_else(|| Error::internal("the planning of a view waited"))??;
+            let schema = names::told(planned.schema().inner())
+                .unwrap_or_else(|| Arc::clone(planned.schema().inner()));
+            let columns = schema.fields().iter();
+            let columns = columns.map(|field| (field.name().clone(), field.data_type().clone()));
+            described.push(ViewDescription {
+                columns: columns.collect(),
+                definition: definition(texts.get(name).map_or("", String::as_str))?,
+                name: name.clone(),
+            });
+        }
+        Ok(described)
+    })
 }
 
 pub(super) fn schema() -> SchemaRef {

@@ -9,6 +9,7 @@
 //! the original stood.
 
 pub(crate) mod asof;
+mod called;
 mod casts;
 mod lateral;
 pub(crate) mod lengths;
@@ -22,8 +23,9 @@ use crate::error::{Error, Result};
 use datafusion::sql::parser::Statement as Parse;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr,
-    FunctionArgumentList, FunctionArguments, Ident, Interval, ObjectName, ObjectNamePart, Select,
-    SelectItem, TableFactor, UnaryOperator, Value, ValueWithSpan, VisitMut, VisitorMut,
+    FunctionArgumentList, FunctionArguments, Ident, Interval, LimitClause, ObjectName,
+    ObjectNamePart, Query, Select, SelectItem, SetExpr, TableFactor, TableWithJoins, UnaryOperator,
+    Value, ValueWithSpan, VisitMut, VisitorMut, WildcardAdditionalOptions,
 };
 use lookups::Lookups;
 use std::ops::ControlFlow;
@@ -45,10 +47,71 @@ pub(crate) fn reword(statement: &mut Parse) -> Result<()> {
 /// Gives a list of numbers or instants.
 const SERIES: &str = "generate_series";
 
+/// `SELECT * FROM table`
+pub(crate) fn all_of_table(name: ObjectName) -> Query {
+    let table = TableFactor::Table {
+        name,
+        alias: None,
+        args: None,
+        with_hints: Vec::new(),
+        version: None,
+        with_ordinality: false,
+        partitions: Vec::new(),
+        json_path: None,
+        sample: None,
+        index_hints: Vec::new(),
+    };
+    let select = Select {
+        projection: vec![SelectItem::Wildcard(WildcardAdditionalOptions::default())],
+        from: vec![TableWithJoins {
+            relation: table,
+            joins: Vec::new(),
+        }],
+        ..lookups::empty_select()
+    };
+    Query {
+        body: Box::new(SetExpr::Select(Box::new(select))),
+        ..lookups::empty_query()
+    }
+}
+
+/// `SELECT CAST(NULL AS type)`
+pub(crate) fn null_as(data_type: &DataType) -> Query {
+    let cast = Expr::Cast {
+        kind: CastKind::Cast,
+        expr: Box::new(value(Value::Null)),
+        data_type: data_type.clone(),
+        array: false,
+        format: None,
+    };
+    let select = Select {
+        projection: vec![SelectItem::UnnamedExpr(cast)],
+        ..lookups::empty_select()
+    };
+    Query {
+        body: Box::new(SetExpr::Select(Box::new(select))),
+        ..lookups::empty_query()
+    }
+}
+
 struct Reword;
 
 impl VisitorMut for Reword {
     type Break = Error;
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
+        if let Some(LimitClause::LimitOffset { limit, offset, .. }) = &mut query.limit_clause {
+            let offset = offset.as_mut().map(|offset| &mut offset.value);
+            for (what, rows) in [("LIMIT", limit.as_mut()), ("OFFSET", offset)] {
+                if let Some(rows) = rows
+                    && let Err(error) = number_of_rows(what, rows)
+                {
+                    return ControlFlow::Break(error);
+                }
+            }
+        }
+        ControlFlow::Continue(())
+    }
 
     fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
         for from in &mut select.from {
@@ -149,6 +212,8 @@ fn changed(expr: &Expr) -> Result<Option<Expr>> {
                 right: Box::new(pattern),
             })
         }
+        Expr::IsDistinctFrom(left, right) => same_as_text(left, right).map(not),
+        Expr::IsNotDistinctFrom(left, right) => same_as_text(left, right),
         Expr::Interval(interval) => interval_of(interval).map(Expr::Interval),
         Expr::Cast {
             kind: CastKind::Cast | CastKind::DoubleColon,
@@ -213,6 +278,47 @@ fn changed(expr: &Expr) -> Result<Option<Expr>> {
         Expr::Function(function) => toolkit::changed(function)?,
         _ => None,
     })
+}
+
+/// Makes a number of rows that is written as a text, or with a fraction, a whole number.
+fn number_of_rows(what: &str, rows: &mut Expr) -> Result<()> {
+    if let Some(number) = rounded(rows) {
+        *rows = number;
+        return Ok(());
+    }
+    let Some(text) = constant(rows).and_then(text_of) else {
+        return Ok(());
+    };
+    match text.trim().parse::<i64>() {
+        Ok(number) => {
+            *rows = value(Value::Number(number.to_string(), false));
+            Ok(())
+        }
+        Err(_) => {
+            let cut: String = text.chars().take(80).collect();
+            let message = format!("{what}: expected a whole number, found '{cut}'");
+            Err(Error::new("invalid_value", "22P02", message))
+        }
+    }
+}
+
+fn not(expr: Expr) -> Expr {
+    Expr::UnaryOp {
+        op: UnaryOperator::Not,
+        expr: Box::new(expr),
+    }
+}
+
+/// Whether two values are the same, where one of them is a text that is written. As an operator,
+/// both sides of which the SQL library gives one type.
+fn same_as_text(left: &Expr, right: &Expr) -> Option<Expr> {
+    let is_text = |side| constant(side).and_then(text_of).is_some();
+    let same = Expr::BinaryOp {
+        left: Box::new(left.clone()),
+        op: BinaryOperator::Spaceship,
+        right: Box::new(right.clone()),
+    };
+    (is_text(left) || is_text(right)).then(|| Expr::Nested(Box::new(same)))
 }
 
 /// The text of a literal.

@@ -8,13 +8,16 @@
 //! Invariants: the first column of a name keeps it, so that what refers to it finds it; a mark is
 //! in no name that an asker is told.
 
+pub use super::called::{column_name, type_name};
+use super::called::{column_of, first_select, folded, name_columns};
 use super::casts::{self, each_select};
 use arrow::datatypes::{Schema, SchemaRef};
-use datafusion::common::{Column, Result};
+use datafusion::common::{Column, DataFusionError, Result, SchemaError};
 use datafusion::logical_expr::{Expr as Meaning, LogicalPlan, Projection};
 use datafusion::sql::sqlparser::ast::{
-    Distinct, Expr, Ident, OrderByKind, Query, Select, SelectItem, SelectItemQualifiedWildcardKind,
-    SetExpr, Statement, Value, ValueWithSpan, VisitMut, VisitorMut,
+    Distinct, Expr, GroupByExpr, Ident, OrderByKind, Query, Select, SelectItem,
+    SelectItemQualifiedWildcardKind, SetExpr, Statement, TableFactor, Value, ValueWithSpan, Visit,
+    VisitMut, Visitor, VisitorMut,
 };
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -45,19 +48,6 @@ fn label(expr: &Expr) -> Option<String> {
     }
     let text = expr.to_string();
     (text.len() <= LABEL_MAX && !text.contains(MARK)).then_some(text)
-}
-
-/// The select whose columns are the answer's.
-fn first_select(query: &Query) -> Option<&Select> {
-    let mut body = query.body.as_ref();
-    loop {
-        body = match body {
-            SetExpr::Select(select) => return Some(select),
-            SetExpr::Query(query) => query.body.as_ref(),
-            SetExpr::SetOperation { left, .. } => left,
-            _ => return None,
-        };
-    }
 }
 
 impl Labels {
@@ -153,28 +143,6 @@ pub(crate) fn told(schema: &SchemaRef) -> Option<SchemaRef> {
         fields,
         schema.metadata().clone(),
     )))
-}
-
-/// A name as it is looked up.
-fn folded(ident: &Ident) -> String {
-    match ident.quote_style {
-        Some(_) => ident.value.clone(),
-        None => ident.value.to_lowercase(),
-    }
-}
-
-/// The column that an expression is, casts apart: what it is of, and its name.
-fn column_of(expr: &Expr) -> Option<(Option<String>, String)> {
-    match expr {
-        Expr::Identifier(ident) => Some((None, folded(ident))),
-        Expr::CompoundIdentifier(parts) => {
-            let (last, of) = parts.split_last()?;
-            let of: Vec<String> = of.iter().map(folded).collect();
-            Some((Some(of.join(".")), folded(last)))
-        }
-        Expr::Nested(inner) | Expr::Cast { expr: inner, .. } => column_of(inner),
-        _ => None,
-    }
 }
 
 /// How two columns are compared.
@@ -276,8 +244,13 @@ impl Wildcards {
 /// Gives columns of which another one of the same query has the name marks.
 pub(super) fn distinguish(statement: &mut Statement) {
     let mut visitor = Distinguish { depth: 0 };
+    if let Statement::CreateView(view) = statement {
+        // It stands within other queries, as a query within a query.
+        name_columns(&mut view.query);
+        visitor.depth = 1;
+    }
     // It never breaks off.
-    let _ = statement.visit(&mut visitor);
+    let _ = VisitMut::visit(statement, &mut visitor);
 }
 
 struct Distinguish {
@@ -299,6 +272,11 @@ impl VisitorMut for Distinguish {
             }
         }
         let within = self.depth > 0;
+        if let Some(with) = &mut query.with {
+            for common in &mut with.cte_tables {
+                name_columns(&mut common.query);
+            }
+        }
         casts::keep_apart(query);
         order_by_places(query);
         each_select(&mut query.body, &mut |select| {
@@ -311,6 +289,79 @@ impl VisitorMut for Distinguish {
     fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
         self.depth -= 1;
         ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        if let TableFactor::Derived { subquery, .. } = factor {
+            name_columns(subquery);
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Gives every column without a name, but those that are columns of tables, a name of its own with
+/// a mark: the SQL library calls two alike that are written otherwise, as `1.5` and `1.50`.
+pub(crate) fn keep_apart(statement: &mut Statement) {
+    // It never breaks off.
+    let _ = VisitMut::visit(statement, &mut Apart);
+}
+
+/// Whether a select of a statement has two columns that have neither a name nor are columns of
+/// tables, so that the SQL library may call them alike.
+pub(crate) fn may_clash(statement: &Statement) -> bool {
+    let nameless = |item: &&SelectItem| match item {
+        SelectItem::UnnamedExpr(expr) => column_of(expr).is_none(),
+        _ => false,
+    };
+    let mut looks =
+        Nameless(|select: &Select| select.projection.iter().filter(nameless).count() > 1);
+    Visit::visit(statement, &mut looks).is_break()
+}
+
+/// Looks for a select.
+struct Nameless<F>(F);
+
+impl<F: FnMut(&Select) -> bool> Visitor for Nameless<F> {
+    type Break = ();
+
+    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
+        match (self.0)(select) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    }
+}
+
+struct Apart;
+
+impl VisitorMut for Apart {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        each_select(&mut query.body, &mut |select| {
+            for (at, item) in select.projection.iter_mut().enumerate() {
+                if let SelectItem::UnnamedExpr(expr) = item
+                    && column_of(expr).is_none()
+                {
+                    *item = SelectItem::ExprWithAlias {
+                        alias: Ident::with_quote('"', marked(&column_name(expr), at)),
+                        expr: expr.clone(),
+                    };
+                }
+            }
+        });
+        ControlFlow::Continue(())
+    }
+}
+
+/// Whether the SQL library has refused two columns of one name.
+pub(crate) fn is_clash(error: &DataFusionError) -> bool {
+    match error.find_root() {
+        DataFusionError::Plan(text) => text.contains("require unique expression names"),
+        DataFusionError::SchemaError(why, _) => {
+            matches!(**why, SchemaError::DuplicateUnqualifiedField { .. })
+        }
+        _ => false,
     }
 }
 
@@ -359,6 +410,15 @@ fn distinguish_in(select: &mut Select, within: bool, order: &HashSet<String>) {
     let wildcards = Wildcards::of(select);
     let lenient = !within && select.distinct.is_none();
     let single = select.projection.len() == 1;
+    // Groups may be named as the columns of the answer are, too.
+    let mut named = order.clone();
+    if let GroupByExpr::Expressions(keys, _) = &select.group_by {
+        named.extend(keys.iter().filter_map(|key| match key {
+            Expr::Identifier(ident) => Some(folded(ident)),
+            _ => None,
+        }));
+    }
+    let order = &named;
     let mut known = Known::default();
     for (at, item) in select.projection.iter_mut().enumerate() {
         let own = match item {
@@ -367,7 +427,7 @@ fn distinguish_in(select: &mut Select, within: bool, order: &HashSet<String>) {
         };
         let Some(key) = (if single { None } else { Key::of(item) }) else {
             if single {
-                name_cast(item, order);
+                name_ordered(item, order);
             }
             continue;
         };
@@ -375,7 +435,7 @@ fn distinguish_in(select: &mut Select, within: bool, order: &HashSet<String>) {
             .as_ref()
             .is_some_and(|(of, _)| wildcards.has(of.as_deref(), lenient));
         if !known.meets(key, within) && !beside {
-            name_cast(item, order);
+            name_ordered(item, order);
             continue;
         }
         let (expr, name) = match item {
@@ -393,12 +453,12 @@ fn distinguish_in(select: &mut Select, within: bool, order: &HashSet<String>) {
     }
 }
 
-/// Calls a cast column by its name where the rows are ordered by that name: it is the column of the
-/// answer that they are ordered by.
-fn name_cast(item: &mut SelectItem, order: &HashSet<String>) {
+/// Calls a column that is given no name by the one that PostgreSQL gives it, where the rows are
+/// ordered by that name: it is the column of the answer that they are ordered by.
+fn name_ordered(item: &mut SelectItem, order: &HashSet<String>) {
     if let SelectItem::UnnamedExpr(expr) = item
-        && matches!(expr, Expr::Cast { .. } | Expr::Nested(_))
-        && let Some((_, name)) = column_of(expr)
+        && !matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_))
+        && let name = column_name(expr)
         && order.contains(&name)
     {
         *item = SelectItem::ExprWithAlias {

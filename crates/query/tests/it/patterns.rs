@@ -337,7 +337,8 @@ fn what_a_condition_calls_is_computed_anew_each_time() {
         assert_eq!(first.len(), 1);
         tokio::time::sleep(std::time::Duration::from_millis(2)).await;
         assert_ne!(lake.rows(sql).await, first);
+        // A parameter needs its value.
         let sql = "SELECT * FROM ticks MATCH_RECOGNIZE (ORDER BY time MEASURES n AS n PATTERN (A) DEFINE A AS n = $1)";
-        assert_eq!(lake.error(sql).await.code, "unsupported");
+        assert_eq!(lake.error(sql).await.code, "invalid_parameters");
     });
 }

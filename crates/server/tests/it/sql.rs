@@ -162,6 +162,89 @@ fn parameters_take_the_places_of_their_numbers() {
     }
 }
 
+/// The rows that a statement gives with these parameters, as they are written, or what was wrong.
+fn with_parameters(server: &Running, sql: &str, parameters: &str) -> Result<Value, String> {
+    let body = format!("{{\"sql\": {}, \"parameters\": {parameters}}}", value!(sql));
+    let told = post(server, "/api/v1/sql", &[JSON], &body);
+    match told.status {
+        200 => Ok(told.json()["rows"].clone()),
+        400 => Err(told.text().to_owned()),
+        status => panic!("{parameters}: {status} {}", told.text()),
+    }
+}
+
+#[test]
+fn parameters_keep_their_digits() {
+    let server = serve(10, |_| {});
+    for number in [
+        "123456789012345678901234567890",
+        "-123456789012345678901234567890",
+        "0.123456789012345678901234567891",
+        "18446744073709551615",
+        "9007199254740993",
+    ] {
+        let wanted = number.to_owned();
+        let told = with_parameters(&server, "SELECT CAST($1 AS TEXT)", &format!("[{number}]"));
+        assert_eq!(told, Ok(value!([[wanted]])), "{number}");
+    }
+    let half = with_parameters(&server, "SELECT $1 * 2", "[ 0.25 ]");
+    assert_eq!(half, Ok(value!([[0.5]])));
+    let long = format!("[\"x\", {}]", "9".repeat(90));
+    let refused = with_parameters(&server, "SELECT $1, $2", &long).unwrap_err();
+    assert!(refused.contains("parameter $2 has 90 digits"), "{refused}");
+    let endless = with_parameters(
+        &server,
+        "SELECT 1 FROM obd WHERE time < $1",
+        "[\"infinity\"]",
+    );
+    assert!(endless.unwrap_err().contains("found infinity"));
+}
+
+#[test]
+fn parameters_may_be_lists() {
+    let server = serve(10, |_| {});
+    let all = with_parameters(
+        &server,
+        "SELECT count(*) FROM obd WHERE car = ANY($1)",
+        "[[\"a\", \"b\"]]",
+    );
+    assert_eq!(all, Ok(value!([[20]])));
+    let sql = "SELECT count(*) FROM obd WHERE speed = ANY($1) AND speed <> ALL($2)";
+    for (lists, wanted) in [
+        ("[[0, 1.0, 2, null], [1, 7]]", 4),
+        ("[[0, 1], []]", 4),
+        ("[[], [1]]", 0),
+    ] {
+        assert_eq!(
+            with_parameters(&server, sql, lists),
+            Ok(value!([[wanted]])),
+            "{lists}"
+        );
+    }
+    for wrong in [
+        "[[1, \"a\"], []]",
+        "[[[1]], []]",
+        "[{}, []]",
+        "[[true, 1], []]",
+        "[[0.5, 9007199254740993], []]",
+    ] {
+        let refused = with_parameters(&server, sql, wrong).unwrap_err();
+        assert!(refused.contains("parameter $1"), "{wrong}: {refused}");
+    }
+}
+
+#[test]
+fn parameters_that_nothing_reads_are_taken() {
+    let server = serve(10, |_| {});
+    let sql = "WITH a AS (SELECT $1) SELECT $2 + 1";
+    assert_eq!(with_parameters(&server, sql, "[1, 2]"), Ok(value!([[3]])));
+    let few = with_parameters(&server, sql, "[1]").unwrap_err();
+    assert!(
+        few.contains("the statement has 2 parameters, 1 values were given"),
+        "{few}"
+    );
+}
+
 #[test]
 fn arrow_and_parquet_are_chosen_by_accept_or_by_name() {
     use headwater_query::arrow::{array::RecordBatch, compute::concat_batches};

@@ -1,5 +1,6 @@
 //! What a request asks: the statement, its parameters, the form of the answer.
 
+use super::numbers;
 use crate::app::App;
 use crate::error::ApiError;
 use crate::routes::write::drain;
@@ -8,6 +9,8 @@ use axum::extract::Request;
 use axum::http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderName, StatusCode};
 use headwater_columnar::{Format, TimeText};
+use headwater_query::arrow::datatypes::DataType;
+use headwater_query::datafusion::logical_expr::binary::type_union_coercion;
 use headwater_query::datafusion::scalar::ScalarValue;
 use headwater_wire::query::{Query, QueryError};
 use http_body_util::BodyExt;
@@ -50,6 +53,7 @@ impl Asked {
         let mut query = Query::parse(head.uri.query().unwrap_or_default())?;
         query.only(&PARAMETERS)?;
         let mut object = Object::default();
+        let mut json = String::new();
         let is_form = media == "application/x-www-form-urlencoded"
             && (body.starts_with("q=") || body.contains("&q="));
         if media == "application/json" {
@@ -58,6 +62,7 @@ impl Asked {
                     "{error}: expected {{\"sql\":\"SELECT …\",\"parameters\":[…],\"format\":\"json\"}}, of which only `sql` must be there"
                 ))
             })?;
+            json = body;
         } else if is_form {
             // As `curl --data-urlencode q=…` sends it.
             query = Query::parse(&body)?;
@@ -94,12 +99,9 @@ impl Asked {
                 .ok_or_else(|| QueryError::value("time", "expected rfc3339 or ns", name))?,
             None => TimeText::default(),
         };
-        let parameters = object.parameters.into_iter().enumerate();
         Ok(Asked {
             sql: object.sql,
-            parameters: parameters
-                .map(|(at, value)| parameter(at + 1, value))
-                .collect::<Result<_, _>>()?,
+            parameters: parameters(object.parameters, &json)?,
             format,
             time,
             rows_max,
@@ -155,21 +157,90 @@ fn accepted(headers: &HeaderMap) -> Format {
     Format::accepted(header(headers, &ACCEPT)).unwrap_or(Format::Json)
 }
 
-/// The value of `$number`.
-fn parameter(number: usize, value: Value) -> Result<ScalarValue, ApiError> {
+/// The values of parameters; their numbers as they are written in the body.
+fn parameters(values: Vec<Value>, body: &str) -> Result<Vec<ScalarValue>, ApiError> {
+    if values.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut numbers = numbers::within(body, "parameters").into_iter();
+    let values = values.into_iter().enumerate();
+    values
+        .map(|(at, value)| match value {
+            Value::Array(elements) => {
+                let elements = elements.into_iter();
+                let elements: Vec<ScalarValue> = elements
+                    .map(|element| parameter(at + 1, element, &mut numbers))
+                    .collect::<Result<_, _>>()?;
+                list(at + 1, elements)
+            }
+            value => parameter(at + 1, value, &mut numbers),
+        })
+        .collect()
+}
+
+/// The value of `$number`, or of an element of it.
+fn parameter<'t>(
+    number: usize,
+    value: Value,
+    numbers: &mut impl Iterator<Item = &'t str>,
+) -> Result<ScalarValue, ApiError> {
     Ok(match value {
         Value::Null => ScalarValue::Null,
         Value::Bool(value) => ScalarValue::Boolean(Some(value)),
         Value::String(text) => ScalarValue::Utf8(Some(text)),
-        Value::Number(given) => match (given.as_i64(), given.as_u64(), given.as_f64()) {
-            (Some(value), ..) => ScalarValue::Int64(Some(value)),
-            (_, Some(value), _) => ScalarValue::UInt64(Some(value)),
-            (_, _, value) => ScalarValue::Float64(value),
-        },
+        Value::Number(given) => {
+            let written = numbers
+                .next()
+                .map_or_else(|| given.to_string(), str::to_owned);
+            numbers::value(&written).ok_or_else(|| {
+                invalid(format!(
+                    "parameter ${number} has {} digits: expected a number of at most 76, or a text",
+                    written.bytes().filter(u8::is_ascii_digit).count()
+                ))
+            })?
+        }
         Value::Array(_) | Value::Object(_) => {
             return Err(invalid(format!(
-                "parameter ${number} is a list or an object: expected a number, a text, true, false or null"
+                "parameter ${number} has a list in a list, or an object: expected a number, a text, true, false, null or a list of them"
             )));
         }
     })
+}
+
+/// Values of one type as a list; whole numbers beside others become what those are.
+fn list(number: usize, elements: Vec<ScalarValue>) -> Result<ScalarValue, ApiError> {
+    let mixed = || {
+        invalid(format!(
+            "parameter ${number} is a list of values of several types: expected numbers, texts, or true and false"
+        ))
+    };
+    let mut of = DataType::Null;
+    for element in &elements {
+        let next = element.data_type();
+        of = match (&of, &next) {
+            (DataType::Null, _) => next,
+            (_, DataType::Null) => of,
+            (known, next) if known == next => of,
+            (known, next) if known.is_numeric() && next.is_numeric() => {
+                type_union_coercion(known, next).ok_or_else(mixed)?
+            }
+            _ => return Err(mixed()),
+        };
+    }
+    if of == DataType::Null {
+        of = DataType::Utf8;
+    }
+    let cast = elements.iter().map(|element| {
+        let made = element.cast_to(&of).map_err(|_| mixed())?;
+        // A whole number that no float is would become another one.
+        let same = element.is_null()
+            || made
+                .cast_to(&element.data_type())
+                .is_ok_and(|back| back == *element);
+        same.then_some(made).ok_or_else(mixed)
+    });
+    let elements: Vec<ScalarValue> = cast.collect::<Result<_, ApiError>>()?;
+    Ok(ScalarValue::List(ScalarValue::new_list_nullable(
+        &elements, &of,
+    )))
 }

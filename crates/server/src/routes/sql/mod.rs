@@ -15,6 +15,8 @@ use super::{Needs, Route};
 #[cfg(feature = "sql")]
 mod asked;
 #[cfg(feature = "sql")]
+mod numbers;
+#[cfg(feature = "sql")]
 mod rows;
 
 /// Answered to a token of any kind: what a statement may see or change depends on the statement.

@@ -17,6 +17,16 @@ const DRIVERS: [&str; 3] = [
     "asyncpg==0.32.0",
     "pg8000==1.31.6",
 ];
+/// The driver of Arrow's database connectivity.
+const ADBC: [&str; 2] = ["adbc-driver-postgresql==1.13.0", "pyarrow==26.0.1"];
+/// DuckDB, with its reader of PostgreSQL.
+const DUCKDB: [&str; 3] = [
+    "duckdb==1.5.5",
+    "duckdb-extensions==1.5.5",
+    "duckdb-extension-postgres-scanner==1.5.5",
+];
+/// The newest whose packages are all on PyPI.
+const DBT: [&str; 2] = ["dbt-core==1.10.11", "dbt-postgres==1.9.1"];
 const NODE_PACKAGES: [&str; 2] = ["pg@8.23.1", "pg-cursor@2.22.0"];
 /// Where Debian's libpostgresql-jdbc-java puts the driver.
 const DRIVER: &str = "/usr/share/java/postgresql.jar";
@@ -71,7 +81,7 @@ fn psql_describes_tables_and_runs_statements() {
     for line in [
         "time|timestamp with time zone||not null|",
         "id|text|||",
-        "laps|numeric|||",
+        "laps|numeric(20,0)|||",
         "raw|bytea|||",
     ] {
         assert!(described.lines().any(|l| l == line), "{line}: {described}");
@@ -139,6 +149,20 @@ fn psql_describes_tables_and_runs_statements() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    // What was made is listed.
+    ask("CREATE VIEW fast AS SELECT id, max(speed) FROM cars GROUP BY id");
+    ask("CREATE INDEX by_name ON cars (name)");
+    assert_eq!(ask("\\dv"), "public|fast|view|ann\n");
+    assert_eq!(ask("\\di"), "public|by_name|index|ann|cars\n");
+    assert_eq!(ask("\\d fast"), "id|text|||\nmax|double precision|||\n");
+    let footers =
+        |command: &str| run(psql(&server, "").args(["--no-align", "--command", command])).unwrap();
+    assert!(footers("\\d+ fast").contains("SELECT id, max(speed) FROM cars GROUP BY id"));
+    assert!(footers("\\d cars").contains("\"by_name\" btree (name)"));
+    assert!(ask("\\d by_name").contains("name|text|yes|name"));
+    assert!(!ask("\\dT").contains("fast"));
+    ask("DROP VIEW fast");
+    ask("DROP INDEX by_name");
     // Files of the client, out and in.
     let csv = tempfile::NamedTempFile::new().unwrap();
     let copy = |what: &str, way: &str| {
@@ -267,6 +291,36 @@ fn parameters_of_every_type_come_from_every_driver_of_python() {
     let port = server.postgres.unwrap().port().to_string();
     let printed = run(Command::new(python).arg(script).arg(port)).unwrap();
     assert_eq!(printed.lines().last(), Some("done"), "{printed}");
+}
+
+/// Runs a script of these packages against a server.
+fn script(packages: &[&str], name: &str, server: &Running) {
+    let Some(python) = or_skip(python(packages)) else {
+        return;
+    };
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/postgres");
+    let port = server.postgres.unwrap().port().to_string();
+    let printed = run(Command::new(python)
+        .arg("-B")
+        .arg(script.join(name))
+        .arg(port))
+    .unwrap();
+    assert_eq!(printed.lines().last(), Some("done"), "{printed}");
+}
+
+#[test]
+fn adbc_reads_writes_and_looks_at_tables() {
+    script(&ADBC, "adbc.py", &start(|_| {}));
+}
+
+#[test]
+fn duckdb_attaches_the_database() {
+    script(&DUCKDB, "attach.py", &start(|_| {}));
+}
+
+#[test]
+fn dbt_makes_views() {
+    script(&DBT, "models.py", &start(|_| {}));
 }
 
 #[test]

@@ -188,4 +188,24 @@ with engine.connect() as c:
     query = sa.select(sa.func.count()).where(table.c.speed > 2.0)
     check(c.execute(query).scalar(), 1)
 
+# What was made is found: a view, and an index.
+with engine.begin() as c:
+    c.execute(sa.text("CREATE VIEW fast AS SELECT id, max(speed), count(*) FROM cars GROUP BY id"))
+    c.execute(sa.text("CREATE INDEX by_name ON cars (name, n)"))
+inspector = sa.inspect(engine)
+check(inspector.get_view_names(), ["fast"])
+assert "columns" in inspector.get_view_names("information_schema")
+check([(c["name"], str(c["type"])) for c in inspector.get_columns("fast")], [("id", "TEXT"), ("max", "DOUBLE PRECISION"), ("count", "BIGINT")])
+check(inspector.get_view_definition("fast"), "SELECT id, max(speed), count(*) FROM cars GROUP BY id")
+check([(i["name"], i["column_names"], i["unique"]) for i in inspector.get_indexes("cars")], [("by_name", ["name", "n"], False)])
+check((inspector.has_table("fast"), inspector.has_table("nothere")), (True, False))
+everything = sa.MetaData()
+everything.reflect(engine, views=True)
+check(sorted(everything.tables), ["Odd Name", "cars", "fast", "written"])
+with engine.begin() as c:
+    check(c.execute(sa.select(everything.tables["fast"].c.max).order_by("max")).scalars().all(), [1.5, 2.5])
+    c.execute(sa.text("DROP VIEW fast"))
+    c.execute(sa.text("DROP INDEX by_name"))
+check(sa.inspect(engine).get_view_names(), [])
+
 print("done")

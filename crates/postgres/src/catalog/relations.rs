@@ -1,0 +1,161 @@
+//! What the catalog lists of the database itself: tables, views and indexes, each with a number.
+//!
+//! Invariants: a view that a table hides is not listed; numbers of tables and views are those of
+//! their names, numbers of indexes those of their names as indexes, so that an index may be called
+//! as a table is; two have never one number.
+//! Failure: what cannot be listed is told as the listing tells it.
+
+use super::listing::{Listing, Shown, ShownIndex, ShownView};
+use super::names::{oids, quote_ident};
+use arrow::datatypes::DataType;
+use datafusion::common::Result;
+use std::collections::BTreeMap;
+
+/// Stands before the name of an index where its number is made; no name that is typed has it.
+const INDEX: char = '\u{1}';
+
+/// Something that `pg_class` lists.
+#[derive(Debug, Clone)]
+pub(super) enum Relation {
+    Table(Shown),
+    View(ShownView),
+    /// With its columns: those of its table.
+    Index(ShownIndex, Vec<(String, DataType)>),
+}
+
+impl Relation {
+    pub(super) fn name(&self) -> &str {
+        match self {
+            Relation::Table(table) => &table.name,
+            Relation::View(view) => &view.name,
+            Relation::Index(index, _) => &index.name,
+        }
+    }
+
+    /// PostgreSQL's letter of its kind.
+    pub(super) fn kind(&self) -> &'static str {
+        match self {
+            Relation::Table(_) => "r",
+            Relation::View(_) => "v",
+            Relation::Index(..) => "i",
+        }
+    }
+
+    /// Its columns: name, type, and whether every row has a value.
+    pub(super) fn columns(&self) -> Vec<(&str, &DataType, bool)> {
+        match self {
+            Relation::Table(table) => {
+                let columns = table.columns.iter();
+                columns
+                    .map(|(name, of, what)| (name.as_str(), of, *what == "time"))
+                    .collect()
+            }
+            Relation::View(ShownView { columns, .. }) | Relation::Index(_, columns) => columns
+                .iter()
+                .map(|(name, of)| (name.as_str(), of, false))
+                .collect(),
+        }
+    }
+
+    /// As it is looked up by its number.
+    fn key(&self) -> String {
+        match self {
+            Relation::Index(index, _) => format!("{INDEX}{}", index.name),
+            other => other.name().to_owned(),
+        }
+    }
+}
+
+/// Everything of the database that the session sees.
+#[derive(Debug)]
+pub(super) struct Relations(BTreeMap<u32, Relation>);
+
+impl Relations {
+    pub(super) fn of(listing: &dyn Listing) -> Result<Relations> {
+        let tables = listing.tables()?;
+        let views = listing.views()?.into_iter();
+        let views = views.filter(|view| tables.iter().all(|table| table.name != view.name));
+        let indexes: Vec<Relation> = listing
+            .indexes()?
+            .into_iter()
+            .map(|index| {
+                let of = tables.iter().find(|table| table.name == index.table);
+                let columns = index.fields.iter().filter_map(|field| {
+                    let (name, of, _) = of?.columns.iter().find(|(name, ..)| name == field)?;
+                    Some((name.clone(), of.clone()))
+                });
+                let columns = columns.collect();
+                Relation::Index(index, columns)
+            })
+            .collect();
+        let views: Vec<Relation> = views.map(Relation::View).collect();
+        let all = tables.into_iter().map(Relation::Table);
+        let mut all: BTreeMap<String, Relation> = all
+            .chain(views)
+            .chain(indexes)
+            .map(|relation| (relation.key(), relation))
+            .collect();
+        let keys: Vec<String> = all.keys().cloned().collect();
+        let numbers = oids(keys.iter().map(String::as_str));
+        let numbered = numbers
+            .into_iter()
+            .filter_map(|(oid, key)| Some((oid, all.remove(key)?)));
+        Ok(Relations(numbered.collect()))
+    }
+
+    /// With their numbers.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Relation)> {
+        self.0.iter().map(|(oid, relation)| (*oid, relation))
+    }
+
+    pub(super) fn get(&self, oid: i64) -> Option<&Relation> {
+        self.0.get(&u32::try_from(oid).ok()?)
+    }
+
+    /// The number of the one with this name: of a table or a view, else of an index.
+    pub(super) fn number(&self, name: &str) -> Option<u32> {
+        let mut index = None;
+        for (oid, relation) in self.iter().filter(|(_, other)| other.name() == name) {
+            if relation.kind() != "i" {
+                return Some(oid);
+            }
+            index = index.or(Some(oid));
+        }
+        index
+    }
+
+    /// The indexes: number, index, number of its table, and places of its columns there, from 1.
+    pub(super) fn indexes(&self) -> impl Iterator<Item = (u32, &ShownIndex, u32, Vec<i64>)> {
+        self.iter().filter_map(|(oid, relation)| {
+            let Relation::Index(index, _) = relation else {
+                return None;
+            };
+            let table = self.number(&index.table)?;
+            let columns = self.0.get(&table)?.columns();
+            let place = |field: &String| {
+                let at = columns.iter().position(|(name, ..)| name == field)?;
+                i64::try_from(at + 1).ok()
+            };
+            let places = index.fields.iter().filter_map(place).collect();
+            Some((oid, index, table, places))
+        })
+    }
+
+    /// Whether a table has an index.
+    pub(super) fn has_index(&self, table: &str) -> bool {
+        self.0
+            .values()
+            .any(|relation| matches!(relation, Relation::Index(index, _) if index.table == table))
+    }
+}
+
+/// The statement that makes an index, as `pg_get_indexdef` gives it.
+pub(super) fn index_definition(index: &ShownIndex) -> String {
+    let fields: Vec<String> = index.fields.iter().map(|f| quote_ident(f)).collect();
+    format!(
+        "CREATE INDEX {} ON public.{} USING btree ({})",
+        quote_ident(&index.name),
+        quote_ident(&index.table),
+        fields.join(", ")
+    )
+}

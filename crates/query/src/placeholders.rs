@@ -1,0 +1,81 @@
+//! The parameters `$1`, `$2`, … of a statement as they are written in it.
+//!
+//! Invariant: what is written counts, whatever becomes of the places where it stands.
+
+use crate::error::{Error, Result};
+use crate::gate;
+use datafusion::sql::sqlparser::ast::{self, visit_expressions};
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+
+/// What is written of the parameters of a statement, whatever becomes of the places where they
+/// stand.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Written {
+    /// The number of the highest.
+    pub(crate) count: usize,
+    /// Those that are cast, with the types.
+    pub(crate) casts: Vec<(usize, ast::DataType)>,
+}
+
+impl Written {
+    /// Of the words and signs of a statement.
+    pub(crate) fn of_tokens(tokens: &[TokenWithSpan]) -> Written {
+        Written {
+            count: numbers(tokens).max().unwrap_or(0),
+            casts: Vec::new(),
+        }
+    }
+
+    /// Takes in what casts say.
+    pub(crate) fn look_at(&mut self, statement: &ast::Statement) {
+        if self.count == 0 {
+            return;
+        }
+        let walked: ControlFlow<()> = visit_expressions(statement, |expr| {
+            if let ast::Expr::Cast {
+                expr, data_type, ..
+            } = expr
+                && let Some(at) = placeholder(expr)
+            {
+                self.casts.push((at, data_type.clone()));
+            }
+            ControlFlow::Continue(())
+        });
+        debug_assert!(walked.is_continue());
+    }
+}
+
+fn placeholder(expr: &ast::Expr) -> Option<usize> {
+    match expr {
+        ast::Expr::Nested(inner) => placeholder(inner),
+        ast::Expr::Value(value) => match &value.value {
+            ast::Value::Placeholder(name) => position(name).ok(),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The numbers of the parameters `$1`, `$2`, … that are written in a text.
+#[must_use]
+pub fn parameters_in(sql: &str) -> BTreeSet<usize> {
+    let tokens = gate::tokens(sql).unwrap_or_default();
+    numbers(&tokens).collect()
+}
+
+fn numbers(tokens: &[TokenWithSpan]) -> impl Iterator<Item = usize> {
+    tokens.iter().filter_map(|token| match &token.token {
+        Token::Placeholder(name) => position(name).ok(),
+        _ => None,
+    })
+}
+
+/// The number of a parameter by its name.
+pub(crate) fn position(name: &str) -> Result<usize> {
+    let number = name.strip_prefix('$').and_then(|n| n.parse().ok());
+    number
+        .filter(|n| (1..=65_535).contains(n))
+        .ok_or_else(|| Error::parameters(format!("parameters are $1, $2, …; found {name}")))
+}
