@@ -1,15 +1,10 @@
 //! Rules that rewrite what a statement means, before and after DataFusion's own.
 //!
 //! [`lengths`] compares lengths of time, [`epoch_bins`] finds bins of time written as arithmetic,
-<<<<<<< HEAD
-//! [`hex_texts`] makes bytes readable where text is expected, [`time_texts`] reads texts of times, [`text_forms`] writes values,
+//! [`hex_texts`] makes bytes readable where text is expected, [`time_texts`] reads texts of times,
+//! [`truths`] those beside truth values, [`text_forms`] writes values,
 //! [`numbers`] rounds (`numeric` tells what is a decimal), does not wrap around and knows one NaN
 //! (`computed` tells where to look),
-=======
-//! [`hex_texts`] makes bytes readable where text is expected, [`time_texts`] reads texts of times,
-//! [`truths`] reads texts beside truth values,
-//! [`numbers`] rounds, does not wrap around and knows one NaN (`computed` tells where to look),
->>>>>>> pgdoor
 //! [`lists`] keeps two lists of one column apart,
 //! [`order_once`] and [`semi_joins`] look at keys once, [`distinct_order`] knows a key that was
 //! cast, and [`keep_names`] is how each of them changes expressions without changing the names of
