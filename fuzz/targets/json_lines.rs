@@ -21,7 +21,10 @@ fn read(data: &[u8], bytes: usize) -> (u64, Vec<u64>) {
     options.line_bytes_max = LINE_BYTES;
     let mut lines = JsonLines::new(data, rules, options).expect("the rules go together");
     let (mut count, mut refused) = (0, Vec::new());
-    while let Some(parsed) = lines.next_batch(bytes).expect("reading memory does not fail") {
+    while let Some(parsed) = lines
+        .next_batch(bytes)
+        .expect("reading memory does not fail")
+    {
         let numbers = count + 1..=count + parsed.line_count;
         count += parsed.line_count;
         assert_eq!(parsed.lines.len(), parsed.batch.entries().len());
