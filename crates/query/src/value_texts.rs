@@ -1,5 +1,5 @@
-//! Values as PostgreSQL counts and writes them: instants, days, spans and floats. What a cast to text
-//! gives, and what its clients are sent, is one.
+//! Values as PostgreSQL counts and writes them: instants, days, spans and floats. What a cast to
+//! text gives, and what its clients are sent, is one.
 //!
 //! Source for the calendar: "chrono-Compatible Low-Level Date Algorithms" (Howard Hinnant), the
 //! proleptic Gregorian one.
@@ -133,7 +133,7 @@ pub fn span(array: &dyn Array, row: usize) -> Option<Span> {
 }
 
 /// Year, month and day of a number of days since 1970.
-fn civil(days: i64) -> (i64, u32, u32) {
+fn civil(days: i64) -> (i64, i64, i64) {
     let z = days + 719_468;
     let era = z.div_euclid(146_097);
     let of_era = z.rem_euclid(146_097);
@@ -147,8 +147,7 @@ fn civil(days: i64) -> (i64, u32, u32) {
         shifted - 9
     };
     let year = year_of_era + era * 400 + i64::from(month <= 2);
-    // Both are below 32.
-    (year, month as u32, day as u32)
+    (year, month, day)
 }
 
 /// Writes a day; true when it is before the year 1, which must be said at the end.

@@ -81,11 +81,11 @@ fn values_are_written_as_postgresql_writes_them() {
         ),
         (
             interval(14, -3, 3_723_500_000_000),
-            "1 year 2 mons -3 days 01:02:03.5",
+            "1 year 2 mons -3 days +01:02:03.5",
         ),
         (interval(0, 0, 0), "00:00:00"),
         (interval(0, 1, -1_000_000_000), "1 day -00:00:01"),
-        (ScalarValue::DurationSecond(Some(90_061)), "25:01:01"),
+        (ScalarValue::DurationSecond(Some(90_061)), "1 day 01:01:01"),
         (ScalarValue::Decimal128(Some(-12_345), 10, 2), "-123.45"),
         (
             list(

@@ -5,8 +5,8 @@
 //!
 //! Invariant: a fenced aggregate is the aggregate in everything that the planner asks.
 
+use super::extent::of_scalar;
 use super::statement;
-use super::windows::given;
 use crate::functions::{has_own_state, own_state};
 use arrow::array::ArrayRef;
 use arrow::datatypes::{DataType, FieldRef};
@@ -240,4 +240,10 @@ impl Accumulator for Watched {
     fn supports_retract_batch(&self) -> bool {
         self.0.supports_retract_batch()
     }
+}
+
+/// A value was made for a row or for a group.
+pub(super) fn given(value: &ScalarValue) -> Result<()> {
+    statement::given(of_scalar(value))?;
+    statement::checkpoint()
 }

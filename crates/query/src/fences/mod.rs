@@ -10,9 +10,9 @@
 //! Invariants: memory that is denied ends the process, so nothing of any size is taken before there
 //! is known to be room for it: a call of a function is refused by its arguments, a batch has fewer
 //! rows where a plan makes them long, and between two batches, two rows of a window, two states of
-//! groups, two parts of a call and two nodes of a plan the statement's account is looked at. A statement holds at most its
-//! memory and [`statement::UNDER_WAY`] beyond it, all together theirs and as much beyond it, each
-//! but for what is made at one go.
+//! groups, two parts of a call and two nodes of a plan the statement's account is looked at. A
+//! statement holds at most its memory and [`statement::UNDER_WAY`] beyond it, all together theirs
+//! and as much beyond it, each but for what is made at one go.
 //! Concurrency: see `statement`.
 //! Failure: `memory_limit`, `time_limit`, `too_large`.
 

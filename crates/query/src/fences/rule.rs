@@ -1,6 +1,6 @@
 //! Puts fences around what the planner itself has put into a plan: functions that were not asked
-//! for by name, aggregates, windows, operators; and refuses types and parameters whose sizes alone are too
-//! large.
+//! for by name, aggregates, windows, operators; and refuses types and parameters whose sizes alone
+//! are too large.
 //!
 //! Invariants: a plan means the same with its fences, and its columns keep their names. Before the
 //! rules of the SQL library go through a plan, and between them, it is asked whether the statement

@@ -6,8 +6,9 @@
 //!
 //! Invariant: a fenced window function is the function in everything that the planner asks.
 
-use super::extent::{extent, of_scalar};
-use super::{aggregates, statement};
+use super::aggregates::{self, given};
+use super::extent::extent;
+use super::statement;
 use crate::error::Error;
 use arrow::array::{Array, ArrayRef};
 use arrow::compute::SortOptions;
@@ -50,12 +51,6 @@ pub(super) fn window(inner: Arc<WindowUDF>) -> Arc<WindowUDF> {
         return inner;
     }
     Arc::new(WindowUDF::new_from_impl(Window { inner }))
-}
-
-/// A value was made for a row.
-pub(super) fn given(value: &ScalarValue) -> Result<()> {
-    statement::given(of_scalar(value))?;
-    statement::checkpoint()
 }
 
 /// Whether a call looks ahead by more than one row: the SQL library loses values behind a gap then.

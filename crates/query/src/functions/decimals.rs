@@ -1,5 +1,5 @@
-//! Decimal arithmetic of numbers that are written: PostgreSQL has them as `numeric`, the SQL library
-//! as floats, in which `0.1 + 0.2` is not `0.3`.
+//! Decimal arithmetic of numbers that are written: PostgreSQL has them as `numeric`, the SQL
+//! library as floats, in which `0.1 + 0.2` is not `0.3`.
 //!
 //! Invariant: a result is the float nearest to the exact decimal, or there is none.
 

@@ -275,7 +275,7 @@ fn about(of: IntervalMonthDayNano, times: f64) -> Option<IntervalMonthDayNano> {
 }
 
 /// The integer part of a float that lies within 64 bits.
-fn whole(value: f64) -> i64 {
+pub(super) fn whole(value: f64) -> i64 {
     value.trunc() as i64
 }
 

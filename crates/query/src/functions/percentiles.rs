@@ -1,8 +1,9 @@
-//! `percentile_cont(fraction)` of floats, exact: the SQL library rounds the place between two values
-//! to a millionth.
+//! `percentile_cont(fraction)` of floats, exact: the SQL library rounds the place between two
+//! values to a millionth.
 //!
 //! Invariant: the states that are handed on are those of the library's `percentile_cont`.
 
+use super::numbers::{about_as_float, whole};
 use super::series::constant;
 use arrow::array::{Array, ArrayRef, AsArray, Float64Array};
 use arrow::datatypes::{DataType, Float64Type};
@@ -43,16 +44,12 @@ struct Percentile {
     values: Vec<f64>,
 }
 
-/// An index into values, of which there are fewer than 2^52.
-fn index(place: f64) -> usize {
-    place as usize
-}
-
 /// The value at a share of the way from the least to the greatest.
 fn percentile(values: &mut [f64], fraction: f64) -> Option<f64> {
     let last = values.len().checked_sub(1)?;
-    let place = fraction * (last as f64);
-    let below = index(place.floor()).min(last);
+    // There are fewer than 2^52 of them.
+    let place = fraction * about_as_float(i64::try_from(last).ok()?);
+    let below = usize::try_from(whole(place)).ok()?.min(last);
     let (_, low, above) = values.select_nth_unstable_by(below, f64::total_cmp);
     let low = *low;
     let share = place - place.floor();

@@ -1,5 +1,5 @@
-//! What syntax means where the SQL library means something else: `EXTRACT`, intervals that are taken
-//! several times or from a day, and arithmetic of numbers that are written.
+//! What syntax means where the SQL library means something else: `EXTRACT`, intervals that are
+//! taken several times or from a day, and arithmetic of numbers that are written.
 
 use super::date_part::date_part;
 use super::decimals;

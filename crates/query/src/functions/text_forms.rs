@@ -1,5 +1,5 @@
-//! Casts to text as PostgreSQL writes values: `2024-05-01 12:00:00+00`, `01:30:00`, `1e+300`. The SQL
-//! library writes `2024-05-01T12:00:00Z`, `1 hours 30 mins`, `1e300`.
+//! Casts to text as PostgreSQL writes values: `2024-05-01 12:00:00+00`, `01:30:00`, `1e+300`. The
+//! SQL library writes `2024-05-01T12:00:00Z`, `1 hours 30 mins`, `1e300`.
 
 use crate::error::Error;
 use crate::value_texts::{instant_ns, put_float, put_instant, put_span, span};

@@ -5,7 +5,6 @@
 
 use crate::functions::{has_text_form, text_form};
 use crate::rules::keep_names::{has_part, map_expressions, named_columns};
-use crate::zones::is_text;
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result};
@@ -35,6 +34,13 @@ impl AnalyzerRule for TextForms {
         })?;
         Ok(plan.data)
     }
+}
+
+fn is_text(of: &DataType) -> bool {
+    matches!(
+        of,
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View
+    )
 }
 
 fn may_be(expr: &Expr) -> bool {

@@ -44,6 +44,24 @@ pub(crate) fn reword(statement: &mut Parse) -> Result<()> {
     }
 }
 
+/// A series that is selected gives a row for each of its values, as in PostgreSQL; the library's is
+/// a list.
+fn rows_of_series(item: &mut SelectItem) {
+    let (expr, alias) = match item {
+        SelectItem::UnnamedExpr(expr) => (expr, Ident::new(SERIES)),
+        SelectItem::ExprWithAlias { expr, alias } => (expr, alias.clone()),
+        _ => return,
+    };
+    if let Expr::Function(function) = &*expr
+        && is_called(function, SERIES)
+    {
+        *item = SelectItem::ExprWithAlias {
+            expr: call("unnest", vec![expr.clone()]),
+            alias,
+        };
+    }
+}
+
 /// Gives a list of numbers or instants.
 const SERIES: &str = "generate_series";
 
@@ -120,16 +138,7 @@ impl VisitorMut for Reword {
             }
         }
         for item in &mut select.projection {
-            if let SelectItem::UnnamedExpr(expr) = item
-                && let Expr::Function(function) = &*expr
-                && is_called(function, SERIES)
-            {
-                // A row for each, as PostgreSQL gives them; the library's is a list.
-                *item = SelectItem::ExprWithAlias {
-                    expr: call("unnest", vec![expr.clone()]),
-                    alias: Ident::new(SERIES),
-                };
-            }
+            rows_of_series(item);
             if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item {
                 let _ = VisitMut::visit(expr, &mut Lookups::new());
             }
@@ -215,40 +224,7 @@ fn changed(expr: &Expr) -> Result<Option<Expr>> {
         Expr::IsDistinctFrom(left, right) => same_as_text(left, right).map(not),
         Expr::IsNotDistinctFrom(left, right) => same_as_text(left, right),
         Expr::Interval(interval) => interval_of(interval).map(Expr::Interval),
-        Expr::Cast {
-            kind: CastKind::Cast | CastKind::DoubleColon,
-            expr,
-            data_type: DataType::Interval { fields: None, .. },
-            ..
-        } => constant(expr)
-            .and_then(text_of)
-            .and_then(|text| Some(Expr::Interval(interval(&lengths::canonical(text)?)))),
-        Expr::Cast {
-            kind,
-            expr: inner,
-            data_type,
-            array,
-            format: None,
-        } if is_integer(data_type) => rounded(inner).map(|number| Expr::Cast {
-            kind: kind.clone(),
-            expr: Box::new(number),
-            data_type: data_type.clone(),
-            array: *array,
-            format: None,
-        }),
-        Expr::Cast {
-            kind,
-            expr: inner,
-            data_type,
-            array: false,
-            format: None,
-        } if is_decimal(data_type) => written(inner).map(|text| Expr::Cast {
-            kind: kind.clone(),
-            expr: Box::new(literal(text)),
-            data_type: data_type.clone(),
-            array: false,
-            format: None,
-        }),
+        Expr::Cast { .. } => changed_cast(expr),
         Expr::UnaryOp {
             op: UnaryOperator::Minus,
             expr,
@@ -319,6 +295,47 @@ fn same_as_text(left: &Expr, right: &Expr) -> Option<Expr> {
         right: Box::new(right.clone()),
     };
     (is_text(left) || is_text(right)).then(|| Expr::Nested(Box::new(same)))
+}
+
+/// What to put in a cast's place; `None` = it stays.
+fn changed_cast(expr: &Expr) -> Option<Expr> {
+    match expr {
+        Expr::Cast {
+            kind: CastKind::Cast | CastKind::DoubleColon,
+            expr,
+            data_type: DataType::Interval { fields: None, .. },
+            ..
+        } => constant(expr)
+            .and_then(text_of)
+            .and_then(|text| Some(Expr::Interval(interval(&lengths::canonical(text)?)))),
+        Expr::Cast {
+            kind,
+            expr: inner,
+            data_type,
+            array,
+            format: None,
+        } if is_integer(data_type) => rounded(inner).map(|number| Expr::Cast {
+            kind: kind.clone(),
+            expr: Box::new(number),
+            data_type: data_type.clone(),
+            array: *array,
+            format: None,
+        }),
+        Expr::Cast {
+            kind,
+            expr: inner,
+            data_type,
+            array: false,
+            format: None,
+        } if is_decimal(data_type) => written(inner).map(|text| Expr::Cast {
+            kind: kind.clone(),
+            expr: Box::new(literal(text)),
+            data_type: data_type.clone(),
+            array: false,
+            format: None,
+        }),
+        _ => None,
+    }
 }
 
 /// The text of a literal.

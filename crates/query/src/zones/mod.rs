@@ -21,7 +21,7 @@ use headwater_wire::zone::Zone;
 use std::sync::Arc;
 
 pub(crate) use compare::CompareInZone;
-pub(crate) use read::{cast_in, is_text};
+pub(crate) use read::cast_in;
 pub(crate) use rule::InZone;
 
 use crate::error::Error;

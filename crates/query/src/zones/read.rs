@@ -26,7 +26,7 @@ const STRICT: CastOptions<'static> = CastOptions {
     format_options: FormatOptions::new(),
 };
 
-pub(crate) fn is_text(of: &DataType) -> bool {
+pub(super) fn is_text(of: &DataType) -> bool {
     match of {
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => true,
         DataType::Dictionary(_, values) => is_text(values),

@@ -2,6 +2,7 @@
 //! through, and what must be stored afterwards.
 //!
 //! The cases lie in `tests/doors/cases.json`, where the packages of other languages read them too.
+//! That of Go calls the library for C for each row, which has no column of its own for that reason.
 //! Here are the model, which says what is stored after each, and the walk of one door.
 //!
 //! Invariants: a door names what its form cannot say ([`Door::lacks`]); a case that needs none of
