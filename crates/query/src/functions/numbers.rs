@@ -41,6 +41,8 @@ enum Work {
     TimeText,
     /// So many times an interval.
     Times,
+    /// A part of an interval.
+    Over,
     /// A text as an interval.
     Interval,
     /// A value as it is, which is not taken for another one's.
@@ -85,6 +87,8 @@ functions! {
     time_text(value): TimeText;
     /// An interval so many times.
     times_interval(interval, number): Times;
+    /// An interval divided by a number.
+    over_interval(interval, number): Over;
     /// The interval that a text names.
     interval_of_text(value): Interval;
     /// A value as it is; no rule takes two of different numbers for the same.
@@ -116,6 +120,7 @@ impl ScalarUDFImpl for OfNumbers {
             Work::Multiply => "*",
             Work::TimeText => "text_of_time",
             Work::Times => "times_interval",
+            Work::Over => "over_interval",
             Work::Interval => "interval_of_text",
             Work::Apart => "apart",
         }
@@ -128,7 +133,7 @@ impl ScalarUDFImpl for OfNumbers {
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
         Ok(match (self.work, types.first()) {
             (Work::TimeText, _) => DataType::Utf8,
-            (Work::Times | Work::Interval, _) => INTERVAL,
+            (Work::Times | Work::Over | Work::Interval, _) => INTERVAL,
             (_, Some(first)) => first.clone(),
             (_, None) => {
                 return Err(Error::internal("a function of numbers without its argument").into());
@@ -216,13 +221,13 @@ impl OfNumbers {
                     .collect();
                 Ok(Arc::new(made))
             }
-            _ => many(left, right),
+            work => many(left, right, work == Work::Over),
         }
     }
 }
 
-/// Intervals so many times; a fraction of a month becomes days, one of a day hours.
-fn many(intervals: &ArrayRef, numbers: &ArrayRef) -> Result<ArrayRef> {
+/// Intervals so many times, or divided; a fraction of a month becomes days, one of a day hours.
+fn many(intervals: &ArrayRef, numbers: &ArrayRef, divides: bool) -> Result<ArrayRef> {
     let far = || Error::out_of_range("an interval is too long");
     let intervals = cast(intervals, &INTERVAL)?;
     let intervals = intervals.as_primitive::<IntervalMonthDayNanoType>();
@@ -232,7 +237,7 @@ fn many(intervals: &ArrayRef, numbers: &ArrayRef) -> Result<ArrayRef> {
     );
     let floats = cast(numbers, &DataType::Float64)?;
     let floats = floats.as_primitive::<Float64Type>();
-    let integers = match whole {
+    let integers = match whole && !divides {
         true => Some(cast(numbers, &DataType::Int64)?),
         false => None,
     };
@@ -244,7 +249,11 @@ fn many(intervals: &ArrayRef, numbers: &ArrayRef) -> Result<ArrayRef> {
         };
         let one = match &integers {
             Some(integers) => exactly(interval, integers.as_primitive::<Int64Type>().value(row)),
-            None => about(interval, floats.value(row)),
+            None if divides => {
+                let number = floats.value(row);
+                about(interval, |part| part / number)
+            }
+            None => about(interval, |part| part * floats.value(row)),
         };
         made.push(Some(one.ok_or_else(far)?));
     }
@@ -259,19 +268,26 @@ fn exactly(of: IntervalMonthDayNano, times: i64) -> Option<IntervalMonthDayNano>
     ))
 }
 
-fn about(of: IntervalMonthDayNano, times: f64) -> Option<IntervalMonthDayNano> {
+fn about(of: IntervalMonthDayNano, times: impl Fn(f64) -> f64) -> Option<IntervalMonthDayNano> {
     const DAY_NS: f64 = 86_400e9;
     let within = |value: f64, most: f64| (value.abs() < most).then_some(value);
-    let months = within(f64::from(of.months) * times, f64::from(i32::MAX))?;
-    let days = f64::from(of.days) * times + (months - months.trunc()) * 30.0;
+    let months = within(times(f64::from(of.months)), f64::from(i32::MAX))?;
+    let days = times(f64::from(of.days)) + near((months - months.trunc()) * 30.0);
     let days = within(days, f64::from(i32::MAX))?;
-    let ns = about_as_float(of.nanoseconds) * times + (days - days.trunc()) * DAY_NS;
+    let ns = times(about_as_float(of.nanoseconds)) + (days - days.trunc()) * DAY_NS;
     let ns = within(ns, 9.2e18)?;
     Some(IntervalMonthDayNano::new(
         i32::try_from(whole(months)).ok()?,
         i32::try_from(whole(days)).ok()?,
         whole(ns.round_ties_even()),
     ))
+}
+
+/// A number of days, as exact as microseconds are: what fractions of months made is whole where it
+/// is to be.
+fn near(days: f64) -> f64 {
+    const DAY_US: f64 = 86_400e6;
+    (days * DAY_US).round_ties_even() / DAY_US
 }
 
 /// The integer part of a float that lies within 64 bits.

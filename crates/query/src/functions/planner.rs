@@ -3,13 +3,13 @@
 
 use super::date_part::date_part;
 use super::decimals;
-use super::numbers::times_interval;
+use super::numbers::{over_interval, times_interval};
 use crate::wording::lengths;
 use arrow::datatypes::{DataType, Field, IntervalUnit, TimeUnit};
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::Placeholder;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
-use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator, cast, lit};
+use datafusion::logical_expr::{Expr, ExprSchemable, Operator, cast, lit};
 use datafusion::sql::sqlparser::ast;
 use std::sync::Arc;
 
@@ -149,12 +149,7 @@ impl ExprPlanner for Syntax {
                 PlannerResult::Planned(times_interval(expr.right, expr.left))
             }
             true if is_length(&left) && right.is_numeric() => {
-                let times = Expr::BinaryExpr(BinaryExpr::new(
-                    Box::new(lit(1.0)),
-                    Operator::Divide,
-                    Box::new(cast(expr.right, DataType::Float64)),
-                ));
-                PlannerResult::Planned(times_interval(expr.left, times))
+                PlannerResult::Planned(over_interval(expr.left, expr.right))
             }
             _ => PlannerResult::Original(expr),
         })

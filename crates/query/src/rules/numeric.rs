@@ -91,19 +91,30 @@ fn part(expr: &Expr, inputs: &[&LogicalPlan]) -> Part {
                 part => part,
             }
         }
-        Expr::ScalarFunction(call) if call.func.name() == "coalesce" => {
-            let mut parts = call.args.iter().map(|arg| part(arg, inputs));
-            let first = parts.next().unwrap_or(Part::Other);
-            parts.fold(first, |all, next| match (all, next) {
-                (Part::Other, _) | (_, Part::Other) => Part::Other,
-                (Part::Integer, Part::Integer) => Part::Integer,
-                _ => Part::Numeric,
-            })
+        Expr::ScalarFunction(call)
+            if ["coalesce", "greatest", "least"].contains(&call.func.name()) =>
+        {
+            together(call.args.iter(), inputs)
+        }
+        Expr::Case(case) => {
+            let values = case.when_then_expr.iter().map(|(_, then)| then.as_ref());
+            together(values.chain(case.else_expr.as_deref()), inputs)
         }
         Expr::AggregateFunction(call) => of_aggregate(call, inputs),
         Expr::Column(column) => of_column(column, expr, inputs),
         other => whole(other, inputs),
     }
+}
+
+/// One of several values, which have one type.
+fn together<'e>(values: impl Iterator<Item = &'e Expr>, inputs: &[&LogicalPlan]) -> Part {
+    let parts = values.map(|value| part(value, inputs));
+    let all = parts.reduce(|all, next| match (all, next) {
+        (Part::Other, _) | (_, Part::Other) => Part::Other,
+        (Part::Integer, Part::Integer) => Part::Integer,
+        _ => Part::Numeric,
+    });
+    all.unwrap_or(Part::Other)
 }
 
 /// An integer by its type, or something else.
