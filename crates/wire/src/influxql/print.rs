@@ -170,18 +170,21 @@ impl Display for Expression {
     }
 }
 
+/// Writes the database and the retention policy that stand before a measurement.
+fn put_place(f: &mut Formatter<'_>, database: Option<&str>, policy: Option<&str>) -> fmt::Result {
+    if let Some(database) = database {
+        write!(f, "{}.", name(database))?;
+    }
+    match policy {
+        None => Ok(()),
+        Some("") if database.is_some() => f.write_str("."),
+        Some(policy) => write!(f, "{}.", name(policy)),
+    }
+}
+
 impl Display for Source {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        if let Some(database) = &self.database {
-            write!(f, "{}.", name(database))?;
-        }
-        if let Some(policy) = &self.policy {
-            if policy.is_empty() && self.database.is_some() {
-                f.write_str(".")?;
-            } else {
-                write!(f, "{}.", name(policy))?;
-            }
-        }
+        put_place(f, self.database.as_deref(), self.policy.as_deref())?;
         match &self.name {
             MeasurementName::Exact(text) => write!(f, "{}", name(text)),
             MeasurementName::Matching(pattern) => write!(f, "{}", Pattern(pattern)),
@@ -191,16 +194,7 @@ impl Display for Source {
 
 impl Display for Target {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        if let Some(database) = &self.database {
-            write!(f, "{}.", name(database))?;
-        }
-        if let Some(policy) = &self.policy {
-            if policy.is_empty() && self.database.is_some() {
-                f.write_str(".")?;
-            } else {
-                write!(f, "{}.", name(policy))?;
-            }
-        }
+        put_place(f, self.database.as_deref(), self.policy.as_deref())?;
         match &self.name {
             Some(text) => write!(f, "{}", name(text)),
             None => f.write_str(":MEASUREMENT"),
