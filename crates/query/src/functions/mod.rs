@@ -27,6 +27,7 @@ pub(crate) use date_part::date_part;
 pub(crate) use series::seconds;
 pub(crate) use text_forms::{has_text_form, text_form};
 pub(crate) use time_bucket::{Clocks, time_bucket, width as bucket_width};
+pub(crate) use to_char::check_pattern;
 pub(crate) use window_sum::too_large as sum_too_large;
 
 use crate::wording::patterns::SimilarToEscape;

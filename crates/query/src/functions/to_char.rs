@@ -28,15 +28,15 @@ impl ToChar {
     }
 }
 
-fn check(pattern: &str) -> Result<()> {
-    if pattern.contains('%') || !pattern.chars().any(char::is_alphabetic) {
+/// Whether a pattern has a directive.
+pub(crate) fn check_pattern(pattern: &str) -> std::result::Result<(), Error> {
+    if pattern.contains('%') {
         return Ok(());
     }
-    Err(Error::invalid_value(format!(
+    let error = Error::invalid_value(format!(
         "to_char: expected a pattern with directives such as %Y-%m-%d %H:%M:%S, found '{pattern}'"
-    ))
-    .with_hint("the patterns are those of strftime, not PostgreSQL's")
-    .into())
+    ));
+    Err(error.with_hint("the patterns are those of strftime, not PostgreSQL's"))
 }
 
 impl ScalarUDFImpl for ToChar {
@@ -61,10 +61,11 @@ impl ScalarUDFImpl for ToChar {
             Some(ColumnarValue::Array(patterns)) => {
                 let patterns = cast(patterns, &DataType::Utf8)?;
                 let mut patterns = patterns.as_string::<i32>().iter().flatten();
-                patterns.try_for_each(check)?;
+                patterns.try_for_each(check_pattern)?;
             }
             Some(ColumnarValue::Scalar(pattern)) => {
-                pattern.try_as_str().flatten().map_or(Ok(()), check)?;
+                let pattern = pattern.try_as_str().flatten();
+                pattern.map_or(Ok(()), check_pattern)?;
             }
             None => {}
         }

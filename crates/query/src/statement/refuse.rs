@@ -5,6 +5,7 @@
 
 use super::unsupported;
 use crate::error::{Error, Result};
+use crate::functions::check_pattern;
 use datafusion::sql::sqlparser::ast::{
     Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Query, Select, Statement, TableFactor,
     Value, Visit, Visitor,
@@ -56,14 +57,9 @@ impl Visitor for LeftOut {
 
     fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<Error> {
         if let Some(pattern) = pattern_of_to_char(expr)
-            && !pattern.contains('%')
+            && let Err(error) = check_pattern(pattern)
         {
-            let error = Error::invalid_value(format!(
-                "to_char: expected a pattern with directives such as %Y-%m-%d %H:%M:%S, found '{pattern}'"
-            ));
-            return ControlFlow::Break(
-                error.with_hint("the patterns are those of strftime, not PostgreSQL's"),
-            );
+            return ControlFlow::Break(error);
         }
         ControlFlow::Continue(())
     }
