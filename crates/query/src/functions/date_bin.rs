@@ -45,17 +45,10 @@ fn instant(of: &DataType) -> Option<DataType> {
         DataType::Date32 | DataType::Date64 | DataType::Null => {
             DataType::Timestamp(TimeUnit::Nanosecond, None)
         }
-        of if is_text(of) => DataType::Timestamp(TimeUnit::Nanosecond, None),
+        of if of.is_string() => DataType::Timestamp(TimeUnit::Nanosecond, None),
         DataType::Time32(_) | DataType::Time64(_) => of.clone(),
         _ => return None,
     })
-}
-
-fn is_text(of: &DataType) -> bool {
-    matches!(
-        of,
-        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View
-    )
 }
 
 fn wrong(what: &str, found: &DataType) -> Error {
@@ -88,7 +81,7 @@ impl ScalarUDFImpl for DateBin {
         let is_width = matches!(
             width,
             DataType::Interval(_) | DataType::Duration(_) | DataType::Null
-        ) || is_text(width);
+        ) || width.is_string();
         if !is_width {
             return Err(wrong("the width is an interval", width).into());
         }

@@ -21,16 +21,12 @@ pub(super) fn is_own(name: &str, args: &AccumulatorArgs<'_>) -> bool {
     let [field] = args.expr_fields else {
         return false;
     };
-    let is_text = matches!(
-        field.data_type(),
-        DataType::Utf8
-            | DataType::LargeUtf8
-            | DataType::Utf8View
-            | DataType::Binary
-            | DataType::LargeBinary
-            | DataType::BinaryView
+    let of = field.data_type();
+    let is_bytes = matches!(
+        of,
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView
     );
-    name == "count" && args.is_distinct && is_text
+    name == "count" && args.is_distinct && (of.is_string() || is_bytes)
 }
 
 /// The state for a call that [`is_own`].
@@ -53,13 +49,6 @@ struct Distinct {
 }
 
 impl Distinct {
-    fn is_text(&self) -> bool {
-        matches!(
-            self.of,
-            DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View
-        )
-    }
-
     fn take(&mut self, values: &dyn Array) -> Result<()> {
         let bytes = cast(values, &DataType::Binary)?;
         for value in bytes.as_binary::<i32>().iter().flatten() {
@@ -87,7 +76,7 @@ impl Accumulator for Distinct {
     }
 
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        let values: ArrayRef = match self.is_text() {
+        let values: ArrayRef = match self.of.is_string() {
             // They were texts when they came in.
             true => Arc::new(StringArray::from_iter_values(
                 self.seen.iter().map(|value| String::from_utf8_lossy(value)),

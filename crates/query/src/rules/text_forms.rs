@@ -36,17 +36,10 @@ impl AnalyzerRule for TextForms {
     }
 }
 
-fn is_text(of: &DataType) -> bool {
-    matches!(
-        of,
-        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View
-    )
-}
-
 fn may_be(expr: &Expr) -> bool {
     match expr {
-        Expr::Cast(cast) => is_text(cast.field.data_type()),
-        Expr::TryCast(cast) => is_text(cast.field.data_type()),
+        Expr::Cast(cast) => cast.field.data_type().is_string(),
+        Expr::TryCast(cast) => cast.field.data_type().is_string(),
         Expr::ScalarFunction(call) => gathers(call.func.name()),
         _ => false,
     }
@@ -66,7 +59,7 @@ fn written(expr: &Expr, schema: &DFSchema, flags: bool) -> Option<Expr> {
     };
     let from = inner.get_type(schema).ok()?;
     let is_other = has_text_form(&from) && (flags || from != DataType::Boolean);
-    (is_text(of) && is_other).then(|| {
+    (of.is_string() && is_other).then(|| {
         let made = text_form(inner.as_ref().clone());
         Expr::Cast(Cast::new(Box::new(made), of.clone()))
     })
