@@ -385,6 +385,9 @@ fn server_asks_every_question_of_a_process_of_its_own() {
         text.contains("| count of all points of the channel | 1 |"),
         "{text}"
     );
+    // So few points that formatted tiles are kept, which is told.
+    let told = "tile of rows, formatted anew (1): all its forms fit the cache of tiles";
+    assert!(text.contains(told), "{text}");
     let reading = &report["figures"]["reading"];
     let rows = reading["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 10);

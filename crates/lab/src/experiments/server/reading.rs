@@ -38,6 +38,8 @@ pub(super) struct Row {
     p99_ms: f64,
     body_bytes: usize,
     server_cpu_us: f64,
+    /// Every form of the question fits into the server's cache of formatted tiles.
+    forms_fit_cache: bool,
 }
 
 pub(crate) fn measure(
@@ -375,6 +377,7 @@ impl Taken {
             p99_ms: at(0.99),
             body_bytes: self.body_bytes,
             server_cpu_us: self.server_cpu_seconds * 1e6 / asked.max(1) as f64,
+            forms_fit_cache: question.requests.len() * self.body_bytes < tile_cache_bytes(),
         }
     }
 }
@@ -404,6 +407,18 @@ fn print(rows: &[Row]) {
         })
         .collect();
     table::print(&heads, &lines);
+    let cached = |row: &&Row| row.forms_fit_cache && row.question.ends_with("anew");
+    for row in rows.iter().filter(cached) {
+        println!(
+            "{} ({}): all its forms fit the cache of tiles, so these answers are kept ones; \
+             ask about more --points",
+            row.question, row.connections
+        );
+    }
+}
+
+fn tile_cache_bytes() -> usize {
+    headwater_server::Settings::new("").tile_cache
 }
 
 fn judge(rows: &[Row], targets: &mut Targets) {
