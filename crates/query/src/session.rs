@@ -15,7 +15,7 @@ use crate::gate;
 use crate::limits::{AllMemory, Limits, StatementMemory};
 use crate::nodes;
 use crate::parameters::Parameters;
-use crate::pattern;
+use crate::pattern::{self, FilterPartitions};
 use crate::planner::{self, Planners, Simple};
 use crate::plans::{PlanKey, Plans};
 use crate::pyramid::UsePyramid;
@@ -314,7 +314,11 @@ fn base_state(limits: &Limits) -> SessionState {
         if rule.name() == "simplify_expressions" {
             optimizer.push(Arc::new(ListsApart));
         }
+        let filters = rule.name() == "push_down_filter";
         optimizer.push(rule);
+        if filters {
+            optimizer.push(Arc::new(FilterPartitions));
+        }
     }
     optimizer.push(Arc::new(KeysOnce));
     optimizer.push(Arc::new(UsePyramid));

@@ -12,7 +12,7 @@ use crate::syntax::{APART, SOURCE};
 use crate::wording::lengths;
 use arrow::datatypes::{DataType, Field};
 use datafusion::common::tree_node::TreeNode;
-use datafusion::common::{Column, DFSchema, ExprSchema, Result};
+use datafusion::common::{Column, DFSchema, ExprSchema, Result, TableReference};
 use datafusion::logical_expr::planner::{
     PlannedRelation, RelationPlanner, RelationPlannerContext, RelationPlanning,
 };
@@ -517,6 +517,10 @@ fn coerced(expr: Expr, schema: &Arc<DFSchema>) -> Result<Expr> {
     ExprSimplifier::new(context).coerce(expr, schema)
 }
 
+/// What columns of a clause without an alias stand under. No name that is written holds the last
+/// sign.
+const UNNAMED: &str = "match_recognize\u{1f}";
+
 /// The node: the columns of the partition, of the order, the measures, and the others where every
 /// row is answered.
 fn answer(
@@ -545,14 +549,19 @@ fn answer(
         }
     }
     asked.before = before;
+    // As a table that was not named: so columns are told apart from those of sub-queries.
+    let named = TableReference::bare(UNNAMED);
     let mut fields = Vec::with_capacity(kept.len() + measures.len());
     for column in &kept {
         let field = schema.field_from_column(column)?;
-        fields.push((None, Arc::new(Field::clone(field).with_name(&column.name))));
+        let field = Field::clone(field).with_name(&column.name);
+        fields.push((Some(named.clone()), Arc::new(field)));
     }
     let computed = measures.iter().zip(&asked.measures);
-    let computed = computed
-        .map(|(name, computed)| (None, Arc::new(Field::new(name, computed.of.clone(), true))));
+    let computed = computed.map(|(name, computed)| {
+        let field = Field::new(name, computed.of.clone(), true);
+        (Some(named.clone()), Arc::new(field))
+    });
     fields.splice(before..before, computed);
     let answered = DFSchema::new_with_metadata(fields, Default::default())?;
     Ok(Pattern {

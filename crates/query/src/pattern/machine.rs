@@ -11,7 +11,7 @@
 
 use super::program::{Program, Step};
 use datafusion::common::Result;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 /// The rows of a partition, or of a stretch of it, and what is true of them.
 pub(super) trait Rows {
@@ -21,18 +21,26 @@ pub(super) trait Rows {
     /// Whether a row is the first one of the partition.
     fn is_first(&self, row: usize) -> bool;
 
-    /// Whether a row may be a symbol, after what was matched before it: the symbols of the rows
-    /// from `start` on.
-    fn may_be(&mut self, symbol: usize, row: usize, start: usize, past: &Past<'_>) -> Result<bool>;
+    /// What conditions look back at, of the rows that were matched.
+    type Past: Copy;
+
+    /// The past of a search that begins; those of the one before are gone.
+    fn begin(&mut self) -> Result<Self::Past>;
+
+    /// A past with a row more.
+    fn with(&mut self, past: Self::Past, symbol: usize, row: usize) -> Result<Self::Past>;
+
+    /// Whether a row may be a symbol, after what was matched from the row before it on.
+    fn may_be(&mut self, symbol: usize, row: usize, past: Self::Past) -> Result<bool>;
 
     /// Whether a match from `start` on may have this row.
     fn reaches(&self, start: usize, row: usize) -> bool;
 
-    /// Whether conditions look back at what was matched.
+    /// Whether conditions can tell pasts from each other.
     fn looks_back(&self) -> bool;
 
-    /// What conditions can tell of a past.
-    fn key(&self, past: &[usize]) -> Vec<usize>;
+    /// What conditions can tell of a past, behind what stands in the key.
+    fn tell(&self, past: Self::Past, key: &mut Vec<usize>);
 
     /// So many nodes of pasts are held.
     fn holds_nodes(&mut self, nodes: usize) -> Result<()>;
@@ -54,34 +62,23 @@ struct Node {
 /// Nodes between two questions whether there is room for them.
 const STRIDE: usize = 1 << 10;
 
-/// What was matched before a row.
-pub(super) struct Past<'a> {
-    nodes: &'a [Node],
-    newest: Option<usize>,
-}
-
-impl Past<'_> {
-    /// The symbols, from the first row on.
-    pub(super) fn symbols(&self) -> Vec<usize> {
-        self.labels().iter().map(|label| label.symbol).collect()
+/// The rows of a match, from the first on.
+fn labels(nodes: &[Node], newest: Option<usize>) -> Vec<Label> {
+    let mut labels = Vec::new();
+    let mut next = newest;
+    while let Some(node) = next.and_then(|at| nodes.get(at)) {
+        labels.push(node.label);
+        next = node.before;
     }
-
-    fn labels(&self) -> Vec<Label> {
-        let mut labels = Vec::new();
-        let mut next = self.newest;
-        while let Some(node) = next.and_then(|at| self.nodes.get(at)) {
-            labels.push(node.label);
-            next = node.before;
-        }
-        labels.reverse();
-        labels
-    }
+    labels.reverse();
+    labels
 }
 
 #[derive(Clone, Copy)]
-struct Thread {
+struct Thread<P> {
     place: usize,
-    past: Option<usize>,
+    newest: Option<usize>,
+    past: P,
 }
 
 /// Finds matches of a program.
@@ -96,6 +93,8 @@ pub(super) struct Machine<'a> {
     seen: Seen,
     /// Places that a thread can come to, which are to be looked at.
     open: Vec<(usize, u64)>,
+    /// What is told of the past of the thread that is followed.
+    key: Vec<usize>,
 }
 
 /// Places that threads have come to before a row, with the rounds that began at this row, and what
@@ -104,23 +103,39 @@ struct Seen {
     /// Of each place without rounds and past, in which turn it was seen last.
     plain: Vec<u32>,
     turn: u32,
-    others: HashSet<(usize, u64, Vec<usize>)>,
+    /// The number of each thing that was told of a past.
+    told: HashMap<Vec<usize>, usize>,
+    others: HashSet<(usize, u64, usize)>,
 }
 
 impl Seen {
     /// Nothing has been seen of the next row.
     fn clear(&mut self) {
         self.others.clear();
+        self.told.clear();
         self.turn = self.turn.checked_add(1).unwrap_or_else(|| {
             self.plain.fill(0);
             1
         });
     }
 
+    /// The number of what is told of a past; nothing is 0.
+    fn number(&mut self, key: &[usize]) -> usize {
+        if key.is_empty() {
+            return 0;
+        }
+        if let Some(number) = self.told.get(key) {
+            return *number;
+        }
+        let number = self.told.len() + 1;
+        self.told.insert(key.to_vec(), number);
+        number
+    }
+
     /// True when it was not seen before.
-    fn insert(&mut self, place: usize, rounds: u64, past: &[usize]) -> bool {
-        if rounds > 0 || !past.is_empty() {
-            return self.others.insert((place, rounds, past.to_vec()));
+    fn insert(&mut self, place: usize, rounds: u64, past: usize) -> bool {
+        if rounds > 0 || past > 0 {
+            return self.others.insert((place, rounds, past));
         }
         if place >= self.plain.len() {
             self.plain.resize(place + 1, 0);
@@ -143,9 +158,11 @@ impl<'a> Machine<'a> {
             seen: Seen {
                 plain: Vec::new(),
                 turn: 0,
+                told: HashMap::new(),
                 others: HashSet::new(),
             },
             open: Vec::new(),
+            key: Vec::new(),
         }
     }
 
@@ -160,22 +177,19 @@ impl<'a> Machine<'a> {
         let mut found: Option<Option<usize>> = None;
         let (mut threads, mut next) = (Vec::new(), Vec::new());
         self.seen.clear();
-        self.follow(
-            rows,
-            Thread {
-                place: 0,
-                past: None,
-            },
-            start,
-            &mut threads,
-        );
+        let first = Thread {
+            place: 0,
+            newest: None,
+            past: rows.begin()?,
+        };
+        self.follow(rows, first, start, &mut threads);
         let mut row = start;
         while !threads.is_empty() {
             self.seen.clear();
             for thread in threads.drain(..) {
                 match self.program.step(thread.place) {
                     Some(Step::Found) => {
-                        found = Some(thread.past);
+                        found = Some(thread.newest);
                         // The others are not preferred to this one.
                         break;
                     }
@@ -188,16 +202,12 @@ impl<'a> Machine<'a> {
                         if !rows.reaches(start, row) {
                             continue;
                         }
-                        let past = Past {
-                            nodes: &self.nodes,
-                            newest: thread.past,
-                        };
-                        if rows.may_be(symbol, row, start, &past)? {
-                            let past = self.hold(rows, Label { symbol, excluded }, thread.past)?;
-                            let place = thread.place + 1;
+                        if rows.may_be(symbol, row, thread.past)? {
+                            let label = Label { symbol, excluded };
                             let thread = Thread {
-                                place,
-                                past: Some(past),
+                                place: thread.place + 1,
+                                newest: Some(self.hold(rows, label, thread.newest)?),
+                                past: rows.with(thread.past, symbol, row)?,
                             };
                             self.follow(rows, thread, row + 1, &mut next);
                         }
@@ -208,10 +218,7 @@ impl<'a> Machine<'a> {
             std::mem::swap(&mut threads, &mut next);
             row += 1;
         }
-        Ok(found.map(|newest| {
-            let nodes = &self.nodes;
-            Past { nodes, newest }.labels()
-        }))
+        Ok(found.map(|newest| labels(&self.nodes, newest)))
     }
 
     fn hold(&mut self, rows: &mut impl Rows, label: Label, before: Option<usize>) -> Result<usize> {
@@ -224,17 +231,18 @@ impl<'a> Machine<'a> {
     }
 
     /// Adds the places that a thread can come to before the next row, the preferred ones first.
-    fn follow(&mut self, rows: &impl Rows, thread: Thread, row: usize, out: &mut Vec<Thread>) {
-        let key = match rows.looks_back() {
-            false => Vec::new(),
-            true => {
-                let past = Past {
-                    nodes: &self.nodes,
-                    newest: thread.past,
-                };
-                rows.key(&past.symbols())
-            }
-        };
+    fn follow<R: Rows>(
+        &mut self,
+        rows: &R,
+        thread: Thread<R::Past>,
+        row: usize,
+        out: &mut Vec<Thread<R::Past>>,
+    ) {
+        self.key.clear();
+        if rows.looks_back() {
+            rows.tell(thread.past, &mut self.key);
+        }
+        let past = self.seen.number(&self.key);
         let mut open = std::mem::take(&mut self.open);
         open.push((thread.place, 0));
         while let Some((place, rounds)) = open.pop() {
@@ -244,7 +252,7 @@ impl<'a> Machine<'a> {
                 Some(Step::Row { .. } | Step::Found) => 0,
                 _ => rounds,
             };
-            if !self.seen.insert(place, told, &key) {
+            if !self.seen.insert(place, told, past) {
                 continue;
             }
             match step {

@@ -3,8 +3,10 @@
 //! [`clause`] plans the clause: [`regex`] takes the pattern apart, [`program`] makes steps of it,
 //! [`slots`] takes what is asked of matches out of conditions and measures; the [`node`] stands in
 //! the plan. When it runs, [`exec`] reads the rows of one partition after the other, [`machine`]
-//! finds matches, [`rows`] says what is true of a row, and [`answers`] collects what is answered.
-//! [`bounds`] says where matches can be, so that a scan leaves out the rest.
+//! finds matches, [`rows`] says what is true of a row by what [`lookback`] keeps of the rows before
+//! it, and [`answers`] collects what is answered.
+//! [`bounds`] says where matches can be, so that a scan leaves out the rest, as it does with
+//! partitions that [`partition_filter`] asks away.
 //!
 //! Invariants: matches are those that trying all ways of the pattern in their order of preference
 //! would find first, at the first row that one begins at. Where matches have a bound, of time or of
@@ -17,8 +19,10 @@ mod answers;
 mod bounds;
 mod clause;
 mod exec;
+mod lookback;
 mod machine;
 mod node;
+mod partition_filter;
 mod program;
 mod regex;
 mod rows;
@@ -29,6 +33,7 @@ mod tracking;
 
 pub(crate) use clause::Clauses;
 pub(crate) use node::Pattern;
+pub(crate) use partition_filter::FilterPartitions;
 pub(crate) use tracked::watchable;
 pub(crate) use tracking::{TRACK, Tracking, read_track};
 
@@ -105,7 +110,7 @@ pub(crate) fn plan(
         kept: all(&node.kept)?,
         times: times.filter(|_| asked.within.is_some() || skips.is_some()),
         measures,
-        conditions: Conditions::new(&asked, conditions),
+        conditions: Conditions::new(&asked, conditions)?,
         asked,
         tracked: node.tracked.clone(),
         skips,

@@ -1,11 +1,13 @@
 //! The rows of a partition, and what is true of them.
 //!
 //! A condition that asks nothing of what was matched before its row is computed for all rows of a
-//! partition at once; another one whenever a thread comes to it.
+//! partition at once; another one whenever a thread comes to it, by what [`super::lookback`] keeps
+//! of the thread's past.
 
-use super::machine::{Past, Rows};
+use super::lookback::{Lookback, PastId};
+use super::machine::Rows;
 use super::node::{Asked, Slot};
-use super::tally::{Cell, Column, Sum};
+use super::tally::{Cell, Column};
 use crate::fences::checkpoint;
 use arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, Float64Array, Int64Array, RecordBatch, StringArray,
@@ -18,7 +20,7 @@ use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::Result;
 use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr::utils::collect_columns;
+use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
 use headwater::Timestamp;
 use std::sync::Arc;
 
@@ -28,8 +30,10 @@ const NODE_BYTES: usize = 48;
 /// A condition, and what it asks for.
 #[derive(Clone, Debug)]
 struct Condition {
+    /// Over the slots that it asks for, and no others.
     expr: Arc<dyn PhysicalExpr>,
     slots: Vec<usize>,
+    schema: SchemaRef,
     looks_back: bool,
 }
 
@@ -38,7 +42,7 @@ struct Condition {
 pub(super) struct Conditions {
     of: Vec<Option<Condition>>,
     /// Slots by which conditions can tell pasts from each other.
-    tell: Vec<Slot>,
+    tell: Vec<usize>,
 }
 
 /// Whether a slot is about the row itself, where that is a symbol.
@@ -52,33 +56,39 @@ pub(super) fn is_own(slot: &Slot, symbol: usize) -> bool {
 }
 
 impl Conditions {
-    pub(super) fn new(asked: &Asked, exprs: Vec<Option<Arc<dyn PhysicalExpr>>>) -> Conditions {
-        let mut tell: Vec<Slot> = Vec::new();
+    pub(super) fn new(
+        asked: &Asked,
+        exprs: Vec<Option<Arc<dyn PhysicalExpr>>>,
+    ) -> Result<Conditions> {
+        let mut tell: Vec<usize> = Vec::new();
         let mut of = Vec::with_capacity(exprs.len());
         for (symbol, expr) in exprs.into_iter().enumerate() {
-            of.push(expr.map(|expr| {
-                let mut slots: Vec<usize> =
-                    collect_columns(&expr).iter().map(|c| c.index()).collect();
-                slots.sort_unstable();
-                let foreign = slots.iter().filter_map(|at| asked.slots.get(*at));
-                let foreign = foreign.filter(|slot| !is_own(slot, symbol));
-                let before = tell.len();
-                let mut looks_back = false;
-                for slot in foreign {
+            let Some(expr) = expr else {
+                of.push(None);
+                continue;
+            };
+            let columns = collect_columns(&expr);
+            let mut slots: Vec<usize> = columns.iter().map(|c| c.index()).collect();
+            slots.sort_unstable();
+            let mut looks_back = false;
+            for at in &slots {
+                let slot = asked.slots.get(*at);
+                if slot.is_some_and(|slot| !is_own(slot, symbol)) {
                     looks_back = true;
-                    if !tell.contains(slot) {
-                        tell.push(slot.clone());
+                    if !tell.contains(at) {
+                        tell.push(*at);
                     }
                 }
-                debug_assert!(tell.len() >= before);
-                Condition {
-                    expr,
-                    slots,
-                    looks_back,
-                }
+            }
+            let schema = Arc::new(asked.slot_schema.inner().project(&slots)?);
+            of.push(Some(Condition {
+                expr: reassign_expr_columns(expr, &schema)?,
+                slots,
+                schema,
+                looks_back,
             }));
         }
-        Conditions { of, tell }
+        Ok(Conditions { of, tell })
     }
 }
 
@@ -99,6 +109,7 @@ pub(super) struct Run<'a> {
     slot_schema: SchemaRef,
     /// Of each symbol, whether each row may be it.
     plain: Vec<Option<BooleanArray>>,
+    lookback: Lookback,
     /// Rows that a match may begin at, where that is known of all rows at once.
     may_begin: Option<BooleanBuffer>,
     times: Option<Int64Array>,
@@ -143,6 +154,7 @@ impl<'a> Run<'a> {
             columns,
             slot_schema: Arc::clone(asked.slot_schema.inner()),
             plain: Vec::new(),
+            lookback: Lookback::new(&asked.slots, &conditions.tell),
             may_begin: None,
             times,
             reserved,
@@ -214,37 +226,12 @@ impl<'a> Run<'a> {
 
     /// A condition, for every row.
     fn all(&self, condition: &Condition) -> Result<BooleanArray> {
-        let columns = self
-            .slot_schema
-            .fields()
-            .iter()
-            .enumerate()
-            .map(|(at, field)| {
-                let slot = self
-                    .asked
-                    .slots
-                    .get(at)
-                    .filter(|_| condition.slots.contains(&at));
-                match slot {
-                    Some(Slot::Value { column, shift, .. }) => self.moved(*column, *shift),
-                    _ => Ok(new_null_array(field.data_type(), self.count)),
-                }
-            });
-        let columns = columns.collect::<Result<Vec<ArrayRef>>>()?;
-        self.truth(condition, columns, self.count)
-    }
-
-    fn truth(
-        &self,
-        condition: &Condition,
-        columns: Vec<ArrayRef>,
-        count: usize,
-    ) -> Result<BooleanArray> {
-        let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(count));
-        let schema = Arc::clone(&self.slot_schema);
-        let batch = RecordBatch::try_new_with_options(schema, columns, &options)?;
-        let truth = condition.expr.evaluate(&batch)?.into_array(count)?;
-        Ok(cast(&truth, &DataType::Boolean)?.as_boolean().clone())
+        let columns = condition.slots.iter().zip(condition.schema.fields());
+        let columns = columns.map(|(at, field)| match self.asked.slots.get(*at) {
+            Some(Slot::Value { column, shift, .. }) => self.moved(*column, *shift),
+            _ => Ok(new_null_array(field.data_type(), self.count)),
+        });
+        truth(condition, columns.collect::<Result<_>>()?, self.count)
     }
 
     /// The row so many rows further, where the partition has it.
@@ -322,44 +309,55 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// What a slot has, after these symbols from a row on.
-    fn cell(&self, at: usize, symbols: &[usize], start: usize) -> Result<Cell> {
+    /// What a slot has where a row, the last one so far, is a symbol.
+    fn cell(&self, at: usize, symbol: usize, row: usize, past: PastId) -> Result<Cell> {
         Ok(match self.asked.slots.get(at) {
+            Some(slot @ Slot::Value { shift, .. }) if is_own(slot, symbol) => {
+                self.shifted(row, *shift)
+            }
             Some(Slot::Value {
-                of,
                 first,
                 steps,
                 shift,
                 ..
             }) => {
-                let is_of = |(_, symbol): &(usize, &usize)| {
-                    of.as_ref().is_none_or(|of| of.contains(symbol))
-                };
-                let mut places = symbols.iter().enumerate().filter(is_of);
-                let place = match first {
-                    true => places.nth(*steps),
-                    false => places.rev().nth(*steps),
-                };
-                place.map_or(Cell::Absent, |(place, _)| {
-                    self.shifted(start + place, *shift)
-                })
+                let found = self.lookback.row(at, (*first, *steps), past, (symbol, row));
+                found.map_or(Cell::Absent, |row| self.shifted(row, *shift))
             }
-            Some(Slot::Tally { what, of, .. }) => {
-                let Some(Some(column)) = self.tallies.get(at) else {
-                    return Ok(Cell::Absent);
-                };
-                let mut sum = Sum::default();
-                for (place, symbol) in symbols.iter().enumerate() {
-                    if of.as_ref().is_none_or(|of| of.contains(symbol)) {
-                        sum.add(*what, column, start + place)?;
-                    }
+            Some(Slot::Tally { what, .. }) => match self.tallies.get(at) {
+                Some(Some(column)) => {
+                    let sum = self.lookback.tallied(at, past, (symbol, row), column)?;
+                    sum.cell(*what, column)?
                 }
-                sum.cell(*what, column)?
-            }
+                _ => Cell::Absent,
+            },
             Some(Slot::Number) => Cell::Whole(self.number),
             _ => Cell::Absent,
         })
     }
+
+    /// What a slot has, as a column of one row.
+    fn value(&self, at: usize, cell: Cell, of: &DataType) -> Result<ArrayRef> {
+        let column = match self.asked.slots.get(at) {
+            Some(Slot::Value { column, .. }) => Some(*column),
+            Some(Slot::Tally { value, .. }) => *value,
+            _ => None,
+        };
+        match (cell, column.and_then(|column| self.columns.get(column))) {
+            (Cell::Row(row), Some(column)) => Ok(column.slice(row, 1)),
+            (Cell::Absent, _) => Ok(new_null_array(of, 1)),
+            _ => self.column(at, &[cell]),
+        }
+    }
+}
+
+/// Whether a condition holds, for so many rows of what it asks for.
+fn truth(condition: &Condition, columns: Vec<ArrayRef>, count: usize) -> Result<BooleanArray> {
+    let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(count));
+    let schema = Arc::clone(&condition.schema);
+    let batch = RecordBatch::try_new_with_options(schema, columns, &options)?;
+    let truth = condition.expr.evaluate(&batch)?.into_array(count)?;
+    Ok(cast(&truth, &DataType::Boolean)?.as_boolean().clone())
 }
 
 impl Rows for Run<'_> {
@@ -371,7 +369,20 @@ impl Rows for Run<'_> {
         self.begins && row == 0
     }
 
-    fn may_be(&mut self, symbol: usize, row: usize, start: usize, past: &Past<'_>) -> Result<bool> {
+    type Past = PastId;
+
+    fn begin(&mut self) -> Result<PastId> {
+        self.lookback.begin()
+    }
+
+    fn with(&mut self, past: PastId, symbol: usize, row: usize) -> Result<PastId> {
+        match self.lookback.is_needed() {
+            true => self.lookback.with(past, symbol, row, &self.tallies),
+            false => Ok(past),
+        }
+    }
+
+    fn may_be(&mut self, symbol: usize, row: usize, past: PastId) -> Result<bool> {
         let Some(Some(condition)) = self.conditions.of.get(symbol) else {
             return Ok(true);
         };
@@ -379,19 +390,12 @@ impl Rows for Run<'_> {
             return Ok(plain.is_valid(row) && plain.value(row));
         }
         checkpoint()?;
-        let mut symbols = past.symbols();
-        symbols.push(symbol);
-        let columns =
-            self.slot_schema
-                .fields()
-                .iter()
-                .enumerate()
-                .map(|(at, field)| match condition.slots.contains(&at) {
-                    true => self.column(at, &[self.cell(at, &symbols, start)?]),
-                    false => Ok(new_null_array(field.data_type(), 1)),
-                });
-        let columns = columns.collect::<Result<Vec<ArrayRef>>>()?;
-        let truth = self.truth(condition, columns, 1)?;
+        let columns = condition.slots.iter().zip(condition.schema.fields());
+        let columns = columns.map(|(at, field)| {
+            let cell = self.cell(*at, symbol, row, past)?;
+            self.value(*at, cell, field.data_type())
+        });
+        let truth = truth(condition, columns.collect::<Result<_>>()?, 1)?;
         Ok(truth.is_valid(0) && truth.value(0))
     }
 
@@ -406,41 +410,21 @@ impl Rows for Run<'_> {
     }
 
     fn looks_back(&self) -> bool {
-        !self.conditions.tell.is_empty()
+        self.lookback.is_needed()
     }
 
-    fn key(&self, past: &[usize]) -> Vec<usize> {
-        let mut key = Vec::new();
-        for slot in &self.conditions.tell {
-            let (of, most, first) = match slot {
-                Slot::Value {
-                    of: Some(of),
-                    first,
-                    steps,
-                    ..
-                } => (of, steps + 1, *first),
-                Slot::Tally { of: Some(of), .. } => (of, usize::MAX, true),
-                // Of all rows, which are the same for all threads.
-                _ => continue,
-            };
-            let places = past
-                .iter()
-                .enumerate()
-                .filter(|(_, symbol)| of.contains(symbol));
-            let places = places.map(|(place, _)| place);
-            // One behind the last place ends the list.
-            match first {
-                true => key.extend(places.take(most)),
-                false => key.extend(places.rev().take(most)),
+    fn tell(&self, past: PastId, key: &mut Vec<usize>) {
+        for at in &self.conditions.tell {
+            if let Some(slot) = self.asked.slots.get(*at) {
+                self.lookback.tell(*at, slot, past, key);
             }
-            key.push(usize::MAX);
         }
-        key
     }
 
     fn holds_nodes(&mut self, nodes: usize) -> Result<()> {
         checkpoint()?;
         let bytes = nodes.saturating_mul(NODE_BYTES);
+        let bytes = bytes.saturating_add(self.lookback.bytes());
         let more = bytes.saturating_sub(self.reserved.size());
         self.reserved.try_grow(more)
     }

@@ -109,6 +109,22 @@ impl Sum {
         Ok(())
     }
 
+    /// All that the cell depends on, whatever rows come.
+    pub(super) fn tell(&self, what: Tally, key: &mut Vec<usize>) {
+        // Bits in words, however large those are.
+        let mut bits = |bits: u64| key.extend([bits as usize, (bits >> 32) as usize]);
+        let is_counted = matches!(what, Tally::Count | Tally::Mean);
+        bits(u64::from(if is_counted {
+            self.count
+        } else {
+            self.count.min(1)
+        }));
+        bits(self.whole as u64);
+        bits((self.whole >> 64) as u64);
+        bits(self.float.to_bits());
+        key.push(self.best.unwrap_or(usize::MAX));
+    }
+
     pub(super) fn cell(&self, what: Tally, column: &Column) -> Result<Cell> {
         if what == Tally::Count {
             return Ok(Cell::Whole(i64::from(self.count)));

@@ -311,8 +311,9 @@ fn a_partition_beyond_the_memory_of_a_statement_is_an_error() {
         let sql = "SELECT count(*) FROM (SELECT to_timestamp(g.value) AS time, g.value AS n FROM generate_series(1, 3000000) g) \
                    MATCH_RECOGNIZE (ORDER BY time MEASURES LAST(n) AS e PATTERN (A+ B) DEFINE B AS n < 0)";
         assert_eq!(lake.error(sql).await.code, "memory_limit");
-        // Pasts that conditions tell from each other: twice as many with every row.
-        let sql = "SELECT count(*) FROM (SELECT to_timestamp(g.value) AS time, g.value AS n FROM generate_series(1, 60) g) \
+        // Pasts that conditions tell from each other, as no two sums are the same: twice as many
+        // with every row.
+        let sql = "SELECT count(*) FROM (SELECT to_timestamp(g.value) AS time, CAST(power(2, g.value) AS BIGINT) AS n FROM generate_series(1, 60) g) \
                    MATCH_RECOGNIZE (ORDER BY time MEASURES LAST(n) AS e PATTERN ((A | B)* C) DEFINE C AS sum(A.n) > sum(B.n) + 1000000)";
         assert_eq!(lake.error(sql).await.code, "memory_limit");
     });
@@ -340,5 +341,100 @@ fn what_a_condition_calls_is_computed_anew_each_time() {
         // A parameter needs its value.
         let sql = "SELECT * FROM ticks MATCH_RECOGNIZE (ORDER BY time MEASURES n AS n PATTERN (A) DEFINE A AS n = $1)";
         assert_eq!(lake.error(sql).await.code, "invalid_parameters");
+    });
+}
+
+#[test]
+fn looking_back_costs_the_same_however_much_was_matched() {
+    block_on(async {
+        let lake = Lake::new();
+        // Before each row, one to all of the 60,000 rows of the match are asked for.
+        let of = |define: &str| {
+            format!(
+                "SELECT c FROM (SELECT to_timestamp(g.value) AS time, g.value AS n FROM generate_series(1, 60000) g) \
+                 MATCH_RECOGNIZE (ORDER BY time MEASURES count(*) AS c PATTERN (A B+) DEFINE B AS {define})"
+            )
+        };
+        for define in [
+            "n > LAST(A.n)",
+            "n > FIRST(B.n, 100) OR COUNT(B.*) <= 101",
+            "n > LAST(B.n, 100) OR COUNT(B.*) <= 101",
+            "avg(B.n) < n + 1 AND count(B.*) < 100000 AND max(n) = n AND min(B.n) = 2",
+        ] {
+            assert_eq!(lake.rows(&of(define)).await, ["60000"], "{define}");
+        }
+        // Ways that say the same go on as one: sums are few, sets of rows are not.
+        let sql = "SELECT c FROM (SELECT to_timestamp(g.value) AS time, g.value AS n FROM generate_series(1, 300) g) \
+                   MATCH_RECOGNIZE (ORDER BY time MEASURES count(A.*) AS c PATTERN ((A | B)* C $) DEFINE C AS count(A.*) = 100)";
+        assert_eq!(lake.rows(sql).await, ["100"]);
+    });
+}
+
+#[test]
+fn a_search_that_takes_too_long_says_so() {
+    block_on(async {
+        let limits = headwater_query::Limits {
+            time: Some(std::time::Duration::from_millis(200)),
+            ..headwater_query::Limits::default()
+        };
+        let lake = Lake::with(limits, |options| options);
+        let sql = "SELECT count(*) FROM (SELECT to_timestamp(g.value) AS time, g.value AS n FROM generate_series(1, 100000) g) \
+                   MATCH_RECOGNIZE (ORDER BY time MEASURES count(*) AS c PATTERN (A B+ C) DEFINE B AS n > LAST(A.n), C AS avg(B.n) < 0)";
+        assert_eq!(lake.error(sql).await.code, "time_limit");
+    });
+}
+
+/// What a statement's scan says that it reads.
+async fn reads(lake: &Lake, sql: &str) -> String {
+    let plan = lake.rows(&format!("EXPLAIN {sql}")).await.join("\n");
+    let scan = plan.lines().filter(|line| line.contains("ScanExec"));
+    scan.map(str::trim).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn partitions_that_are_asked_away_are_not_read() {
+    block_on(async {
+        let lake = market().await;
+        let clause = format!(
+            "MATCH_RECOGNIZE ({VEE} MEASURES MATCH_NUMBER() AS number, FIRST(n) AS s PATTERN (A B+) DEFINE B AS price < PREV(price)) AS m"
+        );
+        let all = lake
+            .rows(&format!(
+                "SELECT sym, number, s FROM ticks {clause} ORDER BY sym, s"
+            ))
+            .await;
+        let of_b: Vec<String> = all
+            .iter()
+            .filter(|row| row.starts_with('b'))
+            .cloned()
+            .collect();
+        assert!(!of_b.is_empty() && of_b.len() < all.len());
+        for (condition, less) in [
+            ("sym = 'b'", true),
+            ("m.sym IN ('b', 'c') AND s >= 0", true),
+            ("upper(sym) = 'B'", true),
+            ("sym = 'b' AND (s >= 0 OR sym = 'a')", true),
+            ("sym = 'b' OR s < 0", false),
+        ] {
+            let sql = format!(
+                "SELECT sym, number, s FROM ticks {clause} WHERE {condition} ORDER BY sym, s"
+            );
+            assert_eq!(lake.rows(&sql).await, of_b, "{condition}");
+            let whole = format!("SELECT sym, number, s FROM ticks {clause} ORDER BY sym, s");
+            let (some, every) = (reads(&lake, &sql).await, reads(&lake, &whole).await);
+            assert_eq!(some != every, less, "{condition}: {some} / {every}");
+        }
+        // A measure of the name of a tag is no tag, what is different each time is asked of matches,
+        // and so is what another statement has to answer first.
+        let sql = "SELECT count(*) FROM ticks MATCH_RECOGNIZE (PARTITION BY sym ORDER BY time MEASURES FIRST(n) AS s PATTERN (A+) DEFINE A AS TRUE) WHERE s = 0 AND random() >= 0 AND sym IN (SELECT sym FROM ticks)";
+        let whole = "SELECT count(*) FROM ticks MATCH_RECOGNIZE (PARTITION BY sym ORDER BY time MEASURES FIRST(n) AS s PATTERN (A+) DEFINE A AS TRUE) WHERE s = 0";
+        assert_eq!(lake.rows(sql).await, lake.rows(whole).await);
+        // A partition without rows has no match, also where an empty one is answered.
+        let sql = "SELECT count(*) FROM ticks MATCH_RECOGNIZE (PARTITION BY sym ORDER BY time MEASURES FIRST(n) AS s PATTERN (A*) DEFINE A AS FALSE) WHERE sym = 'nobody'";
+        assert_eq!(lake.rows(sql).await, ["0"]);
+        // Two columns of one name, of which the partition has one.
+        let sql = "SELECT count(*) FROM (SELECT a.time, a.sym, b.sym AS other, a.n FROM ticks a JOIN ticks b ON a.time = b.time AND a.sym <> b.sym) \
+                   MATCH_RECOGNIZE (PARTITION BY other ORDER BY time MEASURES FIRST(sym) AS sym PATTERN (A+) DEFINE A AS TRUE) WHERE sym = 'a' AND other = 'b'";
+        assert_eq!(lake.rows(sql).await, ["1"]);
     });
 }

@@ -27,6 +27,9 @@ struct World {
     after: Vec<Option<usize>>,
     even: Vec<Option<usize>>,
     reach: usize,
+    /// The symbols of each past of a search.
+    pasts: Vec<Vec<usize>>,
+    start: usize,
 }
 
 impl World {
@@ -47,10 +50,25 @@ impl Rows for World {
         row == 0
     }
 
-    fn may_be(&mut self, symbol: usize, row: usize, start: usize, past: &Past<'_>) -> Result<bool> {
-        let past = past.symbols();
-        assert_eq!(past.len(), row - start);
-        Ok(self.true_of(symbol, row, &past))
+    type Past = usize;
+
+    fn begin(&mut self) -> Result<usize> {
+        self.pasts = vec![Vec::new()];
+        Ok(0)
+    }
+
+    fn with(&mut self, past: usize, symbol: usize, row: usize) -> Result<usize> {
+        let mut symbols = self.pasts[past].clone();
+        assert_eq!(symbols.len(), row - self.start);
+        symbols.push(symbol);
+        self.pasts.push(symbols);
+        Ok(self.pasts.len() - 1)
+    }
+
+    fn may_be(&mut self, symbol: usize, row: usize, past: usize) -> Result<bool> {
+        let past = &self.pasts[past];
+        assert_eq!(past.len(), row - self.start);
+        Ok(self.true_of(symbol, row, past))
     }
 
     fn reaches(&self, start: usize, row: usize) -> bool {
@@ -61,13 +79,13 @@ impl Rows for World {
         self.after.iter().chain(&self.even).any(Option::is_some)
     }
 
-    fn key(&self, past: &[usize]) -> Vec<usize> {
+    fn tell(&self, past: usize, key: &mut Vec<usize>) {
+        let past = &self.pasts[past];
         // As coarse as the conditions allow.
-        let mut key = vec![past.last().map_or(0, |last| last + 1)];
+        key.push(past.last().map_or(0, |last| last + 1));
         for other in self.even.iter().flatten() {
             key.push(past.iter().filter(|known| *known == other).count() % 2);
         }
-        key
     }
 
     fn holds_nodes(&mut self, _: usize) -> Result<()> {
@@ -225,6 +243,8 @@ fn random_world(random: &mut Random, symbols: usize) -> World {
         after,
         even,
         reach: 1 + random.usize(9),
+        pasts: Vec::new(),
+        start: 0,
     }
 }
 
@@ -238,6 +258,7 @@ fn matches_are_those_that_trying_all_ways_finds_first() {
         let mut world = random_world(&mut random, symbols);
         let program = Program::of(&regex).unwrap();
         let start = random.usize(world.end() + 1);
+        world.start = start;
         let mut expected = None;
         let mut past = Vec::new();
         let plain = Plain {
@@ -271,6 +292,8 @@ fn no_quantifier_makes_the_work_explode() {
         after: vec![None; 2],
         even: vec![None; 2],
         reach: usize::MAX,
+        pasts: Vec::new(),
+        start: 0,
     };
     let program = Program::of(&regex).unwrap();
     assert_eq!(
@@ -293,7 +316,17 @@ impl Rows for Counted<'_> {
         row == 0
     }
 
-    fn may_be(&mut self, symbol: usize, row: usize, _: usize, _: &Past<'_>) -> Result<bool> {
+    type Past = ();
+
+    fn begin(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn with(&mut self, (): (), _: usize, _: usize) -> Result<()> {
+        Ok(())
+    }
+
+    fn may_be(&mut self, symbol: usize, row: usize, (): ()) -> Result<bool> {
         self.1 += 1;
         assert!(
             self.1 < 20 * self.end(),
@@ -310,9 +343,7 @@ impl Rows for Counted<'_> {
         false
     }
 
-    fn key(&self, _: &[usize]) -> Vec<usize> {
-        Vec::new()
-    }
+    fn tell(&self, (): (), _: &mut Vec<usize>) {}
 
     fn holds_nodes(&mut self, _: usize) -> Result<()> {
         Ok(())

@@ -1,0 +1,359 @@
+//! What conditions look back at: the rows of each way through a pattern that are of the symbols
+//! which a condition asks for, and what is tallied of them.
+//!
+//! Every past is the past before its last row and that row. Of each set of symbols that is asked
+//! for it has the newest row of the set; such a row knows the one before it, and by a jump one much
+//! further back, so that the n-th row from either end is found in a number of steps that grows
+//! with the logarithm of their number (level ancestors by jump pointers: Myers, *An applicative
+//! random-access stack*, 1983). What is tallied is kept with the row.
+//!
+//! Invariants: a past is never changed once it is made, so that ways which part share what was
+//! before; a row costs the same however many were matched before it.
+
+use super::node::Slot;
+use super::slots::{Of, Tally};
+use super::tally::{Column, Sum};
+use crate::error::Error;
+use datafusion::common::Result;
+
+/// The past of a way through a pattern.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PastId(u32);
+
+/// A row of a chain.
+#[derive(Clone, Copy)]
+struct Link {
+    row: usize,
+    /// How many rows of the set there are before it.
+    depth: u32,
+    before: Option<u32>,
+    /// A row further back; the first one leads to itself.
+    jump: u32,
+}
+
+/// All rows of one set of symbols, of all pasts.
+struct Chain {
+    of: Of,
+    links: Vec<Link>,
+    tallies: Vec<Tallied>,
+}
+
+/// Something that is tallied of a chain: of each of its rows, with all before it.
+struct Tallied {
+    slot: usize,
+    what: Tally,
+    sums: Vec<Sum>,
+}
+
+/// Where conditions find a slot.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    /// It is no part of a past.
+    Elsewhere,
+    Chain(usize),
+    Tally {
+        chain: usize,
+        tally: usize,
+    },
+}
+
+/// The pasts of one search.
+pub(super) struct Lookback {
+    chains: Vec<Chain>,
+    /// Of each slot.
+    places: Vec<Place>,
+    /// Of each past, the newest row of each chain.
+    heads: Vec<Option<u32>>,
+    pasts: u32,
+}
+
+impl Chain {
+    fn has(&self, symbol: usize) -> bool {
+        self.of.as_ref().is_none_or(|of| of.contains(&symbol))
+    }
+
+    fn link(&self, at: u32) -> Option<&Link> {
+        self.links.get(at as usize)
+    }
+
+    /// The row of a chain that has so many before it.
+    fn ancestor(&self, head: Option<u32>, depth: u32) -> Option<&Link> {
+        let mut link = self.link(head?)?;
+        if link.depth < depth {
+            return None;
+        }
+        while link.depth > depth {
+            let jump = self.link(link.jump)?;
+            link = match jump.depth >= depth {
+                true => jump,
+                false => self.link(link.before?)?,
+            };
+        }
+        Some(link)
+    }
+
+    /// How many rows a chain has.
+    fn count(&self, head: Option<u32>) -> u32 {
+        let link = head.and_then(|head| self.link(head));
+        link.map_or(0, |link| link.depth + 1)
+    }
+
+    /// Its first rows, or its last ones: at most so many.
+    fn tell(&self, head: Option<u32>, first: bool, most: u32, key: &mut Vec<usize>) {
+        let count = self.count(head);
+        let mut link = match first {
+            true => self.ancestor(head, most.min(count).saturating_sub(1)),
+            false => head.and_then(|head| self.link(head)),
+        };
+        for _ in 0..most.min(count) {
+            let Some(known) = link else { break };
+            key.push(known.row);
+            link = known.before.and_then(|before| self.link(before));
+        }
+        // One behind the last row ends the list.
+        key.push(usize::MAX);
+    }
+
+    /// The chain with a row more; its newest one is answered.
+    fn push(&mut self, head: Option<u32>, row: usize) -> Result<u32> {
+        let at = numbered(self.links.len())?;
+        let last = head.and_then(|head| Some((head, *self.link(head)?)));
+        let (depth, jump) = match last {
+            None => (0, at),
+            Some((head, last)) => (last.depth + 1, self.jump_over(head, &last)),
+        };
+        for tallied in &mut self.tallies {
+            let sums = &tallied.sums;
+            let sum = head.and_then(|head| sums.get(head as usize).copied());
+            tallied.sums.push(sum.unwrap_or_default());
+        }
+        let before = head;
+        self.links.push(Link {
+            row,
+            depth,
+            before,
+            jump,
+        });
+        Ok(at)
+    }
+
+    /// Where the row behind one jumps to: jumps of one length twice become one of twice that.
+    fn jump_over(&self, head: u32, last: &Link) -> u32 {
+        let further = || {
+            let jump = self.link(last.jump)?;
+            let further = self.link(jump.jump)?;
+            let equal = last.depth - jump.depth == jump.depth - further.depth;
+            equal.then_some(jump.jump)
+        };
+        further().unwrap_or(head)
+    }
+}
+
+fn numbered(count: usize) -> Result<u32> {
+    let too_large = || Error::too_large("MATCH_RECOGNIZE: a search has more than 4 billion rows");
+    u32::try_from(count).map_err(|_| too_large().into())
+}
+
+impl Lookback {
+    /// For conditions that ask for these slots of what was matched before their row.
+    pub(super) fn new(slots: &[Slot], looked_at: &[usize]) -> Lookback {
+        let mut lookback = Lookback {
+            chains: Vec::new(),
+            places: vec![Place::Elsewhere; slots.len()],
+            heads: Vec::new(),
+            pasts: 0,
+        };
+        for at in looked_at {
+            let place = match slots.get(*at) {
+                Some(Slot::Value { of, .. }) => Place::Chain(lookback.chain(of)),
+                Some(Slot::Tally { of, what, .. }) => lookback.tally(of, *what, *at),
+                _ => Place::Elsewhere,
+            };
+            if let Some(known) = lookback.places.get_mut(*at) {
+                *known = place;
+            }
+        }
+        lookback
+    }
+
+    fn chain(&mut self, of: &Of) -> usize {
+        let known = self.chains.iter().position(|chain| chain.of == *of);
+        known.unwrap_or_else(|| {
+            self.chains.push(Chain {
+                of: of.clone(),
+                links: Vec::new(),
+                tallies: Vec::new(),
+            });
+            self.chains.len() - 1
+        })
+    }
+
+    fn tally(&mut self, of: &Of, what: Tally, slot: usize) -> Place {
+        let chain = self.chain(of);
+        let Some(tallies) = self.chains.get_mut(chain).map(|chain| &mut chain.tallies) else {
+            return Place::Elsewhere;
+        };
+        let sums = Vec::new();
+        tallies.push(Tallied { slot, what, sums });
+        let tally = tallies.len() - 1;
+        Place::Tally { chain, tally }
+    }
+
+    /// Whether conditions look back at anything.
+    pub(super) fn is_needed(&self) -> bool {
+        !self.chains.is_empty()
+    }
+
+    /// The past of the first row of a search; those of the search before are gone.
+    pub(super) fn begin(&mut self) -> Result<PastId> {
+        for chain in &mut self.chains {
+            chain.links.clear();
+            for tallied in &mut chain.tallies {
+                tallied.sums.clear();
+            }
+        }
+        self.heads.clear();
+        self.pasts = 0;
+        self.add(std::iter::repeat_n(None, self.chains.len()).collect())
+    }
+
+    fn add(&mut self, heads: Vec<Option<u32>>) -> Result<PastId> {
+        let id = PastId(self.pasts);
+        self.pasts = numbered(self.pasts as usize + 1)?;
+        self.heads.extend(heads);
+        Ok(id)
+    }
+
+    fn head(&self, past: PastId, chain: usize) -> Option<u32> {
+        let at = past.0 as usize * self.chains.len() + chain;
+        self.heads.get(at).copied().flatten()
+    }
+
+    /// A past with a row more, which is a symbol.
+    pub(super) fn with(
+        &mut self,
+        past: PastId,
+        symbol: usize,
+        row: usize,
+        columns: &[Option<Column>],
+    ) -> Result<PastId> {
+        let mut heads = Vec::with_capacity(self.chains.len());
+        for at in 0..self.chains.len() {
+            heads.push(self.head(past, at));
+        }
+        for (chain, head) in self.chains.iter_mut().zip(&mut heads) {
+            if !chain.has(symbol) {
+                continue;
+            }
+            *head = Some(chain.push(*head, row)?);
+            for tallied in &mut chain.tallies {
+                if let (Some(sum), Some(Some(column))) =
+                    (tallied.sums.last_mut(), columns.get(tallied.slot))
+                {
+                    sum.add(tallied.what, column, row)?;
+                }
+            }
+        }
+        self.add(heads)
+    }
+
+    /// The row that a slot is about: so many rows of its set behind the first, or before the last,
+    /// where `row` as `symbol` is the last one of all.
+    pub(super) fn row(
+        &self,
+        slot: usize,
+        (first, steps): (bool, usize),
+        past: PastId,
+        (symbol, row): (usize, usize),
+    ) -> Option<usize> {
+        let Some(Place::Chain(at)) = self.places.get(slot).copied() else {
+            return None;
+        };
+        let chain = self.chains.get(at)?;
+        let head = self.head(past, at);
+        let before = chain.count(head);
+        let all = before + u32::from(chain.has(symbol));
+        let steps = u32::try_from(steps).ok()?;
+        let depth = match first {
+            true => steps,
+            false => all.checked_sub(steps.checked_add(1)?)?,
+        };
+        match depth < before {
+            true => chain.ancestor(head, depth).map(|link| link.row),
+            false => (depth < all).then_some(row),
+        }
+    }
+
+    /// What is tallied for a slot, `row` as `symbol` being the last row.
+    pub(super) fn tallied(
+        &self,
+        slot: usize,
+        past: PastId,
+        (symbol, row): (usize, usize),
+        column: &Column,
+    ) -> Result<Sum> {
+        let Some(Place::Tally { chain: at, tally }) = self.places.get(slot).copied() else {
+            return Err(Error::internal("a condition asks for what is not tallied").into());
+        };
+        let mut sum = self.sum(at, tally, past);
+        if let Some(chain) = self.chains.get(at)
+            && let Some(tallied) = chain.tallies.get(tally)
+            && chain.has(symbol)
+        {
+            sum.add(tallied.what, column, row)?;
+        }
+        Ok(sum)
+    }
+
+    fn sum(&self, chain: usize, tally: usize, past: PastId) -> Sum {
+        let tallied = self.chains.get(chain).and_then(|c| c.tallies.get(tally));
+        let sum = tallied.and_then(|tallied| {
+            let head = self.head(past, chain)?;
+            tallied.sums.get(head as usize).copied()
+        });
+        sum.unwrap_or_default()
+    }
+
+    /// What a condition can tell of a past, by this slot: where that is the same of two pasts, so
+    /// is all that follows.
+    pub(super) fn tell(&self, slot: usize, of: &Slot, past: PastId, key: &mut Vec<usize>) {
+        match (self.places.get(slot).copied(), of) {
+            (
+                Some(Place::Chain(at)),
+                Slot::Value {
+                    of: Some(_),
+                    first,
+                    steps,
+                    ..
+                },
+            ) => {
+                if let Some(chain) = self.chains.get(at) {
+                    let most = u32::try_from(steps + 1).unwrap_or(u32::MAX);
+                    chain.tell(self.head(past, at), *first, most, key);
+                }
+            }
+            (
+                Some(Place::Tally { chain, tally }),
+                Slot::Tally {
+                    of: Some(_), what, ..
+                },
+            ) => self.sum(chain, tally, past).tell(*what, key),
+            // Of all rows, which are the same for all ways to one row.
+            _ => {}
+        }
+    }
+
+    /// Bytes that all pasts take.
+    pub(super) fn bytes(&self) -> usize {
+        let heads = self.heads.capacity() * size_of::<Option<u32>>();
+        let chains = self.chains.iter().map(|chain| {
+            let sums = chain.tallies.iter().map(|tallied| tallied.sums.capacity());
+            chain.links.capacity() * size_of::<Link>() + sums.sum::<usize>() * size_of::<Sum>()
+        });
+        heads + chains.sum::<usize>()
+    }
+}
+
+#[cfg(test)]
+#[path = "lookback/tests.rs"]
+mod tests;
