@@ -149,6 +149,9 @@ async fn pass(State(gate): State<Gate>, request: Request, next: Next) -> Respons
     response
 }
 
+/// How long a route whose work takes too long has to say so itself, and what that was.
+const GRACE: Duration = Duration::from_secs(2);
+
 /// From the name to the handler.
 async fn within(gate: &Gate, mut request: Request, next: Next) -> Response {
     let shell = &gate.shell;
@@ -197,7 +200,7 @@ async fn within(gate: &Gate, mut request: Request, next: Next) -> Response {
     };
     let allowed = shell.settings.request_timeout;
     let handler = AssertUnwindSafe(next.run(request)).catch_unwind();
-    let response = match tokio::time::timeout(allowed, handler).await {
+    let response = match tokio::time::timeout(allowed + GRACE, handler).await {
         Ok(Ok(response)) => response,
         Ok(Err(_)) => {
             // The panic itself was written to stderr when it happened.

@@ -438,6 +438,39 @@ fn a_statement_ends_with_its_time() {
     assert_eq!(ask(&server, "SELECT 1")["rows"], value!([[1]]));
 }
 
+/// Both settings stand at half a minute unless somebody changes them.
+#[test]
+fn a_statement_that_takes_too_long_says_so_itself_whichever_time_is_over() {
+    let time = |seconds| std::time::Duration::from_secs(seconds);
+    // Looks back at what it has matched, for each row that a match may begin at.
+    let pattern = "SELECT count(*) FROM (SELECT to_timestamp(g.value) AS time, g.value AS n FROM generate_series(1, 300000) g) \
+                   MATCH_RECOGNIZE (ORDER BY time MEASURES count(*) AS c PATTERN (A B+ C) DEFINE B AS n > LAST(A.n), C AS avg(B.n) < 0)";
+    for (request, statement, setting) in [
+        // A session may have a shorter time than the server's, which has no name.
+        (1, 1, ""),
+        (30, 1, ""),
+        (1, 30, "request.timeout"),
+    ] {
+        let server = serve(3, |s| {
+            (s.request_timeout, s.sql_timeout) = (time(request), time(statement));
+        });
+        for sql in [ENDLESS, pattern] {
+            let told = post(&server, "/api/v1/sql", &[], sql);
+            let answer = told.json();
+            assert_eq!(
+                (told.status, &answer["code"]),
+                (503, &value!("time_limit")),
+                "{answer}"
+            );
+            if !setting.is_empty() {
+                let hint = answer["hint"].as_str().unwrap();
+                assert!(hint.contains(setting), "{setting}: {answer}");
+            }
+        }
+        assert_eq!(ask(&server, "SELECT 1")["rows"], value!([[1]]));
+    }
+}
+
 #[test]
 fn a_statement_keeps_to_its_memory() {
     let server = serve(60_000, |s| s.sql_memory = 1 << 20);

@@ -76,7 +76,7 @@ mod handler {
         let place = taken.map_err(|why| {
             ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "E_BUSY", why.to_string()).retry_after(1)
         })?;
-        let end = Instant::now() + app.settings.sql_timeout + GRACE;
+        let until = Until::now(&app);
         let text = asked.sql;
         let mut statements = if is_obvious(&text) {
             statements(&text)?
@@ -102,15 +102,15 @@ mod handler {
         }
         for statement in statements {
             session.may_run(&statement.text)?;
-            let ran = run(&app, &session, &statement.text, Parameters::none(), end).await;
+            let ran = run(&app, &session, &statement.text, Parameters::none(), &until).await;
             let answer = ran.map_err(|error| statement.locate(error))?;
-            in_time(&app, end, answer.collect()).await??;
+            until.wait(answer.collect()).await??;
         }
         let parameters = Parameters::positional(asked.parameters);
-        let ran = run(&app, &session, &last.text, parameters, end).await;
+        let ran = run(&app, &session, &last.text, parameters, &until).await;
         let ran = ran.map_err(|error| last.locate(error))?;
         let begun = Rows::begin(ran, asked.format, asked.time, asked.rows_max, place);
-        let rows = in_time(&app, end, begun).await??.send(end);
+        let rows = until.wait(begun).await??.send(until.rows);
         let mut response = answer(
             HeaderValue::from_static(asked.format.content_type()),
             Bytes::new(),
@@ -128,28 +128,55 @@ mod handler {
         session: &Session,
         sql: &str,
         parameters: Parameters,
-        end: Instant,
+        until: &Until,
     ) -> Result<Answer, Error> {
         let (session, sql) = (session.clone(), sql.to_owned());
         let ran = async move { session.run(&sql, parameters).await };
-        in_time(app, end, app.sql_threads.answer(ran)).await?
+        until.wait(app.sql_threads.answer(ran)).await?
     }
 
+    /// When a request for statements is to be over.
+    ///
     /// Statements look at the clock between two steps, and a step of a join may be long: whoever
     /// waits looks at it too.
-    async fn in_time<T>(
-        app: &App,
-        end: Instant,
-        step: impl Future<Output = T>,
-    ) -> Result<T, Error> {
-        tokio::time::timeout_at(end, step).await.map_err(|_| {
-            let limit = app.settings.sql_timeout;
-            Error::new(
-                "time_limit",
-                "57014",
-                format!("the statement was ended: it took longer than {limit:?}"),
-            )
-            .with_hint("read a shorter range, or raise the setting sql.timeout")
-        })
+    struct Until {
+        /// The first rows are there.
+        head: Instant,
+        /// All rows were read.
+        rows: Instant,
+        limit: Duration,
+        setting: &'static str,
+    }
+
+    impl Until {
+        fn now(app: &App) -> Until {
+            let (all, head) = (app.settings.sql_timeout, app.settings.request_timeout);
+            let (limit, setting) = match head < all {
+                true => (head, "request.timeout"),
+                false => (all, "sql.timeout"),
+            };
+            let now = Instant::now();
+            Until {
+                head: now + limit + GRACE,
+                rows: now + all + GRACE,
+                limit,
+                setting,
+            }
+        }
+
+        /// Waits for a step before the first rows.
+        async fn wait<T>(&self, step: impl Future<Output = T>) -> Result<T, Error> {
+            let Until { limit, setting, .. } = self;
+            tokio::time::timeout_at(self.head, step).await.map_err(|_| {
+                Error::new(
+                    "time_limit",
+                    "57014",
+                    format!("the statement was ended: it took longer than {limit:?}"),
+                )
+                .with_hint(format!(
+                    "read a shorter range, or raise the setting {setting}"
+                ))
+            })
+        }
     }
 }
