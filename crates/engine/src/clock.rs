@@ -203,15 +203,17 @@ impl Moment {
 /// The newest time that more than a few of the events of a database have, at most `at`; `at` when
 /// there are none.
 fn newest_of(partitions: &[&PartitionRecord], at: i64) -> i64 {
-    let mut spans: Vec<(i64, i64, u64)> = partitions
-        .iter()
-        .map(|p| {
-            let span = p.span();
-            // What is aged counts no events: a partition is one at least.
-            (span.first.as_nanos(), span.last.as_nanos(), p.events.max(1))
-        })
-        .filter(|(first, ..)| *first <= at)
-        .collect();
+    let spans = partitions.iter().map(|p| {
+        let span = p.span();
+        // What is aged counts no events: a partition is one at least.
+        (span.first.as_nanos(), span.last.as_nanos(), p.events.max(1))
+    });
+    newest_of_spans(spans.collect(), at)
+}
+
+/// The same of stretches of events: the times of the first and the last, and how many they are.
+fn newest_of_spans(mut spans: Vec<(i64, i64, u64)>, at: i64) -> i64 {
+    spans.retain(|(first, ..)| *first <= at);
     spans.sort_unstable_by_key(|(_, last, _)| std::cmp::Reverse(*last));
     let all: u64 = spans.iter().map(|(.., events)| events).sum();
     let mut later = 0;
@@ -222,6 +224,20 @@ fn newest_of(partitions: &[&PartitionRecord], at: i64) -> i64 {
         }
     }
     at
+}
+
+/// What metadata that are made anew remember of time: the instant that the events of the database
+/// bear out, at most what the clock shows. Without it a clock that has been wrong for long would be
+/// believed at once, and end what it says is over.
+pub(crate) fn borne_out_by(spans: Vec<(i64, i64, u64)>, clock: Timestamp) -> Vec<(String, u64)> {
+    let instant = newest_of_spans(spans, clock.as_nanos());
+    match u64::try_from(instant) {
+        Ok(instant) => vec![
+            (KEPT_INSTANT.to_owned(), instant),
+            (KEPT_BELIEVED.to_owned(), 1),
+        ],
+        Err(_) => Vec::new(),
+    }
 }
 
 impl ClockGuard {

@@ -211,6 +211,18 @@ impl LogScan {
         first
     }
 
+    /// When the rows of the log lie, in stretches: first, last, how many.
+    pub(super) fn spans(&self) -> impl Iterator<Item = (i64, i64, u64)> {
+        self.records.values().flat_map(|record| {
+            let rows = match RecordKind::from_number(record.kind) {
+                Some(RecordKind::Write) => Some(record.payload.as_slice()),
+                Some(RecordKind::NumberedWrite) => behind_number(&record.payload).map(|(_, r)| r),
+                _ => None,
+            };
+            rows.map(row_spans).unwrap_or_default()
+        })
+    }
+
     /// Definitions of tables, fields added to them, and definitions of streams, by sequence.
     pub(super) fn definitions(&self) -> LoggedDefinitions {
         let (mut tables, mut added, mut streams) = (Vec::new(), Vec::new(), Vec::new());
@@ -239,6 +251,32 @@ impl LogScan {
             streams,
         }
     }
+}
+
+/// The producer's number before the rows of a record, and those.
+fn behind_number(payload: &[u8]) -> Option<(&[u8], &[u8])> {
+    let mut cursor = Cursor::new(payload);
+    cursor.text("producer").ok()?;
+    cursor.varint("number").ok()?;
+    payload.split_at_checked(cursor.offset())
+}
+
+/// When the rows of a record lie: for each stream first, last, and how many.
+fn row_spans(payload: &[u8]) -> Vec<(i64, i64, u64)> {
+    let mut spans = Vec::new();
+    let mut cursor = Cursor::new(payload);
+    let count = cursor.varint_up_to(payload.len() as u64, "entry count");
+    for _ in 0..count.unwrap_or(0) {
+        // What cannot be read is told of where records are saved.
+        let stream = cursor.varint_up_to(u64::from(u32::MAX), "stream id");
+        let (Ok(_), Ok(rows)) = (stream, decode_rows(&mut cursor)) else {
+            break;
+        };
+        if let (Some(first), Some(last)) = (rows.times.iter().min(), rows.times.iter().max()) {
+            spans.push((*first, *last, rows.times.len() as u64));
+        }
+    }
+    spans
 }
 
 /// What the log says of tables and streams, by sequence.
@@ -499,14 +537,7 @@ impl<'a> KnownDefinitions<'a> {
             }
             RecordKind::Write => Ok((kind, self.rows_still_meant(payload, sequence, lost)?)),
             RecordKind::NumberedWrite => {
-                let mut cursor = Cursor::new(payload);
-                let read = cursor
-                    .text("producer")
-                    .and_then(|_| cursor.varint("number"));
-                let Some((number, rows)) = read
-                    .ok()
-                    .and_then(|_| payload.split_at_checked(cursor.offset()))
-                else {
+                let Some((number, rows)) = behind_number(payload) else {
                     return Ok(nothing);
                 };
                 let mut out = number.to_vec();

@@ -8,12 +8,14 @@
 use super::log::LogScan;
 use super::scan::ScannedSegment;
 use crate::catalog::{Definition, Duplicates, Life, StreamRecord, Table};
+use crate::clock::borne_out_by;
 use crate::core::shard_number;
 use crate::ids::{SegmentId, Sequence, StreamId, TableId};
 use crate::meta::{Meta, MetaChange};
 use crate::segment::{Replaces, SegmentHeader};
 use crate::{Error, Result};
 use headwater_io::{File, Files, MemoryFiles, OpenMode};
+use headwater_types::Timestamp;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
@@ -118,6 +120,7 @@ pub(super) fn rebuild(
     all: &[ScannedSegment],
     log: &LogScan,
     identity: u64,
+    clock: Timestamp,
 ) -> Result<Rebuilt> {
     let readable: Vec<ReadableSegment> = all
         .iter()
@@ -213,6 +216,9 @@ pub(super) fn rebuild(
     }
     let events: u64 = change.partitions.iter().map(|(_, r)| r.events).sum();
     change.counters.push(("events_accepted".to_owned(), events));
+    change
+        .counters
+        .extend(borne_out_by(spans(&chosen, log), clock));
     meta.commit(&change)?;
     drop(meta);
     Ok(Rebuilt {
@@ -222,6 +228,18 @@ pub(super) fn rebuild(
         superseded: superseded.into_iter().collect(),
         in_force: chosen.iter().map(|s| s.id).collect(),
     })
+}
+
+/// When the events lie that segments in force and the log have, in stretches: first, last, how many.
+fn spans(segments: &[&ScannedSegment], log: &LogScan) -> Vec<(i64, i64, u64)> {
+    let states = segments.iter().filter_map(|s| s.whole.as_ref());
+    let streams = states.flat_map(|whole| whole.state.streams.values());
+    let leaves = streams.flat_map(|s| s.main.iter().chain(s.late.iter().flatten()));
+    let stored = leaves.map(|leaf| {
+        let (first, last) = (leaf.first.as_nanos(), leaf.last.as_nanos());
+        (first, last, u64::from(leaf.count))
+    });
+    stored.chain(log.spans()).collect()
 }
 
 /// Tables and streams as segments and log know them. Table ids are dense: a table that left no

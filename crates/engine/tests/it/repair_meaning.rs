@@ -431,3 +431,42 @@ fn a_repair_that_was_cut_short_leaves_nothing_that_is_believed_and_may_vanish() 
     }
     assert!(met > 50, "{met}");
 }
+
+/// The metadata remember what time it was. Without them the events do: a clock that is years ahead
+/// ends nothing because nobody remembers that it is wrong.
+#[test]
+fn a_wrong_clock_ends_nothing_where_the_metadata_are_made_anew() {
+    const YEAR: i64 = 365 * 86_400;
+    for in_segments in [true, false] {
+        let disk = FaultyFiles::new(1);
+        let db = Database::open_in(env(&disk), options()).unwrap();
+        for second in 0..100 {
+            put(&db, "1", second, &["a"], Some(YEAR));
+        }
+        // A few events of a future that no clock has shown.
+        put(&db, "1", 3 * YEAR, &["a"], Some(YEAR));
+        let rows = seen(&db, "1");
+        match in_segments {
+            true => db.close().unwrap(),
+            false => {
+                disk.crash_now();
+                drop(db);
+            }
+        }
+        let disk = disk.after_crash(1);
+        disk.remove(Path::new("/db/meta.redb")).unwrap();
+        let wrong = START + 5 * YEAR * SECOND;
+        let report = repair(&env_at(&disk, wrong), &options(), RepairMode::Act).unwrap();
+        assert!(report.after.is_sound(), "{report:#?}");
+        for _ in 0..2 {
+            let db = Database::open_in(env_at(&disk, wrong), options()).unwrap();
+            db.compact().unwrap();
+            assert_eq!(seen(&db, "1"), rows, "in segments: {in_segments}");
+            db.close().unwrap();
+        }
+        // When it is right again, all ends when it was to end.
+        let db = Database::open_in(env_at(&disk, START + 200 * SECOND), options()).unwrap();
+        assert_eq!(seen(&db, "1"), rows);
+        db.close().unwrap();
+    }
+}
