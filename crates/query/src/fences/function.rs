@@ -61,10 +61,10 @@ pub(super) fn is_fenced(function: &ScalarUDF) -> bool {
 }
 
 /// The function itself.
-fn bare(function: &Arc<ScalarUDF>) -> Arc<ScalarUDF> {
+pub(super) fn bare(function: &Arc<ScalarUDF>) -> &Arc<ScalarUDF> {
     match function.inner().downcast_ref::<Fenced>() {
-        Some(fence) => Arc::clone(&fence.inner),
-        None => Arc::clone(function),
+        Some(fence) => &fence.inner,
+        None => function,
     }
 }
 
@@ -251,7 +251,7 @@ impl ScalarUDFImpl for Fenced {
         // Functions know each other without their fences.
         let args = args.into_iter().map(|arg| match arg {
             Expr::ScalarFunction(mut call) => {
-                call.func = bare(&call.func);
+                call.func = Arc::clone(bare(&call.func));
                 Expr::ScalarFunction(call)
             }
             other => other,

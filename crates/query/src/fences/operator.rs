@@ -4,7 +4,7 @@
 //! Invariant: an operator means the same, and its column has the same name, as without the fence.
 
 use super::cost::states;
-use super::function::guard;
+use super::function::{bare, guard};
 use arrow::array::RecordBatch;
 use arrow::array::RecordBatchOptions;
 use arrow::datatypes::{DataType, Field, FieldRef, Schema};
@@ -30,7 +30,7 @@ enum Means {
     Like { negated: bool, any_case: bool },
 }
 
-/// An operator as a function.
+/// An operator as a function; `||` has two sides or more.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct Operation {
     means: Means,
@@ -82,13 +82,19 @@ impl Operation {
                 }
             });
         }
-        let [left, right] = <[Arc<dyn PhysicalExpr>; 2]>::try_from(sides)
-            .map_err(|_| crate::error::Error::internal("an operator has two sides"))?;
+        let mut sides = sides.into_iter();
+        let two = || crate::error::Error::internal("an operator has two sides");
+        let (left, right) = (sides.next().ok_or_else(two)?, sides.next().ok_or_else(two)?);
         let schema = Arc::new(Schema::new(fields));
         let options = RecordBatchOptions::new().with_row_count(Some(args.number_rows));
         let batch = RecordBatch::try_new_with_options(Arc::clone(&schema), columns, &options)?;
         let expr = match self.means {
-            Means::Binary(op) => expressions::binary(left, op, right, &schema)?,
+            Means::Binary(op) => {
+                let first = expressions::binary(left, op, right, &schema)?;
+                sides.try_fold(first, |left, right| {
+                    expressions::binary(left, op, right, &schema)
+                })?
+            }
             Means::Like { negated, any_case } => {
                 expressions::like(negated, any_case, left, right, &schema)?
             }
@@ -103,15 +109,8 @@ impl ScalarUDFImpl for Operation {
     }
 
     fn schema_name(&self, args: &[Expr]) -> Result<String> {
-        match args {
-            [left, right] => Ok(format!(
-                "{} {} {}",
-                left.schema_name(),
-                self.symbol(),
-                right.schema_name()
-            )),
-            _ => Ok(self.symbol().to_owned()),
-        }
+        let names: Vec<String> = args.iter().map(|a| a.schema_name().to_string()).collect();
+        Ok(names.join(&format!(" {} ", self.symbol())))
     }
 
     fn signature(&self) -> &Signature {
@@ -124,6 +123,14 @@ impl ScalarUDFImpl for Operation {
                 let (left, right) = BinaryTypeCoercer::new(left, &op, right).get_input_types()?;
                 Ok(vec![left, right])
             }
+            (Means::Binary(op), [_, _, _, ..]) => {
+                let all = self.return_type(types)?;
+                let types = types.iter().map(|of| {
+                    let (_, right) = BinaryTypeCoercer::new(&all, &op, of).get_input_types()?;
+                    Ok(right)
+                });
+                types.collect()
+            }
             // These are made when the types are known.
             (_, types) => Ok(types.to_vec()),
         }
@@ -131,8 +138,10 @@ impl ScalarUDFImpl for Operation {
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
         match (self.means, types) {
-            (Means::Binary(op), [left, right]) => {
-                BinaryTypeCoercer::new(left, &op, right).get_result_type()
+            (Means::Binary(op), [left, rest @ ..]) => {
+                rest.iter().try_fold(left.clone(), |left, right| {
+                    BinaryTypeCoercer::new(&left, &op, right).get_result_type()
+                })
             }
             _ => Ok(DataType::Boolean),
         }
@@ -166,9 +175,22 @@ impl ScalarUDFImpl for Operation {
     }
 }
 
-/// `left || right` between texts.
+/// `left || right` between texts. One that stands on the left of another is one with it: what is
+/// nested is looked at again from each level of it.
 pub(super) fn concatenated(left: Expr, right: Expr) -> Expr {
-    Operation::of(Means::Binary(Operator::StringConcat), left, right)
+    match left {
+        Expr::ScalarFunction(mut call) if is_concatenation(&call.func) => {
+            call.args.push(right);
+            Expr::ScalarFunction(call)
+        }
+        left => Operation::of(Means::Binary(Operator::StringConcat), left, right),
+    }
+}
+
+/// Whether a function is `||` between texts.
+pub(super) fn is_concatenation(function: &Arc<ScalarUDF>) -> bool {
+    let own = bare(function).inner().downcast_ref::<Operation>();
+    own.is_some_and(|own| own.means == Means::Binary(Operator::StringConcat))
 }
 
 fn is_simple(pattern: &Expr) -> bool {

@@ -2,7 +2,7 @@
 //! within fences from the start: arguments of functions that make tables are computed before any
 //! rule has seen them.
 
-use super::operator::concatenated;
+use super::operator::{concatenated, is_concatenation};
 use super::rule::fence_calls;
 use crate::error::Error;
 use arrow::datatypes::{DataType, Field, FieldRef};
@@ -117,11 +117,12 @@ impl ExprPlanner for Concatenations {
         expr: RawBinaryExpr,
         schema: &DFSchema,
     ) -> Result<PlannerResult<RawBinaryExpr>> {
-        let is_list = |side: &Expr| {
-            matches!(
+        let is_list = |side: &Expr| match side {
+            Expr::ScalarFunction(call) if is_concatenation(&call.func) => false,
+            side => matches!(
                 side.get_type(schema),
                 Ok(DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..))
-            )
+            ),
         };
         if !matches!(expr.op, ast::BinaryOperator::StringConcat)
             || is_list(&expr.left)

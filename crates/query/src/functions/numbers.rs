@@ -12,11 +12,13 @@ use arrow::compute::kernels::numeric;
 use arrow::datatypes::{
     DataType, Float64Type, Int64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit,
 };
-use datafusion::common::{Result, ScalarValue};
+use datafusion::common::{ExprSchema, Result, ScalarValue};
 use datafusion::logical_expr::{
-    ColumnarValue, Expr, Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-    Volatility,
+    ColumnarValue, Expr, ExprSchemable, Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
+    Signature, Volatility,
 };
+use std::fmt::Write as _;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, LazyLock};
 
 const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
@@ -96,20 +98,70 @@ functions! {
 }
 
 /// An operation on integers that fails where its result has no place in their type.
-pub(crate) fn checked(op: Operator, left: Expr, right: Expr) -> Option<Expr> {
+pub(crate) fn checked(op: Operator) -> Option<&'static Arc<ScalarUDF>> {
     static ADD: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| function(Work::Add, 2));
     static SUBTRACT: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| function(Work::Subtract, 2));
     static MULTIPLY: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| function(Work::Multiply, 2));
-    let function = match op {
+    Some(match op {
         Operator::Plus => &ADD,
         Operator::Minus => &SUBTRACT,
         Operator::Multiply => &MULTIPLY,
         _ => return None,
-    };
-    Some(function.call(vec![left, right]))
+    })
 }
 
+/// The type of an expression. What is nested in functions of this module need not be looked at from
+/// each of them again, as the SQL library does, with a name for each.
+pub(crate) fn type_of(expr: &Expr, schema: &dyn ExprSchema) -> Result<DataType> {
+    let mut expr = expr;
+    loop {
+        let inner = match expr {
+            Expr::Alias(alias) => Some(alias.expr.as_ref()),
+            Expr::ScalarFunction(call) => {
+                let own = call.func.inner().downcast_ref::<OfNumbers>();
+                let own = own.filter(|own| own.work.is_of_first());
+                own.and_then(|_| call.args.first())
+            }
+            _ => None,
+        };
+        match inner {
+            Some(inner) => expr = inner,
+            None => return expr.get_type(schema),
+        }
+    }
+}
+
+impl Work {
+    /// Whether the result has the type of the first argument.
+    fn is_of_first(self) -> bool {
+        match self {
+            Work::TimeText | Work::Times | Work::Over | Work::Interval => false,
+            Work::Round | Work::RoundDecimal | Work::Canonical | Work::Apart => true,
+            Work::Add | Work::Subtract | Work::Multiply => true,
+        }
+    }
+}
+
+/// Longest name of a call: what is nested a hundred times needs none of a hundred times its length.
+const NAME_MAX: usize = 200;
+
 impl ScalarUDFImpl for OfNumbers {
+    fn schema_name(&self, args: &[Expr]) -> Result<String> {
+        let mut name = format!("{}(", self.name());
+        for (at, arg) in args.iter().enumerate() {
+            let comma = if at > 0 { "," } else { "" };
+            write!(name, "{comma}{}", arg.schema_name()).map_err(|_| Error::internal("no name"))?;
+            if name.len() > NAME_MAX {
+                // By what it stands for, so that no two are taken for one.
+                let mut hasher = DefaultHasher::new();
+                args.hash(&mut hasher);
+                return Ok(format!("{}({:016x})", self.name(), hasher.finish()));
+            }
+        }
+        name.push(')');
+        Ok(name)
+    }
+
     fn name(&self) -> &str {
         match self.work {
             Work::Round => "round_to_even",

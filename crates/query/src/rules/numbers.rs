@@ -5,7 +5,7 @@
 //! Invariant: names and types of columns stay.
 
 use crate::functions::numbers::{
-    CANONICAL, canonical, checked, interval_of_text, rint, round_decimal, round_decimal_to,
+    CANONICAL, canonical, checked, interval_of_text, rint, round_decimal, round_decimal_to, type_of,
 };
 use crate::rules::computed::{self, Computed};
 use crate::rules::keep_names::{has_part, map_expressions, named_columns};
@@ -17,7 +17,7 @@ use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::config::ConfigOptions;
 use datafusion::functions::math;
 use datafusion::logical_expr::expr::{AggregateFunction, Case, Cast, InList, ScalarFunction};
-use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator};
+use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator};
 use datafusion::optimizer::AnalyzerRule;
 
 /// The rule; after the one that gives both sides of an operator one type.
@@ -115,7 +115,7 @@ fn is_canonical(expr: &Expr) -> bool {
 }
 
 fn is_float(expr: &Expr, schema: &DFSchema) -> bool {
-    expr.get_type(schema).is_ok_and(|of| of.is_floating())
+    type_of(expr, schema).is_ok_and(|of| of.is_floating())
 }
 
 /// Whether a value of a list is a float of which there is only one.
@@ -128,7 +128,7 @@ fn is_plain(item: &Expr) -> bool {
 
 /// A number that becomes an integer, rounded; `None` = it is none with a fraction.
 fn rounded(value: &Expr, around: &Around<'_>) -> Option<Expr> {
-    match value.get_type(around.schema).ok()? {
+    match type_of(value, around.schema).ok()? {
         of if of.is_floating() && is_numeric(value, around.inputs) => {
             Some(round_decimal(value.clone()))
         }
@@ -175,10 +175,10 @@ fn rewrite(expr: Expr, around: &Around<'_>) -> Result<Transformed<Expr>> {
             Expr::Between(between)
         }),
         Expr::BinaryExpr(BinaryExpr { left, op, right }) if is_arithmetic(*op) => {
-            let of = |side: &Expr| side.get_type(schema).ok();
+            let of = |side: &Expr| type_of(side, schema).ok();
             match (of(left), of(right)) {
                 (Some(l), Some(r)) if l == r && l.is_integer() => {
-                    checked(*op, left.as_ref().clone(), right.as_ref().clone())
+                    return Ok(checked_operation(expr));
                 }
                 _ => None,
             }
@@ -205,7 +205,7 @@ fn rewrite(expr: Expr, around: &Around<'_>) -> Result<Transformed<Expr>> {
         }
         Expr::Cast(cast) if matches!(cast.field.data_type(), DataType::Interval(_)) => {
             let is_text = matches!(
-                cast.expr.get_type(schema),
+                type_of(&cast.expr, schema),
                 Ok(DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
             );
             is_text.then(|| interval_of_text(cast.expr.as_ref().clone()))
@@ -221,6 +221,17 @@ fn rewrite(expr: Expr, around: &Around<'_>) -> Result<Transformed<Expr>> {
         Some(made) => Transformed::yes(made),
         None => Transformed::no(expr),
     })
+}
+
+/// An operation on integers as one that fails where its result does not fit.
+fn checked_operation(expr: Expr) -> Transformed<Expr> {
+    match expr {
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) => match checked(op) {
+            Some(function) => Transformed::yes(function.call(vec![*left, *right])),
+            None => Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right })),
+        },
+        expr => Transformed::no(expr),
+    }
 }
 
 /// A `CASE` of a float, which is compared with each `WHEN`.
@@ -265,7 +276,7 @@ fn of_function(call: &ScalarFunction, around: &Around<'_>) -> Result<Option<Expr
                 Operator::Eq,
                 Box::new(other.clone()),
             ));
-            let none = ScalarValue::try_new_null(&value.get_type(schema)?)?;
+            let none = ScalarValue::try_new_null(&type_of(value, schema)?)?;
             let mut case = datafusion::logical_expr::when(same, Expr::Literal(none, None));
             Some(case.otherwise(value.clone())?)
         }
