@@ -4,3 +4,4 @@
 mod bombs;
 mod child;
 mod groups;
+mod hostile;

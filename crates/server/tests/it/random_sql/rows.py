@@ -122,6 +122,8 @@ def create(duck):
     duck.execute(f"CREATE TABLE m {types.format('TEXT')}")
     # Short leaves, so that there are some whole buckets of few rows.
     sql(f"CREATE TABLE m {types.format('TAG')} WITH (leaf_events = {R.choice([16, 32, 100])})")
+    for field in R.sample(["f", "g", "n", "s", "big"], R.choice([0, 0, 2, 4])):
+        sql(f"CREATE INDEX by_{field} ON m ({field})")
 
 
 def fill(duck):
