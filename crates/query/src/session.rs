@@ -19,6 +19,7 @@ use crate::pattern::{self, FilterPartitions};
 use crate::planner::{self, Planners, Simple};
 use crate::plans::{PlanKey, Plans};
 use crate::pyramid::UsePyramid;
+use crate::rules::arguments::Arguments;
 use crate::rules::distinct_order::DistinctOrder;
 use crate::rules::epoch_bins::EpochBins;
 use crate::rules::hex_texts::HexTexts;
@@ -296,6 +297,7 @@ fn base_state(limits: &Limits) -> SessionState {
         Arc::new(EpochBins),
         Arc::new(CompareInZone),
         Arc::new(Truths),
+        Arc::new(Arguments),
     ];
     rules.extend(Analyzer::new().rules);
     rules.push(Arc::new(FillGaps {

@@ -30,7 +30,7 @@ pub(crate) use time_bucket::{Clocks, time_bucket, width as bucket_width};
 pub(crate) use to_char::check_pattern;
 pub(crate) use window_sum::too_large as sum_too_large;
 
-use crate::wording::patterns::SimilarToEscape;
+use crate::wording::patterns::Escape;
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::functions_aggregate::{min_max, sum};
 use datafusion::logical_expr::function::AccumulatorArgs;
@@ -58,7 +58,8 @@ pub(crate) fn register(builder: &mut SessionStateBuilder) {
     let own = [
         ScalarUDF::new_from_impl(version::Version::new()),
         ScalarUDF::new_from_impl(to_char::ToChar::new()),
-        ScalarUDF::new_from_impl(SimilarToEscape::new()),
+        ScalarUDF::new_from_impl(Escape::similar_to()),
+        ScalarUDF::new_from_impl(Escape::like()),
     ];
     let functions = builder.scalar_functions().get_or_insert_default();
     functions.extend(own.into_iter().map(Arc::new));

@@ -86,7 +86,10 @@ fn part(expr: &Expr, inputs: &[&LogicalPlan]) -> Part {
         Expr::ScalarFunction(call) if OF_ARGUMENT.contains(&call.func.name()) => {
             let arg = call.args.first();
             match arg.map_or(Part::Other, |arg| part(arg, inputs)) {
-                // PostgreSQL rounds integers as floats.
+                // PostgreSQL rounds integers as floats, and to digits as decimals.
+                Part::Integer if call.func.name() == "round" && call.args.len() == 2 => {
+                    Part::Numeric
+                }
                 Part::Integer if ROUND_INTEGERS.contains(&call.func.name()) => Part::Other,
                 part => part,
             }

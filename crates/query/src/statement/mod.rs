@@ -17,6 +17,7 @@ mod setting;
 mod show;
 mod snapshots;
 mod types;
+mod using;
 mod views;
 mod wanted;
 mod watches;
@@ -177,9 +178,10 @@ pub(crate) fn parse(sql: &str, extension: Option<&dyn Extension>) -> Result<Pars
         }
         _ => Labels::default(),
     };
+    using::columns_of_both_sides(&mut statement)?;
     wording::reword(&mut statement)?;
     zone::call_by_name(&mut statement);
-    order::each_once(&mut statement);
+    order::plain_keys(&mut statement);
     let mut kind = kind(statement)?;
     if let (Kind::Insert(_, asked), Some(query)) = (&mut kind, returning) {
         *asked = Some(Box::new(parse(&query, extension)?));

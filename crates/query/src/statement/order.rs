@@ -1,18 +1,22 @@
-//! `ORDER BY` with each key once.
+//! `ORDER BY` with each key once, and with the expressions that its numbers mean.
 //!
 //! A key that stands there a second time orders nothing any more, and the SQL library takes it for
-//! another one: it panics where a query has `DISTINCT ON` too.
+//! another one: it panics where a query has `DISTINCT ON` too. A number that means what is computed
+//! of aggregates (`round(avg(x))`) it takes for a column that nobody groups by.
 
 use datafusion::sql::parser::Statement as Parse;
-use datafusion::sql::sqlparser::ast::{Expr, OrderByKind, Query, VisitMut, VisitorMut};
+use datafusion::sql::sqlparser::ast::{
+    Expr, FunctionArguments, GroupByExpr, OrderByKind, Query, Select, SelectItem, SetExpr, Value,
+    VisitMut, VisitorMut, visit_expressions,
+};
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-/// Takes keys away that come again.
-pub(super) fn each_once(statement: &mut Parse) {
+/// Takes keys away that come again, and writes for numbers of columns what is computed of aggregates.
+pub(super) fn plain_keys(statement: &mut Parse) {
     let parsed = match statement {
         Parse::Statement(parsed) => parsed,
-        Parse::Explain(explain) => return each_once(&mut explain.statement),
+        Parse::Explain(explain) => return plain_keys(&mut explain.statement),
         _ => return,
     };
     // It never breaks off.
@@ -27,8 +31,14 @@ impl VisitorMut for Keys {
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
         if let Some(order) = &mut query.order_by
             && let OrderByKind::Expressions(keys) = &mut order.kind
-            && keys.len() > 1
         {
+            if let SetExpr::Select(select) = &*query.body {
+                for key in keys.iter_mut() {
+                    if let Some(computed) = computed(&key.expr, select) {
+                        key.expr = computed.clone();
+                    }
+                }
+            }
             let mut known: HashSet<Expr> = HashSet::new();
             // What is random is another value each time.
             keys.retain(|key| {
@@ -37,4 +47,76 @@ impl VisitorMut for Keys {
         }
         ControlFlow::Continue(())
     }
+}
+
+/// What the number of a column means, if that is computed of aggregates.
+fn computed<'a>(key: &Expr, select: &'a Select) -> Option<&'a Expr> {
+    let at = number(key)?.checked_sub(1)?;
+    let SelectItem::UnnamedExpr(expr) = select.projection.get(at)? else {
+        return None;
+    };
+    let names = |item: &SelectItem| match item {
+        SelectItem::ExprWithAlias { alias, .. } => has(
+            expr,
+            |part| matches!(part, Expr::Identifier(name) if name.value == alias.value),
+        ),
+        SelectItem::UnnamedExpr(_) => false,
+        // It stands for any number of columns, of any names.
+        _ => true,
+    };
+    let is_key = match &select.group_by {
+        GroupByExpr::All(_) => false,
+        GroupByExpr::Expressions(keys, _) if keys.is_empty() => return None,
+        GroupByExpr::Expressions(keys, _) => keys
+            .iter()
+            .any(|key| key == expr || number(key) == Some(at + 1)),
+    };
+    let is_computed = match expr {
+        Expr::Function(function) => {
+            let outer = Expr::Function(function.clone());
+            has(expr, |part| {
+                matches!(part, Expr::Function(_)) && *part != outer
+            })
+        }
+        _ => has(expr, |part| matches!(part, Expr::Function(_))),
+    };
+    let stays = is_key || !is_computed || select.projection.iter().any(names);
+    (!stays && !has(expr, is_of_its_own)).then_some(expr)
+}
+
+/// The number of a column.
+fn number(key: &Expr) -> Option<usize> {
+    match key {
+        Expr::Value(value) => match &value.value {
+            Value::Number(text, _) => text.parse().ok(),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Whether it may have another value where it is written a second time, or stands for rows.
+fn is_of_its_own(part: &Expr) -> bool {
+    match part {
+        Expr::Function(function) => {
+            let has_none = match &function.args {
+                FunctionArguments::None => true,
+                FunctionArguments::Subquery(_) => true,
+                FunctionArguments::List(list) => list.args.is_empty(),
+            };
+            has_none || function.over.is_some()
+        }
+        part => matches!(
+            part,
+            Expr::Subquery(_) | Expr::InSubquery { .. } | Expr::Exists { .. }
+        ),
+    }
+}
+
+fn has(expr: &Expr, wanted: impl Fn(&Expr) -> bool) -> bool {
+    let found = visit_expressions(expr, |part| match wanted(part) {
+        true => ControlFlow::Break(()),
+        false => ControlFlow::Continue(()),
+    });
+    found.is_break()
 }

@@ -195,23 +195,11 @@ fn changed(expr: &Expr) -> Result<Option<Expr>> {
             pattern,
             escape_char,
         } => {
-            let escape = escape_char.as_ref().map(|escape| text_of(&escape.value));
-            let escape = match escape {
+            let escape = match escape_char {
                 None => patterns::ESCAPE,
-                Some(Some(escape)) => escape,
-                Some(None) => return Err(Error::invalid_value("ESCAPE takes a text")),
+                Some(escape) => escape_of(escape)?,
             };
-            let pattern = match &**pattern {
-                Expr::Value(value) if text_of(&value.value).is_some() => {
-                    let text = text_of(&value.value).unwrap_or_default();
-                    let escape = patterns::escape_of(escape)?;
-                    literal(patterns::expression(text, escape)?)
-                }
-                other => call(
-                    patterns::FUNCTION,
-                    vec![other.clone(), literal(escape.to_owned())],
-                ),
-            };
+            let pattern = escaped(pattern, escape, patterns::FUNCTION, patterns::expression)?;
             Some(Expr::BinaryOp {
                 left: expr.clone(),
                 op: match negated {
@@ -223,6 +211,14 @@ fn changed(expr: &Expr) -> Result<Option<Expr>> {
         }
         Expr::IsDistinctFrom(left, right) => same_as_text(left, right).map(not),
         Expr::IsNotDistinctFrom(left, right) => same_as_text(left, right),
+        Expr::Like {
+            escape_char: Some(_),
+            ..
+        }
+        | Expr::ILike {
+            escape_char: Some(_),
+            ..
+        } => with_the_backslash(expr)?,
         Expr::Interval(interval) => interval_of(interval).map(Expr::Interval),
         Expr::Cast { .. } => changed_cast(expr),
         Expr::UnaryOp {
@@ -336,6 +332,51 @@ fn changed_cast(expr: &Expr) -> Option<Expr> {
         }),
         _ => None,
     }
+}
+
+/// What `ESCAPE` names.
+fn escape_of(escape: &ValueWithSpan) -> Result<&str> {
+    text_of(&escape.value).ok_or_else(|| Error::invalid_value("ESCAPE takes a text"))
+}
+
+/// `LIKE` and `ILIKE` with an escape character, of which the SQL library knows the backslash alone.
+fn with_the_backslash(expr: &Expr) -> Result<Option<Expr>> {
+    let mut made = expr.clone();
+    if let Expr::Like {
+        pattern,
+        escape_char,
+        any: false,
+        ..
+    }
+    | Expr::ILike {
+        pattern,
+        escape_char,
+        any: false,
+        ..
+    } = &mut made
+        && let Some(escape) = escape_char.take()
+    {
+        let escape = escape_of(&escape)?;
+        **pattern = escaped(pattern, escape, patterns::LIKE_FUNCTION, patterns::like)?;
+        return Ok(Some(made));
+    }
+    Ok(None)
+}
+
+/// What is made of a pattern with an escape character; of one that is no literal, by a function.
+fn escaped(
+    pattern: &Expr,
+    escape: &str,
+    function: &str,
+    make: impl Fn(&str, Option<char>) -> Result<String>,
+) -> Result<Expr> {
+    Ok(match pattern {
+        Expr::Value(value) if text_of(&value.value).is_some() => {
+            let text = text_of(&value.value).unwrap_or_default();
+            literal(make(text, patterns::escape_of(escape)?)?)
+        }
+        other => call(function, vec![other.clone(), literal(escape.to_owned())]),
+    })
 }
 
 /// The text of a literal.

@@ -1,4 +1,5 @@
-//! Patterns of `SIMILAR TO` as regular expressions.
+//! Patterns of `SIMILAR TO` as regular expressions, and those of `LIKE` with the escape character
+//! that the SQL library knows.
 //!
 //! `%` and `_` stand for any characters and for one; `|`, `*`, `+`, `?`, `{m,n}`, brackets of both
 //! kinds mean what they mean in a regular expression, and everything else means itself. A pattern
@@ -18,7 +19,11 @@ use std::sync::Arc;
 
 /// `similar_to_escape(pattern, escape)`, as PostgreSQL calls it: the regular expression of a
 /// pattern.
-pub(crate) const FUNCTION: &str = "similar_to_escape";
+pub(super) const FUNCTION: &str = "similar_to_escape";
+
+/// `like_escape(pattern, escape)`, as PostgreSQL calls it: a pattern of `LIKE` whose escape
+/// character is the backslash.
+pub(super) const LIKE_FUNCTION: &str = "like_escape";
 
 /// The escape character of a pattern that is given none.
 pub(super) const ESCAPE: &str = "\\";
@@ -67,7 +72,7 @@ fn put_list(
             }
             c if Some(c) == escape => match rest.next() {
                 Some(c) => put_literal(out, c),
-                None => return Err(open_escape()),
+                None => return Err(open_escape("SIMILAR TO")),
             },
             '-' => out.push('-'),
             c => put_literal(out, c),
@@ -76,8 +81,8 @@ fn put_list(
     }
 }
 
-fn open_escape() -> Error {
-    Error::invalid_value("a pattern of SIMILAR TO ends with its escape character")
+fn open_escape(of: &str) -> Error {
+    Error::invalid_value(format!("a pattern of {of} ends with its escape character"))
         .with_hint("write the escape character twice where it means itself")
 }
 
@@ -93,7 +98,7 @@ pub(super) fn expression(
         match c {
             c if Some(c) == escape => match rest.next() {
                 Some(c) => put_literal(&mut out, c),
-                None => return Err(open_escape()),
+                None => return Err(open_escape("SIMILAR TO")),
             },
             '%' => out.push_str(".*"),
             '_' => out.push('.'),
@@ -104,6 +109,26 @@ pub(super) fn expression(
         }
     }
     out.push_str(")$");
+    Ok(out)
+}
+
+/// A pattern of `LIKE` with the backslash as its escape character.
+pub(super) fn like(pattern: &str, escape: Option<char>) -> std::result::Result<String, Error> {
+    let mut out = String::with_capacity(pattern.len() + 4);
+    let mut rest = pattern.chars();
+    while let Some(c) = rest.next() {
+        let (c, is_escaped) = match c {
+            c if Some(c) == escape => match rest.next() {
+                Some(c) => (c, true),
+                None => return Err(open_escape("LIKE")),
+            },
+            c => (c, false),
+        };
+        if c == '\\' || (is_escaped && matches!(c, '%' | '_')) {
+            out.push('\\');
+        }
+        out.push(c);
+    }
     Ok(out)
 }
 
@@ -118,23 +143,43 @@ pub(super) fn escape_of(text: &str) -> std::result::Result<Option<char>, Error> 
     }
 }
 
-/// The function.
+/// What becomes of a pattern with an escape character.
+type Made = fn(&str, Option<char>) -> std::result::Result<String, Error>;
+
+/// The functions.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub(crate) struct SimilarToEscape {
+pub(crate) struct Escape {
+    name: &'static str,
     signature: Signature,
 }
 
-impl SimilarToEscape {
-    pub(crate) fn new() -> SimilarToEscape {
-        SimilarToEscape {
+impl Escape {
+    pub(crate) fn similar_to() -> Escape {
+        Escape::named(FUNCTION)
+    }
+
+    pub(crate) fn like() -> Escape {
+        Escape::named(LIKE_FUNCTION)
+    }
+
+    fn named(name: &'static str) -> Escape {
+        Escape {
+            name,
             signature: Signature::string(2, Volatility::Immutable),
+        }
+    }
+
+    fn made(&self) -> Made {
+        match self.name {
+            LIKE_FUNCTION => like,
+            _ => expression,
         }
     }
 }
 
-impl ScalarUDFImpl for SimilarToEscape {
+impl ScalarUDFImpl for Escape {
     fn name(&self) -> &str {
-        FUNCTION
+        self.name
     }
 
     fn signature(&self) -> &Signature {
@@ -147,7 +192,8 @@ impl ScalarUDFImpl for SimilarToEscape {
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let rows = args.number_rows;
-        let [patterns, escapes] = take_function_args(FUNCTION, args.args)?;
+        let [patterns, escapes] = take_function_args(self.name, args.args)?;
+        let make = self.made();
         let constant = matches!(
             (&patterns, &escapes),
             (ColumnarValue::Scalar(_), ColumnarValue::Scalar(_))
@@ -160,7 +206,7 @@ impl ScalarUDFImpl for SimilarToEscape {
         let pairs = patterns.as_string::<i32>().iter();
         let pairs = pairs.zip(escapes.as_string::<i32>());
         let made = pairs.map(|pair| match pair {
-            (Some(pattern), Some(escape)) => Ok(Some(expression(pattern, escape_of(escape)?)?)),
+            (Some(pattern), Some(escape)) => Ok(Some(make(pattern, escape_of(escape)?)?)),
             _ => Ok(None),
         });
         let made: StringArray = made.collect::<std::result::Result<_, Error>>()?;
@@ -175,6 +221,21 @@ impl ScalarUDFImpl for SimilarToEscape {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
+
+    #[test]
+    fn patterns_of_like_have_the_backslash_as_their_escape() {
+        for (pattern, escape, made) in [
+            ("%!_y", Some('!'), r"%\_y"),
+            ("!!%!a", Some('!'), "!%a"),
+            (r"a\_!\", Some('!'), r"a\\_\\"),
+            (r"a\%", None, r"a\\%"),
+            (r"a\%\a", Some('\\'), r"a\%a"),
+            ("x%%_", Some('%'), r"x\%_"),
+        ] {
+            assert_eq!(like(pattern, escape).unwrap(), made, "{pattern}");
+        }
+        assert!(like("a!", Some('!')).is_err());
+    }
 
     #[test]
     fn patterns_are_about_whole_texts_and_their_signs_mean_what_sql_says() {

@@ -11,6 +11,9 @@ use std::collections::BTreeMap;
 /// What may be resident beyond what statements are allowed: the program, its threads and the rows.
 const BEYOND: u64 = (64 << 20) + (200 << 20);
 
+/// Codes of statements that mean nothing.
+const NOT_MEANT: [&str; 3] = ["type_mismatch", "unknown_column", "unknown_function"];
+
 struct Random(u64);
 
 impl Random {
@@ -219,32 +222,38 @@ fn no_call_of_any_function_ends_the_process_or_takes_what_nobody_gave() {
             let asked = functions.iter().filter(|f| !f.ways.is_empty()).count();
             assert!(asked > 120, "the registry tells types of {asked} functions");
             let mut random = Random(number("HEADWATER_HOSTILE_SEED", 1));
-            let wanted = number("HEADWATER_HOSTILE_STATEMENTS", 300);
+            let wanted = number("HEADWATER_HOSTILE_STATEMENTS", 250).cast_signed();
             let allowed = limits().all_memory as u64 + BEYOND;
             let (mut answered, mut refused) = (0, BTreeMap::<&str, u64>::new());
-            for number in 0..wanted {
+            let mut computed: i64 = 0;
+            for number in 0..30 * wanted {
                 // Each function in turn, from another one on with each seed.
                 let at = random.below(2) + 2 * usize::try_from(number).unwrap();
                 let sql = functions[at % functions.len()].statement(&mut random, &functions);
-                let begun = std::time::Instant::now();
                 match sessions.run(&sql).await {
                     Ok(_) => answered += 1,
                     Err(error) => {
                         assert_ne!(error.code, "internal", "{sql}: {error}");
                         *refused.entry(error.code).or_default() += 1;
+                        // What is not understood is refused at once, and harms nobody.
+                        computed -= i64::from(NOT_MEANT.contains(&error.code));
                     }
                 }
-                if begun.elapsed().as_secs() > 8 {
-                    println!("{sql}: {:?}", begun.elapsed());
-                }
+                computed += 1;
                 let now = resident("VmHWM");
                 assert!(now <= allowed, "{sql}: {} MiB", now >> 20);
+                if computed == wanted {
+                    break;
+                }
             }
             println!(
-                "{answered} of {wanted} answered, refused {refused:?}, at most {} MiB",
+                "{answered} answered, refused {refused:?}, at most {} MiB",
                 resident("VmHWM") >> 20
             );
-            assert!(answered * 6 > wanted, "some statements are answered");
+            assert!(
+                computed == wanted && answered * 4 > wanted,
+                "{answered} of {computed}"
+            );
         });
     });
 }
