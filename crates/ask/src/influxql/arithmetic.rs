@@ -1,7 +1,8 @@
 //! Numbers and texts as InfluxQL compares and computes them.
 //!
 //! Invariants: integers stay exact as long as both sides are integers, and what leaves their range
-//! becomes a float; division gives a float; a result that is not finite is no value.
+//! becomes a float; division gives a float, and by zero it gives zero, as InfluxDB has it; a result
+//! that is not finite is no value.
 
 use super::invalid;
 use crate::error::Error;
@@ -103,7 +104,7 @@ pub(super) fn type_name(field_type: FieldType) -> &'static str {
     }
 }
 
-/// The result of an operation; `None` when there is none, as for a division by zero.
+/// The result of an operation; `None` when there is none.
 pub(super) fn operate(operator: Operator, a: ValueRef<'_>, b: ValueRef<'_>) -> Option<Value> {
     if operator.is_bitwise() {
         return of_bits(operator, a, b);
@@ -120,7 +121,7 @@ pub(super) fn operate(operator: Operator, a: ValueRef<'_>, b: ValueRef<'_>) -> O
             return Some(from_wide(wide));
         }
         if operator == Operator::Modulo {
-            return None;
+            return Some(Value::I64(0));
         }
     }
     let (a, b) = (number(a)?, number(b)?);
@@ -128,6 +129,7 @@ pub(super) fn operate(operator: Operator, a: ValueRef<'_>, b: ValueRef<'_>) -> O
         Operator::Add => a + b,
         Operator::Subtract => a - b,
         Operator::Multiply => a * b,
+        Operator::Divide if b == 0.0 => 0.0,
         Operator::Divide => a / b,
         Operator::Modulo => a % b,
         _ => return None,
@@ -182,8 +184,10 @@ mod tests {
         let (i, f) = (Value::I64, Value::F64);
         assert_eq!(op(Operator::Add, i(1), i(2)), Some(i(3)));
         assert_eq!(op(Operator::Divide, i(1), i(2)), Some(f(0.5)));
-        assert_eq!(op(Operator::Divide, i(1), i(0)), None);
-        assert_eq!(op(Operator::Modulo, i(7), i(0)), None);
+        assert_eq!(op(Operator::Divide, i(1), i(0)), Some(f(0.0)));
+        assert_eq!(op(Operator::Divide, f(0.0), f(-0.0)), Some(f(0.0)));
+        assert_eq!(op(Operator::Modulo, i(7), i(0)), Some(i(0)));
+        assert_eq!(op(Operator::Modulo, f(7.0), f(0.0)), None);
         assert_eq!(
             op(Operator::Add, i(i64::MAX), i(1)),
             Some(Value::U64(1 << 63))

@@ -16,7 +16,7 @@ use crate::error::Error;
 use arrow::array::{Array, AsArray, Int64Array};
 use arrow::compute::{concat, min};
 use arrow::datatypes::{DataType, FieldRef, Int64Type};
-use datafusion::common::{ExprSchema, Result, ScalarValue};
+use datafusion::common::{DataFusionError, ExprSchema, Result, ScalarValue};
 use datafusion::config::ConfigOptions;
 use datafusion::logical_expr::interval_arithmetic::Interval;
 use datafusion::logical_expr::preimage::PreimageResult;
@@ -180,6 +180,16 @@ fn in_parts(
     Ok(ColumnarValue::Array(concat(&parts)?))
 }
 
+fn of_types(name: &str, types: &[DataType], what: &str) -> Error {
+    let types: Vec<&str> = types.iter().map(headwater_columnar::type_name).collect();
+    let what = what.lines().next().unwrap_or_default();
+    Error::type_mismatch(format!(
+        "`{name}` takes no arguments of these types: {name}({}); it says: {what}",
+        types.join(", ")
+    ))
+    .with_hint("convert them with CAST, for example CAST(x AS DOUBLE)")
+}
+
 impl ScalarUDFImpl for Fenced {
     fn name(&self) -> &str {
         self.function().name()
@@ -242,8 +252,14 @@ impl ScalarUDFImpl for Fenced {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let function = self.function();
         let volatility = function.signature().volatility;
-        guard(function.name(), volatility, args, &|args| {
+        let types: Vec<DataType> = args.args.iter().map(ColumnarValue::data_type).collect();
+        let made = guard(function.name(), volatility, args, &|args| {
             function.invoke_with_args(args)
+        });
+        made.map_err(|error| match error.find_root() {
+            // The library takes some types that its functions then do not compute with.
+            DataFusionError::Internal(what) => of_types(function.name(), &types, what).into(),
+            _ => error,
         })
     }
 

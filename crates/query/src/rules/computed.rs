@@ -44,7 +44,7 @@ pub(super) fn columns_compared(plan: &LogicalPlan) -> Result<Computed> {
 }
 
 /// Whether a column of a plan is one of a table, as it is there.
-fn is_of_table(plan: &LogicalPlan, column: &Column) -> bool {
+pub(super) fn is_of_table(plan: &LogicalPlan, column: &Column) -> bool {
     let Some(at) = plan.schema().maybe_index_of_column(column) else {
         return false;
     };

@@ -13,12 +13,13 @@ use crate::rules::lengths::is_comparison;
 use crate::rules::numeric::is_numeric;
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{DFSchema, Result, ScalarValue};
+use datafusion::common::{Column, DFSchema, Result, ScalarValue};
 use datafusion::config::ConfigOptions;
 use datafusion::functions::math;
 use datafusion::logical_expr::expr::{AggregateFunction, Case, Cast, InList, ScalarFunction};
-use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator};
+use datafusion::logical_expr::{BinaryExpr, Distinct, Expr, LogicalPlan, Operator, Projection};
 use datafusion::optimizer::AnalyzerRule;
+use std::sync::Arc;
 
 /// The rule; after the one that gives both sides of an operator one type.
 #[derive(Debug)]
@@ -31,6 +32,9 @@ impl AnalyzerRule for Numbers {
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         let plan = plan.transform_up_with_subqueries(|plan| {
+            if let LogicalPlan::Distinct(Distinct::All(input)) = &plan {
+                return one_of_each(input);
+            }
             // What is ordered, and what is put into groups, is equal or not to something.
             let sorts = matches!(plan, LogicalPlan::Sort(_) | LogicalPlan::Aggregate(_));
             let orders = match &plan {
@@ -63,6 +67,29 @@ impl AnalyzerRule for Numbers {
         })?;
         Ok(plan.data)
     }
+}
+
+/// Distinct rows, of floats that are equal or none: what is computed may be NaN of either sign.
+fn one_of_each(input: &Arc<LogicalPlan>) -> Result<Transformed<LogicalPlan>> {
+    let columns = input.schema().columns();
+    let is_computed = |column: &Column| {
+        is_float(&Expr::Column(column.clone()), input.schema())
+            && !computed::is_of_table(input, column)
+    };
+    if !columns.iter().any(is_computed) {
+        let same = LogicalPlan::Distinct(Distinct::All(Arc::clone(input)));
+        return Ok(Transformed::no(same));
+    }
+    let exprs = columns
+        .into_iter()
+        .map(|column| match is_computed(&column) {
+            true => canonical(Expr::Column(column.clone()))
+                .alias_qualified(column.relation.clone(), column.name),
+            false => Expr::Column(column),
+        });
+    let made = Projection::try_new(exprs.collect(), Arc::clone(input))?;
+    let made = Arc::new(LogicalPlan::Projection(made));
+    Ok(Transformed::yes(LogicalPlan::Distinct(Distinct::All(made))))
 }
 
 /// What an expression stands in.

@@ -64,9 +64,12 @@ fn computed<'a>(key: &Expr, select: &'a Select) -> Option<&'a Expr> {
         // It stands for any number of columns, of any names.
         _ => true,
     };
+    if select.distinct.is_some() && !is_grouped(select) {
+        // The library looks for the very column.
+        return None;
+    }
     let is_key = match &select.group_by {
         GroupByExpr::All(_) => false,
-        GroupByExpr::Expressions(keys, _) if keys.is_empty() => return None,
         GroupByExpr::Expressions(keys, _) => keys
             .iter()
             .any(|key| key == expr || number(key) == Some(at + 1)),
@@ -82,6 +85,13 @@ fn computed<'a>(key: &Expr, select: &'a Select) -> Option<&'a Expr> {
     };
     let stays = is_key || !is_computed || select.projection.iter().any(names);
     (!stays && !has(expr, is_of_its_own)).then_some(expr)
+}
+
+fn is_grouped(select: &Select) -> bool {
+    match &select.group_by {
+        GroupByExpr::All(_) => true,
+        GroupByExpr::Expressions(keys, _) => !keys.is_empty(),
+    }
 }
 
 /// The number of a column.

@@ -286,6 +286,34 @@ fn integers_are_rounded_as_numbers_with_fractions_and_days_begin_at_an_instant()
 }
 
 #[test]
+fn distinct_floats_have_one_nan_whatever_computed_it() {
+    block_on(async {
+        let lake = Lake::new();
+        lake.done("CREATE TABLE odd (x DOUBLE)").await;
+        lake.done("INSERT INTO odd (time, x) VALUES (to_timestamp(1), 'NaN'), (to_timestamp(2), 'Infinity'), (to_timestamp(3), '-Infinity'), (to_timestamp(4), 1)").await;
+        answers(
+            &lake,
+            &[
+                ("SELECT DISTINCT x - x FROM odd ORDER BY 1", &["0.0", "NaN"]),
+                (
+                    "SELECT count(*) FROM (SELECT DISTINCT x - x, -(x - x) FROM odd) t",
+                    &["2"],
+                ),
+                (
+                    "SELECT count(*) FROM (SELECT x - x FROM odd UNION SELECT -(x - x) FROM odd) t",
+                    &["2"],
+                ),
+                (
+                    "SELECT count(*) FROM (SELECT DISTINCT x FROM odd) t",
+                    &["4"],
+                ),
+            ],
+        )
+        .await;
+    });
+}
+
+#[test]
 fn like_takes_any_escape_character() {
     block_on(async {
         let lake = Lake::pumps();
@@ -342,6 +370,14 @@ fn numbers_of_columns_order_by_what_is_computed_of_aggregates() {
                 (
                     "SELECT max(n) - min(n), upper(k) FROM odd WHERE n < 9 GROUP BY 2 ORDER BY 1, 2",
                     &["1|A", "1|B", "1|C"],
+                ),
+                (
+                    "SELECT coalesce(sum(n), 0), upper(max(k)) FROM odd WHERE n < 9 ORDER BY 1 DESC, 2",
+                    &["30|C"],
+                ),
+                (
+                    "SELECT DISTINCT upper(lower(k)) FROM odd WHERE n < 9 ORDER BY 1 DESC",
+                    &["C", "B", "A"],
                 ),
                 (
                     "SELECT round(avg(n)), k AS n FROM odd WHERE n < 9 GROUP BY k ORDER BY 2 DESC",

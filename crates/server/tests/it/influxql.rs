@@ -4,6 +4,7 @@ mod access;
 mod databases;
 mod forms;
 mod into;
+mod shapes;
 mod show;
 mod statements;
 mod ycsb;

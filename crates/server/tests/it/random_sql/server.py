@@ -7,6 +7,8 @@ import urllib.request
 
 from chance import PORT
 
+BROKEN_OFF = "the answer ends in the middle"
+
 
 def request(path, body):
     """An error, or the text of an answer."""
@@ -20,7 +22,7 @@ def request(path, body):
         return error.read().decode(), None
     except http.client.IncompleteRead:
         # What fails behind the first rows can be told in no other way.
-        return "the answer ends in the middle", None
+        return BROKEN_OFF, None
 
 
 def done(path, body):
