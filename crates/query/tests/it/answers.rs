@@ -367,6 +367,18 @@ fn numbers_of_columns_order_by_what_is_computed_of_aggregates() {
                     "SELECT k, coalesce(sum(n), 0) FROM odd WHERE n < 9 GROUP BY 1 ORDER BY 2 DESC",
                     &["c|15", "b|11", "a|4"],
                 ),
+                // One aggregate, within what syntax stands for and beside it.
+                (
+                    "SELECT extract(epoch FROM max(time) - min(time)), max(time) - min(time), max(time) = min(time), \
+                            position('a' IN max(k)), max(k) || max(k), max(k), [max(k)][1] \
+                     FROM odd WHERE n < 9 AND k = 'a'",
+                    &["2.0|PT2S|false|1|aa|a|a"],
+                ),
+                (
+                    "SELECT k, extract(epoch FROM max(time)) AS e, max(time) IS NULL, rank() OVER (ORDER BY max(time)) FROM odd \
+                     WHERE n < 9 GROUP BY k HAVING extract(epoch FROM max(time)) > 0 ORDER BY extract(epoch FROM max(time)) DESC LIMIT 1",
+                    &["c|8.0|false|3"],
+                ),
                 (
                     "SELECT max(n) - min(n), upper(k) FROM odd WHERE n < 9 GROUP BY 2 ORDER BY 1, 2",
                     &["1|A", "1|B", "1|C"],
