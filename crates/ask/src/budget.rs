@@ -16,8 +16,8 @@ pub const MEMORY_BYTES: usize = 128 << 20;
 pub(crate) const VALUE_BYTES: usize = 48;
 /// Memory is taken from what all questions share in pieces of this size.
 const PIECE_BYTES: usize = 1 << 20;
-/// Streams that one question may read.
-pub const STREAMS_MAX: usize = 100_000;
+/// What a stream of a question takes: its name, and where it lies.
+const STREAM_BYTES: usize = 512;
 
 /// Tells a thread that works that nobody waits any more.
 #[derive(Clone, Debug, Default)]
@@ -137,11 +137,10 @@ pub struct Budget {
     limit: usize,
     /// What questions share, and what this one has of it.
     shared: Option<(Arc<Memory>, Cell<usize>)>,
-    streams: Cell<usize>,
 }
 
 impl Budget {
-    /// [`MEMORY_BYTES`] and [`STREAMS_MAX`] streams, until the deadline or until it is cancelled.
+    /// [`MEMORY_BYTES`], until the deadline or until it is cancelled.
     #[must_use]
     pub fn new(deadline: Deadline, cancel: CancelToken) -> Budget {
         Budget {
@@ -151,7 +150,6 @@ impl Budget {
             ceiling: Cell::new(MEMORY_BYTES),
             limit: MEMORY_BYTES,
             shared: None,
-            streams: Cell::new(STREAMS_MAX),
         }
     }
 
@@ -274,20 +272,12 @@ impl Budget {
         self.give_bytes(count.saturating_mul(VALUE_BYTES));
     }
 
-    /// Counts streams that are read.
+    /// Counts a stream that is read.
     ///
     /// # Errors
-    /// When there are more than a question may read.
+    /// As [`Budget::take_bytes`].
     pub fn take_stream(&self) -> Result<()> {
-        match self.streams.get().checked_sub(1) {
-            Some(left) => {
-                self.streams.set(left);
-                Ok(())
-            }
-            None => Err(Error::limit(format!(
-                "the question is about more than {STREAMS_MAX} streams: choose by more tags"
-            ))),
-        }
+        self.take_bytes(STREAM_BYTES)
     }
 }
 
@@ -354,9 +344,9 @@ mod tests {
         assert_eq!(budget.take_bytes(11).unwrap_err().kind(), Kind::Limit);
         budget.uncap();
         budget.take_bytes(11).unwrap();
-        for _ in 0..STREAMS_MAX {
-            budget.take_stream().unwrap();
-        }
+        let budget = Budget::new(Deadline::NEVER, CancelToken::default());
+        let streams = (0..).take_while(|_| budget.take_stream().is_ok()).count();
+        assert!(streams > 100_000, "{streams}");
         assert_eq!(budget.take_stream().unwrap_err().kind(), Kind::Limit);
     }
 }

@@ -14,13 +14,16 @@ mod rows;
 use crate::budget::Budget;
 use crate::error::{Error, Result, found};
 use crate::values::compare;
-use crate::windows::{WINDOWS_MAX, Windows};
+use crate::windows::Windows;
 use headwater::{
     Aggregate, AggregateSpec, Bins, ClosedRange, Column, Ieee, ScanSpec, Snapshot, StreamHandle,
     StreamName, SummarySpec, Value, ValueRef, Values,
 };
 use rows::Rows;
 use std::cmp::Ordering;
+
+/// Intervals of a stream that are made before it is counted what they take.
+const STRETCH_INTERVALS: i128 = 200_000;
 
 /// Values that a bucket stands for when a [`Budget`] counts.
 pub(crate) const BUCKET_VALUES: usize = 6;
@@ -334,7 +337,7 @@ impl Fold {
     /// Adds a stream of that name where it has events.
     ///
     /// # Errors
-    /// When there are too many intervals, and what the budget and the engine say.
+    /// What the budget and the engine say.
     pub(crate) fn add_named(
         &self,
         snapshot: &Snapshot,
@@ -350,43 +353,37 @@ impl Fold {
         let Some(handle) = found(snapshot.handle(stream))? else {
             return Ok(());
         };
-        if windows.intervals() <= WINDOWS_MAX {
+        if windows.intervals() <= STRETCH_INTERVALS {
             self.add(snapshot, &handle, &windows, budget, into)?;
             return Ok(());
         }
-        let more = self.of_sparse(snapshot, &handle, windows, budget)?;
-        self.take(more, budget, into)
+        self.add_in_stretches(snapshot, &handle, windows, budget, into)
     }
 
-    /// The intervals of a long range: only those that hold something count. Where there may be too
-    /// many, the range is halved, so that no more of them are held than are answered.
-    fn of_sparse(
+    /// Adds the intervals of a long range that hold something, a stretch after the other: where there
+    /// may be many, the range is halved, so that few are made before they are counted.
+    fn add_in_stretches(
         &self,
         snapshot: &Snapshot,
         stream: &StreamHandle,
         windows: Windows,
         budget: &Budget,
-    ) -> Result<Buckets> {
-        let mut out = Buckets::default();
+        into: &mut Buckets,
+    ) -> Result<()> {
         let mut waiting = vec![windows];
         while let Some(stretch) = waiting.pop() {
             budget.check()?;
-            if stretch.intervals() > WINDOWS_MAX
-                && i128::from(self.values_in(snapshot, stream, stretch.range)?) > WINDOWS_MAX
+            if stretch.intervals() > STRETCH_INTERVALS
+                && i128::from(self.values_in(snapshot, stream, stretch.range)?) > STRETCH_INTERVALS
             {
                 let (first, last) = halves(stretch.range);
                 waiting.extend([stretch.within(last), stretch.within(first)]);
                 continue;
             }
             let more = found(self.of_stream(snapshot, stream, &stretch))?.unwrap_or_default();
-            out.merge(more, &self.ends);
-            if i128::try_from(out.len()).unwrap_or(i128::MAX) > WINDOWS_MAX {
-                return Err(Error::limit(format!(
-                    "the range has more than {WINDOWS_MAX} intervals with values: use wider intervals or a shorter range"
-                )));
-            }
+            self.take(more, budget, into)?;
         }
-        Ok(out)
+        Ok(())
     }
 
     /// How many values of the fields there are at most.

@@ -48,7 +48,7 @@ mod values;
 mod windows;
 
 pub use access::{Access, Unrestricted};
-pub use budget::{Budget, CancelGuard, CancelToken, Deadline, MEMORY_BYTES, Memory, STREAMS_MAX};
+pub use budget::{Budget, CancelGuard, CancelToken, Deadline, MEMORY_BYTES, Memory};
 pub use databases::{DATABASE_BYTES_MAX, DATABASES_MAX, Databases, Names, Space};
 pub use error::{Error, Kind, Result};
 pub use fold::{Bucket, Buckets, End, EndOf, EndValue, Fold, Meter};

@@ -5,13 +5,10 @@
 //! numbers follow one another as their beginnings do. Where a clock is set back, two stretches of
 //! time share an interval that is wider than an hour.
 
-use crate::error::Error;
 use headwater::{Bins, ClosedRange, Timestamp};
 use headwater_wire::clocks::{Intervals, Width};
 use headwater_wire::zone::Zone;
 
-/// Intervals of one series.
-pub(crate) const WINDOWS_MAX: i128 = 200_000;
 /// Pieces of a range: twice a year for all years there are.
 const PIECES_MAX: usize = 2_000;
 
@@ -214,18 +211,8 @@ impl Windows {
     }
 
     /// The numbers of the first and the last interval between two instants of the range.
-    ///
-    /// # Errors
-    /// When there are more than [`WINDOWS_MAX`].
-    pub(crate) fn numbers(&self, first: i64, last: i64) -> Result<(i64, i64), Error> {
-        let (first, last) = (self.number(first), self.number(last));
-        let count = i128::from(last) - i128::from(first) + 1;
-        if count > WINDOWS_MAX {
-            return Err(Error::limit(format!(
-                "the range has {count} intervals, at most {WINDOWS_MAX} are answered: use wider intervals or a shorter range"
-            )));
-        }
-        Ok((first, last))
+    pub(crate) fn numbers(&self, first: i64, last: i64) -> (i64, i64) {
+        (self.number(first), self.number(last))
     }
 }
 
@@ -322,7 +309,7 @@ mod tests {
         assert_eq!(windows.number(2), -1);
         assert_eq!(windows.number(3), 0);
         assert_eq!(windows.start(-1), -7);
-        assert_eq!(windows.numbers(-5, 25).unwrap(), (-1, 2));
+        assert_eq!(windows.numbers(-5, 25), (-1, 2));
         let (range, bins) = windows.bins().next().unwrap();
         assert_eq!(range, ClosedRange::nanos(-5, 25));
         assert_eq!(
@@ -332,8 +319,6 @@ mod tests {
                 origin_ns: 3
             }
         );
-        let wide = Windows::every(ClosedRange::ALL, 1, 0, None);
-        assert!(wide.numbers(0, i64::MAX).is_err());
         assert_eq!(Windows::whole(ClosedRange::nanos(5, 9)).start(0), 5);
     }
 
@@ -342,9 +327,7 @@ mod tests {
         let zone = Zone::read("Europe/Berlin").unwrap();
         let range = ClosedRange::nanos(at("2024-03-29T00:00:00Z"), at("2024-04-02T00:00:00Z"));
         let windows = Windows::every(range, DAY, 0, Some(zone.clone()));
-        let (first, last) = windows
-            .numbers(range.first.as_nanos(), range.last.as_nanos())
-            .unwrap();
+        let (first, last) = windows.numbers(range.first.as_nanos(), range.last.as_nanos());
         let starts: Vec<i64> = (first..=last).map(|n| windows.start(n)).collect();
         let expected = [
             "2024-03-28T23:00:00Z",
@@ -379,9 +362,7 @@ mod tests {
         let range = ClosedRange::nanos(at("2025-10-25T22:00:00Z"), at("2025-10-26T04:00:00Z") - 1);
         let width = HOUR / 4;
         let windows = Windows::every(range, width, 0, Some(zone));
-        let (first, last) = windows
-            .numbers(range.first.as_nanos(), range.last.as_nanos())
-            .unwrap();
+        let (first, last) = windows.numbers(range.first.as_nanos(), range.last.as_nanos());
         assert_eq!(last - first, 23);
         let earlier = windows.beginning_earlier(4);
         for (number, place) in (first..=last).zip(0..) {
@@ -415,7 +396,7 @@ mod tests {
                     let start = windows.start(windows.number(time));
                     assert_eq!(Some(start), clock.begin(time), "{name} {width} {time}");
                 }
-                let (first, last) = windows.numbers(first, last).unwrap();
+                let (first, last) = windows.numbers(first, last);
                 let starts: Vec<i64> = (first..=last).map(|n| windows.start(n)).collect();
                 assert!(starts.is_sorted_by(|a, b| a < b), "{name} {width}");
             }

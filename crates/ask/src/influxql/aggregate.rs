@@ -58,7 +58,7 @@ impl Asker<'_> {
         let mut series: Vec<Points> = Vec::with_capacity(plan.calls.len());
         for call in &plan.calls {
             let grid = match reads.first(call.reach()) {
-                Some(first) => grouping.grid(&grouping.reaching(call.reach()), first)?,
+                Some(first) => grouping.grid(&grouping.reaching(call.reach()), first),
                 None => (0, 0),
             };
             series.push(self.series(call, grouping, &reads, grid)?);
@@ -333,12 +333,12 @@ fn present(points: Points) -> Vec<(i64, Value)> {
 impl Grouping<'_> {
     /// The first and the last interval of an answer over these intervals, of which one is the first
     /// that has something.
-    pub(super) fn grid(&self, windows: &Windows, first: i64) -> Result<(i64, i64), Error> {
+    pub(super) fn grid(&self, windows: &Windows, first: i64) -> (i64, i64) {
         if !windows.is_divided() {
-            return Ok((0, 0));
+            return (0, 0);
         }
         if self.fill == Fill::None {
-            return Ok((first, first));
+            return (first, first);
         }
         let (start, end) = (
             windows.range.first.as_nanos(),

@@ -184,7 +184,7 @@ impl Asker<'_> {
         let Some(first) = found.keys().next() else {
             return Ok(Vec::new());
         };
-        let grid = grouping.grid(windows, *first)?;
+        let grid = grouping.grid(windows, *first);
         let width = i128::from(grid.1) - i128::from(grid.0) + 1;
         let count = usize::try_from(width).unwrap_or(usize::MAX);
         self.budget

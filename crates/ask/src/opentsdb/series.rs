@@ -87,8 +87,9 @@ impl Asker<'_> {
             DownsampleFill::Null => Number::Null,
             DownsampleFill::Zero => Number::Integer(0),
         };
-        let (first, last) = windows.numbers(range.first.as_nanos(), range.last.as_nanos())?;
-        let count = usize::try_from(last - first + 1).unwrap_or(usize::MAX);
+        let (first, last) = windows.numbers(range.first.as_nanos(), range.last.as_nanos());
+        let count = usize::try_from(i128::from(last) - i128::from(first) + 1);
+        let count = count.unwrap_or(usize::MAX);
         self.budget.take_values(count)?;
         let mut there = there.peekable();
         if there.peek().is_none() {

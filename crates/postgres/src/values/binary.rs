@@ -1,6 +1,6 @@
 //! Values in PostgreSQL's binary forms.
 
-use super::{Clocks, EPOCH_DAYS, EPOCH_US, Unsendable, cell, elements, numeric, text};
+use super::{Clocks, EPOCH_DAYS, EPOCH_US, Unsendable, cell, elements, nearest_us, numeric, text};
 use crate::catalog::PgType;
 use crate::messages::Format;
 use arrow::array::{Array, AsArray};
@@ -67,7 +67,7 @@ pub(super) fn put_value(
         }
         DataType::Interval(_) | DataType::Duration(_) => {
             let span = span(array, row).ok_or_else(|| far("span"))?;
-            let us = i64::try_from(span.ns / 1_000).map_err(|_| far("span"))?;
+            let us = i64::try_from(nearest_us(span.ns)).map_err(|_| far("span"))?;
             bytes.extend(us.to_be_bytes());
             bytes.extend(span.days.to_be_bytes());
             bytes.extend(span.months.to_be_bytes());

@@ -43,6 +43,12 @@ impl Clocks {
     }
 }
 
+/// The microseconds of a length of time, to the nearest: what is computed is rounded, as in
+/// PostgreSQL; instants are cut off.
+fn nearest_us(ns: i128) -> i128 {
+    (ns + 500 * ns.signum()) / 1_000
+}
+
 /// Why a value cannot be sent.
 type Unsendable = String;
 

@@ -1,6 +1,6 @@
 //! Values as text.
 
-use super::{Clocks, Unsendable, cell, elements};
+use super::{Clocks, Unsendable, cell, elements, nearest_us};
 use crate::messages::Format;
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::{
@@ -77,7 +77,7 @@ pub(super) fn put_value(
         DataType::Interval(_) | DataType::Duration(_) => {
             if let Some(mut span) = span(array, row) {
                 if !clocks.nanoseconds {
-                    span.ns -= span.ns % 1_000;
+                    span.ns = nearest_us(span.ns) * 1_000;
                 }
                 put_span(span, bytes);
             }

@@ -173,7 +173,7 @@ fn only_intervals_with_values_count_where_nothing_is_filled() {
 }
 
 #[test]
-fn too_many_intervals_with_values_are_refused() {
+fn intervals_are_as_many_as_memory_holds() {
     let world = World::new();
     let mut batch = headwater::Batch::new();
     let rows = batch.stream(&headwater::StreamName::new("m", [("a", "b")]));
@@ -181,14 +181,23 @@ fn too_many_intervals_with_values_are_refused() {
         rows.row(second * 1_000_000_000, [("v", f(1.0))]).unwrap();
     }
     world.db.commit(batch).unwrap();
-    let ask = |every: &str| {
-        format!("SELECT count(v) FROM m WHERE time < 300000s GROUP BY time({every}) fill(none)")
+    let ask = |function: &str, every: &str, rest: &str| {
+        format!("SELECT {function}(v) FROM m WHERE time < 300000s GROUP BY time({every}) {rest}")
     };
-    let refused = world.error(&ask("1s"));
-    assert!(
-        refused.contains("more than 200000 intervals with values"),
-        "{refused}"
-    );
-    let found = world.rows(&ask("2s"));
-    assert_eq!(found.as_array().unwrap().len(), 100_001);
+    // More than a stretch has; an interval lies in two of them.
+    for (function, every, rest, count) in [
+        ("count", "1s", "fill(none)", 200_001),
+        ("count", "2s", "fill(none)", 100_001),
+        ("last", "1s", "fill(none)", 200_001),
+        ("sum", "1s", "", 300_000),
+    ] {
+        let found = world.rows(&ask(function, every, rest));
+        let rows = found.as_array().unwrap();
+        assert_eq!(rows.len(), count, "{function} {every} {rest}");
+        let values = rows.iter().filter_map(|row| row[1].as_f64());
+        let sum: f64 = values.sum();
+        assert!((sum - 200_001.0).abs() < 0.5, "{function} {every}: {sum}");
+    }
+    let refused = world.error(&ask("sum", "1us", ""));
+    assert!(refused.contains("wider intervals"), "{refused}");
 }
