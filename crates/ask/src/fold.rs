@@ -360,8 +360,8 @@ impl Fold {
         self.add_in_stretches(snapshot, &handle, windows, budget, into)
     }
 
-    /// Adds the intervals of a long range that hold something, a stretch after the other: where there
-    /// may be many, the range is halved, so that few are made before they are counted.
+    /// Adds the intervals of a long range that hold something, a stretch after the other: where
+    /// there may be many, the range is halved, so that few are made before they are counted.
     fn add_in_stretches(
         &self,
         snapshot: &Snapshot,

@@ -17,7 +17,7 @@ use crate::ids::{StreamId, TableId};
 use crate::meta::PartitionRecord;
 use headwater_codec::{Cursor, DecodeError, PutBytes};
 use headwater_io::Clock;
-use headwater_types::Timestamp;
+use headwater_types::{ClosedRange, Timestamp};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -203,24 +203,31 @@ impl Moment {
 /// The newest time that more than a few of the events of a database have, at most `at`; `at` when
 /// there are none.
 fn newest_of(partitions: &[&PartitionRecord], at: i64) -> i64 {
-    let spans = partitions.iter().map(|p| {
-        let span = p.span();
+    let spans = partitions.iter().map(|p| EventSpan {
+        range: p.span(),
         // What is aged counts no events: a partition is one at least.
-        (span.first.as_nanos(), span.last.as_nanos(), p.events.max(1))
+        events: p.events.max(1),
     });
-    newest_of_spans(spans.collect(), at)
+    newest_of_spans(spans.collect(), Timestamp::from_nanos(at)).as_nanos()
 }
 
-/// The same of stretches of events: the times of the first and the last, and how many they are.
-fn newest_of_spans(mut spans: Vec<(i64, i64, u64)>, at: i64) -> i64 {
-    spans.retain(|(first, ..)| *first <= at);
-    spans.sort_unstable_by_key(|(_, last, _)| std::cmp::Reverse(*last));
-    let all: u64 = spans.iter().map(|(.., events)| events).sum();
+/// Events that lie within a stretch of time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EventSpan {
+    pub(crate) range: ClosedRange,
+    pub(crate) events: u64,
+}
+
+/// The same of stretches of events.
+fn newest_of_spans(mut spans: Vec<EventSpan>, at: Timestamp) -> Timestamp {
+    spans.retain(|span| span.range.first <= at);
+    spans.sort_unstable_by_key(|span| std::cmp::Reverse(span.range.last));
+    let all: u64 = spans.iter().map(|span| span.events).sum();
     let mut later = 0;
-    for (_, last, events) in spans {
-        later += events;
+    for span in spans {
+        later += span.events;
         if later > all / STRAY_PART {
-            return last.min(at);
+            return span.range.last.min(at);
         }
     }
     at
@@ -229,9 +236,8 @@ fn newest_of_spans(mut spans: Vec<(i64, i64, u64)>, at: i64) -> i64 {
 /// What metadata that are made anew remember of time: the instant that the events of the database
 /// bear out, at most what the clock shows. Without it a clock that has been wrong for long would be
 /// believed at once, and end what it says is over.
-pub(crate) fn borne_out_by(spans: Vec<(i64, i64, u64)>, clock: Timestamp) -> Vec<(String, u64)> {
-    let instant = newest_of_spans(spans, clock.as_nanos());
-    match u64::try_from(instant) {
+pub(crate) fn borne_out_by(spans: Vec<EventSpan>, clock: Timestamp) -> Vec<(String, u64)> {
+    match u64::try_from(newest_of_spans(spans, clock).as_nanos()) {
         Ok(instant) => vec![
             (KEPT_INSTANT.to_owned(), instant),
             (KEPT_BELIEVED.to_owned(), 1),

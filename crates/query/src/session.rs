@@ -274,6 +274,25 @@ impl Query {
     }
 }
 
+/// What rewrites a plan: the library's rules, and ours among them.
+fn optimizer() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
+    let mut optimizer: Vec<Arc<dyn OptimizerRule + Send + Sync>> = Vec::new();
+    for rule in Optimizer::new().rules {
+        if rule.name() == "simplify_expressions" {
+            optimizer.push(Arc::new(ListsApart));
+        }
+        let filters = rule.name() == "push_down_filter";
+        optimizer.push(rule);
+        if filters {
+            optimizer.push(Arc::new(FilterPartitions));
+        }
+    }
+    optimizer.push(Arc::new(KeysOnce));
+    optimizer.push(Arc::new(UsePyramid));
+    optimizer.push(Arc::new(Fences));
+    optimizer
+}
+
 fn base_state(limits: &Limits) -> SessionState {
     let mut config = SessionConfig::new()
         .with_default_catalog_and_schema(CATALOG, SCHEMA)
@@ -311,20 +330,7 @@ fn base_state(limits: &Limits) -> SessionState {
     rules.push(Arc::new(InZone));
     rules.push(Arc::new(TextForms));
     rules.push(Arc::new(Fences));
-    let mut optimizer: Vec<Arc<dyn OptimizerRule + Send + Sync>> = Vec::new();
-    for rule in Optimizer::new().rules {
-        if rule.name() == "simplify_expressions" {
-            optimizer.push(Arc::new(ListsApart));
-        }
-        let filters = rule.name() == "push_down_filter";
-        optimizer.push(rule);
-        if filters {
-            optimizer.push(Arc::new(FilterPartitions));
-        }
-    }
-    optimizer.push(Arc::new(KeysOnce));
-    optimizer.push(Arc::new(UsePyramid));
-    optimizer.push(Arc::new(Fences));
+    let optimizer = optimizer();
     let mut physical = PhysicalOptimizer::new().rules;
     physical.push(Arc::new(NewestOfMany));
     let mut builder = SessionStateBuilder::new_with_default_features()

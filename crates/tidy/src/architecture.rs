@@ -1,50 +1,41 @@
-//! ARCHITECTURE.md as the tests read it: which rooms each crate has, from the ground up.
+//! The pages of crates as the tests read them: which modules each has, from the ground up.
 
-use crate::read;
+use crate::{crates as folders, root};
 
-/// The page.
-pub const PAGE: &str = "ARCHITECTURE.md";
+/// Where the page of a crate lies in its folder; the first one that is there, since a package has a
+/// `README.md` for those who install it.
+const PAGES: [&str; 2] = ["src/README.md", "README.md"];
 
-/// A crate as the page has it.
+/// A crate as its page has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rooms {
+pub struct Modules {
     /// Its folder, as `crates/engine`.
     pub folder: String,
-    /// Its rooms from the ground up, each with what it is for.
-    pub rooms: Vec<(String, String)>,
+    /// Its modules from the ground up, each with what it is for.
+    pub modules: Vec<(String, String)>,
 }
 
-/// The crates of the page that have a table of rooms.
+/// The crates whose page has a table of modules.
 #[must_use]
-pub fn crates() -> Vec<Rooms> {
-    of(&read(PAGE))
+pub fn crates() -> Vec<Modules> {
+    let pages = folders().into_iter().filter_map(|folder| {
+        let mut pages = PAGES.iter().map(|page| root().join(&folder).join(page));
+        let page = pages.find_map(|path| std::fs::read_to_string(path).ok())?;
+        Some(of(&folder, &page))
+    });
+    pages.filter(|of| !of.modules.is_empty()).collect()
 }
 
-/// A heading of the third level names a crate in back-quotes; rows that begin with a name in
-/// back-quotes are its rooms.
+/// Rows that begin with a name in back-quotes are its modules.
 #[must_use]
-pub fn of(page: &str) -> Vec<Rooms> {
-    let mut out: Vec<Rooms> = Vec::new();
-    let mut is_crate = false;
-    for line in page.lines() {
-        if line.starts_with('#') {
-            let name = line.strip_prefix("### `").and_then(|l| l.split_once('`'));
-            is_crate = name.is_some();
-            if let Some((folder, _)) = name {
-                out.push(Rooms {
-                    folder: folder.trim_end_matches('/').to_owned(),
-                    rooms: Vec::new(),
-                });
-            }
-        }
-        let row = line
-            .strip_prefix("| `")
-            .and_then(|row| row.split_once("` | "));
-        if let (true, Some((room, what)), Some(last)) = (is_crate, row, out.last_mut()) {
-            let what = what.trim_end_matches('|').trim().to_owned();
-            last.rooms.push((room.to_owned(), what));
-        }
+pub fn of(folder: &str, page: &str) -> Modules {
+    let rows = page.lines().filter_map(|line| {
+        let (module, what) = line.strip_prefix("| `")?.split_once("` | ")?;
+        let what = what.trim_end_matches('|').trim();
+        Some((module.to_owned(), what.to_owned()))
+    });
+    Modules {
+        folder: folder.to_owned(),
+        modules: rows.collect(),
     }
-    out.retain(|of| !of.rooms.is_empty());
-    out
 }

@@ -4,7 +4,9 @@
 //! an empty one takes its number. A record that uses a definition that is lost is kept without what
 //! it cannot mean any more.
 
+use crate::assured::wide;
 use crate::catalog::{AddedFields, StreamIndex, StreamRecord, Table};
+use crate::clock::EventSpan;
 use crate::expiry::owner_of;
 use crate::ids::{Sequence, StreamId};
 use crate::log::{
@@ -19,7 +21,7 @@ use headwater_codec::checksum::crc32c;
 use headwater_codec::light::{decode_rows, encode_rows};
 use headwater_codec::{Cursor, PutBytes};
 use headwater_io::{Files, OpenMode};
-use headwater_types::{FieldId, Rows, Timestamp};
+use headwater_types::{ClosedRange, FieldId, Rows, Timestamp};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
@@ -211,8 +213,8 @@ impl LogScan {
         first
     }
 
-    /// When the rows of the log lie, in stretches: first, last, how many.
-    pub(super) fn spans(&self) -> impl Iterator<Item = (i64, i64, u64)> {
+    /// When the rows of the log lie, in stretches.
+    pub(super) fn spans(&self) -> impl Iterator<Item = EventSpan> {
         self.records.values().flat_map(|record| {
             let rows = match RecordKind::from_number(record.kind) {
                 Some(RecordKind::Write) => Some(record.payload.as_slice()),
@@ -261,11 +263,11 @@ fn behind_number(payload: &[u8]) -> Option<(&[u8], &[u8])> {
     payload.split_at_checked(cursor.offset())
 }
 
-/// When the rows of a record lie: for each stream first, last, and how many.
-fn row_spans(payload: &[u8]) -> Vec<(i64, i64, u64)> {
+/// When the rows of a record lie, for each stream.
+fn row_spans(payload: &[u8]) -> Vec<EventSpan> {
     let mut spans = Vec::new();
     let mut cursor = Cursor::new(payload);
-    let count = cursor.varint_up_to(payload.len() as u64, "entry count");
+    let count = cursor.varint_up_to(wide(payload.len()), "entry count");
     for _ in 0..count.unwrap_or(0) {
         // What cannot be read is told of where records are saved.
         let stream = cursor.varint_up_to(u64::from(u32::MAX), "stream id");
@@ -273,7 +275,10 @@ fn row_spans(payload: &[u8]) -> Vec<(i64, i64, u64)> {
             break;
         };
         if let (Some(first), Some(last)) = (rows.times.iter().min(), rows.times.iter().max()) {
-            spans.push((*first, *last, rows.times.len() as u64));
+            spans.push(EventSpan {
+                range: ClosedRange::nanos(*first, *last),
+                events: wide(rows.times.len()),
+            });
         }
     }
     spans

@@ -8,14 +8,13 @@
 use super::log::LogScan;
 use super::scan::ScannedSegment;
 use crate::catalog::{Definition, Duplicates, Life, StreamRecord, Table};
-use crate::clock::borne_out_by;
+use crate::clock::{EventSpan, borne_out_by};
 use crate::core::shard_number;
 use crate::ids::{SegmentId, Sequence, StreamId, TableId};
 use crate::meta::{Meta, MetaChange};
 use crate::segment::{Replaces, SegmentHeader};
 use crate::{Error, Result};
-use headwater_io::{File, Files, MemoryFiles, OpenMode};
-use headwater_types::Timestamp;
+use headwater_io::{Env, File, Files, MemoryFiles, OpenMode};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
@@ -119,8 +118,7 @@ pub(super) fn rebuild(
     path: &Path,
     all: &[ScannedSegment],
     log: &LogScan,
-    identity: u64,
-    clock: Timestamp,
+    env: &Env,
 ) -> Result<Rebuilt> {
     let readable: Vec<ReadableSegment> = all
         .iter()
@@ -189,7 +187,7 @@ pub(super) fn rebuild(
     let file = memory
         .open(Path::new("/meta.redb"), OpenMode::CreateNew)
         .map_err(|e| Error::io("create", path, e))?;
-    let meta = Meta::create(path, Arc::clone(&file), shards, identity)?;
+    let meta = Meta::create(path, Arc::clone(&file), shards, env.chance.next_u64())?;
     let next_stream = streams.keys().last().map_or(0, |s| s.0.saturating_add(1));
     let mut list: Vec<(Sequence, Definition)> = Vec::new();
     list.extend(
@@ -218,7 +216,7 @@ pub(super) fn rebuild(
     change.counters.push(("events_accepted".to_owned(), events));
     change
         .counters
-        .extend(borne_out_by(spans(&chosen, log), clock));
+        .extend(borne_out_by(spans(&chosen, log), env.clock.now()));
     meta.commit(&change)?;
     drop(meta);
     Ok(Rebuilt {
@@ -230,14 +228,14 @@ pub(super) fn rebuild(
     })
 }
 
-/// When the events lie that segments in force and the log have, in stretches: first, last, how many.
-fn spans(segments: &[&ScannedSegment], log: &LogScan) -> Vec<(i64, i64, u64)> {
+/// When the events lie that segments in force and the log have, in stretches.
+fn spans(segments: &[&ScannedSegment], log: &LogScan) -> Vec<EventSpan> {
     let states = segments.iter().filter_map(|s| s.whole.as_ref());
     let streams = states.flat_map(|whole| whole.state.streams.values());
     let leaves = streams.flat_map(|s| s.main.iter().chain(s.late.iter().flatten()));
-    let stored = leaves.map(|leaf| {
-        let (first, last) = (leaf.first.as_nanos(), leaf.last.as_nanos());
-        (first, last, u64::from(leaf.count))
+    let stored = leaves.map(|leaf| EventSpan {
+        range: leaf.range(),
+        events: u64::from(leaf.count),
     });
     stored.chain(log.spans()).collect()
 }

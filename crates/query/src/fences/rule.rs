@@ -129,7 +129,7 @@ fn fence(expr: Expr) -> Result<Transformed<Expr>> {
 }
 
 /// The expression with fences around its functions and operators. Aggregates and windows get theirs
-/// with the plan: until then the planner looks for those that are the same, with and without a fence.
+/// with the plan: until then the planner looks for those that are the same.
 pub(super) fn fence_calls(expr: Expr) -> Result<Expr> {
     let fenced = expr.transform_up(|part| {
         check(&part)?;

@@ -12,7 +12,7 @@
 
 use super::node::Slot;
 use super::slots::{Of, Tally};
-use super::tally::{Column, Sum};
+use super::tally::{Column, Sum, row_key};
 use crate::error::Error;
 use datafusion::common::Result;
 
@@ -73,7 +73,7 @@ impl Chain {
     }
 
     fn link(&self, at: u32) -> Option<&Link> {
-        self.links.get(at as usize)
+        self.links.get(place(at))
     }
 
     /// The row of a chain that has so many before it.
@@ -99,7 +99,7 @@ impl Chain {
     }
 
     /// Its first rows, or its last ones: at most so many.
-    fn tell(&self, head: Option<u32>, first: bool, most: u32, key: &mut Vec<usize>) {
+    fn tell(&self, head: Option<u32>, first: bool, most: u32, key: &mut Vec<i128>) {
         let count = self.count(head);
         let mut link = match first {
             true => self.ancestor(head, most.min(count).saturating_sub(1)),
@@ -107,11 +107,11 @@ impl Chain {
         };
         for _ in 0..most.min(count) {
             let Some(known) = link else { break };
-            key.push(known.row);
+            key.push(row_key(known.row));
             link = known.before.and_then(|before| self.link(before));
         }
-        // One behind the last row ends the list.
-        key.push(usize::MAX);
+        // What is no row ends the list.
+        key.push(-1);
     }
 
     /// The chain with a row more; its newest one is answered.
@@ -124,7 +124,7 @@ impl Chain {
         };
         for tallied in &mut self.tallies {
             let sums = &tallied.sums;
-            let sum = head.and_then(|head| sums.get(head as usize).copied());
+            let sum = head.and_then(|head| sums.get(place(head)).copied());
             tallied.sums.push(sum.unwrap_or_default());
         }
         let before = head;
@@ -147,6 +147,10 @@ impl Chain {
         };
         further().unwrap_or(head)
     }
+}
+
+fn place(at: u32) -> usize {
+    usize::try_from(at).unwrap_or(usize::MAX)
 }
 
 fn numbered(count: usize) -> Result<u32> {
@@ -219,13 +223,13 @@ impl Lookback {
 
     fn add(&mut self, heads: Vec<Option<u32>>) -> Result<PastId> {
         let id = PastId(self.pasts);
-        self.pasts = numbered(self.pasts as usize + 1)?;
+        self.pasts = numbered(place(self.pasts) + 1)?;
         self.heads.extend(heads);
         Ok(id)
     }
 
     fn head(&self, past: PastId, chain: usize) -> Option<u32> {
-        let at = past.0 as usize * self.chains.len() + chain;
+        let at = place(past.0) * self.chains.len() + chain;
         self.heads.get(at).copied().flatten()
     }
 
@@ -309,14 +313,14 @@ impl Lookback {
         let tallied = self.chains.get(chain).and_then(|c| c.tallies.get(tally));
         let sum = tallied.and_then(|tallied| {
             let head = self.head(past, chain)?;
-            tallied.sums.get(head as usize).copied()
+            tallied.sums.get(place(head)).copied()
         });
         sum.unwrap_or_default()
     }
 
     /// What a condition can tell of a past, by this slot: where that is the same of two pasts, so
     /// is all that follows.
-    pub(super) fn tell(&self, slot: usize, of: &Slot, past: PastId, key: &mut Vec<usize>) {
+    pub(super) fn tell(&self, slot: usize, of: &Slot, past: PastId, key: &mut Vec<i128>) {
         match (self.places.get(slot).copied(), of) {
             (
                 Some(Place::Chain(at)),

@@ -40,7 +40,7 @@ pub(super) trait Rows {
     fn looks_back(&self) -> bool;
 
     /// What conditions can tell of a past, behind what stands in the key.
-    fn tell(&self, past: Self::Past, key: &mut Vec<usize>);
+    fn tell(&self, past: Self::Past, key: &mut Vec<i128>);
 
     /// So many nodes of pasts are held.
     fn holds_nodes(&mut self, nodes: usize) -> Result<()>;
@@ -94,7 +94,7 @@ pub(super) struct Machine<'a> {
     /// Places that a thread can come to, which are to be looked at.
     open: Vec<(usize, u64)>,
     /// What is told of the past of the thread that is followed.
-    key: Vec<usize>,
+    key: Vec<i128>,
 }
 
 /// Places that threads have come to before a row, with the rounds that began at this row, and what
@@ -104,7 +104,7 @@ struct Seen {
     plain: Vec<u32>,
     turn: u32,
     /// The number of each thing that was told of a past.
-    told: HashMap<Vec<usize>, usize>,
+    told: HashMap<Vec<i128>, usize>,
     others: HashSet<(usize, u64, usize)>,
 }
 
@@ -120,7 +120,7 @@ impl Seen {
     }
 
     /// The number of what is told of a past; nothing is 0.
-    fn number(&mut self, key: &[usize]) -> usize {
+    fn number(&mut self, key: &[i128]) -> usize {
         if key.is_empty() {
             return 0;
         }

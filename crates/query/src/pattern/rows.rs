@@ -413,7 +413,7 @@ impl Rows for Run<'_> {
         self.lookback.is_needed()
     }
 
-    fn tell(&self, past: PastId, key: &mut Vec<usize>) {
+    fn tell(&self, past: PastId, key: &mut Vec<i128>) {
         for at in &self.conditions.tell {
             if let Some(slot) = self.asked.slots.get(*at) {
                 self.lookback.tell(*at, slot, past, key);

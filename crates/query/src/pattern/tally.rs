@@ -60,6 +60,11 @@ impl Column {
     }
 }
 
+/// A row, as what is told of a past.
+pub(super) fn row_key(row: usize) -> i128 {
+    i128::try_from(row).unwrap_or(i128::MAX)
+}
+
 /// What has been tallied.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sum {
@@ -110,19 +115,19 @@ impl Sum {
     }
 
     /// All that the cell depends on, whatever rows come.
-    pub(super) fn tell(&self, what: Tally, key: &mut Vec<usize>) {
-        // Bits in words, however large those are.
-        let mut bits = |bits: u64| key.extend([bits as usize, (bits >> 32) as usize]);
+    pub(super) fn tell(&self, what: Tally, key: &mut Vec<i128>) {
         let is_counted = matches!(what, Tally::Count | Tally::Mean);
-        bits(u64::from(if is_counted {
+        let count = if is_counted {
             self.count
         } else {
             self.count.min(1)
-        }));
-        bits(self.whole as u64);
-        bits((self.whole >> 64) as u64);
-        bits(self.float.to_bits());
-        key.push(self.best.unwrap_or(usize::MAX));
+        };
+        key.extend([
+            i128::from(count),
+            self.whole,
+            i128::from(self.float.to_bits()),
+            self.best.map_or(-1, row_key),
+        ]);
     }
 
     pub(super) fn cell(&self, what: Tally, column: &Column) -> Result<Cell> {

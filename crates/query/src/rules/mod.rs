@@ -1,6 +1,7 @@
 //! Rules that rewrite what a statement means, before and after DataFusion's own.
 //!
-//! [`arguments`] gives functions what they take in PostgreSQL, [`lengths`] compares lengths of time, [`epoch_bins`] finds bins of time written as arithmetic,
+//! [`arguments`] gives functions what they take in PostgreSQL,
+//! [`lengths`] compares lengths of time, [`epoch_bins`] finds bins of time written as arithmetic,
 //! [`hex_texts`] makes bytes readable where text is expected, [`time_texts`] reads texts of times,
 //! [`truths`] those beside truth values, [`text_forms`] writes values,
 //! [`numbers`] rounds (`numeric` tells what is a decimal), does not wrap around and knows one NaN

@@ -12,7 +12,7 @@ use datafusion::sql::sqlparser::ast::{
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-/// Takes keys away that come again, and writes for numbers of columns what is computed of aggregates.
+/// Takes keys away that come again, and writes for numbers of columns what aggregates give.
 pub(super) fn plain_keys(statement: &mut Parse) {
     let parsed = match statement {
         Parse::Statement(parsed) => parsed,

@@ -1,11 +1,12 @@
-//! `USING` of right and full joins. A column that is named there is one column of both sides, and has
-//! a value wherever one of them has. The SQL library takes it for the left one's, which is NULL in
-//! rows that only the right side has: such joins are written with `ON`, and the column as what it is.
+//! `USING` of right and full joins. A column that is named there is one column of both sides, and
+//! has a value wherever one of them has. The SQL library takes it for the left one's, which is NULL
+//! in rows that only the right side has: such joins are written with `ON`, and the column as what
+//! it is.
 //!
-//! Invariants: columns, their names and their order are PostgreSQL's: what is joined by comes first;
-//! statements without such a join stay as they are.
-//! Failure: what cannot be told without the columns of tables is refused: `NATURAL`, and a column of
-//! one of several tables.
+//! Invariants: columns, their names and their order are PostgreSQL's, those that are joined by come
+//! first; statements without such a join stay as they are.
+//! Failure: what cannot be told without the columns of tables is refused: `NATURAL`, and a column
+//! of one of several tables.
 
 use crate::error::{Error, Result};
 use datafusion::sql::parser::Statement as Parse;
@@ -272,59 +273,29 @@ fn together(
     constraint: Option<&mut JoinConstraint>,
 ) -> Result<Joined> {
     let mut columns = Vec::new();
-    if let Some(constraint) = constraint {
-        match constraint {
-            JoinConstraint::Using(names) => {
-                let mut on: Option<Expr> = None;
-                for name in std::mem::take(names) {
-                    let column = column_of(&name)?;
-                    let (l, r) = (take(&mut left, &column)?, take(&mut right, &column)?);
-                    let equal = Expr::BinaryOp {
-                        left: Box::new(l.clone()),
-                        op: BinaryOperator::Eq,
-                        right: Box::new(r.clone()),
-                    };
-                    on = Some(match on {
-                        None => equal,
-                        Some(on) => Expr::BinaryOp {
-                            left: Box::new(on),
-                            op: BinaryOperator::And,
-                            right: Box::new(equal),
-                        },
-                    });
-                    let one = match kind {
-                        Kind::Left | Kind::LeftAlone => l,
-                        Kind::Right | Kind::RightAlone => r,
-                        Kind::Full => either(l, r),
-                    };
-                    columns.push((column, one));
-                }
-                if let Some(on) = on {
-                    *constraint = JoinConstraint::On(on);
-                }
-            }
-            JoinConstraint::Natural => {
-                return Err(Error::unsupported(
-                    "NATURAL beside RIGHT or FULL JOIN of columns of both sides",
-                )
-                .with_hint("name the columns: … JOIN … USING (a, b)"));
-            }
-            // It is behind both sides that their columns are one.
-            JoinConstraint::On(on) => {
-                let sides = [&left, &right];
-                sides.into_iter().for_each(|side| write(on, side));
-            }
-            JoinConstraint::None => {}
+    match constraint {
+        Some(JoinConstraint::Natural) => {
+            return Err(Error::unsupported(
+                "NATURAL beside RIGHT or FULL JOIN of columns of both sides",
+            )
+            .with_hint("name the columns: … JOIN … USING (a, b)"));
         }
+        Some(constraint @ JoinConstraint::Using(_)) => {
+            columns = by_columns(&mut left, &mut right, kind, constraint)?;
+        }
+        Some(JoinConstraint::On(on)) => {
+            write(on, &left);
+            write(on, &right);
+        }
+        Some(JoinConstraint::None) | None => {}
     }
-    let (left_merged, right_merged) = (left.merged, right.merged);
     let (merged, tables) = match kind {
-        Kind::LeftAlone => (left_merged, left.tables),
-        Kind::RightAlone => (right_merged, right.tables),
+        Kind::LeftAlone => (left.merged, left.tables),
+        Kind::RightAlone => (right.merged, right.tables),
         _ => {
             left.tables.extend(right.tables);
-            let merged = left_merged.into_iter().chain(right_merged);
-            (merged.collect(), left.tables)
+            left.merged.extend(right.merged);
+            (left.merged, left.tables)
         }
     };
     columns.extend(merged);
@@ -332,6 +303,44 @@ fn together(
         merged: columns,
         tables,
     })
+}
+
+/// Writes `ON` for `USING`; the columns of both sides.
+fn by_columns(
+    left: &mut Joined,
+    right: &mut Joined,
+    kind: Kind,
+    constraint: &mut JoinConstraint,
+) -> Result<Vec<(Ident, Expr)>> {
+    let JoinConstraint::Using(names) = constraint else {
+        return Ok(Vec::new());
+    };
+    let mut columns = Vec::new();
+    let mut conditions = Vec::new();
+    for name in names.iter() {
+        let column = column_of(name)?;
+        let (l, r) = (take(left, &column)?, take(right, &column)?);
+        conditions.push(of_two(l.clone(), BinaryOperator::Eq, r.clone()));
+        let one = match kind {
+            Kind::Left | Kind::LeftAlone => l,
+            Kind::Right | Kind::RightAlone => r,
+            Kind::Full => either(l, r),
+        };
+        columns.push((column, one));
+    }
+    let all = |a, b| of_two(a, BinaryOperator::And, b);
+    if let Some(on) = conditions.into_iter().reduce(all) {
+        *constraint = JoinConstraint::On(on);
+    }
+    Ok(columns)
+}
+
+fn of_two(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
+    Expr::BinaryOp {
+        left: Box::new(left),
+        op,
+        right: Box::new(right),
+    }
 }
 
 /// The column of one side, which is shown there no more.

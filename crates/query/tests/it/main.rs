@@ -26,6 +26,7 @@ mod lengths;
 mod lookups;
 mod manual;
 mod many;
+mod meanings;
 mod nearest;
 mod numbers;
 mod patterns;

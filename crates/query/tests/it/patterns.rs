@@ -424,8 +424,8 @@ fn partitions_that_are_asked_away_are_not_read() {
             let (some, every) = (reads(&lake, &sql).await, reads(&lake, &whole).await);
             assert_eq!(some != every, less, "{condition}: {some} / {every}");
         }
-        // A measure of the name of a tag is no tag, what is different each time is asked of matches,
-        // and so is what another statement has to answer first.
+        // A measure of the name of a tag is no tag; what is different each time is asked of
+        // matches, and so is what another statement has to answer first.
         let sql = "SELECT count(*) FROM ticks MATCH_RECOGNIZE (PARTITION BY sym ORDER BY time MEASURES FIRST(n) AS s PATTERN (A+) DEFINE A AS TRUE) WHERE s = 0 AND random() >= 0 AND sym IN (SELECT sym FROM ticks)";
         let whole = "SELECT count(*) FROM ticks MATCH_RECOGNIZE (PARTITION BY sym ORDER BY time MEASURES FIRST(n) AS s PATTERN (A+) DEFINE A AS TRUE) WHERE s = 0";
         assert_eq!(lake.rows(sql).await, lake.rows(whole).await);

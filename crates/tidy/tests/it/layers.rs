@@ -1,14 +1,14 @@
-//! The order of rooms inside each crate, as ARCHITECTURE.md has it: a module may name those below
-//! it, and no circle is made.
+//! The order of modules inside each crate, as its page has it: a module may name those below it,
+//! and no circle is made.
 
 use std::collections::BTreeSet;
 use tidy::modules::Crate;
 use tidy::{architecture, assert_all_crates, assert_none};
 
-/// Crates that are one room.
-const OF_ONE_ROOM: [&str; 1] = ["crates/headwater"];
+/// Crates that are one module.
+const OF_ONE_MODULE: [&str; 1] = ["crates/headwater"];
 
-/// Circles that there still are among the files of the rooms of a crate; every other crate has
+/// Circles that there still are among the files of the modules of a crate; every other crate has
 /// none.
 const CIRCLES: [(&str, usize); 1] = [("crates/query", 4)];
 
@@ -16,21 +16,21 @@ const CIRCLES: [(&str, usize); 1] = [("crates/query", 4)];
 fn no_module_names_one_above_it() {
     let mut offences = Vec::new();
     let mut seen = BTreeSet::new();
-    for architecture::Rooms { folder, rooms } in architecture::crates() {
+    for architecture::Modules { folder, modules } in architecture::crates() {
         let of = Crate::read(&folder);
         let there = of.children(&[]);
-        let said: BTreeSet<String> = rooms.iter().map(|(room, _)| room.clone()).collect();
+        let said: BTreeSet<String> = modules.iter().map(|(name, _)| name.clone()).collect();
         for module in there.symmetric_difference(&said) {
             offences.push(format!(
-                "{folder}: `{module}` is in the crate or in its table of ARCHITECTURE.md, and not in the other"
+                "{folder}: `{module}` is in the crate or in the table of {folder}/README.md, and not in the other"
             ));
         }
-        for (room, what) in &rooms {
+        for (name, what) in &modules {
             if what.split_whitespace().count() < 3 {
-                offences.push(format!("{folder}: what is `{room}` for?"));
+                offences.push(format!("{folder}: what is `{name}` for?"));
             }
         }
-        let order: Vec<&str> = rooms.iter().map(|(room, _)| room.as_str()).collect();
+        let order: Vec<&str> = modules.iter().map(|(name, _)| name.as_str()).collect();
         let place = |name: &str| order.iter().position(|m| *m == name);
         for ((from, to), (source, line)) in of.between(&[]) {
             if let (Some(a), Some(b)) = (place(&from), place(&to))
@@ -43,18 +43,22 @@ fn no_module_names_one_above_it() {
         }
         seen.insert(folder);
     }
-    let of_one_room = OF_ONE_ROOM.iter().copied();
-    let listed: Vec<&str> = seen.iter().map(String::as_str).chain(of_one_room).collect();
-    assert_all_crates("ARCHITECTURE.md", &listed, |folder| {
+    let of_one_module = OF_ONE_MODULE.iter().copied();
+    let listed: Vec<&str> = seen
+        .iter()
+        .map(String::as_str)
+        .chain(of_one_module)
+        .collect();
+    assert_all_crates("the pages of crates", &listed, |folder| {
         format!(
-            "### `{folder}`\n\n| Room | For |\n| --- | --- |\n| `its module` | what that is for |"
+            "{folder}/README.md with\n\n| Module | For |\n| --- | --- |\n| `its module` | what that is for |"
         )
     });
     assert_none("arrows that lead up", &offences);
 }
 
 #[test]
-fn no_circle_is_made_among_the_files_of_a_room() {
+fn no_circle_is_made_among_the_files_of_a_module() {
     let mut offences = Vec::new();
     let crates = tidy::crates();
     for (folder, _) in CIRCLES {
@@ -132,11 +136,24 @@ fn arrows_are_read_as_the_compiler_reads_them() {
 }
 
 #[test]
-fn rooms_are_read_from_the_page() {
-    let page = "### `crates/a`\nIt is.\n\n| Room | For |\n| --- | --- |\n| `b` | what it does |\n\n## Files\n| `c` | no |\n";
-    let [of] = &architecture::of(page)[..] else {
-        panic!("one crate");
-    };
+fn modules_are_read_from_the_page() {
+    let page = "# `crates/a`\n\nIt is.\n\n| Module | For |\n| --- | --- |\n| `b` | what it does |\n\n| c | no |\n";
+    let of = architecture::of("crates/a", page);
     assert_eq!(of.folder, "crates/a");
-    assert_eq!(of.rooms, [("b".to_owned(), "what it does".to_owned())]);
+    assert_eq!(of.modules, [("b".to_owned(), "what it does".to_owned())]);
+}
+
+#[test]
+fn the_overview_is_read_in_one_sitting_and_leads_to_every_crate() {
+    let page = tidy::read("ARCHITECTURE.md");
+    let lines = page.lines().count();
+    assert!(
+        lines <= 300,
+        "ARCHITECTURE.md has {lines} lines, at most 300"
+    );
+    let missing: Vec<String> = tidy::crates()
+        .into_iter()
+        .filter(|folder| !page.contains(&format!("| [`{folder}`](")))
+        .collect();
+    assert_none("crates without a line in ARCHITECTURE.md", &missing);
 }

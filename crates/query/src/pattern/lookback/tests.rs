@@ -161,7 +161,7 @@ fn a_past_answers_as_the_list_of_its_rows_does() {
                 }
                 pasts = next;
                 // What tells the same has the same future.
-                let mut told: HashMap<Vec<usize>, (PastId, List)> = HashMap::new();
+                let mut told: HashMap<Vec<i128>, (PastId, List)> = HashMap::new();
                 for (past, list) in &pasts {
                     let mut key = Vec::new();
                     for (at, slot) in slots.iter().enumerate() {

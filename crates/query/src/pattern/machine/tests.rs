@@ -79,12 +79,12 @@ impl Rows for World {
         self.after.iter().chain(&self.even).any(Option::is_some)
     }
 
-    fn tell(&self, past: usize, key: &mut Vec<usize>) {
+    fn tell(&self, past: usize, key: &mut Vec<i128>) {
         let past = &self.pasts[past];
         // As coarse as the conditions allow.
-        key.push(past.last().map_or(0, |last| last + 1));
+        key.push(past.last().map_or(-1, |last| *last as i128));
         for other in self.even.iter().flatten() {
-            key.push(past.iter().filter(|known| *known == other).count() % 2);
+            key.push((past.iter().filter(|known| *known == other).count() % 2) as i128);
         }
     }
 
@@ -343,7 +343,7 @@ impl Rows for Counted<'_> {
         false
     }
 
-    fn tell(&self, (): (), _: &mut Vec<usize>) {}
+    fn tell(&self, (): (), _: &mut Vec<i128>) {}
 
     fn holds_nodes(&mut self, _: usize) -> Result<()> {
         Ok(())

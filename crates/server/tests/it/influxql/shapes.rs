@@ -1,5 +1,5 @@
-//! Questions of the shapes that dashboards and load generators ask, about ships and about hosts, with
-//! the answers that InfluxDB gives to them (`tests/influxql/answers.json`).
+//! Questions of the shapes that dashboards and load generators ask, about ships and about hosts,
+//! with the answers that InfluxDB gives to them (`tests/influxql/answers.json`).
 //!
 //! `HEADWATER_INFLUXDB=http://127.0.0.1:8086` asks an InfluxDB 1.x again, in a database of its own,
 //! and writes what it answers.
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-/// 2024-03-04T00:00:00Z.
+/// The second of the first row, 2024-03-04T00:00:00Z.
 const BEGIN: i64 = 1_709_510_400;
 const SHIPS: [(&str, &str, &str, &str); 5] = [
     ("aurora", "north", "kim", "tanker"),
@@ -36,8 +36,8 @@ impl Numbers {
     }
 }
 
-/// Two days of five ships, a row in ten minutes of each of two measurements, and three hours of four
-/// hosts, a row in a minute. Values are eighths and hundredths; some are missing.
+/// Two days of five ships, a row in ten minutes of each of two measurements, and three hours of
+/// four hosts, a row in a minute. Values are eighths and hundredths; some are missing.
 fn lines() -> String {
     let mut numbers = Numbers(7);
     let mut lines = String::new();

@@ -1,0 +1,242 @@
+//! What PostgreSQL means by words that the SQL library reads otherwise: joins by columns, rounding,
+//! escapes, numbers of columns.
+
+use crate::answers::{answers, odd};
+use crate::support::{Lake, block_on};
+
+#[test]
+fn a_column_of_both_sides_has_a_value_wherever_one_of_them_has() {
+    block_on(async {
+        let lake = Lake::new();
+        for sql in [
+            "CREATE TABLE one (d TAG, v BIGINT)",
+            "CREATE TABLE two (d TAG, w BIGINT)",
+            "CREATE TABLE three (d TAG, x BIGINT)",
+            "INSERT INTO one (time, d, v) VALUES (to_timestamp(1), 'a', 1), (to_timestamp(1), 'b', 2)",
+            "INSERT INTO two (time, d, w) VALUES (to_timestamp(1), 'b', 20), (to_timestamp(1), 'c', 30)",
+            "INSERT INTO three (time, d, x) VALUES (to_timestamp(1), 'c', 300), (to_timestamp(1), 'e', 500)",
+        ] {
+            lake.done(sql).await;
+        }
+        answers(
+            &lake,
+            &[
+                (
+                    "SELECT d, v, w FROM one RIGHT JOIN two USING (d, time) ORDER BY d",
+                    &["b|2|20", "c|-|30"],
+                ),
+                (
+                    "SELECT d, v, w FROM one FULL JOIN two USING (d, time) ORDER BY d DESC",
+                    &["c|-|30", "b|2|20", "a|1|-"],
+                ),
+                (
+                    "SELECT * FROM one FULL JOIN two USING (d) ORDER BY 1 LIMIT 1",
+                    &["a|1970-01-01T00:00:01Z|1|-|-"],
+                ),
+                (
+                    "SELECT * FROM (one RIGHT JOIN two USING (time, d)) ORDER BY d",
+                    &["1970-01-01T00:00:01Z|b|2|20", "1970-01-01T00:00:01Z|c|-|30"],
+                ),
+                (
+                    "SELECT d, count(*), sum(w) FROM one FULL JOIN two USING (d, time) GROUP BY d ORDER BY 1",
+                    &["a|1|-", "b|1|20", "c|1|30"],
+                ),
+                (
+                    "SELECT upper(d) AS u FROM one RIGHT JOIN two USING (d, time) WHERE d = 'c' ORDER BY lower(d)",
+                    &["C"],
+                ),
+                // Rows of the third are looked for by what the first two have together.
+                (
+                    "SELECT d, v, w, x FROM one FULL JOIN two USING (d, time) FULL JOIN three USING (d, time) ORDER BY d",
+                    &["a|1|-|-", "b|2|20|-", "c|-|30|300", "e|-|-|500"],
+                ),
+                (
+                    "SELECT d, x FROM one JOIN two USING (d, time) RIGHT JOIN three USING (d, time) ORDER BY d",
+                    &["c|300", "e|500"],
+                ),
+                (
+                    "SELECT max(d), count(DISTINCT d) FROM one FULL JOIN two USING (d, time) HAVING max(d) > 'b'",
+                    &["c|3"],
+                ),
+                (
+                    "SELECT t.d, row_number() OVER (ORDER BY d DESC) FROM one AS o FULL JOIN two AS t USING (d, time) ORDER BY d",
+                    &["-|3", "b|2", "c|1"],
+                ),
+                (
+                    "SELECT d FROM one FULL JOIN two USING (d, time) UNION SELECT d FROM two RIGHT JOIN three USING (d, time) ORDER BY d",
+                    &["a", "b", "c", "e"],
+                ),
+                (
+                    "SELECT (SELECT max(d) FROM one), d FROM one RIGHT JOIN two USING (d, time) ORDER BY 2",
+                    &["b|b", "b|c"],
+                ),
+                // The others are as they were.
+                (
+                    "SELECT d, v, w FROM one LEFT JOIN two USING (d, time) ORDER BY d",
+                    &["a|1|-", "b|2|20"],
+                ),
+            ],
+        )
+        .await;
+        for (sql, code) in [
+            ("SELECT d FROM one NATURAL FULL JOIN two", "unsupported"),
+            (
+                "SELECT d FROM one, two FULL JOIN three USING (two.d)",
+                "invalid",
+            ),
+            (
+                "SELECT d FROM one JOIN two ON one.d = two.d RIGHT JOIN three USING (d)",
+                "unsupported",
+            ),
+            (
+                "SELECT q FROM one FULL JOIN two USING (q)",
+                "unknown_column",
+            ),
+        ] {
+            assert_eq!(lake.error(sql).await.code, code, "{sql}");
+        }
+    });
+}
+
+#[test]
+fn integers_are_rounded_as_numbers_with_fractions_and_days_begin_at_an_instant() {
+    block_on(async {
+        let lake = Lake::new();
+        answers(
+            &lake,
+            &[
+                ("SELECT round(2) / 4, round(7, 1) / 2", &["0.5|3.5"]),
+                ("SELECT 5 / round(count(*)) FROM generate_series(1, 2)", &["2.5"]),
+                ("SELECT a / 4 FROM (SELECT round(value) AS a FROM generate_series(2, 2)) t", &["0.5"]),
+                ("SELECT round(5, 0) / 2, round(round(5, 0) / 2)", &["2.5|3.0"]),
+                ("SELECT date_trunc('month', DATE '2024-02-29')", &["2024-02-01T00:00:00Z"]),
+                (
+                    "SELECT arrow_typeof(date_trunc('month', DATE '2024-02-29')) = arrow_typeof(now())",
+                    &["true"],
+                ),
+            ],
+        )
+        .await;
+    });
+}
+
+#[test]
+fn distinct_floats_have_one_nan_whatever_computed_it() {
+    block_on(async {
+        let lake = Lake::new();
+        lake.done("CREATE TABLE odd (x DOUBLE)").await;
+        lake.done("INSERT INTO odd (time, x) VALUES (to_timestamp(1), 'NaN'), (to_timestamp(2), 'Infinity'), (to_timestamp(3), '-Infinity'), (to_timestamp(4), 1)").await;
+        answers(
+            &lake,
+            &[
+                ("SELECT DISTINCT x - x FROM odd ORDER BY 1", &["0.0", "NaN"]),
+                (
+                    "SELECT count(*) FROM (SELECT DISTINCT x - x, -(x - x) FROM odd) t",
+                    &["2"],
+                ),
+                (
+                    "SELECT count(*) FROM (SELECT x - x FROM odd UNION SELECT -(x - x) FROM odd) t",
+                    &["2"],
+                ),
+                (
+                    "SELECT count(*) FROM (SELECT DISTINCT x FROM odd) t",
+                    &["4"],
+                ),
+            ],
+        )
+        .await;
+    });
+}
+
+#[test]
+fn like_takes_any_escape_character() {
+    block_on(async {
+        let lake = Lake::pumps();
+        answers(
+            &lake,
+            &[
+                (
+                    "SELECT 'x_y' LIKE '%!_y' ESCAPE '!', 'xay' LIKE '%!_y' ESCAPE '!'",
+                    &["true|false"],
+                ),
+                (
+                    r"SELECT 'a\b' LIKE 'a\_' ESCAPE '', 'A%' ILIKE 'a#%' ESCAPE '#'",
+                    &["true|true"],
+                ),
+                (
+                    r"SELECT 'a\b' NOT LIKE 'a\b' ESCAPE '!', 'a!' LIKE '_!!' ESCAPE '!'",
+                    &["false|true"],
+                ),
+                (
+                    "SELECT NULL LIKE 'a' ESCAPE '!', 'a' LIKE NULL ESCAPE '!'",
+                    &["-|-"],
+                ),
+                (
+                    "SELECT count(*) FROM pump WHERE note LIKE id || '!%' ESCAPE '!'",
+                    &["0"],
+                ),
+                (
+                    "SELECT count(DISTINCT id) FROM pump WHERE id LIKE '!a%' ESCAPE '!'",
+                    &["1"],
+                ),
+            ],
+        )
+        .await;
+        for sql in [
+            "SELECT 'a' LIKE 'a' ESCAPE 'xy'",
+            "SELECT 'a' LIKE 'a!' ESCAPE '!'",
+        ] {
+            assert_eq!(lake.error(sql).await.code, "invalid_value", "{sql}");
+        }
+    });
+}
+
+#[test]
+fn numbers_of_columns_order_by_what_is_computed_of_aggregates() {
+    block_on(async {
+        let lake = odd();
+        answers(
+            &lake,
+            &[
+                (
+                    "SELECT k, coalesce(sum(n), 0) FROM odd WHERE n < 9 GROUP BY 1 ORDER BY 2 DESC",
+                    &["c|15", "b|11", "a|4"],
+                ),
+                // One aggregate, within what syntax stands for and beside it.
+                (
+                    "SELECT extract(epoch FROM max(time) - min(time)), max(time) - min(time), max(time) = min(time), \
+                            position('a' IN max(k)), max(k) || max(k), max(k), [max(k)][1] \
+                     FROM odd WHERE n < 9 AND k = 'a'",
+                    &["2.0|PT2S|false|1|aa|a|a"],
+                ),
+                (
+                    "SELECT k, extract(epoch FROM max(time)) AS e, max(time) IS NULL, rank() OVER (ORDER BY max(time)) FROM odd \
+                     WHERE n < 9 GROUP BY k HAVING extract(epoch FROM max(time)) > 0 ORDER BY extract(epoch FROM max(time)) DESC LIMIT 1",
+                    &["c|8.0|false|3"],
+                ),
+                (
+                    "SELECT max(n) - min(n), upper(k) FROM odd WHERE n < 9 GROUP BY 2 ORDER BY 1, 2",
+                    &["1|A", "1|B", "1|C"],
+                ),
+                (
+                    "SELECT coalesce(sum(n), 0), upper(max(k)) FROM odd WHERE n < 9 ORDER BY 1 DESC, 2",
+                    &["30|C"],
+                ),
+                (
+                    "SELECT DISTINCT upper(lower(k)) FROM odd WHERE n < 9 ORDER BY 1 DESC",
+                    &["C", "B", "A"],
+                ),
+                (
+                    "SELECT round(avg(n)), k AS n FROM odd WHERE n < 9 GROUP BY k ORDER BY 2 DESC",
+                    &["8.0|c", "6.0|b", "1.0|a"],
+                ),
+                (
+                    "SELECT date_bin(INTERVAL '4 seconds', time), coalesce(sum(n), 0) FROM odd \
+                     WHERE n < 9 GROUP BY 1 ORDER BY 2 LIMIT 1",
+                    &["1970-01-01T00:00:00Z|4"],
+                ),
+            ],
+        )
+        .await;
+    });
+}
