@@ -508,7 +508,7 @@ impl Planning<'_> {
             step_sequence,
             superseded,
             in_force,
-        } = rebuild(&self.meta_path, &segments, &log, &self.env)?;
+        } = rebuild(&self.meta_path, &segments, &log, self.env)?;
         self.file = file;
         for (id, why) in superseded {
             let path = self.dir.join("segment").join(format!("{}.seg", id.0));
