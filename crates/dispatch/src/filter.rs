@@ -3,7 +3,7 @@
 //! A binary fuse filter with three places for each key and fingerprints of 7 bits
 //! (Graf and Lemire, "Binary Fuse Filters: Fast and Smaller Than Xor Filters", 2022): one in 128 is
 //! a false hit, at 7.9 to 9.2 bits a key. Why it is not a library's:
-//! docs/decisions/0017-filter-of-tiles.md.
+//! docs/decisions/0016-filter-of-tiles.md.
 //!
 //! Invariants: a key that was put in is always found; no key leads outside of the fingerprints,
 //! whatever the bytes say that a filter was read from.

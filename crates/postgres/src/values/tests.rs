@@ -300,6 +300,10 @@ fn times_have_six_digits_unless_nine_are_asked_for() {
     );
     assert_eq!(
         told(ScalarValue::DurationNanosecond(Some(-1_999))),
-        "-00:00:00.000001"
+        "-00:00:00.000002"
+    );
+    assert_eq!(
+        told(ScalarValue::DurationNanosecond(Some(2_666_499))),
+        "00:00:00.002666"
     );
 }

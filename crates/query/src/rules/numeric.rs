@@ -1,5 +1,5 @@
 //! Which floats PostgreSQL has as `numeric`: numbers that are written with a point, means and
-//! deviations of integers, and what is computed of these. They are floats here (decision 0029), but
+//! deviations of integers, and what is computed of these. They are floats here (decision 0026), but
 //! halves of them are rounded away from zero, as those of decimals are.
 
 use crate::functions::numbers::CANONICAL;

@@ -1,4 +1,4 @@
-//! Numbers, days and texts mean what they mean to PostgreSQL (decision 0029).
+//! Numbers, days and texts mean what they mean to PostgreSQL (decision 0026).
 
 use crate::support::{Lake, block_on};
 

@@ -70,6 +70,22 @@ fn every_decision_is_in_the_index() {
 }
 
 #[test]
+fn decisions_are_numbered_without_gaps() {
+    let mut offences = Vec::new();
+    for (at, page) in files("docs/decisions", ".md").into_iter().enumerate() {
+        let number = format!("{:04}", at + 1);
+        let file = page.rsplit('/').next().unwrap_or_default();
+        if !file.starts_with(&format!("{number}-")) {
+            offences.push(format!("{page}: expected number {number}"));
+        }
+        if !read(&page).starts_with(&format!("# {number} ")) {
+            offences.push(format!("{page}: its heading begins with another number"));
+        }
+    }
+    assert_none("decisions and their numbers", &offences);
+}
+
+#[test]
 fn links_between_pages_lead_somewhere() {
     let mut offences = Vec::new();
     for page in files("", ".md") {

@@ -1,6 +1,6 @@
 //! Expressions mean what they mean to PostgreSQL 15, whose answers are kept in
 //! `tests/postgres/expressions.tsv` (`tests/postgres/record` asks it again); where ours differ on
-//! purpose, they stay as they are written there, with the reason (decision 0029).
+//! purpose, they stay as they are written there, with the reason (decision 0026).
 
 use super::{session, start};
 
