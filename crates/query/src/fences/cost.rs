@@ -47,7 +47,7 @@ const PLAIN: [&str; 162] = [
     "inner_product", "input_file_name", "integral", "interpolate", "isnan", "iszero",
     "last_time", "last_val", "lcm", "least", "left", "like_escape", "ln", "locf", "log",
     "log10", "log2", "lower", "ltrim", "make_date", "make_time", "map", "map_entries",
-    "map_extract", "map_keys", "map_values", "nanvl", "now", "nullif", "num_changes",
+    "map_extract", "map_keys", "map_values", "nanvl", "now", "nullif", "num_changes", "num_elements",
     "num_resets", "nvl", "nvl2", "octet_length", "overlay", "pi", "power", "radians", "random",
     "rate", "reverse", "right", "round", "rtrim", "signum", "similar_to_escape", "sin", "sinh",
     "split_part", "sqrt", "starts_with", "substr", "tan", "tanh", "time_bucket",
