@@ -174,6 +174,11 @@ fn rounded(value: &Expr, around: &Around<'_>) -> Option<Expr> {
 
 /// A side of a comparison, as it is compared: what is computed may be NaN of either sign.
 fn compared(side: &Expr, schema: &DFSchema, computed: &Computed) -> Option<Expr> {
+    if let Expr::Literal(ScalarValue::Float64(Some(value)), _) = side {
+        // The library, which leaves out conditions that others include, takes it for less than 0.
+        let is_negative = *value == 0.0 && value.is_sign_negative();
+        return is_negative.then(|| Expr::Literal(ScalarValue::Float64(Some(0.0)), None));
+    }
     let may_be_nan = match side {
         Expr::Literal(..) => false,
         Expr::Column(column) => computed.contains(column),
@@ -196,11 +201,20 @@ fn rewrite(expr: Expr, around: &Around<'_>) -> Result<Transformed<Expr>> {
                 ))),
             }
         }
-        Expr::Between(between) => compared(&between.expr, schema, computed).map(|value| {
-            let mut between = between.clone();
-            *between.expr = value;
-            Expr::Between(between)
-        }),
+        Expr::Between(between) => {
+            let of = |side: &Expr| compared(side, schema, computed);
+            let parts = (of(&between.expr), of(&between.low), of(&between.high));
+            (parts != (None, None, None)).then(|| {
+                let mut between = between.clone();
+                let sides = [&mut between.expr, &mut between.low, &mut between.high];
+                for (side, made) in sides.into_iter().zip([parts.0, parts.1, parts.2]) {
+                    if let Some(made) = made {
+                        **side = made;
+                    }
+                }
+                Expr::Between(between)
+            })
+        }
         Expr::BinaryExpr(BinaryExpr { left, op, right }) if is_arithmetic(*op) => {
             let of = |side: &Expr| type_of(side, schema).ok();
             match (of(left), of(right)) {
