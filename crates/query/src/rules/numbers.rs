@@ -17,7 +17,9 @@ use datafusion::common::{Column, DFSchema, Result, ScalarValue};
 use datafusion::config::ConfigOptions;
 use datafusion::functions::math;
 use datafusion::logical_expr::expr::{AggregateFunction, Case, Cast, InList, ScalarFunction};
-use datafusion::logical_expr::{BinaryExpr, Distinct, Expr, LogicalPlan, Operator, Projection};
+use datafusion::logical_expr::{
+    Between, BinaryExpr, Distinct, Expr, LogicalPlan, Operator, Projection,
+};
 use datafusion::optimizer::AnalyzerRule;
 use std::sync::Arc;
 
@@ -201,20 +203,7 @@ fn rewrite(expr: Expr, around: &Around<'_>) -> Result<Transformed<Expr>> {
                 ))),
             }
         }
-        Expr::Between(between) => {
-            let of = |side: &Expr| compared(side, schema, computed);
-            let parts = (of(&between.expr), of(&between.low), of(&between.high));
-            (parts != (None, None, None)).then(|| {
-                let mut between = between.clone();
-                let sides = [&mut between.expr, &mut between.low, &mut between.high];
-                for (side, made) in sides.into_iter().zip([parts.0, parts.1, parts.2]) {
-                    if let Some(made) = made {
-                        **side = made;
-                    }
-                }
-                Expr::Between(between)
-            })
-        }
+        Expr::Between(between) => of_between(between, around),
         Expr::BinaryExpr(BinaryExpr { left, op, right }) if is_arithmetic(*op) => {
             let of = |side: &Expr| type_of(side, schema).ok();
             match (of(left), of(right)) {
@@ -273,6 +262,22 @@ fn checked_operation(expr: Expr) -> Transformed<Expr> {
         },
         expr => Transformed::no(expr),
     }
+}
+
+/// A range of floats.
+fn of_between(between: &Between, around: &Around<'_>) -> Option<Expr> {
+    let of = |side: &Expr| compared(side, around.schema, around.computed);
+    let made = [&between.expr, &between.low, &between.high].map(|side| of(side));
+    made.iter().any(Option::is_some).then(|| {
+        let mut between = between.clone();
+        let sides = [&mut between.expr, &mut between.low, &mut between.high];
+        for (side, made) in sides.into_iter().zip(made) {
+            if let Some(made) = made {
+                **side = made;
+            }
+        }
+        Expr::Between(between)
+    })
 }
 
 /// A `CASE` of a float, which is compared with each `WHEN`.
