@@ -5,10 +5,11 @@
 use super::node::{Answers, Asked, Computed, Pattern, Skip, Slot};
 use super::program::Program;
 use super::regex::{self, Pattern as Written};
-use super::slots::{self, Names, Of, Slots, Tally, small};
+use super::slots::{self, Names, Of, Slots, Tally};
 use crate::columns::time_type;
 use crate::error::{Error, Result as OwnResult};
 use crate::syntax::{APART, SOURCE};
+use crate::wording::folded;
 use crate::wording::lengths;
 use arrow::datatypes::{DataType, Field};
 use datafusion::common::tree_node::TreeNode;
@@ -118,7 +119,7 @@ impl Parts {
         let (pattern, within, subset) = (parts.next(), parts.next(), parts.next());
         let written = regex::read(pattern.unwrap_or(""))?;
         for symbol in defined {
-            let name = small(&symbol.symbol);
+            let name = folded(&symbol.symbol);
             if !written.symbols.contains(&name) {
                 return Err(Error::invalid(format!(
                     "DEFINE names `{name}`, which is no symbol of the pattern"
@@ -293,7 +294,7 @@ impl Clause<'_> {
     fn skip(&self, skip: Option<&ast::AfterMatchSkip>) -> OwnResult<Skip> {
         use ast::AfterMatchSkip;
         let rows = |name: &ast::Ident| {
-            let name = small(name);
+            let name = folded(name);
             let names = Names {
                 pattern: &self.parts.written,
                 subsets: &self.parts.subsets,
@@ -333,7 +334,7 @@ impl Clause<'_> {
         let mut slots = Slots::new(names);
         let mut conditions: Vec<Option<ast::Expr>> = vec![None; symbols.len()];
         for definition in defined {
-            let name = small(&definition.symbol);
+            let name = folded(&definition.symbol);
             let place = symbols.iter().position(|symbol| *symbol == name);
             match place.and_then(|place| conditions.get_mut(place)) {
                 Some(known @ None) => *known = Some(slots.take_out(definition.definition)?),
@@ -345,7 +346,7 @@ impl Clause<'_> {
         slots.condition = false;
         let mut measured = Vec::with_capacity(measures.len());
         for measure in measures {
-            measured.push((small(&measure.alias), slots.take_out(measure.expr)?));
+            measured.push((folded(&measure.alias), slots.take_out(measure.expr)?));
         }
         let taken = slots.all;
         let mut rows = Rows::default();

@@ -3,6 +3,7 @@
 
 use super::regex::Pattern;
 use crate::error::{Error, Result};
+use crate::wording::folded;
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Query, Value, VisitMut,
     VisitorMut,
@@ -73,14 +74,6 @@ impl Names<'_> {
     }
 }
 
-/// The name that an identifier means.
-pub(super) fn small(ident: &Ident) -> String {
-    match ident.quote_style {
-        Some(_) => ident.value.clone(),
-        None => ident.value.to_lowercase(),
-    }
-}
-
 /// Takes the slots out of expressions.
 pub(super) struct Slots<'a> {
     names: Names<'a>,
@@ -147,7 +140,7 @@ impl<'a> Slots<'a> {
                         "`{expr}` in MATCH_RECOGNIZE: write symbol.column"
                     )));
                 };
-                let Some(rows) = self.names.of(&small(of)) else {
+                let Some(rows) = self.names.of(&folded(of)) else {
                     return Err(Error::unknown_column(format!(
                         "`{of}` is no symbol of the pattern"
                     ))
@@ -165,7 +158,7 @@ impl<'a> Slots<'a> {
         let [name] = function.name.0.as_slice() else {
             return Ok(None);
         };
-        let Some(name) = name.as_ident().map(small) else {
+        let Some(name) = name.as_ident().map(folded) else {
             return Ok(None);
         };
         let (whole, name) = match name.split_once(MARK) {
@@ -299,7 +292,11 @@ impl<'a> Slots<'a> {
             [FunctionArg::Unnamed(FunctionArgExpr::QualifiedWildcard(symbol))]
                 if what == Tally::Count =>
             {
-                let symbol = symbol.0.first().and_then(|part| part.as_ident()).map(small);
+                let symbol = symbol
+                    .0
+                    .first()
+                    .and_then(|part| part.as_ident())
+                    .map(folded);
                 let rows = symbol.and_then(|symbol| self.names.of(&symbol));
                 of = Some(Some(rows.ok_or_else(|| {
                     Error::unknown_column("count of rows of what is no symbol of the pattern")

@@ -9,10 +9,10 @@
 //! of one of several tables.
 
 use crate::error::{Error, Result};
+use crate::wording::{binary, call, folded};
 use datafusion::sql::parser::Statement as Parse;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, ExceptSelectItem, Expr, Function, FunctionArg, FunctionArgExpr,
-    FunctionArgumentList, FunctionArguments, GroupByExpr, Ident, JoinConstraint, JoinOperator,
+    BinaryOperator, ExceptSelectItem, Expr, GroupByExpr, Ident, JoinConstraint, JoinOperator,
     ObjectName, OrderByKind, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr,
     TableFactor, TableWithJoins, VisitMut, VisitorMut, WildcardAdditionalOptions,
 };
@@ -320,7 +320,7 @@ fn by_columns(
     for name in names.iter() {
         let column = column_of(name)?;
         let (l, r) = (take(left, &column)?, take(right, &column)?);
-        conditions.push(of_two(l.clone(), BinaryOperator::Eq, r.clone()));
+        conditions.push(binary(l.clone(), BinaryOperator::Eq, r.clone()));
         let one = match kind {
             Kind::Left | Kind::LeftAlone => l,
             Kind::Right | Kind::RightAlone => r,
@@ -328,19 +328,11 @@ fn by_columns(
         };
         columns.push((column, one));
     }
-    let all = |a, b| of_two(a, BinaryOperator::And, b);
+    let all = |a, b| binary(a, BinaryOperator::And, b);
     if let Some(on) = conditions.into_iter().reduce(all) {
         *constraint = JoinConstraint::On(on);
     }
     Ok(columns)
-}
-
-fn of_two(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
-    Expr::BinaryOp {
-        left: Box::new(left),
-        op,
-        right: Box::new(right),
-    }
 }
 
 /// The column of one side, which is shown there no more.
@@ -371,30 +363,12 @@ fn column_of(name: &ObjectName) -> Result<Ident> {
 }
 
 fn either(left: Expr, right: Expr) -> Expr {
-    let args = [left, right].map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg)));
-    Expr::Function(Function {
-        name: ObjectName::from(vec![Ident::new("coalesce")]),
-        uses_odbc_syntax: false,
-        parameters: FunctionArguments::None,
-        args: FunctionArguments::List(FunctionArgumentList {
-            duplicate_treatment: None,
-            args: args.to_vec(),
-            clauses: Vec::new(),
-        }),
-        filter: None,
-        null_treatment: None,
-        over: None,
-        within_group: Vec::new(),
-    })
+    call("coalesce", vec![left, right])
 }
 
 /// Whether two names mean one column.
 fn same(a: &Ident, b: &Ident) -> bool {
-    let meant = |ident: &Ident| match ident.quote_style {
-        Some(_) => ident.value.clone(),
-        None => ident.value.to_lowercase(),
-    };
-    meant(a) == meant(b)
+    folded(a) == folded(b)
 }
 
 fn merged(joined: &Joined, name: &Ident) -> Option<Expr> {

@@ -145,7 +145,7 @@ pub(super) fn first_select(query: &Query) -> Option<&Select> {
 }
 
 /// A name as it is looked up.
-pub(super) fn folded(ident: &Ident) -> String {
+pub(crate) fn folded(ident: &Ident) -> String {
     match ident.quote_style {
         Some(_) => ident.value.clone(),
         None => ident.value.to_lowercase(),

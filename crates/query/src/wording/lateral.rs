@@ -7,6 +7,7 @@
 //!
 //! Invariant: a query that is not understood to the last part stays as it is.
 
+use super::called::folded;
 use super::{call, value};
 use crate::wording::lookups::{binary, empty_query, empty_select};
 use datafusion::sql::sqlparser::ast::{
@@ -31,13 +32,6 @@ struct Belonging {
     own: Vec<Expr>,
     order: Vec<OrderByExpr>,
     limit: Option<Expr>,
-}
-
-fn small(ident: &Ident) -> String {
-    match ident.quote_style {
-        Some(_) => ident.value.clone(),
-        None => ident.value.to_lowercase(),
-    }
 }
 
 /// The parts of a condition that must all hold.
@@ -70,7 +64,7 @@ fn names(expr: &Expr, table: &str) -> (bool, bool) {
         match part {
             Expr::Identifier(_) => own = true,
             Expr::CompoundIdentifier(parts) => match parts.as_slice() {
-                [of, _] if small(of) == table => own = true,
+                [of, _] if folded(of) == table => own = true,
                 _ => others = true,
             },
             // Nobody knows here what is meant within.
@@ -140,9 +134,9 @@ fn belonging(query: &Query) -> Option<Belonging> {
         return None;
     }
     let called = match alias {
-        Some(alias) if alias.columns.is_empty() => small(&alias.name),
+        Some(alias) if alias.columns.is_empty() => folded(&alias.name),
         Some(_) => return None,
-        None => small(name.0.last()?.as_ident()?),
+        None => folded(name.0.last()?.as_ident()?),
     };
     let Conditions {
         keys,
@@ -209,7 +203,7 @@ fn conditions(selection: &Expr, called: &str) -> Option<Conditions> {
 /// of one, is none.
 fn is_expression(key: &OrderByExpr, select: &Select, called: &str) -> bool {
     let is_called = |item: &SelectItem, name: &Ident| match item {
-        SelectItem::ExprWithAlias { alias, .. } => small(alias) == small(name),
+        SelectItem::ExprWithAlias { alias, .. } => folded(alias) == folded(name),
         _ => false,
     };
     let alias = |name: &Ident| {
@@ -371,5 +365,5 @@ fn aggregates(expr: &Expr) -> bool {
         "array_agg",
         "string_agg",
     ];
-    function.over.is_none() && name.is_some_and(|name| known.contains(&small(name).as_str()))
+    function.over.is_none() && name.is_some_and(|name| known.contains(&folded(name).as_str()))
 }

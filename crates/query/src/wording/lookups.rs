@@ -104,7 +104,7 @@ fn number(value_of: u64) -> Expr {
     value(Value::Number(value_of.to_string(), false))
 }
 
-pub(super) fn binary(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
+pub(crate) fn binary(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
     Expr::BinaryOp {
         left: Box::new(left),
         op,

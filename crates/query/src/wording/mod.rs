@@ -19,6 +19,9 @@ pub(crate) mod patterns;
 pub(crate) mod times;
 pub(crate) mod toolkit;
 
+pub(crate) use called::folded;
+pub(crate) use lookups::binary;
+
 use crate::error::{Error, Result};
 use datafusion::sql::parser::Statement as Parse;
 use datafusion::sql::sqlparser::ast::{
@@ -403,7 +406,8 @@ fn literal(text: String) -> Expr {
     value(Value::SingleQuotedString(text))
 }
 
-fn call(name: &str, args: Vec<Expr>) -> Expr {
+/// A call of a function by its name.
+pub(crate) fn call(name: &str, args: Vec<Expr>) -> Expr {
     let args = args.into_iter();
     let args = args.map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg)));
     Expr::Function(Function {

@@ -4,40 +4,29 @@
 use super::*;
 use crate::pattern::tally::Cell;
 use arrow::array::{ArrayRef, Float64Array, Int64Array};
+use headwater_testing::Dice;
 use std::collections::HashMap;
 use std::sync::Arc;
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(self.0 >> 33).unwrap() % bound
-    }
-}
 
 const SYMBOLS: usize = 3;
 
 /// The symbols of a past, from its first row on, which is row 0.
 type List = Vec<usize>;
 
-fn slots(random: &mut Random) -> Vec<Slot> {
+fn slots(random: &mut Dice) -> Vec<Slot> {
     let mut slots = Vec::new();
     for _ in 0..6 {
-        let of = match random.below(4) {
+        let of = match random.index(4) {
             0 => None,
             1 => Some(vec![0, 2]),
-            _ => Some(vec![random.below(SYMBOLS)]),
+            _ => Some(vec![random.index(SYMBOLS)]),
         };
-        slots.push(match random.below(2) {
+        slots.push(match random.index(2) {
             0 => Slot::Value {
                 column: 0,
                 of,
-                first: random.below(2) == 0,
-                steps: random.below(4) * random.below(30),
+                first: random.index(2) == 0,
+                steps: random.index(4) * random.index(30),
                 shift: 0,
                 whole: false,
             },
@@ -50,9 +39,9 @@ fn slots(random: &mut Random) -> Vec<Slot> {
                     Tally::Greatest,
                 ];
                 Slot::Tally {
-                    what: what[random.below(what.len())],
+                    what: what[random.index(what.len())],
                     of,
-                    value: Some(random.below(2)),
+                    value: Some(random.index(2)),
                     whole: false,
                 }
             }
@@ -113,7 +102,7 @@ fn kept(
 
 #[test]
 fn a_past_answers_as_the_list_of_its_rows_does() {
-    let mut random = Random(20_261_127);
+    let mut random = Dice::new(20_261_127);
     let rows = 120;
     let wholes: Int64Array = (0..rows)
         .map(|row| (row % 7 > 0).then(|| i64::from(row % 5) - 2))
@@ -139,12 +128,12 @@ fn a_past_answers_as_the_list_of_its_rows_does() {
         // What one search left is gone with the next one.
         for _ in 0..2 {
             let mut pasts: Vec<(PastId, List)> = vec![(lookback.begin().unwrap(), List::new())];
-            for row in 0..random.below(rows as usize - 1) {
+            for row in 0..random.index(rows as usize - 1) {
                 // Each goes on with one symbol or two, and some end.
                 let mut next: Vec<(PastId, List)> = Vec::new();
                 for (past, list) in pasts.drain(..) {
-                    for _ in 0..1 + random.below(2) {
-                        let symbol = random.below(SYMBOLS);
+                    for _ in 0..1 + random.index(2) {
+                        let symbol = random.index(SYMBOLS);
                         let mut list = list.clone();
                         list.push(symbol);
                         for (at, slot) in slots.iter().enumerate() {
@@ -157,7 +146,7 @@ fn a_past_answers_as_the_list_of_its_rows_does() {
                     }
                 }
                 while next.len() > 6 {
-                    next.swap_remove(random.below(next.len()));
+                    next.swap_remove(random.index(next.len()));
                 }
                 pasts = next;
                 // What tells the same has the same future.
@@ -171,8 +160,8 @@ fn a_past_answers_as_the_list_of_its_rows_does() {
                     alike += usize::from(other != list);
                     for _ in 0..3 {
                         let (mut one, mut two) = (list.clone(), other.clone());
-                        for _ in 0..random.below(rows as usize - row) {
-                            let symbol = random.below(SYMBOLS);
+                        for _ in 0..random.index(rows as usize - row) {
+                            let symbol = random.index(SYMBOLS);
                             one.push(symbol);
                             two.push(symbol);
                         }

@@ -6,6 +6,7 @@
 
 use super::child::{Watched, lake, limits, resident, run};
 use crate::support::{block_on, rows};
+use headwater_testing::Dice;
 use std::collections::BTreeMap;
 
 /// What may be resident beyond what statements are allowed: the program, its threads and the rows.
@@ -13,22 +14,6 @@ const BEYOND: u64 = (64 << 20) + (200 << 20);
 
 /// Codes of statements that mean nothing.
 const NOT_MEANT: [&str; 3] = ["type_mismatch", "unknown_column", "unknown_function"];
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(self.0 >> 33).unwrap() % bound
-    }
-
-    fn pick<'a, T: ?Sized>(&mut self, of: &[&'a T]) -> &'a T {
-        of[self.below(of.len())]
-    }
-}
 
 const INTEGERS: &[&str] = &[
     "0",
@@ -106,9 +91,9 @@ const OTHERS: &[&str] = &[
 ];
 
 /// A value for a type as the registry names it.
-fn value(of: &str, random: &mut Random, deep: u32, functions: &[Function]) -> String {
-    if deep > 0 && random.below(4) == 0 {
-        let function = &functions[random.below(functions.len())];
+fn value(of: &str, random: &mut Dice, deep: u32, functions: &[Function]) -> String {
+    if deep > 0 && random.index(4) == 0 {
+        let function = &functions[random.index(functions.len())];
         if function.kind == "SCALAR" {
             return function.call(random, deep - 1, functions);
         }
@@ -116,7 +101,7 @@ fn value(of: &str, random: &mut Random, deep: u32, functions: &[Function]) -> St
     let of = of.to_lowercase();
     let known: &[&str] = match of.as_str() {
         // As often as not what is none of its own.
-        _ if random.below(8) == 0 => OTHERS,
+        _ if random.index(8) == 0 => OTHERS,
         of if of.contains("list") => LISTS,
         of if of.contains("int") && !of.contains("interval") => INTEGERS,
         of if of.contains("float") || of.contains("decimal") => FLOATS,
@@ -139,13 +124,13 @@ struct Function {
 }
 
 impl Function {
-    fn call(&self, random: &mut Random, deep: u32, functions: &[Function]) -> String {
+    fn call(&self, random: &mut Dice, deep: u32, functions: &[Function]) -> String {
         let any = || vec!["any".to_owned(); 3];
         let mut types = match self.ways.len() {
             0 => any(),
-            ways => self.ways[random.below(ways)].clone(),
+            ways => self.ways[random.index(ways)].clone(),
         };
-        match random.below(12) {
+        match random.index(12) {
             0 => drop(types.pop()),
             1 => types.push("any".to_owned()),
             2 => types = any(),
@@ -156,7 +141,7 @@ impl Function {
         format!("{}({})", self.name, args.join(", "))
     }
 
-    fn statement(&self, random: &mut Random, functions: &[Function]) -> String {
+    fn statement(&self, random: &mut Dice, functions: &[Function]) -> String {
         let call = self.call(random, 2, functions);
         match self.kind.as_str() {
             "AGGREGATE" => {
@@ -167,7 +152,7 @@ impl Function {
                 let over = ["", "ORDER BY time", "PARTITION BY i ORDER BY f"];
                 format!("SELECT {call} OVER ({}) FROM t", random.pick(&over))
             }
-            _ => match random.below(4) {
+            _ => match random.index(4) {
                 0 => format!("SELECT {call}"),
                 1 => format!("SELECT count({call}) FROM t GROUP BY i"),
                 2 => format!("SELECT i FROM t WHERE {call} IS NULL"),
@@ -221,14 +206,14 @@ fn no_call_of_any_function_ends_the_process_or_takes_what_nobody_gave() {
             assert!(functions.len() > 250, "{} functions", functions.len());
             let asked = functions.iter().filter(|f| !f.ways.is_empty()).count();
             assert!(asked > 120, "the registry tells types of {asked} functions");
-            let mut random = Random(number("HEADWATER_HOSTILE_SEED", 1));
+            let mut random = Dice::new(number("HEADWATER_HOSTILE_SEED", 1));
             let wanted = number("HEADWATER_HOSTILE_STATEMENTS", 250).cast_signed();
             let allowed = limits().all_memory as u64 + BEYOND;
             let (mut answered, mut refused) = (0, BTreeMap::<&str, u64>::new());
             let mut computed: i64 = 0;
             for number in 0..30 * wanted {
                 // Each function in turn, from another one on with each seed.
-                let at = random.below(2) + 2 * usize::try_from(number).unwrap();
+                let at = random.index(2) + 2 * usize::try_from(number).unwrap();
                 let sql = functions[at % functions.len()].statement(&mut random, &functions);
                 match sessions.run(&sql).await {
                     Ok(_) => answered += 1,
