@@ -7,7 +7,7 @@
 
 use super::extent::of_scalar;
 use super::statement;
-use crate::functions::{has_own_state, own_state};
+use crate::functions;
 use arrow::array::ArrayRef;
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::{Result, ScalarValue};
@@ -94,19 +94,16 @@ impl AggregateUDFImpl for Aggregate {
 
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
         statement::checkpoint()?;
-        let inner = match own_state(self.name(), &args) {
-            Some(own) => own,
-            None => self.function().accumulator(args)?,
-        };
-        Ok(Box::new(Watched(inner)))
+        Ok(Box::new(Watched(functions::state(self.function(), args)?)))
     }
 
     fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
-        self.function().state_fields(args)
+        functions::state_fields(self.function(), args)
     }
 
     fn groups_accumulator_supported(&self, args: AccumulatorArgs<'_>) -> bool {
-        !has_own_state(self.name(), &args) && self.function().groups_accumulator_supported(args)
+        !functions::has_own_state(self.name(), &args)
+            && self.function().groups_accumulator_supported(args)
     }
 
     fn create_groups_accumulator(
@@ -120,7 +117,7 @@ impl AggregateUDFImpl for Aggregate {
         &self,
         args: AccumulatorArgs<'_>,
     ) -> Result<Box<dyn Accumulator>> {
-        let inner = self.function().create_sliding_accumulator(args)?;
+        let inner = functions::sliding_state(self.function(), args)?;
         Ok(Box::new(Watched(inner)))
     }
 

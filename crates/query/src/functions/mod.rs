@@ -2,10 +2,12 @@
 //! than PostgreSQL.
 
 mod approx_distinct;
+mod correlation;
 mod date_bin;
 mod date_part;
 mod decimals;
 mod derivative;
+mod distinct_rows;
 mod distinct_texts;
 mod ends;
 mod exact;
@@ -30,26 +32,63 @@ pub(crate) use time_bucket::{Clocks, time_bucket, width as bucket_width};
 pub(crate) use to_char::check_pattern;
 pub(crate) use window_sum::too_large as sum_too_large;
 
+use crate::error::Error;
 use crate::wording::patterns::Escape;
+use arrow::datatypes::FieldRef;
+use datafusion::common::Result;
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::functions_aggregate::{min_max, sum};
-use datafusion::logical_expr::function::AccumulatorArgs;
-use datafusion::logical_expr::{Accumulator, AggregateUDF, ScalarUDF, WindowUDF};
+use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
+use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, ScalarUDF, WindowUDF};
 use std::sync::Arc;
 
-/// Whether a call of an aggregate of the SQL library has a state of ours.
+/// Whether a call of an aggregate has a state of ours, whatever its function.
 pub(crate) fn has_own_state(name: &str, args: &AccumulatorArgs<'_>) -> bool {
-    distinct_texts::is_own(name, args) || percentiles::is_own(name, args)
+    distinct_rows::is_own(name, args.is_distinct)
+        || distinct_texts::is_own(name, args)
+        || percentiles::is_own(name, args)
 }
 
-/// The state of a call that [`has_own_state`]; `None` = that of the library.
-pub(crate) fn own_state(name: &str, args: &AccumulatorArgs<'_>) -> Option<Box<dyn Accumulator>> {
-    if distinct_texts::is_own(name, args) {
-        distinct_texts::accumulator(args)
-    } else if percentiles::is_own(name, args) {
-        percentiles::accumulator(args)
+/// The state of a call: ours where it [`has_own_state`], that of the function otherwise.
+pub(crate) fn state(
+    function: &dyn AggregateUDFImpl,
+    args: AccumulatorArgs<'_>,
+) -> Result<Box<dyn Accumulator>> {
+    let name = function.name();
+    if distinct_rows::is_own(name, args.is_distinct) {
+        return distinct_rows::accumulator(function, args);
+    }
+    let own = if distinct_texts::is_own(name, &args) {
+        distinct_texts::accumulator(&args)
+    } else if percentiles::is_own(name, &args) {
+        percentiles::accumulator(&args)
     } else {
         None
+    };
+    own.map_or_else(|| function.accumulator(args), Ok)
+}
+
+/// As [`state`], for windows that slide.
+pub(crate) fn sliding_state(
+    function: &dyn AggregateUDFImpl,
+    args: AccumulatorArgs<'_>,
+) -> Result<Box<dyn Accumulator>> {
+    if distinct_rows::is_own(function.name(), args.is_distinct) {
+        let name = function.name();
+        let what = format!("{name}: DISTINCT over a window that slides is not supported");
+        return Err(Error::unsupported(what).into());
+    }
+    function.create_sliding_accumulator(args)
+}
+
+/// What the states of a call are made of.
+pub(crate) fn state_fields(
+    function: &dyn AggregateUDFImpl,
+    args: StateFieldsArgs<'_>,
+) -> Result<Vec<FieldRef>> {
+    match distinct_rows::is_own(function.name(), args.is_distinct) {
+        true => Ok(distinct_rows::state_fields(&args)),
+        false => function.state_fields(args),
     }
 }
 
@@ -86,6 +125,8 @@ pub(crate) fn register(builder: &mut SessionStateBuilder) {
     aggregates.extend(of_points.map(AggregateUDF::new_from_impl).map(Arc::new));
     let states = series::StateAgg::new();
     aggregates.push(Arc::new(AggregateUDF::new_from_impl(states)));
+    let correlation = correlation::Correlation::new();
+    aggregates.push(Arc::new(AggregateUDF::new_from_impl(correlation)));
     let histogram = histogram::Histogram::new();
     aggregates.push(Arc::new(AggregateUDF::new_from_impl(histogram)));
     let windows = builder.window_functions().get_or_insert_default();

@@ -1,5 +1,6 @@
 //! What PostgreSQL means by words that the SQL library reads otherwise: joins by columns, rounding,
-//! escapes, numbers of columns.
+//! escapes, numbers of columns, correlations,
+//! aggregates of distinct rows.
 
 use crate::answers::{answers, odd};
 use crate::support::{Lake, block_on};
@@ -238,5 +239,152 @@ fn numbers_of_columns_order_by_what_is_computed_of_aggregates() {
             ],
         )
         .await;
+    });
+}
+
+#[test]
+fn a_correlation_is_nan_where_both_vary_and_one_is_not_finite() {
+    block_on(async {
+        let lake = Lake::new();
+        lake.done("CREATE TABLE t (d TAG, x DOUBLE, y DOUBLE)")
+            .await;
+        lake.done(
+            "INSERT INTO t (time, d, x, y) VALUES
+             (to_timestamp(1), 'a', 1, 2), (to_timestamp(2), 'a', 2, 4), (to_timestamp(3), 'a', 3, 6),
+             (to_timestamp(1), 'b', 1, 2), (to_timestamp(2), 'b', 'NaN', 4),
+             (to_timestamp(1), 'c', 1, 'Infinity'), (to_timestamp(2), 'c', 2, 4),
+             (to_timestamp(1), 'e', 1, 2), (to_timestamp(2), 'e', 'NaN', 2),
+             (to_timestamp(1), 'f', 1, NULL), (to_timestamp(2), 'f', 2, 4)",
+        )
+        .await;
+        answers(
+            &lake,
+            &[
+                (
+                    "SELECT d, corr(x, y) FROM t GROUP BY d ORDER BY d",
+                    &["a|1.0", "b|NaN", "c|NaN", "e|-", "f|-"],
+                ),
+                ("SELECT corr(x, y) FROM t WHERE d = 'a'", &["1.0"]),
+                ("SELECT corr(y, x) FROM t", &["NaN"]),
+                // Rows that left the window leave nothing behind.
+                (
+                    "SELECT corr(x, y) OVER (ORDER BY d, time ROWS 1 PRECEDING) AS c FROM t
+                     WHERE d IN ('a', 'b') ORDER BY d, time",
+                    &["-", "1.0", "1.0", "1.0", "NaN"],
+                ),
+                (
+                    "SELECT corr(x, y) OVER (ORDER BY d DESC, time DESC ROWS 1 PRECEDING) AS c FROM t
+                     WHERE d IN ('a', 'b') ORDER BY d DESC, time DESC",
+                    &["-", "NaN", "1.0", "1.0", "1.0"],
+                ),
+            ],
+        )
+        .await;
+    });
+}
+
+/// Calls of each aggregate that depends on how often a row comes, over a table of columns `f`, `i`,
+/// `s` and `time`; those without arguments of their own have none.
+const OF_ROWS: [&str; 35] = [
+    "approx_median(DISTINCT f)",
+    "approx_percentile_cont(DISTINCT f, 0.5)",
+    "approx_percentile_cont_with_weight(DISTINCT f, i, 0.5)",
+    "array_agg(DISTINCT i ORDER BY i)",
+    "avg(DISTINCT f)",
+    "bit_xor(DISTINCT i)",
+    "corr(DISTINCT f, i)",
+    "count(DISTINCT f)",
+    "count(DISTINCT s)",
+    "covar(DISTINCT f, i)",
+    "covar_pop(DISTINCT f, i)",
+    "covar_samp(DISTINCT f, i)",
+    "histogram(DISTINCT f, 0, 10, 3)",
+    "median(DISTINCT f)",
+    "nth_value(DISTINCT f, 5)",
+    "num_changes(gauge_agg(DISTINCT time, f))",
+    "regr_avgx(DISTINCT f, i)",
+    "regr_avgy(DISTINCT f, i)",
+    "regr_count(DISTINCT f, i)",
+    "regr_intercept(DISTINCT f, i)",
+    "regr_r2(DISTINCT f, i)",
+    "regr_slope(DISTINCT f, i)",
+    "regr_sxx(DISTINCT f, i)",
+    "regr_sxy(DISTINCT f, i)",
+    "regr_syy(DISTINCT f, i)",
+    "stddev(DISTINCT f)",
+    "stddev_pop(DISTINCT f)",
+    "stddev_samp(DISTINCT f)",
+    "string_agg(DISTINCT s, ',')",
+    "sum(DISTINCT f)",
+    "sum(DISTINCT i)",
+    "var(DISTINCT f)",
+    "var_pop(DISTINCT f)",
+    "var_samp(DISTINCT f)",
+    "lttb(DISTINCT time, f, 3)",
+];
+
+/// Whether rows are alike but for the last digits of numbers: those of parts are added in any
+/// order.
+fn is_near(rows: &[String], wanted: &[String]) -> bool {
+    let cells = |rows: &[String]| -> Vec<String> {
+        let rows = rows.join("|");
+        rows.split(['|', ',', '[', ']'])
+            .map(str::to_owned)
+            .collect()
+    };
+    let (rows, wanted) = (cells(rows), cells(wanted));
+    let near = |(one, other): (&String, &String)| match (one.parse::<f64>(), other.parse::<f64>()) {
+        (Ok(one), Ok(other)) => (one - other).abs() <= 1e-12 * other.abs(),
+        _ => one == other,
+    };
+    rows.len() == wanted.len() && rows.iter().zip(&wanted).all(near)
+}
+
+#[test]
+fn distinct_counts_whatever_the_aggregate() {
+    block_on(async {
+        let lake = Lake::new();
+        for table in ["once", "often"] {
+            let create = format!("CREATE TABLE {table} (d TAG, f DOUBLE, i BIGINT, s VARCHAR)");
+            lake.done(&create).await;
+        }
+        let rows = [
+            ("1", "1"),
+            ("'-0.0'", "7"),
+            ("2.5", "7"),
+            ("NULL", "3"),
+            ("4.5", "12"),
+        ];
+        for (table, times) in [("once", 1), ("often", 3)] {
+            for copy in 0..times {
+                for (at, (f, i)) in rows.iter().enumerate() {
+                    // Two zeros are one.
+                    let f = if copy == 1 { f.trim_matches('\'') } else { f };
+                    let f = f.replace("-0.0", if copy == 2 { "0.0" } else { "-0.0" });
+                    lake.done(&format!(
+                        "INSERT INTO {table} (time, d, f, i, s) VALUES (to_timestamp({at}), '{copy}', {f}, {i}, 's{i}')"
+                    ))
+                    .await;
+                }
+            }
+        }
+        for call in OF_ROWS {
+            // Beside another aggregate, so that it is not computed of groups.
+            for rest in ["", " GROUP BY i % 2 ORDER BY i % 2"] {
+                let sql = |table: &str| {
+                    format!("SELECT {call}, max(i), count(DISTINCT i) FROM {table}{rest}")
+                };
+                let (once, often) = (sql("once"), sql("often"));
+                let (once, of_often) = (lake.rows(&once).await, lake.rows(&often).await);
+                assert!(
+                    is_near(&of_often, &once),
+                    "{often}: {of_often:?}, wanted {once:?}"
+                );
+            }
+        }
+        let error = lake
+            .error("SELECT corr(DISTINCT f, i) OVER (ORDER BY time ROWS 1 PRECEDING) FROM often")
+            .await;
+        assert!(error.message.contains("corr: DISTINCT"), "{error:?}");
     });
 }
