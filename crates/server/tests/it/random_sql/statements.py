@@ -290,7 +290,8 @@ def rare_aggregate(q=""):
     kind = R.randrange(10)
     tail = [" FILTER (WHERE "] + condition(q, 1) + [")"] if R.random() < 0.2 else []
     if kind == 0:
-        return [f"{R.choice(['corr', 'covar_pop', 'covar_samp', 'regr_slope', 'regr_count'])}({q}g, {q}n)"]
+        name = R.choice(["corr", "covar_pop", "covar_samp", "regr_slope", "regr_count"])
+        return [f"{name}({R.choice(['', '', 'DISTINCT '])}{q}g, {q}n)"]
     if kind == 1:
         share = R.choice(["0.25", "0.5", "0.9"])
         return [Own(f"percentile_cont({share}) WITHIN GROUP (ORDER BY {q}g)", f"quantile_cont({q}g, {share})")]
