@@ -14,6 +14,7 @@ use crate::keys::{head_key, pack_key};
 use crate::pack::{IndexEntry, PackIndex, Place, Range};
 use crate::store::{Etag, ObjectStore};
 use headwater_codec::checksum::crc32c;
+use headwater_types::invariant::wide;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A piece of a segment in a pack.
@@ -316,10 +317,6 @@ impl Contents {
             description,
         }))
     }
-}
-
-fn wide(count: usize) -> u64 {
-    u64::try_from(count).unwrap_or(u64::MAX)
 }
 
 fn cut(bytes: &[u8], from: u64, len: u64) -> Option<&[u8]> {

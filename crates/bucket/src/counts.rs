@@ -7,6 +7,7 @@
 
 use crate::store::{Etag, Object, ObjectStore, Page, Put, StoreFailure};
 use headwater_io::Clock;
+use headwater_types::invariant::wide;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -46,10 +47,6 @@ pub struct Counted<S> {
     store: S,
     clock: Arc<dyn Clock>,
     days: Mutex<BTreeMap<i64, DayCounts>>,
-}
-
-fn wide(count: usize) -> u64 {
-    u64::try_from(count).unwrap_or(u64::MAX)
 }
 
 impl<S: ObjectStore> Counted<S> {

@@ -8,6 +8,7 @@
 use headwater_codec::checksum::crc32c;
 use headwater_codec::{Cursor, DecodeError, PutBytes};
 use headwater_types::Timestamp;
+use headwater_types::invariant::wide;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -85,10 +86,6 @@ pub struct Head {
     pub packs: Vec<PackEntry>,
     /// What there is of each copy, by its name.
     pub copies: BTreeMap<String, CopyEntry>,
-}
-
-fn wide(count: usize) -> u64 {
-    u64::try_from(count).unwrap_or(u64::MAX)
 }
 
 impl Head {

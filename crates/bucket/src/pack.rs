@@ -9,6 +9,7 @@
 use crate::head::checked;
 use headwater_codec::checksum::crc32c;
 use headwater_codec::{Cursor, DecodeError, PutBytes};
+use headwater_types::invariant::wide;
 
 const MAGIC: [u8; 6] = *b"HWPACK";
 const INDEX_MAGIC: [u8; 6] = *b"HWINDX";
@@ -94,10 +95,6 @@ pub struct Pack {
     pub index_bytes: u32,
     /// The index.
     pub index: PackIndex,
-}
-
-fn wide(count: usize) -> u64 {
-    u64::try_from(count).unwrap_or(u64::MAX)
 }
 
 impl Pack {

@@ -9,6 +9,7 @@ use crate::filter::Filter;
 use crate::keys::{Reach, SHARD_BITS_MAX, StreamKey, TileKey};
 use headwater_codec::checksum::crc32c;
 use headwater_codec::{Cursor, DecodeError, PutBytes};
+use headwater_types::invariant::wide;
 use headwater_types::{Level, Timestamp};
 
 const MAGIC: [u8; 6] = *b"HWHELD";
@@ -130,10 +131,6 @@ const ADDRESS: u8 = 16;
 const FOR_BROWSERS: u8 = 32;
 const STREAMS: u8 = 64;
 const FLAGS: u8 = GONE | OWN | CONNECTED | DATABASE | ADDRESS | FOR_BROWSERS | STREAMS;
-
-fn wide(count: usize) -> u64 {
-    u64::try_from(count).unwrap_or(u64::MAX)
-}
 
 /// A flag, where it is so.
 fn flag(is_so: bool, flag: u8) -> u8 {

@@ -12,11 +12,11 @@
 //! restart changes nothing about what is believed.
 //! Concurrency: one lock, held for no other; writers take it only while the clock is not believed.
 
-use crate::assured::wide;
 use crate::ids::{StreamId, TableId};
 use crate::meta::PartitionRecord;
 use headwater_codec::{Cursor, DecodeError, PutBytes};
 use headwater_io::Clock;
+use headwater_types::invariant::wide;
 use headwater_types::{ClosedRange, Timestamp};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};

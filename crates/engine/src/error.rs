@@ -79,6 +79,12 @@ struct Inner {
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
+impl From<headwater_late::InvalidSetting> for Error {
+    fn from(error: headwater_late::InvalidSetting) -> Error {
+        Error::invalid(error.to_string())
+    }
+}
+
 /// Where bytes are damaged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {

@@ -191,7 +191,9 @@ impl Proof {
     /// Takes the bytes that it wants.
     pub fn take(&mut self, bytes: &[u8]) {
         let is_header = self.at < self.header_bytes;
-        self.at = self.at.saturating_add(crate::assured::wide(bytes.len()));
+        self.at = self
+            .at
+            .saturating_add(headwater_types::invariant::wide(bytes.len()));
         match is_header {
             true => self.header.extend_from_slice(bytes),
             false => self.group.put(bytes),
@@ -231,17 +233,17 @@ mod tests {
             let mut group = GroupHasher::default();
             group.put(lower);
             bytes.extend_from_slice(lower);
-            let upper_at = crate::assured::wide(bytes.len());
+            let upper_at = headwater_types::invariant::wide(bytes.len());
             group.upper_from(upper_at);
             group.put(upper);
             bytes.extend_from_slice(upper);
-            let group = group.finish(crate::assured::wide(bytes.len()));
+            let group = group.finish(headwater_types::invariant::wide(bytes.len()));
             chain = next(&chain, &group);
             groups.push((upper_at, group.end));
         }
         let ledger = SegmentLedger {
             segment: 7,
-            bytes: crate::assured::wide(bytes.len()),
+            bytes: headwater_types::invariant::wide(bytes.len()),
             head: chain,
             groups,
         };

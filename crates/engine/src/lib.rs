@@ -5,7 +5,6 @@
 //! Concurrency: a [`Database`] is shared freely between threads; see `core` for the order of locks.
 //! Failure: see [`Error`]; after a failed write or sync the database latches, reads go on.
 
-mod assured;
 mod backup;
 mod catalog;
 mod changes;
@@ -34,7 +33,6 @@ mod index;
 mod indexes;
 mod indexing;
 mod io_choice;
-pub mod late;
 mod late_policy;
 mod layout;
 mod ledger;
@@ -97,11 +95,11 @@ pub use copy::{
 pub use db::{Database, Ticket, Written};
 pub use deletes::DeleteSpec;
 pub use error::{Damage, Error, ErrorKind, Result};
+pub use headwater_late::{FlushRule, Knobs, LatePolicy, MergeScope, PolicyChoice, Split};
 pub use held::{HeldState, Holds};
 pub use index::{IndexBudget, IndexPolicy, IndexUse};
 pub use indexes::{IndexInfo, IndexProgress, IndexSpec};
 pub use io_choice::{IoBackend, QueuePlacement};
-pub use late::{FlushRule, Knobs, LatePolicy, MergeScope, PolicyChoice, Split};
 pub use late_policy::{LateReport, ShardLateReport};
 pub use ledger::{Proof, SegmentLedger};
 pub use named::SnapshotEnd;

@@ -1,8 +1,8 @@
 //! Settings of a database: plain data.
 
 use crate::io_choice::{IoBackend, QueuePlacement};
-use crate::late::{FlushRule, PolicyChoice};
 use crate::tiers::TierParts;
+use headwater_late::{FlushRule, PolicyChoice};
 use std::path::PathBuf;
 use std::time::Duration;
 

@@ -4,10 +4,10 @@
 //! either are apart or would contain one another; pieces of them, in a copy, are disjoint; the
 //! lists are sorted by span.
 
-use crate::assured::part_of;
 use crate::ids::{NumberMap, SegmentId, StreamId, TableId};
 use crate::segment::{Partition, Piece, Store};
 use crate::{ErrorKind, Result};
+use headwater_types::invariant::part_of;
 use headwater_types::{ClosedRange, Level, Timestamp};
 use std::sync::Arc;
 

@@ -4,7 +4,7 @@
 //! the look-ups rely on that.
 //! Failure: none.
 
-use crate::assured::part_of;
+use headwater_types::invariant::part_of;
 use headwater_types::{ClosedRange, Timestamp};
 
 /// Sorts ranges and joins those that overlap or touch.

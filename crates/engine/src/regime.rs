@@ -5,7 +5,7 @@
 //! Failure: none.
 
 use crate::Options;
-use crate::late::FlushRule;
+use headwater_late::FlushRule;
 
 /// The conditions of an open database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

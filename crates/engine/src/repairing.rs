@@ -53,7 +53,7 @@ fn marker_path(dir: &Path) -> PathBuf {
 pub(crate) fn encode(files: &[Changed]) -> Vec<u8> {
     let mut bytes = MAGIC.to_vec();
     bytes.put_u8(VERSION);
-    bytes.put_varint(crate::assured::wide(files.len()));
+    bytes.put_varint(headwater_types::invariant::wide(files.len()));
     for file in files {
         let (kind, name) = file.kind();
         bytes.put_u8(kind);
@@ -85,7 +85,7 @@ fn decode_content(content: &[u8]) -> std::result::Result<Vec<Changed>, DecodeErr
     if version != VERSION {
         return Err(cursor.fail("the marker of a repair, version 1"));
     }
-    let most = crate::assured::wide(cursor.remaining());
+    let most = headwater_types::invariant::wide(cursor.remaining());
     let count = cursor.varint_up_to(most, "number of files")?;
     let mut files = Vec::new();
     for _ in 0..count {

@@ -10,8 +10,8 @@
 //! Failure: [`SettingError`], which says what was expected.
 
 use crate::io_choice::{IoBackend, QueuePlacement};
-use crate::late::PolicyChoice;
 use crate::options::{Durability, Options};
+use headwater_late::PolicyChoice;
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::time::Duration;

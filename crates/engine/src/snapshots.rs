@@ -250,8 +250,8 @@ fn keep(
         name: name.to_owned(),
         moment: core.moment(),
         sequence,
-        tables: crate::assured::wide(state.tables.iter().filter(is_there).count()),
-        streams: crate::assured::wide(state.streams.len()),
+        tables: headwater_types::invariant::wide(state.tables.iter().filter(is_there).count()),
+        streams: headwater_types::invariant::wide(state.streams.len()),
         events: state.partitions.iter().map(|p| p.record.events).sum(),
         ended: None,
         segments: state

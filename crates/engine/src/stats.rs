@@ -1,10 +1,10 @@
 //! What `stat` tells: sizes, counts, write amplification.
 
 use crate::Result;
-use crate::assured::wide;
 use crate::core::Core;
 use crate::counters::Cause;
 use crate::fast_index::What;
+use headwater_types::invariant::wide;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 

@@ -75,7 +75,7 @@ pub mod io {
 }
 
 /// How late data are, what a policy for them would write, and what the shards of a database decide.
-pub use headwater_engine::late;
+pub use headwater_late as late;
 
 /// Every setting of a database, described once: for programs that take settings by name.
 ///

@@ -5,7 +5,6 @@
 //! [`CUT`] characters, and of bytes to as many bytes: the upper one is then raised, or is none.
 
 use crate::error::{LakeError, Result};
-use crate::wide::wide;
 use arrow::array::{
     Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Decimal128Array, DictionaryArray,
     Float64Array, StringArray,
@@ -13,6 +12,7 @@ use arrow::array::{
 use arrow::datatypes::{
     DataType, Decimal128Type, Float64Type, Int32Type, Int64Type, TimestampMicrosecondType,
 };
+use headwater_types::invariant::wide;
 use std::cmp::Ordering;
 
 /// Characters of a text, or bytes of others, in a bound.

@@ -29,6 +29,7 @@ mod datafile;
 mod day;
 mod error;
 mod folder;
+mod lengths;
 mod manifest;
 mod metadata;
 mod names;
@@ -42,7 +43,6 @@ mod steps;
 mod sweep;
 mod table;
 mod verify;
-mod wide;
 mod write;
 
 pub use catalog::{Catalog, CatalogTable, CatalogTables, Loaded, OWN_NAMESPACE, folder_of_edge};

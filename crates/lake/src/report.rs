@@ -2,7 +2,7 @@
 
 use crate::day::Day;
 use crate::plan::Plan;
-use crate::wide::wide;
+use headwater_types::invariant::wide;
 use serde::{Serialize, Serializer};
 
 impl Serialize for Day {

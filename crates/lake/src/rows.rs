@@ -9,7 +9,6 @@
 use crate::columns::{Columns, Kind, U64_DIGITS};
 use crate::day::Day;
 use crate::error::{LakeError, Result};
-use crate::wide::wide;
 use arrow::array::{
     Array, ArrayRef, AsArray, BinaryBuilder, BooleanBuilder, Decimal128Builder, Float64Builder,
     Int32Builder, Int64Builder, RecordBatch, StringBuilder, StringDictionaryBuilder,
@@ -21,6 +20,7 @@ use arrow::datatypes::{
 };
 use arrow::error::ArrowError;
 use headwater::{Column, FieldType, ScanChunk, ScanSpec, Snapshot, StreamName, ValueRef};
+use headwater_types::invariant::wide;
 use std::sync::Arc;
 use twox_hash::XxHash64;
 

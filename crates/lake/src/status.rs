@@ -12,8 +12,8 @@ use crate::plan::{Asked, Plan};
 use crate::report::{Missing, Status, TableStatus};
 use crate::rollup::{Rollup, SUFFIX, grown};
 use crate::table::Table;
-use crate::wide::wide;
 use headwater::Snapshot;
+use headwater_types::invariant::wide;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How a lake stands to a database.

@@ -21,7 +21,7 @@ use crate::metadata::{Metadata, NewSnapshot, Recorded, Snapshot};
 use crate::names::{METADATA, metadata_file};
 use crate::place::Place;
 use crate::steps::Steps;
-use crate::wide::wide;
+use headwater_types::invariant::wide;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 

@@ -131,7 +131,7 @@ impl Check<'_> {
             self.day(&plan, &columns, (day, of), held, growth.is_other)?;
         }
         let absent = plan.absent(self.snapshot, &growth.columns, &recorded)?;
-        self.told.days_behind += crate::wide::wide(absent.len());
+        self.told.days_behind += headwater_types::invariant::wide(absent.len());
         let blocked = plan.blocked.into_iter();
         self.told
             .blocked

@@ -2,8 +2,8 @@
 //!
 //! Concurrency: plain data.
 
-use crate::wide::wide;
 use headwater_codec::{Cursor, DecodeError, PutBytes};
+use headwater_types::invariant::wide;
 
 /// What becomes of something that a source lacks which is a copy itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

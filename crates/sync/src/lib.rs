@@ -30,7 +30,6 @@ mod spent;
 mod tail;
 mod told;
 mod verify;
-mod wide;
 mod window;
 
 pub use agent::{Agent, Confirmed};

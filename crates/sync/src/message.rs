@@ -5,10 +5,10 @@
 //! which take three times as much.
 
 use crate::holes::{self, LackingPart};
-use crate::wide::wide;
 use headwater_codec::checksum::crc32c;
 use headwater_codec::{Cursor, DecodeError, PutBytes};
 use headwater_engine::{StateName, TailMark, TailPoint};
+use headwater_types::invariant::wide;
 
 const MAGIC: [u8; 6] = *b"HWSYNC";
 /// The newest version: it is said of what those before did not know, newest events.

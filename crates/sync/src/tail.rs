@@ -16,8 +16,8 @@ use crate::budget::Budget;
 use crate::message::Message;
 use crate::now::Now;
 use crate::source::Source;
-use crate::wide::wide;
 use headwater_engine::{RemoteCopy, Result, Rules, Tail, TailAsk, TailPlace, TailPoint};
+use headwater_types::invariant::wide;
 use std::time::Duration;
 
 /// A request that nothing came for in so long is made again.

@@ -10,8 +10,8 @@ use crate::holes::{LackingPart, Outlook};
 use crate::message::Message;
 use crate::ranges::{apart, beside, within};
 use crate::source::Source;
-use crate::wide::wide;
 use headwater_engine::{ErrorKind, HeldState, Result};
+use headwater_types::invariant::wide;
 use std::collections::{BTreeMap, VecDeque};
 
 /// Holes of one message, at the most.

@@ -11,6 +11,7 @@ pub mod aggregate;
 pub mod batch;
 pub mod column;
 pub mod instants;
+pub mod invariant;
 pub mod level;
 pub mod rows;
 pub mod time;

@@ -26,11 +26,11 @@ pub use restore::restore;
 pub use view::verify_backup;
 pub use write::{BackupOptions, BackupReport, backup, backup_with};
 
-use crate::assured::first_mut;
 use crate::tiers::without_tier;
 use crate::{Database, Error, Result};
 use headwater_codec::checksum::crc32c_append;
 use headwater_io::File;
+use headwater_types::invariant::first_mut;
 use std::path::Path;
 
 impl Database {

@@ -3,11 +3,11 @@
 
 use super::each_part;
 use super::manifest::{Entry, Kind, Manifest};
-use crate::assured::first_mut;
 use crate::check::{CheckReport, check};
 use crate::error::Damage;
 use crate::{Error, Options, Result};
 use headwater_io::{Env, File, Files, Lock, LockError, Media, OpenMode};
+use headwater_types::invariant::first_mut;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

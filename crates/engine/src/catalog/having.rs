@@ -6,8 +6,8 @@
 //!
 //! Invariants: what is left out is not wanted; a place to go on is always behind the key looked at.
 
-use crate::assured::part_of;
 use headwater_codec::{Cursor, DecodeError, PutBytes};
+use headwater_types::invariant::part_of;
 
 /// Values that tags must have one of.
 #[derive(Debug, Default)]

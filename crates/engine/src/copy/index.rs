@@ -9,7 +9,6 @@
 
 use super::kept::{Cause, Deleted, Kept, KeptChange};
 use super::pack::{Present, pack_dir};
-use crate::assured::wide;
 use crate::error::Damage;
 use crate::ids::{SegmentId, Sequence};
 use crate::meta::{PartitionRecord, new_database, open_database};
@@ -20,6 +19,7 @@ use crate::{Error, ErrorKind, Result};
 use headwater_codec::{Cursor, DecodeError, PutBytes};
 use headwater_io::{Env, OpenMode};
 use headwater_types::ClosedRange;
+use headwater_types::invariant::wide;
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

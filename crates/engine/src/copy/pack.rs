@@ -10,12 +10,12 @@
 //! Concurrency: readers take the list of ranges for a look-up; ranges are only added, but for what
 //! is forgotten.
 
-use crate::assured::wide;
 use crate::error::Hole;
 use crate::ids::SegmentId;
 use crate::layout::segment_dir;
 use crate::segment::MissedRange;
 use headwater_io::{File, Files, Lock, LockError, OpenMode};
+use headwater_types::invariant::wide;
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::io;

@@ -6,10 +6,10 @@
 //! Failure: [`Doubt`]: the file is not what it should be. Whoever finds that drops it.
 
 use super::format::{Batch, HEADER_BYTES, IndexHeader, PIECE_BYTES, Stretch, TRAILER_BYTES, UpTo};
-use crate::assured::wide;
 use headwater_codec::DecodeError;
 use headwater_codec::checksum::crc32c;
 use headwater_io::{File, Files, OpenMode};
+use headwater_types::invariant::wide;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;

@@ -5,11 +5,11 @@
 //! that the newest batch is found from the end of the file; every piece has a checksum of its own.
 //! Failure: what does not fit is refused; whoever reads drops the file then.
 
-use crate::assured::wide;
 use crate::ids::SegmentId;
 use crate::ledger::{self, Hash};
 use headwater_codec::checksum::crc32c;
 use headwater_codec::{Cursor, DecodeError, PutBytes};
+use headwater_types::invariant::wide;
 
 const HEADER_MAGIC: [u8; 8] = *b"HWIDX\x00\x00\x01";
 const TRAILER_MAGIC: [u8; 8] = *b"HWIDXB\x00\x01";

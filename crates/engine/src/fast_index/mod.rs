@@ -28,7 +28,6 @@ pub(crate) use format::fuzz;
 pub(crate) use repeats::Repeats;
 pub(crate) use writing::Writing;
 
-use crate::assured::wide;
 use crate::guard::Guard;
 use crate::ids::{SegmentId, ShardIndex};
 use crate::{Error, Result, TierParts};
@@ -36,6 +35,7 @@ use file::{Doubt, IndexFile};
 use format::IndexHeader;
 use headwater_io::{Clock, Files, OpenMode};
 use headwater_types::Timestamp;
+use headwater_types::invariant::wide;
 use newest::{ByEnd, file_bytes};
 use parking_lot::Mutex;
 use quick_cache::Weighter;

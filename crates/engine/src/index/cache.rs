@@ -6,8 +6,8 @@
 
 use super::front::Front;
 use super::key::KeyRange;
-use crate::assured::wide;
 use headwater_codec::entries::Entries;
+use headwater_types::invariant::wide;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use std::sync::Arc;

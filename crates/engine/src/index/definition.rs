@@ -34,7 +34,7 @@ impl IndexDefinition {
         let mut out = vec![DEFINITION_VERSION];
         out.put_varint(u64::from(self.table.0));
         out.put_prefixed(self.name.as_bytes());
-        out.put_varint(crate::assured::wide(self.fields.len()));
+        out.put_varint(headwater_types::invariant::wide(self.fields.len()));
         for field in &self.fields {
             out.put_varint(u64::from(field.0));
         }
@@ -48,7 +48,10 @@ impl IndexDefinition {
         }
         let table = TableId(number(&mut cursor, "table of an index")?);
         let name = cursor.text("name of an index")?.to_owned();
-        let count = cursor.varint_up_to(crate::assured::wide(FIELDS_MAX), "fields of an index")?;
+        let count = cursor.varint_up_to(
+            headwater_types::invariant::wide(FIELDS_MAX),
+            "fields of an index",
+        )?;
         let mut fields: Vec<FieldId> = Vec::new();
         for _ in 0..count {
             let field = FieldId(number(&mut cursor, "field of an index")?);

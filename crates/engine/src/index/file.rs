@@ -6,12 +6,12 @@
 
 use super::definition::{IndexId, RunRecord, types_of};
 use super::front::{BlockPlace, Front};
-use crate::assured::wide;
 use crate::ids::SegmentId;
 use crate::{Error, Result};
 use headwater_codec::checksum::crc32c;
 use headwater_codec::entries::Entries;
 use headwater_io::{File, Files, OpenMode};
+use headwater_types::invariant::wide;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

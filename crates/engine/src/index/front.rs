@@ -6,11 +6,11 @@
 //! Format: docs/format/index.md.
 
 use super::definition::{IndexId, number};
-use crate::assured::{part_of, wide};
 use crate::ids::{SegmentId, StreamId};
 use crate::segment::LeafEntry;
 use headwater_codec::entries::{ENTRIES_MAX, KEY_BYTES_MAX};
 use headwater_codec::{Cursor, DecodeError, PutBytes};
+use headwater_types::invariant::{part_of, wide};
 use headwater_types::{FieldId, FieldType, Timestamp};
 use std::ops::Range;
 

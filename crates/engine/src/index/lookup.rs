@@ -11,8 +11,8 @@ use super::front::Front;
 use super::key::KeyRange;
 use super::set::Indexes;
 use crate::Result;
-use crate::assured::{part_of, wide};
 use headwater_codec::entries::Entries;
+use headwater_types::invariant::{part_of, wide};
 use std::cmp::Ordering;
 use std::sync::Arc;
 

@@ -6,8 +6,8 @@
 //! Format: docs/format/index.md.
 
 use super::definition::{IndexDefinition, IndexId, number};
-use crate::assured::wide;
 use headwater_codec::{Cursor, DecodeError, PutBytes};
+use headwater_types::invariant::wide;
 
 /// Room for the indexes of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

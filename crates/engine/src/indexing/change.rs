@@ -6,13 +6,13 @@
 //! same.
 
 use super::room::{Room, is_alive, room};
-use crate::assured::wide;
 use crate::catalog::check_name;
 use crate::core::Core;
 use crate::ids::SegmentId;
 use crate::index::{FIELDS_MAX, IndexDefinition, IndexId, Run, SegmentRuns};
 use crate::meta::IndexChange;
 use crate::{Error, Result};
+use headwater_types::invariant::wide;
 
 /// Most indexes of a database.
 const INDEXES_MAX: usize = 256;

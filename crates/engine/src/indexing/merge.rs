@@ -5,13 +5,13 @@
 //! once, with all of their entries.
 
 use super::plan::all_leaves;
-use crate::assured::part_of;
 use crate::core::Core;
 use crate::ids::StreamId;
 use crate::index::{Front, LeafSlot, Run, RunWriter};
 use crate::segment::Partition;
 use crate::{Error, Result};
 use headwater_codec::entries::Entries;
+use headwater_types::invariant::part_of;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 

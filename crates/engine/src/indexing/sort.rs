@@ -3,8 +3,8 @@
 //! Invariants: entries come out in the order of key and row.
 
 use crate::Result;
-use crate::assured::wide;
 use crate::index::RunWriter;
+use headwater_types::invariant::wide;
 
 /// An entry: where its key lies, and its row. The first bytes of the key decide most comparisons.
 #[derive(Clone, Copy)]
@@ -53,7 +53,11 @@ impl Sorter {
                 .then(a.row.cmp(&b.row))
         });
         for entry in &self.entries {
-            let key = crate::assured::part_of(keys, entry.start..entry.start + entry.len, "a key");
+            let key = headwater_types::invariant::part_of(
+                keys,
+                entry.start..entry.start + entry.len,
+                "a key",
+            );
             run.push(key, entry.row)?;
         }
         Ok(())

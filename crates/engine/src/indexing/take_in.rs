@@ -55,7 +55,7 @@ pub(super) fn take_in(
     if leaves.is_empty() {
         return Ok(TakenIn { run: None, is_all });
     }
-    let memory = crate::assured::wide(core.options.memory_budget_bytes / MEMORY_SHARE);
+    let memory = headwater_types::invariant::wide(core.options.memory_budget_bytes / MEMORY_SHARE);
     let segment: SegmentId = partition.id();
     let mut sorter = Sorter::default();
     let mut key = Vec::new();

@@ -16,8 +16,8 @@ use crate::Options;
 use crate::Result;
 use crate::core::Core;
 use crate::ids::ShardIndex;
-use crate::late::{Analyzer, Candidate, Configuration, Knobs, PolicyChoice, Space};
 use crate::shard::ShardState;
+use headwater_late::{Analyzer, Candidate, Configuration, Knobs, PolicyChoice, Space};
 
 /// What an event takes in memory, before any is there to look at.
 const EVENT_BYTES: f64 = 40.0;

@@ -2,7 +2,7 @@
 
 use super::space;
 use crate::core::Core;
-use crate::late::{Algorithm1, Candidate, Decision, PaperModel, PolicyChoice, Ranked};
+use headwater_late::{Algorithm1, Candidate, Decision, PaperModel, PolicyChoice, Ranked};
 use std::time::Duration;
 
 /// The paper's formulas are shown for a memory of at most so many events.
@@ -94,7 +94,7 @@ pub struct ShardLateReport {
     /// The newest decisions, the oldest first.
     pub decisions: Vec<Decision>,
     /// How many of the events seen lately were how late, in events of their stream: as
-    /// [`crate::late::Histogram::buckets`].
+    /// [`headwater_late::Histogram::buckets`].
     pub histogram: Vec<(u64, f64)>,
     /// Shares of the events seen lately, and how late they are at most, in events of their stream.
     pub quantiles: Vec<(f64, f64)>,

@@ -4,9 +4,9 @@
 //! checksum covers the file's generation, so that records left over in a recycled file are never
 //! taken for new ones.
 
-use crate::assured::part_of;
 use crate::ids::Sequence;
 use headwater_codec::checksum::{crc32c, crc32c_append};
+use headwater_types::invariant::part_of;
 
 pub(crate) const FILE_MAGIC: [u8; 8] = *b"HWLOG\x00\x00\x01";
 /// Bytes of a file's header; the first record follows.

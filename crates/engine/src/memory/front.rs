@@ -13,11 +13,11 @@
 //! Failure: none; without a front the chunks are read.
 
 use super::sorted_rows;
-use crate::assured::part_of;
 use crate::catalog::Table;
 use crate::chunk::{Chunk, Sequences};
 use crate::ids::Sequence;
 use headwater_types::ClosedRange;
+use headwater_types::invariant::part_of;
 use std::sync::Arc;
 
 /// So many rows are not worth the merging.

@@ -6,11 +6,11 @@
 //! sorting: Chandramouli and Goldstein, "Patience is a virtue", SIGMOD 2014). The piles are merged
 //! then, and whole stretches are copied.
 
-use crate::assured::part_of;
 use crate::catalog::Table;
 use crate::chunk::{Chunk, Sequences};
 use crate::expiry::owner_of;
 use crate::ids::Sequence;
+use headwater_types::invariant::part_of;
 use headwater_types::{ClosedRange, Column, FieldId, FieldType, Rows, ValueRef, Values};
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,11 +1,11 @@
 //! The events of one stream that are not yet in a segment.
 
 use super::front::{Due, Front, may_be_read};
-use crate::assured::part_of;
 use crate::catalog::Table;
 use crate::chunk::{Chunk, Sequences};
 use crate::ids::Sequence;
 use crate::pins::{OpenSnapshots, PinFile, PinLocation, Pinned, PinnedRows, SnapshotPoint};
+use headwater_types::invariant::part_of;
 use headwater_types::{ClosedRange, Rows, Timestamp};
 use std::sync::Arc;
 

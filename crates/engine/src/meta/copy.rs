@@ -10,12 +10,12 @@
 //! Failure: `busy` when the owner commits faster than the metadata can be copied; what looks
 //! damaged in the same way three times in a row is damage.
 
-use crate::assured::first_mut;
 use crate::error::Damage;
 use crate::layout::{log_dir, meta_path, segment_dir};
 use crate::meta::Meta;
 use crate::{Error, ErrorKind, Result};
 use headwater_io::{Env, File, Files, MemoryFiles, OpenMode};
+use headwater_types::invariant::first_mut;
 use std::path::Path;
 use std::sync::Arc;
 

@@ -1,10 +1,10 @@
 //! The record of a named snapshot, as bytes.
 
-use crate::assured::wide;
 use crate::clock::Moment;
 use crate::ids::{SegmentId, Sequence};
 use headwater_codec::{Cursor, DecodeError, PutBytes};
 use headwater_types::Timestamp;
+use headwater_types::invariant::wide;
 
 const VERSION: u8 = 1;
 

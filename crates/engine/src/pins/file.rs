@@ -7,7 +7,6 @@
 //! Invariants: a file is written once, and removed with the last chunk that is in it.
 //! Failure: bytes that changed are damage, by a checksum that is kept in memory.
 
-use crate::assured::part_of;
 use crate::chunk::{Chunk, Sequences};
 use crate::error::Damage;
 use crate::ids::Sequence;
@@ -17,6 +16,7 @@ use headwater_codec::checksum::crc32c;
 use headwater_codec::light::{decode_rows, encode_rows, within_limits};
 use headwater_codec::{Cursor, PutBytes};
 use headwater_io::{File, Files, OpenMode};
+use headwater_types::invariant::part_of;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -49,8 +49,8 @@ impl Counting {
     }
 
     pub(super) fn seen(&mut self, rows: usize, found: usize) {
-        self.rows += crate::assured::wide(rows);
-        self.found += crate::assured::wide(found);
+        self.rows += headwater_types::invariant::wide(rows);
+        self.found += headwater_types::invariant::wide(found);
     }
 }
 

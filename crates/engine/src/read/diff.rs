@@ -527,7 +527,7 @@ impl Found {
                 None => removed += 1,
             }
         }
-        let added = crate::assured::wide(rest.len());
+        let added = headwater_types::invariant::wide(rest.len());
         let changed = removed.min(added);
         if removed == 0 && added == 0 {
             self.is_open = false;

@@ -11,7 +11,6 @@
 use super::filter::{Clause, Condition};
 use super::view::StreamView;
 use crate::Result;
-use crate::assured::wide;
 use crate::core::Core;
 use crate::ids::TableId;
 use crate::index::{
@@ -21,6 +20,7 @@ use crate::index::{
 use crate::ranges::{intersection, union};
 use crate::segment::{Held, LeafEntry, Partition};
 use crate::touched;
+use headwater_types::invariant::wide;
 use headwater_types::{ClosedRange, FieldId, Rows, Timestamp};
 use std::sync::Arc;
 
@@ -362,7 +362,7 @@ impl Filtered<'_> {
         }
         let from = rows.partition_point(|row| *row < leaf.start);
         let to = rows.partition_point(|row| *row < leaf.end());
-        let own = crate::assured::part_of(rows, from..to, "rows of a leaf in an index");
+        let own = headwater_types::invariant::part_of(rows, from..to, "rows of a leaf in an index");
         let (Some(first), Some(last)) = (own.first(), own.last()) else {
             return Ok(());
         };

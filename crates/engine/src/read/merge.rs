@@ -7,12 +7,12 @@
 //! rows while one source is alone in time, and goes row by row only where sources meet.
 
 use crate::Result;
-use crate::assured::part_of;
 use crate::catalog::Table;
 use crate::ids::SegmentId;
 use crate::memory::merge_equal_times;
 use crate::ranges::{holds, overlapping, swallows};
 use crate::segment::{AheadOfReader, LeafAhead, LeafCaching, LeafEntry, Store};
+use headwater_types::invariant::part_of;
 use headwater_types::{ClosedRange, FieldId, Rows, Timestamp};
 use std::collections::VecDeque;
 use std::sync::Arc;

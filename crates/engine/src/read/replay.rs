@@ -16,11 +16,11 @@ use super::filter::Filter;
 use super::handle::StreamHandle;
 use super::scan::{ScanChunk, ScanSpec};
 use super::snapshot::Snapshot;
-use crate::assured::part_of;
 use crate::catalog::stream_key;
 use crate::core::{ReplayMemory, ReplayShare};
 use crate::ids::TableId;
 use crate::{Error, Result};
+use headwater_types::invariant::part_of;
 use headwater_types::{ClosedRange, Column, FieldType, StreamName, Timestamp};
 use std::sync::Arc;
 

@@ -11,7 +11,6 @@
 use super::bins::Bins;
 use super::merge::{Hidden, Merge};
 use super::view::{StreamView, late_sources};
-use crate::assured::part_of;
 use crate::expiry::{expiry_of, first_expiry};
 use crate::needed::descent::{below, left_to_below, no_wider, stale_buckets};
 use crate::segment::pyramid::in_table_type;
@@ -19,6 +18,7 @@ use crate::segment::{BlockEntry, BlockPart, Held, Partition};
 use crate::touched;
 use crate::{ErrorKind, Result};
 use headwater_codec::block::BucketBlock;
+use headwater_types::invariant::part_of;
 use headwater_types::{Aggregate, ClosedRange, FieldId, Level, Timestamp};
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;

@@ -4,7 +4,6 @@
 //! an empty one takes its number. A record that uses a definition that is lost is kept without what
 //! it cannot mean any more.
 
-use crate::assured::wide;
 use crate::catalog::{AddedFields, StreamIndex, StreamRecord, Table};
 use crate::clock::EventSpan;
 use crate::expiry::owner_of;
@@ -21,6 +20,7 @@ use headwater_codec::checksum::crc32c;
 use headwater_codec::light::{decode_rows, encode_rows};
 use headwater_codec::{Cursor, PutBytes};
 use headwater_io::{Files, OpenMode};
+use headwater_types::invariant::wide;
 use headwater_types::{ClosedRange, FieldId, Rows, Timestamp};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};

@@ -23,7 +23,6 @@ mod scan;
 mod snapshots;
 mod unfinished;
 
-use crate::assured::first_mut;
 use crate::check::{CheckReport, check};
 use crate::error::Damage;
 use crate::fast_index::What;
@@ -36,6 +35,7 @@ use crate::segment::stub_name;
 use crate::tiers::{fast_tier, forget_fast_tier, is_unsettled, lock_fast, place};
 use crate::{Database, Error, Options, Result, owner};
 use headwater_io::{Env, File, Files, NoThreads, OpenMode};
+use headwater_types::invariant::first_mut;
 use plan::{PlannedMeta, RepairPlan};
 use std::fmt;
 use std::path::{Path, PathBuf};

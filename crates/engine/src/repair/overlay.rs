@@ -1,10 +1,10 @@
 //! A database as it will be after a repair: its files, with what the repair will change held in
 //! memory.
 
-use crate::assured::first_mut;
 use crate::ids::SegmentId;
 use crate::tiers::path_in;
 use headwater_io::{File, Files, Lock, LockError, MemoryFiles, OpenMode};
+use headwater_types::invariant::first_mut;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};

@@ -11,12 +11,12 @@
 
 use super::change::{apart, behind, next_stream, number_of, put_count, skip_varints};
 use super::format::{BlockEntry, CheckpointPlace, Footer, LeafEntry, Parts, StreamDelta};
-use crate::assured::part_of;
 use crate::catalog::Table;
 use crate::ids::{Sequence, StreamId};
 use headwater_codec::checksum::crc32c;
 use headwater_codec::{Cursor, DecodeError, PutBytes};
 use headwater_types::Level;
+use headwater_types::invariant::part_of;
 use std::sync::Arc;
 
 const ROOT_VERSION: u8 = 1;

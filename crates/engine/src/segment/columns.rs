@@ -1,9 +1,9 @@
 //! Rows of a leaf, shared with the cache of decoded leaves where they stand in it.
 
 use super::format::LeafEntry;
-use crate::assured::part_of;
 use crate::catalog::Table;
 use crate::memory::{in_table_type, rows_between};
+use headwater_types::invariant::part_of;
 use headwater_types::{ClosedRange, Column, FieldId, Rows};
 use std::ops::Range;
 use std::sync::Arc;

@@ -5,8 +5,8 @@
 //! times the memory.
 
 use super::format::Cover;
-use crate::assured::part_of;
 use crate::ids::StreamId;
+use headwater_types::invariant::part_of;
 
 /// Covers of many streams.
 #[derive(Debug, Default)]

@@ -7,10 +7,10 @@
 //! front and the directory itself have.
 //! Failure: what does not fit is refused; whoever reads takes the footer as a whole then.
 
-use crate::assured::{part_of, wide};
 use crate::ids::StreamId;
 use headwater_codec::checksum::crc32c;
 use headwater_codec::{Cursor, DecodeError, PutBytes};
+use headwater_types::invariant::{part_of, wide};
 
 /// Pages that a footer changes from which on it gets a directory.
 pub(super) const DIRECTORY_PAGES: usize = 16;

@@ -10,9 +10,9 @@
 use super::checkpoint::{List, PageEntries, PagePlace, StreamHead};
 use super::format::{BlockEntry, LeafEntry, StreamDelta};
 use super::state::StreamState;
-use crate::assured::part_of;
 use crate::ids::{SegmentId, StreamId};
 use crate::{Error, ErrorKind, Result};
+use headwater_types::invariant::part_of;
 use headwater_types::{ClosedRange, Level, Timestamp};
 use std::borrow::Cow;
 use std::collections::HashSet;

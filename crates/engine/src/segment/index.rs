@@ -18,12 +18,12 @@ use super::directory::{DIRECTORY_PAGES, Directory, Section, Sectioner, length_of
 use super::format::{Footer, Parts, StreamDelta, next_stream};
 use super::page::Page;
 use super::state::{StreamState, Sums};
-use crate::assured::part_of;
 use crate::catalog::Table;
 use crate::ids::{SegmentId, Sequence, StreamId};
 use crate::{Error, Result};
 use headwater_codec::checksum::crc32c;
 use headwater_codec::{Cursor, DecodeError};
+use headwater_types::invariant::part_of;
 use std::sync::Arc;
 
 /// A page's number: the numbers of its streams without their last `shift` bits.

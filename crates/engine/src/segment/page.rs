@@ -11,10 +11,10 @@
 
 use super::format::{LeafEntry, Parts, StreamDelta};
 use super::state::{StreamState, Sums};
-use crate::assured::part_of;
 use crate::ids::{Sequence, StreamId};
 use headwater_codec::Cursor;
 use headwater_types::Timestamp;
+use headwater_types::invariant::part_of;
 use std::sync::Arc;
 
 /// A stream with more leaves and blocks than this is kept decoded: it is read more often than its

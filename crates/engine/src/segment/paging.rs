@@ -10,9 +10,9 @@
 use super::checkpoint::{List, PageEntries, PagePlace, StreamHead};
 use super::format::{BlockEntry, LeafEntry, StreamDelta};
 use super::state::StreamState;
-use crate::assured::part_of;
 use crate::ids::StreamId;
 use crate::{Error, Result};
+use headwater_types::invariant::part_of;
 use std::collections::HashMap;
 
 /// How a checkpoint is divided, and when it is due.

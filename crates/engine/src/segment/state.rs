@@ -7,10 +7,10 @@
 //! Concurrency: plain data.
 
 use super::format::{BlockEntry, Footer, LeafEntry, StreamDelta};
-use crate::assured::part_of;
 use crate::catalog::Table;
 use crate::ids::StreamId;
 use crate::meta::PartitionRecord;
+use headwater_types::invariant::part_of;
 use headwater_types::{ClosedRange, Level, Timestamp};
 use std::collections::BTreeMap;
 

@@ -5,10 +5,10 @@
 //! Failure: bytes that are not so are no head; memory is bounded by the bytes that are there.
 //! Format: docs/format/stub.md.
 
-use crate::assured::wide;
 use crate::ids::SegmentId;
 use headwater_codec::checksum::crc32c;
 use headwater_codec::{Cursor, DecodeError, PutBytes};
+use headwater_types::invariant::wide;
 
 /// The magic, of which the last byte is the version.
 pub(crate) const STUB_MAGIC: [u8; 8] = *b"HWSTUB\x00\x01";

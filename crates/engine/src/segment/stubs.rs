@@ -12,10 +12,10 @@
 
 use super::here::Here;
 use super::stub::{STUB_FRONT_BYTES, StubHead, StubLayout};
-use crate::assured::wide;
 use crate::error::{Hole, StubDamage};
 use crate::ids::SegmentId;
 use headwater_io::{File, Files, OpenMode, pass_on_files};
+use headwater_types::invariant::wide;
 use parking_lot::RwLock;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

@@ -14,12 +14,12 @@ mod parked;
 pub(crate) use parked::{Parked, held_max};
 
 use crate::ids::{NumberMap, SegmentId, Sequence, StreamId, TableId};
-use crate::late::{Analyzer, Split};
 use crate::memory::StreamMemory;
 use crate::partitions::PartitionSet;
 use crate::pins::{OpenSnapshots, PIN_BYTES, PinFile, PinLocation, PinnedRows, SnapshotPoint};
 use crate::tombstone::Tombstone;
 use headwater_codec::leaf::EncodeHints;
+use headwater_late::{Analyzer, Split};
 use headwater_types::{ClosedRange, Timestamp};
 use parking_lot::Mutex;
 use std::collections::{BTreeSet, HashMap, HashSet};

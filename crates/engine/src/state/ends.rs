@@ -2,10 +2,10 @@
 //! for a copy that keeps what its source has cut away.
 
 use super::State;
-use crate::assured::wide;
 use crate::ids::{Sequence, TableId};
 use crate::tombstone::DeleteRecord;
 use headwater_codec::{Cursor, DecodeError, PutBytes};
+use headwater_types::invariant::wide;
 use std::collections::BTreeMap;
 
 /// Deletes above a number.

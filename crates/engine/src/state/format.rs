@@ -5,7 +5,6 @@
 
 use super::ends::{StateEnds, deletes, put_delete};
 use super::{State, StateName, StatePartition};
-use crate::assured::wide;
 use crate::catalog::{StreamRecord, Table};
 use crate::ids::{SegmentId, Sequence, StreamId, TableId};
 use crate::meta::PartitionRecord;
@@ -14,6 +13,7 @@ use crate::tombstone::DeleteRecord;
 use headwater_codec::checksum::crc32c;
 use headwater_codec::{Cursor, DecodeError, PutBytes};
 use headwater_types::ClosedRange;
+use headwater_types::invariant::wide;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

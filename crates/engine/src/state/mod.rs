@@ -19,7 +19,6 @@ mod view;
 pub(crate) use ends::StateEnds;
 pub(crate) use view::{left_out, view_of};
 
-use crate::assured::wide;
 use crate::catalog::{StreamRecord, Table};
 use crate::ids::{SegmentId, Sequence, TableId};
 use crate::ledger::{Proof, SegmentLedger};
@@ -27,6 +26,7 @@ use crate::meta::{Lineage, PartitionRecord};
 use crate::segment::HEADER_BYTES;
 use crate::tombstone::{DeleteRecord, Tombstone};
 use crate::{Error, Result};
+use headwater_types::invariant::wide;
 use std::sync::Arc;
 
 /// What tells a state from all others of all databases.

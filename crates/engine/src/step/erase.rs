@@ -9,12 +9,12 @@ use super::cutter::{Destination, LeafCutter};
 use super::stream_writer::{GroupOutput, StoreContext};
 use crate::ErrorKind;
 use crate::Result;
-use crate::assured::part_of;
 use crate::counters::Cause;
 use crate::ids::StreamId;
 use crate::ranges::{holds, overlapping, swallows};
 use crate::segment::pyramid::{self, Buckets};
 use crate::segment::{LeafEntry, StreamDelta, StreamState};
+use headwater_types::invariant::part_of;
 use headwater_types::{ClosedRange, Level, Rows, Timestamp};
 
 /// True when the stream holds anything in the ranges (sorted, apart).

@@ -15,7 +15,6 @@
 
 use super::compact::{compaction_wanted, is_to_be_erased};
 use super::erase::is_touched;
-use crate::assured::{first_mut, wide};
 use crate::catalog::Table;
 use crate::core::Core;
 use crate::ids::{SegmentId, ShardIndex, StreamId};
@@ -24,6 +23,7 @@ use crate::segment::{HEADER_BYTES, LeafEntry, Partition, StreamState, StubHead};
 use crate::shard::Shard;
 use crate::{Error, ErrorKind, Result};
 use headwater_io::{File, OpenMode};
+use headwater_types::invariant::{first_mut, wide};
 use headwater_types::{ClosedRange, Level, Timestamp};
 use std::path::Path;
 use std::sync::Arc;

@@ -7,13 +7,13 @@
 use super::append::last_row;
 use super::cutter::LeafCutter;
 use super::stream_writer::{StoreContext, StreamWriter};
-use crate::assured::part_of;
 use crate::counters::Cause;
-use crate::late::MergeScope;
 use crate::read::merge::{Merge, Source};
 use crate::segment::StreamState;
 use crate::segment::pyramid::{self, Buckets};
 use crate::{ErrorKind, Result};
+use headwater_late::MergeScope;
+use headwater_types::invariant::part_of;
 use headwater_types::{ClosedRange, Level, Rows, Timestamp};
 use std::ops::Range;
 

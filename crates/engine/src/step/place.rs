@@ -4,13 +4,13 @@
 //! into one that is being rewritten or cannot be read, stays in memory.
 
 use super::take::TakenRows;
-use crate::assured::part_of;
 use crate::catalog::Table;
 use crate::core::Core;
 use crate::ids::{SegmentId, TableId};
 use crate::partitions::{PartitionSet, Span, choose_span};
 use crate::segment::Partition;
 use crate::{Error, Result};
+use headwater_types::invariant::part_of;
 use headwater_types::{ClosedRange, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 //!
 //! Invariants: pure functions of hand-made states; a cut never splits equal times.
 
-use crate::late::{LatePolicy, Split, flank_capacity};
+use headwater_late::{LatePolicy, Split, flank_capacity};
 use headwater_types::{ClosedRange, Timestamp};
 
 /// Why a step runs, hence how much it takes.

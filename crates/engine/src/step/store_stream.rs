@@ -10,11 +10,11 @@
 use super::carried;
 use super::late_merge::{RowsToMerge, fold_units, units};
 use super::stream_writer::{StoreContext, StreamWriter};
-use crate::assured::part_of;
 use crate::counters::Cause;
 use crate::read::merge::{Merge, Source};
 use crate::segment::StreamState;
 use crate::{ErrorKind, Result};
+use headwater_types::invariant::part_of;
 use headwater_types::{ClosedRange, Rows};
 use std::ops::Range;
 

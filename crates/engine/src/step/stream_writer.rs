@@ -8,10 +8,10 @@ use crate::Result;
 use crate::catalog::Table;
 use crate::counters::Counters;
 use crate::ids::SegmentId;
-use crate::late::MergeScope;
 use crate::segment::pyramid::PyramidTarget;
 use crate::segment::{GroupWriter, LeafEntry, Store, StreamDelta, StreamState};
 use headwater_codec::leaf::EncodeHints;
+use headwater_late::MergeScope;
 use headwater_types::{Level, Rows};
 
 /// What is the same for all streams of a partition.

@@ -338,7 +338,7 @@ fn write(
         segment: old.id(),
         table: &touched.table,
         top: old.record.level,
-        scope: crate::late::MergeScope::Touched,
+        scope: headwater_late::MergeScope::Touched,
         leaf_events: touched.table.leaf_events as usize,
         rewrite_per_late: 0.0,
         late_runs_max: core.options.late_runs_max,

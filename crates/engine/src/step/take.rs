@@ -6,7 +6,6 @@
 //! step.
 
 use super::plan::{self, Buffers, Urgency};
-use crate::assured::part_of;
 use crate::catalog::Table;
 use crate::chunk::Chunk;
 use crate::core::Core;
@@ -16,6 +15,7 @@ use crate::memory::sorted_rows;
 use crate::ranges::holds;
 use crate::shard::Shard;
 use crate::{Error, Result};
+use headwater_types::invariant::part_of;
 use headwater_types::{ClosedRange, Rows, Timestamp};
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -7,7 +7,6 @@ use super::cutter::{Destination, SharedLeaves};
 use super::place::{PartitionWork, TargetPartition};
 use super::stream_writer::{GroupOutput, StoreContext, StreamWriter};
 use super::take::TakenRows;
-use crate::assured::part_of;
 use crate::core::Core;
 use crate::counters::Counters;
 use crate::ids::{SegmentId, Sequence, ShardIndex, StreamId, TableId};
@@ -21,6 +20,7 @@ use crate::segment::{
 use crate::shard::StepScratch;
 use crate::{Error, Result};
 use headwater_io::OpenMode;
+use headwater_types::invariant::part_of;
 use headwater_types::{ClosedRange, Timestamp};
 use std::sync::Arc;
 

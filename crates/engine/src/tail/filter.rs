@@ -5,7 +5,6 @@
 //! Failure: a record that cannot be read is damage of the log.
 
 use super::TailRecord;
-use crate::assured::{part_of, wide};
 use crate::catalog::{AddedFields, StreamIndex, StreamRecord, Table};
 use crate::core::Core;
 use crate::ids::{Sequence, StreamId, TableId};
@@ -16,6 +15,7 @@ use crate::wanted::Rules;
 use crate::{Error, Result};
 use headwater_codec::light::decode_rows;
 use headwater_codec::{Cursor, DecodeError, PutBytes};
+use headwater_types::invariant::{part_of, wide};
 use std::collections::HashMap;
 
 /// Goes over the records of a database, one after the other.

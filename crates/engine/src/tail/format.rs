@@ -4,11 +4,11 @@
 //! the tail says. What stands in a record is looked at when it is replayed.
 
 use super::{Tail, TailRecord};
-use crate::assured::wide;
 use crate::ids::Sequence;
 use crate::log::RecordKind;
 use headwater_codec::checksum::crc32c;
 use headwater_codec::{Cursor, DecodeError, PutBytes};
+use headwater_types::invariant::wide;
 
 const MAGIC: [u8; 6] = *b"HWTAIL";
 const VERSION: u8 = 1;

@@ -6,7 +6,6 @@
 
 use super::filter::Filter;
 use super::{Tail, TailMark, TailPoint, TailRecord};
-use crate::assured::wide;
 use crate::core::Core;
 use crate::ids::Sequence;
 use crate::layout::log_dir;
@@ -17,6 +16,7 @@ use crate::wanted::Rules;
 use crate::{Error, ErrorKind, Result};
 use headwater_codec::checksum::crc32c;
 use headwater_io::{File, OpenMode};
+use headwater_types::invariant::wide;
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;

@@ -2,9 +2,9 @@
 //!
 //! Format: docs/format/copy.md.
 
-use crate::assured::wide;
 use crate::{Error, Result};
 use headwater_codec::{Cursor, DecodeError, PutBytes};
+use headwater_types::invariant::wide;
 use headwater_types::{ClosedRange, Timestamp};
 
 const VERSION: u8 = 1;

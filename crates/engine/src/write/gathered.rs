@@ -2,12 +2,12 @@
 
 use super::pressure::wait_for_bulk;
 use crate::Result;
-use crate::assured::part_of;
 use crate::catalog::Table;
 use crate::core::Core;
 use crate::expiry::owner_of;
 use crate::ids::{ShardIndex, StreamId, TableId};
 use crate::widening::is_exact;
+use headwater_types::invariant::part_of;
 use headwater_types::{Column, FieldId, Rows, Values};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

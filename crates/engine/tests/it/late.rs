@@ -3,13 +3,13 @@
 
 use crate::model::Random;
 use crate::papers::Simulation;
-use headwater_engine::late::{
-    Candidate, Configuration, Lateness, Lognormal, Shadow, Tracker, flank_capacity, predict,
-};
 use headwater_engine::{
     Database, Durability, FlushRule, Knobs, LatePolicy, MergeScope, Options, PolicyChoice, Split,
 };
 use headwater_io::{Env, ManualClock, NoThreads};
+use headwater_late::{
+    Candidate, Configuration, Lateness, Lognormal, Shadow, Tracker, flank_capacity, predict,
+};
 use headwater_types::{Batch, StreamName, Timestamp};
 use std::sync::Arc;
 use std::time::Duration;

@@ -7,8 +7,8 @@
 use super::schema::{Type, parse};
 use super::{MAGIC, Parsed, Record, SYNC, Value};
 use crate::error::{LakeError, Result};
-use crate::wide::wide;
 use flate2::read::DeflateDecoder;
+use headwater_types::invariant::wide;
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;

@@ -3,7 +3,7 @@
 use super::schema::{Type, parse};
 use super::{MAGIC, Parsed, SYNC, Value};
 use crate::error::{LakeError, Result};
-use crate::wide::wide;
+use headwater_types::invariant::wide;
 use serde_json::Value as Json;
 
 /// A file with these records, and what stands at its beginning.
@@ -45,7 +45,7 @@ pub(super) fn put_long(out: &mut Vec<u8>, value: i64) {
 }
 
 pub(super) fn put_count(out: &mut Vec<u8>, count: usize) {
-    put_long(out, crate::wide::signed(wide(count)));
+    put_long(out, crate::lengths::signed(wide(count)));
 }
 
 pub(super) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {

@@ -392,7 +392,8 @@ fn distinct_counts_whatever_the_aggregate() {
 fn rows_are_ordered_by_a_key_that_is_constant() {
     block_on(async {
         let lake = Lake::new();
-        lake.done("CREATE TABLE t (d TAG, n BIGINT, g DOUBLE)").await;
+        lake.done("CREATE TABLE t (d TAG, n BIGINT, g DOUBLE)")
+            .await;
         lake.done(
             "INSERT INTO t (time, d, n, g) VALUES (to_timestamp(1), 'a', 1, 2.0), (to_timestamp(2), 'b', 4, 3.0)",
         )

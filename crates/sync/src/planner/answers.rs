@@ -7,9 +7,9 @@ use crate::figures::Asking;
 use crate::message::{Digest, Message, REFUSED_HISTORY};
 use crate::now::Now;
 use crate::shares::Share;
-use crate::wide::wide;
 use crate::window::{Asked, OnItsWay};
 use headwater_engine::{ErrorKind, Missing, Reason, Result, State, StateName};
+use headwater_types::invariant::wide;
 use std::collections::BTreeSet;
 use std::time::Duration;
 

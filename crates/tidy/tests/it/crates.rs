@@ -7,10 +7,11 @@ use tidy::{assert_none, root};
 
 /// For each crate, the crates of ours that it may use (ARCHITECTURE.md). `lab` may use any, `tidy`
 /// reads sources and uses none.
-const ARROWS: [(&str, &[&str]); 27] = [
+const ARROWS: [(&str, &[&str]); 28] = [
     ("headwater-types", &[]),
     ("headwater-codec", &["headwater-types"]),
     ("headwater-io", &["headwater-types"]),
+    ("headwater-late", &["headwater-codec", "headwater-types"]),
     ("headwater-queue", &["headwater-io"]),
     ("headwater-block", &["headwater-io", "headwater-queue"]),
     (
@@ -19,6 +20,7 @@ const ARROWS: [(&str, &[&str]); 27] = [
             "headwater-types",
             "headwater-codec",
             "headwater-io",
+            "headwater-late",
             "headwater-queue",
         ],
     ),
@@ -33,7 +35,12 @@ const ARROWS: [(&str, &[&str]); 27] = [
     ),
     (
         "headwater",
-        &["headwater-types", "headwater-io", "headwater-engine"],
+        &[
+            "headwater-types",
+            "headwater-io",
+            "headwater-late",
+            "headwater-engine",
+        ],
     ),
     ("headwater-wire", &["headwater-types"]),
     ("headwater-ask", &["headwater", "headwater-wire"]),
@@ -44,6 +51,7 @@ const ARROWS: [(&str, &[&str]); 27] = [
             "headwater",
             "headwater-bucket",
             "headwater-columnar",
+            "headwater-types",
             "headwater-wire",
         ],
     ),

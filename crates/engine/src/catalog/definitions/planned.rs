@@ -1,13 +1,13 @@
 //! Tables and streams that a batch was found to need are defined in one step, or none of them is.
 
 use super::{Catalog, State};
-use crate::assured::wide;
 use crate::catalog::limits::{Beyond, TableLimits};
 use crate::catalog::pending::Definition;
 use crate::catalog::streams::StreamRecord;
 use crate::catalog::table::{Table, TableRecord};
 use crate::ids::{Sequence, ShardIndex, StreamId, TableId};
 use crate::{Error, Result};
+use headwater_types::invariant::wide;
 use std::sync::Arc;
 
 /// A table as it is to be.

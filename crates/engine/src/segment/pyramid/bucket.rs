@@ -1,8 +1,8 @@
 //! Buckets in memory, row by row, and their way into and out of blocks.
 
-use crate::assured::part_of;
 use crate::catalog::Table;
 use headwater_codec::block::{BLOCK_BUCKETS, BucketBlock};
+use headwater_types::invariant::part_of;
 use headwater_types::{Aggregate, Extremes, FieldId, FieldType, Level, Rows, Timestamp};
 use std::collections::BTreeMap;
 

@@ -12,9 +12,9 @@ use super::super::format::{CheckpointNote, CheckpointPlace, Footer};
 use super::super::index::{GroupIndex, SegmentState};
 use super::super::state::Sums;
 use super::{Partition, Store};
-use crate::assured::length;
 use crate::ids::SegmentId;
 use crate::{Error, Result};
+use headwater_types::invariant::length;
 
 /// How footers are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +65,8 @@ impl Store {
             .map_or_else(
                 || {
                     let raw = self.read(id, offset, bytes)?;
-                    Ok((Footer::front(&raw).map_err(wrong)?, FooterRest::Raw(raw)))
+                    let front = Footer::front(&raw).map_err(wrong)?;
+                    Ok::<_, Error>((front, FooterRest::Raw(raw)))
                 },
                 |(front, index)| Ok((front, FooterRest::Index(index))),
             )?;

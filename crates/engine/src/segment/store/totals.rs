@@ -34,7 +34,7 @@ pub(crate) struct Totals {
 impl Totals {
     pub(super) fn weight(&self) -> u64 {
         let aggregates = self.aggregates.len() * size_of::<Aggregate>();
-        crate::assured::wide(aggregates) + 192
+        headwater_types::invariant::wide(aggregates) + 192
     }
 }
 

@@ -16,7 +16,7 @@ use super::{Sizes, in_parallel, reference};
 use crate::harness::{Bound, Failure, Targets};
 use crate::table;
 use headwater::MergeScope;
-use headwater_engine::late::{
+use headwater_late::{
     Candidate, Configuration, Lateness, LatenessLaw, PaperModel, Sample, Shadow, Tracker, belief,
 };
 use serde::Serialize;

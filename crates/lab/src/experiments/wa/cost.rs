@@ -5,7 +5,7 @@ use super::Sizes;
 use super::sets::{Set, paper};
 use crate::harness::{Bound, Failure, Targets};
 use crate::table;
-use headwater_engine::late::{
+use headwater_late::{
     Analyzer, Candidate, Configuration, EVENTS_PER_EVALUATION, Knobs, PolicyChoice, Space,
 };
 use serde::Serialize;

@@ -7,8 +7,8 @@ use headwater::{
     TableSpec, Values,
 };
 use headwater_engine::Database;
-use headwater_engine::late::{EVENTS_PER_EVALUATION, flank_capacity};
 use headwater_io::Env;
+use headwater_late::{EVENTS_PER_EVALUATION, flank_capacity};
 
 /// The stream that everything is written to.
 fn stream() -> StreamName {

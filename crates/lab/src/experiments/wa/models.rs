@@ -9,7 +9,7 @@ use super::sweep::Swept;
 use super::{Sizes, in_parallel, reference};
 use crate::harness::{Bound, Failure, Targets};
 use crate::table;
-use headwater_engine::late::{Candidate, Configuration, Lognormal, PaperModel, predict};
+use headwater_late::{Candidate, Configuration, Lognormal, PaperModel, predict};
 use serde::Serialize;
 
 /// Predictions for one set, in the order of [`Swept::separate`].
@@ -30,7 +30,7 @@ pub(crate) struct Row {
 }
 
 /// What our model predicts for a policy under exact conditions.
-pub(crate) fn predicted(plan: &Plan, law: &dyn headwater_engine::late::DelayLaw) -> f64 {
+pub(crate) fn predicted(plan: &Plan, law: &dyn headwater_late::DelayLaw) -> f64 {
     let candidate = Candidate {
         policy: plan.late_policy(),
         leaf_events: plan.leaf as u32,

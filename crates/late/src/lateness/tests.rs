@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
-use crate::late::law::DelayLaw;
+use crate::law::DelayLaw;
 
 #[test]
 fn buckets_are_eight_to_the_octave() {

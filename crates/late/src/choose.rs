@@ -8,7 +8,7 @@
 use super::law::DelayLaw;
 use super::model::{Candidate, Configuration, Outline};
 use super::{LatePolicy, MergeScope, Split};
-use crate::Error;
+use crate::InvalidSetting;
 use std::fmt;
 use std::str::FromStr;
 
@@ -117,7 +117,12 @@ impl PolicyChoice {
         }
     }
 
-    pub(crate) fn validate(&self) -> crate::Result<()> {
+    /// Checks the policy that is used first.
+    ///
+    /// # Errors
+    ///
+    /// A setting is out of range.
+    pub fn validate(&self) -> Result<(), InvalidSetting> {
         self.first().validate()
     }
 }
@@ -151,11 +156,11 @@ impl fmt::Display for PolicyChoice {
 }
 
 impl FromStr for PolicyChoice {
-    type Err = Error;
+    type Err = InvalidSetting;
 
-    fn from_str(text: &str) -> crate::Result<PolicyChoice> {
+    fn from_str(text: &str) -> Result<PolicyChoice, InvalidSetting> {
         let bad = |what: String| {
-            Error::invalid(format!(
+            InvalidSetting(format!(
                 "late policy `{text}`: {what}; allowed: {}",
                 PolicyChoice::ALLOWED
             ))

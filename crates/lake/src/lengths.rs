@@ -1,13 +1,7 @@
-//! Lengths in memory as they are counted and written.
+//! Counts as Iceberg writes them.
 //!
 //! Invariant: nothing is cut. Where a number is written with a sign, one that does not fit, which
 //! no file can hold, becomes the largest.
-
-/// A length in memory, as a number of 64 bits.
-pub(crate) fn wide(length: usize) -> u64 {
-    // No machine has addresses of more than 64 bits.
-    u64::try_from(length).unwrap_or(u64::MAX)
-}
 
 /// A count as Iceberg writes it.
 pub(crate) fn signed(count: u64) -> i64 {

@@ -31,7 +31,7 @@ const ARRIVALS_MAX: u32 = 1 << 20;
 /// The paper's formulas for one law of delays and one generation interval.
 ///
 /// ```
-/// use headwater_engine::late::{Lognormal, PaperModel};
+/// use headwater_late::{Lognormal, PaperModel};
 /// // The paper's data set M6, 512 events of memory.
 /// let law = Lognormal::new(5.0, 2.0);
 /// let model = PaperModel::new(&law, 50.0);

@@ -7,7 +7,7 @@
 //! Failure: none; not-a-number in gives not-a-number out.
 
 use super::{BUCKETS, Histogram, Lateness, PER_OCTAVE, bucket_start};
-use crate::late::law::DelayLaw;
+use crate::law::DelayLaw;
 
 /// Blocks deeper than a depth that its extremal index needs to be believed.
 const BLOCKS_MIN: f64 = 8.0;

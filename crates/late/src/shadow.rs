@@ -15,7 +15,7 @@
 
 use super::model::{Candidate, Configuration};
 use super::{MergeScope, Split};
-use crate::assured::part_of;
+use headwater_types::invariant::part_of;
 
 /// Leaves before the first event seen, laid out at the interval given, that late events may fall
 /// into.

@@ -32,7 +32,11 @@ pub use paper::{Algorithm1, PaperModel};
 pub use shadow::{Shadow, ShadowCount};
 pub use study::{EVENTS_KEPT, Study, StudyReport, StudySettings};
 
-use crate::Error;
+/// A setting of a policy is out of range, or its text names no policy. Displays as what was found
+/// and what is allowed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct InvalidSetting(pub String);
 
 /// Which leaves a merge of late events rewrites.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,16 +104,21 @@ impl LatePolicy {
         }
     }
 
-    pub(crate) fn validate(&self) -> crate::Result<()> {
+    /// Checks the ranges of the settings.
+    ///
+    /// # Errors
+    ///
+    /// A setting is out of range.
+    pub fn validate(&self) -> Result<(), InvalidSetting> {
         if let Split::Separate { flank_share } = self.split
             && !(flank_share > 0.0 && flank_share < 1.0)
         {
-            return Err(Error::invalid(format!(
+            return Err(InvalidSetting(format!(
                 "late policy: flank_share must be above 0 and below 1, found {flank_share}"
             )));
         }
         if self.retain_events > LatePolicy::RETAIN_EVENTS_MAX {
-            return Err(Error::invalid(format!(
+            return Err(InvalidSetting(format!(
                 "late policy: retain_events must be 0 to {}, found {}",
                 LatePolicy::RETAIN_EVENTS_MAX,
                 self.retain_events

@@ -1,9 +1,10 @@
-//! Looks at parts of lists that must be there.
+//! Access to parts of lists that exist by an own invariant, and conversions of lengths.
 //!
-//! Invariants: a part that is not there is a broken own invariant: rows would be left out of what
-//! is written or read, and nobody would be told. So the thread panics, also in release, and whoever
-//! writes the database has it latched: see [`crate::log::Log::latch_on_panic`]. Bytes from a medium
-//! are never looked at through this.
+//! Invariants: a missing part is a broken invariant: rows would be left out of what is written or
+//! read without an error. So the thread panics, also in release, and the engine latches the
+//! database. Bytes from a medium are never read through this module.
+//! Concurrency: pure functions.
+//! Failure: panics with the position and what was expected.
 
 use std::fmt::Debug;
 use std::slice::SliceIndex;
@@ -11,7 +12,7 @@ use std::slice::SliceIndex;
 /// The part of a list at `range`; `what` says of what.
 #[track_caller]
 #[inline]
-pub(crate) fn part_of<'a, T, R>(list: &'a [T], range: R, what: &str) -> &'a [T]
+pub fn part_of<'a, T, R>(list: &'a [T], range: R, what: &str) -> &'a [T]
 where
     R: SliceIndex<[T], Output = [T]> + Clone + Debug,
 {
@@ -27,7 +28,7 @@ where
 /// As [`part_of`], to be written to: the first `count` items.
 #[track_caller]
 #[inline]
-pub(crate) fn first_mut<'a, T>(list: &'a mut [T], count: usize, what: &str) -> &'a mut [T] {
+pub fn first_mut<'a, T>(list: &'a mut [T], count: usize, what: &str) -> &'a mut [T] {
     let len = list.len();
     let part = list.get_mut(..count);
     assert!(part.is_some(), "{what}: {count} of {len} are asked for");
@@ -35,12 +36,12 @@ pub(crate) fn first_mut<'a, T>(list: &'a mut [T], count: usize, what: &str) -> &
 }
 
 /// How many things there are, as it is written down: no memory holds 2^64.
-pub(crate) fn wide(count: usize) -> u64 {
+pub fn wide(count: usize) -> u64 {
     u64::try_from(count).unwrap_or(u64::MAX)
 }
 
 /// A length that was written down as such a number, in memory, which has room for 4 GiB.
-pub(crate) fn length(bytes: u32) -> usize {
+pub fn length(bytes: u32) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 

@@ -3,9 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
-use crate::late::Split;
-use crate::late::choose::{Knobs, PolicyChoice};
-use crate::late::model::Configuration;
+use crate::Split;
+use crate::choose::{Knobs, PolicyChoice};
+use crate::model::Configuration;
 
 fn first() -> Candidate {
     Candidate {

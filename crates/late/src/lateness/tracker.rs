@@ -12,7 +12,7 @@
 //! Failure: none. Memory is bounded: [`BORDERS_MAX`] borders.
 
 use super::{Lateness, OCTAVES};
-use crate::assured::part_of;
+use headwater_types::invariant::part_of;
 
 /// Arrivals between two borders.
 const BORDER_SPACING: u64 = 16;

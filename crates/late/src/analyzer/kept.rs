@@ -5,9 +5,9 @@
 //! of streams and replays, which begin anew. Failure: other bytes are an error, never a panic.
 
 use super::{Analyzer, DECISIONS_MAX, Decision, Reason};
-use crate::late::lateness::Lateness;
-use crate::late::model::Candidate;
-use crate::late::{LatePolicy, MergeScope, Split};
+use crate::lateness::Lateness;
+use crate::model::Candidate;
+use crate::{LatePolicy, MergeScope, Split};
 use headwater_codec::{Cursor, DecodeError, PutBytes};
 
 const STATE_VERSION: u8 = 1;

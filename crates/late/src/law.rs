@@ -41,7 +41,7 @@ pub trait DelayLaw {
 /// Delays whose logarithm is normal: the paper's synthetic data.
 ///
 /// ```
-/// use headwater_engine::late::{DelayLaw, Lognormal};
+/// use headwater_late::{DelayLaw, Lognormal};
 /// // Half of all delays are below e^mu.
 /// let law = Lognormal::new(4.0, 1.5);
 /// assert!((law.survival(4.0f64.exp()) - 0.5).abs() < 1e-12);

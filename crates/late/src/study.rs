@@ -17,7 +17,7 @@ use super::law::Sample;
 use super::model::{Candidate, Configuration};
 use super::paper::{Algorithm1, PaperModel};
 use super::shadow::Shadow;
-use crate::assured::part_of;
+use headwater_types::invariant::part_of;
 use std::collections::HashMap;
 
 /// Events whose times are kept for the replay.

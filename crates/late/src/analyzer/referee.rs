@@ -6,9 +6,9 @@
 //! than [`REPLAY_BYTES_MAX`].
 
 use super::{Analyzer, EVENTS_PER_EVALUATION, Measured};
-use crate::late::choose::Ranked;
-use crate::late::model::{Candidate, Configuration};
-use crate::late::shadow::Shadow;
+use crate::choose::Ranked;
+use crate::model::{Candidate, Configuration};
+use crate::shadow::Shadow;
 
 /// The referee looks when so many merges were measured, and they are off by this.
 const MERGES_MEASURED: u64 = 4;
