@@ -1,10 +1,10 @@
 //! Decoders of file formats, for the fuzz targets only.
 
-use crate::catalog::{AddedFields, Table};
-use crate::index::{Front, IndexDefinition, IndexId, PolicyRecord, RunRecord};
-use crate::meta::PartitionRecord;
-use crate::segment::{Footer, SegmentHeader, StubHead};
-use crate::tombstone::DeleteRecord;
+use crate::metadata::catalog::{AddedFields, Table};
+use crate::metadata::tables::PartitionRecord;
+use crate::storage::index::{Front, IndexDefinition, IndexId, PolicyRecord, RunRecord};
+use crate::storage::segment::{Footer, SegmentHeader, StubHead};
+use crate::storage::tombstone::DeleteRecord;
 use headwater_codec::Cursor;
 
 /// A footer, trailer included; what decodes must encode to the same bytes or decode again to the
@@ -12,7 +12,7 @@ use headwater_codec::Cursor;
 pub fn footer(bytes: &[u8]) {
     if let Ok(footer) = Footer::decode(bytes) {
         assert_eq!(Footer::decode(&footer.encode()).as_ref(), Ok(&footer));
-        assert!(crate::segment::index_agrees(bytes, &footer));
+        assert!(crate::storage::segment::index_agrees(bytes, &footer));
     }
 }
 
@@ -23,7 +23,7 @@ pub fn checkpoint(bytes: &[u8], repair: bool) {
         let crc = headwater_codec::checksum::crc32c(&bytes);
         bytes.extend_from_slice(&crc.to_le_bytes());
     }
-    crate::segment::checkpoint_decodes_again(&bytes);
+    crate::storage::segment::checkpoint_decodes_again(&bytes);
 }
 
 /// The front of a run of an index, and records of the metadata about indexes.
@@ -94,42 +94,42 @@ pub fn delete_record(bytes: &[u8]) {
 
 /// A backup's manifest; `repair` puts the right checksum in first.
 pub fn manifest(bytes: &[u8], repair: bool) {
-    crate::backup::fuzz_manifest(bytes, repair);
+    crate::admin::backup::fuzz_manifest(bytes, repair);
 }
 
 /// A state of a database; `repair` puts the right checksum in first.
 pub fn state(bytes: &[u8], repair: bool) {
-    crate::state::fuzz(bytes, repair);
+    crate::replication::state::fuzz(bytes, repair);
 }
 
 /// Newest events that are sent along; `repair` puts the right checksum in first.
 pub fn tail(bytes: &[u8], repair: bool) {
-    crate::tail::fuzz(bytes, repair);
+    crate::replication::tail::fuzz(bytes, repair);
 }
 
 /// The record of a named snapshot.
 pub fn snapshot_record(bytes: &[u8]) {
-    crate::named::fuzz(bytes);
+    crate::storage::named_snapshots::fuzz(bytes);
 }
 
 /// A slot of the file that says which tier a database has; `repair` puts the right checksum in
 /// first.
 pub fn tier_record(bytes: &[u8], repair: bool) {
-    crate::tiers::fuzz_record(bytes, repair);
+    crate::device::tiers::fuzz_record(bytes, repair);
 }
 
 /// The header of a file with the index of a segment, and the record of a batch in it; `repair`
 /// puts the right ends behind both.
 pub fn fast_index(bytes: &[u8], repair: bool) {
-    crate::fast_index::fuzz(bytes, repair);
+    crate::storage::fast_index::fuzz(bytes, repair);
 }
 
 /// Which files a repair is about to write; `repair` puts the right checksum behind it.
 pub fn repairing(bytes: &[u8], repair: bool) {
-    crate::repairing::fuzz(bytes, repair);
+    crate::metadata::pending_repairs::fuzz(bytes, repair);
 }
 
 /// A whole log file.
 pub fn log_file(bytes: &[u8]) {
-    crate::log::fuzz_file(bytes);
+    crate::wal::fuzz_file(bytes);
 }

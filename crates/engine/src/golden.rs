@@ -1,18 +1,20 @@
 //! Golden bytes of the engine's own formats: what stands in files today must be read for ever.
 #![allow(clippy::disallowed_methods, reason = "tests")]
 
-use crate::catalog::{AddedFields, Duplicates, Field, Horizon, Life, StreamRecord, Table};
-use crate::ids::{SegmentId, Sequence, ShardIndex, StreamId, TableId};
-use crate::index::{
+use crate::common::ids::{SegmentId, Sequence, ShardIndex, StreamId, TableId};
+use crate::metadata::catalog::{
+    AddedFields, Duplicates, Field, Horizon, Life, StreamRecord, Table,
+};
+use crate::metadata::tables::PartitionRecord;
+use crate::storage::index::{
     BlockPlace, Front, IndexBudget, IndexDefinition, IndexId, IndexPolicy, PolicyRecord, RunRecord,
 };
-use crate::log::{FileHeader, RecordHeader};
-use crate::meta::PartitionRecord;
-use crate::segment::{
+use crate::storage::segment::{
     BlockEntry, CheckpointNote, CheckpointPlace, Cover, Footer, LeafEntry, Replaces, SegmentHeader,
     StreamDelta,
 };
-use crate::tombstone::DeleteRecord;
+use crate::storage::tombstone::DeleteRecord;
+use crate::wal::{FileHeader, RecordHeader};
 use headwater_codec::Cursor;
 use headwater_types::{ClosedRange, FieldId, FieldType, Level, Timestamp};
 
@@ -89,7 +91,7 @@ pub(crate) fn old(name: &str) -> Vec<u8> {
 
 fn stream_key() -> Box<[u8]> {
     let mut key = Vec::new();
-    crate::catalog::stream_key(TableId(3), &[("station".into(), "EWR".into())], &mut key);
+    crate::metadata::catalog::stream_key(TableId(3), &[("station".into(), "EWR".into())], &mut key);
     key.into()
 }
 
@@ -322,7 +324,7 @@ fn a_footer() {
     let bytes = footer().encode();
     check("footer", &bytes);
     assert_eq!(Footer::decode(&bytes), Ok(footer()));
-    assert!(crate::segment::index_agrees(&bytes, &footer()));
+    assert!(crate::storage::segment::index_agrees(&bytes, &footer()));
     for at in 0..bytes.len() {
         let mut damaged = bytes.clone();
         damaged[at] ^= 0x10;
@@ -350,7 +352,7 @@ fn footers_that_say_something_of_checkpoints() {
         let bytes = footer.encode();
         check(name, &bytes);
         assert_eq!(Footer::decode(&bytes).as_ref(), Ok(&footer));
-        assert!(crate::segment::index_agrees(&bytes, &footer));
+        assert!(crate::storage::segment::index_agrees(&bytes, &footer));
     }
 }
 
@@ -364,10 +366,10 @@ fn a_footer_with_a_directory() {
         streams: footer().streams.into_iter().chain(streams).collect(),
         ..footer()
     };
-    let bytes = crate::segment::encode_divided(&footer, 3);
+    let bytes = crate::storage::segment::encode_divided(&footer, 3);
     check("footer_directory", &bytes);
     assert_eq!(Footer::decode(&bytes).as_ref(), Ok(&footer));
-    assert!(crate::segment::index_agrees(&bytes, &footer));
+    assert!(crate::storage::segment::index_agrees(&bytes, &footer));
     for at in 0..bytes.len() {
         let mut damaged = bytes.clone();
         damaged[at] ^= 0x10;

@@ -4,7 +4,7 @@
 //! log; the generation that a commit names as the first needed never falls.
 //! Concurrency: who asks for numbers never waits for a commit.
 
-use crate::counters::Counters;
+use crate::common::counters::Counters;
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -3,7 +3,7 @@
 //! Concurrency: [`Compaction::begin`] is the lock under which partitions are rewritten, held over
 //! I/O; the others are held for no other lock.
 
-use crate::ids::{SegmentId, TableId};
+use crate::common::ids::{SegmentId, TableId};
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};

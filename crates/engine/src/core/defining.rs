@@ -3,7 +3,7 @@
 //! Invariants: one at a time defines. A look that is under way ends with the turn of who began it.
 //! Concurrency: the turn is a lock that is waited for; writers ask for looks without it.
 
-use crate::ids::TableId;
+use crate::common::ids::TableId;
 use crate::{Error, ErrorKind, Result};
 use headwater_types::FieldId;
 use parking_lot::{Mutex, MutexGuard};

@@ -7,9 +7,9 @@
 //! confirmed a state that says it, or when there are too many: then `from` says so.
 //! Concurrency: one lock, held for no other.
 
-use crate::ids::{Sequence, TableId};
-use crate::meta::{EndsChange, SavedEnds};
-use crate::tombstone::DeleteRecord;
+use crate::common::ids::{Sequence, TableId};
+use crate::metadata::tables::{EndsChange, SavedEnds};
+use crate::storage::tombstone::DeleteRecord;
 use headwater_codec::{Cursor, DecodeError};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};

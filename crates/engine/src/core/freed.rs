@@ -6,8 +6,8 @@
 
 use super::Core;
 use crate::Result;
-use crate::ids::SegmentId;
-use crate::segment::Partition;
+use crate::common::ids::SegmentId;
+use crate::storage::segment::Partition;
 use parking_lot::Mutex;
 use std::sync::Arc;
 

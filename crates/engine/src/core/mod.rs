@@ -1,7 +1,7 @@
 //! What every part of an open database shares: rooms, each of which owns its fields.
 //!
 //! Invariants: [`Core`] itself holds no state but its rooms; what is to be kept true of a room's
-//! fields is kept by its methods alone. It is put together once, by [`crate::recover`].
+//! fields is kept by its methods alone. It is put together once, by [`crate::open::recover`].
 //! Concurrency: locks are taken in this order, never the other way round:
 //! 0. a change of the layout ([`Placing::begin_change`]), then the entrance
 //!    ([`Placing::hold_back`]);
@@ -26,12 +26,14 @@ mod defining;
 mod door;
 mod ends;
 mod freed;
+pub(crate) mod late_policy;
 mod memory_use;
 mod newest_deletes;
 mod placing;
 mod replays;
 mod rest;
 mod segment_ids;
+pub(crate) mod shard;
 mod shards;
 mod signals;
 mod table_changes;
@@ -55,21 +57,21 @@ pub(crate) use signals::Signals;
 pub(crate) use table_changes::TableChanges;
 pub(crate) use unreadable::UnreadablePartitions;
 
-use crate::catalog::{Catalog, StreamRecord, TableRecord};
-use crate::clock::{ClockGuard, Moment};
-use crate::counters::Counters;
-use crate::guard::Guard;
-use crate::ids::{Sequence, StreamId, TableId};
-use crate::index::Indexes;
-use crate::log::{Log, RecordKind};
-use crate::meta::Meta;
-use crate::named::NamedSnapshots;
-use crate::pins::PinFiles;
-use crate::producers::Producers;
-use crate::regime::Regime;
-use crate::removed::Removed;
-use crate::segment::Store;
-use crate::stall::Watch;
+use crate::common::counters::Counters;
+use crate::common::ids::{Sequence, StreamId, TableId};
+use crate::common::mode::Regime;
+use crate::device::guard::Guard;
+use crate::device::stall::Watch;
+use crate::memory::pins::PinFiles;
+use crate::metadata::catalog::{Catalog, StreamRecord, TableRecord};
+use crate::metadata::clock::{ClockGuard, Moment};
+use crate::metadata::producers::Producers;
+use crate::metadata::removed_rows::Removed;
+use crate::metadata::tables::Meta;
+use crate::storage::index::Indexes;
+use crate::storage::named_snapshots::NamedSnapshots;
+use crate::storage::segment::Store;
+use crate::wal::{Log, RecordKind};
 use crate::{Options, Result};
 use headwater_codec::PutBytes;
 use headwater_io::{Env, Lock};

@@ -3,7 +3,7 @@
 //!
 //! Invariants: never falls; in the metadata before the log may forget the record.
 
-use crate::ids::{Sequence, TableId};
+use crate::common::ids::{Sequence, TableId};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 

@@ -6,9 +6,9 @@
 //! nobody who writes holds the entrance while it is acknowledged.
 //! Failure: none of its own.
 
-use crate::mirror::Mirror;
-use crate::reserve::Reserve;
-use crate::tiers::OwnedTier;
+use crate::device::reserve::Reserve;
+use crate::device::tiers::OwnedTier;
+use crate::wal::mirror::Mirror;
 use headwater_io::{Env, Files};
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::sync::Arc;

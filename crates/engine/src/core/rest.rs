@@ -4,7 +4,7 @@
 //! since the last one: who writes a row now and then is not made to store each by itself.
 //! Concurrency: held for no other lock.
 
-use crate::ids::Sequence;
+use crate::common::ids::Sequence;
 use parking_lot::Mutex;
 use std::time::Duration;
 

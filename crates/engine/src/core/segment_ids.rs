@@ -2,7 +2,7 @@
 //!
 //! Invariants: rising, never given twice, also over openings: a commit names the next one.
 
-use crate::ids::SegmentId;
+use crate::common::ids::SegmentId;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 #[derive(Debug)]

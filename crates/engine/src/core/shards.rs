@@ -3,8 +3,8 @@
 //! Invariants: their number is fixed when a database is made, and the shard of a stream with it.
 //! Concurrency: sums over shards look at one after the other; they are not those of one instant.
 
-use crate::ids::{Sequence, ShardIndex};
-use crate::shard::Shard;
+use crate::common::ids::{Sequence, ShardIndex};
+use crate::core::shard::Shard;
 use crate::{Error, Result};
 use std::hash::Hasher;
 use std::ops::Deref;

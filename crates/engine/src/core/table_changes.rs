@@ -6,7 +6,7 @@
 //! not noted.
 //! Concurrency: one lock, held for a look or a change of one map.
 
-use crate::ids::{Sequence, TableId};
+use crate::common::ids::{Sequence, TableId};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 

@@ -13,9 +13,9 @@
 //! Failure: none; without a front the chunks are read.
 
 use super::sorted_rows;
-use crate::catalog::Table;
-use crate::chunk::{Chunk, Sequences};
-use crate::ids::Sequence;
+use crate::common::ids::Sequence;
+use crate::memory::chunk::{Chunk, Sequences};
+use crate::metadata::catalog::Table;
 use headwater_types::ClosedRange;
 use headwater_types::invariant::part_of;
 use std::sync::Arc;

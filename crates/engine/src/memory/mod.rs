@@ -7,7 +7,10 @@
 //! only its stream holds may still grow.
 //! Failure: none; nothing here does I/O.
 
+pub(crate) mod chunk;
+pub(crate) mod expiry;
 mod front;
+pub(crate) mod pins;
 mod place;
 mod sort;
 mod stream;

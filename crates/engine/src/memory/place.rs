@@ -3,9 +3,9 @@
 //! Invariants: what is given is what [`super::sorted_rows`] would give, piece by piece.
 
 use super::sort::rows_within;
-use crate::catalog::Table;
-use crate::chunk::{Chunk, Sequences};
-use crate::ids::Sequence;
+use crate::common::ids::Sequence;
+use crate::memory::chunk::{Chunk, Sequences};
+use crate::metadata::catalog::Table;
 use headwater_types::{ClosedRange, FieldId};
 use std::ops::Range;
 use std::sync::Arc;

@@ -6,10 +6,10 @@
 //! sorting: Chandramouli and Goldstein, "Patience is a virtue", SIGMOD 2014). The piles are merged
 //! then, and whole stretches are copied.
 
-use crate::catalog::Table;
-use crate::chunk::{Chunk, Sequences};
-use crate::expiry::owner_of;
-use crate::ids::Sequence;
+use crate::common::ids::Sequence;
+use crate::memory::chunk::{Chunk, Sequences};
+use crate::memory::expiry::owner_of;
+use crate::metadata::catalog::Table;
 use headwater_types::invariant::part_of;
 use headwater_types::{ClosedRange, Column, FieldId, FieldType, Rows, ValueRef, Values};
 use std::ops::Range;
@@ -522,8 +522,8 @@ pub(crate) fn merge_equal_times(rows: Rows) -> Rows {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
-    use crate::catalog::{Duplicates, Field};
-    use crate::ids::TableId;
+    use crate::common::ids::TableId;
+    use crate::metadata::catalog::{Duplicates, Field};
     use headwater_types::{Value, Values};
     use proptest::prelude::*;
 
@@ -539,7 +539,7 @@ mod tests {
             leaf_events: 16,
             fields: vec![field("a", FieldType::F64), field("b", FieldType::I64)],
             tags: Vec::new(),
-            life: crate::catalog::Life::FOREVER,
+            life: crate::metadata::catalog::Life::FOREVER,
         }
     }
 

@@ -1,10 +1,10 @@
 //! The events of one stream that are not yet in a segment.
 
 use super::front::{Due, Front, may_be_read};
-use crate::catalog::Table;
-use crate::chunk::{Chunk, Sequences};
-use crate::ids::Sequence;
-use crate::pins::{OpenSnapshots, PinFile, PinLocation, Pinned, PinnedRows, SnapshotPoint};
+use crate::common::ids::Sequence;
+use crate::memory::chunk::{Chunk, Sequences};
+use crate::memory::pins::{OpenSnapshots, PinFile, PinLocation, Pinned, PinnedRows, SnapshotPoint};
+use crate::metadata::catalog::Table;
 use headwater_types::invariant::part_of;
 use headwater_types::{ClosedRange, Rows, Timestamp};
 use std::sync::Arc;

@@ -7,8 +7,8 @@
 
 use super::single::{ResolvedStream, SingleSnapshot};
 use super::view::StreamView;
-use crate::needed::needed_of_stream;
-use crate::segment::{Here, MissedRange, Partition};
+use crate::replication::needed::needed_of_stream;
+use crate::storage::segment::{Here, MissedRange, Partition};
 use crate::{ErrorKind, Result};
 use headwater_types::{ClosedRange, Level, Timestamp};
 use std::sync::Arc;

@@ -7,8 +7,8 @@
 use super::filter::{Clause, Condition};
 use super::indexed::Usable;
 use super::view::StreamView;
+use crate::common::ids::TableId;
 use crate::core::Core;
-use crate::ids::TableId;
 use headwater_types::FieldId;
 use std::fmt;
 use std::sync::Arc;

@@ -2,9 +2,9 @@
 
 use super::single::{ResolvedStream, SingleSnapshot};
 use super::view::StreamView;
-use crate::catalog::{Having, Table, decode_stream_key, push_tags_text, stream_key};
+use crate::common::error::Damage;
 use crate::core::Core;
-use crate::error::Damage;
+use crate::metadata::catalog::{Having, Table, decode_stream_key, push_tags_text, stream_key};
 use crate::{Error, Result};
 use headwater_codec::DecodeError;
 use headwater_types::{ClosedRange, FieldType, Level, StreamName, Timestamp, push_stream_text};

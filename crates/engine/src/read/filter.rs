@@ -1,7 +1,7 @@
 //! Value filters: on rows, and on aggregates to skip what cannot match.
 
-use crate::catalog::Table;
-use crate::index::{FieldBounds, ValueBound};
+use crate::metadata::catalog::Table;
+use crate::storage::index::{FieldBounds, ValueBound};
 use crate::{Error, Result};
 use headwater_types::{
     Aggregate, Column, Extremes, FieldId, FieldType, Rows, Value, ValueRef, Values,

@@ -6,8 +6,8 @@
 //! Concurrency: immutable.
 
 use super::single::{ResolvedStream, SingleSnapshot};
+use crate::common::ids::{ShardIndex, StreamId, TableId};
 use crate::core::Core;
-use crate::ids::{ShardIndex, StreamId, TableId};
 use crate::{Error, Result};
 use headwater_types::StreamName;
 use std::sync::{Arc, Weak};

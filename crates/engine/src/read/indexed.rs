@@ -11,15 +11,15 @@
 use super::filter::{Clause, Condition};
 use super::view::StreamView;
 use crate::Result;
+use crate::common::ids::TableId;
+use crate::common::ranges::{intersection, union};
 use crate::core::Core;
-use crate::ids::TableId;
-use crate::index::{
+use crate::storage::index::{
     FieldBounds, Front, IndexDefinition, IndexUse, KeyRange, LeafSlot, Lookup, SegmentRuns,
     types_in,
 };
-use crate::ranges::{intersection, union};
-use crate::segment::{Held, LeafEntry, Partition};
-use crate::touched;
+use crate::storage::read_stats;
+use crate::storage::segment::{Held, LeafEntry, Partition};
 use headwater_types::invariant::wide;
 use headwater_types::{ClosedRange, FieldId, Rows, Timestamp};
 use std::sync::Arc;
@@ -366,7 +366,7 @@ impl Filtered<'_> {
         let (Some(first), Some(last)) = (own.first(), own.last()) else {
             return Ok(());
         };
-        touched::candidates(wide(own.len()));
+        read_stats::candidates(wide(own.len()));
         let place = |row: &u32| usize::try_from(*row - leaf.start).unwrap_or(usize::MAX);
         let (start, end) = (place(first), place(last) + 1);
         let store = &self.view.core.store;

@@ -9,8 +9,8 @@
 use super::handle::StreamHandle;
 use super::single::SingleSnapshot;
 use crate::Result;
-use crate::catalog::{Having, decode_stream_key};
-use crate::ids::StreamId;
+use crate::common::ids::StreamId;
+use crate::metadata::catalog::{Having, decode_stream_key};
 use headwater_types::StreamName;
 
 /// Some streams of a table, looked up.

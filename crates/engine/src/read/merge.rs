@@ -7,11 +7,11 @@
 //! rows while one source is alone in time, and goes row by row only where sources meet.
 
 use crate::Result;
-use crate::catalog::Table;
-use crate::ids::SegmentId;
+use crate::common::ids::SegmentId;
+use crate::common::ranges::{holds, overlapping, swallows};
 use crate::memory::merge_equal_times;
-use crate::ranges::{holds, overlapping, swallows};
-use crate::segment::{AheadOfReader, LeafAhead, LeafCaching, LeafEntry, Store};
+use crate::metadata::catalog::Table;
+use crate::storage::segment::{AheadOfReader, LeafAhead, LeafCaching, LeafEntry, Store};
 use headwater_types::invariant::part_of;
 use headwater_types::{ClosedRange, FieldId, Rows, Timestamp};
 use std::collections::VecDeque;

@@ -9,9 +9,9 @@
 //! Failure: nothing of a segment is read, so damage is not met here.
 
 use super::single::SingleSnapshot;
-use crate::catalog::Table;
-use crate::segment::Partition;
-use crate::shard::ShardSnapshot;
+use crate::core::shard::ShardSnapshot;
+use crate::metadata::catalog::Table;
+use crate::storage::segment::Partition;
 use crate::{Error, Result};
 use headwater_types::{ClosedRange, Timestamp};
 

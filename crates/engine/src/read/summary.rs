@@ -11,7 +11,7 @@ use super::single::SingleSnapshot;
 use super::view::StreamView;
 use super::walk::{SeenBucket, Visit};
 use crate::Result;
-use crate::segment::{Partition, Totals, TotalsKey, WantedFields};
+use crate::storage::segment::{Partition, Totals, TotalsKey, WantedFields};
 use headwater_types::{Aggregate, ClosedRange, FieldId, Rows, StreamName, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -11,12 +11,12 @@
 
 use super::single::{ResolvedStream, SingleSnapshot};
 use crate::Result;
-use crate::catalog::{Table, stream_key};
-use crate::chunk::Chunk;
+use crate::common::ids::{Sequence, StreamId};
 use crate::core::Core;
-use crate::ids::{Sequence, StreamId};
-use crate::partitions::PartitionSet;
-use crate::tombstone::Tombstone;
+use crate::memory::chunk::Chunk;
+use crate::metadata::catalog::{Table, stream_key};
+use crate::storage::partitions::PartitionSet;
+use crate::storage::tombstone::Tombstone;
 use headwater_types::{ClosedRange, StreamName};
 use std::hash::{Hash, Hasher};
 

@@ -1,16 +1,16 @@
 //! One stream as one snapshot sees it.
 
 use crate::Result;
-use crate::catalog::Table;
-use crate::chunk::Chunk;
+use crate::common::ids::{Sequence, StreamId};
+use crate::common::ranges::union;
 use crate::core::Core;
-use crate::expiry::{with_expiries, without_companions, without_expired};
-use crate::ids::{Sequence, StreamId};
+use crate::memory::chunk::Chunk;
+use crate::memory::expiry::{with_expiries, without_companions, without_expired};
 use crate::memory::sorted_rows;
-use crate::partitions::PartitionSet;
-use crate::ranges::union;
+use crate::metadata::catalog::Table;
 use crate::read::merge::{Hidden, Source};
-use crate::segment::{Held, Partition};
+use crate::storage::partitions::PartitionSet;
+use crate::storage::segment::{Held, Partition};
 use headwater_types::{ClosedRange, FieldId, Rows, Timestamp};
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -14,11 +14,11 @@
 use super::scan::{ScanChunk, ScanSpec, wanted_field, wanted_fields};
 use super::single::{ResolvedStream, SingleSnapshot};
 use crate::Result;
-use crate::catalog::Table;
-use crate::chunk::Chunk;
-use crate::ids::SegmentId;
+use crate::common::ids::SegmentId;
+use crate::memory::chunk::Chunk;
 use crate::memory::{lie_in_order, rows_in};
-use crate::segment::{AheadOfReader, LeafCaching, LeafColumns, LeafEntry};
+use crate::metadata::catalog::Table;
+use crate::storage::segment::{AheadOfReader, LeafCaching, LeafColumns, LeafEntry};
 use headwater_types::{
     ClosedRange, Column, FieldId, FieldType, Rows, StreamName, ValueRef, Values,
 };

@@ -11,11 +11,11 @@
 use super::bins::Bins;
 use super::merge::{Hidden, Merge};
 use super::view::{StreamView, late_sources};
-use crate::expiry::{expiry_of, first_expiry};
-use crate::needed::descent::{below, left_to_below, no_wider, stale_buckets};
-use crate::segment::pyramid::in_table_type;
-use crate::segment::{BlockEntry, BlockPart, Held, Partition};
-use crate::touched;
+use crate::memory::expiry::{expiry_of, first_expiry};
+use crate::replication::needed::descent::{below, left_to_below, no_wider, stale_buckets};
+use crate::storage::read_stats;
+use crate::storage::segment::pyramid::in_table_type;
+use crate::storage::segment::{BlockEntry, BlockPart, Held, Partition};
 use crate::{ErrorKind, Result};
 use headwater_codec::block::BucketBlock;
 use headwater_types::invariant::part_of;
@@ -444,7 +444,7 @@ impl<'a> Walk<'a> {
                 self.level(self.below(level), span.intersect(range), visit)?;
             }
         }
-        touched::buckets(looked_at);
+        read_stats::buckets(looked_at);
         Ok(())
     }
 

@@ -8,16 +8,16 @@ use super::entry::{EntryCheck, field_at, mixed_types, refuse_inexact};
 use super::gathered::Gathered;
 use super::plan::Plan;
 use super::pressure::aged_stretches;
-use crate::catalog::{Horizon, Table, check_name, check_tag_value, stream_key};
-use crate::core::Core;
-use crate::ids::StreamId;
-use crate::ranges::holds;
-use crate::refused::{
+use crate::common::ids::StreamId;
+use crate::common::ranges::holds;
+use crate::common::refused::{
     REFUSED_ENDED, REFUSED_FIELDS, REFUSED_FUTURE, REFUSED_NAME, REFUSED_STREAMS, REFUSED_STRING,
     REFUSED_TYPE, Refused,
 };
-use crate::retention::review_horizons;
-use crate::unreadable::refuse_unreadable;
+use crate::core::Core;
+use crate::maintenance::retention::review_horizons;
+use crate::metadata::catalog::{Horizon, Table, check_name, check_tag_value, stream_key};
+use crate::read::unreadable::refuse_unreadable;
 use crate::{Error, Result};
 use headwater_types::{
     Column, FieldId, FieldType, Rows, StreamName, StreamRows, Timestamp, Values,

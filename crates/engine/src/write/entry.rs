@@ -1,8 +1,8 @@
 //! What is found of an entry while it is checked: its rows that are still good, and what those are
 //! told that are not.
 
-use crate::catalog::Table;
-use crate::refused::{REFUSED_TYPE, Refused};
+use crate::common::refused::{REFUSED_TYPE, Refused};
+use crate::metadata::catalog::Table;
 use headwater_types::{Column, FieldId, FieldType, Values};
 
 /// Rows of an entry that are still good.

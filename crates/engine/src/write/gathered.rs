@@ -2,11 +2,11 @@
 
 use super::pressure::wait_for_bulk;
 use crate::Result;
-use crate::catalog::Table;
+use crate::common::ids::{ShardIndex, StreamId, TableId};
 use crate::core::Core;
-use crate::expiry::owner_of;
-use crate::ids::{ShardIndex, StreamId, TableId};
-use crate::widening::is_exact;
+use crate::memory::expiry::owner_of;
+use crate::metadata::catalog::Table;
+use crate::write::widening::is_exact;
 use headwater_types::invariant::part_of;
 use headwater_types::{Column, FieldId, Rows, Values};
 use std::collections::{HashMap, HashSet};

@@ -8,11 +8,11 @@
 use super::entry::{EntryCheck, field_at, mixed_types, refuse_inexact};
 use super::gathered::Gathered;
 use super::pressure::wait_for_memory;
-use crate::catalog::{Beyond, Field, Life, PlannedTable, Table, TableLimits, check_name};
+use crate::common::ids::TableId;
+use crate::common::refused::{REFUSED_FIELDS, REFUSED_TABLES, REFUSED_TYPE};
 use crate::core::{Core, Turn};
-use crate::ids::TableId;
-use crate::refused::{REFUSED_FIELDS, REFUSED_TABLES, REFUSED_TYPE};
-use crate::widening::{Integers, STREAMS_LOOKED_AT, look};
+use crate::metadata::catalog::{Beyond, Field, Life, PlannedTable, Table, TableLimits, check_name};
+use crate::write::widening::{Integers, STREAMS_LOOKED_AT, look};
 use crate::{Error, Result};
 use headwater_types::invariant::wide;
 use headwater_types::{Column, FieldId, FieldType};

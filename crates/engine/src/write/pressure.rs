@@ -1,11 +1,11 @@
 //! Back-pressure, and what a write must know of what is stored already.
 
+use crate::common::ids::{ShardIndex, StreamId, TableId};
+use crate::common::ranges::union;
 use crate::core::Core;
-use crate::ids::{ShardIndex, StreamId, TableId};
-use crate::maintain::maintain;
-use crate::partitions::stored_watermark;
-use crate::past::end_due;
-use crate::ranges::union;
+use crate::maintenance::schedule::maintain;
+use crate::open::kept_states::end_due;
+use crate::storage::partitions::stored_watermark;
 use crate::{Error, ErrorKind, Result};
 use headwater_types::{ClosedRange, Level, Timestamp};
 use std::sync::Arc;

@@ -10,7 +10,7 @@
 use super::index::{Entry, StreamIndex};
 use super::owners::{Owners, Shown};
 use super::tables::{PartTable, UnionTable};
-use crate::catalog::decode_stream_key;
+use crate::metadata::catalog::decode_stream_key;
 use crate::{Error, Result};
 use headwater_codec::DecodeError;
 use headwater_types::StreamName;

@@ -7,7 +7,7 @@
 //! Concurrency: immutable where it is shared.
 
 use super::owners::Shown;
-use crate::catalog::{Having, Look, Walk};
+use crate::metadata::catalog::{Having, Look, Walk};
 use headwater_codec::DecodeError;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -164,8 +164,8 @@ impl StreamIndex {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
-    use crate::catalog::stream_key;
-    use crate::ids::TableId;
+    use crate::common::ids::TableId;
+    use crate::metadata::catalog::stream_key;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 

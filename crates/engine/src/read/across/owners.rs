@@ -4,7 +4,7 @@
 //! Where nothing is said, an instant belongs to the first part that has the stream.
 //! Concurrency: pure.
 
-use crate::ranges::union;
+use crate::common::ranges::union;
 use headwater_types::{ClosedRange, StreamName};
 use std::fmt;
 use std::sync::Arc;

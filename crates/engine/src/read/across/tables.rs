@@ -7,8 +7,8 @@
 //! the same type, or the part has no value of it. The parts' own fields are all told once.
 //! Concurrency: immutable.
 
-use crate::catalog::{Field, Table, TableInfo};
-use crate::ids::TableId;
+use crate::common::ids::TableId;
+use crate::metadata::catalog::{Field, Table, TableInfo};
 use headwater_types::FieldId;
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, BTreeSet, HashMap};

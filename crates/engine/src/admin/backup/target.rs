@@ -1,0 +1,152 @@
+//! The folder that backups go to.
+//!
+//! Invariants: files that no valid manifest names are removed, older manifests before their files.
+//! Concurrency: one backup into a folder at a time, by a lock.
+
+use super::manifest::{self, Kind, Manifest};
+use crate::device::layout::meta_path;
+use crate::{Error, ErrorKind, Result};
+use headwater_io::{Env, Files, Lock, LockError};
+use std::collections::HashSet;
+use std::path::Path;
+
+/// The folder that backups go to.
+pub(super) struct Target<'a> {
+    pub(super) files: &'a dyn Files,
+    pub(super) dir: &'a Path,
+    pub(super) before: Option<Manifest>,
+    pub(super) number: u64,
+    _lock: Box<dyn Lock>,
+}
+
+impl<'a> Target<'a> {
+    pub(super) fn open(env: &'a Env, dir: &'a Path) -> Result<Target<'a>> {
+        let files = &*env.files;
+        let index = env.index_files();
+        let exists = |path: &Path| {
+            files
+                .exists(path)
+                .map_err(|e| Error::io("look for", path, e))
+        };
+        let meta = meta_path(dir);
+        let has_meta = index
+            .exists(&meta)
+            .map_err(|e| Error::io("look for", &meta, e))?;
+        if has_meta {
+            return Err(Error::invalid(format!(
+                "{} holds a database, not a backup: name another folder",
+                dir.display()
+            )));
+        }
+        if !exists(&manifest::folder(dir))? && exists(dir)? {
+            let names = files.list(dir).map_err(|e| Error::io("list", dir, e))?;
+            if names.iter().any(|n| n != "lock") {
+                return Err(Error::invalid(format!(
+                    "{} holds files that are no backup: name an empty folder or an older backup",
+                    dir.display()
+                )));
+            }
+        }
+        let create = |path: &Path| {
+            files
+                .create_dir_all(path)
+                .map_err(|e| Error::io("create", path, e))
+        };
+        create(dir)?;
+        let lock = take_lock(files, dir)?;
+        create(&manifest::folder(dir))?;
+        for folder in Kind::folders() {
+            create(&dir.join(folder))?;
+        }
+        let before = Manifest::newest(files, dir)?;
+        let target = Target {
+            files,
+            dir,
+            number: before.as_ref().map_or(1, |b| b.number + 1),
+            before,
+            _lock: lock,
+        };
+        target.remove_unnamed(target.before.as_ref())?;
+        Ok(target)
+    }
+
+    pub(super) fn check_identity(&self, identity: u64) -> Result<()> {
+        match &self.before {
+            Some(before) if before.identity != identity => Err(Error::invalid(format!(
+                "{} holds backups of another database: name another folder",
+                self.dir.display()
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes what `manifest` does not name: left over from a backup that was cut short, or part
+    /// of an older one.
+    pub(super) fn remove_unnamed(&self, manifest: Option<&Manifest>) -> Result<()> {
+        let number = manifest.map(|m| m.number);
+        let folder = manifest::folder(self.dir);
+        // Older manifests go before their files: no valid one ever names what is gone.
+        self.remove_from(&folder, |name| {
+            name.strip_suffix(".manifest").and_then(|n| n.parse().ok()) == number
+                && number.is_some()
+        })?;
+        for kind in [Kind::Meta, Kind::Segment, Kind::Log] {
+            let named: HashSet<&str> = manifest
+                .iter()
+                .flat_map(|m| &m.entries)
+                .filter(|e| e.kind == kind)
+                .map(|e| e.name.as_str())
+                .collect();
+            self.remove_from(&self.dir.join(kind.folder()), |name| named.contains(name))?;
+        }
+        Ok(())
+    }
+
+    fn remove_from(&self, folder: &Path, keep: impl Fn(&str) -> bool) -> Result<()> {
+        let mut removed = false;
+        for name in self
+            .files
+            .list(folder)
+            .map_err(|e| Error::io("list", folder, e))?
+        {
+            if !keep(&name) {
+                let path = folder.join(&name);
+                self.files
+                    .remove(&path)
+                    .map_err(|e| Error::io("remove", &path, e))?;
+                removed = true;
+            }
+        }
+        if removed {
+            self.sync_dir(folder)
+        } else {
+            Ok(())
+        }
+    }
+
+    pub(super) fn sync_dir(&self, folder: &Path) -> Result<()> {
+        self.files
+            .sync_dir(folder)
+            .map_err(|e| Error::io("sync", folder, e))
+    }
+}
+
+fn take_lock(files: &dyn Files, dir: &Path) -> Result<Box<dyn Lock>> {
+    let path = dir.join("lock");
+    files
+        .lock(&path, &format!("pid {}", std::process::id()))
+        .map_err(|error| match error {
+            LockError::Held { owner_text } | LockError::HeldHere { owner_text } => Error::new(
+                ErrorKind::Locked,
+                format!(
+                    "another backup into {} runs ({owner_text}): wait for it",
+                    dir.display()
+                ),
+            ),
+            LockError::Io(error) => Error::io("lock", &path, error),
+            other => Error::new(
+                ErrorKind::Io,
+                format!("cannot lock {}: {other}", path.display()),
+            ),
+        })
+}

@@ -1,0 +1,281 @@
+//! Indexes as embedders ask for them.
+//!
+//! Invariants: an index that was created is there at every later opening and in every later backup,
+//! until it or its table is dropped; a database made anew from its segments has none. Whether there
+//! is an index changes no answer.
+//! Concurrency: one change of indexes at a time; readers and writers wait for none.
+//! Failure: a change that failed may be on the medium all the same, so the database takes no more
+//! writes then.
+
+use crate::core::Core;
+use crate::maintenance::indexing::{
+    Missing, Piece, create, drop_indexes, is_alive, is_made, missing, next_piece, partitions, put,
+    room,
+};
+use crate::storage::index::{IndexDefinition, IndexPolicy, IndexUse, PolicyRecord, types_in};
+use crate::{Database, Error, Reader, Result};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+/// An index that is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexSpec {
+    /// Its name: no other index of the database has it.
+    pub name: String,
+    /// The table.
+    pub table: String,
+    /// One to four fields. Filters use it that compare the first one, or the first few of which all
+    /// but the last are asked to be equal to something.
+    pub fields: Vec<String>,
+}
+
+/// How far an index is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IndexProgress {
+    /// Partitions of the table, but for those that cannot be read.
+    pub partitions: u64,
+    /// Of these, how many the index holds wholly. Of the others filters read what is missing.
+    pub partitions_complete: u64,
+}
+
+/// An index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexInfo {
+    /// Its name.
+    pub name: String,
+    /// Its table.
+    pub table: String,
+    /// Its fields.
+    pub fields: Vec<String>,
+    /// Values it holds, rows that are gone included.
+    pub entries: u64,
+    /// Bytes of its files.
+    pub bytes: u64,
+    /// Files it has; at most eight for each partition, but for moments.
+    pub runs: u64,
+    /// How far it is.
+    pub progress: IndexProgress,
+    /// Its table made it by itself ([`IndexPolicy`]), and drops it by itself.
+    pub automatic: bool,
+    /// The indexes of the table take what they may: no more rows are taken in.
+    pub over_budget: bool,
+}
+
+impl Database {
+    /// Creates an index over fields of a table, for filters whose values may stand anywhere. It is
+    /// made in the background and is of use partition by partition; [`Database::build_index`] waits
+    /// for it. Answers are the same with and without.
+    ///
+    /// ```
+    /// use headwater_types::{Batch, StreamName};
+    /// use headwater_engine::{Comparison, Database, Filter, IndexSpec, Options, ScanSpec};
+    /// use std::ops::ControlFlow;
+    /// let dir = tempfile::tempdir().unwrap();
+    /// let db = Database::open(Options::new(dir.path().join("db")))?;
+    /// let till = StreamName::new("orders", [("till", "7")]);
+    /// let mut batch = Batch::new();
+    /// for second in 0..1000i64 {
+    ///     let number = (second * 7919) % 1000;
+    ///     batch.stream(&till).row(second * 1_000_000_000, [("number", number.into())]).unwrap();
+    /// }
+    /// db.commit(batch)?;
+    /// db.flush()?;
+    /// db.create_index(&IndexSpec {
+    ///     name: "by_number".into(),
+    ///     table: "orders".into(),
+    ///     fields: vec!["number".into()],
+    /// })?;
+    /// assert!(db.build_index("by_number", &mut |_| ControlFlow::Continue(()))?);
+    /// let value = 42i64.into();
+    /// let one = Filter { field: "number".into(), comparison: Comparison::Equal, value };
+    /// let spec = ScanSpec { filters: vec![one], ..ScanSpec::default() };
+    /// let found = db.snapshot()?.scan(&till, &spec)?;
+    /// assert_eq!(found.map(|chunk| chunk.unwrap().times.len()).sum::<usize>(), 1);
+    /// # Ok::<(), headwater_engine::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `invalid` when there is one of that name, for a bad name, no or too many fields, or a field
+    /// twice; `not_found` for a table or a field that is not there; `io`, `full`, `closed`,
+    /// `forked`.
+    pub fn create_index(&self, spec: &IndexSpec) -> Result<()> {
+        let core = self.own_core()?;
+        core.log.check()?;
+        create(core, &spec.name, &spec.table, &spec.fields)?;
+        core.signals.wake_workers();
+        Ok(())
+    }
+
+    /// Drops an index.
+    ///
+    /// # Errors
+    /// `not_found` when there is none of that name; `io`, `full`, `closed`, `forked`.
+    pub fn drop_index(&self, name: &str) -> Result<()> {
+        let core = self.own_core()?;
+        core.log.check()?;
+        let _changing = core.indexes.begin_change();
+        let index = find(core, name)?;
+        drop_indexes(core, &[index.id])
+    }
+
+    /// Makes what is missing of an index now, on the caller, in pieces of about a quarter of a
+    /// million rows; `go_on` is asked before each one. True when nothing is missing any more, false
+    /// when `go_on` ended it: a later call, and the background, go on from there.
+    ///
+    /// # Errors
+    /// `not_found` when there is no such index, or none any more; `io`, `full`, `closed`, `forked`.
+    pub fn build_index(
+        &self,
+        name: &str,
+        go_on: &mut dyn FnMut(&IndexProgress) -> ControlFlow<()>,
+    ) -> Result<bool> {
+        let core = self.own_core()?;
+        loop {
+            core.log.check()?;
+            core.check_space()?;
+            let index = find(core, name)?;
+            let progress = progress(core, &index);
+            if go_on(&progress).is_break() {
+                return Ok(false);
+            }
+            if next_piece(core, Some(index.id))? == Piece::Nothing {
+                if let Some(info) = info(core, &index).filter(|info| info.over_budget)
+                    && progress.partitions_complete < progress.partitions
+                {
+                    return Err(Error::invalid(format!(
+                        "index `{name}` is not made wholly: the indexes of table `{}` take what its index_budget allows: drop one of them, or allow more",
+                        info.table
+                    )));
+                }
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Says how a table has its indexes: whether some are made and dropped by what filters read in
+    /// vain, and how much room all of them may take. An index that would go beyond is not made any
+    /// further, and those that the table made by itself are dropped where all take too much.
+    ///
+    /// ```
+    /// use headwater_engine::{Database, IndexBudget, IndexPolicy, Options, TableSpec};
+    /// let dir = tempfile::tempdir().unwrap();
+    /// let db = Database::open(Options::new(dir.path().join("db")))?;
+    /// db.create_table(&TableSpec::new("orders"))?;
+    /// let policy = IndexPolicy { auto: true, budget: Some(IndexBudget::Percent(20)) };
+    /// db.set_index_policy("orders", &policy)?;
+    /// assert_eq!(db.index_policy("orders")?, policy);
+    /// # Ok::<(), headwater_engine::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `not_found` for a table that is not there; `io`, `full`, `closed`, `forked`.
+    pub fn set_index_policy(&self, table: &str, policy: &IndexPolicy) -> Result<()> {
+        let core = self.own_core()?;
+        core.log.check()?;
+        let _changing = core.indexes.begin_change();
+        let found = core.catalog.table_named(table);
+        let found = found.ok_or_else(|| Error::not_found(format!("no table `{table}`")))?;
+        let known = core
+            .indexes
+            .policy(found.id)
+            .unwrap_or_else(PolicyRecord::default);
+        if known.policy == *policy {
+            return Ok(());
+        }
+        core.check_space()?;
+        core.log.sync_up_to(core.log.newest())?;
+        let record = PolicyRecord {
+            policy: *policy,
+            ..known
+        };
+        put(core, found.id, record)?;
+        core.signals.wake_workers();
+        Ok(())
+    }
+
+    /// How a table has its indexes.
+    ///
+    /// # Errors
+    /// `not_found` for a table that is not there.
+    pub fn index_policy(&self, table: &str) -> Result<IndexPolicy> {
+        let core = self.core();
+        let found = core.catalog.table_named(table);
+        let found = found.ok_or_else(|| Error::not_found(format!("no table `{table}`")))?;
+        let known = core.indexes.policy(found.id);
+        Ok(known.map_or_else(IndexPolicy::default, |record| record.policy))
+    }
+
+    /// The indexes, by name.
+    #[must_use]
+    pub fn indexes(&self) -> Vec<IndexInfo> {
+        list(self.core())
+    }
+
+    /// Says when filters use indexes, until the database is closed: to find out what they bring.
+    pub fn use_indexes(&self, usage: IndexUse) {
+        self.core().indexes.set_usage(usage);
+    }
+}
+
+impl Reader {
+    /// The indexes, by name, as of the owner's last step.
+    #[must_use]
+    pub fn indexes(&self) -> Vec<IndexInfo> {
+        list(&self.core())
+    }
+}
+
+/// The indexes, by name.
+fn list(core: &Core) -> Vec<IndexInfo> {
+    let definitions = core.indexes.definitions();
+    let alive = definitions.iter().filter(|index| is_alive(core, index));
+    let mut all: Vec<IndexInfo> = alive.filter_map(|index| info(core, index)).collect();
+    all.sort_by(|a, b| a.name.cmp(&b.name));
+    all
+}
+
+fn find(core: &Core, name: &str) -> Result<Arc<IndexDefinition>> {
+    let definitions = core.indexes.definitions();
+    let mut alive = definitions.iter().filter(|index| is_alive(core, index));
+    let found = alive.find(|index| index.name == name).cloned();
+    found.ok_or_else(|| Error::not_found(format!("no index `{name}`")))
+}
+
+fn progress(core: &Core, index: &IndexDefinition) -> IndexProgress {
+    let mut progress = IndexProgress::default();
+    let Some(table) = core.catalog.table(index.table) else {
+        return progress;
+    };
+    for partition in partitions(core, &table) {
+        let runs = core.indexes.runs(partition.id(), index.id);
+        let is_missing = missing(&partition, &runs, types_in(&table, index));
+        progress.partitions += 1;
+        progress.partitions_complete += u64::from(!matches!(is_missing, Missing::Leaves));
+    }
+    progress
+}
+
+fn info(core: &Core, index: &IndexDefinition) -> Option<IndexInfo> {
+    let table = core.catalog.table(index.table)?;
+    let fields = index.fields.iter().filter_map(|id| table.field(*id));
+    let mut info = IndexInfo {
+        name: index.name.clone(),
+        table: table.name.clone(),
+        fields: fields.map(|field| field.name.clone()).collect(),
+        entries: 0,
+        bytes: 0,
+        runs: 0,
+        progress: progress(core, index),
+        automatic: is_made(core, index),
+        over_budget: room(core, &table).is_some_and(|room| room.is_full()),
+    };
+    let all = core.indexes.all_runs().into_iter();
+    for (_, runs) in all.filter(|((_, of), _)| *of == index.id) {
+        for run in &runs.runs {
+            info.entries += run.record.entries;
+            info.bytes += run.record.file_bytes();
+            info.runs += 1;
+        }
+    }
+    Some(info)
+}

@@ -1,0 +1,508 @@
+//! Changes what lies in the fast tier of a database while it is open.
+//!
+//! What is repeated in the tier is made there in the background, or removed. Rows that snapshots
+//! keep go to the new place from then on, and stay where they are until they end. The log moves
+//! when nothing in it is needed: all of it is stored while writers go on, then batches wait until
+//! the rest is, the new place is named, and the next record goes there.
+//!
+//! Invariants: the layout changes with one write of `DIR/tier`, at which the log holds nothing that
+//! is needed in either place; so a crash finds all of it in segments, whichever it reads. What is
+//! left behind is removed after that.
+//! Concurrency: one change at a time. Batches wait while the last rows are stored, nobody else
+//! waits for longer than a group of the log.
+//! Failure: before `DIR/tier` is written everything stays as it was, and is told; if that write
+//! fails nobody knows what a later opening finds, and the log latches. What cannot be removed
+//! afterwards is told in the log.
+
+use crate::core::{Core, Placed};
+use crate::device::guard::GuardedFiles;
+use crate::device::layout::{bulk_log_dir, log_dir};
+use crate::device::reserve::{Reserve, ReservedFiles};
+use crate::device::tiers::{BulkLog, FastTier, OwnedTier, TierParts, TierRecord, without_tier};
+use crate::maintenance::flush::{store_all, store_all_alone};
+use crate::maintenance::jobs;
+use crate::maintenance::relocate::{Wanted, clear, prepare, remove, remove_all, wanted_of};
+use crate::open::recover::{announcer, place_of};
+use crate::storage::fast_index::{FastIndex, What};
+use crate::storage::segment::named;
+use crate::wal::mirror::Mirror;
+use crate::wal::{MakeKnown, Moved};
+use crate::{Database, Error, ErrorKind, Result};
+use headwater_io::{Env, Files, Media};
+use parking_lot::{MutexGuard, RwLockWriteGuard};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// So often the rest is stored before the log is said to hold what cannot be.
+const ROUNDS: usize = 16;
+
+impl Database {
+    /// Has the open database use a fast tier, another one, or other parts of it; `None` = no tier
+    /// any more. Reads go on. Writes go on while the log is stored that is to move, and wait while
+    /// the last of it is. When this returns every later opening finds the new layout; whatever
+    /// happens before, one of the two. What the tier repeats of segments is made in the background.
+    ///
+    /// ```
+    /// use headwater_engine::{Database, FastTier, Options};
+    /// let dir = tempfile::tempdir().unwrap();
+    /// let db = Database::open(Options::new(dir.path().join("db")))?;
+    /// let tier = FastTier { folder: dir.path().join("fast"), parts: "log,newest".parse()? };
+    /// db.move_tier(Some(&tier))?;
+    /// assert_eq!(db.fast_tier(), Some(tier));
+    /// db.move_tier(None)?;
+    /// assert_eq!(db.fast_tier(), None);
+    /// db.close()?;
+    /// # Ok::<(), headwater_engine::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `tier` when the folder belongs to another database or is not empty, `locked` when somebody
+    /// uses it, `full` without room for the log there, `invalid` for a folder that cannot be one,
+    /// `busy` when the log holds what cannot be stored, `closed`, `io`. The layout stays as it is
+    /// then; after an error of `DIR/tier` itself the database takes no more writes, and the next
+    /// opening finds which of the two it is.
+    pub fn move_tier(&self, wanted: Option<&FastTier>) -> Result<()> {
+        move_tier(self.own_core()?, wanted)
+    }
+}
+
+fn move_tier(core: &Core, wanted: Option<&FastTier>) -> Result<()> {
+    let _alone = core.placing.begin_change();
+    core.log.check()?;
+    let wanted = wanted_of(wanted.filter(|tier| !tier.parts.is_empty()))?;
+    let before = core.placing.now();
+    let is = before
+        .tier
+        .as_ref()
+        .map_or_else(Wanted::none, |owned| Wanted {
+            fast: owned.tier.folder.clone(),
+            parts: owned.tier.parts,
+        });
+    let wanted = wanted.named_as(&**core.placing.fast_files(), &is)?;
+    let is_same_folder = is.fast == wanted.fast || wanted.parts.is_empty();
+    if is.parts == wanted.parts && is_same_folder {
+        return Ok(());
+    }
+    let media = &core.env.media;
+    if media.log.is_some() && media.log_root.is_none()
+        || media.buffers.is_some() && media.buffers_root.is_none()
+    {
+        return Err(Error::invalid(
+            "the environment has media of its own for the log or the buffers: a fast tier cannot be taken into use while the database is open",
+        ));
+    }
+    let change = Change {
+        core,
+        before: &before,
+        is,
+        wanted,
+        is_same_folder,
+    };
+    change.make()
+}
+
+/// A change of the layout.
+struct Change<'a> {
+    core: &'a Core,
+    before: &'a Placed,
+    is: Wanted,
+    wanted: Wanted,
+    is_same_folder: bool,
+}
+
+/// The tier as it is to be.
+struct NewTier {
+    tier: Option<Arc<OwnedTier>>,
+    /// What `DIR/tier` is to say.
+    record: Option<TierRecord>,
+    placed: Placed,
+    /// What the tier is to repeat of segments, where it did not.
+    repeats: Vec<(What, Arc<FastIndex>)>,
+}
+
+impl Change<'_> {
+    fn log_moves(&self) -> bool {
+        self.is.parts.log != self.wanted.parts.log || self.is.parts.log && !self.is_same_folder
+    }
+
+    fn buffers_move(&self) -> bool {
+        let (is, wanted) = (self.is.parts.buffers, self.wanted.parts.buffers);
+        is != wanted || is && !self.is_same_folder
+    }
+
+    /// What of segments stays repeated as it is.
+    fn stays(&self, what: What) -> bool {
+        self.is_same_folder && what.is_in(self.is.parts) && what.is_in(self.wanted.parts)
+    }
+
+    fn make(&self) -> Result<()> {
+        let new = self.prepare()?;
+        let named = match self.log_moves() {
+            true => self.move_log(&new),
+            false => self
+                .name(&new)
+                .map(|()| self.core.placing.set(new.placed.clone())),
+        };
+        if let Err(error) = named {
+            if self.core.log.check_failure().is_ok() {
+                self.give_up()?;
+            }
+            return Err(error);
+        }
+        // From here on it has happened.
+        if self.buffers_move() {
+            let env = &new.placed.env;
+            let root = env.media.buffers_root(&self.core.options.dir);
+            let mut pins = self.core.pin_files.lock();
+            let tier = new.tier.clone().filter(|_| self.wanted.parts.buffers);
+            *pins = pins.moved(env.buffer_files(), root, tier);
+        }
+        for what in What::ALL {
+            if !self.stays(what)
+                && let Some(old) = self.core.store.repeats().set(what, None)
+            {
+                old.retire();
+            }
+        }
+        for (what, repeated) in &new.repeats {
+            self.take_up(*what, repeated)?;
+        }
+        if let Err(error) = self.leave() {
+            tracing::warn!(%error, "what the change of the fast tier left behind could not be removed");
+        }
+        self.core.signals.wake_workers();
+        tracing::info!(
+            parts = %self.wanted.parts,
+            folder = %self.wanted.fast.display(),
+            "the fast tier was changed"
+        );
+        Ok(())
+    }
+
+    /// Makes ready whatever the new layout needs, and changes nothing that the present one has.
+    fn prepare(&self) -> Result<NewTier> {
+        let plain = without_tier(&self.core.env);
+        let mut reserves = self.before.reserves.clone();
+        let old = self.before.tier.as_deref();
+        if let Some(old) = old {
+            let stays = self.is_same_folder && self.wanted.parts.log;
+            reserves.retain(|reserve| stays || !reserve.is_in(&old.tier.folder));
+        }
+        if self.wanted.parts.is_empty() {
+            let record = old.map(|owned| TierRecord {
+                parts: TierParts::NONE,
+                unsettled: false,
+                ..owned.ours()
+            });
+            let placed = Placed {
+                env: plain,
+                tier: None,
+                reserves,
+                mirror: None,
+            };
+            return Ok(NewTier {
+                tier: None,
+                record,
+                placed,
+                repeats: Vec::new(),
+            });
+        }
+        let tier = Arc::new(self.tier(&plain, old)?);
+        self.with_tier(&plain, tier, reserves)
+            .inspect_err(|_| self.undo())
+    }
+
+    /// The tier that is wanted, whose folder is this database's from now on.
+    fn tier(&self, plain: &Env, old: Option<&OwnedTier>) -> Result<OwnedTier> {
+        let dir = self.core.options.dir.as_path();
+        let raw = self.core.placing.fast_files();
+        Ok(match old.filter(|_| self.is_same_folder) {
+            Some(owned) => owned.with_parts(self.wanted.parts),
+            None => {
+                let env = Env {
+                    media: Media {
+                        fast: Some(Arc::clone(raw)),
+                        ..plain.media.clone()
+                    },
+                    ..plain.clone()
+                };
+                let before = TierRecord::read(&*plain.files, dir)?;
+                let prepared = prepare(&env, dir, before.as_ref(), &self.wanted)?;
+                let bulk_log = BulkLog {
+                    files: Arc::clone(&plain.files),
+                    dir: bulk_log_dir(dir),
+                };
+                OwnedTier::begun(raw, prepared, dir, bulk_log)
+            }
+        })
+    }
+
+    /// What the layout is with the tier.
+    fn with_tier(
+        &self,
+        plain: &Env,
+        tier: Arc<OwnedTier>,
+        mut reserves: Vec<Arc<Reserve>>,
+    ) -> Result<NewTier> {
+        let core = self.core;
+        let mut record = tier.ours();
+        // From then on rows may be acknowledged that lie in the tier alone.
+        record.unsettled = self.wanted.parts.log;
+        let env = self.place(plain, &tier, &mut reserves)?;
+        let mut repeats = Vec::new();
+        for what in What::ALL.into_iter().filter(|what| !self.stays(*what)) {
+            let place = place_of(what, (&env, &core.options), &tier, &core.guard);
+            if let Some(place) = place {
+                let none = std::iter::empty();
+                repeats.push((what, Arc::new(FastIndex::open(place, none)?)));
+            }
+        }
+        let placed = Placed {
+            env,
+            tier: Some(Arc::clone(&tier)),
+            reserves,
+            mirror: self.before.mirror.clone().filter(|_| !self.log_moves()),
+        };
+        Ok(NewTier {
+            tier: Some(tier),
+            record: Some(record),
+            placed,
+            repeats,
+        })
+    }
+
+    /// The environment with the log and buffers where they are to be.
+    fn place(
+        &self,
+        plain: &Env,
+        tier: &OwnedTier,
+        reserves: &mut Vec<Arc<Reserve>>,
+    ) -> Result<Env> {
+        let core = self.core;
+        let parts = self.wanted.parts;
+        let folder = &tier.tier.folder;
+        let mut env = plain.clone();
+        let guarded: Arc<dyn Files> =
+            Arc::new(GuardedFiles::new(&tier.files, &core.guard, &tier.written));
+        let mut log_files = Arc::clone(&guarded);
+        if parts.log && !self.log_moves() {
+            log_files = Arc::clone(self.before.env.log_files());
+        } else if parts.log {
+            let reserve = room_for_log(core, &guarded, folder)?;
+            if let Some(reserve) = reserve {
+                log_files = Arc::new(ReservedFiles {
+                    files: guarded,
+                    reserve: Arc::clone(&reserve),
+                });
+                reserves.push(reserve);
+            }
+        }
+        if parts.log {
+            env.media.log = Some(Arc::clone(&log_files));
+            env.media.log_root = Some(folder.clone());
+        }
+        if parts.buffers {
+            // What snapshots keep must not take the space that is reserved.
+            env.media.buffers = Some(Arc::new(GuardedFiles::new(
+                &tier.files,
+                &core.guard,
+                &tier.written,
+            )));
+            env.media.buffers_root = Some(folder.clone());
+        }
+        Ok(env)
+    }
+
+    /// The layout is what the new record says, for every opening from now on.
+    fn name(&self, new: &NewTier) -> Result<()> {
+        let core = self.core;
+        let Some(mut record) = new.record.clone() else {
+            return Ok(());
+        };
+        record
+            .write(&*core.env.files, &core.options.dir)
+            .inspect_err(|error| core.log.latch(error.clone()))?;
+        if let Some(tier) = &new.tier {
+            tier.note_named(record);
+        }
+        Ok(())
+    }
+
+    fn move_log(&self, new: &NewTier) -> Result<()> {
+        let core = self.core;
+        let (old, now) = (&self.before.env, &new.placed.env);
+        let dir = core.options.dir.as_path();
+        let to = log_dir(now, dir);
+        let files = now.log_files();
+        if !self.wanted.parts.log {
+            make_folder(&**files, &to, dir)?;
+        }
+        // Most of it while writers go on.
+        store_all(core)?;
+        core.log.leave_file()?;
+        jobs::commit_log_cut(core)?;
+        let (_no_compaction, _held_back) = writers_wait(core);
+        for _ in 0..ROUNDS {
+            store_all_alone(core)?;
+            core.log.leave_file()?;
+            jobs::commit_log_cut(core)?;
+            let make_known: MakeKnown = announcer(now, &core.meta, new.tier.as_ref());
+            let moved = core.log.move_to((files, &to), make_known, || {
+                // A copy of what is not needed any more must not be where the log is to lie.
+                if let Some(mirror) = &self.before.mirror {
+                    mirror.end();
+                }
+                remove_all(&**files, &to)?;
+                self.name(new)?;
+                core.placing.set(new.placed.clone());
+                Ok(())
+            })?;
+            if moved == Moved::Yes {
+                if let Some(watch) = &core.bulk {
+                    watch.set_on(self.wanted.parts.log);
+                }
+                if let Err(error) = remove_all(&**old.log_files(), &log_dir(old, dir)) {
+                    tracing::warn!(%error, "log files that are not needed could not be removed");
+                }
+                self.mirror(new);
+                return Ok(());
+            }
+        }
+        Err(Error::new(
+            ErrorKind::Busy,
+            "the log holds rows that could not be stored just now, such as those of a partition that cannot be read: it stays where it is",
+        ))
+    }
+
+    /// The copy of the log, where there is to be one. It has happened already that the log moved.
+    fn mirror(&self, new: &NewTier) {
+        let placed = &new.placed;
+        match self.begun_mirror(placed) {
+            Ok(mirror) => self.core.placing.set(Placed {
+                mirror,
+                ..placed.clone()
+            }),
+            // There is to be none.
+            Err(error) => {
+                tracing::warn!(%error, "an older copy of the log could not be removed");
+            }
+        }
+    }
+
+    fn begun_mirror(&self, placed: &Placed) -> Result<Option<Arc<Mirror>>> {
+        let core = self.core;
+        let first_needed = core.commits.log_generation();
+        let mirror = Mirror::of(placed.tier.as_deref(), &placed.env, &core.options)?;
+        if let Some(mirror) = &mirror {
+            mirror.begin(&core.log, first_needed)?;
+        }
+        Ok(mirror.map(Arc::new))
+    }
+
+    /// Repeats in the tier what it did not: now by name, the bytes in the background.
+    fn take_up(&self, what: What, repeated: &Arc<FastIndex>) -> Result<()> {
+        let core = self.core;
+        core.store.repeats().set(what, Some(Arc::clone(repeated)));
+        for index in core.shards.indices() {
+            let shard = core.shards.get(index)?;
+            // No step names or removes a segment meanwhile.
+            let _stepping = shard.stepping.lock();
+            let partitions = Arc::clone(&shard.state.lock().partitions);
+            for partition in partitions.all() {
+                repeated.named(partition.id(), &named(&partition.record));
+            }
+        }
+        Ok(())
+    }
+
+    /// What is left of a tier that is not used any more.
+    fn leave(&self) -> Result<()> {
+        if self.is.parts.is_empty() || self.is.fast == self.wanted.fast {
+            return Ok(());
+        }
+        clear(&**self.core.placing.fast_files(), &self.is.fast)
+    }
+
+    /// The layout stays: what was made ready goes again, and the copy of the log goes on.
+    fn give_up(&self) -> Result<()> {
+        self.undo();
+        if let Some(mirror) = &self.before.mirror {
+            mirror.end();
+            let before = self.before.clone();
+            let mirror = self.begun_mirror(&before)?;
+            self.core.placing.set(Placed { mirror, ..before });
+        }
+        Ok(())
+    }
+
+    /// Removes what was made ready in the tier.
+    fn undo(&self) {
+        let files = &**self.core.placing.fast_files();
+        let fast = &self.wanted.fast;
+        let undone = match (self.is_same_folder, self.wanted.parts.is_empty()) {
+            (_, true) => Ok(()),
+            (false, false) => clear(files, fast),
+            (true, false) if self.log_moves() => remove(files, &fast.join("reserve")),
+            (true, false) => Ok(()),
+        };
+        if let Err(error) = undone {
+            tracing::warn!(%error, "what was made ready for a fast tier could not be removed");
+        }
+    }
+}
+
+/// Holds batches back while no partition is being rewritten: what is left in memory must not wait
+/// for that.
+pub(crate) fn writers_wait(core: &Core) -> (MutexGuard<'_, ()>, RwLockWriteGuard<'_, ()>) {
+    for _ in 0..ROUNDS {
+        drop(core.compaction.begin());
+        let held_back = core.placing.hold_back();
+        if let Some(alone) = core.compaction.try_begin_for(Duration::ZERO) {
+            return (alone, held_back);
+        }
+    }
+    let held_back = core.placing.hold_back();
+    (core.compaction.begin(), held_back)
+}
+
+/// Makes sure that there is room for the log in a folder, and keeps space there, if that is set.
+fn room_for_log(
+    core: &Core,
+    files: &Arc<dyn Files>,
+    folder: &Path,
+) -> Result<Option<Arc<Reserve>>> {
+    let options = &core.options;
+    let is_kept = options.reserve_bytes > 0;
+    let bytes = match is_kept {
+        true => options.reserve_bytes,
+        false => options.log_file_size(),
+    };
+    // Not by the guard: what fails here is no reason to write nowhere else.
+    let raw = core.placing.fast_files();
+    let made = Reserve::open(raw, &core.env.clock, folder, bytes)?;
+    if made.is_given_up_in(folder) {
+        return Err(Error::new(
+            ErrorKind::Full,
+            format!(
+                "{}: no room for the log: {bytes} bytes could not be written",
+                folder.display()
+            ),
+        ));
+    }
+    if !is_kept {
+        remove(&**raw, &folder.join("reserve"))?;
+        return Ok(None);
+    }
+    // It is there and whole.
+    Reserve::open(files, &core.env.clock, folder, bytes).map(Some)
+}
+
+fn make_folder(files: &dyn Files, folder: &Path, above: &Path) -> Result<()> {
+    let made: io::Result<()> = files
+        .create_dir_all(folder)
+        .and_then(|()| files.sync_dir(above))
+        .and_then(|()| files.sync_dir(folder));
+    made.map_err(|e| Error::io("create", folder, e))
+}

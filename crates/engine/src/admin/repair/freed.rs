@@ -1,0 +1,120 @@
+//! What a repair does about segments whose rows were freed.
+//!
+//! Without metadata the files say which these are. Where both are there, the one with the rows
+//! counts, unless the other one has got something since.
+
+use super::plan::{Planning, damage};
+use crate::common::ids::SegmentId;
+use crate::device::layout::segment_dir;
+use crate::metadata::tables::{MetaChange, PartitionRecord};
+use crate::storage::segment::{StubFiles, stub_of};
+use crate::{Error, ErrorKind, Result};
+use headwater_io::{Files, OpenMode};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Bytes of a file; `None` = there is none.
+fn bytes_of(files: &dyn Files, path: &Path) -> Result<Option<u64>> {
+    let file = match files.open(path, OpenMode::Read) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        other => other.map_err(|e| Error::io("open", path, e))?,
+    };
+    let len = file.len().map_err(|e| Error::io("read", path, e))?;
+    Ok(Some(len))
+}
+
+impl Planning<'_> {
+    /// The files of segments to look for footers in, with those in place whose rows were freed.
+    pub(super) fn segment_files(&self) -> StubFiles {
+        let bare = Arc::clone(self.env.segment_files());
+        let stubs = StubFiles::new(bare, &segment_dir(self.dir)).with_zeros();
+        stubs.set_freed(self.freed.iter().copied());
+        stubs
+    }
+
+    /// Which segments were freed, as their files say it.
+    pub(super) fn freed_by_files(&self) -> Result<Vec<SegmentId>> {
+        let dir = segment_dir(self.dir);
+        let bare = self.env.segment_files();
+        let names = match bare.list(&dir) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+            other => other.map_err(|e| Error::io("list", &dir, e))?,
+        };
+        let mut freed = Vec::new();
+        for id in names.iter().filter_map(|name| stub_of(name)) {
+            let stubs = StubFiles::new(Arc::clone(bare), &dir);
+            let path = dir.join(format!("{}.seg", id.0));
+            let with_rows = bytes_of(&**bare, &path)?;
+            stubs.set_freed(std::iter::once(id));
+            let counts = match (with_rows, bytes_of(&stubs, &path)) {
+                (None, _) => true,
+                (Some(with_rows), Ok(now)) => now.is_some_and(|now| now > with_rows),
+                (Some(_), Err(error)) if error.kind() == ErrorKind::Corrupt => false,
+                (Some(_), Err(error)) => return Err(error),
+            };
+            if counts {
+                freed.push(id);
+            }
+        }
+        Ok(freed)
+    }
+
+    /// Puts into metadata that are made anew which segments were freed, of those in force.
+    pub(super) fn name_freed(&self, partitions: &[(SegmentId, PartitionRecord)]) -> Result<()> {
+        let files = self.segment_files();
+        let mut freed = Vec::new();
+        for (id, _) in partitions.iter().filter(|(id, _)| files.is_freed(*id)) {
+            let tail = files.tail(*id);
+            let tail = tail.map_err(|e| Error::io("read", &files.stub_path(*id), e))?;
+            freed.extend(tail.map(|(base, _)| (*id, base)));
+        }
+        match freed.is_empty() {
+            true => Ok(()),
+            false => self.open_meta()?.change_freed(&freed, &[]),
+        }
+    }
+
+    /// Where something behind an offset of a segment stands in its file; `None` = it is below what
+    /// stays, and nothing can take its place.
+    pub(super) fn place_in_file(&self, id: SegmentId, offset: u64) -> Result<Option<u64>> {
+        let files = self.segment_files();
+        let tail = files.tail(id);
+        let tail = tail.map_err(|e| Error::io("read", &files.stub_path(id), e))?;
+        Ok(match tail {
+            None => Some(offset),
+            Some((base, tail_at)) => offset.checked_sub(base).map(|behind| tail_at + behind),
+        })
+    }
+
+    /// What stays of a segment whose rows were freed cannot be read.
+    pub(super) fn lose_stub(
+        &mut self,
+        id: SegmentId,
+        error: &Error,
+        held: String,
+        change: &mut MetaChange,
+    ) {
+        let path = self.store().path(id);
+        let found = error.damaged().cloned();
+        let found = found.unwrap_or_else(|| damage(&path, 0, "a segment", error.to_string()));
+        self.find(found, "the file goes to quarantine");
+        self.lost.push(format!(
+            "aggregates of {held}, with segment {}, whose rows were freed and are at the cloud",
+            id.0
+        ));
+        self.quarantined.insert(path);
+        change.removed.push(id);
+    }
+
+    /// The file that stands for a segment file.
+    pub(super) fn on_medium(&self, path: PathBuf) -> PathBuf {
+        let freed = self.freed.iter().find(|id| {
+            let name = path.file_name().and_then(|name| name.to_str());
+            name == Some(format!("{}.seg", id.0).as_str())
+        });
+        match freed {
+            Some(id) => self.segment_files().stub_path(*id),
+            None => path,
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! What a repair does about indexes: it lets go of all their runs, which are made again.
+//!
+//! Invariants: no run outlives a repair that changes anything, since what it holds may be taken out
+//! of its segment, and other rows come to stand there. Definitions stay where the metadata do.
+
+use super::plan::Dangling;
+use super::{RepairFinding, RepairReport};
+use crate::Result;
+use crate::metadata::tables::{IndexChange, Meta};
+
+/// Damaged runs are findings, and nothing that is left afterwards.
+pub(super) fn find(report: &mut RepairReport) {
+    let (runs, left) = std::mem::take(&mut report.after.damages)
+        .into_iter()
+        .partition(|damage| damage.file.extension().is_some_and(|e| e == "idx"));
+    report.after.damages = left;
+    let runs: Vec<crate::Damage> = runs;
+    report
+        .findings
+        .extend(runs.into_iter().map(|damage| RepairFinding {
+            damage,
+            action: "all indexes are made again: their definitions stay".into(),
+        }));
+}
+
+/// Lets go of all runs, and of indexes that mean nothing any more; the next opening removes the
+/// files.
+pub(super) fn forget_runs(meta: &Meta, dangling: &Dangling) -> Result<()> {
+    let runs = meta.index_runs()?;
+    if runs.is_empty() && dangling.is_empty() {
+        return Ok(());
+    }
+    meta.change_indexes(&IndexChange {
+        forgotten: runs.into_iter().map(|(key, _)| key).collect(),
+        dropped: dangling.dropped.clone(),
+        policies_gone: dangling.policies_gone.clone(),
+        ..IndexChange::default()
+    })
+}

@@ -1,0 +1,82 @@
+//! Segments of which not every footer can be read, or whose newest group may never have been
+//! committed.
+
+use super::log::LogScan;
+use super::mend::newest_is_readable;
+use super::plan::{Planning, damage};
+use super::scan::{ScannedSegment, Whole, through_checkpoint};
+use crate::Result;
+use crate::common::ids::{SegmentId, Sequence};
+use crate::device::layout::log_dir;
+use crate::metadata::tables::PartitionRecord;
+use crate::storage::segment::Store;
+use std::collections::BTreeMap;
+
+impl Planning<'_> {
+    /// What a segment holds whose footers cannot all be read, as far as a checkpoint says it.
+    pub(super) fn rescued(
+        &mut self,
+        store: &Store,
+        id: SegmentId,
+        record: &PartitionRecord,
+    ) -> Result<Option<Whole>> {
+        let meta = self.open_meta()?;
+        let needed = meta.log_needed()?;
+        let begun = (needed.first_generation, needed.newest_generation);
+        let log = LogScan::read(&**self.env.log_files(), &log_dir(self.env, self.dir), begun)?;
+        let first = log.records.keys().next().copied();
+        let after = first.map_or(record.sequence, |s| Sequence(s.0.saturating_sub(1)));
+        let found = through_checkpoint(store, id, record, after, &meta)?;
+        if found.is_some() {
+            self.find(
+                damage(
+                    &store.path(id),
+                    record.footer_offset,
+                    "footers that can all be read",
+                    "a damaged one before a checkpoint",
+                ),
+                "one footer says what the checkpoint and those behind it say; the file as it is goes to quarantine",
+            );
+        }
+        Ok(found)
+    }
+
+    /// Without metadata nobody knows whether the newest step of a shard was committed. Where what
+    /// it wrote cannot be read it was perhaps cut short, and the log has its events: such groups
+    /// are left out. Any later step of the shard proves a commit.
+    pub(super) fn without_unfinished(&mut self, segments: &mut [ScannedSegment]) -> Result<()> {
+        let sequence_of = |s: &ScannedSegment| Some(s.whole.as_ref()?.newest()?.sequence);
+        let mut newest: BTreeMap<u16, Sequence> = BTreeMap::new();
+        for segment in segments.iter() {
+            if let (Some(header), Some(sequence)) = (&segment.header, sequence_of(segment)) {
+                let slot = newest.entry(header.shard.0).or_default();
+                *slot = sequence.max(*slot);
+            }
+        }
+        let store = self.store();
+        for segment in segments {
+            let (Some(header), Some(whole)) = (&segment.header, &segment.whole) else {
+                continue;
+            };
+            let is_newest = newest.get(&header.shard.0).copied() == sequence_of(segment);
+            if !is_newest || newest_is_readable(&store, segment.id, whole)? {
+                continue;
+            }
+            let found = damage(
+                &segment.path,
+                whole.offset,
+                "a group that can be read",
+                "damaged leaves or blocks in the newest group of the shard",
+            );
+            self.quarantined.insert(segment.path.clone());
+            let limit = whole.offset;
+            let before = ScannedSegment::open(&self.segment_files(), self.dir, segment.id, limit)?;
+            segment.whole = before.and_then(|s| s.whole);
+            self.find(
+                found,
+                "it counts as a step that was cut short: the segment goes back to the group before, and the log has the events",
+            );
+        }
+        Ok(())
+    }
+}

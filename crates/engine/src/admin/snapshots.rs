@@ -1,0 +1,329 @@
+//! Named snapshots as embedders ask for them: states of a database that last, to be read later.
+//!
+//! Invariants: a snapshot holds everything that was acknowledged before it was asked for, and of
+//! every batch all or nothing.
+//! Concurrency: one is made at a time; batches wait at the entrance while the last of memory is
+//! stored, which was nearly all stored before.
+//! Failure: one that cannot be made leaves nothing behind; a failed commit latches.
+
+use crate::admin::move_tier::writers_wait;
+use crate::common::ids::{SegmentId, Sequence};
+use crate::core::Core;
+use crate::maintenance::flush::{flush_all, store_all_alone};
+use crate::metadata::catalog::check_name;
+use crate::metadata::tables::SnapshotChange;
+use crate::open::kept_states::{end, end_due, open_named};
+use crate::read::Snapshot;
+use crate::replica::pinned::HeldState;
+use crate::replication::state::State;
+use crate::storage::named_snapshots::{NamedSnapshot, SNAPSHOTS_MAX, SnapshotEnd, SnapshotRecord};
+use crate::{Database, Error, Reader, Result};
+use headwater_types::Timestamp;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What reads of the present are called where a snapshot can be named: no snapshot has this name.
+const NOW: &str = "now";
+
+/// A named snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotInfo {
+    /// Its name.
+    pub name: String,
+    /// When it was made, by the clock that is believed.
+    pub created: Timestamp,
+    /// When it ends by itself ([`crate::Options::snapshot_age_max`]); `None` = never.
+    pub ends: Option<Timestamp>,
+    /// Everything up to the record of this number is part of it.
+    pub sequence: u64,
+    /// Its tables, as many as there were.
+    pub tables: u64,
+    /// Its streams, as many as there were.
+    pub streams: u64,
+    /// Its events, as many as there were.
+    pub events: u64,
+    /// Bytes of the segments that it names.
+    pub bytes: u64,
+    /// Bytes of those of them that are part of the database no more, and are there for snapshots
+    /// only: for this one or for several.
+    pub kept_bytes: u64,
+    /// Bytes that its end alone would free.
+    pub own_bytes: u64,
+}
+
+/// A named snapshot that ended by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndedSnapshot {
+    /// Its name, which may be that of another one by now.
+    pub name: String,
+    /// When it was made.
+    pub created: Timestamp,
+    /// When it ended.
+    pub ended: Timestamp,
+    /// Why it did.
+    pub why: SnapshotEnd,
+}
+
+impl Database {
+    /// Stores what memory holds, and keeps the state of then under a name: it can be read, also
+    /// after the database was closed and opened, until it is dropped or ends by itself
+    /// ([`crate::Options::snapshot_age_max`], [`crate::Options::snapshot_bytes_max`], a full disk).
+    /// What users delete later is not in it either; what goes because of its age stays in it.
+    /// As long as there is a snapshot, versions of Headwater that do not know them refuse the
+    /// database.
+    ///
+    /// ```
+    /// use headwater_engine::{Database, Options};
+    /// use headwater_types::{Batch, StreamName};
+    /// let dir = tempfile::tempdir().unwrap();
+    /// let db = Database::open(Options::new(dir.path()))?;
+    /// let engine = StreamName::new("engine", [("id", "7")]);
+    /// let mut batch = Batch::new();
+    /// batch.stream(&engine).row(1, [("rpm", 2150.0.into())]).unwrap();
+    /// db.commit(batch)?;
+    /// db.create_snapshot("before")?;
+    /// let mut batch = Batch::new();
+    /// batch.stream(&engine).row(1, [("rpm", 3000.0.into())]).unwrap();
+    /// db.commit(batch)?;
+    /// let before = db.snapshot_named("before")?.last(&engine)?;
+    /// assert_eq!(before.first().unwrap().value, 2150.0.into());
+    /// # Ok::<(), headwater_engine::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `invalid` for a bad name, one that is taken, or beyond 64 snapshots; `busy` when the
+    /// database changes faster than its state can be taken; `full`, `io`, `corrupt`, `closed`.
+    pub fn create_snapshot(&self, name: &str) -> Result<SnapshotInfo> {
+        let core = self.own_core()?;
+        core.log.check()?;
+        check_name("snapshot", name)?;
+        if name == NOW {
+            return Err(Error::invalid(format!(
+                "`{NOW}` stands for the present: no snapshot can have this name"
+            )));
+        }
+        let _change = core.placing.begin_change();
+        end_due(core)?;
+        check_free(core, name)?;
+        core.check_space()?;
+        // Nearly all of memory is stored before batches have to wait.
+        flush_all(core)?;
+        let number = core.named.take_number();
+        let taken = self.take(core, number);
+        let snapshot = taken.and_then(|(held, ends)| keep(core, (number, name), held, ends));
+        let snapshot = snapshot.inspect_err(|_| {
+            // What the metadata know of it the next opening puts right, or the next commit.
+            core.named_ends.remove_copy(&number.to_string());
+        })?;
+        let now: Vec<_> = core.named.all();
+        tracing::info!(name, "a snapshot was made");
+        Ok(info(core, &snapshot, &now))
+    }
+
+    /// The state as it is, with nothing in memory, and with what is known of deletes from it on.
+    fn take(&self, core: &Core, number: u64) -> Result<(HeldState, Sequence)> {
+        let newest = core.named.all().pop();
+        let before = match newest {
+            Some(newest) => core.meta.snapshot_state(newest.number)?,
+            None => None,
+        };
+        let before = before
+            .map(|bytes| State::decode(&bytes, None))
+            .transpose()?;
+        // Most footers are read before batches have to wait.
+        let before = self.hold_state(before.as_ref())?;
+        let (alone, held_back) = writers_wait(core);
+        store_all_alone(core)?;
+        let keeper = number.to_string();
+        let newest = {
+            // No delete is between its number and its place before the shards.
+            let _door = core.door.shut();
+            let added = core.named_ends.add_copy(&keeper);
+            added.map_err(|_| too_many(core))?;
+            core.log.newest()
+        };
+        core.log.wait_published(newest)?;
+        let held = self.hold_state(Some(before.state()))?;
+        drop((held_back, alone));
+        Ok((held, newest))
+    }
+
+    /// Drops the snapshot of this name: its files go when nobody reads them.
+    ///
+    /// # Errors
+    /// `not_found`, `closed`, `io`, `full`.
+    pub fn drop_snapshot(&self, name: &str) -> Result<()> {
+        let core = self.own_core()?;
+        core.log.check()?;
+        let found = core.named.find(name);
+        let snapshot = found.ok_or_else(|| not_there(core, name))?;
+        match end(core, &snapshot, None)? {
+            true => Ok(()),
+            false => Err(not_there(core, name)),
+        }
+    }
+
+    /// The named snapshots, the oldest first.
+    #[must_use]
+    pub fn snapshots(&self) -> Vec<SnapshotInfo> {
+        all(self.core())
+    }
+
+    /// The newest of those that ended by themselves, the oldest first.
+    #[must_use]
+    pub fn ended_snapshots(&self) -> Vec<EndedSnapshot> {
+        ended(self.core())
+    }
+
+    /// The state that a named snapshot keeps, to be read as any other.
+    ///
+    /// # Errors
+    /// `not_found`; `gone` for one that ended by itself; `corrupt`, `io`, `closed`.
+    pub fn snapshot_named(&self, name: &str) -> Result<Snapshot> {
+        drop(self.snapshot()?);
+        Ok(Snapshot::open(open_named(self.core(), name)?))
+    }
+}
+
+impl Reader {
+    /// As [`Database::snapshots`].
+    #[must_use]
+    pub fn snapshots(&self) -> Vec<SnapshotInfo> {
+        all(&self.core())
+    }
+
+    /// As [`Database::ended_snapshots`].
+    #[must_use]
+    pub fn ended_snapshots(&self) -> Vec<EndedSnapshot> {
+        ended(&self.core())
+    }
+
+    /// As [`Database::snapshot_named`], of the snapshots that were there when it looked last.
+    ///
+    /// # Errors
+    /// As [`Database::snapshot_named`].
+    pub fn snapshot_named(&self, name: &str) -> Result<Snapshot> {
+        Ok(Snapshot::open(open_named(&self.core(), name)?))
+    }
+}
+
+fn not_there(core: &Core, name: &str) -> Error {
+    Error::not_found(format!(
+        "{}: no snapshot `{name}`",
+        core.options.dir.display()
+    ))
+}
+
+fn too_many(core: &Core) -> Error {
+    Error::invalid(format!(
+        "{}: there are {SNAPSHOTS_MAX} snapshots, the most there may be: drop those that are not needed",
+        core.options.dir.display()
+    ))
+}
+
+fn check_free(core: &Core, name: &str) -> Result<()> {
+    if core.named.find(name).is_some() {
+        return Err(Error::invalid(format!(
+            "snapshot `{name}` exists already: drop it first, or take another name"
+        )));
+    }
+    match core.named.all().len() < SNAPSHOTS_MAX {
+        true => Ok(()),
+        false => Err(too_many(core)),
+    }
+}
+
+/// Writes a state down under a name.
+fn keep(
+    core: &Core,
+    (number, name): (u64, &str),
+    held: HeldState,
+    known: Sequence,
+) -> Result<Arc<NamedSnapshot>> {
+    let (state, mut files) = held.into_files()?;
+    let sequence = Sequence(state.name().sequence);
+    if sequence < known {
+        return Err(Error::internal("a state older than what was published"));
+    }
+    let is_there = |t: &&Arc<crate::metadata::catalog::Table>| !t.life.dropped;
+    let record = SnapshotRecord {
+        name: name.to_owned(),
+        moment: core.moment(),
+        sequence,
+        tables: headwater_types::invariant::wide(state.tables.iter().filter(is_there).count()),
+        streams: headwater_types::invariant::wide(state.streams.len()),
+        events: state.partitions.iter().map(|p| p.record.events).sum(),
+        ended: None,
+        segments: state
+            .segments()
+            .map(|s| (SegmentId(s.id), s.bytes))
+            .collect(),
+    };
+    let ids = record.segments.iter().map(|(id, _)| *id);
+    let files: Option<Vec<_>> = ids.map(|id| files.remove(&id)).collect();
+    let files = files.ok_or_else(|| Error::internal("a state without one of its files"))?;
+    // From here on no file goes, whatever takes its place, and whether or not this succeeds: a
+    // transaction that fails may be on the medium all the same.
+    for file in &files {
+        file.keep();
+    }
+    let _commit = core.commits.begin();
+    let change = SnapshotChange {
+        made: Some((number, record.encode(), state.encode())),
+        ends: core.named_ends.unsaved().whole(),
+        ..SnapshotChange::default()
+    };
+    if let Err(error) = core.meta.change_snapshots(&change) {
+        core.log.latch(error.clone());
+        return Err(error);
+    }
+    core.named_ends.saved(&change.ends);
+    let snapshot = Arc::new(NamedSnapshot::new(number, record, files));
+    core.named.put(Arc::clone(&snapshot));
+    Ok(snapshot)
+}
+
+fn all(core: &Core) -> Vec<SnapshotInfo> {
+    let all = core.named.all();
+    all.iter().map(|s| info(core, s, &all)).collect()
+}
+
+fn ended(core: &Core) -> Vec<EndedSnapshot> {
+    let ended = core.named.ended().into_iter();
+    let told = ended.filter_map(|(_, record)| {
+        let (at, why) = record.ended?;
+        Some(EndedSnapshot {
+            created: record.moment.believed(),
+            name: record.name,
+            ended: at,
+            why,
+        })
+    });
+    told.collect()
+}
+
+fn info(core: &Core, snapshot: &NamedSnapshot, all: &[Arc<NamedSnapshot>]) -> SnapshotInfo {
+    let record = &snapshot.record;
+    let created = record.moment.believed();
+    let age = core.options.snapshot_age_max;
+    let age = age.and_then(|age| i64::try_from(age.as_nanos()).ok());
+    let kept: BTreeMap<SegmentId, u64> = snapshot.replaced().collect();
+    let others: Vec<SegmentId> = all
+        .iter()
+        .filter(|other| other.number != snapshot.number)
+        .flat_map(|other| other.replaced().map(|(id, _)| id))
+        .collect();
+    let own = kept.iter().filter(|(id, _)| !others.contains(id));
+    SnapshotInfo {
+        name: record.name.clone(),
+        created,
+        ends: age.map(|age| Timestamp::from_nanos(created.as_nanos().saturating_add(age))),
+        sequence: record.sequence.0,
+        tables: record.tables,
+        streams: record.streams,
+        events: record.events,
+        bytes: record.segments.iter().map(|(_, bytes)| bytes).sum(),
+        own_bytes: own.map(|(_, bytes)| bytes).sum(),
+        kept_bytes: kept.values().sum(),
+    }
+}

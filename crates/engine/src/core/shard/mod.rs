@@ -1,0 +1,344 @@
+//! A shard: streams that share memory and one flush worker.
+//!
+//! Invariants: a stream stays in its shard; `version` rises with every published step; `partitions`
+//! is the set as of `version`; snapshots are registered under the same lock that publishes, so a
+//! step knows which older versions are read; `bytes` are those of events not yet stored, and what
+//! only older snapshots see of memory counts in `pinned`; a stream with nothing in memory but a
+//! watermark takes 16 bytes and its place in a map, nothing else.
+//! Concurrency: one lock, held for short work in memory only; one step at a time
+//! ([`Shard::stepping`]).
+
+use crate::memory::chunk::Chunk;
+mod parked;
+
+pub(crate) use parked::{Parked, held_max};
+
+use crate::common::ids::{NumberMap, SegmentId, Sequence, StreamId, TableId};
+use crate::memory::StreamMemory;
+use crate::memory::pins::{
+    OpenSnapshots, PIN_BYTES, PinFile, PinLocation, PinnedRows, SnapshotPoint,
+};
+use crate::storage::partitions::PartitionSet;
+use crate::storage::tombstone::Tombstone;
+use headwater_codec::leaf::EncodeHints;
+use headwater_late::{Analyzer, Split};
+use headwater_types::{ClosedRange, Timestamp};
+use parking_lot::Mutex;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+#[derive(Debug)]
+pub(crate) struct Shard {
+    pub(crate) state: Mutex<ShardState>,
+    /// Held while a step of this shard runs.
+    pub(crate) stepping: Mutex<StepScratch>,
+}
+
+/// What steps of a shard remember from one to the next.
+#[derive(Debug, Default)]
+pub(crate) struct StepScratch {
+    pub(crate) hints: HashMap<TableId, EncodeHints>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct ShardState {
+    /// Streams with something in memory, and those whose watermark is not known or not there.
+    streams: NumberMap<StreamId, Box<ShardStream>>,
+    /// Watermarks of the other streams touched since opening.
+    idle: NumberMap<StreamId, Timestamp>,
+    pub(crate) bytes: usize,
+    pub(crate) flank_events: usize,
+    pub(crate) late_events: usize,
+    pub(crate) version: u64,
+    pub(crate) partitions: Arc<PartitionSet>,
+    /// Deletes not yet carried out in every partition and in memory, by sequence.
+    pub(crate) tombstones: Arc<Vec<Tombstone>>,
+    /// Something of a table may have ended: a sweep has to look.
+    pub(crate) ending: bool,
+    /// Every delete up to here has been carried out but in partitions of which nothing can be read.
+    pub(crate) swept: Sequence,
+    /// Events of the spans of such partitions.
+    pub(crate) parked: Parked,
+    /// Sequence of the newest published step.
+    pub(crate) step_sequence: Sequence,
+    pub(crate) snapshots: OpenSnapshots,
+    /// Streams of which older snapshots see events in memory that were stored since.
+    pinned_streams: BTreeSet<StreamId>,
+    pinned: PinTotals,
+    /// Partitions a compaction is rewriting: they take no groups.
+    pub(crate) busy: HashSet<SegmentId>,
+    /// What is known of late events, and the policy in force.
+    pub(crate) analyzer: Analyzer,
+    /// The analyzer learnt something since the last commit.
+    pub(crate) unsaved_analyzer: bool,
+    /// No evaluation before this moment of the monotonic clock, so that evaluating takes little of
+    /// the time.
+    pub(crate) evaluate_from: Duration,
+    /// The policy was changed: a step first divides what memory holds anew.
+    pub(crate) repartition: bool,
+    /// When the first of the late events in memory came, by the monotonic clock.
+    pub(crate) late_since: Option<Duration>,
+}
+
+/// What a stream with events in memory takes besides them: its [`ShardStream`] and its place in a
+/// map.
+const ACTIVE_BYTES: usize = size_of::<ShardStream>() + 48;
+
+/// What a snapshot keeps of a shard.
+#[derive(Clone, Debug)]
+pub(crate) struct ShardSnapshot {
+    pub(crate) version: u64,
+    pub(crate) partitions: Arc<PartitionSet>,
+    pub(crate) tombstones: Arc<Vec<Tombstone>>,
+}
+
+/// A stream with something in memory.
+#[derive(Debug)]
+pub(crate) struct ShardStream {
+    pub(crate) table: TableId,
+    pub(crate) memory: StreamMemory,
+}
+
+/// How much is pinned.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct PinTotals {
+    /// Bytes of chunks in memory.
+    rows: usize,
+    /// Chunks, in memory or in files.
+    count: usize,
+}
+
+impl PinTotals {
+    fn of(memory: &StreamMemory) -> PinTotals {
+        PinTotals {
+            rows: memory.pinned_bytes(),
+            count: memory.pinned_count(),
+        }
+    }
+
+    fn change(&mut self, before: PinTotals, after: PinTotals) {
+        self.rows = self.rows + after.rows - before.rows;
+        self.count = self.count + after.count - before.count;
+    }
+}
+
+/// What a stream's events take in memory, and the stream for having any.
+fn bytes_of(memory: &StreamMemory) -> usize {
+    let active = if memory.rows() > 0 { ACTIVE_BYTES } else { 0 };
+    memory.bytes + memory.front_bytes() + active
+}
+
+impl Shard {
+    pub(crate) fn new(partitions: PartitionSet, analyzer: Analyzer) -> Shard {
+        let state = ShardState {
+            partitions: Arc::new(partitions),
+            version: 1,
+            ending: true,
+            analyzer,
+            ..ShardState::default()
+        };
+        Shard {
+            state: Mutex::new(state),
+            stepping: Mutex::new(StepScratch::default()),
+        }
+    }
+}
+
+impl ShardState {
+    /// Changes one stream's memory and keeps the shard's sums right. Returns the change in bytes.
+    pub(crate) fn with_stream<T>(
+        &mut self,
+        stream: StreamId,
+        table: TableId,
+        change: impl FnOnce(&mut StreamMemory) -> T,
+    ) -> (T, isize) {
+        let idle = &mut self.idle;
+        let slot = self.streams.entry(stream).or_insert_with(|| {
+            let mut memory = StreamMemory::default();
+            memory.watermark = idle.remove(&stream);
+            memory.watermark_known = memory.watermark.is_some();
+            Box::new(ShardStream { table, memory })
+        });
+        let memory = &mut slot.memory;
+        let (bytes, flank, late) = (bytes_of(memory), memory.flank_rows, memory.late_rows);
+        let pinned = PinTotals::of(memory);
+        let result = change(memory);
+        let bytes_now = bytes_of(memory);
+        self.bytes = self.bytes + bytes_now - bytes;
+        self.flank_events = self.flank_events + memory.flank_rows - flank;
+        self.late_events = self.late_events + memory.late_rows - late;
+        let pinned_now = PinTotals::of(memory);
+        self.pinned.change(pinned, pinned_now);
+        if pinned_now.count > 0 {
+            self.pinned_streams.insert(stream);
+        }
+        self.rest(stream);
+        (result, bytes_now as isize - bytes as isize)
+    }
+
+    /// True when the policy in force gives late events a buffer of their own.
+    pub(crate) fn separates(&self) -> bool {
+        matches!(
+            self.analyzer.in_force().policy.split,
+            Split::Separate { .. }
+        )
+    }
+
+    /// Keeps only the watermark of a stream when there is nothing else to it.
+    fn rest(&mut self, stream: StreamId) {
+        let memory = self.streams.get(&stream).map(|s| &s.memory);
+        if let Some(memory) = memory
+            && memory.rows() == 0
+            && memory.pinned_count() == 0
+            && let (true, Some(watermark)) = (memory.watermark_known, memory.watermark)
+        {
+            self.streams.remove(&stream);
+            self.idle.insert(stream, watermark);
+            // A table for many streams is not kept for few.
+            if self.streams.len() < self.streams.capacity() / 8 {
+                self.streams.shrink_to(self.streams.len() * 2);
+            }
+        }
+    }
+
+    /// The watermark of a stream, if it is known: `Some(None)` = nothing is stored.
+    pub(crate) fn known_watermark(&self, stream: StreamId) -> Option<Option<Timestamp>> {
+        if let Some(watermark) = self.idle.get(&stream) {
+            return Some(Some(*watermark));
+        }
+        let memory = &self.streams.get(&stream)?.memory;
+        memory.watermark_known.then_some(memory.watermark)
+    }
+
+    /// What a stream holds in memory, if anything.
+    pub(crate) fn memory(&self, stream: StreamId) -> Option<&StreamMemory> {
+        self.streams.get(&stream).map(|s| &s.memory)
+    }
+
+    /// Streams with events in memory, in no order.
+    pub(crate) fn active(&self) -> impl Iterator<Item = (StreamId, &ShardStream)> {
+        let all = self.streams.iter().map(|(stream, slot)| (*stream, &**slot));
+        all.filter(|(_, slot)| slot.memory.rows() > 0)
+    }
+
+    /// Streams of a table of which memory may hold something for some snapshot, by number, each
+    /// with the span of it.
+    pub(crate) fn streams_of(&self, table: TableId) -> Vec<(StreamId, ClosedRange)> {
+        let of_table = self.streams.iter().filter(|(_, slot)| slot.table == table);
+        let mut out: Vec<(StreamId, ClosedRange)> = of_table
+            .filter_map(|(stream, slot)| Some((*stream, slot.memory.span()?)))
+            .collect();
+        out.sort_unstable_by_key(|(stream, _)| *stream);
+        out
+    }
+
+    /// True when memory holds rows of a table in a range.
+    pub(crate) fn has_rows_in(&self, table: TableId, range: &ClosedRange) -> bool {
+        let of_table = self.active().filter(|(_, slot)| slot.table == table);
+        let mut chunks =
+            of_table.flat_map(|(_, slot)| slot.memory.flank.iter().chain(&slot.memory.late));
+        let inside = |time: &i64| range.contains(Timestamp::from_nanos(*time));
+        chunks.any(|chunk| range.overlaps(&chunk.span) && chunk.rows.times.iter().any(inside))
+    }
+
+    /// The smallest sequence of an event in memory.
+    pub(crate) fn first_sequence(&self) -> Option<Sequence> {
+        self.active()
+            .filter_map(|(_, slot)| slot.memory.first_sequence())
+            .min()
+    }
+
+    /// Registers a snapshot of the present version. It is to tell its sequence next.
+    pub(crate) fn open_snapshot(&mut self) -> ShardSnapshot {
+        self.snapshots.open(self.version);
+        ShardSnapshot {
+            version: self.version,
+            partitions: Arc::clone(&self.partitions),
+            tombstones: Arc::clone(&self.tombstones),
+        }
+    }
+
+    /// Forgets a snapshot, and what nobody else sees. Gives the files of that, to be let go of
+    /// without the lock.
+    pub(crate) fn close_snapshot(&mut self, closed: SnapshotPoint) -> Vec<Arc<PinFile>> {
+        self.snapshots.close(closed);
+        let mut files = Vec::new();
+        // Only a step that was published while it was open can have pinned anything for it.
+        if self.pinned_streams.is_empty() || closed.version == self.version {
+            return files;
+        }
+        for stream in std::mem::take(&mut self.pinned_streams) {
+            let Some(slot) = self.streams.get_mut(&stream) else {
+                assert!(
+                    self.streams.contains_key(&stream),
+                    "stream {} has pinned events and no place in memory",
+                    stream.0
+                );
+                continue;
+            };
+            let before = PinTotals::of(&slot.memory);
+            slot.memory.unpin(&self.snapshots, closed, &mut files);
+            let left = PinTotals::of(&slot.memory);
+            self.pinned.change(before, left);
+            if left.count > 0 {
+                self.pinned_streams.insert(stream);
+            } else {
+                self.rest(stream);
+            }
+        }
+        files
+    }
+
+    pub(crate) fn has_snapshots(&self) -> bool {
+        !self.snapshots.is_empty()
+    }
+
+    /// True when a sweep has something to look for.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ending || self.tombstones.iter().any(|t| t.sequence > self.swept)
+    }
+
+    /// Bytes of pinned chunks in memory.
+    pub(crate) fn pinned_rows(&self) -> usize {
+        self.pinned.rows
+    }
+
+    /// Bytes of pinned chunks in memory, and of what is known of all of them.
+    pub(crate) fn pinned_bytes(&self) -> usize {
+        self.pinned.rows + self.pinned.count * PIN_BYTES + self.pinned_streams.len() * ACTIVE_BYTES
+    }
+
+    /// Pinned chunks in memory.
+    pub(crate) fn pinned_chunks(&self) -> Vec<(StreamId, Arc<Chunk>)> {
+        let streams = self.pinned_streams.iter();
+        let held = streams.filter_map(|s| Some((*s, &self.streams.get(s)?.memory)));
+        held.flat_map(|(stream, memory)| memory.pinned_chunks().map(move |c| (stream, c)))
+            .collect()
+    }
+
+    /// The rows of a pinned chunk are in a file now.
+    pub(crate) fn pin_moved(&mut self, stream: StreamId, chunk: &Arc<Chunk>, place: &PinLocation) {
+        if let Some(slot) = self.streams.get_mut(&stream) {
+            let before = PinTotals::of(&slot.memory);
+            slot.memory.pin_moved(chunk, place);
+            self.pinned.change(before, PinTotals::of(&slot.memory));
+        }
+    }
+
+    /// The chunks of a stream that a snapshot of this version sees and that may hold something in a
+    /// range.
+    pub(crate) fn visible(
+        &self,
+        stream: StreamId,
+        version: u64,
+        range: &ClosedRange,
+    ) -> Vec<PinnedRows> {
+        let memory = self.memory(stream);
+        memory.map_or_else(Vec::new, |m| m.visible(version, range))
+    }
+
+    pub(crate) fn add_tombstone(&mut self, tombstone: &Tombstone) {
+        Arc::make_mut(&mut self.tombstones).push(tombstone.clone());
+    }
+}

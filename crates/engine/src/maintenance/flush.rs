@@ -1,0 +1,219 @@
+//! When a shard stores what memory holds, and how much: because memory is used up, the log is too
+//! long, late events have waited, or the database is flushed or closed.
+//!
+//! Concurrency: called by the shard's worker, or by writers where there are no threads. Every loop
+//! here ends: it goes on while there is something of before it began.
+//! Failure: a step that failed for want of space is tried again when asked; other failures have
+//! latched the database.
+
+use crate::Result;
+use crate::common::ids::{Sequence, ShardIndex};
+use crate::core::Core;
+use crate::core::late_policy::{decide_if_due, late_merge_is_due, settle_analyzers};
+use crate::maintenance::jobs::{self, Buffers, ShardView, Urgency};
+
+/// The log may grow to this many times the memory budget before old events are flushed for its
+/// sake.
+const LOG_BUDGETS_MAX: u64 = 4;
+
+fn view(core: &Core, index: ShardIndex) -> Result<(ShardView, usize)> {
+    let state = core.shards.get(index)?.state.lock();
+    Ok((
+        ShardView {
+            flank_events: state.flank_events,
+            late_events: state.late_events,
+        },
+        state.bytes,
+    ))
+}
+
+/// The length of the log at which events are stored for its sake.
+pub(crate) fn log_bytes_max(core: &Core) -> u64 {
+    let usual = LOG_BUDGETS_MAX * core.options.memory_budget_bytes as u64;
+    let is_fast = core.placing.now().is_log_fast();
+    match core.options.fast_bytes {
+        // The files that are being filled and made ready are beside what is needed.
+        Some(most) if is_fast => usual.min(most.saturating_sub(2 * core.options.log_file_size())),
+        _ => usual,
+    }
+}
+
+/// Flushes a shard if it is its turn. True when it did something.
+pub(crate) fn flush_if_due(core: &Core, index: ShardIndex) -> Result<bool> {
+    if has_ended(core, index)? && jobs::sweep(core, index)? {
+        return Ok(true);
+    }
+    // What is left of the reserve is for what frees space.
+    if core.check_space().is_err() {
+        return Ok(false);
+    }
+    decide_if_due(core, index)?;
+    let (view, bytes) = view(core, index)?;
+    let policy = &core
+        .shards
+        .get(index)?
+        .state
+        .lock()
+        .in_force()
+        .candidate
+        .policy;
+    if let Some(memory_events) = core.regime.memory_events() {
+        return match jobs::full_buffers(memory_events, policy, view) {
+            Some(buffers) => step(core, index, buffers, Urgency::Memory),
+            None => Ok(false),
+        };
+    }
+    if core.memory.is_flush_due() {
+        let held = core.shards.events_in_memory();
+        // The shards that hold no less than others: not all of what is used are events.
+        let shards = core.shards.len().max(1);
+        if bytes > 0 && bytes >= core.memory.flush_bytes().min(held.bytes) / shards {
+            let buffers = jobs::buffers_to_store(policy, view);
+            if step(core, index, buffers, Urgency::Memory)? {
+                return Ok(true);
+            }
+            // Nothing there to take, such as a flank that is retained whole: take what there is.
+            if step(core, index, Buffers::Both, Urgency::All)? {
+                return Ok(true);
+            }
+        }
+        if held.events == 0 && core.catalog.first_pending().is_some() {
+            // Nothing but names of new streams, which a commit stores.
+            core.log.wait_published(core.log.newest())?;
+            jobs::commit_log_cut(core)?;
+            return Ok(true);
+        }
+    }
+    if late_merge_is_due(core, index)? {
+        let merged = step(core, index, Buffers::Late, Urgency::All)?;
+        if !merged {
+            // Its partition takes no groups just now: not again at once.
+            let now = core.env.clock.monotonic();
+            core.shards.get(index)?.state.lock().late_since = Some(now);
+        }
+        return Ok(merged);
+    }
+    let holds_events = view.flank_events + view.late_events > 0;
+    let live_bytes = core.log.live_bytes();
+    if core
+        .unreadable
+        .is_log_too_long(live_bytes, log_bytes_max(core))
+        && holds_events
+    {
+        return step(core, index, Buffers::Both, Urgency::Log);
+    }
+    Ok(false)
+}
+
+/// True when a sweep has something to look for.
+fn has_ended(core: &Core, index: ShardIndex) -> Result<bool> {
+    Ok(core.shards.get(index)?.state.lock().has_ended())
+}
+
+/// Carries out everything that was deleted, dropped or outlived.
+pub(crate) fn sweep_all(core: &Core) -> Result<()> {
+    for index in core.shards.indices() {
+        if has_ended(core, index)? {
+            jobs::sweep(core, index)?;
+        }
+    }
+    Ok(())
+}
+
+fn step(core: &Core, index: ShardIndex, buffers: Buffers, urgency: Urgency) -> Result<bool> {
+    let result = jobs::run_step(core, index, buffers, urgency);
+    core.signals.note_step(&result);
+    result
+}
+
+/// Stores every event in memory.
+pub(crate) fn flush_all(core: &Core) -> Result<()> {
+    store_all(core)?;
+    jobs::commit_log_cut(core)
+}
+
+/// When nothing has been written for a while: stores what memory holds, and gives back what the log
+/// does not need. True when it did something.
+pub(crate) fn rest_if_due(core: &Core) -> Result<bool> {
+    let log = core.log.bytes_on_medium_and_written();
+    let now = core.env.clock.monotonic();
+    if core.regime.is_exact()
+        || !core.rest.is_due(core.log.newest(), log, now)
+        || core.check_space().is_err()
+    {
+        return Ok(false);
+    }
+    core.rest.note(log.1);
+    store_all(core)?;
+    core.log.leave_file()?;
+    jobs::commit_log_cut(core)?;
+    core.log.rest()?;
+    core.shrink_reserves()?;
+    Ok(true)
+}
+
+/// On a full disk: gives back what of the log nobody needs, which waits there to be used again, or
+/// for the next commit. True when it did something.
+pub(crate) fn give_back_if_full(core: &Core) -> Result<bool> {
+    if core.check_space().is_ok() {
+        return Ok(false);
+    }
+    // What only definitions need of the log the next commit stores.
+    let is_needed = core.shards.first_unstored().is_some();
+    let given = core.log.give_back(is_needed)?;
+    let needed = match is_needed {
+        true => core.log.first_generation_needed(core.first_needed()),
+        false => u64::MAX,
+    };
+    if !core.log.has_full_below(needed) {
+        return Ok(given);
+    }
+    jobs::commit_log_cut(core)?;
+    core.log.give_back(true)?;
+    Ok(true)
+}
+
+/// As [`flush_all`], at the end: the next opening finds nothing to read in the log.
+pub(crate) fn leave_log(core: &Core) -> Result<()> {
+    settle_analyzers(core);
+    core.log.leave_file()?;
+    jobs::commit_log_cut(core)?;
+    core.log.rest()?;
+    core.shrink_reserves()?;
+    match &core.placing.now().tier {
+        // Should the tier be lost now, nothing is lost with it.
+        Some(tier) if core.log.live_bytes() == 0 => tier.note_settled(&*core.env.files),
+        _ => Ok(()),
+    }
+}
+
+/// Steps until nothing is left in memory of what was there at the beginning. Writers may go on.
+pub(crate) fn store_all(core: &Core) -> Result<()> {
+    let _no_compaction = core.compaction.begin();
+    store_all_alone(core)
+}
+
+/// As [`store_all`], for who sees to it that no partition is being rewritten.
+pub(crate) fn store_all_alone(core: &Core) -> Result<()> {
+    core.log.wait_published(core.log.newest())?;
+    let newest = core.log.published();
+    for index in core.shards.indices() {
+        let separates = core.shards.get(index)?.state.lock().separates();
+        // Exactly as the policy counts: each buffer by itself, at the end too.
+        let all = if core.regime.is_exact() && separates {
+            &[Buffers::Flank, Buffers::Late][..]
+        } else {
+            &[Buffers::Both]
+        };
+        for buffers in all {
+            while step(core, index, *buffers, Urgency::All)? && holds_up_to(core, index, newest)? {}
+        }
+    }
+    Ok(())
+}
+
+/// True when memory holds an event with a sequence up to this one.
+fn holds_up_to(core: &Core, index: ShardIndex, newest: Sequence) -> Result<bool> {
+    let state = core.shards.get(index)?.state.lock();
+    Ok(state.first_sequence().is_some_and(|first| first <= newest))
+}

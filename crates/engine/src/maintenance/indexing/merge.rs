@@ -1,0 +1,161 @@
+//! Merges runs of an index beside a segment into one, in memory for a block of each, their fronts,
+//! and the rows of one key: four bytes for each.
+//!
+//! Invariants: the new run holds those leaves of the old ones that the segment still has, each
+//! once, with all of their entries.
+
+use super::plan::all_leaves;
+use crate::common::ids::StreamId;
+use crate::core::Core;
+use crate::storage::index::{Front, LeafSlot, Run, RunWriter};
+use crate::storage::segment::Partition;
+use crate::{Error, Result};
+use headwater_codec::entries::Entries;
+use headwater_types::invariant::part_of;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+/// Where a leaf lies.
+type Place = (StreamId, u64, u32);
+
+/// A run that is read from the first entry to the last.
+struct Cursor {
+    run: Arc<Run>,
+    front: Front,
+    next_block: usize,
+    /// The entries of the block at hand that are left, the next one last.
+    left: Vec<(Vec<u8>, u32)>,
+    /// The leaves of which this run's entries count.
+    own: HashSet<Place>,
+}
+
+impl Cursor {
+    /// Makes sure that there is an entry at hand, unless the run is at its end.
+    fn fill(&mut self) -> Result<()> {
+        while self.left.is_empty() {
+            let Some(place) = self.front.blocks.get(self.next_block) else {
+                return Ok(());
+            };
+            let entries: Entries = self.run.block(place)?;
+            self.next_block += 1;
+            for (key, rows) in entries.keys() {
+                self.left
+                    .extend(rows.iter().map(|row| (key.to_vec(), *row)));
+            }
+            self.left.reverse();
+        }
+        Ok(())
+    }
+}
+
+/// Writes a run in the place of these; `None` when none of their leaves is left.
+pub(super) fn merge(
+    core: &Core,
+    partition: &Partition,
+    runs: &[Arc<Run>],
+    complete_to: u64,
+) -> Result<Option<Run>> {
+    let living: HashSet<Place> = all_leaves(core, partition)?
+        .into_iter()
+        .map(|(stream, leaf)| (stream, leaf.offset, leaf.row_start))
+        .collect();
+    let mut cursors = Vec::new();
+    let mut leaves: HashMap<Place, LeafSlot> = HashMap::new();
+    for run in runs {
+        let front = run.front().inspect_err(|error| run.set_damaged(error))?;
+        let mut own = HashSet::new();
+        for leaf in &front.leaves {
+            let is_new = living.contains(&leaf.place()) && !leaves.contains_key(&leaf.place());
+            if is_new {
+                leaves.insert(leaf.place(), *leaf);
+                own.insert(leaf.place());
+            }
+        }
+        cursors.push(Cursor {
+            run: Arc::clone(run),
+            front,
+            next_block: 0,
+            left: Vec::new(),
+            own,
+        });
+    }
+    let (Some(first), false) = (runs.first(), leaves.is_empty()) else {
+        return Ok(None);
+    };
+    let fields = cursors.first().map(|c| c.front.fields.clone());
+    let too_many = || Error::internal("an index run of 2^32 rows");
+    let slots = leaves
+        .values()
+        .map(|leaf| (leaf.stream, leaf.entry))
+        .collect();
+    let slots = Front::numbered(slots).ok_or_else(too_many)?;
+    let starts: HashMap<Place, u32> = slots
+        .iter()
+        .map(|leaf| (leaf.place(), leaf.start))
+        .collect();
+    let number = core.indexes.take_number();
+    let place = (partition.id(), number);
+    let mut writer = RunWriter::new(core.indexes.files(), core.indexes.dir(), place)?;
+    write(&mut cursors, &starts, &mut writer)?;
+    let front = Front {
+        index: first.record.index,
+        segment: partition.id(),
+        fields: fields.unwrap_or_else(Vec::new),
+        leaves: slots,
+        blocks: Vec::new(),
+    };
+    writer
+        .finish(first.record.index, front, complete_to)
+        .map(Some)
+}
+
+/// Hands the entries of all runs to the writer, in order. Of one key the rows of the new run are in
+/// another order than those of the old ones, so they are gathered first.
+fn write(
+    cursors: &mut [Cursor],
+    starts: &HashMap<Place, u32>,
+    writer: &mut RunWriter,
+) -> Result<()> {
+    let mut rows: Vec<u32> = Vec::new();
+    loop {
+        for cursor in cursors.iter_mut() {
+            let filled = cursor.fill();
+            filled.inspect_err(|error| cursor.run.set_damaged(error))?;
+        }
+        let heads = cursors.iter().filter_map(|c| c.left.last());
+        let Some(key) = heads.map(|(key, _)| key).min().cloned() else {
+            return Ok(());
+        };
+        rows.clear();
+        for cursor in cursors.iter_mut() {
+            take_key(cursor, &key, starts, &mut rows)?;
+        }
+        rows.sort_unstable();
+        for row in part_of(&rows, .., "rows of a key") {
+            writer.push(&key, *row)?;
+        }
+    }
+}
+
+/// Takes the rows of a key out of a run, by their new numbers.
+fn take_key(
+    cursor: &mut Cursor,
+    key: &[u8],
+    starts: &HashMap<Place, u32>,
+    rows: &mut Vec<u32>,
+) -> Result<()> {
+    loop {
+        let filled = cursor.fill();
+        filled.inspect_err(|error| cursor.run.set_damaged(error))?;
+        let Some((_, row)) = cursor.left.pop_if(|(own, _)| own == key) else {
+            return Ok(());
+        };
+        let leaf = cursor.front.leaf_of(row);
+        let living = leaf.filter(|leaf| cursor.own.contains(&leaf.place()));
+        if let Some(leaf) = living
+            && let Some(start) = starts.get(&leaf.place())
+        {
+            rows.push(start + (row - leaf.start));
+        }
+    }
+}

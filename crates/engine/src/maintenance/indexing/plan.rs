@@ -1,0 +1,131 @@
+//! What is missing of an index beside a segment, and which runs are merged; pure but for reading
+//! which leaves there are.
+//!
+//! Invariants: [`to_merge`] names at least two runs where it names any, and leaves at most
+//! [`RUNS_MAX`].
+
+use crate::Result;
+use crate::common::ids::StreamId;
+use crate::core::Core;
+use crate::storage::index::{Front, SegmentRuns, Types};
+use crate::storage::segment::{LeafEntry, Partition};
+use std::sync::Arc;
+
+/// Most runs of an index beside a segment, but for the moment until they are merged.
+pub(super) const RUNS_MAX: usize = 8;
+/// Runs that are at most so many times as large as all smaller ones together are merged with them.
+const TIER: u64 = 2;
+
+/// What is missing of an index beside a segment.
+pub(crate) enum Missing {
+    /// Every leaf is held.
+    Nothing,
+    /// Runs have to be made, or made anew.
+    Leaves,
+    /// There are too many runs, or they hold mostly rows that are gone.
+    Merge,
+}
+
+/// What is missing, as the numbers say it.
+pub(crate) fn missing(partition: &Partition, runs: &SegmentRuns, types: Types) -> Missing {
+    let record = &partition.record;
+    let is_whole = runs.complete_to == record.committed_bytes;
+    if !is_whole || !runs.useless(types).is_empty() {
+        return match record.events == 0 && runs.runs.is_empty() {
+            true => Missing::Nothing,
+            false => Missing::Leaves,
+        };
+    }
+    let held: u64 = runs.runs.iter().map(|run| run.record.rows).sum();
+    let is_stale = held > record.events.saturating_mul(2).max(1);
+    match runs.runs.len() > RUNS_MAX || is_stale {
+        true => Missing::Merge,
+        false => Missing::Nothing,
+    }
+}
+
+/// Which of runs of these sizes, which rise, are merged: the first so many.
+pub(super) fn to_merge(sizes: &[u64]) -> usize {
+    if sizes.len() <= RUNS_MAX {
+        return 0;
+    }
+    let least = sizes.len() + 1 - RUNS_MAX;
+    let mut sum = 0u64;
+    for (count, size) in sizes.iter().enumerate() {
+        if count >= least.max(2) && *size > sum.saturating_mul(TIER) {
+            return count;
+        }
+        sum = sum.saturating_add(*size);
+    }
+    sizes.len()
+}
+
+/// The leaves that a segment has and none of the runs holds, in the order of streams; about so many
+/// rows of them, and whether these are all.
+pub(super) fn not_held(
+    core: &Core,
+    partition: &Partition,
+    fronts: &[Arc<Front>],
+    rows_max: u64,
+) -> Result<(Vec<(StreamId, LeafEntry)>, bool)> {
+    let state = core.store.state(partition)?;
+    let (mut leaves, mut rows, mut is_all) = (Vec::new(), 0u64, true);
+    for page in state.pages() {
+        core.store.each_stream(&state, page, &mut |stream, held| {
+            for leaf in held.main.iter().chain(held.late.iter().flatten()) {
+                if fronts.iter().any(|front| front.holds(stream, leaf)) {
+                    continue;
+                }
+                if rows >= rows_max {
+                    is_all = false;
+                    return Ok(());
+                }
+                rows += u64::from(leaf.count);
+                leaves.push((stream, *leaf));
+            }
+            Ok(())
+        })?;
+        if !is_all {
+            break;
+        }
+    }
+    Ok((leaves, is_all))
+}
+
+/// All leaves that a segment has.
+pub(super) fn all_leaves(core: &Core, partition: &Partition) -> Result<Vec<(StreamId, LeafEntry)>> {
+    Ok(not_held(core, partition, &[], u64::MAX)?.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_runs_are_merged_before_large_ones() {
+        assert_eq!(to_merge(&[1; 8]), 0);
+        assert_eq!(to_merge(&[1, 1, 1, 1, 1, 1, 1, 1, 1_000_000]), 8);
+        assert_eq!(
+            to_merge(&[1, 1, 10, 100, 1000, 10_000, 100_000, 1_000_000, 9_000_000]),
+            2
+        );
+        assert_eq!(to_merge(&[5; 9]), 9);
+    }
+
+    #[test]
+    fn so_many_are_merged_that_few_are_left() {
+        for count in 9usize..40 {
+            for base in [1u64, 2, 3, 10] {
+                let sizes: Vec<u64> = (0u32..)
+                    .take(count)
+                    .map(|i| base.saturating_pow(i))
+                    .collect();
+                let merged = to_merge(&sizes);
+                assert!(
+                    merged >= 2 && count + 1 - merged <= RUNS_MAX,
+                    "{count} {base} {merged}"
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Makes a run of leaves that none holds yet.
+//!
+//! Failure: a leaf that cannot be read ends the piece; the segment is left alone then.
+
+use super::plan::not_held;
+use super::sort::Sorter;
+use crate::common::ids::SegmentId;
+use crate::core::Core;
+use crate::metadata::catalog::Table;
+use crate::storage::index::{Front, IndexDefinition, Run, RunWriter, put_row_key};
+use crate::storage::segment::Partition;
+use crate::{Error, Result};
+use headwater_types::FieldType;
+use std::sync::Arc;
+
+/// Rows of a run that is made at once, about.
+const ROWS_MAX: u64 = 1 << 18;
+/// A share of the memory budget that entries of a run may take while they are sorted.
+const MEMORY_SHARE: usize = 8;
+
+/// A run that was written, and whether nothing is missing with it.
+pub(super) struct TakenIn {
+    /// `None` = there was nothing to take in.
+    pub(super) run: Option<Run>,
+    pub(super) is_all: bool,
+}
+
+/// The fields of an index with the types that they have now.
+fn typed(
+    definition: &IndexDefinition,
+    table: &Table,
+) -> Result<Vec<(headwater_types::FieldId, FieldType)>> {
+    let typed = definition.fields.iter().map(|id| {
+        let field = table.field(*id).ok_or_else(|| {
+            let (index, table) = (&definition.name, &table.name);
+            Error::internal(format!(
+                "index `{index}` names field {} of `{table}`, which has none",
+                id.0
+            ))
+        })?;
+        Ok((*id, field.field_type))
+    });
+    typed.collect()
+}
+
+/// Writes a run of leaves that these fronts do not hold.
+pub(super) fn take_in(
+    core: &Core,
+    definition: &IndexDefinition,
+    table: &Table,
+    partition: &Partition,
+    fronts: &[Arc<Front>],
+) -> Result<TakenIn> {
+    let (leaves, is_all) = not_held(core, partition, fronts, ROWS_MAX)?;
+    if leaves.is_empty() {
+        return Ok(TakenIn { run: None, is_all });
+    }
+    let memory = headwater_types::invariant::wide(core.options.memory_budget_bytes / MEMORY_SHARE);
+    let segment: SegmentId = partition.id();
+    let mut sorter = Sorter::default();
+    let mut key = Vec::new();
+    let mut taken = Vec::new();
+    let mut start = 0u32;
+    let mut is_cut = false;
+    for (stream, leaf) in leaves_by_place(leaves) {
+        if sorter.bytes() > memory && !taken.is_empty() {
+            is_cut = true;
+            break;
+        }
+        let rows = core
+            .store
+            .leaf_fields(segment, &leaf, &definition.fields, table)?;
+        let columns: Vec<_> = definition.fields.iter().map(|f| rows.column(*f)).collect();
+        for (row, at) in (start..).zip(0..rows.len()) {
+            if put_row_key(&columns, at, &mut key) {
+                sorter.push(&key, row);
+            }
+        }
+        start = start
+            .checked_add(leaf.count)
+            .ok_or_else(|| Error::internal("an index run of 2^32 rows"))?;
+        taken.push((stream, leaf));
+    }
+    let number = core.indexes.take_number();
+    let mut writer = RunWriter::new(core.indexes.files(), core.indexes.dir(), (segment, number))?;
+    sorter.write(&mut writer)?;
+    let is_all = is_all && !is_cut;
+    let front = Front {
+        index: definition.id,
+        segment,
+        fields: typed(definition, table)?,
+        leaves: Front::numbered(taken)
+            .ok_or_else(|| Error::internal("an index run of 2^32 rows"))?,
+        blocks: Vec::new(),
+    };
+    let complete_to = if is_all {
+        partition.record.committed_bytes
+    } else {
+        0
+    };
+    let run = writer.finish(definition.id, front, complete_to)?;
+    Ok(TakenIn {
+        run: Some(run),
+        is_all,
+    })
+}
+
+/// In the order in which a front numbers them.
+fn leaves_by_place(
+    mut leaves: Vec<(
+        crate::common::ids::StreamId,
+        crate::storage::segment::LeafEntry,
+    )>,
+) -> Vec<(
+    crate::common::ids::StreamId,
+    crate::storage::segment::LeafEntry,
+)> {
+    leaves.sort_by_key(|(stream, leaf)| (*stream, leaf.offset, leaf.row_start));
+    leaves
+}

@@ -1,0 +1,535 @@
+//! Rewrites a partition: late runs folded, leaves full, dead bytes gone; split in parts when it
+//! outgrew its size.
+//!
+//! Invariants: the new segments hold exactly the old one's rows, and the buckets of rows that have
+//! gone ([`super::carried`]); covers that replay may still need go with them; while it runs the
+//! partition takes no groups (it is marked busy), and the swap is one commit. Every reason for a
+//! rewriting is gone when it is done, by what the new records say: a split narrows spans, the other
+//! reasons need more than one group or an expiry that has passed. So nothing is rewritten twice
+//! without new groups, also over restarts; should it come otherwise, [`settle`] notes it.
+//! Failure: nothing changed; the new files are removed. A damaged leaf ends the attempt: the
+//! partition stays as it is.
+
+use super::carried;
+use super::commit::{commit, free_log, keep_committed, make_durable};
+use super::cutter::SharedLeaves;
+use super::rewriting::{Purpose, Rewriting};
+use super::stream_writer::GroupOutput;
+use super::write::{
+    RemoveUnlessKept, WrittenGroup, attach_keys, attach_shared, discard, expiry, open_group, record,
+};
+use crate::common::counters::{Cause, Counters};
+use crate::common::ids::{SegmentId, Sequence, ShardIndex, StreamId};
+use crate::core::Core;
+use crate::core::shard::{Shard, ShardState};
+use crate::metadata::catalog::{Life, Table};
+use crate::metadata::tables::PartitionRecord;
+use crate::read::unreadable::set_aside;
+use crate::storage::partitions::Span;
+use crate::storage::segment::{
+    ChangedPages, Cover, Covers, FinishedGroup, GROUP_STREAMS, GroupEnd, GroupWriter, Partition,
+    Replaces, SegmentHeader, SegmentState, StreamDelta, close_new,
+};
+use crate::{Error, ErrorKind, Result};
+use headwater_codec::leaf::EncodeHints;
+use headwater_types::{ClosedRange, Level, Timestamp};
+use std::sync::Arc;
+
+/// Partitions smaller than this are not worth rewriting for their dead bytes.
+const BYTES_MIN: u64 = 64 << 10;
+/// Groups after which a partition of small leaves is rewritten.
+const SMALL_LEAF_GROUPS: u32 = 64;
+
+/// True when a partition should be rewritten. `thorough` = whenever it would become smaller or
+/// tidier at all.
+pub(crate) fn compaction_wanted(core: &Core, partition: &Partition, thorough: bool) -> bool {
+    let record = &partition.record;
+    if core.regime.is_exact() || core.store.stubs().is_claimed(partition.id()) {
+        return false;
+    }
+    let Some(table) = core.catalog.table(record.table) else {
+        return false;
+    };
+    if record.aged || record.events == 0 {
+        return false;
+    }
+    if is_too_wide(&table, record.level) {
+        return true;
+    }
+    if has_expired(core, record, thorough) {
+        return true;
+    }
+    if thorough {
+        // One group has late runs only beside buckets whose rows have gone, where they stay.
+        return record.groups > 1;
+    }
+    let leaf_events = u64::from(table.leaf_events);
+    let dead = record.committed_bytes.saturating_sub(record.live_bytes);
+    is_too_large(core, record) && record.level > Level::MIN
+        || (record.committed_bytes >= BYTES_MIN
+            && dead * 2 > record.committed_bytes
+            && record.groups > 1)
+        || rounds(core, partition, core.options.groups_max)
+        || (record.events < record.leaves * leaf_events / 8
+            && rounds(core, partition, SMALL_LEAF_GROUPS))
+}
+
+/// True when what the partition holds of a stream is spread over so many groups. Of very many
+/// streams a group has only some: to rewrite all of them would join nothing.
+fn rounds(core: &Core, partition: &Partition, least: u32) -> bool {
+    // What cannot be read is found out by whoever reads it.
+    partition.record.groups >= least
+        && core
+            .store
+            .rounds(partition)
+            .is_ok_and(|rounds| rounds >= least)
+}
+
+/// True when a partition has outgrown its size. Bytes in use count: those that a rewriting would
+/// leave out do not become fewer by a split.
+fn is_too_large(core: &Core, record: &PartitionRecord) -> bool {
+    record.live_bytes > core.options.partition_bytes_max
+}
+
+/// True when rows of the partition could not be outlived in time, because it spans too much of it.
+fn is_too_wide(table: &Table, level: Level) -> bool {
+    table
+        .life
+        .level_max()
+        .is_some_and(|most| level.get() > most && level > Level::MIN)
+}
+
+/// True when so much has expired that a rewriting pays: about half, if values expire as they came;
+/// with `thorough`, anything.
+fn has_expired(core: &Core, record: &PartitionRecord, thorough: bool) -> bool {
+    let Some(first) = record.expires_first else {
+        return false;
+    };
+    let due = match record.expires_last {
+        _ if thorough => first,
+        Some(last) => {
+            let (first, last) = (first.as_nanos(), last.as_nanos());
+            Timestamp::from_nanos(first.saturating_add(last.saturating_sub(first) / 2))
+        }
+        None => return false,
+    };
+    due <= core.now_for(record.table)
+}
+
+/// Rewrites the partition with this segment, if it is still there, at the rate that is set.
+/// `gives_way` = fails with `busy` when writers wait for memory that only this partition can take.
+pub(crate) fn compact_partition(
+    core: &Core,
+    index: ShardIndex,
+    id: SegmentId,
+    gives_way: bool,
+) -> Result<bool> {
+    rewrite_partition(core, index, id, Purpose::Compaction, gives_way)
+}
+
+/// Leaves only the buckets of a partition's rows. Nothing of it may be in memory, and no more may
+/// come.
+pub(crate) fn age_partition(core: &Core, index: ShardIndex, id: SegmentId) -> Result<bool> {
+    rewrite_partition(core, index, id, Purpose::Aging, false)
+}
+
+fn rewrite_partition(
+    core: &Core,
+    index: ShardIndex,
+    id: SegmentId,
+    purpose: Purpose,
+    gives_way: bool,
+) -> Result<bool> {
+    let _latch = core.log.latch_on_panic("rewrote a partition");
+    let _working = headwater_queue::Purpose::Compaction.begin();
+    let _alone = core.compaction.begin();
+    let shard = core.shards.get(index)?;
+    let partition = {
+        let _step = shard.stepping.lock();
+        let found = {
+            let state = shard.state.lock();
+            state.partitions.all().find(|p| p.id() == id).cloned()
+        };
+        // Of what is empty a sweep takes care: there is nothing to rewrite.
+        // What was freed stays as it is.
+        let stubs = core.store.stubs();
+        let is_whole = |p: &Arc<Partition>| {
+            p.unreadable.is_none() && !p.record.is_empty() && !stubs.is_claimed(p.id())
+        };
+        let Some(partition) = found.filter(is_whole) else {
+            return Ok(false);
+        };
+        let life = core.catalog.table(partition.record.table).map(|t| t.life);
+        let mut state = shard.state.lock();
+        if purpose == Purpose::Aging && !life.is_some_and(|l| may_age(&l, &state, &partition)) {
+            return Ok(false);
+        }
+        if !state.busy.insert(id) {
+            return Ok(false);
+        }
+        partition
+    };
+    core.compaction.begin_rewriting();
+    let result = rewrite(core, index, &partition, purpose, gives_way);
+    shard.state.lock().busy.remove(&id);
+    if let Err(error) = &result
+        && core.store.state(&partition).is_err()
+    {
+        let _step = shard.stepping.lock();
+        set_aside(core, shard, error);
+    }
+    result.map(|()| true)
+}
+
+/// True when no rows can come to a partition any more, and none wait for it in memory. "Aged to"
+/// goes back only while nothing is rewritten.
+fn may_age(life: &Life, state: &ShardState, partition: &Partition) -> bool {
+    let span = partition.record.span();
+    life.aged_to.ends(span.last) && !state.has_rows_in(partition.record.table, &span)
+}
+
+fn rewrite(
+    core: &Core,
+    index: ShardIndex,
+    partition: &Arc<Partition>,
+    purpose: Purpose,
+    gives_way: bool,
+) -> Result<()> {
+    let shard = core.shards.get(index)?;
+    let table = core
+        .catalog
+        .table(partition.record.table)
+        .ok_or_else(|| Error::internal("a partition of no table"))?;
+    let state = core.store.state(partition)?;
+    let committed_generation = core.commits.log_generation();
+    let still_in_log = core.log.sequence_before(committed_generation);
+    let spans = match purpose {
+        Purpose::Compaction => {
+            let spans = target_spans(core, &table, partition, &state)?;
+            if let [_, part, ..] | [part] = &*spans
+                && part.level < partition.record.level
+                && carried::is_wider_than(core, &table, partition, &state, part.level)?
+            {
+                tracing::info!(
+                    segment = partition.id().0,
+                    "a partition stays whole: buckets whose rows have gone are wider than its parts would be"
+                );
+                core.compaction.leave_alone(partition.id());
+                return Ok(());
+            }
+            spans
+        }
+        Purpose::Aging => vec![Span {
+            level: partition.record.level,
+            bucket: partition.record.bucket,
+        }],
+    };
+    let job = PartitionRewrite {
+        core,
+        old: partition,
+        table: &table,
+        purpose,
+        gives_way,
+    };
+    let parts = u16::try_from(spans.len()).map_err(|_| Error::internal("65536 parts"))?;
+    // Ids of what is written together follow one another, by which a repair knows whether all of it
+    // is there.
+    let first_id = core.segment_ids.take_many(parts);
+    let mut written = Vec::with_capacity(spans.len());
+    let mut result = Ok(());
+    for (part, span) in (0..parts).zip(spans) {
+        let replaces = Replaces {
+            id: partition.id(),
+            footer_offset: partition.record.footer_offset,
+            part,
+            parts,
+            covers_after: still_in_log,
+        };
+        let id = SegmentId(first_id.0 + u64::from(part));
+        match job.write_span(index, &state, (id, span), replaces) {
+            Ok(one) => written.push(one),
+            Err(error) => {
+                result = Err(error);
+                break;
+            }
+        }
+    }
+    let _step = shard.stepping.lock();
+    let sequence = partition.record.sequence;
+    if purpose == Purpose::Aging && is_to_be_erased(shard, partition) {
+        // Buckets could not be rid of the events any more: the delete goes first.
+        discard(&written);
+        return Ok(());
+    }
+    if let Err(error) = result.and_then(|()| make_durable(core, sequence, &written)) {
+        discard(&written);
+        if error.kind() == ErrorKind::Io || error.kind() == ErrorKind::Internal {
+            core.log.latch(error.clone());
+        }
+        return Err(error);
+    }
+    commit(core, sequence, &written, &[partition.id()])?;
+    let events: u64 = written.iter().map(|w| w.partition.record.events).sum();
+    core.counters.events_written(Cause::Compaction, events);
+    {
+        let mut state = shard.state.lock();
+        let mut partitions = (*state.partitions).clone();
+        partitions.remove(partition.record.table, partition.id());
+        for one in &written {
+            core.store
+                .put_state(&one.partition, Arc::clone(&one.state), &one.pages);
+            state.ending |= one.partition.record.is_empty();
+            partitions.put(Arc::clone(&one.partition));
+        }
+        state.version += 1;
+        state.partitions = Arc::new(partitions);
+    }
+    keep_committed(core, &written);
+    core.store.forget(partition.id());
+    partition.file.set_replaced();
+    if let [one] = &*written {
+        settle(core, &partition.record, &one.partition);
+    }
+    free_log(core)
+}
+
+/// Sees to it that a rewriting that changed nothing is not repeated before new groups have come.
+fn settle(core: &Core, old: &PartitionRecord, new: &Partition) {
+    let record = &new.record;
+    let same = (record.level, record.bucket, record.events, record.late_runs)
+        == (old.level, old.bucket, old.events, old.late_runs)
+        && record.expires_first == old.expires_first
+        && old.groups <= 1;
+    if same && (compaction_wanted(core, new, false) || compaction_wanted(core, new, true)) {
+        tracing::warn!(
+            segment = new.id().0,
+            "rewriting a partition changed nothing: it is left alone until it gets rows"
+        );
+        core.compaction.settle(new.id(), record.footer_offset);
+    }
+}
+
+/// True when a delete concerns the partition and has not been carried out in it.
+pub(super) fn is_to_be_erased(shard: &Shard, partition: &Partition) -> bool {
+    let record = &partition.record;
+    shard.state.lock().tombstones.iter().any(|t| {
+        t.sequence > record.sequence && t.table == record.table && t.range.overlaps(&record.span())
+    })
+}
+
+/// The partition's own span, or the parts it is split into: the first halves that both hold
+/// something. What cannot be split, since all of it lies in one smallest span, gets that one, and
+/// is not looked at again.
+fn target_spans(
+    core: &Core,
+    table: &Table,
+    partition: &Partition,
+    state: &SegmentState,
+) -> Result<Vec<Span>> {
+    let own = Span {
+        level: partition.record.level,
+        bucket: partition.record.bucket,
+    };
+    let too_large = is_too_large(core, &partition.record);
+    if !too_large && !is_too_wide(table, own.level) {
+        return Ok(vec![own]);
+    }
+    let gone = carried::spans(core, table, partition, state)?;
+    let holds = |range: &ClosedRange| -> Result<bool> {
+        if gone.iter().any(|span| span.overlaps(range)) {
+            return Ok(true);
+        }
+        for number in state.pages() {
+            let found = core.store.page(state, number)?.iter().any(|(_, s)| {
+                let mut leaves = s.main.iter().chain(s.late.iter().flatten());
+                leaves.any(|l| l.range().overlaps(range))
+            });
+            if found {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    };
+    let mut span = own;
+    while let Some([low, high]) = span.halves() {
+        if !too_large && !is_too_wide(table, span.level) {
+            return Ok(vec![span]);
+        }
+        match (holds(&low.range())?, holds(&high.range())?) {
+            (true, true) => return Ok(vec![low, high]),
+            (true, false) => span = low,
+            (false, true) => span = high,
+            (false, false) => break,
+        }
+    }
+    Ok(vec![span])
+}
+
+/// True when there is a later partition of the table in the shard.
+fn is_followed(core: &Core, index: ShardIndex, partition: &Partition) -> Result<bool> {
+    let record = &partition.record;
+    let state = core.shards.get(index)?.state.lock();
+    let newest = state.partitions.of(record.table).last();
+    Ok(newest.is_some_and(|newest| newest.record.span().first > record.span().last))
+}
+
+/// What is rewritten, and for what.
+struct PartitionRewrite<'a> {
+    core: &'a Core,
+    old: &'a Partition,
+    table: &'a Arc<Table>,
+    purpose: Purpose,
+    gives_way: bool,
+}
+
+impl PartitionRewrite<'_> {
+    fn write_span(
+        &self,
+        index: ShardIndex,
+        state: &SegmentState,
+        (id, span): (SegmentId, Span),
+        replaces: Replaces,
+    ) -> Result<WrittenGroup> {
+        let PartitionRewrite {
+            core,
+            old,
+            table,
+            purpose,
+            gives_way,
+        } = *self;
+        let header = SegmentHeader {
+            replaces: Some(replaces),
+            id,
+            table: table.id,
+            shard: index,
+            level: span.level,
+            bucket: span.bucket,
+        };
+        let now = table.life.expires.then(|| core.now_for(table.id));
+        let (mut group, file) = open_group(core, id, None, &header)?;
+        let guard = RemoveUnlessKept::new(&file, true);
+        let mut hints = EncodeHints::thorough();
+        let mut shared = SharedLeaves::new(table.leaf_events as usize);
+        let range = span.range();
+        let is_last = range.last < old.record.span().last || is_followed(core, index, old)?;
+        let mut deltas: Vec<StreamDelta> = Vec::new();
+        let mut carries = false;
+        let sequence: Sequence = old.record.sequence;
+        let mut next = core.store.new_state(id);
+        let mut finished: Option<FinishedGroup> = None;
+        let mut close = |group: &mut GroupWriter,
+                         hints: &mut EncodeHints,
+                         shared: &mut SharedLeaves,
+                         mut deltas: Vec<StreamDelta>,
+                         is_end: bool| {
+            attach_shared(shared.finish(group, hints)?, &mut deltas)?;
+            let new: Vec<StreamId> = deltas.iter().map(|d| d.stream).collect();
+            attach_keys(core, &new, &mut deltas)?;
+            let previous = finished.map(|f| (f.footer_offset, f.footer_bytes));
+            let definition = previous.is_none().then(|| (**table).clone());
+            let end = GroupEnd {
+                previous,
+                sequence,
+                table: definition,
+                streams: deltas,
+            };
+            let is_whole = is_end && previous.is_none();
+            let (state, written) = close_new(&core.store, group, &next, is_whole, end)?;
+            next = state;
+            finished = Some(written);
+            Ok::<_, Error>(written)
+        };
+        for number in state.pages() {
+            if gives_way && core.compaction.is_in_the_way() && !core.memory.has_room() {
+                return Err(Error::new(
+                    ErrorKind::Busy,
+                    "writers wait for memory that only the partition being rewritten can take",
+                ));
+            }
+            // Page by page, like everything else: of all streams at once they would be the largest
+            // thing in memory.
+            let covers = core
+                .store
+                .page_covers(state, number, replaces.covers_after)?;
+            let covers = Covers::of(covers);
+            for (stream, stream_state) in core.store.page(state, number)?.iter() {
+                let mut delta = StreamDelta {
+                    stream,
+                    ..StreamDelta::default()
+                };
+                let rewriting = Rewriting {
+                    core,
+                    old,
+                    table,
+                    range,
+                    top: span.level,
+                    purpose,
+                    now,
+                    is_last,
+                };
+                let mut out = GroupOutput {
+                    group: &mut group,
+                    hints: &mut hints,
+                    shared: &mut shared,
+                };
+                let carried = rewriting.carried(&stream_state)?;
+                carries |= carried.is_some();
+                let rows = match carried {
+                    Some(buckets) => {
+                        rewriting.beside(&stream_state, buckets, &mut out, &mut delta)?
+                    }
+                    None => rewriting.stream(&stream_state, &mut out, &mut delta)?,
+                };
+                let kept = covers.of_stream(stream);
+                delta.covers.extend(kept.filter_map(|c| {
+                    let cut = c.range.intersect(&range);
+                    (!cut.is_empty()).then_some(Cover {
+                        sequence: c.sequence,
+                        range: cut,
+                    })
+                }));
+                if rows > 0 || !delta.covers.is_empty() || delta.base.is_some() {
+                    deltas.push(delta);
+                }
+                if deltas.len() >= GROUP_STREAMS {
+                    let whole = std::mem::take(&mut deltas);
+                    close(&mut group, &mut hints, &mut shared, whole, false)?;
+                }
+            }
+        }
+        let finished = close(&mut group, &mut hints, &mut shared, deltas, true)?;
+        // Buckets do not say when their rows would have expired.
+        let expiry = match purpose {
+            Purpose::Aging => expiry(Some(&old.record), &group),
+            Purpose::Compaction if carries => {
+                let (first, end) = expiry(None, &group);
+                let no_rows = group.expiry.is_none();
+                (
+                    first,
+                    old.record
+                        .expires_last
+                        .filter(|o| no_rows || end.is_some_and(|e| e <= *o)),
+                )
+            }
+            Purpose::Compaction => expiry(None, &group),
+        };
+        // To the policy it is one group, however many it took.
+        let record = PartitionRecord {
+            groups: 1,
+            ..record(&header, sequence, &next.sums, finished, expiry)
+        };
+        core.counters
+            .bytes(0, group.bytes.leaf, group.bytes.index, 0);
+        let partition = Arc::new(Partition::new(record, guard.keep()));
+        Ok(WrittenGroup {
+            partition,
+            state: Arc::new(next),
+            pages: ChangedPages::default(),
+            group,
+            is_new: true,
+            rows: 0,
+            counts: Counters::default(),
+            streams: Vec::new(),
+        })
+    }
+}

@@ -1,0 +1,166 @@
+//! Cuts sorted rows into leaves, and packs the rows of small streams into shared ones.
+
+use crate::Result;
+use crate::common::ids::StreamId;
+use crate::storage::segment::{GroupWriter, LeafEntry};
+use headwater_codec::leaf::EncodeHints;
+use headwater_types::{Rows, Timestamp};
+
+/// Gathers rows of one stream and writes a leaf whenever enough are there.
+pub(crate) struct LeafCutter {
+    size: usize,
+    rows: Rows,
+    pub(crate) leaves: Vec<LeafEntry>,
+}
+
+impl LeafCutter {
+    /// Leaves of `size` rows, the remainder last.
+    pub(crate) fn new(size: usize) -> LeafCutter {
+        LeafCutter {
+            size: size.max(1),
+            rows: Rows::default(),
+            leaves: Vec::new(),
+        }
+    }
+
+    /// Leaves for `total` rows, about even when they do not come out full, none above
+    /// `leaf_events`.
+    pub(crate) fn balanced(total: usize, leaf_events: usize) -> LeafCutter {
+        let leaves = total.div_ceil(leaf_events.max(1)).max(1);
+        LeafCutter::new(total.div_ceil(leaves))
+    }
+
+    pub(crate) fn push(
+        &mut self,
+        rows: &Rows,
+        group: &mut GroupWriter,
+        hints: &mut EncodeHints,
+    ) -> Result<()> {
+        // Rows are copied a leaf at a time, which stays in the processor's cache.
+        let mut start = 0;
+        while start < rows.len() {
+            let end = (start + self.size - self.rows.len()).min(rows.len());
+            if end - start == self.size && end == rows.len() && start == 0 {
+                self.leaves.push(group.put_leaf(rows, hints)?);
+            } else {
+                self.rows.extend_from(rows, start..end);
+                if self.rows.len() == self.size {
+                    self.leaves.push(group.put_leaf(&self.rows, hints)?);
+                    self.rows = Rows::default();
+                }
+            }
+            start = end;
+        }
+        Ok(())
+    }
+
+    /// Writes what is left and gives the leaves.
+    pub(crate) fn finish(
+        mut self,
+        group: &mut GroupWriter,
+        hints: &mut EncodeHints,
+    ) -> Result<Vec<LeafEntry>> {
+        if !self.rows.is_empty() {
+            self.leaves.push(group.put_leaf(&self.rows, hints)?);
+        }
+        Ok(self.leaves)
+    }
+}
+
+/// Where the entry of a part of a shared leaf goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Destination {
+    /// The stream's main run.
+    Main,
+    /// A new late run of the stream.
+    LateRun,
+}
+
+struct SharedPart {
+    stream: StreamId,
+    destination: Destination,
+    first: Timestamp,
+    last: Timestamp,
+    row_start: u32,
+    count: u32,
+}
+
+/// Packs a few rows each of many streams into leaves of up to `size` rows.
+pub(crate) struct SharedLeaves {
+    size: usize,
+    rows: Rows,
+    parts: Vec<SharedPart>,
+    pub(crate) entries: Vec<(StreamId, Destination, LeafEntry)>,
+}
+
+impl SharedLeaves {
+    pub(crate) fn new(size: usize) -> SharedLeaves {
+        SharedLeaves {
+            size: size.max(1),
+            rows: Rows::default(),
+            parts: Vec::new(),
+            entries: Vec::new(),
+        }
+    }
+
+    /// Streams with more rows than this get leaves of their own.
+    pub(crate) fn rows_max(&self) -> usize {
+        self.size / 8
+    }
+
+    /// Takes sorted rows of one stream.
+    pub(crate) fn push(
+        &mut self,
+        stream: StreamId,
+        destination: Destination,
+        rows: &Rows,
+        group: &mut GroupWriter,
+        hints: &mut EncodeHints,
+    ) -> Result<()> {
+        let (Some(first), Some(last)) = (rows.times.first(), rows.times.last()) else {
+            return Ok(());
+        };
+        if self.rows.len() + rows.len() > self.size {
+            self.write(group, hints)?;
+        }
+        self.parts.push(SharedPart {
+            stream,
+            destination,
+            first: Timestamp::from_nanos(*first),
+            last: Timestamp::from_nanos(*last),
+            row_start: self.rows.len() as u32,
+            count: rows.len() as u32,
+        });
+        self.rows.extend_from(rows, 0..rows.len());
+        Ok(())
+    }
+
+    fn write(&mut self, group: &mut GroupWriter, hints: &mut EncodeHints) -> Result<()> {
+        if self.rows.is_empty() {
+            return Ok(());
+        }
+        let whole = group.put_leaf(&self.rows, hints)?;
+        for part in self.parts.drain(..) {
+            let entry = LeafEntry {
+                first: part.first,
+                last: part.last,
+                count: part.count,
+                row_start: part.row_start,
+                ..whole
+            };
+            self.entries.push((part.stream, part.destination, entry));
+        }
+        self.rows = Rows::default();
+        Ok(())
+    }
+
+    /// Writes what is left and gives every entry since the last time.
+    pub(crate) fn finish(
+        &mut self,
+        group: &mut GroupWriter,
+        hints: &mut EncodeHints,
+    ) -> Result<Vec<(StreamId, Destination, LeafEntry)>> {
+        self.write(group, hints)?;
+        Ok(std::mem::take(&mut self.entries))
+    }
+}

@@ -1,0 +1,347 @@
+//! Frees the rows of a partition that somebody else has for sure: its aggregates stay, and its rows
+//! are *elsewhere* from then on.
+//!
+//! Protocol: 1 claim the partition, while nobody ends anything; 2 write what stays to a file of its
+//! own; 3 sync it, and its name; 4 one transaction says that the rows were freed; 5 readers that
+//! come now get the new file, and the old one goes with the last who read it before.
+//! Invariants: the segment keeps its number, its offsets and its committed length, so that for who
+//! copies it nothing has changed. What stays is enough for every aggregate at and above the stored
+//! buckets, for the newest row, and for streams that are too small for buckets. A partition that
+//! was freed takes late events as late runs, is not rewritten, and loses rows to deletes by whole
+//! streams only: [`refuse_parts_of_freed`] refuses all else.
+//! Concurrency: as a rewriting; the partition is busy meanwhile.
+//! Failure: before the transaction nothing has changed, and the new file is removed. After a failed
+//! one the database latches, since it may be on the medium all the same.
+
+use super::compact::{compaction_wanted, is_to_be_erased};
+use super::erase::is_touched;
+use crate::common::ids::{SegmentId, ShardIndex, StreamId};
+use crate::common::ranges::swallows;
+use crate::core::Core;
+use crate::core::shard::Shard;
+use crate::metadata::catalog::Table;
+use crate::storage::segment::{HEADER_BYTES, LeafEntry, Partition, StreamState, StubHead};
+use crate::{Error, ErrorKind, Result};
+use headwater_io::{File, OpenMode};
+use headwater_types::invariant::{first_mut, wide};
+use headwater_types::{ClosedRange, Level, Timestamp};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Less than this is not worth a file of its own.
+const WORTH_BYTES: u64 = 1024;
+/// Bytes that are copied at once.
+const COPY_BYTES: u64 = 1 << 20;
+
+/// A partition whose rows somebody else has: all of the first so many bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HeldElsewhere {
+    pub(crate) segment: SegmentId,
+    pub(crate) bytes: u64,
+}
+
+/// Frees the rows of a partition if all of it is elsewhere, and lies before an instant. Gives the
+/// bytes that were freed, 0 when there was nothing to free or it is not the time for it, such as
+/// while a partition is rewritten.
+pub(crate) fn free_partition(
+    core: &Core,
+    index: ShardIndex,
+    held: HeldElsewhere,
+    before: Timestamp,
+) -> Result<u64> {
+    let _latch = core.log.latch_on_panic("freed the rows of a partition");
+    let Some(_alone) = core.compaction.try_begin_for(Duration::ZERO) else {
+        return Ok(0);
+    };
+    let shard = core.shards.get(index)?;
+    let Some(partition) = claim(core, shard, held, before)? else {
+        return Ok(0);
+    };
+    let id = partition.id();
+    let freed = write_stub(core, &partition).and_then(|head| match head {
+        Some(head) => replace(core, shard, &partition, &head),
+        None => Ok(0),
+    });
+    if !core.store.stubs().is_freed(id) {
+        core.store.stubs().unclaim(id);
+    }
+    shard.state.lock().busy.remove(&id);
+    drop(partition);
+    remove_unread(core);
+    freed
+}
+
+/// Looks whether the rows may be freed, and has nothing depend on them from then on.
+fn claim(
+    core: &Core,
+    shard: &Shard,
+    held: HeldElsewhere,
+    before: Timestamp,
+) -> Result<Option<Arc<Partition>>> {
+    let _step = shard.stepping.lock();
+    core.log.check()?;
+    let found = {
+        let state = shard.state.lock();
+        let mut all = state.partitions.all();
+        all.find(|p| p.id() == held.segment).cloned()
+    };
+    let Some(partition) = found.filter(|p| is_closed(core, p, held, before)) else {
+        return Ok(None);
+    };
+    // No delete is between its look at what was freed and its place before the shards.
+    let _door = core.door.shut();
+    if is_to_be_erased(shard, &partition) {
+        return Ok(None);
+    }
+    let mut state = shard.state.lock();
+    let comes = state.has_rows_in(partition.record.table, &partition.record.span());
+    if comes || !state.busy.insert(held.segment) {
+        return Ok(None);
+    }
+    core.store.stubs().claim(held.segment);
+    Ok(Some(partition))
+}
+
+/// True when nothing is to be done any more with the rows of a partition.
+fn is_closed(core: &Core, partition: &Partition, held: HeldElsewhere, before: Timestamp) -> bool {
+    let record = &partition.record;
+    let span = record.span();
+    let Some(table) = core.catalog.table(record.table) else {
+        return false;
+    };
+    let is_whole = record.committed_bytes == held.bytes
+        && record.chain.is_some()
+        && partition.unreadable.is_none();
+    // Buckets do not say which of their values have expired, nor which lie before a cut.
+    let is_all_there = record.expires_first.is_none() && !table.life.cut.ends(span.first);
+    is_whole
+        && is_all_there
+        && span.last < before
+        && record.late_runs == 0
+        && record.events > 0
+        && !record.aged
+        && !core.regime.is_exact()
+        && !core.store.stubs().is_claimed(partition.id())
+        && !partition.file.is_kept()
+        && !compaction_wanted(core, partition, false)
+}
+
+/// Offset and length of everything that stays of a partition's segment.
+fn what_stays(core: &Core, partition: &Partition) -> Result<Vec<(u64, u64)>> {
+    let footers = core.store.indexes(partition)?;
+    let mut ranges = vec![(0, HEADER_BYTES)];
+    ranges.extend(footers.iter().map(|(at, bytes)| (*at, u64::from(*bytes))));
+    let state = core.store.state(partition)?;
+    for page in state.pages() {
+        core.store.each_stream(&state, page, &mut |_, held| {
+            stays_of_stream(held, &mut ranges);
+            Ok(())
+        })?;
+    }
+    Ok(ranges)
+}
+
+fn stays_of_stream(held: &StreamState, ranges: &mut Vec<(u64, u64)>) {
+    let blocks = held.blocks.iter();
+    ranges.extend(blocks.map(|block| (block.offset, u64::from(block.bytes))));
+    let place = |leaf: &LeafEntry| (leaf.offset, u64::from(leaf.bytes));
+    ranges.extend(held.late.iter().flatten().map(place));
+    let has_buckets = held.base.is_some_and(|base| base != Level::MAX);
+    match (has_buckets, &held.last_row) {
+        (false, _) => ranges.extend(held.main.iter().map(place)),
+        // The newest row is looked up in its leaf.
+        (true, None) => ranges.extend(held.main.last().map(place)),
+        (true, Some(row)) if row.is_empty() => ranges.extend(held.main.last().map(place)),
+        (true, Some(_)) => {}
+    }
+}
+
+/// Writes what stays of a partition, and makes it durable; nothing where that is not worth it.
+fn write_stub(core: &Core, partition: &Partition) -> Result<Option<StubHead>> {
+    let id = partition.id();
+    let base = partition.record.committed_bytes;
+    let head = StubHead::new(id, base, what_stays(core, partition)?);
+    if base.saturating_sub(head.kept_bytes()) < WORTH_BYTES {
+        return Ok(None);
+    }
+    let stubs = core.store.stubs();
+    let path = stubs.stub_path(id);
+    let written = write_file(core, &head, &path);
+    if written.is_err() {
+        remove_stub(core, &path);
+    }
+    written.map(|()| Some(head))
+}
+
+fn write_file(core: &Core, head: &StubHead, path: &Path) -> Result<()> {
+    let stubs = core.store.stubs();
+    let io = |what: &'static str| move |e| Error::io(what, path, e);
+    let source = core.store.held(head.id)?;
+    let file = match stubs.bare().open(path, OpenMode::CreateNew) {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+            // Of an attempt that failed, whose file could not be removed.
+            stubs.bare().remove(path).map_err(io("remove"))?;
+            stubs.bare().open(path, OpenMode::CreateNew)
+        }
+        other => other,
+    };
+    let file = file.map_err(io("create"))?;
+    let bytes = head.encode();
+    file.write_all_at(0, &bytes).map_err(io("write"))?;
+    let mut place = wide(bytes.len());
+    let mut buffer = vec![0; usize::try_from(COPY_BYTES).unwrap_or(usize::MAX)];
+    for (offset, len) in &head.ranges {
+        copy_range(
+            core,
+            &*source,
+            (head.id, *offset, *len),
+            (&*file, path, place),
+            &mut buffer,
+        )?;
+        place = place.saturating_add(*len);
+    }
+    core.counters.bytes(0, 0, place, 0);
+    file.sync_data().map_err(io("sync"))?;
+    let dir = core.store.dir();
+    let synced = stubs.bare().sync_dir(dir);
+    synced.map_err(|e| Error::io("sync", dir, e))
+}
+
+/// Copies a range of a segment to a place in another file.
+fn copy_range(
+    core: &Core,
+    source: &dyn File,
+    (id, offset, bytes): (SegmentId, u64, u64),
+    (file, path, place): (&dyn File, &Path, u64),
+    buffer: &mut [u8],
+) -> Result<()> {
+    let mut done = 0;
+    while done < bytes {
+        let count = (bytes - done).min(COPY_BYTES);
+        let len = usize::try_from(count).unwrap_or(usize::MAX);
+        let part = first_mut(buffer, len, "bytes to copy");
+        source
+            .read_exact_at(offset + done, part)
+            .map_err(|e| Error::io("read", &core.store.path(id), e))?;
+        file.write_all_at(place + done, part)
+            .map_err(|e| Error::io("write", path, e))?;
+        done += count;
+    }
+    Ok(())
+}
+
+fn remove_stub(core: &Core, path: &Path) {
+    if let Err(error) = core.store.stubs().bare().remove(path) {
+        // The next opening removes it: no commit names it.
+        tracing::debug!(path = %path.display(), %error, "cannot remove what was written of a segment");
+    }
+}
+
+/// Commits that the rows were freed, and has readers that come now read what stays.
+fn replace(core: &Core, shard: &Shard, partition: &Arc<Partition>, head: &StubHead) -> Result<u64> {
+    let id = partition.id();
+    let _step = shard.stepping.lock();
+    {
+        let _alone = core.commits.begin();
+        if partition.file.is_kept() {
+            // A named snapshot that is just being made has the rows.
+            remove_stub(core, &core.store.stubs().stub_path(id));
+            return Ok(0);
+        }
+        let changed = core.meta.change_freed(&[(id, head.base)], &[]);
+        changed.inspect_err(|error| core.log.latch(error.clone()))?;
+    }
+    core.store.stubs().set_freed(std::iter::once(id));
+    core.store.reopen(id);
+    let now = Arc::new(Partition::new(
+        partition.record.clone(),
+        Arc::clone(&partition.file),
+    ));
+    {
+        let mut state = shard.state.lock();
+        let mut partitions = (*state.partitions).clone();
+        partitions.put(now);
+        state.version += 1;
+        state.partitions = Arc::new(partitions);
+    }
+    core.freed.wait_for(Arc::clone(partition));
+    let freed = head.base.saturating_sub(head.kept_bytes());
+    tracing::info!(
+        segment = id.0,
+        bytes = freed,
+        "freed the rows of a partition: they are elsewhere"
+    );
+    Ok(freed)
+}
+
+/// Removes the files with rows that were freed and that nobody reads any more. To be called now and
+/// then.
+pub(crate) fn remove_unread(core: &Core) {
+    for id in core.freed.unread() {
+        if let Err(error) = core.store.stubs().remove_rows(id) {
+            // The next opening removes it.
+            tracing::warn!(segment = id.0, %error, "cannot remove rows that were freed");
+        }
+        core.store.reopen(id);
+    }
+}
+
+/// Fails for what a partition whose rows were freed could not be rid of: of a stream all or nothing
+/// can be deleted there, since nobody knows here which rows lie before an instant. Gives a number
+/// that says, as long as nothing is claimed, that it holds.
+pub(crate) fn refuse_parts_of_freed(
+    core: &Core,
+    table: &Table,
+    streams: Option<&[StreamId]>,
+    range: ClosedRange,
+) -> Result<u64> {
+    let stubs = core.store.stubs();
+    let claims = stubs.claims();
+    for shard in &core.shards {
+        let partitions = Arc::clone(&shard.state.lock().partitions);
+        let met = partitions.of(table.id).iter().filter(|p| {
+            stubs.is_claimed(p.id()) && p.unreadable.is_none() && p.span().overlaps(&range)
+        });
+        for partition in met {
+            refuse_part(core, partition, streams, range)?;
+        }
+    }
+    Ok(claims)
+}
+
+fn refuse_part(
+    core: &Core,
+    partition: &Partition,
+    streams: Option<&[StreamId]>,
+    range: ClosedRange,
+) -> Result<()> {
+    let ranges = [range];
+    let state = core.store.state(partition)?;
+    for page in state.pages() {
+        core.store.each_stream(&state, page, &mut |stream, held| {
+            let is_meant = streams.is_none_or(|ids| ids.binary_search(&stream).is_ok());
+            if !is_meant || !is_touched(held, &ranges) {
+                return Ok(());
+            }
+            let mut leaves = held.main.iter().chain(held.late.iter().flatten());
+            match leaves.all(|leaf| swallows(&ranges, &leaf.range())) {
+                true => Ok(()),
+                false => Err(part_of_freed(partition)),
+            }
+        })?;
+    }
+    Ok(())
+}
+
+fn part_of_freed(partition: &Partition) -> Error {
+    let span = partition.record.span();
+    Error::new(
+        ErrorKind::Elsewhere,
+        format!(
+            "the rows from {} to {} were freed here (sync.free) and are at the cloud only: of them a delete can take all that a stream has, not a part; \
+             let the range hold that stretch, or leave it out",
+            span.first, span.last
+        ),
+    )
+}

@@ -1,0 +1,137 @@
+//! Stores one stream's events in one partition: decides what is appended, what is merged, and what
+//! becomes a late run. This is where a late event goes.
+//!
+//! Invariants: every event handed in is stored by the delta; of equal times the newer event wins or
+//! comes later, because late runs are never skipped: while a stream has late runs in a partition,
+//! its late events become a further run or fold all of them.
+//! Failure: a damaged leaf in the way of a merge is left where it is; the events become a late run
+//! instead.
+
+use super::carried;
+use super::late_merge::{RowsToMerge, fold_units, units};
+use super::stream_writer::{StoreContext, StreamWriter};
+use crate::common::counters::Cause;
+use crate::read::merge::{Merge, Source};
+use crate::storage::segment::StreamState;
+use crate::{ErrorKind, Result};
+use headwater_types::invariant::part_of;
+use headwater_types::{ClosedRange, Rows};
+use std::ops::Range;
+
+/// What becomes of a stream's late events.
+enum LatePlan {
+    Nothing,
+    Run,
+    Merge(Vec<Range<usize>>),
+    Fold,
+}
+
+impl StreamWriter<'_, '_> {
+    /// Stores `rows` (sorted, all inside the partition) of a stream.
+    pub(super) fn store(&mut self, rows: &Rows) -> Result<()> {
+        let is_freed = self.context.store.stubs().is_freed(self.context.segment);
+        if self.state.is_aged() || is_freed {
+            return self.store_beside_buckets(rows);
+        }
+        let late_count = self
+            .state
+            .watermark()
+            .map_or(0, |w| rows.times.partition_point(|t| *t <= w.as_nanos()));
+        let late = rows.slice(0..late_count);
+        let append = if late_count == 0 {
+            None
+        } else {
+            Some(rows.slice(late_count..rows.len()))
+        };
+        let append = append.as_ref().unwrap_or(rows);
+        if !late.is_empty()
+            && let Some(buckets) = carried::mixed(self.context, self.state)?
+        {
+            return carried::set_apart(self, rows, buckets);
+        }
+        let (units, cause) = match plan_late(self.context, self.state, &late, !append.is_empty()) {
+            LatePlan::Nothing => return self.append(append),
+            LatePlan::Run => {
+                self.write_late_run(&late)?;
+                return self.append(append);
+            }
+            LatePlan::Merge(units) => (units, Cause::Merge),
+            LatePlan::Fold => (
+                fold_units(self.context, self.state, &late, !append.is_empty()),
+                Cause::Fold,
+            ),
+        };
+        let rows = RowsToMerge {
+            all: rows,
+            late: &late,
+            append,
+        };
+        self.merge_or_run(&rows, &units, cause)
+    }
+
+    /// Stores rows of a stream whose older rows here have gone and left their buckets, or were
+    /// freed: as a late run, which no bucket counts.
+    fn store_beside_buckets(&mut self, rows: &Rows) -> Result<()> {
+        if self.state.late.len() < self.context.late_runs_max.max(1) {
+            return self.write_late_run(rows);
+        }
+        let runs = self.state.late.iter();
+        let mut sources: Vec<Source> = runs
+            .map(|run| Source::leaves(self.context.segment, run.iter().copied()))
+            .collect();
+        sources.push(Source::rows(rows.clone()));
+        let mut merge = Merge::new(
+            self.context.store,
+            self.context.table,
+            ClosedRange::ALL,
+            None,
+            sources,
+        );
+        let mut all = Rows::default();
+        loop {
+            match merge.next_rows() {
+                Ok(Some(merged)) => all.extend_from(&merged, 0..merged.len()),
+                Ok(None) => break,
+                Err(error) if error.kind() == ErrorKind::Corrupt => {
+                    return self.write_late_run(rows);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        self.delta.clear_late = true;
+        self.context.counters.count_merge();
+        self.write_late_run(&all)
+    }
+}
+
+fn plan_late(
+    context: &StoreContext<'_>,
+    state: &StreamState,
+    late: &Rows,
+    appends: bool,
+) -> LatePlan {
+    if late.is_empty() {
+        return LatePlan::Nothing;
+    }
+    if !state.late.is_empty() {
+        return if state.late.len() + 1 > context.late_runs_max {
+            LatePlan::Fold
+        } else {
+            LatePlan::Run
+        };
+    }
+    let units = units(context.scope, state, late, appends);
+    if context.late_runs_max == 0 {
+        return LatePlan::Merge(units);
+    }
+    let rewritten: u64 = units
+        .iter()
+        .flat_map(|u| part_of(&state.main, u.clone(), "leaves to rewrite"))
+        .map(|l| u64::from(l.count))
+        .sum();
+    if rewritten as f64 <= context.rewrite_per_late * late.len() as f64 {
+        LatePlan::Merge(units)
+    } else {
+        LatePlan::Run
+    }
+}

@@ -1,0 +1,368 @@
+//! Changes what lies in the fast tier of a database, between two openings.
+//!
+//! Invariants: the log moves only when nothing in it is needed, and its place changes with one
+//! write of `DIR/tier`; what it leaves behind is removed after that. A change that was cut short
+//! has happened or not, and is made again by the next opening that wants it.
+//! Concurrency: holds the locks of the database and of the tier.
+//! Failure: as an opening; kind `busy` when the log holds what cannot be stored yet.
+
+use crate::device::layout::{log_dir, meta_path};
+use crate::device::tiers::{
+    FastTier, Prepared, TierParts, TierRecord, absolute, is_same_folder, is_within, lock_fast,
+    log_begun, of_another, path_in, place, same_set, same_time,
+};
+use crate::maintenance::flush::{leave_log, store_all};
+use crate::metadata::owner;
+use crate::metadata::tables::copy::look;
+use crate::open::recover;
+use crate::storage::fast_index::What;
+use crate::wal::{Access, replay};
+use crate::{Error, ErrorKind, Options, Result};
+use headwater_io::{Env, Files, NoThreads};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Has the database in `options.dir` use a fast tier, another one, or other parts of it; `None` =
+/// no tier any more. It must not be open. What lies in the log is stored before the log moves. A
+/// database that is not there yet gets its tier by [`Options::fast_dir`].
+///
+/// # Errors
+/// `locked` when it is open, `not_found` without a database, `tier` when the folder belongs to
+/// another database or the present tier cannot be used, `corrupt`, `full`, `io`.
+pub fn use_fast_tier(env: &Env, options: &Options, wanted: Option<&FastTier>) -> Result<()> {
+    options.validate()?;
+    let exists = env
+        .index_files()
+        .exists(&meta_path(&options.dir))
+        .map_err(|e| Error::io("look for", &meta_path(&options.dir), e))?;
+    if !exists {
+        return Err(Error::not_found(format!(
+            "{}: no database here (no meta.redb)",
+            options.dir.display()
+        )));
+    }
+    let is = is_now(env, &options.dir)?;
+    let wanted = wanted_of(wanted)?.named_as(&**env.fast_files(), &is)?;
+    match is_so(&is, &wanted) {
+        true => make_sure(env, &options.dir),
+        false => change(env, options, &wanted),
+    }
+}
+
+/// Takes up a database, or its fast tier, that lies in another folder now:
+/// [`Options::fast_dir`] names the tier. Both must be of one time.
+///
+/// # Errors
+/// `tier` when they do not belong together, or the database is a copy of one that still uses the
+/// tier; `locked`, `io`.
+pub fn adopt_fast_tier(env: &Env, options: &Options) -> Result<()> {
+    let dir = absolute(&options.dir)?;
+    let Some(fast) = &options.fast_dir else {
+        return Err(Error::invalid("name the folder of the fast tier"));
+    };
+    let fast = absolute(fast)?;
+    let _lock = owner::take_lock(env, &options.dir)?;
+    let Some(mut ours) = TierRecord::take_over(&*env.files, &options.dir)? else {
+        return Err(Error::new(
+            ErrorKind::Tier,
+            format!("{}: this database has no fast tier", dir.display()),
+        ));
+    };
+    let _fast_lock = lock_fast(env, &fast)?;
+    let mut theirs = same_set(env, &dir, &ours, &fast)?;
+    theirs.settle(&**env.fast_files(), &fast)?;
+    same_time(&dir, &ours, &theirs, &fast)?;
+    if !is_same_folder(&*env.files, &ours.bulk, &dir)?
+        && TierRecord::read(&*env.files, &ours.bulk)?
+            .is_some_and(|other| other.set == ours.set && !other.parts.is_empty())
+    {
+        return Err(Error::new(
+            ErrorKind::Tier,
+            format!(
+                "{} is a copy of {}, which is still there and uses this tier: back the database up and restore it to have a second one",
+                dir.display(),
+                ours.bulk.display()
+            ),
+        ));
+    }
+    // Theirs last: until then the next opening says again that they are to be adopted.
+    let token = env.chance.next_u64();
+    (ours.token, ours.next) = (theirs.token, token);
+    (ours.bulk, ours.fast) = (dir.clone(), fast.clone());
+    ours.write(&*env.files, &options.dir)?;
+    (theirs.token, theirs.next) = (token, token);
+    (theirs.bulk, theirs.fast) = (dir, fast.clone());
+    theirs.write(&*env.files, &fast)?;
+    Ok(())
+}
+
+/// What is to lie where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    pub(crate) fast: PathBuf,
+    pub(crate) parts: TierParts,
+}
+
+impl Wanted {
+    pub(crate) fn none() -> Wanted {
+        Wanted {
+            fast: PathBuf::new(),
+            parts: TierParts::NONE,
+        }
+    }
+
+    /// The same, with the folder named as it is named already, if it is the same folder: from here
+    /// on names are compared.
+    pub(crate) fn named_as(self, files: &dyn Files, is: &Wanted) -> Result<Wanted> {
+        let has_folders = !self.parts.is_empty() && !is.fast.as_os_str().is_empty();
+        if has_folders && is_same_folder(files, &is.fast, &self.fast)? {
+            return Ok(Wanted {
+                fast: is.fast.clone(),
+                ..self
+            });
+        }
+        Ok(self)
+    }
+}
+
+pub(crate) fn wanted_of(tier: Option<&FastTier>) -> Result<Wanted> {
+    Ok(match tier {
+        Some(tier) => Wanted {
+            fast: absolute(&tier.folder)?,
+            parts: tier.parts,
+        },
+        None => Wanted::none(),
+    })
+}
+
+/// Before an opening: what the options want of tiers becomes so.
+pub(crate) fn settle(env: &Env, options: &Options) -> Result<()> {
+    let Some(fast) = &options.fast_dir else {
+        return Ok(());
+    };
+    let wanted = Wanted {
+        fast: absolute(fast)?,
+        parts: options.fast_parts,
+    };
+    let is = is_now(env, &options.dir)?;
+    let wanted = wanted.named_as(&**env.fast_files(), &is)?;
+    // The opening makes sure of what is so.
+    match is_so(&is, &wanted) {
+        true => Ok(()),
+        false => change(env, options, &wanted),
+    }
+}
+
+fn is_now(env: &Env, dir: &Path) -> Result<Wanted> {
+    let record = TierRecord::read(&*env.files, dir)?;
+    Ok(record.map_or_else(Wanted::none, |record| Wanted {
+        fast: record.fast,
+        parts: record.parts,
+    }))
+}
+
+/// True when the records say what is wanted, durably or not.
+fn is_so(is: &Wanted, wanted: &Wanted) -> bool {
+    is.parts == wanted.parts && (is.fast == wanted.fast || wanted.parts.is_empty())
+}
+
+/// Makes what the records say stay: perhaps the change that wrote them was cut short.
+fn make_sure(env: &Env, dir: &Path) -> Result<()> {
+    let _lock = owner::take_lock(env, dir)?;
+    let ours = TierRecord::take_over(&*env.files, dir)?;
+    let Some(ours) = ours.filter(|record| !record.parts.is_empty()) else {
+        return Ok(());
+    };
+    same_set(env, dir, &ours, &ours.fast)?;
+    let _fast_lock = lock_fast(env, &ours.fast)?;
+    TierRecord::take_over(&**env.fast_files(), &ours.fast).map(drop)
+}
+
+fn change(env: &Env, options: &Options, wanted: &Wanted) -> Result<()> {
+    let dir = options.dir.as_path();
+    let is = is_now(env, dir)?;
+    let is_same_folder = is.fast == wanted.fast || wanted.parts.is_empty();
+    let log_moves = is.parts.log != wanted.parts.log || is.parts.log && !is_same_folder;
+    let meta = meta_path(dir);
+    let exists = env
+        .index_files()
+        .exists(&meta)
+        .map_err(|e| Error::io("look for", &meta, e))?;
+    if log_moves && exists {
+        // Closing leaves nothing in the log that is needed.
+        let alone = Env {
+            threads: Arc::new(NoThreads),
+            ..env.clone()
+        };
+        let as_it_is = Options {
+            fast_dir: None,
+            ..options.clone()
+        };
+        let (core, _) = recover::open(alone, as_it_is)?;
+        store_all(&core)?;
+        leave_log(&core)?;
+    }
+    env.files
+        .create_dir_all(dir)
+        .map_err(|e| Error::io("create", dir, e))?;
+    let lock = owner::take_lock(env, dir)?;
+    let meta_lock = owner::lock_meta(env, dir)?;
+    let before = TierRecord::take_over(&*env.files, dir)?;
+    let placed = place(env, dir)?;
+    if log_moves && exists {
+        require_nothing_needed(&placed, options)?;
+    }
+    if log_moves && is.parts.log {
+        // A mirror of what is not needed any more must not be where the log is to lie.
+        remove_all(&**env.log_files(), &log_dir(env, dir))?;
+    }
+    if !wanted.parts.is_empty() {
+        // `DIR/tier` last.
+        let mut prepared = prepare(env, dir, before.as_ref(), wanted)?;
+        prepared.ours.write(&*env.files, dir)?;
+    } else if let Some(mut record) = before {
+        record.parts = TierParts::NONE;
+        record.next = record.token;
+        record.write(&*env.files, dir)?;
+    }
+    // What is left behind means nothing from here on.
+    if log_moves {
+        remove_all(&**placed.log_files(), &log_dir(&placed, dir))?;
+    }
+    for what in What::ALL {
+        if what.is_in(is.parts) && !(what.is_in(wanted.parts) && is_same_folder) {
+            what.clear(&**env.fast_files(), &is.fast)?;
+        }
+    }
+    if !is.parts.is_empty() && is.fast != wanted.fast {
+        clear(&**env.fast_files(), &is.fast)?;
+    }
+    drop((meta_lock, lock));
+    Ok(())
+}
+
+/// Removes what a tier that is not used any more holds: the file that says whose it is last.
+pub(crate) fn clear(files: &dyn Files, fast: &Path) -> Result<()> {
+    remove_all(files, &fast.join("log"))?;
+    remove(files, &fast.join("reserve"))?;
+    remove(files, &path_in(fast))?;
+    files.sync_dir(fast).map_err(|e| Error::io("sync", fast, e))
+}
+
+/// Makes the folder ready that is to be the tier, and holds its lock. `DIR/tier` does not say so
+/// yet.
+pub(crate) fn prepare(
+    env: &Env,
+    dir: &Path,
+    before: Option<&TierRecord>,
+    wanted: &Wanted,
+) -> Result<Prepared> {
+    let files = env.fast_files();
+    let fast = wanted.fast.as_path();
+    let bulk = absolute(dir)?;
+    let log = fast.join("log");
+    // A tier above the database would have the log where its copy is to lie.
+    if is_within(&**files, &bulk, fast)? {
+        return Err(Error::invalid(format!(
+            "{}: the fast tier needs a folder of its own, on another medium than the database",
+            fast.display()
+        )));
+    }
+    files
+        .create_dir_all(&log)
+        .map_err(|e| Error::io("create", &log, e))?;
+    let lock = lock_fast(env, fast)?;
+    let set = before.map_or_else(|| env.chance.next_u64(), |record| record.set);
+    match TierRecord::read(&**files, fast)? {
+        Some(found) if found.set == set => {}
+        Some(found) if !is_same_folder(&*env.files, &found.bulk, &bulk)? => {
+            return Err(of_another(&bulk, fast, &found));
+        }
+        // Taken into use by nobody, or by a database in this folder that is not there any more.
+        _ => {
+            let names = files.list(&log).map_err(|e| Error::io("list", &log, e))?;
+            if let Some(name) = names.first() {
+                return Err(Error::new(
+                    ErrorKind::Tier,
+                    format!(
+                        "{} is to become a fast tier, and holds {name} already: name an empty folder",
+                        log.display()
+                    ),
+                ));
+            }
+        }
+    }
+    // What an earlier use left there is of no use any more: `DIR/tier` says where the log is.
+    let in_use = before.filter(|record| !record.parts.is_empty() && record.fast == fast);
+    if !in_use.is_some_and(|record| record.parts.log) {
+        remove_all(&**files, &log)?;
+    }
+    let token = env.chance.next_u64();
+    let mut record = TierRecord::new(set, token, wanted.parts, (&bulk, fast));
+    // Of a tier that is in use only the parts change, with one write: its token is that of both
+    // until an opening draws another one.
+    if let Some(before) = in_use {
+        (record.token, record.next) = (before.token, before.next);
+        record.unsettled = before.unsettled;
+    }
+    let mut theirs = record.clone();
+    if in_use.is_none() {
+        theirs.write(&**files, fast)?;
+    }
+    Ok(Prepared {
+        ours: record,
+        theirs,
+        lock,
+    })
+}
+
+/// Fails when the log holds something that no segment has: that of a partition that cannot be read.
+fn require_nothing_needed(env: &Env, options: &Options) -> Result<()> {
+    let dir = options.dir.as_path();
+    let log_dir = log_dir(env, dir);
+    let ends = look(env, dir, |meta, _| {
+        let replayed = replay(
+            env.log_files(),
+            &log_dir,
+            options.log_file_size(),
+            meta.log_needed()?.begun_up_to(log_begun(env)?),
+            Access::Reader(&|| Ok(())),
+            |_, _, _, _, _| Ok(()),
+        )?;
+        Ok(replayed.ends)
+    })?;
+    if ends.is_empty() {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::Busy,
+        format!(
+            "{}: the log holds rows of a partition that cannot be read, and stays where it is until `headwater repair`",
+            log_dir.display()
+        ),
+    ))
+}
+
+pub(crate) fn remove_all(files: &dyn Files, folder: &Path) -> Result<()> {
+    let names = match files.list(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        other => other.map_err(|e| Error::io("list", folder, e))?,
+    };
+    for name in &names {
+        remove(files, &folder.join(name))?;
+    }
+    // Also where nothing is left: who removed it was perhaps killed before this.
+    files
+        .sync_dir(folder)
+        .map_err(|e| Error::io("sync", folder, e))
+}
+
+pub(crate) fn remove(files: &dyn Files, path: &Path) -> Result<()> {
+    match files.remove(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(Error::io("remove", path, error))
+        }
+        _ => Ok(()),
+    }
+}

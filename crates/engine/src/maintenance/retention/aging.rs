@@ -1,0 +1,82 @@
+//! Ages partitions: their rows go, their aggregates stay.
+//!
+//! Invariants: a partition is aged only while all of it lies before "aged to", which is in the log
+//! by then.
+
+use super::horizon::set_horizon;
+use super::rules::age_at;
+use crate::common::ids::{SegmentId, ShardIndex};
+use crate::core::Core;
+use crate::maintenance::flush::store_all;
+use crate::maintenance::jobs;
+use crate::metadata::catalog::{Horizon, Table};
+use crate::{ErrorKind, Result};
+use headwater_types::Timestamp;
+use std::time::Duration;
+
+/// A partition that is due for aging waits so long at most while rows for it come.
+const FILLING_MAX: Duration = Duration::from_secs(3600);
+
+/// Ages the partitions that are due. What is aged is decided once: partitions that come to be
+/// meanwhile are due the next time.
+pub(super) fn age(core: &Core, table: &Table, now: Timestamp) -> Result<bool> {
+    let due = to_age(core, table, age_at(&table.life, now));
+    let Some(aged_to) = due.iter().map(|(_, _, end)| *end).max() else {
+        return Ok(false);
+    };
+    if aged_to > table.life.aged_to {
+        set_horizon(core, table, |life| {
+            let aged_to = aged_to.min(age_at(life, now));
+            life.aged_to = life.aged_to.max(aged_to);
+            life.aged_most = life.aged_most.max(life.aged_to);
+        })?;
+    }
+    // What is in memory belongs to the rows that are aged; no more of it can come.
+    store_all(core)?;
+    let mut aged = false;
+    for (index, id, _) in due {
+        match jobs::age_partition(core, index, id) {
+            Ok(done) => aged |= done,
+            Err(error) if error.kind() == ErrorKind::Corrupt => {
+                tracing::warn!(segment = id.0, %error, "a damaged partition keeps its rows");
+                core.compaction.leave_alone(id);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(aged)
+}
+
+/// Partitions that end before an instant and still hold rows, each with the first instant behind
+/// it; without those that old data are being brought into, which would be refused from then on, for
+/// a while.
+fn to_age(core: &Core, table: &Table, horizon: Horizon) -> Vec<(ShardIndex, SegmentId, Horizon)> {
+    let mut out = Vec::new();
+    let monotonic = core.env.clock.monotonic();
+    let mut filling = core.compaction.filling();
+    for (index, shard) in (0u16..).zip(&core.shards) {
+        let state = shard.state.lock();
+        for partition in state.partitions.of(table.id) {
+            let record = &partition.record;
+            let last = record.span().last;
+            // Rows that were freed have gone from here already, and the cloud keeps them.
+            let idle = !state.busy.contains(&partition.id())
+                && !core.store.stubs().is_claimed(partition.id())
+                && !core.compaction.is_left_alone(partition.id())
+                && partition.unreadable.is_none();
+            if !horizon.ends(last) || record.events == 0 || !idle {
+                continue;
+            }
+            if state.has_rows_in(table.id, &record.span()) {
+                let since = filling.since(table.id, partition.id(), monotonic);
+                if monotonic.saturating_sub(since) < FILLING_MAX {
+                    continue;
+                }
+            }
+            let behind = Timestamp::from_nanos(last.as_nanos().saturating_add(1));
+            out.push((ShardIndex(index), partition.id(), Horizon::at(behind)));
+        }
+    }
+    filling.finish(table.id);
+    out
+}

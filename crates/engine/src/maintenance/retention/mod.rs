@@ -1,0 +1,125 @@
+//! Retention and aging: moves the horizons of tables as time goes by, and back when they went too
+//! far.
+//!
+//! Invariants: a horizon is in the log before anything is removed or aged behind it; it lies where
+//! the believed instant and the table's setting put it, or before, and goes back to there when
+//! either has changed; rows are removed by whole partitions, and until then readers leave those
+//! before the cut out themselves, so that they are there again when it goes back. A partition is
+//! aged only while all of it lies before "aged to", and "aged to" goes back only while no partition
+//! is being rewritten. What time it is for this says [`crate::metadata::clock`].
+
+mod aging;
+mod cut;
+mod horizon;
+mod rules;
+
+use crate::Result;
+use crate::core::Core;
+use crate::maintenance::flush::sweep_all;
+use crate::maintenance::jobs;
+use crate::metadata::catalog::Table;
+use aging::age;
+use cut::{move_cut, set_cut};
+use headwater_types::Timestamp;
+use horizon::take_horizons_back;
+use std::sync::Arc;
+
+/// Moves the horizons of all tables to where they belong now, and ages what is due. True when
+/// anything changed.
+pub(crate) fn move_horizons(core: &Core) -> Result<bool> {
+    let lives = |t: &Arc<Table>| {
+        let life = &t.life;
+        life.retention.is_some() || life.raw_for.is_some() || life.expires || life.floor().is_set()
+    };
+    let all = core.catalog.tables();
+    let tables: Vec<&Arc<Table>> = all.iter().filter(|t| lives(t)).collect();
+    if tables.is_empty() {
+        return Ok(false);
+    }
+    let moment = core.moment();
+    if moment.is_doubted() {
+        let holds = |t: &&Arc<Table>| holds_anything(core, t);
+        let mut holding = tables.iter().copied().filter(holds).peekable();
+        if holding.peek().is_some() && holding.all(|t| moment.is_borne_out(t.id)) {
+            core.clock_guard.settle(&*core.env.clock);
+        }
+    }
+    let mut changed = false;
+    for table in tables {
+        let now = moment.of(table.id);
+        changed |= take_horizons_back(core, table, now)?;
+        changed |= move_cut(core, table, now)?;
+        changed |= age(core, table, now)?;
+        changed |= remove_expired(core, table, now)?;
+    }
+    Ok(changed)
+}
+
+fn holds_anything(core: &Core, table: &Table) -> bool {
+    core.shards.iter().any(|shard| {
+        let state = shard.state.lock();
+        !state.partitions.of(table.id).is_empty()
+            || state.active().any(|(_, slot)| slot.table == table.id)
+    })
+}
+
+/// Puts a changed retention or aging into force for readers and writers; what it removes waits for
+/// workers.
+pub(crate) fn apply_life(core: &Core, table: &Table) -> Result<()> {
+    let now = core.moment().of(table.id);
+    take_horizons_back(core, table, now)?;
+    if set_cut(core, table, now)? {
+        core.signals.wake_workers();
+    }
+    Ok(())
+}
+
+/// At an opening: the clock is looked at, and where no instant is known, that of a new database is
+/// kept at once. Otherwise whichever clock somebody happens to look at first, here or in the next
+/// process, would be believed.
+pub(crate) fn begin_to_believe(core: &Core) -> Result<()> {
+    let is_new = core.clock_guard.knows_nothing();
+    core.moment();
+    if is_new {
+        jobs::commit_log_cut(core)?;
+    }
+    Ok(())
+}
+
+/// At an opening: the clock may have been put right meanwhile.
+pub(crate) fn review_all_horizons(core: &Core) {
+    for table in core.catalog.tables().iter() {
+        if table.life.floor().is_set()
+            && let Err(error) = review_horizons(core, table)
+        {
+            tracing::warn!(table = table.name, %error, "retention and aging stay as they were");
+        }
+    }
+}
+
+/// As the clock and the settings are now: for whoever would be refused otherwise. True when
+/// horizons went back.
+pub(crate) fn review_horizons(core: &Core, table: &Table) -> Result<bool> {
+    let now = core.moment().of(table.id);
+    take_horizons_back(core, table, now)
+}
+
+/// Removes partitions in which every value has expired.
+fn remove_expired(core: &Core, table: &Table, now: Timestamp) -> Result<bool> {
+    let mut found = false;
+    for shard in &core.shards {
+        let mut state = shard.state.lock();
+        let expired = state.partitions.of(table.id).iter().any(|p| {
+            let end = p.record.expires_last;
+            end.is_some_and(|end| end <= now)
+                && !state.busy.contains(&p.id())
+                && p.unreadable.is_none()
+        });
+        state.ending |= expired;
+        found |= expired;
+    }
+    if found {
+        sweep_all(core)?;
+    }
+    Ok(found)
+}

@@ -1,0 +1,326 @@
+//! What workers do, or writers where there are no threads: flush, end what is due to end, compact.
+//!
+//! Concurrency: one worker per shard flushes, and makes up for what the fast tier does not have of
+//! segments; one more compacts; one copies the log of a fast tier, where that is wanted. Without
+//! threads [`maintain`] does it all on the caller. Every loop here ends: one that rewrites goes on
+//! while there are partitions with a reason ([`jobs::compaction_wanted`]), which a rewriting takes
+//! away.
+//! Failure: a step that failed for want of space is tried again when asked, a rewriting after a
+//! while; other failures have latched the database.
+
+use crate::common::ids::{SegmentId, ShardIndex};
+use crate::core::Core;
+use crate::core::late_policy::late_work_is_due;
+use crate::maintenance::flush::{
+    flush_if_due, give_back_if_full, log_bytes_max, rest_if_due, sweep_all,
+};
+use crate::maintenance::indexing::{Piece, next_piece};
+use crate::maintenance::jobs;
+use crate::maintenance::retention::move_horizons;
+use crate::open::kept_states::end_due;
+use crate::wal::mirror::Mirror;
+use crate::{ErrorKind, Result};
+use headwater_queue::Purpose;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long compaction waits when there was no space for it.
+const SPACE_PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long compaction waits when writers needed the partition that was being rewritten.
+const WRITERS_FIRST: Duration = Duration::from_secs(30);
+
+/// Does what is due, on the caller.
+pub(crate) fn maintain(core: &Core) -> Result<()> {
+    core.log.wait_published(core.log.newest())?;
+    mirror_if_due(core);
+    end_due(core)?;
+    move_horizons(core)?;
+    loop {
+        let mut progress = false;
+        for index in core.shards.indices() {
+            progress |= flush_if_due(core, index)?;
+        }
+        while let Some((index, id)) = compaction_due_now(core) {
+            if !compact(core, index, id) {
+                break;
+            }
+        }
+        progress |= give_back_if_full(core)?;
+        if !progress && !rest_if_due(core)? && !index_a_piece(core) {
+            break;
+        }
+    }
+    for index in core.shards.indices() {
+        let mut from = SegmentId(0);
+        while let Some(next) = keep_behind(core, index, from)? {
+            from = next;
+        }
+    }
+    Ok(())
+}
+
+/// Repeats in the fast tier what it is to have of one segment and does not have, from this number
+/// on. Gives the number from which on to look for the next; `None` = there is none. First it lets
+/// go of what has become old there.
+fn keep_behind(core: &Core, shard: ShardIndex, from: SegmentId) -> Result<Option<SegmentId>> {
+    let mut next: Option<SegmentId> = None;
+    for kept in core.store.repeats().all() {
+        kept.let_go();
+        let behind = kept.next_behind(shard, from);
+        next = next.into_iter().chain(behind).min();
+    }
+    let Some(id) = next else {
+        return Ok(None);
+    };
+    let _working = Purpose::Compaction.begin();
+    let partitions = Arc::clone(&core.shards.get(shard)?.state.lock().partitions);
+    if let Some(partition) = partitions.all().find(|p| p.id() == id) {
+        for kept in core.store.repeats().all() {
+            core.store.keep_missing(&kept, partition);
+        }
+    }
+    Ok(Some(SegmentId(id.0 + 1)))
+}
+
+/// Without threads, the writer does what workers would do. Its write is acknowledged: what fails
+/// here is told to the next one that needs it, by the latch or when memory is used up.
+pub(crate) fn maintain_after_write(core: &Core) {
+    if core.signals.has_threads() {
+        return;
+    }
+    mirror_if_due(core);
+    let due = core.regime.is_exact()
+        || late_work_is_due(core)
+        || core.memory.is_flush_due()
+        || core.log.live_bytes() > log_bytes_max(core);
+    if due && let Err(error) = maintain(core) {
+        tracing::warn!(%error, "storing events in segments failed; the log has them");
+    }
+}
+
+/// Copies what was written to the log in a fast tier, when it is time.
+fn mirror_if_due(core: &Core) {
+    let now = core.env.clock.monotonic();
+    if let Some(mirror) = &core.placing.now().mirror
+        && core.log.check_failure().is_ok()
+        && mirror.is_due(now)
+    {
+        mirror_log(core, mirror);
+    }
+}
+
+/// Copies what was written to the log in a fast tier before a flush returns. What it stored is in
+/// bulk; the copy must not have rows that a delete took from memory, and lack the delete.
+pub(crate) fn mirror_flushed(core: &Core) -> Result<()> {
+    let now = core.env.clock.monotonic();
+    match &core.placing.now().mirror {
+        Some(mirror) => mirror.round(&core.log, core.commits.log_generation(), now),
+        None => Ok(()),
+    }
+}
+
+/// Copies what was written to the log in a fast tier.
+pub(crate) fn mirror_log(core: &Core, mirror: &Mirror) {
+    let now = core.env.clock.monotonic();
+    if let Err(error) = mirror.round(&core.log, core.commits.log_generation(), now) {
+        tracing::warn!(%error, "the log in the fast tier could not be copied to bulk; it will be tried again, and is lost with the tier until then");
+    }
+}
+
+/// A partition that should be rewritten, among those that there were when `made_before` was the
+/// next segment, and what became of them.
+fn compaction_due(
+    core: &Core,
+    thorough: bool,
+    made_before: SegmentId,
+) -> Option<(ShardIndex, SegmentId)> {
+    (0u16..).zip(&core.shards).find_map(|(index, shard)| {
+        // What is held of a partition may have to be read: not under the lock.
+        let (partitions, busy) = {
+            let state = shard.state.lock();
+            (Arc::clone(&state.partitions), state.busy.clone())
+        };
+        let found = partitions
+            .all()
+            .filter(|p| !busy.contains(&p.id()) && !core.compaction.is_left_alone(p.id()))
+            .filter(|p| p.unreadable.is_none())
+            .filter(|p| p.id() < made_before || p.record.groups <= 1)
+            .filter(|p| !core.compaction.is_settled(p.id(), p.record.footer_offset))
+            .filter(|p| thorough || jobs::may_compact(core, p.record.live_bytes))
+            .find(|p| jobs::compaction_wanted(core, p, thorough))
+            .map(|p| p.id());
+        found.map(|id| (ShardIndex(index), id))
+    })
+}
+
+/// What the background should rewrite now.
+fn compaction_due_now(core: &Core) -> Option<(ShardIndex, SegmentId)> {
+    if core.compaction.is_postponed(core.env.clock.monotonic()) || core.check_space().is_err() {
+        return None;
+    }
+    compaction_due(core, false, SegmentId(u64::MAX))
+}
+
+/// Rewrites one partition. False when that failed; a damaged one is left alone from then on.
+fn compact(core: &Core, index: ShardIndex, id: SegmentId) -> bool {
+    match jobs::compact_partition(core, index, id, core.signals.has_threads()) {
+        Ok(done) => done,
+        // Its rows stay where they are, and writers go on.
+        Err(error) if error.kind() == ErrorKind::Busy => {
+            let now = core.env.clock.monotonic();
+            core.compaction.postpone_to(now + WRITERS_FIRST);
+            false
+        }
+        Err(error) => {
+            tracing::warn!(segment = id.0, %error, "compaction failed: the partition stays as it is");
+            match error.kind() {
+                // What was written of it is gone again, and would be written again.
+                ErrorKind::Full => {
+                    let now = core.env.clock.monotonic();
+                    core.compaction.postpone_to(now + SPACE_PATIENCE);
+                }
+                ErrorKind::Closed => {}
+                _ => core.compaction.leave_alone(id),
+            }
+            false
+        }
+    }
+}
+
+/// Rewrites every partition that would become tidier.
+pub(crate) fn compact_all(core: &Core) -> Result<()> {
+    // What others write meanwhile is not waited for.
+    let made_before = core.segment_ids.next();
+    // A partition that was split may be due for aging, in parts.
+    loop {
+        move_horizons(core)?;
+        sweep_all(core)?;
+        let mut rewritten = false;
+        while let Some((index, id)) = compaction_due(core, true, made_before) {
+            match jobs::compact_partition(core, index, id, false) {
+                Ok(done) => rewritten |= done,
+                Err(error) if error.kind() == ErrorKind::Corrupt => {
+                    core.compaction.leave_alone(id);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        if !rewritten {
+            return Ok(());
+        }
+    }
+}
+
+/// The life of a shard's worker.
+pub(crate) fn flush_worker(core: &Core, index: ShardIndex) {
+    // Where segments are looked for of which the fast tier is to repeat something.
+    let mut from = SegmentId(0);
+    while !core.signals.is_stopped() {
+        match flush_if_due(core, index) {
+            Ok(true) => {}
+            Ok(false) => match keep_behind(core, index, from) {
+                Ok(Some(next)) => from = next,
+                Ok(None) => {
+                    from = SegmentId(0);
+                    core.signals.wait_for_work();
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "the index of a segment was not repeated in the fast tier");
+                    from = SegmentId(0);
+                    core.signals.wait_for_work();
+                }
+            },
+            Err(error) if error.kind() == ErrorKind::Full => {
+                tracing::warn!(%error, "a flush failed for want of space");
+                core.signals.wait_for_work();
+            }
+            // Latched: the next writer is told.
+            Err(_) => return,
+        }
+    }
+}
+
+/// The life of the worker that compacts.
+pub(crate) fn compaction_worker(core: &Core) {
+    while !core.signals.is_stopped() {
+        if core.log.check_failure().is_ok()
+            && let Err(error) = end_due(core)
+        {
+            tracing::warn!(%error, "a snapshot could not be ended; it will be tried again");
+            core.signals.wait_for_work();
+        }
+        if core.log.check_failure().is_ok()
+            && let Err(error) = move_horizons(core)
+        {
+            tracing::warn!(%error, "retention or aging could not go on; it will be tried again");
+            core.signals.wait_for_work();
+        }
+        if core.log.check_failure().is_ok()
+            && core.clock_guard.is_to_be_kept(&*core.env.clock)
+            && let Err(error) = jobs::commit_log_cut(core)
+        {
+            tracing::warn!(%error, "the time could not be committed; it will be tried again");
+            core.signals.wait_for_work();
+        }
+        if core.log.check_failure().is_ok()
+            && let Err(error) = give_back_if_full(core)
+        {
+            tracing::warn!(%error, "the log could not give back what nobody needs; it will be tried again");
+            core.signals.wait_for_work();
+        }
+        if core.log.check_failure().is_ok()
+            && let Err(error) = rest_if_due(core)
+        {
+            tracing::warn!(%error, "what memory holds could not be stored; the log has it");
+            core.signals.wait_for_work();
+        }
+        let has_indexed = core.log.check_failure().is_ok() && index_a_piece(core);
+        match compaction_due_now(core) {
+            Some((index, id)) if core.log.check_failure().is_ok() => {
+                if !compact(core, index, id) {
+                    core.signals.wait_for_work();
+                }
+            }
+            _ if has_indexed => {}
+            _ => core.signals.wait_for_work(),
+        }
+    }
+}
+
+/// Does the next piece of work on indexes, if there is any. Filters read what is missing, so a
+/// failure is told in the log only, and it is tried again after a while.
+fn index_a_piece(core: &Core) -> bool {
+    let now = core.env.clock.monotonic();
+    if core.indexes.is_postponed(now) || core.check_space().is_err() {
+        return false;
+    }
+    let _working = Purpose::Compaction.begin();
+    match next_piece(core, None) {
+        Ok(piece) => piece == Piece::Done,
+        Err(error) => {
+            tracing::warn!(%error, "a part of an index could not be made; it will be tried again");
+            core.indexes.postpone_to(now + SPACE_PATIENCE);
+            false
+        }
+    }
+}
+
+/// The life of the thread that copies the log of a fast tier to bulk, while it lies in one.
+pub(crate) fn mirror_worker(core: &Core, interval: Duration) {
+    while !core.signals.is_stopped() {
+        core.signals.pause(&*core.env.clock, interval);
+        if core.log.check_failure().is_err() {
+            // Latched: the next writer is told.
+            return;
+        }
+        if let Some(mirror) = &core.placing.now().mirror {
+            mirror_log(core, mirror);
+        }
+    }
+}
+
+/// The life of the thread that leads groups nobody waits for.
+pub(crate) fn log_worker(core: &Core) {
+    while !core.signals.is_stopped() && core.log.background_round(Duration::from_secs(1)) {}
+}

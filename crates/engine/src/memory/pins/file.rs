@@ -1,0 +1,327 @@
+//! Files for pinned chunks: `DIR/pins/N`.
+//!
+//! They belong to the process that wrote them: nothing reads them after it, so they have no format
+//! of their own, are never synced, and are removed by the next opening if a crash left them behind.
+//! Rows are stored as in the log.
+//!
+//! Invariants: a file is written once, and removed with the last chunk that is in it.
+//! Failure: bytes that changed are damage, by a checksum that is kept in memory.
+
+use crate::common::error::Damage;
+use crate::common::ids::Sequence;
+use crate::device::tiers::OwnedTier;
+use crate::memory::chunk::{Chunk, Sequences};
+use crate::{Error, Result};
+use headwater_codec::checksum::crc32c;
+use headwater_codec::light::{decode_rows, encode_rows, within_limits};
+use headwater_codec::{Cursor, PutBytes};
+use headwater_io::{File, Files, OpenMode};
+use headwater_types::invariant::part_of;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Bytes that are written at once, about.
+const WRITE_BYTES: usize = 1 << 20;
+
+/// Where the files are.
+fn folder(dir: &Path) -> PathBuf {
+    dir.join("pins")
+}
+
+/// Removes what a process that ended early left behind.
+pub(crate) fn remove_left_over(files: &dyn Files, dir: &Path) -> Result<()> {
+    let folder = folder(dir);
+    let names = match files.list(&folder) {
+        Ok(names) => names,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(Error::io("list", &folder, error)),
+    };
+    for name in names {
+        let path = folder.join(name);
+        files
+            .remove(&path)
+            .map_err(|e| Error::io("remove", &path, e))?;
+    }
+    Ok(())
+}
+
+/// Makes files for pinned chunks.
+#[derive(Debug)]
+pub(crate) struct PinFiles {
+    files: Arc<dyn Files>,
+    folder: PathBuf,
+    next: u64,
+    bytes: Arc<AtomicU64>,
+    /// The folder is there.
+    is_made: bool,
+    /// The tier in whose folder they lie: it stays locked while there are any, also when the
+    /// database has left it.
+    tier: Option<Arc<OwnedTier>>,
+}
+
+impl PinFiles {
+    pub(crate) fn new(files: Arc<dyn Files>, dir: &Path) -> PinFiles {
+        PinFiles {
+            files,
+            folder: folder(dir),
+            next: 0,
+            bytes: Arc::default(),
+            is_made: false,
+            tier: None,
+        }
+    }
+
+    /// In the folder of a tier.
+    pub(crate) fn in_tier(self, tier: Option<Arc<OwnedTier>>) -> PinFiles {
+        PinFiles { tier, ..self }
+    }
+
+    /// Makes them in another place from now on, in the folder of a tier or without one. Those that
+    /// there are stay where they are.
+    pub(crate) fn moved(
+        &self,
+        files: &Arc<dyn Files>,
+        dir: &Path,
+        tier: Option<Arc<OwnedTier>>,
+    ) -> PinFiles {
+        PinFiles {
+            files: Arc::clone(files),
+            folder: folder(dir),
+            // No number comes twice.
+            next: self.next,
+            bytes: Arc::clone(&self.bytes),
+            is_made: false,
+            tier,
+        }
+    }
+
+    /// Bytes of all files that there are.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Writes chunks into a new file and says where each is; `None` for one that is too large for
+    /// the codec.
+    pub(crate) fn write<'a>(
+        &mut self,
+        chunks: impl Iterator<Item = &'a Chunk>,
+    ) -> Result<Vec<Option<PinLocation>>> {
+        if !self.is_made {
+            self.files
+                .create_dir_all(&self.folder)
+                .map_err(|e| Error::io("create", &self.folder, e))?;
+            self.is_made = true;
+        }
+        let path = self.folder.join(self.next.to_string());
+        self.next += 1;
+        let file = self
+            .files
+            .open(&path, OpenMode::CreateNew)
+            .map_err(|e| Error::io("create", &path, e))?;
+        let owner = Arc::new(PinFile {
+            path,
+            files: Arc::clone(&self.files),
+            bytes: AtomicU64::new(0),
+            all: Arc::clone(&self.bytes),
+            _tier: self.tier.clone(),
+        });
+        let mut places = Vec::new();
+        let mut buffer = Vec::new();
+        let mut written = 0u64;
+        for chunk in chunks {
+            if !within_limits(&chunk.rows) {
+                places.push(None);
+                continue;
+            }
+            let start = buffer.len();
+            encode(chunk, &mut buffer);
+            let content = part_of(&buffer, start.., "a chunk's bytes");
+            places.push(Some(PinLocation {
+                file: Arc::clone(&owner),
+                offset: written + start as u64,
+                bytes: content.len(),
+                checksum: crc32c(content),
+                born: chunk.born,
+            }));
+            if buffer.len() >= WRITE_BYTES {
+                owner.append(&*file, written, &buffer)?;
+                written += buffer.len() as u64;
+                buffer.clear();
+            }
+        }
+        owner.append(&*file, written, &buffer)?;
+        Ok(places)
+    }
+}
+
+/// A file of pinned chunks. It is removed with the last of them.
+#[derive(Debug)]
+pub(crate) struct PinFile {
+    path: PathBuf,
+    files: Arc<dyn Files>,
+    bytes: AtomicU64,
+    /// Of all files.
+    all: Arc<AtomicU64>,
+    /// Nobody else takes its folder while the file is there.
+    _tier: Option<Arc<OwnedTier>>,
+}
+
+impl PinFile {
+    fn append(&self, file: &dyn File, offset: u64, bytes: &[u8]) -> Result<()> {
+        let count = bytes.len() as u64;
+        self.bytes.fetch_add(count, Ordering::Relaxed);
+        self.all.fetch_add(count, Ordering::Relaxed);
+        file.write_all_at(offset, bytes)
+            .map_err(|e| Error::io("write", &self.path, e))
+    }
+}
+
+impl Drop for PinFile {
+    fn drop(&mut self) {
+        let bytes = self.bytes.load(Ordering::Relaxed);
+        self.all.fetch_sub(bytes, Ordering::Relaxed);
+        if let Err(error) = self.files.remove(&self.path) {
+            // The next opening removes it.
+            tracing::warn!(path = %self.path.display(), %error, "cannot remove what a snapshot kept");
+        }
+    }
+}
+
+/// Where the rows of a chunk are.
+#[derive(Clone, Debug)]
+pub(crate) struct PinLocation {
+    file: Arc<PinFile>,
+    offset: u64,
+    bytes: usize,
+    checksum: u32,
+    born: u64,
+}
+
+impl PinLocation {
+    pub(super) fn into_file(self) -> Arc<PinFile> {
+        self.file
+    }
+
+    pub(super) fn read(&self) -> Result<Arc<Chunk>> {
+        let path = &self.file.path;
+        let mut content = vec![0; self.bytes];
+        self.file
+            .files
+            .open(path, OpenMode::Read)
+            .and_then(|file| file.read_exact_at(self.offset, &mut content))
+            .map_err(|e| Error::io("read", path, e))?;
+        let damage = |expected: &str, found: String| {
+            Error::damage(Damage {
+                file: path.clone(),
+                offset: self.offset,
+                expected: expected.into(),
+                found,
+            })
+        };
+        let found = crc32c(&content);
+        if found != self.checksum {
+            let expected = format!("checksum {:08x}", self.checksum);
+            return Err(damage(&expected, format!("{found:08x}")));
+        }
+        decode(&content, self.born)
+            .ok_or_else(|| damage("rows as they were written", "others".into()))
+    }
+}
+
+/// Rows, then how many sequences there are: one for all rows, or one for each.
+fn encode(chunk: &Chunk, out: &mut Vec<u8>) {
+    encode_rows(&chunk.rows, out);
+    match &chunk.sequences {
+        Sequences::One(one) => {
+            out.put_varint(1);
+            out.put_varint(one.0);
+        }
+        Sequences::Many(all) => {
+            out.put_varint(all.len() as u64 + 1);
+            for one in all {
+                out.put_varint(one.0);
+            }
+        }
+    }
+}
+
+fn decode(bytes: &[u8], born: u64) -> Option<Arc<Chunk>> {
+    let mut cursor = Cursor::new(bytes);
+    let rows = decode_rows(&mut cursor).ok()?;
+    let mut number = || cursor.varint("a sequence").ok();
+    let sequences = match number()? {
+        1 => Sequences::One(Sequence(number()?)),
+        count if count == rows.len() as u64 + 1 => {
+            let all: Option<Vec<Sequence>> = (1..count).map(|_| number().map(Sequence)).collect();
+            Sequences::Many(all?)
+        }
+        _ => return None,
+    };
+    Chunk::new(rows, sequences, born)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use headwater_io::MemoryFiles;
+    use headwater_types::{Column, FieldId, Rows, Values};
+
+    fn chunk(times: &[i64], sequences: Sequences) -> Arc<Chunk> {
+        let nan = f64::from_bits(0x7ff8_0000_dead_beef);
+        let values = times.iter().map(|t| if *t == 2 { nan } else { -0.0 });
+        let values = Values::F64(values.collect());
+        let rows = Rows {
+            times: times.to_vec(),
+            columns: vec![(FieldId(3), Column::from_values(values))],
+        };
+        Chunk::new(rows, sequences, 4).unwrap()
+    }
+
+    #[test]
+    fn chunks_come_back_as_they_were_and_their_file_goes_with_the_last_of_them() {
+        let dir = Path::new("/db");
+        let memory = Arc::new(MemoryFiles::new());
+        memory.create_dir_all(dir).unwrap();
+        let mut files = PinFiles::new(Arc::clone(&memory) as Arc<dyn Files>, dir);
+        let chunks = [
+            chunk(&[5, 2, 9], Sequences::One(Sequence(7))),
+            chunk(
+                &[1, 2],
+                Sequences::Many(vec![Sequence(1 << 40), Sequence(3)]),
+            ),
+            chunk(&[1], Sequences::Many(vec![Sequence(6)])),
+        ];
+        let mut places = files.write(chunks.iter().map(|c| &**c)).unwrap();
+        let bits = |chunk: &Chunk| match chunk.rows.columns[0].1.values() {
+            Values::F64(values) => values.iter().map(|v| v.to_bits()).collect::<Vec<u64>>(),
+            other => unreachable!("{other:?}"),
+        };
+        for (place, chunk) in places.iter().zip(&chunks) {
+            let read = place.as_ref().unwrap().read().unwrap();
+            assert_eq!((&read.rows.times, read.born), (&chunk.rows.times, 4));
+            assert_eq!(bits(&read), bits(chunk));
+            for row in 0..chunk.len() {
+                assert_eq!(read.sequences.get(row), chunk.sequences.get(row));
+            }
+        }
+        assert!(files.bytes() > 0);
+        let path = dir.join("pins/0");
+        let file = memory.open(&path, OpenMode::Write).unwrap();
+        file.write_all_at(3, &[0xff]).unwrap();
+        let error = places[0].as_ref().unwrap().read().unwrap_err();
+        assert_eq!(error.kind(), crate::ErrorKind::Corrupt);
+        places.truncate(1);
+        assert_eq!(memory.list(&folder(dir)).unwrap(), ["0"]);
+        places.clear();
+        assert!(memory.list(&folder(dir)).unwrap().is_empty());
+        assert_eq!(files.bytes(), 0);
+        // What nobody removed, the next opening does.
+        let kept = files.write(chunks.iter().map(|c| &**c)).unwrap();
+        remove_left_over(&*memory, dir).unwrap();
+        assert!(memory.list(&folder(dir)).unwrap().is_empty());
+        drop(kept);
+        remove_left_over(&*memory, Path::new("/none")).unwrap();
+    }
+}

@@ -1,0 +1,271 @@
+//! What open snapshots keep of memory that was stored meanwhile ("pins"), and where it goes when
+//! that is much.
+//!
+//! Invariants: a chunk that a step took out of memory is kept only for a snapshot that sees it, and
+//! of it only the rows with sequences that some snapshot sees; so a snapshot keeps at most what was
+//! in memory when it was taken. What is kept counts apart from memory for events: writers never
+//! wait for a snapshot. Beyond a share of the budget it goes to files, which are removed with the
+//! last snapshot that needs them.
+//! Concurrency: what is kept is listed under the shard's lock; files are written and read without
+//! it.
+//! Failure: without space the chunks stay in memory, and writers are told `full` by what they write
+//! themselves; another error of writing latches. A file that cannot be read, or holds other bytes,
+//! is an error of that read.
+
+mod file;
+
+pub(crate) use file::{PinFile, PinFiles, PinLocation, remove_left_over};
+
+use crate::Result;
+use crate::common::ids::Sequence;
+use crate::memory::chunk::Chunk;
+use headwater_types::ClosedRange;
+use std::sync::Arc;
+
+/// What a snapshot sees of a shard: a version of it, and records up to a sequence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SnapshotPoint {
+    pub(crate) version: u64,
+    pub(crate) sequence: Sequence,
+}
+
+/// A snapshot that has not told its sequence yet may see everything.
+const UNTOLD: Sequence = Sequence(u64::MAX);
+
+/// The open snapshots of a shard, by version.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OpenSnapshots(Vec<SnapshotPoint>);
+
+impl OpenSnapshots {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// One more, of the newest version. Its sequence is told later.
+    pub(crate) fn open(&mut self, version: u64) {
+        self.0.push(SnapshotPoint {
+            version,
+            sequence: UNTOLD,
+        });
+    }
+
+    /// The sequence of one that was opened with this version.
+    pub(crate) fn tell(&mut self, version: u64, sequence: Sequence) {
+        let untold = SnapshotPoint {
+            version,
+            sequence: UNTOLD,
+        };
+        self.replace(untold, Some(sequence));
+    }
+
+    pub(crate) fn close(&mut self, closed: SnapshotPoint) {
+        self.replace(closed, None);
+    }
+
+    /// Of those that are alike, any one.
+    fn replace(&mut self, wanted: SnapshotPoint, by: Option<Sequence>) {
+        let Some(at) = self.0.iter().rposition(|o| *o == wanted) else {
+            debug_assert!(false, "a snapshot that is not open");
+            return;
+        };
+        match (by, self.0.get_mut(at)) {
+            (Some(sequence), Some(open)) => open.sequence = sequence,
+            _ => drop(self.0.remove(at)),
+        }
+    }
+
+    /// The newest sequence that is seen by a snapshot to which a chunk is there, if it sees any of
+    /// the chunk: one of a version from `born` on, below `gone`.
+    pub(crate) fn newest(&self, born: u64, gone: u64, first: Sequence) -> Option<Sequence> {
+        let see = self.0.iter().filter(|o| o.version < gone);
+        see.filter(|o| o.version >= born && o.sequence >= first)
+            .map(|o| o.sequence)
+            .max()
+    }
+}
+
+/// The rows of a chunk, where they are.
+#[derive(Clone, Debug)]
+pub(crate) enum PinnedRows {
+    Memory(Arc<Chunk>),
+    File(PinLocation),
+}
+
+impl PinnedRows {
+    /// The chunk, read back if need be. Not to be called with a lock held.
+    pub(crate) fn chunk(self) -> Result<Arc<Chunk>> {
+        match self {
+            PinnedRows::Memory(chunk) => Ok(chunk),
+            PinnedRows::File(place) => place.read(),
+        }
+    }
+}
+
+/// A chunk that a step took out of memory, for readers with older versions.
+#[derive(Debug)]
+pub(crate) struct Pinned {
+    /// Readers of this version and newer ones do not see it.
+    gone: u64,
+    /// Nor do readers of older versions than this.
+    born: u64,
+    span: ClosedRange,
+    first_sequence: Sequence,
+    held: PinnedRows,
+}
+
+/// What stays in memory of a pinned chunk, wherever its rows are.
+pub(crate) const PIN_BYTES: usize = size_of::<Pinned>();
+
+impl Pinned {
+    /// What the open snapshots see of a chunk that is taken out of memory by version `gone`; `None`
+    /// when that is nothing.
+    pub(crate) fn new(chunk: &Arc<Chunk>, gone: u64, open: &OpenSnapshots) -> Option<Pinned> {
+        let newest = open.newest(chunk.born, gone, chunk.first_sequence)?;
+        let chunk = seen_part(chunk, newest)?;
+        Some(Pinned {
+            gone,
+            born: chunk.born,
+            span: chunk.span,
+            first_sequence: chunk.first_sequence,
+            held: PinnedRows::Memory(chunk),
+        })
+    }
+
+    /// Bytes of rows in memory.
+    pub(crate) fn bytes(&self) -> usize {
+        match &self.held {
+            PinnedRows::Memory(chunk) => chunk.bytes,
+            PinnedRows::File(_) => 0,
+        }
+    }
+
+    /// The instants its rows lie between.
+    pub(crate) fn span(&self) -> ClosedRange {
+        self.span
+    }
+
+    /// Where its rows are, if a reader of this version sees any that may lie in a range.
+    pub(crate) fn seen_by(&self, version: u64, range: &ClosedRange) -> Option<&PinnedRows> {
+        (self.span.overlaps(range) && self.born <= version && version < self.gone)
+            .then_some(&self.held)
+    }
+
+    /// Lets go of what no open snapshot sees any more, after `closed` was closed. False when that
+    /// is all of it.
+    pub(crate) fn keep(&mut self, open: &OpenSnapshots, closed: SnapshotPoint) -> bool {
+        let saw = self.born <= closed.version
+            && closed.version < self.gone
+            && self.first_sequence <= closed.sequence;
+        if !saw {
+            return true;
+        }
+        let Some(newest) = open.newest(self.born, self.gone, self.first_sequence) else {
+            return false;
+        };
+        if let PinnedRows::Memory(chunk) = &mut self.held
+            && let Some(part) = seen_part(chunk, newest)
+        {
+            *chunk = part;
+        }
+        true
+    }
+
+    /// The file that holds its rows, if one does: to be let go of without a lock.
+    pub(crate) fn into_file(self) -> Option<Arc<PinFile>> {
+        match self.held {
+            PinnedRows::Memory(_) => None,
+            PinnedRows::File(place) => Some(place.into_file()),
+        }
+    }
+
+    pub(crate) fn in_memory(&self) -> Option<&Arc<Chunk>> {
+        match &self.held {
+            PinnedRows::Memory(chunk) => Some(chunk),
+            PinnedRows::File(_) => None,
+        }
+    }
+
+    /// The rows of `chunk` are in a file now.
+    pub(crate) fn moved(&mut self, chunk: &Arc<Chunk>, place: &PinLocation) {
+        if matches!(&self.held, PinnedRows::Memory(mine) if Arc::ptr_eq(mine, chunk)) {
+            self.held = PinnedRows::File(place.clone());
+        }
+    }
+}
+
+/// The rows of a chunk up to a sequence. What came later does not count for those who do not see
+/// it.
+fn seen_part(chunk: &Arc<Chunk>, newest: Sequence) -> Option<Arc<Chunk>> {
+    if chunk.last_sequence <= newest {
+        return Some(Arc::clone(chunk));
+    }
+    chunk.select(chunk.born, |_, sequence| sequence <= newest)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use crate::memory::chunk::Sequences;
+    use headwater_types::Rows;
+
+    fn chunk(sequences: &[u64], born: u64) -> Arc<Chunk> {
+        let rows = Rows {
+            times: (0..sequences.len() as i64).collect(),
+            columns: Vec::new(),
+        };
+        let sequences = sequences.iter().map(|s| Sequence(*s)).collect();
+        Chunk::new(rows, Sequences::Many(sequences), born).unwrap()
+    }
+
+    fn open(snapshots: &[(u64, u64)]) -> OpenSnapshots {
+        let mut open = OpenSnapshots::default();
+        for (version, sequence) in snapshots {
+            open.open(*version);
+            open.tell(*version, Sequence(*sequence));
+        }
+        open
+    }
+
+    #[test]
+    fn of_a_chunk_only_what_some_snapshot_sees_is_kept() {
+        let rows = |pinned: Option<Pinned>| pinned.map(|p| p.in_memory().unwrap().len());
+        let all = chunk(&[3, 4, 9], 0);
+        assert_eq!(rows(Pinned::new(&all, 7, &open(&[]))), None);
+        assert_eq!(rows(Pinned::new(&all, 7, &open(&[(1, 2)]))), None);
+        assert_eq!(rows(Pinned::new(&all, 7, &open(&[(1, 4)]))), Some(2));
+        assert_eq!(
+            rows(Pinned::new(&all, 7, &open(&[(1, 2), (6, 9)]))),
+            Some(3)
+        );
+        // What was cut from another chunk by version 5 is there for newer readers only.
+        let cut = chunk(&[3, 4, 9], 5);
+        assert_eq!(rows(Pinned::new(&cut, 7, &open(&[(4, 9)]))), None);
+        assert_eq!(
+            rows(Pinned::new(&cut, 7, &open(&[(4, 9), (5, 3)]))),
+            Some(1)
+        );
+        // A snapshot that is just being opened may see everything.
+        let mut opening = open(&[(1, 2)]);
+        opening.open(6);
+        assert_eq!(rows(Pinned::new(&all, 7, &opening)), Some(3));
+    }
+
+    #[test]
+    fn what_a_closed_snapshot_alone_saw_is_let_go_of() {
+        let mut snapshots = open(&[(1, 3), (6, 9)]);
+        let mut pinned = Pinned::new(&chunk(&[3, 4, 9], 0), 7, &snapshots).unwrap();
+        let mut close = |version, sequence| {
+            let closed = SnapshotPoint {
+                version,
+                sequence: Sequence(sequence),
+            };
+            snapshots.close(closed);
+            let kept = pinned.keep(&snapshots, closed);
+            kept.then(|| pinned.in_memory().unwrap().len())
+        };
+        assert_eq!(close(6, 9), Some(1));
+        assert_eq!(close(1, 3), None);
+        assert!(snapshots.is_empty());
+    }
+}

@@ -1,0 +1,54 @@
+//! What the catalog asks of whoever holds the streams that it does not: the metadata.
+
+use super::having::Walk;
+use super::streams::StreamRecord;
+use super::table::Table;
+use crate::common::ids::{Sequence, StreamId, TableId};
+use crate::{Error, Result};
+use headwater_codec::DecodeError;
+
+/// Streams as of the newest commit.
+pub(crate) trait StreamIndex {
+    /// The stream behind key bytes.
+    fn find_stream(&self, key: &[u8]) -> Result<Option<StreamId>>;
+
+    /// Records of these streams; those not there are left out.
+    fn streams(&self, ids: &[StreamId]) -> Result<Vec<StreamRecord>>;
+
+    /// Records of all streams of a table, in order of their keys.
+    fn streams_of(&self, table: TableId) -> Result<Vec<StreamRecord>>;
+
+    /// Hands out key bytes of the streams of a table behind `after`, in order, with the streams'
+    /// numbers, as `each` says how to go on.
+    fn walk_keys(
+        &self,
+        table: TableId,
+        after: &[u8],
+        each: &mut dyn FnMut(&[u8], StreamId) -> Walk,
+    ) -> Result<()>;
+
+    /// Hands out records of streams of all tables from a number on, by number, until `each` says
+    /// false.
+    fn streams_from(
+        &self,
+        first: StreamId,
+        each: &mut dyn FnMut(StreamRecord) -> bool,
+    ) -> Result<()>;
+
+    /// The error for key bytes that cannot be read.
+    fn unreadable_key(&self, error: DecodeError) -> Error;
+
+    /// Streams dropped, each with the sequence of its end, as far as they have not been forgotten.
+    fn dropped(&self) -> Result<Vec<(Sequence, StreamRecord)>>;
+}
+
+/// The definitions that the metadata hold, for the catalog at an opening.
+#[derive(Debug)]
+pub(crate) struct SavedDefinitions {
+    pub(crate) tables: Vec<Table>,
+    pub(crate) next_stream: u32,
+    /// Streams dropped, each with the sequence of its end.
+    pub(crate) dropped: Vec<(Sequence, StreamRecord)>,
+    pub(crate) stream_counts: Vec<(TableId, u64)>,
+    pub(crate) tag_keys: Vec<(TableId, String)>,
+}

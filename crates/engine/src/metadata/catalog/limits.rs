@@ -1,0 +1,62 @@
+//! How much there may be of definitions.
+//!
+//! Invariant: a limit refuses what is new, and nothing that is there.
+
+use super::table::Table;
+use crate::Options;
+use crate::common::ids::Sequence;
+use std::fmt;
+use std::sync::Arc;
+
+/// How many tables there may be, and how much memory their definitions may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TableLimits {
+    pub(crate) tables: usize,
+    pub(crate) bytes: usize,
+}
+
+impl TableLimits {
+    /// As the settings have it. The definitions of all tables may take a quarter of the memory
+    /// budget.
+    pub(crate) fn of(options: &Options) -> TableLimits {
+        TableLimits {
+            tables: options.tables_max,
+            bytes: options.memory_budget_bytes / 4,
+        }
+    }
+}
+
+/// What became of a definition.
+pub(crate) enum Defined {
+    /// The table as it is now, and the sequence of its record, if it changed.
+    As(Arc<Table>, Option<Sequence>),
+    /// Nothing, for want of room.
+    Not(Beyond),
+}
+
+/// A limit that a definition would go beyond.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Beyond {
+    /// So many tables there are.
+    Tables(usize),
+    /// So many bytes definitions may take.
+    Bytes(usize),
+}
+
+impl fmt::Display for Beyond {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Beyond::Tables(most) => write!(
+                f,
+                "there are {most} tables already, the most allowed (setting tables_max): are names of tables made of what should \
+                 be a tag?"
+            ),
+            Beyond::Bytes(most) => write!(
+                f,
+                "the definitions of all tables and fields take {most} bytes already, a quarter of the memory budget, which is the \
+                 most allowed: raise the memory budget (memory_budget_bytes; of the server, memory_budget), or make names of \
+                 fields tags"
+            ),
+        }
+    }
+}

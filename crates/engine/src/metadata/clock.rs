@@ -1,0 +1,613 @@
+//! What time it is for the ending of data, since what a wrong clock ends cannot be brought back.
+//!
+//! The clock is believed while it goes on from the instant that was believed last, as the monotonic
+//! clock counts, and does not jump ahead by more than `clock_jump_max`; small jumps add up, and are
+//! made up for by time that passes. While it is not believed, time goes on from the last believed
+//! instant, for each table, until the table's new rows bear the clock out: in as many stretches of
+//! `clock_settle` as the jump has `clock_jump_max`, most streams that bring rows bring them at the
+//! clock's time. Neither one batch, nor one stream among others, nor an hour that passes is enough.
+//!
+//! Invariants: the instant for a table is never after the clock; the metadata keep believed
+//! instants only, and while the clock is not believed, what has been seen for it so far; so a
+//! restart changes nothing about what is believed.
+//! Concurrency: one lock, held for no other; writers take it only while the clock is not believed.
+
+use crate::common::ids::{StreamId, TableId};
+use crate::metadata::tables::PartitionRecord;
+use headwater_codec::{Cursor, DecodeError, PutBytes};
+use headwater_io::Clock;
+use headwater_types::invariant::wide;
+use headwater_types::{ClosedRange, Timestamp};
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// The believed instant, under the name of the counters it is kept among, ns since 1970. Before
+/// [`KEPT_BELIEVED`] was kept beside it, it was the clock's time, believed or not.
+const KEPT_INSTANT: &str = "clock_ns";
+/// 1 = the instant was believed.
+const KEPT_BELIEVED: &str = "clock_believed";
+/// By how much the clock has jumped ahead, ns, less what time has made up for.
+const KEPT_JUMPED: &str = "clock_jumped_ns";
+/// The number of the newest doubt; each clock that is not believed gets one.
+const KEPT_DOUBT: &str = "clock_doubt";
+/// How far the clock was ahead of the believed instant, ns as i64; 0 = it is believed.
+const KEPT_AHEAD: &str = "clock_ahead_ns";
+/// For how long the process has run under the clock that is not believed, ns.
+const KEPT_RUN: &str = "clock_doubt_run_ns";
+/// With a table's number behind it: the number of the doubt · 2^32 + stretches in which the table
+/// bore the clock out.
+const KEPT_WITNESS: &str = "clock_witness_";
+
+/// No jump needs to be borne out in more stretches: at an hour each, a long weekend.
+const STRETCHES_MAX: u64 = 96;
+/// Nor in fewer.
+const STRETCHES_MIN: u64 = 2;
+/// Streams of a table that are listened to in a stretch.
+const STREAMS_MAX: usize = 4096;
+/// 2020-01-01, ns since 1970. A clock that shows less was not set yet: to leave that time behind is
+/// no jump.
+const SET_FROM: i64 = 1_577_836_800_000_000_000;
+/// Of the events of a database, one in so many may lie after what is taken for their newest time.
+const STRAY_PART: u64 = 32;
+
+/// Says what time it is.
+#[derive(Debug)]
+pub(crate) struct ClockGuard {
+    jump_max: Duration,
+    settle: Duration,
+    state: Mutex<GuardState>,
+    /// There is a doubt, so that writers have something to tell.
+    doubts: AtomicBool,
+    /// What it says whatever the clock shows: of a state of the past.
+    fixed: Option<Moment>,
+}
+
+#[derive(Debug, Default)]
+struct GuardState {
+    /// As of the last look; before the first, what the metadata remember.
+    believed: Option<i64>,
+    /// The metadata did not remember it.
+    is_guess: bool,
+    /// Monotonic time when the metadata were last told.
+    kept: Option<Duration>,
+    /// Monotonic time at the last look.
+    monotonic: Option<Duration>,
+    /// By how much the clock has jumped ahead, ns, less what time has made up for.
+    jumped: i128,
+    doubts_so_far: u64,
+    doubt: Option<Doubt>,
+}
+
+/// A clock that is not believed.
+#[derive(Debug)]
+struct Doubt {
+    number: u64,
+    /// How far it is ahead of the believed instant, ns.
+    ahead: i128,
+    /// For how long the process has run under it.
+    run: Duration,
+    witnesses: BTreeMap<TableId, Witness>,
+    /// Not yet told in the log of this process.
+    untold: bool,
+}
+
+/// What a table's new rows say about the clock.
+#[derive(Debug, Default)]
+struct Witness {
+    /// Stretches of time that bore it out.
+    stretches: u64,
+    /// The present one, by number.
+    stretch: u64,
+    /// The streams heard in it, and whether they brought rows of the clock's time last.
+    heard: HashMap<StreamId, bool>,
+}
+
+impl Witness {
+    fn hear(&mut self, stretch: u64, stream: StreamId, bears_out: bool) {
+        if self.stretch != stretch {
+            let out = self.heard.values().filter(|h| **h).count();
+            let against = self.heard.len() - out;
+            if out > against {
+                self.stretches += 1;
+            } else if against > 0 {
+                self.stretches = 0;
+            }
+            self.heard.clear();
+            self.stretch = stretch;
+        }
+        if self.heard.len() < STREAMS_MAX || self.heard.contains_key(&stream) {
+            self.heard.insert(stream, bears_out);
+        }
+    }
+}
+
+/// One look at the clock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Moment {
+    clock: i64,
+    /// The instant for tables that have not borne the clock out; `None` = it is believed.
+    instead: Option<i64>,
+    borne_out: Vec<TableId>,
+}
+
+impl Moment {
+    /// The instant by which data of a table end.
+    pub(crate) fn of(&self, table: TableId) -> Timestamp {
+        Timestamp::from_nanos(match self.instead {
+            Some(instead) if !self.borne_out.contains(&table) => instead.min(self.clock),
+            _ => self.clock,
+        })
+    }
+
+    /// True when the clock is not believed by itself.
+    pub(crate) fn is_doubted(&self) -> bool {
+        self.instead.is_some()
+    }
+
+    pub(crate) fn is_borne_out(&self, table: TableId) -> bool {
+        self.borne_out.contains(&table)
+    }
+
+    /// The instant that is believed by itself, or by no table: never after the clock.
+    pub(crate) fn believed(&self) -> Timestamp {
+        Timestamp::from_nanos(self.instead.map_or(self.clock, |i| i.min(self.clock)))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn doubted<const N: usize>(clock: i64, instead: i64, out: [u32; N]) -> Moment {
+        Moment {
+            clock,
+            instead: Some(instead),
+            borne_out: out.map(TableId).to_vec(),
+        }
+    }
+
+    /// As bytes, for records that fix a moment.
+    pub(crate) fn put(&self, out: &mut Vec<u8>) {
+        out.put_i64(self.clock);
+        out.put_u8(u8::from(self.instead.is_some()));
+        if let Some(instead) = self.instead {
+            out.put_i64(instead);
+            out.put_varint(wide(self.borne_out.len()));
+            for table in &self.borne_out {
+                out.put_varint(u64::from(table.0));
+            }
+        }
+    }
+
+    /// What [`Moment::put`] gave.
+    pub(crate) fn read(cursor: &mut Cursor<'_>) -> Result<Moment, DecodeError> {
+        let clock = cursor.i64("instant of the clock")?;
+        let mut moment = Moment {
+            clock,
+            instead: None,
+            borne_out: Vec::new(),
+        };
+        match cursor.u8("whether the clock is doubted")? {
+            0 => return Ok(moment),
+            1 => moment.instead = Some(cursor.i64("believed instant")?),
+            _ => return Err(cursor.fail("0 or 1")),
+        }
+        let count = cursor.varint_up_to(wide(cursor.remaining()), "number of tables")?;
+        for _ in 0..count {
+            let table = cursor.varint_up_to(u64::from(u32::MAX), "table id")?;
+            let table = u32::try_from(table).map_err(|_| cursor.fail("a table id"))?;
+            moment.borne_out.push(TableId(table));
+        }
+        Ok(moment)
+    }
+}
+
+/// The newest time that more than a few of the events of a database have, at most `at`; `at` when
+/// there are none.
+fn newest_of(partitions: &[&PartitionRecord], at: i64) -> i64 {
+    let spans = partitions.iter().map(|p| EventSpan {
+        range: p.span(),
+        // What is aged counts no events: a partition is one at least.
+        events: p.events.max(1),
+    });
+    newest_of_spans(spans.collect(), Timestamp::from_nanos(at)).as_nanos()
+}
+
+/// Events that lie within a stretch of time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EventSpan {
+    pub(crate) range: ClosedRange,
+    pub(crate) events: u64,
+}
+
+/// The same of stretches of events.
+fn newest_of_spans(mut spans: Vec<EventSpan>, at: Timestamp) -> Timestamp {
+    spans.retain(|span| span.range.first <= at);
+    spans.sort_unstable_by_key(|span| std::cmp::Reverse(span.range.last));
+    let all: u64 = spans.iter().map(|span| span.events).sum();
+    let mut later = 0;
+    for span in spans {
+        later += span.events;
+        if later > all / STRAY_PART {
+            return span.range.last.min(at);
+        }
+    }
+    at
+}
+
+/// What metadata that are made anew remember of time: the instant that the events of the database
+/// bear out, at most what the clock shows. Without it a clock that has been wrong for long would be
+/// believed at once, and end what it says is over.
+pub(crate) fn borne_out_by(spans: Vec<EventSpan>, clock: Timestamp) -> Vec<(String, u64)> {
+    match u64::try_from(newest_of_spans(spans, clock).as_nanos()) {
+        Ok(instant) => vec![
+            (KEPT_INSTANT.to_owned(), instant),
+            (KEPT_BELIEVED.to_owned(), 1),
+        ],
+        Err(_) => Vec::new(),
+    }
+}
+
+impl ClockGuard {
+    /// `kept` is what [`ClockGuard::to_keep`] gave to the last commit.
+    pub(crate) fn new(
+        jump_max: Duration,
+        settle: Duration,
+        kept: &BTreeMap<String, u64>,
+        partitions: &[&PartitionRecord],
+    ) -> ClockGuard {
+        let number = |name: &str| kept.get(name).copied().unwrap_or(0);
+        let instant = kept
+            .get(KEPT_INSTANT)
+            .and_then(|ns| i64::try_from(*ns).ok());
+        let is_believed = number(KEPT_BELIEVED) == 1;
+        // What earlier versions kept may be a wrong clock's, and metadata that were made anew know
+        // nothing: the events are a witness of what time it was at least.
+        let believed = match instant {
+            Some(at) if is_believed => Some(at),
+            at => Some(newest_of(partitions, at.unwrap_or(i64::MAX))).filter(|n| *n < i64::MAX),
+        };
+        let doubt = number(KEPT_DOUBT);
+        let ahead = number(KEPT_AHEAD).cast_signed();
+        let witnesses = kept.iter().filter_map(|(name, value)| {
+            let table = name.strip_prefix(KEPT_WITNESS)?.parse().ok()?;
+            let stretches = value & u64::from(u32::MAX);
+            let witness = Witness {
+                stretches,
+                ..Witness::default()
+            };
+            (value >> 32 == doubt).then_some((TableId(table), witness))
+        });
+        let doubted = (is_believed && ahead != 0).then(|| Doubt {
+            number: doubt,
+            ahead: i128::from(ahead),
+            run: Duration::from_nanos(number(KEPT_RUN)),
+            witnesses: witnesses.collect(),
+            untold: true,
+        });
+        ClockGuard {
+            jump_max,
+            settle: settle.max(Duration::from_nanos(1)),
+            fixed: None,
+            doubts: AtomicBool::new(doubted.is_some()),
+            state: Mutex::new(GuardState {
+                believed,
+                is_guess: !is_believed,
+                kept: None,
+                monotonic: None,
+                jumped: i128::from(number(KEPT_JUMPED)),
+                doubts_so_far: doubt,
+                doubt: doubted,
+            }),
+        }
+    }
+
+    /// As it is, but that it is this moment for ever, if there is one.
+    pub(crate) fn at(self, fixed: Option<Moment>) -> ClockGuard {
+        ClockGuard { fixed, ..self }
+    }
+
+    fn jump_max(&self) -> i128 {
+        self.jump_max.as_nanos().max(1).cast_signed()
+    }
+
+    /// Stretches in which a clock so far ahead must be borne out.
+    fn stretches_needed(&self, ahead: i128) -> u64 {
+        let jumps = ahead
+            .unsigned_abs()
+            .div_ceil(self.jump_max().unsigned_abs());
+        u64::try_from(jumps)
+            .unwrap_or(u64::MAX)
+            .clamp(STRETCHES_MIN, STRETCHES_MAX)
+    }
+
+    /// True before the first look of a new database.
+    pub(crate) fn knows_nothing(&self) -> bool {
+        self.state.lock().believed.is_none()
+    }
+
+    /// Looks at the clock.
+    pub(crate) fn look(&self, clock: &dyn Clock) -> Moment {
+        if let Some(fixed) = &self.fixed {
+            return fixed.clone();
+        }
+        let mut state = self.state.lock();
+        self.look_at(&mut state, clock)
+    }
+
+    fn look_at(&self, state: &mut GuardState, clock: &dyn Clock) -> Moment {
+        let (wall, monotonic) = (clock.now().as_nanos(), clock.monotonic());
+        let passed = state
+            .monotonic
+            .map_or(Duration::ZERO, |m| monotonic.saturating_sub(m));
+        state.monotonic = Some(monotonic);
+        let passed_ns = i64::try_from(passed.as_nanos()).unwrap_or(i64::MAX);
+        let mut believed = state.believed.map(|b| b.saturating_add(passed_ns));
+        if std::mem::take(&mut state.is_guess) {
+            believed = believed.map(|b| b.min(wall));
+        }
+        let jump_max = self.jump_max();
+        let made_up = i128::from(passed_ns).saturating_mul(jump_max)
+            / self.settle.as_nanos().max(1).cast_signed();
+        state.jumped = (state.jumped - made_up).max(0);
+        let was_set = believed.is_none_or(|b| b < SET_FROM && wall >= SET_FROM);
+        let expected = believed.filter(|_| !was_set).unwrap_or(wall);
+        let ahead = i128::from(wall) - i128::from(expected);
+        if ahead.abs() <= jump_max && state.jumped + ahead.max(0) <= jump_max {
+            state.jumped += ahead.max(0);
+            state.believed = Some(wall);
+            self.believe(state, wall);
+            return Moment {
+                clock: wall,
+                instead: None,
+                borne_out: Vec::new(),
+            };
+        }
+        state.believed = Some(expected);
+        let same = |doubt: &Doubt| (doubt.ahead - ahead).abs() <= jump_max;
+        if let Some(doubt) = state.doubt.as_mut().filter(|d| same(d)) {
+            doubt.run += passed;
+            doubt.ahead = ahead;
+        } else {
+            state.doubts_so_far += 1;
+            state.doubt = Some(Doubt {
+                number: state.doubts_so_far,
+                ahead,
+                run: Duration::ZERO,
+                witnesses: BTreeMap::new(),
+                untold: true,
+            });
+            self.doubts.store(true, Ordering::Release);
+        }
+        let needed = self.stretches_needed(ahead);
+        let mut borne_out = Vec::new();
+        if let Some(doubt) = &mut state.doubt {
+            if std::mem::take(&mut doubt.untold) {
+                self.tell(wall, expected, needed);
+            }
+            let out = doubt
+                .witnesses
+                .iter()
+                .filter(|(_, w)| w.stretches >= needed);
+            borne_out.extend(out.map(|(table, _)| *table));
+        }
+        Moment {
+            clock: wall,
+            instead: Some(expected),
+            borne_out,
+        }
+    }
+
+    fn tell(&self, clock: i64, expected: i64, needed: u64) {
+        let (clock, expected) = (
+            Timestamp::from_nanos(clock).to_string(),
+            Timestamp::from_nanos(expected).to_string(),
+        );
+        tracing::warn!(
+            clock,
+            expected,
+            "the clock is not where it was expected and is not believed: retention, aging and expiry go by the expected time \
+             (or by the clock where that is earlier). If it is wrong, set it right. If it is right, new rows of a table at its \
+             time bear it out for that table, in {needed} stretches of {:?}; clock_jump_max above the difference, at the \
+             next opening, makes it believed at once",
+            self.settle
+        );
+    }
+
+    fn believe(&self, state: &mut GuardState, wall: i64) {
+        if state.doubt.take().is_some() {
+            self.doubts.store(false, Ordering::Release);
+            let clock = Timestamp::from_nanos(wall).to_string();
+            tracing::info!(clock, "the clock is believed again");
+        }
+    }
+
+    /// Every table that could lose something has borne the clock out: from now on it is believed.
+    pub(crate) fn settle(&self, clock: &dyn Clock) {
+        let mut state = self.state.lock();
+        let wall = clock.now().as_nanos();
+        state.monotonic = Some(clock.monotonic());
+        state.believed = Some(wall);
+        state.jumped = 0;
+        self.believe(&mut state, wall);
+    }
+
+    /// Hears the times of rows that a stream has brought just now.
+    pub(crate) fn hear(&self, clock: &dyn Clock, table: TableId, stream: StreamId, times: &[i64]) {
+        if !self.doubts.load(Ordering::Acquire) {
+            return;
+        }
+        let mut state = self.state.lock();
+        self.look_at(&mut state, clock);
+        let wall = clock.now().as_nanos();
+        let jump_max = self.jump_max();
+        let near = |time: &&i64| (i128::from(**time) - i128::from(wall)).abs() <= jump_max;
+        let bears_out = times.iter().filter(near).count() * 2 > times.len();
+        if let Some(doubt) = &mut state.doubt {
+            let stretch = doubt.run.as_nanos() / self.settle.as_nanos().max(1);
+            let stretch = u64::try_from(stretch).unwrap_or(u64::MAX);
+            let witness = doubt.witnesses.entry(table).or_default();
+            witness.hear(stretch, stream, bears_out);
+        }
+    }
+
+    /// True when what the metadata remember is so old that an opening after a power cut would take
+    /// it for a jump.
+    pub(crate) fn is_to_be_kept(&self, clock: &dyn Clock) -> bool {
+        let state = self.state.lock();
+        let since = state.kept.unwrap_or_default();
+        clock.monotonic().saturating_sub(since) > self.jump_max / 4
+    }
+
+    /// What the metadata are to remember, by the names of counters.
+    pub(crate) fn to_keep(&self, clock: &dyn Clock) -> Vec<(String, u64)> {
+        let mut state = self.state.lock();
+        self.look_at(&mut state, clock);
+        state.kept = state.monotonic;
+        let believed = state.believed.unwrap_or(0).max(0).unsigned_abs();
+        let mut kept = vec![
+            (KEPT_INSTANT.to_owned(), believed),
+            (KEPT_BELIEVED.to_owned(), 1),
+            (
+                KEPT_JUMPED.to_owned(),
+                u64::try_from(state.jumped).unwrap_or(u64::MAX),
+            ),
+            (KEPT_DOUBT.to_owned(), state.doubts_so_far),
+        ];
+        let doubt = state.doubt.as_ref();
+        let bound = |ahead: i128| ahead.clamp(i64::MIN.into(), i64::MAX.into()) as i64;
+        let ahead = doubt.map_or(0, |d| bound(d.ahead));
+        let run = doubt.map_or(0, |d| d.run.as_nanos());
+        kept.push((KEPT_AHEAD.to_owned(), ahead.cast_unsigned()));
+        kept.push((KEPT_RUN.to_owned(), u64::try_from(run).unwrap_or(u64::MAX)));
+        for (doubt, (table, witness)) in doubt
+            .iter()
+            .flat_map(|d| d.witnesses.iter().map(move |w| (d, w)))
+        {
+            let stretches = witness.stretches.min(u64::from(u32::MAX));
+            kept.push((
+                format!("{KEPT_WITNESS}{}", table.0),
+                doubt.number << 32 | stretches,
+            ));
+        }
+        kept
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headwater_io::ManualClock;
+
+    const DAY: Duration = Duration::from_secs(86_400);
+    const HOUR: Duration = Duration::from_secs(3600);
+    const NOW: i64 = 1_700_000_000_000_000_000;
+    const LATER: i64 = 1_800_000_000_000_000_000;
+    const TABLE: TableId = TableId(3);
+
+    fn guard(kept: Vec<(String, u64)>) -> ClockGuard {
+        ClockGuard::new(DAY, HOUR, &kept.into_iter().collect(), &[])
+    }
+
+    fn at(ns: i64) -> Timestamp {
+        Timestamp::from_nanos(ns)
+    }
+
+    #[test]
+    fn a_clock_that_jumps_is_not_believed_and_time_goes_on() {
+        let clock = ManualClock::new(at(NOW));
+        let guard = guard(Vec::new());
+        let now = || guard.look(&clock).of(TABLE).as_nanos();
+        assert_eq!(now(), NOW);
+        clock.advance(DAY * 3);
+        assert_eq!(now(), clock.now().as_nanos(), "time passed, nothing jumped");
+        let before = now();
+        clock.set(at(LATER));
+        assert_eq!(now(), before);
+        clock.advance(HOUR * 200);
+        assert_eq!(now(), before + 200 * 3600 * 1_000_000_000);
+        clock.set(at(before));
+        clock.advance(HOUR * 201);
+        assert_eq!(now(), clock.now().as_nanos(), "put right again");
+        clock.set(at(5));
+        assert_eq!(now(), 5, "nothing ends before the clock says so");
+    }
+
+    #[test]
+    fn an_opening_changes_nothing_about_what_is_believed() {
+        let clock = ManualClock::new(at(NOW));
+        let mut kept = guard(Vec::new()).to_keep(&clock);
+        clock.set(at(LATER));
+        for round in 0..5i64 {
+            let guard = guard(kept);
+            assert_eq!(
+                guard.look(&clock).of(TABLE).as_nanos(),
+                NOW + round * 1_000_000_000
+            );
+            clock.advance(Duration::from_secs(1));
+            kept = guard.to_keep(&clock);
+        }
+        clock.set(at(NOW));
+        assert_eq!(guard(kept).look(&clock).of(TABLE).as_nanos(), NOW);
+    }
+
+    #[test]
+    fn most_streams_of_a_table_bear_a_clock_out_over_openings() {
+        for others in [0, 1, 2] {
+            let clock = ManualClock::new(at(NOW));
+            let mut kept = guard(Vec::new()).to_keep(&clock);
+            clock.set(at(LATER));
+            for round in 0..110 {
+                let guard = guard(kept);
+                for id in 0..2 {
+                    guard.hear(&clock, TABLE, StreamId(id), &[clock.now().as_nanos()]);
+                }
+                for id in 0..others {
+                    guard.hear(&clock, TABLE, StreamId(10 + id), &[NOW]);
+                }
+                let moment = guard.look(&clock);
+                assert!(!moment.is_borne_out(TABLE) || round > 90, "round {round}");
+                assert!(moment.of(TableId(9)).as_nanos() < LATER);
+                // The stretch is told only when the next has begun.
+                clock.advance(HOUR);
+                guard.hear(&clock, TABLE, StreamId(0), &[clock.now().as_nanos()]);
+                kept = guard.to_keep(&clock);
+            }
+            let now = guard(kept).look(&clock).of(TABLE).as_nanos();
+            assert_eq!(now >= LATER, others < 2, "{others} others");
+        }
+    }
+
+    #[test]
+    fn a_kept_clock_that_nobody_believed_is_held_against_the_events() {
+        let record = |level, at_ns: i64, events| {
+            let level = headwater_types::Level::clamped(level);
+            PartitionRecord {
+                events,
+                level,
+                bucket: level.bucket_of(at(at_ns)),
+                ..PartitionRecord::of_nothing()
+            }
+        };
+        let (old, stray) = (record(17, NOW, 1000), record(17, LATER, 3));
+        let span_last = old.span().last.as_nanos();
+        assert_eq!(newest_of(&[&old, &stray], LATER + 5), span_last);
+        assert_eq!(newest_of(&[&old], NOW), NOW);
+        assert_eq!(newest_of(&[], NOW), NOW);
+        let many = record(17, LATER, 500);
+        assert_eq!(newest_of(&[&old, &many], LATER), LATER);
+    }
+
+    #[test]
+    fn a_clock_that_was_never_set_is_believed_when_it_is() {
+        let clock = ManualClock::new(at(1_000_000_000));
+        let mut kept = guard(Vec::new()).to_keep(&clock);
+        clock.set(at(NOW));
+        assert_eq!(guard(kept).look(&clock).of(TABLE).as_nanos(), NOW);
+        kept = guard(Vec::new()).to_keep(&clock);
+        // Later the battery is flat.
+        clock.set(at(0));
+        let guard = guard(kept);
+        assert_eq!(guard.look(&clock).of(TABLE).as_nanos(), 0);
+        clock.set(at(NOW + 1_000_000_000));
+        assert_eq!(guard.look(&clock).of(TABLE).as_nanos(), NOW + 1_000_000_000);
+    }
+}

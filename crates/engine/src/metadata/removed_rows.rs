@@ -1,0 +1,111 @@
+//! Rows that a retention removed while the log still has them.
+//!
+//! The cut of a table may go back, and with the rows their covers went: without a mark those of the
+//! log would come back at the next opening, or beside the owner.
+//!
+//! Invariants: a mark is in the metadata by the commit that removes what it says, and memory loses
+//! the same rows; it goes when the log begins behind it.
+
+use crate::common::ids::{Sequence, ShardIndex, TableId};
+use crate::metadata::catalog::Horizon;
+use headwater_types::Timestamp;
+use parking_lot::Mutex;
+
+/// Rows of a table in a shard that are gone: those before an instant, of records up to one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RemovedMark {
+    pub(crate) table: TableId,
+    pub(crate) shard: ShardIndex,
+    pub(crate) sequence: Sequence,
+    pub(crate) before: Horizon,
+}
+
+impl RemovedMark {
+    pub(crate) fn removes(&self, time: Timestamp, sequence: Sequence) -> bool {
+        sequence <= self.sequence && self.before.ends(time)
+    }
+
+    /// Says all that the other one does.
+    fn includes(&self, other: &RemovedMark) -> bool {
+        (self.table, self.shard) == (other.table, other.shard)
+            && self.sequence >= other.sequence
+            && self.before >= other.before
+    }
+}
+
+/// Marks that come, and marks that go.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RemovedChange {
+    pub(crate) new: Vec<RemovedMark>,
+    pub(crate) gone: Vec<RemovedMark>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Removed(Mutex<Vec<RemovedMark>>);
+
+impl Removed {
+    /// What the metadata hold.
+    pub(crate) fn of(saved: Vec<RemovedMark>) -> Removed {
+        Removed(Mutex::new(saved))
+    }
+
+    /// The marks of a table in a shard.
+    pub(crate) fn of_table(&self, table: TableId, shard: ShardIndex) -> Vec<RemovedMark> {
+        let all = self.0.lock();
+        let own = all.iter().filter(|m| (m.table, m.shard) == (table, shard));
+        own.copied().collect()
+    }
+
+    /// What a commit changes that makes these, when the log begins behind a record.
+    pub(crate) fn change(&self, new: &[RemovedMark], begins_behind: Sequence) -> RemovedChange {
+        let all = self.0.lock();
+        let is_gone = |mark: &&RemovedMark| {
+            mark.sequence <= begins_behind || new.iter().any(|m| m.includes(mark))
+        };
+        RemovedChange {
+            new: new.to_vec(),
+            gone: all.iter().filter(is_gone).copied().collect(),
+        }
+    }
+
+    /// It was committed.
+    pub(crate) fn changed(&self, change: &RemovedChange) {
+        let mut all = self.0.lock();
+        all.retain(|mark| !change.gone.contains(mark));
+        all.extend(change.new.iter().copied());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mark(before: i64, sequence: u64) -> RemovedMark {
+        RemovedMark {
+            table: TableId(1),
+            shard: ShardIndex(0),
+            sequence: Sequence(sequence),
+            before: Horizon::at(Timestamp::from_nanos(before)),
+        }
+    }
+
+    #[test]
+    fn a_mark_stays_until_the_log_begins_behind_it_or_another_says_more() {
+        let removed = Removed::default();
+        for new in [mark(10, 5), mark(7, 6), mark(20, 7)] {
+            removed.changed(&removed.change(&[new], Sequence(0)));
+        }
+        let left = || removed.of_table(TableId(1), ShardIndex(0));
+        assert_eq!(left(), [mark(20, 7)]);
+        removed.changed(&removed.change(&[mark(5, 9)], Sequence(6)));
+        assert_eq!(left(), [mark(20, 7), mark(5, 9)]);
+        let ends = |time, sequence| {
+            let time = Timestamp::from_nanos(time);
+            left().iter().any(|m| m.removes(time, Sequence(sequence)))
+        };
+        assert!(ends(19, 7) && !ends(19, 8) && !ends(20, 7) && ends(4, 9));
+        removed.changed(&removed.change(&[], Sequence(7)));
+        assert_eq!(left(), [mark(5, 9)]);
+        assert!(removed.of_table(TableId(2), ShardIndex(0)).is_empty());
+    }
+}

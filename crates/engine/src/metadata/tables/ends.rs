@@ -1,0 +1,186 @@
+//! Deletes that are kept although they were carried out: for copies of the database that have not
+//! confirmed them, and for named snapshots that are older.
+
+use super::{Meta, STATE};
+use crate::common::ids::Sequence;
+use crate::{Error, Result};
+use redb::{ReadableDatabase, ReadableTable, TableDefinition};
+
+/// For whom deletes are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KeptFor {
+    /// Copies of the database elsewhere.
+    Copies,
+    /// Named snapshots, by their numbers.
+    Snapshots,
+}
+
+type Deletes = TableDefinition<'static, u64, &'static [u8]>;
+type Known = TableDefinition<'static, &'static str, u64>;
+
+impl KeptFor {
+    /// By sequence: the record of a delete. Missing until there was somebody to keep them for.
+    fn deletes(self) -> Deletes {
+        TableDefinition::new(match self {
+            KeptFor::Copies => "ends",
+            KeptFor::Snapshots => "snapshot_deletes",
+        })
+    }
+
+    /// By name: the number up to which all deletes are known there. Missing until there was one.
+    fn known(self) -> Known {
+        TableDefinition::new(match self {
+            KeptFor::Copies => "copies",
+            KeptFor::Snapshots => "snapshots_know",
+        })
+    }
+
+    /// Of deletes with numbers up to this one it is not known whether they are there.
+    fn from(self) -> &'static str {
+        match self {
+            KeptFor::Copies => "ends_from",
+            KeptFor::Snapshots => "snapshot_deletes_from",
+        }
+    }
+}
+
+/// What the metadata hold for copies.
+#[derive(Debug, Default)]
+pub(crate) struct SavedEnds {
+    pub(crate) from: Sequence,
+    pub(crate) copies: Vec<(String, Sequence)>,
+    /// Records of deletes.
+    pub(crate) deletes: Vec<(Sequence, Vec<u8>)>,
+}
+
+/// What the metadata do not hold of it yet.
+#[derive(Debug, Default)]
+pub(crate) struct EndsChange {
+    pub(crate) from: Sequence,
+    pub(crate) copies: Vec<(String, Sequence)>,
+    pub(crate) new: Vec<(Sequence, Vec<u8>)>,
+    pub(crate) gone: Vec<Sequence>,
+    /// There is something to write.
+    pub(crate) is_due: bool,
+}
+
+impl EndsChange {
+    /// To be written, also when there is nothing new but for whom deletes are kept.
+    pub(crate) fn whole(self) -> EndsChange {
+        EndsChange {
+            is_due: true,
+            ..self
+        }
+    }
+}
+
+impl Meta {
+    /// What is held for them.
+    pub(crate) fn ends(&self, kept_for: KeptFor) -> Result<SavedEnds> {
+        let mut saved = SavedEnds {
+            from: Sequence(self.state(kept_for.from())?.unwrap_or(0)),
+            ..SavedEnds::default()
+        };
+        let transaction = self.db.begin_read().map_err(Error::meta)?;
+        match transaction.open_table(kept_for.known()) {
+            Ok(table) => {
+                for entry in table.iter().map_err(Error::meta)? {
+                    let (name, sequence) = entry.map_err(Error::meta)?;
+                    let copy = (name.value().to_owned(), Sequence(sequence.value()));
+                    saved.copies.push(copy);
+                }
+            }
+            Err(redb::TableError::TableDoesNotExist(_)) => return Ok(saved),
+            Err(error) => return Err(Error::meta(error)),
+        }
+        let table = transaction
+            .open_table(kept_for.deletes())
+            .map_err(Error::meta)?;
+        for entry in table.iter().map_err(Error::meta)? {
+            let (sequence, record) = entry.map_err(Error::meta)?;
+            let delete = (Sequence(sequence.value()), record.value().to_vec());
+            saved.deletes.push(delete);
+        }
+        Ok(saved)
+    }
+
+    /// Writes down what has changed of what is held for copies, in a transaction of its own.
+    pub(crate) fn put_ends(&self, change: &EndsChange) -> Result<()> {
+        let transaction = self.begin_write()?;
+        self.commit_ends(&transaction, change, KeptFor::Copies)?;
+        transaction.commit().map_err(Error::meta)
+    }
+
+    pub(super) fn commit_ends(
+        &self,
+        transaction: &redb::WriteTransaction,
+        change: &EndsChange,
+        kept_for: KeptFor,
+    ) -> Result<()> {
+        if !change.is_due {
+            return Ok(());
+        }
+        let mut state = transaction.open_table(STATE).map_err(Error::meta)?;
+        state
+            .insert(kept_for.from(), change.from.0)
+            .map_err(Error::meta)?;
+        let mut copies = transaction
+            .open_table(kept_for.known())
+            .map_err(Error::meta)?;
+        copies.retain(|_, _| false).map_err(Error::meta)?;
+        for (name, sequence) in &change.copies {
+            copies
+                .insert(name.as_str(), sequence.0)
+                .map_err(Error::meta)?;
+        }
+        let mut ends = transaction
+            .open_table(kept_for.deletes())
+            .map_err(Error::meta)?;
+        for sequence in &change.gone {
+            ends.remove(sequence.0).map_err(Error::meta)?;
+        }
+        for (sequence, record) in &change.new {
+            ends.insert(sequence.0, record.as_slice())
+                .map_err(Error::meta)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use headwater_io::{Env, OpenMode};
+    use std::path::Path;
+
+    #[test]
+    fn what_copies_have_not_confirmed_is_there_at_the_next_opening() {
+        let files = Env::memory().files;
+        let path = Path::new("/meta.redb");
+        let file = files.open(path, OpenMode::CreateNew).unwrap();
+        let meta = Meta::create(path, file, 1, 7).unwrap();
+        let saved = meta.ends(KeptFor::Copies).unwrap();
+        assert!(saved.copies.is_empty() && saved.deletes.is_empty());
+        let first = EndsChange {
+            from: Sequence(4),
+            copies: vec![("cloud".into(), Sequence(4)), ("other".into(), Sequence(9))],
+            new: vec![(Sequence(8), b"a".to_vec()), (Sequence(12), b"b".to_vec())],
+            gone: Vec::new(),
+            is_due: true,
+        };
+        meta.put_ends(&first).unwrap();
+        let second = EndsChange {
+            from: Sequence(10),
+            copies: vec![("cloud".into(), Sequence(10))],
+            new: Vec::new(),
+            gone: vec![Sequence(8)],
+            is_due: true,
+        };
+        meta.put_ends(&second).unwrap();
+        let saved = meta.ends(KeptFor::Copies).unwrap();
+        assert_eq!(saved.from, Sequence(10));
+        assert_eq!(saved.copies, [("cloud".to_owned(), Sequence(10))]);
+        assert_eq!(saved.deletes, [(Sequence(12), b"b".to_vec())]);
+    }
+}

@@ -1,0 +1,7 @@
+//! Opening: recovery by the owner, readers beside an owner, and states that named snapshots keep.
+//!
+//! Invariant: no setting takes part in recovery.
+
+pub(crate) mod kept_states;
+pub(crate) mod reader;
+pub(crate) mod recover;

@@ -1,0 +1,151 @@
+//! Reads a database without owning it.
+
+use crate::core::Core;
+use crate::core::late_policy::late_report;
+use crate::device::layout::meta_path;
+use crate::device::tiers::place;
+use crate::metadata::tables::copy::look;
+use crate::open::recover::{self, OpenedBy, Recovery};
+use crate::read::Snapshot;
+use crate::storage::queues::with_backend;
+use crate::{Options, Result, Stats, TableInfo};
+use headwater_io::Env;
+use parking_lot::RwLock;
+use std::sync::Arc;
+
+/// A database opened to read only, also while another process owns it. It takes no lock and changes
+/// no file.
+///
+/// It sees one state of the database: everything acknowledged (with `Durability::Synced`) before it
+/// was opened or refreshed, and perhaps writes that were on their way then. After a power cut of
+/// the machine such a write may turn out not to have happened. Segment files are held open, up to
+/// [`Options::open_files_max`], so that the owner can replace them; a read that needs a replaced
+/// one beyond that number says `busy`. Cheap to clone; clones share what they see.
+#[derive(Clone, Debug)]
+pub struct Reader {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    look: Look,
+    core: RwLock<Arc<Core>>,
+}
+
+/// Opens the newest state that can be seen.
+type Look = Box<dyn Fn() -> Result<Core> + Send + Sync>;
+
+impl std::fmt::Debug for Inner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Inner")
+            .field("core", &self.core)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Opens a state of the database that may have an owner.
+pub(crate) fn open_core(env: &Env, options: &Options) -> Result<(Core, Recovery)> {
+    options.validate()?;
+    let path = meta_path(&options.dir);
+    look(env, &options.dir, |meta, copy| {
+        // With each look: the owner may have moved the log since the one before.
+        let env = &place(env, &options.dir)?;
+        // Log files are freed after a commit: without one in between, none that is needed has gone.
+        let nothing_freed = || copy.check_current(&**env.index_files(), &path);
+        recover::load(
+            env.clone(),
+            options.clone(),
+            meta,
+            OpenedBy::Reader(&nothing_freed),
+        )
+    })
+}
+
+impl Reader {
+    /// Opens the database in a directory of this machine, which must be there.
+    ///
+    /// ```
+    /// use headwater_engine::{Database, Options, Reader};
+    /// use headwater_types::{Batch, StreamName};
+    /// let dir = tempfile::tempdir().unwrap();
+    /// let owner = Database::open(Options::new(dir.path()))?;
+    /// let engine = StreamName::new("engine", [("id", "7")]);
+    /// let mut batch = Batch::new();
+    /// batch.stream(&engine).row(1, [("rpm", 2150.0.into())]).unwrap();
+    /// owner.commit(batch)?;
+    /// let reader = Reader::open(Options::new(dir.path()))?;
+    /// assert_eq!(reader.snapshot().last(&engine)?.len(), 1);
+    /// # Ok::<(), headwater_engine::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `not_found` when there is no database, `corrupt` when files are damaged, `busy` when its
+    /// owner changes it too fast to be looked at, `invalid` for bad settings, `io`.
+    pub fn open(options: Options) -> Result<Reader> {
+        Reader::open_in(Env::system(), options)
+    }
+
+    /// As [`Reader::open`], in another environment.
+    ///
+    /// # Errors
+    /// As [`Reader::open`].
+    pub fn open_in(env: Env, options: Options) -> Result<Reader> {
+        let env = with_backend(env, &options);
+        Reader::looking(Box::new(move || Ok(open_core(&env, &options)?.0)))
+    }
+
+    /// A reader of what `look` opens.
+    pub(crate) fn looking(look: Look) -> Result<Reader> {
+        let core = RwLock::new(Arc::new(look()?));
+        Ok(Reader {
+            inner: Arc::new(Inner { look, core }),
+        })
+    }
+
+    pub(crate) fn core(&self) -> Arc<Core> {
+        Arc::clone(&self.inner.core.read())
+    }
+
+    /// Looks again: later snapshots see the database as it is now. Snapshots taken before stay as
+    /// they are. When this fails, what was seen before stays.
+    ///
+    /// # Errors
+    /// As [`Reader::open`].
+    pub fn refresh(&self) -> Result<()> {
+        let mut core = (self.inner.look)()?;
+        let mut seen = self.inner.core.write();
+        // What replays of states before hold counts on.
+        core.replays = Arc::clone(&seen.replays);
+        // Whoever has prepared something for the tables that were seen must see others.
+        core.catalog.come_after(seen.catalog.changes());
+        *seen = Arc::new(core);
+        Ok(())
+    }
+
+    /// The state that was looked at last.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot::open(self.core())
+    }
+
+    /// The tables.
+    #[must_use]
+    pub fn tables(&self) -> Vec<TableInfo> {
+        let core = self.core();
+        let tables = core.catalog.tables();
+        tables.iter().map(|t| core.catalog.table_info(t)).collect()
+    }
+
+    /// What is known of late events, as of the owner's last step: see [`crate::Database::late`].
+    #[must_use]
+    pub fn late(&self) -> crate::LateReport {
+        late_report(&self.core())
+    }
+
+    /// Counters and sizes. What the owner did since its last step is not counted.
+    ///
+    /// # Errors
+    /// When a file cannot be looked at.
+    pub fn stats(&self) -> Result<Stats> {
+        Stats::collect(&self.core())
+    }
+}

@@ -1,0 +1,50 @@
+//! Metadata in memory, of a database that is made of a state: a copy, or a state of the past.
+
+use crate::Result;
+use crate::common::error::Error;
+use crate::common::ids::{SegmentId, Sequence};
+use crate::metadata::catalog::{Definition, StreamRecord, Table};
+use crate::metadata::tables::{Meta, MetaChange, PartitionRecord};
+use headwater_io::{Files, MemoryFiles, OpenMode};
+use std::path::Path;
+use std::sync::Arc;
+
+/// What such a database has.
+pub(crate) struct MetaInMemory {
+    pub(crate) identity: u64,
+    pub(crate) shards: u16,
+    /// The newest record that it knows of.
+    pub(crate) at: Sequence,
+    pub(crate) tables: Vec<Arc<Table>>,
+    /// By number.
+    pub(crate) streams: Vec<StreamRecord>,
+    /// By number.
+    pub(crate) partitions: Vec<(SegmentId, PartitionRecord)>,
+}
+
+impl MetaInMemory {
+    /// Makes the metadata, as if they stood at this path.
+    pub(crate) fn make(self, path: &Path) -> Result<Meta> {
+        let files = MemoryFiles::new();
+        // Only the name is that of the database; nothing of it is on a medium.
+        let own = Path::new("/meta.redb");
+        let file = files
+            .open(own, OpenMode::CreateNew)
+            .map_err(|e| Error::io("create", path, e))?;
+        let meta = Meta::create(path, file, self.shards, self.identity)?;
+        let newest = self.streams.last().map(|record| record.id);
+        let last = self.partitions.last().map(|(id, _)| *id);
+        let tables = self.tables.into_iter().map(Definition::Table);
+        let streams = self.streams.into_iter().map(Arc::new);
+        let definitions = tables.chain(streams.map(Definition::Stream));
+        meta.commit(&MetaChange {
+            step_sequence: self.at,
+            definitions: definitions.map(|d| (self.at, d)).collect(),
+            next_stream: newest.map_or(0, |id| id.0.saturating_add(1)),
+            next_segment: last.map_or(1, |id| id.0.saturating_add(1)),
+            partitions: self.partitions,
+            ..MetaChange::default()
+        })?;
+        Ok(meta)
+    }
+}

@@ -1,0 +1,169 @@
+//! What an owner puts between the database and its media: a reserve of space on each, and where the
+//! log has a faster one of its own, a watch over the others.
+
+use super::files::Named;
+use crate::device::guard::Guard;
+use crate::device::layout::durable_roots;
+use crate::device::reserve::{Reserve, ReservedFiles};
+use crate::device::stall::{Watch, WatchedFiles};
+use crate::device::tiers::OwnedTier;
+use crate::metadata::tables::Meta;
+use crate::storage::fast_index::{self, FastIndex, What};
+use crate::storage::queues::SegmentQueues;
+use crate::storage::segment::{ReadAhead, Store, named};
+use crate::wal::MakeKnown;
+use crate::{Options, Result};
+use headwater_io::{Env, Files};
+use std::sync::Arc;
+
+/// Keeps space for a full disk on every medium of the log, the metadata or segments.
+pub(super) fn reserve_space(env: &mut Env, options: &Options) -> Result<Vec<Arc<Reserve>>> {
+    if options.reserve_bytes == 0 {
+        return Ok(Vec::new());
+    }
+    let mut reserved: Vec<(Arc<dyn Files>, Arc<Reserve>)> = Vec::new();
+    let parts = [env.log_files(), env.index_files(), env.segment_files()];
+    let is_used = |files: &Arc<dyn Files>| parts.iter().any(|part| Arc::ptr_eq(part, files));
+    let roots = durable_roots(env, &options.dir).into_iter();
+    for (files, root) in roots.filter(|(files, _)| is_used(files)) {
+        let reserve = Reserve::open(files, &env.clock, &root, options.reserve_bytes)?;
+        reserved.push((Arc::clone(files), reserve));
+    }
+    *env = env.map_files(|files| {
+        let reserve = reserved.iter().find(|(known, _)| Arc::ptr_eq(known, files));
+        match reserve {
+            Some((files, reserve)) => Arc::new(ReservedFiles {
+                files: Arc::clone(files),
+                reserve: Arc::clone(reserve),
+            }),
+            None => Arc::clone(files),
+        }
+    });
+    Ok(reserved.into_iter().map(|(_, reserve)| reserve).collect())
+}
+
+/// Where the log lies in a fast tier, bulk may stall while writes go on: looks into it are watched
+/// then, and as soon as it does.
+pub(super) fn watch_bulk(env: &mut Env, tier: Option<&OwnedTier>) -> Arc<Watch> {
+    let watch = Watch::new(&env.clock);
+    let is_log_fast = tier.is_some_and(|owned| owned.tier.parts.log);
+    watch.set_on(is_log_fast);
+    let log = Arc::clone(env.log_files());
+    *env = env.map_files(|files| match is_log_fast && Arc::ptr_eq(files, &log) {
+        true => Arc::clone(files),
+        false => Arc::new(WatchedFiles {
+            files: Arc::clone(files),
+            watch: Arc::clone(&watch),
+        }),
+    });
+    watch
+}
+
+/// What of the memory budget leaves may take that are asked for ahead of readers; caches have so
+/// much less.
+const AHEAD_MEMORY_SHARE: usize = 32;
+
+/// The queue sets before segments, if there are to be some.
+pub(super) fn queue_segments(
+    env: &Env,
+    options: &Options,
+    partitions: &Named,
+) -> Result<Option<SegmentQueues>> {
+    let all = partitions.iter();
+    SegmentQueues::start(options, &env.threads, all.map(|(id, record)| (*id, record)))
+}
+
+/// The files of segments, and what is asked for ahead of readers with the memory that it takes:
+/// nothing where a medium does nothing meanwhile.
+pub(super) fn ways_to_segments(
+    env: &Env,
+    options: &Options,
+    queues: Option<&SegmentQueues>,
+) -> (Arc<dyn Files>, Option<(ReadAhead, usize)>) {
+    let files = match queues {
+        None => Arc::clone(env.segment_files()),
+        Some(queues) => queues.before(env.segment_files(), &env.threads),
+    };
+    let is_worth_while = options.read_ahead > 1 && files.has_queue();
+    let bytes = options.memory_budget_bytes / AHEAD_MEMORY_SHARE;
+    let ahead = is_worth_while.then(|| (ReadAhead::new(options.read_ahead, bytes), bytes));
+    (files, ahead)
+}
+
+/// What of the memory budget knows what the files of an index in the fast tier hold.
+const INDEX_MEMORY_SHARE: u64 = 128;
+/// The same for the newest segments, of which files are larger.
+const NEWEST_MEMORY_SHARE: u64 = 32;
+/// The newest segments take so many times the memory that knows what their files hold, and no
+/// more: for each piece of 4,096 bytes there is a checksum of 4.
+const NEWEST_PER_MEMORY: u64 = 1024;
+
+/// Where the fast tier repeats something of segments, if it is to.
+pub(crate) fn place_of(
+    what: What,
+    (env, options): (&Env, &Options),
+    tier: &OwnedTier,
+    guard: &Arc<Guard>,
+) -> Option<fast_index::Place> {
+    let budget = u64::try_from(options.memory_budget_bytes).unwrap_or(u64::MAX);
+    let is_there = what.is_in(tier.tier.parts);
+    let (bytes_max, memory_bytes) = match what {
+        What::Index => {
+            let memory = budget / INDEX_MEMORY_SHARE;
+            (options.fast_index_bytes, memory)
+        }
+        What::Newest => {
+            let memory = budget / NEWEST_MEMORY_SHARE;
+            let known = memory.saturating_mul(NEWEST_PER_MEMORY);
+            let most = options.fast_newest_bytes.unwrap_or(u64::MAX).min(known);
+            (Some(most), memory)
+        }
+    };
+    is_there.then(|| fast_index::Place {
+        what,
+        files: Arc::clone(&tier.files),
+        fast: tier.tier.folder.clone(),
+        set: tier.set,
+        bytes_max,
+        age_max: options.fast_newest_age,
+        memory_bytes,
+        guard: Arc::clone(guard),
+        clock: Arc::clone(&env.clock),
+        written: Arc::clone(&tier.written),
+    })
+}
+
+/// What the fast tier is to repeat of segments. Without it reads go to bulk, so that what cannot be
+/// used is no reason not to open.
+pub(super) fn repeat_segments(
+    store: &Store,
+    env_and_options: (&Env, &Options),
+    tier: Option<&OwnedTier>,
+    partitions: &Named,
+    guard: &Arc<Guard>,
+) {
+    let Some(tier) = tier else {
+        return;
+    };
+    let places = What::ALL.map(|what| (what, place_of(what, env_and_options, tier, guard)));
+    for (what, place) in places.into_iter().filter_map(|(what, p)| Some((what, p?))) {
+        let all = partitions.iter();
+        let all = all.map(|(id, record)| (*id, named(record)));
+        match FastIndex::open(place, all) {
+            Ok(index) => drop(store.repeats().set(what, Some(Arc::new(index)))),
+            Err(error) => {
+                tracing::warn!(%error, "what the fast tier has of segments cannot be used: they are read in bulk");
+            }
+        }
+    }
+}
+
+/// How it is made known that a log file was begun: in a fast tier without asking bulk.
+pub(crate) fn announcer(env: &Env, meta: &Arc<Meta>, tier: Option<&Arc<OwnedTier>>) -> MakeKnown {
+    if let Some(tier) = tier.filter(|owned| owned.tier.parts.log) {
+        let (tier, files) = (Arc::clone(tier), Arc::clone(env.log_files()));
+        return Box::new(move |generation| tier.note_log_begun(&*files, generation));
+    }
+    let meta = Arc::clone(meta);
+    Box::new(move |generation| meta.log_begun(generation))
+}

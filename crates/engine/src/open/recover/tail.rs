@@ -1,0 +1,181 @@
+//! Replaying the tail of a copy: what its source has written and no state holds yet.
+//!
+//! Invariants: nothing is shown that the source does not store any more. What comes late into a
+//! stretch of which only summaries are here is left out until a state holds it: to put it into its
+//! buckets takes rows that are elsewhere, and would take the buckets away that are here.
+//! Failure: what another machine says is looked at before it is built on.
+
+use super::{CopyParts, Replayer};
+use crate::Result;
+use crate::common::error::{Damage, Error, ErrorKind};
+use crate::common::ids::{SegmentId, Sequence, StreamId, TableId};
+use crate::core::shard::Shard;
+use crate::metadata::catalog::Horizon;
+use crate::replication::needed::{NeededRange, needed_of_stream};
+use crate::replication::tail::TailRecord;
+use crate::storage::segment::{Here, Partition, Store};
+use crate::storage::tombstone::DeleteRecord;
+use crate::wal::RecordKind;
+use headwater_types::{FieldType, Rows, Timestamp};
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use std::sync::Arc;
+
+/// What of a tail is shown.
+#[derive(Default)]
+pub(super) struct TailShown {
+    /// What the source does not store any more.
+    cuts: HashMap<TableId, Horizon>,
+    /// Partitions of which not all rows are here.
+    lacking: HashSet<SegmentId>,
+    here: Option<Arc<dyn Here>>,
+    /// Up to when nothing is put between what one of them holds of a stream.
+    closed_to: HashMap<(SegmentId, StreamId), Option<Timestamp>>,
+}
+
+impl TailShown {
+    pub(super) fn of(parts: &mut CopyParts) -> TailShown {
+        TailShown {
+            cuts: std::mem::take(&mut parts.cuts),
+            lacking: std::mem::take(&mut parts.lacking),
+            here: parts.here.clone(),
+            closed_to: HashMap::new(),
+        }
+    }
+
+    /// The newest instant that a partition holds of a stream, where not all rows of it are here.
+    fn closed_to(
+        &mut self,
+        store: &Store,
+        partition: &Partition,
+        stream: StreamId,
+    ) -> Result<Option<Timestamp>> {
+        let key = (partition.id(), stream);
+        if let Some(known) = self.closed_to.get(&key) {
+            return Ok(*known);
+        }
+        let found = match self.look(store, partition, stream) {
+            // Who reads there is told.
+            Err(error) if matches!(error.kind(), ErrorKind::Elsewhere | ErrorKind::Corrupt) => None,
+            found => found?,
+        };
+        self.closed_to.insert(key, found);
+        Ok(found)
+    }
+
+    fn look(
+        &self,
+        store: &Store,
+        partition: &Partition,
+        stream: StreamId,
+    ) -> Result<Option<Timestamp>> {
+        let (Some(here), true) = (&self.here, self.lacking.contains(&partition.id())) else {
+            return Ok(None);
+        };
+        let segment = store.state(partition)?;
+        let Some(held) = store.stream(&segment, stream)? else {
+            return Ok(None);
+        };
+        let range = (partition.span(), Vec::new());
+        let rows = needed_of_stream(store, partition, (stream, &held), range, None)?;
+        let is_here = |range: &NeededRange| {
+            let missing = here.missing(partition.id(), range.offset, range.bytes);
+            missing.is_empty()
+        };
+        let are_here = rows.is_whole && rows.ranges.iter().all(|(range, _)| is_here(range));
+        Ok(held.watermark().filter(|_| !are_here))
+    }
+
+    /// Those of the rows that are shown.
+    pub(super) fn shown(
+        &mut self,
+        store: &Store,
+        shard: &Shard,
+        (stream, table): (StreamId, TableId),
+        rows: Rows,
+    ) -> Result<Rows> {
+        let cut = self.cuts.get(&table).copied();
+        if cut.is_none() && self.lacking.is_empty() {
+            return Ok(rows);
+        }
+        let partitions = Arc::clone(&shard.state.lock().partitions);
+        let mut kept: Vec<u32> = Vec::new();
+        for (row, time) in (0u32..).zip(&rows.times) {
+            let time = Timestamp::from_nanos(*time);
+            if cut.is_some_and(|cut| cut.ends(time)) {
+                continue;
+            }
+            let mut around = partitions.of(table).iter();
+            let around = around.find(|p| p.span().contains(time));
+            let closed_to = match around {
+                None => None,
+                Some(partition) => self.closed_to(store, partition, stream)?,
+            };
+            let is_late = closed_to.is_some_and(|newest| time <= newest);
+            if !is_late {
+                kept.push(row);
+            }
+        }
+        Ok(match kept.len() == rows.len() {
+            true => rows,
+            false => rows.gather(&kept),
+        })
+    }
+}
+
+impl Replayer<'_> {
+    /// Replays what is known of a copy behind its segments: the deletes that its state tells of,
+    /// and its tail, of which the state holds every definition up to `defined`.
+    pub(super) fn copied(
+        &mut self,
+        deletes: &[(Sequence, DeleteRecord)],
+        tail: &[TailRecord],
+        defined: Sequence,
+    ) -> Result<()> {
+        let mut deletes = deletes.iter().peekable();
+        for record in tail {
+            while let Some((sequence, delete)) = deletes.next_if(|(at, _)| *at <= record.sequence) {
+                self.delete(*sequence, delete)?;
+            }
+            let is_defined = match record.kind {
+                RecordKind::Table | RecordKind::Fields | RecordKind::Streams => {
+                    record.sequence <= defined
+                }
+                // One that waits is told of by the state too, which says it in the same way.
+                RecordKind::Delete | RecordKind::Write | RecordKind::NumberedWrite => false,
+            };
+            if !is_defined {
+                let (kind, payload) = (record.kind.number(), &*record.payload);
+                self.record(record.sequence, kind, payload, Path::new("tail"), 0)?;
+            }
+        }
+        for (sequence, delete) in deletes {
+            self.delete(*sequence, delete)?;
+        }
+        Ok(())
+    }
+
+    /// Looks whether rows of a tail are of fields that their table has.
+    pub(super) fn check_fields(&self, table: TableId, rows: &Rows) -> Result<()> {
+        let known = self.catalog.table(table);
+        for (field, column) in &rows.columns {
+            let at = usize::try_from(field.0).unwrap_or(usize::MAX);
+            let defined = known.as_ref().and_then(|table| table.fields.get(at));
+            let found = column.field_type();
+            // A field of integers may have become one of floats since.
+            let fits = defined.is_some_and(|defined| {
+                defined.field_type == found
+                    || (defined.field_type, found) == (FieldType::F64, FieldType::I64)
+            });
+            if !fits {
+                return Err(Error::damage(Damage {
+                    file: Path::new("tail").to_owned(),
+                    offset: 0,
+                    expected: "values of fields that their table has".into(),
+                    found: format!("{found} for field {} of table {}", field.0, table.0),
+                }));
+            }
+        }
+        Ok(())
+    }
+}

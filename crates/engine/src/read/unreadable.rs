@@ -1,0 +1,132 @@
+//! Partitions of which nothing can be read, and the events that belong into them.
+//!
+//! A partition is unreadable when its file is missing or shorter than committed, or its header or a
+//! footer is damaged. It keeps its span: reads that meet it fail with the place of the damage, all
+//! others go on.
+//!
+//! Invariants: an unreadable partition takes no groups, and is not rewritten, aged, swept or
+//! removed; its file stays as it is until a repair. What of the log belongs into its span may be in
+//! it or not, since its covers cannot be read: the log keeps every such record, and so every write
+//! into the span that was accepted since. Of these events memory holds what fits into
+//! [`held_max`]; the others are *parked*: they stand in the log only, and come back when the
+//! database is opened after a repair. So nothing is lost, and nothing can be counted twice, since
+//! nothing is stored until the covers are known.
+//! Concurrency: a partition becomes unreadable while the database is opened, or under its shard's
+//! step lock.
+//! Failure: writes into the span are refused row by row ([`crate::REFUSED_UNREADABLE`]) when more
+//! is parked than the memory budget, which an opening after the repair has to take in; other spans
+//! do not notice.
+
+use crate::common::ids::{Sequence, ShardIndex, TableId};
+use crate::common::ranges::holds;
+use crate::common::refused::REFUSED_UNREADABLE;
+use crate::core::Core;
+use crate::core::shard::{Shard, held_max};
+use crate::storage::segment::Partition;
+use crate::{Error, ErrorKind, Result};
+use headwater_types::Timestamp;
+use std::sync::Arc;
+
+/// Sets the partition aside in whose file an error found damage. True if it was counted as
+/// readable up to now.
+///
+/// The shard's step lock must be held: no step is at work on the partition then.
+pub(crate) fn set_aside(core: &Core, shard: &Shard, error: &Error) -> bool {
+    let Some(damage) = error
+        .damaged()
+        .filter(|_| error.kind() == ErrorKind::Corrupt)
+    else {
+        return false;
+    };
+    let kept_after = core.log.sequence_before(core.commits.log_generation());
+    let held_max = held_max(&core.options, core.shards.len());
+    let change = {
+        let mut state = shard.state.lock();
+        let found = state
+            .partitions
+            .all()
+            .find(|p| p.unreadable.is_none() && p.file.path() == damage.file)
+            .cloned();
+        let Some(partition) = found else {
+            return false;
+        };
+        state.version += 1;
+        state.set_unreadable(&partition, error.clone());
+        // What the log still has of it may be all that is left.
+        if partition.record.sequence > kept_after {
+            state.parked.from(Sequence(kept_after.0 + 1));
+        }
+        let span = partition.record.span();
+        let change = state.park(partition.record.table, &span, held_max);
+        tell(core, &partition, error);
+        change
+    };
+    core.unreadable.note_one();
+    if change != 0 {
+        core.memory_changed(change);
+    }
+    true
+}
+
+/// Refuses rows that lie where nothing can be stored, when the log may not keep more of them.
+pub(crate) fn refuse_unreadable(
+    core: &Core,
+    (shard, table): (ShardIndex, TableId),
+    times: &[i64],
+    mut refuse: impl FnMut(usize, &'static str, String),
+) -> Result<()> {
+    if !core.unreadable.any() {
+        return Ok(());
+    }
+    let partitions = {
+        let state = core.shards.get(shard)?.state.lock();
+        if state.parked.bytes() < core.options.memory_budget_bytes / core.shards.len().max(1) {
+            return Ok(());
+        }
+        Arc::clone(&state.partitions)
+    };
+    let spans = partitions.unreadable_spans(table);
+    for (row, time) in times.iter().enumerate() {
+        let time = Timestamp::from_nanos(*time);
+        if !holds(&spans, time) {
+            continue;
+        }
+        let damaged = partitions.owner(table, time);
+        let file = damaged.map(|p| p.file.path().display().to_string());
+        refuse(
+            row,
+            REFUSED_UNREADABLE,
+            format!(
+                "the partition of this time is damaged ({}), and the log keeps as many rows for it as it may: run `headwater repair`, then write the row again",
+                file.unwrap_or_default()
+            ),
+        );
+    }
+    Ok(())
+}
+
+/// Says in the log what cannot be read from now on.
+fn tell(core: &Core, partition: &Partition, error: &Error) {
+    let table = core.catalog.table(partition.record.table);
+    let span = partition.record.span();
+    tracing::error!(
+        table = table.map(|t| t.name.clone()).unwrap_or_default(),
+        from = span.first.as_nanos(),
+        to = span.last.as_nanos(),
+        events = partition.record.events,
+        %error,
+        "a partition cannot be read: reads of its span fail, everything else goes on; run `headwater check`, then `headwater repair`"
+    );
+}
+
+/// Says in the log what cannot be read, right after opening.
+pub(crate) fn tell_unreadable(core: &Core) {
+    for shard in &core.shards {
+        let partitions = Arc::clone(&shard.state.lock().partitions);
+        for partition in partitions.all() {
+            if let Some(error) = &partition.unreadable {
+                tell(core, partition, error);
+            }
+        }
+    }
+}

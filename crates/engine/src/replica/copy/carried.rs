@@ -1,0 +1,352 @@
+//! What a copy is made of, to be carried elsewhere and made anew there: its description, and
+//! ranges.
+//!
+//! Invariants: a copy that was made anew is the one that was described: it shows, keeps and holds
+//! the same. What was written of one before its description is there holds nothing.
+//! Concurrency: a description is taken under the copy's lock; a restoration has one owner.
+//! Failure: bytes that are no description, and a medium that refuses; the restoration is begun anew
+//! then.
+//! Format: docs/format/copy.md.
+
+use super::index::{Index, Packs, RawIndex, index_path};
+use super::pack::{Present, pack_dir, pack_path};
+use super::receive::Receiving;
+use super::{RemoteCopy, progress};
+use crate::common::error::Damage;
+use crate::common::ids::SegmentId;
+use crate::replication::state::StateName;
+use crate::{Error, Result};
+use headwater_codec::checksum::crc32c;
+use headwater_codec::{Cursor, DecodeError, PutBytes};
+use headwater_io::{Env, File, OpenMode};
+use headwater_types::invariant::wide;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+const MAGIC: [u8; 6] = *b"HWCOPY";
+const VERSION: u8 = 1;
+const CRC_BYTES: usize = 4;
+
+/// A copy at one instant, without the bytes of its segments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CarriedCopy {
+    /// The newest state it has.
+    pub state: StateName,
+    /// Segments of which everything that is wanted is here, with the bytes that the state names.
+    pub complete: Vec<(u64, u64)>,
+    /// How often it had changed.
+    pub changes: u64,
+    /// All that is needed to make it anew, but for bytes of segments.
+    pub description: Vec<u8>,
+    /// What is here of segments: id, offset and length, by these.
+    pub present: Vec<(u64, u64, u64)>,
+    /// What was forgotten since it was carried last, and may have come again as something else.
+    pub forgotten: Vec<(u64, u64, u64)>,
+}
+
+impl RemoteCopy {
+    /// The copy as it is now, to be carried elsewhere. What was put and not committed is no part of
+    /// it.
+    ///
+    /// # Errors
+    /// `io`.
+    pub fn carried(&self) -> Result<CarriedCopy> {
+        let mut receiving = self.inner.receiving.lock();
+        receiving.check()?;
+        let progress = progress(&receiving);
+        let mut segments = receiving.state.segments();
+        let complete = progress.complete.iter().filter_map(|id| {
+            let found = segments.find(|s| s.id == *id)?;
+            Some((found.id, found.bytes))
+        });
+        let complete = complete.collect();
+        drop(segments);
+        Ok(CarriedCopy {
+            state: progress.state,
+            complete,
+            changes: receiving.changes,
+            description: encode(&receiving.described()?),
+            present: present(&receiving),
+            forgotten: std::mem::take(&mut receiving.forgotten),
+        })
+    }
+}
+
+/// Ranges that touch are one.
+fn present(receiving: &Receiving) -> Vec<(u64, u64, u64)> {
+    let mut all: Vec<(u64, u64, u64)> = Vec::new();
+    for (id, pack) in &receiving.packs {
+        for (offset, bytes) in pack.present() {
+            match all.last_mut() {
+                Some((last, at, len)) if *last == id.0 && *at + *len == offset => *len += bytes,
+                _ => all.push((id.0, offset, bytes)),
+            }
+        }
+    }
+    all
+}
+
+fn encode(raw: &RawIndex) -> Vec<u8> {
+    let mut out = MAGIC.to_vec();
+    out.put_u8(VERSION);
+    out.put_prefixed(&raw.state);
+    for table in [&raw.shown, &raw.deleted, &raw.kept, &raw.pins] {
+        out.put_varint(wide(table.len()));
+        for (key, value) in table {
+            out.put_varint(*key);
+            out.put_prefixed(value);
+        }
+    }
+    let crc = crc32c(&out);
+    out.put_u32(crc);
+    out
+}
+
+fn decode(bytes: &[u8]) -> std::result::Result<RawIndex, DecodeError> {
+    let split = bytes.len().checked_sub(CRC_BYTES);
+    let (body, crc) = match split.and_then(|at| bytes.split_at_checked(at)) {
+        Some(parts) => parts,
+        None => return Err(Cursor::new(bytes).fail("a description of a copy")),
+    };
+    if crc != crc32c(body).to_le_bytes() {
+        return Err(Cursor::new(bytes).fail("the checksum of a description"));
+    }
+    let mut cursor = Cursor::new(body);
+    if cursor.take(MAGIC.len(), "a description")? != MAGIC {
+        return Err(cursor.fail("HWCOPY at the beginning"));
+    }
+    if cursor.u8("version of a description")? != VERSION {
+        return Err(cursor.fail("version 1 of a description"));
+    }
+    let mut raw = RawIndex {
+        state: cursor.prefixed("state")?.to_vec(),
+        ..RawIndex::default()
+    };
+    for table in [
+        &mut raw.shown,
+        &mut raw.deleted,
+        &mut raw.kept,
+        &mut raw.pins,
+    ] {
+        let count = cursor.varint_up_to(wide(cursor.remaining()), "number of rows")?;
+        for _ in 0..count {
+            let key = cursor.varint("key of a row")?;
+            table.push((key, cursor.prefixed("a row")?.to_vec()));
+        }
+    }
+    cursor.finish()?;
+    Ok(raw)
+}
+
+/// A pack that is being filled.
+#[derive(Debug)]
+struct Filling {
+    file: Arc<dyn File>,
+    present: Vec<Present>,
+    end: u64,
+}
+
+/// A copy that is being made anew. Without [`CopyRestoration::finish`] there is none.
+#[derive(Debug)]
+pub struct CopyRestoration {
+    env: Env,
+    dir: PathBuf,
+    packs: BTreeMap<SegmentId, Filling>,
+}
+
+impl CopyRestoration {
+    /// Begins to make a copy anew in a directory. What a restoration left there that was not
+    /// finished is overwritten.
+    ///
+    /// # Errors
+    /// `invalid` when there is a copy, `io`.
+    pub fn begin(env: Env, dir: &Path) -> Result<CopyRestoration> {
+        for folder in [dir, &pack_dir(dir)] {
+            let made = env.files.create_dir_all(folder);
+            made.map_err(|e| Error::io("create", folder, e))?;
+        }
+        if Index::open(&env, dir)?.is_some() {
+            return Err(Error::invalid(format!(
+                "{}: there is a copy here; move it away before it is made anew",
+                dir.display()
+            )));
+        }
+        let folder = pack_dir(dir);
+        let names = env.files.list(&folder);
+        let packs = names.map_err(|e| Error::io("list", &folder, e))?;
+        let left = packs.iter().map(|name| folder.join(name));
+        for path in left.chain([index_path(dir)]) {
+            match env.files.remove(&path) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(Error::io("remove", &path, error));
+                }
+                _ => {}
+            }
+        }
+        Ok(CopyRestoration {
+            env,
+            dir: dir.to_owned(),
+            packs: BTreeMap::new(),
+        })
+    }
+
+    /// Bytes of a segment. Those of a segment come by their offsets, and none twice.
+    ///
+    /// # Errors
+    /// `full`, `io`.
+    pub fn put(&mut self, segment: u64, offset: u64, bytes: &[u8]) -> Result<()> {
+        let id = SegmentId(segment);
+        let path = pack_path(&self.dir, id);
+        let filling = match self.packs.entry(id) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(slot) => {
+                let opened = self.env.files.open(&path, OpenMode::CreateNew);
+                slot.insert(Filling {
+                    file: opened.map_err(|e| Error::io("create", &path, e))?,
+                    present: Vec::new(),
+                    end: 0,
+                })
+            }
+        };
+        let written = filling.file.write_all_at(filling.end, bytes);
+        written.map_err(|e| Error::io("write", &path, e))?;
+        let len = wide(bytes.len());
+        match filling.present.last_mut() {
+            Some(last) if last.offset + last.bytes == offset => last.bytes += len,
+            _ => filling.present.push(Present {
+                offset,
+                bytes: len,
+                place: filling.end,
+            }),
+        }
+        filling.end += len;
+        Ok(())
+    }
+
+    /// Makes it a copy.
+    ///
+    /// # Errors
+    /// `corrupt` for bytes that are no description, `full`, `io`.
+    pub fn finish(self, description: &[u8]) -> Result<()> {
+        let raw = decode(description).map_err(|e| {
+            Error::damage(Damage {
+                file: self.dir.clone(),
+                offset: 0,
+                expected: e.expected.to_owned(),
+                found: "bytes that are no description of a copy".to_owned(),
+            })
+        })?;
+        for (id, filling) in &self.packs {
+            let path = pack_path(&self.dir, *id);
+            let synced = filling.file.sync_data();
+            synced.map_err(|e| Error::io("sync", &path, e))?;
+        }
+        let folder = pack_dir(&self.dir);
+        let synced = self.env.files.sync_dir(&folder);
+        synced.map_err(|e| Error::io("sync", &folder, e))?;
+        let packs: Packs = self
+            .packs
+            .into_iter()
+            .map(|(id, filling)| (id, (filling.present, filling.end)))
+            .collect();
+        // It is read as it will be, so that a description that says nonsense is told now.
+        Index::create_whole(&self.env, &self.dir, &raw, &packs)?.load()?;
+        Ok(())
+    }
+}
+
+/// Reads a description and throws it away: for tests with bytes by chance.
+#[doc(hidden)]
+pub fn description_decodes(bytes: &[u8]) -> bool {
+    decode(bytes).is_ok_and(|raw| decode(&encode(&raw)) == Ok(raw))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use crate::{Database, Options, TableSpec};
+    use headwater_io::{NoThreads, SeededChance};
+    use headwater_types::{Batch, Level, StreamName, Value};
+
+    fn rows(env: &Env, dir: &str) -> usize {
+        let copy = RemoteCopy::open(env.clone(), Path::new(dir), Level::MIN).unwrap();
+        let reader = copy.reader(Options::new("/")).unwrap();
+        let snapshot = reader.snapshot();
+        let streams = snapshot.streams("m", &[]).unwrap();
+        let last = streams.iter().map(|s| snapshot.last(s).unwrap().len());
+        last.sum()
+    }
+
+    #[test]
+    fn a_copy_that_was_carried_is_the_same_one() {
+        let env = Env::memory();
+        let source = Env {
+            chance: Arc::new(SeededChance::new(1)),
+            threads: Arc::new(NoThreads),
+            ..Env::memory()
+        };
+        let db = Database::open_in(source, Options::new("/db")).unwrap();
+        db.create_table(&TableSpec::new("m")).unwrap();
+        let mut batch = Batch::new();
+        let rows_of = batch.stream(&StreamName::new("m", [("id", "a")]));
+        rows_of.row(5, [("v", Value::F64(1.0))]).unwrap();
+        db.commit(batch).unwrap();
+        db.flush().unwrap();
+        let held = db.hold_state(None).unwrap();
+        let copy = RemoteCopy::begin(env.clone(), Path::new("/a"), held.state(), Level::MIN);
+        let copy = copy.unwrap();
+        while let Some(missing) = copy.missing(1).first() {
+            let range = missing.range;
+            let bytes = u32::try_from(range.bytes).unwrap();
+            let found = held.read(missing.segment, range.offset, bytes).unwrap();
+            copy.put(missing.segment, range.offset, &found).unwrap();
+            copy.commit().unwrap();
+        }
+        let carried = copy.carried().unwrap();
+        assert_eq!(carried.complete.len(), 1);
+        let mut again = CopyRestoration::begin(env.clone(), Path::new("/b")).unwrap();
+        for (segment, offset, bytes) in &carried.present {
+            let bytes = copy.read(*segment, *offset, u32::try_from(*bytes).unwrap());
+            again.put(*segment, *offset, &bytes.unwrap()).unwrap();
+        }
+        // Until it is finished there is none; and then it is begun anew.
+        assert!(RemoteCopy::open(env.clone(), Path::new("/b"), Level::MIN).is_err());
+        let mut damaged = carried.description.clone();
+        damaged[20] ^= 1;
+        assert!(again.finish(&damaged).is_err());
+        let mut again = CopyRestoration::begin(env.clone(), Path::new("/b")).unwrap();
+        for (segment, offset, bytes) in &carried.present {
+            let bytes = copy.read(*segment, *offset, u32::try_from(*bytes).unwrap());
+            again.put(*segment, *offset, &bytes.unwrap()).unwrap();
+        }
+        again.finish(&carried.description).unwrap();
+        assert_eq!((rows(&env, "/a"), rows(&env, "/b")), (1, 1));
+        let restored = RemoteCopy::open(env.clone(), Path::new("/b"), Level::MIN).unwrap();
+        let then = restored.carried().unwrap();
+        assert_eq!(then.description, carried.description);
+        assert_eq!(then.present, carried.present);
+        assert!(CopyRestoration::begin(env, Path::new("/b")).is_err());
+    }
+
+    #[test]
+    fn a_description_has_these_bytes() {
+        let raw = RawIndex {
+            state: b"state".to_vec(),
+            shown: vec![(3, b"shown".to_vec())],
+            deleted: Vec::new(),
+            kept: vec![(300, b"kept".to_vec())],
+            pins: vec![(1, b"pin".to_vec())],
+        };
+        let encoded = encode(&raw);
+        crate::golden::check("carried_copy", &encoded);
+        assert!(description_decodes(&encoded));
+        for at in 0..encoded.len() {
+            let mut other = encoded.clone();
+            other[at] ^= 2;
+            assert!(decode(&other).is_err() && decode(&encoded[..at]).is_err());
+        }
+    }
+}

@@ -1,0 +1,415 @@
+//! What a copy keeps of what its source has cut away because of its age: partitions that went with
+//! a retention, and rows that aging has taken. Content that was written anew never takes the place
+//! of older content that the source cut away.
+//!
+//! A partition that was shown, and is shown no more, is kept in those stretches in which the source
+//! has nothing any more and its cut lies behind, and in those of which it has only buckets left and
+//! rows are here. It is read beside what the state names: in a kept stretch nothing else is shown.
+//! What users delete at the source is deleted in what is kept, too, and in what is shown in a
+//! version before: where the rows of a bucket are not here, with the bucket as a whole.
+//!
+//! Invariants: a segment that is kept is named by no state any more. Of what is kept, everything
+//! that tiles need is here. Every delete up to the state's sequence is carried out in it, or it is
+//! kept no longer.
+//! Concurrency: as for the copy.
+//! Failure: what is damaged is not kept.
+
+use super::kept::{Cause, Deleted, Kept, KeptChange};
+use super::pack::Pack;
+use super::receive::Receiving;
+use crate::common::ids::{SegmentId, Sequence, StreamId, TableId};
+use crate::common::ranges::{overlapping, union, without};
+use crate::metadata::catalog::Life;
+use crate::replication::needed::{Reason, needed};
+use crate::replication::state::{State, StateEnds, StatePartition};
+use crate::replication::subscriptions::Want;
+use crate::storage::segment::{Partition, Store, StreamState};
+use crate::storage::tombstone::DeleteRecord;
+use crate::{Error, ErrorKind, Result};
+use headwater_types::{ClosedRange, Level, Timestamp};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What becomes of what is kept.
+enum Next {
+    AsBefore,
+    Nothing,
+    Now(Box<Kept>),
+}
+
+/// A partition of a state, open as far as it is here.
+struct Opened<'a> {
+    receiving: &'a Receiving,
+    partition: &'a StatePartition,
+    store: Store,
+    pack: Arc<Pack>,
+}
+
+impl Opened<'_> {
+    fn is_here(&self, offset: u64, bytes: u32) -> bool {
+        self.pack.missing(offset, u64::from(bytes)).is_empty()
+    }
+
+    fn each(&self, each: &mut dyn FnMut(StreamId, &StreamState) -> Result<()>) -> Result<()> {
+        let file = self.store.segment_file(self.partition.id);
+        let opened = Partition::new(self.partition.record.clone(), file);
+        let state = self.store.state(&opened)?;
+        for page in state.pages() {
+            self.store
+                .each_stream(&state, page, &mut |stream, held| each(stream, held))?;
+        }
+        Ok(())
+    }
+
+    /// True when everything is here that tiles need.
+    fn has_summaries(&self) -> Result<bool> {
+        let receiving = self.receiving;
+        let id = self.partition.id;
+        if receiving.wanted.of_table(self.partition.record.table).want == Want::Nothing {
+            return Ok(false);
+        }
+        // What waits of deletes asks for rows: here whole buckets go, where there are none.
+        let without_deletes = State {
+            name: receiving.state.name,
+            openings: Vec::new(),
+            shards: receiving.state.shards,
+            tables: receiving.state.tables.clone(),
+            streams: Vec::new(),
+            deletes: Vec::new(),
+            newest_deletes: Vec::new(),
+            ends: StateEnds::default(),
+            partitions: Vec::new(),
+        };
+        let file = self.store.segment_file(id);
+        let wanted = &receiving.wanted;
+        let found = needed(&self.store, &without_deletes, self.partition, &file, wanted)?;
+        let mut summaries = found.ranges.iter();
+        let are_here = summaries.all(|wanted| {
+            let range = &wanted.range;
+            wanted.reason != Reason::Summaries
+                || self.pack.missing(range.offset, range.bytes).is_empty()
+        });
+        Ok(found.is_whole && are_here)
+    }
+
+    /// Where there is content, and where rows of it are here; sorted, apart.
+    fn content(&self) -> Result<(Vec<ClosedRange>, Vec<ClosedRange>)> {
+        let (mut all, mut rows) = (Vec::new(), Vec::new());
+        self.each(&mut |_, held| {
+            for leaf in held.main.iter().chain(held.late.iter().flatten()) {
+                all.push(leaf.range());
+                if self.is_here(leaf.offset, leaf.bytes) {
+                    rows.push(leaf.range());
+                }
+            }
+            if held.is_aged() {
+                let spans = held.blocks.iter();
+                all.extend(spans.map(|b| b.level.span(b.first_bucket, b.last_bucket)));
+            }
+            Ok(())
+        })?;
+        Ok((union(all), union(rows)))
+    }
+
+    /// A delete as it can be carried out in what is here.
+    fn carried_out(&self, delete: &(Sequence, DeleteRecord)) -> Result<Vec<Deleted>> {
+        let (sequence, record) = delete;
+        let span = self.partition.record.span();
+        let tombstone = record.tombstone(*sequence);
+        let mut by_range: BTreeMap<(Timestamp, Timestamp), Vec<StreamId>> = BTreeMap::new();
+        self.each(&mut |stream, held| {
+            if tombstone.concerns(record.table, stream) {
+                let range = self.widened(held, &record.range.intersect(&span), &span);
+                let range = (range.first, range.last);
+                by_range.entry(range).or_default().push(stream);
+            }
+            Ok(())
+        })?;
+        let is_of_all = record.streams.is_none() && by_range.len() == 1;
+        let deleted = by_range.into_iter().map(|((first, last), mut streams)| {
+            streams.sort_unstable();
+            let record = DeleteRecord {
+                streams: (!is_of_all).then(|| streams.into()),
+                range: ClosedRange::new(first, last),
+                drops_streams: false,
+                ..*record
+            };
+            (*sequence, record)
+        });
+        Ok(deleted.collect())
+    }
+
+    /// A range, and what cannot be told apart from it at its ends.
+    fn widened(&self, held: &StreamState, range: &ClosedRange, span: &ClosedRange) -> ClosedRange {
+        let mut out = *range;
+        if range.first > span.first {
+            out.first = self.around(held, range.first, span).first;
+        }
+        if range.last < span.last {
+            out.last = self.around(held, range.last, span).last;
+        }
+        out
+    }
+
+    /// The smallest stretch around an instant of which it is known what it holds.
+    fn around(&self, held: &StreamState, at: Timestamp, span: &ClosedRange) -> ClosedRange {
+        let instant = ClosedRange::new(at, at);
+        let Some(base) = held.base.filter(|base| *base != Level::MAX) else {
+            // There are rows only, and they are here.
+            return instant;
+        };
+        let bucket = base.bucket_span(base.bucket_of(at));
+        let mut leaves = held.main.iter().filter(|l| l.range().overlaps(&bucket));
+        if !held.is_aged() && leaves.all(|leaf| self.is_here(leaf.offset, leaf.bytes)) {
+            return instant;
+        }
+        let mut levels: Vec<Level> = held.blocks.iter().map(|block| block.level).collect();
+        levels.dedup();
+        let known = levels.into_iter().find(|level| {
+            let number = level.bucket_of(at);
+            let holds = |b: &&crate::storage::segment::BlockEntry| {
+                (b.first_bucket..=b.last_bucket).contains(&number)
+            };
+            let block = held.blocks_of(*level).iter().find(holds);
+            block.is_some_and(|block| self.is_here(block.offset, block.bytes))
+        });
+        known.map_or(*span, |level| {
+            let bucket = level.bucket_span(level.bucket_of(at));
+            bucket.intersect(span)
+        })
+    }
+}
+
+fn is_damage(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Elsewhere)
+}
+
+/// Damage keeps nothing.
+fn unless_damaged<T>(result: Result<T>, otherwise: T) -> Result<T> {
+    match result {
+        Err(error) if is_damage(&error) => {
+            tracing::warn!(%error, "what the source has cut away cannot be kept");
+            Ok(otherwise)
+        }
+        other => other,
+    }
+}
+
+impl Receiving {
+    fn opened<'a>(&'a self, partition: &'a StatePartition) -> Opened<'a> {
+        Opened {
+            receiving: self,
+            partition,
+            store: self.store(&[partition]),
+            pack: self.pack(partition.id),
+        }
+    }
+
+    /// What changes of what is kept, where `shown` is shown from now on, and `before` was the state
+    /// until then.
+    pub(super) fn kept_change(
+        &self,
+        shown: &[StatePartition],
+        before: &State,
+    ) -> Result<KeptChange> {
+        let mut change = KeptChange::default();
+        for (id, kept) in &self.kept {
+            match unless_damaged(self.goes_on(kept, before), Next::Nothing)? {
+                Next::AsBefore => {}
+                Next::Nothing => change.gone.push(*id),
+                Next::Now(next) => change.put.push(*next),
+            }
+        }
+        let is_gone = |p: &&StatePartition| shown.iter().all(|now| now.id != p.id);
+        let is_unnamed = |p: &&StatePartition| self.state.partition(p.id).is_none();
+        let gone = self.shown.iter().filter(is_gone).filter(is_unnamed);
+        for partition in gone {
+            let kept = unless_damaged(self.ended(partition, before), None)?;
+            change.put.extend(kept);
+        }
+        Ok(change)
+    }
+
+    /// The life of a table of which something may be kept.
+    fn life_kept(&self, table: TableId) -> Option<Life> {
+        let life = self.state.table(table).map(|table| table.life);
+        life.filter(|life| !life.dropped && self.wanted.keeps())
+    }
+
+    /// Whether the time of what is kept of a table has come here, too.
+    fn has_ended(&self, life: &Life) -> impl Fn(Cause, Timestamp) -> bool + use<> {
+        let cut = self.wanted.kept_from(life.cut);
+        let aged_to = self.wanted.kept_from(life.aged_to.max(life.aged_most));
+        move |cause, last| match cause {
+            Cause::Cut => cut.ends(last),
+            Cause::Aged => aged_to.ends(last),
+        }
+    }
+
+    /// Deletes since a state that may concern a partition which this state does not name; `None`
+    /// when they are not known.
+    fn untold(&self, partition: &StatePartition, before: &State) -> Option<Vec<Deleted>> {
+        let (record, state) = (&partition.record, &self.state);
+        let told = Sequence(before.name.sequence);
+        let newest = state.newest_delete(record.table);
+        let since = state.ends.since(told, (record.table, newest))?;
+        let named = before.partition(partition.id);
+        let is_named = named.is_some_and(|named| named.is_same(partition));
+        // What waited then was said beside what was named.
+        let waiting = before.deletes.iter().filter(|_| is_named).cloned();
+        let span = record.span();
+        let concerns = |(sequence, delete): &Deleted| {
+            *sequence > record.sequence
+                && delete.table == record.table
+                && delete.range.overlaps(&span)
+        };
+        Some(waiting.chain(since).filter(concerns).collect())
+    }
+
+    /// True when it is known what was deleted of a partition that was shown until now.
+    pub(super) fn is_told(&self, partition: &StatePartition, before: &State) -> bool {
+        self.untold(partition, before).is_some()
+    }
+
+    /// Deletes as they can be carried out in a partition.
+    fn carried_out(
+        &self,
+        partition: &StatePartition,
+        deletes: Vec<Deleted>,
+    ) -> Result<Vec<Deleted>> {
+        let opened = self.opened(partition);
+        let mut out = Vec::new();
+        for delete in deletes {
+            match opened.carried_out(&delete) {
+                // Nothing of it can be told apart.
+                Err(error) if is_damage(&error) => {
+                    let (sequence, record) = delete;
+                    let range = partition.record.span();
+                    let streams = None;
+                    let record = DeleteRecord {
+                        streams,
+                        range,
+                        ..record
+                    };
+                    out.push((sequence, record));
+                }
+                carried_out => out.extend(carried_out?),
+            }
+        }
+        Ok(out)
+    }
+
+    /// What was deleted of partitions that are shown in a version which the state does not name.
+    pub(super) fn deleted_of(
+        &self,
+        shown: &[StatePartition],
+        before: &State,
+    ) -> Result<BTreeMap<SegmentId, Vec<Deleted>>> {
+        let is_named = |p: &&StatePartition| {
+            let named = self.state.partition(p.id);
+            named.is_some_and(|named| named.is_same(p))
+        };
+        let mut deleted = BTreeMap::new();
+        for partition in shown.iter().filter(|p| !is_named(p)) {
+            let known = self.deleted.get(&partition.id).cloned();
+            let mut all = known.unwrap_or_default();
+            let untold = self.untold(partition, before).unwrap_or_default();
+            all.extend(self.carried_out(partition, untold)?);
+            if !all.is_empty() {
+                deleted.insert(partition.id, all);
+            }
+        }
+        Ok(deleted)
+    }
+
+    /// What is kept goes on to be kept, as far as it lives and was not deleted.
+    fn goes_on(&self, kept: &Kept, before: &State) -> Result<Next> {
+        let Some(life) = self.life_kept(kept.partition.record.table) else {
+            return Ok(Next::Nothing);
+        };
+        let Some(deletes) = self.untold(&kept.partition, before) else {
+            tracing::warn!(
+                segment = kept.partition.id.0,
+                "the source does not say any more what was deleted: what was kept of before goes"
+            );
+            return Ok(Next::Nothing);
+        };
+        let has_ended = self.has_ended(&life);
+        let mut stretches = kept.stretches.iter();
+        if deletes.is_empty() && !stretches.any(|(cause, range)| has_ended(*cause, range.last)) {
+            return Ok(Next::AsBefore);
+        }
+        let mut kept = kept.clone();
+        kept.end(&has_ended);
+        kept.take(self.carried_out(&kept.partition, deletes)?);
+        Ok(match kept.stretches.is_empty() {
+            true => Next::Nothing,
+            false => Next::Now(Box::new(kept)),
+        })
+    }
+
+    /// What is kept of a partition that is shown no more.
+    fn ended(&self, partition: &StatePartition, before: &State) -> Result<Option<Kept>> {
+        let Some(life) = self.life_kept(partition.record.table) else {
+            return Ok(None);
+        };
+        let Some(deletes) = self.untold(partition, before) else {
+            return Ok(None);
+        };
+        let mut kept = Kept {
+            partition: partition.clone(),
+            stretches: self.cut_away(partition, &life)?,
+            deletes: Vec::new(),
+        };
+        kept.end(&self.has_ended(&life));
+        if kept.stretches.is_empty() {
+            return Ok(None);
+        }
+        let deleted = self.deleted.get(&partition.id);
+        kept.take(deleted.map_or_else(Vec::new, Vec::clone));
+        kept.take(self.carried_out(partition, deletes)?);
+        Ok(Some(kept).filter(|kept| !kept.stretches.is_empty()))
+    }
+
+    /// The stretches of a partition that the source has cut away, and that can be kept.
+    fn cut_away(
+        &self,
+        partition: &StatePartition,
+        life: &Life,
+    ) -> Result<Vec<(Cause, ClosedRange)>> {
+        let record = &partition.record;
+        let span = record.span();
+        let now = self.state.partitions.iter().map(|p| &p.record);
+        let now: Vec<_> = now
+            .filter(|now| (now.table, now.shard) == (record.table, record.shard))
+            .filter(|now| !now.is_empty() && now.span().overlaps(&span))
+            .collect();
+        let held = union(now.iter().map(|now| now.span()).collect());
+        let before_cut = life.cut.last_before();
+        let before_cut = before_cut.map(|last| ClosedRange::new(Timestamp::MIN, last));
+        let before_cut = before_cut.map_or(ClosedRange::EMPTY, |all| all.intersect(&span));
+        let aged = now.iter().filter(|now| now.aged && !record.aged);
+        let aged = union(aged.map(|now| now.span().intersect(&span)).collect());
+        // An aging leaves out what lies before the cut.
+        let cut: Vec<ClosedRange> = match before_cut.is_empty() {
+            true => Vec::new(),
+            false => without(&[before_cut], &without(&held, &aged)),
+        };
+        let aged = without(&aged, &cut);
+        if cut.is_empty() && aged.is_empty() {
+            return Ok(Vec::new());
+        }
+        let opened = self.opened(partition);
+        if !opened.has_summaries()? {
+            return Ok(Vec::new());
+        }
+        let (content, rows) = opened.content()?;
+        let has = |of: &[ClosedRange], range: &ClosedRange| !overlapping(of, range).is_empty();
+        let cut = cut.into_iter().filter(|range| has(&content, range));
+        let aged = aged.into_iter().filter(|range| has(&rows, range));
+        let cut = cut.map(|range| (Cause::Cut, range));
+        let mut all: Vec<_> = cut.chain(aged.map(|range| (Cause::Aged, range))).collect();
+        all.sort_by_key(|(_, range)| range.first);
+        Ok(all)
+    }
+}

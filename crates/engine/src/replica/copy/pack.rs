@@ -1,0 +1,419 @@
+//! The bytes of segments that are in a copy, and segment files with holes made of them.
+//!
+//! A pack holds ranges of one segment, one behind the other in the order in which they came; which
+//! range stands where is known by the index. A segment file that is read through a pack has the
+//! length that a state gives it, and where the copy has nothing it has a hole.
+//!
+//! Invariants: a hole is an error of its own ([`Hole`]), never zeros and never the end of a file.
+//! Bytes of a range never change. A pack that is not named any more is removed when nobody reads it
+//! any more.
+//! Concurrency: readers take the list of ranges for a look-up; ranges are only added, but for what
+//! is forgotten.
+
+use crate::common::error::Hole;
+use crate::common::ids::SegmentId;
+use crate::device::layout::segment_dir;
+use crate::storage::segment::MissedRange;
+use headwater_io::{File, Files, Lock, LockError, OpenMode};
+use headwater_types::invariant::wide;
+use parking_lot::{Mutex, RwLock};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// A range of a segment, and where it stands in the pack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Present {
+    pub(super) offset: u64,
+    pub(super) bytes: u64,
+    pub(super) place: u64,
+}
+
+impl Present {
+    fn end(&self) -> u64 {
+        self.offset.saturating_add(self.bytes)
+    }
+}
+
+/// What is here of a segment.
+#[derive(Debug)]
+pub(super) struct Pack {
+    path: PathBuf,
+    files: Arc<dyn Files>,
+    /// By offset, apart.
+    ranges: RwLock<Vec<Present>>,
+    is_dropped: AtomicBool,
+}
+
+impl Drop for Pack {
+    fn drop(&mut self) {
+        if self.is_dropped.load(Ordering::Acquire) {
+            match self.files.remove(&self.path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    // The next opening removes it: the index does not name it.
+                    tracing::warn!(path = %self.path.display(), %error, "cannot remove a pack");
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+impl Pack {
+    pub(super) fn new(
+        files: &Arc<dyn Files>,
+        dir: &Path,
+        id: SegmentId,
+        mut ranges: Vec<Present>,
+    ) -> Pack {
+        ranges.sort_unstable_by_key(|r| r.offset);
+        Pack {
+            path: pack_path(dir, id),
+            files: Arc::clone(files),
+            ranges: RwLock::new(ranges),
+            is_dropped: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The index does not name it any more.
+    pub(super) fn set_dropped(&self) {
+        self.is_dropped.store(true, Ordering::Release);
+    }
+
+    pub(super) fn add(&self, new: &[Present]) {
+        let mut ranges = self.ranges.write();
+        ranges.extend_from_slice(new);
+        ranges.sort_unstable_by_key(|r| r.offset);
+        let are_apart = ranges.windows(2).all(|pair| match pair {
+            [before, after] => before.end() <= after.offset,
+            _ => true,
+        });
+        assert!(are_apart, "ranges of {} meet", self.path.display());
+    }
+
+    /// Forgets the ranges that meet one; gives their offsets.
+    pub(super) fn forget(&self, offset: u64, bytes: u64) -> Vec<u64> {
+        let end = offset.saturating_add(bytes);
+        let mut ranges = self.ranges.write();
+        let meets = |r: &Present| r.offset < end && offset < r.end();
+        let forgotten = ranges
+            .iter()
+            .filter(|r| meets(r))
+            .map(|r| r.offset)
+            .collect();
+        ranges.retain(|r| !meets(r));
+        forgotten
+    }
+
+    /// The parts of a range that are not here, by offset: offset and length of each.
+    pub(super) fn missing(&self, offset: u64, bytes: u64) -> Vec<(u64, u64)> {
+        missing(&self.ranges.read(), offset, bytes)
+    }
+
+    /// Offset and length of what is here.
+    pub(super) fn present(&self) -> Vec<(u64, u64)> {
+        let ranges = self.ranges.read();
+        ranges.iter().map(|r| (r.offset, r.bytes)).collect()
+    }
+
+    /// Bytes that are here.
+    pub(super) fn bytes(&self) -> u64 {
+        self.ranges.read().iter().map(|r| r.bytes).sum()
+    }
+
+    fn find(&self, offset: u64) -> Option<Present> {
+        let ranges = self.ranges.read();
+        let at = ranges.partition_point(|r| r.end() <= offset);
+        ranges.get(at).filter(|r| r.offset <= offset).copied()
+    }
+}
+
+/// The parts of a range that ranges, which rise and are apart, do not hold.
+pub(super) fn missing(ranges: &[Present], offset: u64, bytes: u64) -> Vec<(u64, u64)> {
+    let end = offset.saturating_add(bytes);
+    let from = ranges.partition_point(|r| r.end() <= offset);
+    let meeting = ranges.iter().skip(from).take_while(|r| r.offset < end);
+    let mut out = Vec::new();
+    let mut at = offset;
+    for range in meeting {
+        if at < range.offset {
+            out.push((at, range.offset - at));
+        }
+        at = at.max(range.end());
+    }
+    if at < end {
+        out.push((at, end - at));
+    }
+    out
+}
+
+pub(super) fn pack_dir(dir: &Path) -> PathBuf {
+    dir.join("pack")
+}
+
+pub(super) fn pack_path(dir: &Path, id: SegmentId) -> PathBuf {
+    pack_dir(dir).join(format!("{}.pack", id.0))
+}
+
+/// Ranges kept at most until somebody takes them; what is missed beyond is missed again.
+const MISSED_MAX: usize = 1_024;
+
+/// What readers missed, in the order in which they did.
+#[derive(Debug, Default)]
+pub(super) struct MissedRanges(Mutex<Vec<MissedRange>>);
+
+impl MissedRanges {
+    pub(super) fn put(&self, missed: MissedRange) {
+        let mut all = self.0.lock();
+        if all.len() < MISSED_MAX && !all.contains(&missed) {
+            all.push(missed);
+        }
+    }
+
+    pub(super) fn take(&self) -> Vec<MissedRange> {
+        std::mem::take(&mut *self.0.lock())
+    }
+}
+
+/// Segments of a state, read through packs, as if they were those of a database in `root`.
+#[derive(Debug)]
+pub(super) struct PackFiles {
+    root: PathBuf,
+    /// Each with the length that counts.
+    segments: BTreeMap<SegmentId, (Arc<Pack>, u64)>,
+    missed: Arc<MissedRanges>,
+}
+
+impl PackFiles {
+    pub(super) fn new(
+        root: &Path,
+        segments: impl Iterator<Item = (SegmentId, Arc<Pack>, u64)>,
+    ) -> PackFiles {
+        PackFiles {
+            root: root.to_owned(),
+            missed: Arc::default(),
+            segments: segments.map(|(id, pack, len)| (id, (pack, len))).collect(),
+        }
+    }
+
+    /// Remembers what readers miss.
+    pub(super) fn telling(mut self, missed: &Arc<MissedRanges>) -> PackFiles {
+        self.missed = Arc::clone(missed);
+        self
+    }
+
+    fn id(&self, path: &Path) -> Option<SegmentId> {
+        let name = path.strip_prefix(segment_dir(&self.root)).ok()?.to_str()?;
+        name.strip_suffix(".seg")?.parse().ok().map(SegmentId)
+    }
+
+    fn segment(&self, path: &Path) -> Option<&(Arc<Pack>, u64)> {
+        self.segments.get(&self.id(path)?)
+    }
+
+    /// What is here of a segment.
+    pub(super) fn pack(&self, id: SegmentId) -> Option<&Arc<Pack>> {
+        self.segments.get(&id).map(|(pack, _)| pack)
+    }
+}
+
+fn read_only<T>() -> io::Result<T> {
+    Err(io::ErrorKind::ReadOnlyFilesystem.into())
+}
+
+impl Files for PackFiles {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
+        let id = self.id(path).ok_or(io::ErrorKind::NotFound)?;
+        let (pack, len) = self.segments.get(&id).ok_or(io::ErrorKind::NotFound)?;
+        if mode != OpenMode::Read {
+            return read_only();
+        }
+        Ok(Arc::new(HoleFile {
+            pack: Arc::clone(pack),
+            len: *len,
+            file: OnceLock::new(),
+            missed: (id, Arc::clone(&self.missed)),
+        }))
+    }
+
+    fn remove(&self, _: &Path) -> io::Result<()> {
+        read_only()
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        if dir != segment_dir(&self.root) {
+            return Ok(Vec::new());
+        }
+        let ids = self.segments.keys();
+        Ok(ids.map(|id| format!("{}.seg", id.0)).collect())
+    }
+
+    fn create_dir_all(&self, _: &Path) -> io::Result<()> {
+        read_only()
+    }
+
+    fn sync_dir(&self, _: &Path) -> io::Result<()> {
+        read_only()
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        Ok(self.segment(path).is_some())
+    }
+
+    fn lock(&self, _: &Path, _: &str) -> Result<Box<dyn Lock>, LockError> {
+        Err(LockError::Io(io::ErrorKind::ReadOnlyFilesystem.into()))
+    }
+
+    fn lock_file(&self, _: &Path) -> Result<Box<dyn Lock>, LockError> {
+        Err(LockError::Io(io::ErrorKind::ReadOnlyFilesystem.into()))
+    }
+}
+
+/// A segment file with holes.
+#[derive(Debug)]
+struct HoleFile {
+    pack: Arc<Pack>,
+    len: u64,
+    /// The pack, from the first read on that finds something.
+    file: OnceLock<Arc<dyn File>>,
+    /// Where what is missed of this segment is told.
+    missed: (SegmentId, Arc<MissedRanges>),
+}
+
+impl HoleFile {
+    fn file(&self) -> io::Result<&Arc<dyn File>> {
+        if let Some(file) = self.file.get() {
+            return Ok(file);
+        }
+        let opened = self.pack.files.open(&self.pack.path, OpenMode::Read)?;
+        Ok(self.file.get_or_init(|| opened))
+    }
+}
+
+impl File for HoleFile {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
+        let wanted = self.len.saturating_sub(offset).min(wide(buf.len()));
+        if wanted == 0 {
+            return Ok(0);
+        }
+        let Some(range) = self.pack.find(offset) else {
+            let (id, missed) = &self.missed;
+            for (offset, bytes) in self.pack.missing(offset, wanted) {
+                let segment = id.0;
+                missed.put(MissedRange {
+                    segment,
+                    offset,
+                    bytes,
+                });
+            }
+            return Err(io::Error::other(Hole {
+                offset,
+                bytes: wanted,
+            }));
+        };
+        let count = wanted.min(range.end() - offset);
+        let count = usize::try_from(count).unwrap_or(usize::MAX);
+        let Some(part) = buf.get_mut(..count) else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        let place = range.place + (offset - range.offset);
+        match self.file()?.read_at(place, part)? {
+            // It was synced before the index named it: bytes have gone since.
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            count => Ok(count),
+        }
+    }
+
+    fn write_all_at(&self, _: u64, _: &[u8]) -> io::Result<()> {
+        read_only()
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        read_only()
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.len)
+    }
+
+    fn set_len(&self, _: u64) -> io::Result<()> {
+        read_only()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use headwater_io::MemoryFiles;
+
+    #[test]
+    fn what_is_missing_of_a_range_is_what_no_range_holds() {
+        let present = |offset, bytes| Present {
+            offset,
+            bytes,
+            place: 0,
+        };
+        let ranges = [present(10, 5), present(15, 5), present(40, 10)];
+        assert_eq!(missing(&ranges, 0, 60), [(0, 10), (20, 20), (50, 10)]);
+        assert_eq!(missing(&ranges, 12, 6), []);
+        assert_eq!(missing(&ranges, 18, 30), [(20, 20)]);
+        assert_eq!(missing(&ranges, 50, 1), [(50, 1)]);
+        assert_eq!(missing(&[], 3, 4), [(3, 4)]);
+        assert_eq!(missing(&ranges, 25, 0), []);
+    }
+
+    #[test]
+    fn a_file_gives_what_is_here_and_a_hole_is_an_error_of_its_own() {
+        let files: Arc<dyn Files> = Arc::new(MemoryFiles::new());
+        let (dir, root) = (Path::new("/copy"), Path::new("/"));
+        files.create_dir_all(&pack_dir(dir)).unwrap();
+        let path = pack_path(dir, SegmentId(7));
+        let file = files.open(&path, OpenMode::CreateNew).unwrap();
+        file.write_all_at(0, b"worldhello ").unwrap();
+        let ranges = [(106, 5, 0), (100, 6, 5)].map(|(offset, bytes, place)| Present {
+            offset,
+            bytes,
+            place,
+        });
+        let pack = Arc::new(Pack::new(&files, dir, SegmentId(7), ranges.to_vec()));
+        let segments = [(SegmentId(7), Arc::clone(&pack), 200)];
+        let view = PackFiles::new(root, segments.into_iter());
+        assert_eq!(view.list(Path::new("/segment")).unwrap(), ["7.seg"]);
+        let segment = view.open(Path::new("/segment/7.seg"), OpenMode::Read);
+        let segment = segment.unwrap();
+        let read = |offset, bytes| {
+            let mut out = vec![0; bytes];
+            segment.read_exact_at(offset, &mut out).map(|()| out)
+        };
+        assert_eq!(read(100, 11).unwrap(), b"hello world");
+        assert_eq!(read(104, 3).unwrap(), b"o w");
+        let hole = |offset, bytes| {
+            let error = read(offset, bytes).unwrap_err();
+            *error.get_ref().unwrap().downcast_ref::<Hole>().unwrap()
+        };
+        let at = |offset, bytes| Hole { offset, bytes };
+        assert_eq!(hole(90, 5), at(90, 5));
+        assert_eq!(hole(105, 30), at(111, 24));
+        let behind = read(195, 10).unwrap_err();
+        assert!(behind.get_ref().unwrap().is::<Hole>());
+        assert_eq!(
+            read(200, 1).unwrap_err().kind(),
+            io::ErrorKind::UnexpectedEof
+        );
+        let error = view.open(Path::new("/segment/8.seg"), OpenMode::Read);
+        assert_eq!(error.unwrap_err().kind(), io::ErrorKind::NotFound);
+        // It goes with its last reader.
+        pack.set_dropped();
+        drop((pack, view));
+        assert!(files.exists(&path).unwrap());
+        drop(segment);
+        assert!(!files.exists(&path).unwrap());
+    }
+}

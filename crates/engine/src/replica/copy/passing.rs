@@ -1,0 +1,115 @@
+//! What a copy passes on to copies of its own, which are called *further* copies here: its state,
+//! the bytes that it has, and the deletes that they were not told of yet.
+//!
+//! A state is passed on as it came. Its source forgets deletes that this copy has confirmed; a
+//! further copy may not have heard of them by then, so that they are remembered here.
+//!
+//! Invariants: nothing is passed on that is not on the medium of this copy. Every delete that this
+//! copy was told of, and a further copy did not confirm, is part of the state, or the state says
+//! from which one on it knows them.
+//! Concurrency: as for the copy; whoever passes on keeps no copy open.
+//! Failure: `gone` for what this copy has let go.
+
+use super::receive::Receiving;
+use super::{Inner, RemoteCopy};
+use crate::common::ids::{SegmentId, Sequence};
+use crate::replication::state::{State, StateName};
+use crate::{Error, ErrorKind, Result};
+use std::sync::{Arc, Weak};
+
+/// Deletes that are remembered for further copies, at the most.
+const DELETES_MAX: usize = 10_000;
+
+/// A copy that may be closed meanwhile.
+#[derive(Debug)]
+pub(crate) struct WeakCopy(Weak<Inner>);
+
+fn gone(segment: SegmentId) -> Error {
+    Error::new(
+        ErrorKind::Gone,
+        format!(
+            "segment {} is not passed on by this copy any more: take the newest state",
+            segment.0
+        ),
+    )
+}
+
+impl WeakCopy {
+    fn copy(&self, segment: SegmentId) -> Result<RemoteCopy> {
+        let inner = self.0.upgrade().ok_or_else(|| gone(segment))?;
+        Ok(RemoteCopy { inner })
+    }
+
+    pub(crate) fn is_there(&self) -> bool {
+        self.0.strong_count() > 0
+    }
+
+    /// What is not here of a range, by offset.
+    pub(crate) fn missing(
+        &self,
+        segment: SegmentId,
+        offset: u64,
+        bytes: u64,
+    ) -> Result<Vec<(u64, u64)>> {
+        let copy = self.copy(segment)?;
+        let receiving = copy.inner.receiving.lock();
+        let missing = receiving.pack(segment).missing(offset, bytes);
+        match missing.is_empty() || receiving.state.partition(segment).is_some() {
+            true => Ok(missing),
+            // It will not come any more.
+            false => Err(gone(segment)),
+        }
+    }
+
+    pub(crate) fn read(&self, segment: SegmentId, offset: u64, bytes: u32) -> Result<Vec<u8>> {
+        self.copy(segment)?.read(segment.0, offset, bytes)
+    }
+}
+
+impl RemoteCopy {
+    pub(crate) fn weak(&self) -> WeakCopy {
+        WeakCopy(Arc::downgrade(&self.inner))
+    }
+
+    /// Somebody copies this copy from now on under this name, and is told of every delete until it
+    /// has [confirmed](RemoteCopy::confirm_further) it. To be said each time the copy is opened,
+    /// before it takes anything in. Does nothing when the name is known.
+    pub fn add_further(&self, name: &str) {
+        let mut receiving = self.inner.receiving.lock();
+        receiving.further.entry(name.to_owned()).or_default();
+    }
+
+    /// Nobody copies this copy under this name any more.
+    pub fn remove_further(&self, name: &str) {
+        self.inner.receiving.lock().further.remove(name);
+    }
+
+    /// The further copy of this name has a state on its medium, and need not be told again of the
+    /// deletes that are part of it.
+    pub fn confirm_further(&self, name: &str, state: &StateName) {
+        let mut receiving = self.inner.receiving.lock();
+        if !receiving.state.goes_on_from(state) {
+            return;
+        }
+        if let Some(told) = receiving.further.get_mut(name) {
+            *told = Sequence(state.sequence).max(*told);
+        }
+    }
+}
+
+impl Receiving {
+    /// A state that takes the place of the one before, with the deletes that further copies were
+    /// not told of.
+    pub(super) fn remembering(&self, state: State) -> State {
+        let Some(told) = self.further.values().min() else {
+            return state;
+        };
+        State {
+            ends: state
+                .ends
+                .clone()
+                .remembering(&self.state, *told, DELETES_MAX),
+            ..state
+        }
+    }
+}

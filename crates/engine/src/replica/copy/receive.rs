@@ -1,0 +1,521 @@
+//! What a copy takes in: states and ranges, and what they change of what is shown.
+//!
+//! Invariants: a range counts from the transaction that names it on, and its bytes were synced
+//! before. A state takes the place of the one before only if it goes on from it.
+//! Concurrency: one at a time, under the copy's lock; readers go on.
+//! Failure: after a failed write, sync or transaction the copy takes nothing more until it is
+//! opened again; what it had confirmed stays.
+
+use super::index::{Index, Packs, RawIndex};
+use super::kept::{Deleted, Kept};
+use super::lacks::{Lacks, SegmentLacks};
+use super::pack::{Pack, PackFiles, Present, pack_dir, pack_path};
+use super::shown::next_shown;
+use crate::common::ids::{SegmentId, Sequence};
+use crate::device::layout::segment_dir;
+use crate::replication::needed::{Needed, needed};
+use crate::replication::state::{State, StatePartition};
+use crate::replication::subscriptions::{Pin, Rules, Wanted};
+use crate::replication::tail::KeptTail;
+use crate::storage::segment::Store;
+use crate::{Error, ErrorKind, Result};
+use headwater_io::{Env, File, OpenMode};
+use headwater_types::Timestamp;
+use headwater_types::invariant::wide;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Where the segments of a copy seem to be.
+pub(super) const ROOT: &str = "/";
+/// Of looking at footers and late rows, which are read once.
+const CACHE_BYTES: usize = 1 << 20;
+const OPEN_FILES_MAX: usize = 16;
+/// Pins of a copy, at the most.
+const PINS_MAX: usize = 1024;
+
+/// A pack that is being written.
+#[derive(Debug)]
+struct Writing {
+    file: Arc<dyn File>,
+    /// Ranges behind those that the index names.
+    new: Vec<Present>,
+    end: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Receiving {
+    env: Env,
+    dir: PathBuf,
+    index: Index,
+    pub(super) rules: Rules,
+    pub(super) pins: BTreeMap<u64, Pin>,
+    /// What these say of the state.
+    pub(super) wanted: Wanted,
+    pub(super) state: Arc<State>,
+    pub(super) shown: Vec<StatePartition>,
+    /// What was deleted of what is shown in a version before.
+    pub(super) deleted: BTreeMap<SegmentId, Vec<Deleted>>,
+    /// What the source has cut away.
+    pub(super) kept: BTreeMap<SegmentId, Kept>,
+    pub(super) packs: BTreeMap<SegmentId, Arc<Pack>>,
+    ends: BTreeMap<SegmentId, u64>,
+    writing: BTreeMap<SegmentId, Writing>,
+    /// A pack was made whose name is perhaps not on the medium.
+    has_new_name: bool,
+    pub(super) lacks: Lacks,
+    /// Copies of this copy: up to which delete each was told.
+    pub(super) further: BTreeMap<String, Sequence>,
+    /// What cannot be had of segments: ranges from a first byte to the first one behind, apart.
+    pub(super) without: BTreeMap<SegmentId, Vec<(u64, u64)>>,
+    /// What is known of the log of the source behind the state.
+    pub(super) tail: KeptTail,
+    /// Rises with every change of what is told of it.
+    pub(super) changes: u64,
+    /// What was forgotten since it was carried last: segment, offset, length.
+    pub(super) forgotten: Vec<(u64, u64, u64)>,
+    failed: Option<Error>,
+}
+
+impl Receiving {
+    pub(super) fn open(env: Env, dir: &Path, index: Index, rules: Rules) -> Result<Receiving> {
+        let loaded = index.load()?;
+        let mut packs = BTreeMap::new();
+        let mut ends = BTreeMap::new();
+        for (id, (ranges, end)) in loaded.packs {
+            packs.insert(id, Arc::new(Pack::new(&env.files, dir, id, ranges)));
+            ends.insert(id, end);
+        }
+        let wanted = Wanted::of(&rules, &loaded.pins, &loaded.state);
+        let mut receiving = Receiving {
+            env,
+            dir: dir.to_owned(),
+            index,
+            rules,
+            pins: loaded.pins,
+            wanted,
+            state: Arc::new(loaded.state),
+            shown: loaded.shown,
+            deleted: loaded.deleted,
+            kept: loaded.kept,
+            packs,
+            ends,
+            writing: BTreeMap::new(),
+            has_new_name: false,
+            lacks: Lacks::default(),
+            further: BTreeMap::new(),
+            without: BTreeMap::new(),
+            tail: KeptTail::default(),
+            changes: 0,
+            forgotten: Vec::new(),
+            failed: None,
+        };
+        receiving.remove_unnamed()?;
+        receiving.look_at_all()?;
+        Ok(receiving)
+    }
+
+    fn look_at_all(&mut self) -> Result<()> {
+        let all = self.state.partitions.iter().map(|p| p.id).collect();
+        self.look(&all)?;
+        self.show(None)
+    }
+
+    /// Something else is wanted than before.
+    fn want(&mut self) -> Result<()> {
+        self.wanted = Wanted::of(&self.rules, &self.pins, &self.state);
+        let looked = self.look_at_all();
+        self.believed(looked)
+    }
+
+    pub(super) fn set_rules(&mut self, rules: Rules) -> Result<()> {
+        self.check()?;
+        if rules == self.rules {
+            return Ok(());
+        }
+        self.rules = rules;
+        self.want()
+    }
+
+    pub(super) fn pin(&mut self, pin: Pin) -> Result<u64> {
+        self.check()?;
+        pin.check()?;
+        if self.pins.len() >= PINS_MAX {
+            return Err(Error::invalid(format!(
+                "this copy has {PINS_MAX} pins, which is the most: take away those that nobody needs"
+            )));
+        }
+        let newest = self.pins.last_key_value().map_or(0, |(number, _)| *number);
+        let number = newest.saturating_add(1);
+        let put = self.index.put_pin(number, Some(&pin));
+        self.believed(put)?;
+        self.pins.insert(number, pin);
+        self.want()?;
+        Ok(number)
+    }
+
+    /// Takes pins away.
+    pub(super) fn unpin(&mut self, numbers: &[u64]) -> Result<()> {
+        self.check()?;
+        for number in numbers {
+            let put = self.index.put_pin(*number, None);
+            self.believed(put)?;
+            self.pins.remove(number);
+        }
+        self.want()
+    }
+
+    /// Takes away pins that count no more; how many these were.
+    pub(super) fn end_pins(&mut self, now: Timestamp) -> Result<usize> {
+        let has_ended = |pin: &Pin| pin.until.is_some_and(|until| until <= now);
+        let ended = self.pins.iter().filter(|(_, pin)| has_ended(pin));
+        let ended: Vec<u64> = ended.map(|(number, _)| *number).collect();
+        if !ended.is_empty() {
+            self.unpin(&ended)?;
+        }
+        Ok(ended.len())
+    }
+
+    /// Packs that a crash left behind, or kept from being removed.
+    fn remove_unnamed(&self) -> Result<()> {
+        let folder = pack_dir(&self.dir);
+        let names = self.env.files.list(&folder);
+        for name in names.map_err(|e| Error::io("list", &folder, e))? {
+            let id = name.strip_suffix(".pack").and_then(|id| id.parse().ok());
+            if id.is_some_and(|id| !self.packs.contains_key(&SegmentId(id))) {
+                let path = folder.join(&name);
+                let removed = self.env.files.remove(&path);
+                removed.map_err(|e| Error::io("remove", &path, e))?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn check(&self) -> Result<()> {
+        self.failed.clone().map_or(Ok(()), Err)
+    }
+
+    /// Remembers a failure after which nothing is believed that was written since.
+    pub(super) fn believed<T>(&mut self, result: Result<T>) -> Result<T> {
+        if let Err(error) = &result {
+            self.failed = Some(error.clone());
+        }
+        result
+    }
+
+    /// Takes another state in the place of the one before.
+    pub(super) fn take_state(&mut self, state: State) -> Result<()> {
+        self.check()?;
+        let (before, name) = (self.state.name, state.name);
+        if name == before {
+            return Ok(());
+        }
+        if !state.goes_on_from(&before) {
+            return Err(Error::invalid(format!(
+                "state {} of incarnation {:016x} does not go on from state {} of incarnation {:016x}, which this copy holds: \
+                 the database was restored, repaired, rolled back, or runs twice; keep this copy aside and begin another",
+                name.number, name.incarnation, before.number, before.incarnation
+            )));
+        }
+        let state = self.remembering(state);
+        let has_changed = |now: &&StatePartition| {
+            let before = self.state.partition(now.id);
+            !before.is_some_and(|before| before.is_same(now))
+                || self.state.deletes != state.deletes
+                || self.state.table(now.record.table) != state.table(now.record.table)
+        };
+        let changed = state.partitions.iter().filter(has_changed);
+        let changed: BTreeSet<SegmentId> = changed.map(|p| p.id).collect();
+        let put = self.put_state(Arc::new(state), &changed);
+        self.believed(put)?;
+        self.keep_tail();
+        Ok(())
+    }
+
+    /// True when everything that the state names is shown as it names it.
+    pub(super) fn shows_all(&self) -> bool {
+        let is_newest = |p: &StatePartition| {
+            let now = self.state.partition(p.id);
+            now.is_some_and(|now| now.is_same(p))
+        };
+        self.shown.iter().all(is_newest)
+    }
+
+    /// What is shown may hold more of the tail than before.
+    fn keep_tail(&mut self) {
+        let shows_all = self.shows_all();
+        self.tail.keep(&self.state, shows_all);
+    }
+
+    fn put_state(&mut self, state: Arc<State>, changed: &BTreeSet<SegmentId>) -> Result<()> {
+        self.lacks
+            .keep(&|id| state.partition(id).is_some(), changed);
+        self.without.retain(|id, _| state.partition(*id).is_some());
+        self.wanted = Wanted::of(&self.rules, &self.pins, &state);
+        let before = std::mem::replace(&mut self.state, state);
+        self.look(changed)?;
+        self.show(Some(before))
+    }
+
+    /// Takes bytes of a segment; they count from the next commit on. What is here already is left
+    /// out.
+    pub(super) fn put(&mut self, id: SegmentId, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.check()?;
+        let named = self.state.partition(id).into_iter();
+        let shown = self.shown.iter().filter(|p| p.id == id);
+        let committed = named.chain(shown).map(|p| p.record.committed_bytes).max();
+        let end = offset.checked_add(wide(bytes.len()));
+        let is_named = match (end, committed) {
+            (Some(end), Some(committed)) => end <= committed,
+            _ => false,
+        };
+        if !is_named {
+            return Err(Error::invalid(format!(
+                "{} bytes at {offset} of segment {}, of which the state names {}",
+                bytes.len(),
+                id.0,
+                committed.map_or("nothing".to_owned(), |c| format!("{c} bytes"))
+            )));
+        }
+        let mut missing = match self.packs.get(&id) {
+            Some(pack) => pack.missing(offset, wide(bytes.len())),
+            None => vec![(offset, wide(bytes.len()))],
+        };
+        if let Some(writing) = self.writing.get(&id) {
+            let mut on_the_way = writing.new.clone();
+            on_the_way.sort_unstable_by_key(|r| r.offset);
+            let left = missing
+                .iter()
+                .flat_map(|(at, len)| super::pack::missing(&on_the_way, *at, *len));
+            missing = left.collect();
+        }
+        for (at, len) in missing {
+            let from = usize::try_from(at - offset).unwrap_or(usize::MAX);
+            let len = usize::try_from(len).unwrap_or(usize::MAX);
+            let part = bytes.get(from..).and_then(|rest| rest.get(..len));
+            let part = part.ok_or_else(|| Error::internal("a part that is missing of bytes"))?;
+            let written = self.append(id, at, part);
+            self.believed(written)?;
+        }
+        Ok(())
+    }
+
+    fn append(&mut self, id: SegmentId, offset: u64, bytes: &[u8]) -> Result<()> {
+        let path = pack_path(&self.dir, id);
+        let writing = match self.writing.entry(id) {
+            std::collections::btree_map::Entry::Occupied(known) => known.into_mut(),
+            std::collections::btree_map::Entry::Vacant(slot) => {
+                let end = self.ends.get(&id).copied();
+                let mode = match end {
+                    Some(_) => OpenMode::Write,
+                    None => OpenMode::CreateNew,
+                };
+                let opened = self.env.files.open(&path, mode);
+                let file = opened.map_err(|e| Error::io("open", &path, e))?;
+                self.has_new_name |= end.is_none();
+                slot.insert(Writing {
+                    file,
+                    new: Vec::new(),
+                    end: end.unwrap_or(0),
+                })
+            }
+        };
+        writing
+            .file
+            .write_all_at(writing.end, bytes)
+            .map_err(|e| Error::io("write", &path, e))?;
+        let bytes = wide(bytes.len());
+        match writing.new.last_mut() {
+            Some(last) if last.offset + last.bytes == offset => last.bytes += bytes,
+            _ => writing.new.push(Present {
+                offset,
+                bytes,
+                place: writing.end,
+            }),
+        }
+        writing.end += bytes;
+        Ok(())
+    }
+
+    /// Makes everything count that was put.
+    pub(super) fn commit(&mut self) -> Result<()> {
+        self.check()?;
+        let committed = self.commit_ranges().and_then(|changed| {
+            self.look(&changed)?;
+            self.show(None)
+        });
+        self.believed(committed)?;
+        self.keep_tail();
+        Ok(())
+    }
+
+    fn commit_ranges(&mut self) -> Result<BTreeSet<SegmentId>> {
+        self.changes += 1;
+        if self.writing.is_empty() {
+            return Ok(BTreeSet::new());
+        }
+        for (id, writing) in &self.writing {
+            let path = pack_path(&self.dir, *id);
+            let synced = writing.file.sync_data();
+            synced.map_err(|e| Error::io("sync", &path, e))?;
+        }
+        if self.has_new_name {
+            let folder = pack_dir(&self.dir);
+            let synced = self.env.files.sync_dir(&folder);
+            synced.map_err(|e| Error::io("sync", &folder, e))?;
+        }
+        let new: Packs = std::mem::take(&mut self.writing)
+            .into_iter()
+            .map(|(id, writing)| (id, (writing.new, writing.end)))
+            .collect();
+        self.index.put_ranges(&new)?;
+        self.has_new_name = false;
+        for (id, (ranges, end)) in &new {
+            let pack = self.packs.entry(*id).or_insert_with(|| {
+                Arc::new(Pack::new(&self.env.files, &self.dir, *id, Vec::new()))
+            });
+            pack.add(ranges);
+            self.ends.insert(*id, *end);
+        }
+        Ok(new.into_keys().collect())
+    }
+
+    /// Forgets what is here of a range, since it is not what it should be: it is missing again.
+    pub(super) fn forget(&mut self, id: SegmentId, offset: u64, bytes: u64) -> Result<()> {
+        self.check()?;
+        let Some(pack) = self.packs.get(&id) else {
+            return Ok(());
+        };
+        let before = pack.present();
+        let offsets = pack.forget(offset, bytes);
+        let gone = before.iter().filter(|(at, _)| offsets.contains(at));
+        let gone = gone.map(|(at, len)| (id.0, *at, *len));
+        self.forgotten.extend(gone);
+        let forgotten = self.index.forget_ranges(id, &offsets);
+        let forgotten = forgotten.and_then(|()| self.look(&BTreeSet::from([id])));
+        self.believed(forgotten)
+    }
+
+    /// The rows of the index, but for those of ranges.
+    pub(super) fn described(&self) -> Result<RawIndex> {
+        self.index.raw()
+    }
+
+    /// The pack of a segment, or one that holds nothing.
+    pub(super) fn pack(&self, id: SegmentId) -> Arc<Pack> {
+        let known = self.packs.get(&id).map(Arc::clone);
+        known.unwrap_or_else(|| Arc::new(Pack::new(&self.env.files, &self.dir, id, Vec::new())))
+    }
+
+    /// Finds out what is missing of segments of the state.
+    fn look(&mut self, ids: &BTreeSet<SegmentId>) -> Result<()> {
+        let state = Arc::clone(&self.state);
+        let partitions = ids.iter().filter_map(|id| state.partition(*id));
+        let partitions: Vec<&StatePartition> = partitions.collect();
+        self.changes += 1;
+        if partitions.is_empty() {
+            return Ok(());
+        }
+        let store = self.store(&partitions);
+        for partition in partitions {
+            let lacks = self.lacks_of(&store, &state, partition)?;
+            self.lacks.put(partition.id, lacks);
+        }
+        self.lacks.forget_served(&self.packs);
+        Ok(())
+    }
+
+    /// Reads partitions of the state through what is here of them.
+    pub(super) fn store(&self, partitions: &[&StatePartition]) -> Store {
+        let segments = partitions
+            .iter()
+            .map(|p| (p.id, self.pack(p.id), p.record.committed_bytes));
+        let root = Path::new(ROOT);
+        Store::new(
+            Arc::new(PackFiles::new(root, segments)),
+            segment_dir(root),
+            CACHE_BYTES,
+            OPEN_FILES_MAX,
+            usize::from(self.state.shards),
+        )
+    }
+
+    /// What is wanted of a partition of the state, here or not.
+    pub(super) fn needed(&self, store: &Store, partition: &StatePartition) -> Result<Needed> {
+        let file = store.segment_file(partition.id);
+        needed(store, &self.state, partition, &file, &self.wanted)
+    }
+
+    fn lacks_of(
+        &self,
+        store: &Store,
+        state: &State,
+        partition: &StatePartition,
+    ) -> Result<SegmentLacks> {
+        let file = store.segment_file(partition.id);
+        let pack = self.pack(partition.id);
+        let found = match needed(store, state, partition, &file, &self.wanted) {
+            // It was damaged here, or where it came from: to fetch it again and again would help
+            // nobody. Readers are told, and whoever compares the two.
+            Err(error) if error.kind() == ErrorKind::Corrupt => {
+                tracing::warn!(%error, "a segment of a copy is damaged: what was shown before stays");
+                return Ok(SegmentLacks::DAMAGED);
+            }
+            other => other?,
+        };
+        let lacks = SegmentLacks::of(&found, &pack);
+        if lacks.is_complete() && !found.is_whole {
+            return Err(Error::internal(
+                "a segment of a copy that lacks what it holds",
+            ));
+        }
+        Ok(lacks)
+    }
+
+    /// Segments of the state of which everything that is wanted is here, and something is wanted.
+    pub(super) fn complete(&self) -> Vec<u64> {
+        let partitions = self.state.partitions.iter();
+        let complete =
+            partitions.filter(|p| self.lacks.is_complete(p.id) && self.lacks.is_wanted(p.id));
+        complete.map(|p| p.id.0).collect()
+    }
+
+    /// Shows what can be shown now; with the state before, if there is another since.
+    pub(super) fn show(&mut self, before: Option<Arc<State>>) -> Result<()> {
+        let complete = self.shown_without()?;
+        let lacks = &self.lacks;
+        let is_complete = |p: &StatePartition| lacks.is_complete(p.id) || complete.contains(&p.id);
+        let is_other = before.is_some();
+        let before = before.unwrap_or_else(|| Arc::clone(&self.state));
+        let is_told = |p: &StatePartition| self.is_told(p, &before);
+        let shown = next_shown(&self.shown, &self.state, &is_complete, &is_told);
+        let deleted = self.deleted_of(&shown, &before)?;
+        let change = self.kept_change(&shown, &before)?;
+        let is_named = |id: &SegmentId| {
+            self.state.partition(*id).is_some()
+                || change.keeps(*id, self.kept.contains_key(id))
+                || shown.iter().any(|p| p.id == *id)
+        };
+        let packs = self.packs.keys().filter(|id| !is_named(id)).copied();
+        let gone: Vec<SegmentId> = packs.collect();
+        let is_same = shown.len() == self.shown.len()
+            && shown.iter().zip(&self.shown).all(|(a, b)| a.is_same(b));
+        let is_same = is_same && deleted == self.deleted;
+        if !is_other && is_same && change.is_empty() && gone.is_empty() {
+            return Ok(());
+        }
+        let state = is_other.then_some(&*self.state);
+        self.index
+            .put_shown(state, (&shown, &deleted, &change), &gone)?;
+        (self.shown, self.deleted) = (shown, deleted);
+        change.apply(&mut self.kept);
+        for id in gone {
+            self.ends.remove(&id);
+            self.writing.remove(&id);
+            if let Some(pack) = self.packs.remove(&id) {
+                pack.set_dropped();
+            }
+        }
+        Ok(())
+    }
+}

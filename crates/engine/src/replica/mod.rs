@@ -1,0 +1,8 @@
+//! Replicas: copies of other databases with missing ranges, and states pinned for those who copy
+//! this one.
+//!
+//! Invariant: a copy answers from verified bytes only, and names the ranges that are missing.
+
+pub(crate) mod copy;
+pub(crate) mod freeing;
+pub(crate) mod pinned;

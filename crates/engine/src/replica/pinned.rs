@@ -1,0 +1,657 @@
+//! States of an open database whose files are held, so that others can fetch them a range at a
+//! time, however the database goes on.
+//!
+//! Invariants: a state is what one transaction of the metadata names, with every definition and
+//! delete up to a record that is on the medium: a power cut takes nothing of it away. Files that a
+//! held state names exist until it is let go ([law 4]); whoever holds never keeps a step, a
+//! compaction or a writer waiting. Only bytes below a committed length are handed out.
+//! Concurrency: a state that is held is immutable; [`Holds`] has a lock of its own, under which
+//! nothing else is locked and nothing is read.
+//! Failure: `busy` when the database changes faster than it can be looked at; `gone` for what was
+//! let go.
+//!
+//! [law 4]: ../../../../ARCHITECTURE.md#laws
+
+use crate::common::error::Damage;
+use crate::common::ids::{SegmentId, Sequence, StreamId, TableId};
+use crate::core::Core;
+use crate::metadata::catalog::{StreamRecord, Table};
+use crate::metadata::tables::{EndsChange, Lineage, NamedState};
+use crate::replica::copy::WeakCopy;
+use crate::replication::needed::{NeededRange, needed};
+use crate::replication::state::{State, StateEnds, StateName, StatePartition, left_out, view_of};
+use crate::replication::subscriptions::{Rules, Want, Wanted};
+use crate::replication::tail::{self, Tail, TailAsk, TailPlace};
+use crate::storage::segment::{Partition, SegmentFile};
+use crate::storage::tombstone::{DeleteRecord, Tombstone};
+use crate::{Database, Error, ErrorKind, RemoteCopy, Result};
+use headwater_codec::Cursor;
+use headwater_types::Level;
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+/// Looks that are taken before giving up.
+const LOOKS_MAX: usize = 64;
+
+/// A state with the bytes that it names: of an open database, with its files, or of a copy that
+/// passes on what it has.
+#[derive(Debug)]
+pub struct HeldState {
+    state: Arc<State>,
+    bytes: HeldBytes,
+}
+
+/// Where the bytes are.
+#[derive(Debug)]
+enum HeldBytes {
+    Database {
+        core: Arc<Core>,
+        files: FilesById,
+    },
+    /// What is passed on keeps no copy open, and no bytes that the copy lets go.
+    Copy(WeakCopy),
+}
+
+impl Database {
+    /// Takes the state the database is in, and holds its files. With the state of an earlier call,
+    /// what has not changed since is not read again.
+    ///
+    /// What only the log and memory hold is no part of it: [`Database::flush`] stores that.
+    ///
+    /// # Errors
+    /// `busy` when the database changes faster than it can be looked at, `corrupt` when a footer
+    /// cannot be read, `closed`, `io`.
+    pub fn hold_state(&self, before: Option<&State>) -> Result<HeldState> {
+        self.hold_state_of(before, &Rules::default())
+    }
+
+    /// As [`Database::hold_state`], without the tables of which the rules want nothing: nothing of
+    /// them can be had of the state, neither their names nor a byte of their segments.
+    ///
+    /// # Errors
+    /// As [`Database::hold_state`].
+    pub fn hold_state_of(&self, before: Option<&State>, rules: &Rules) -> Result<HeldState> {
+        let core = self.own_core()?;
+        core.log.check()?;
+        for _ in 0..LOOKS_MAX {
+            if let Some(held) = look(core, before, rules)? {
+                return Ok(held);
+            }
+            std::thread::yield_now();
+        }
+        Err(Error::new(
+            ErrorKind::Busy,
+            format!(
+                "{}: the database changes faster than its state can be taken: try again",
+                core.options.dir.display()
+            ),
+        ))
+    }
+
+    /// The number of the state that the database is in: when it has risen,
+    /// [`Database::hold_state`] gives another state.
+    ///
+    /// # Errors
+    /// When the metadata cannot be read.
+    pub fn state_number(&self) -> Result<u64> {
+        Ok(self.core().meta.lineage()?.number)
+    }
+
+    /// Which database this is, and which of its histories: its identity, and the incarnation that a
+    /// restore or a repair begins anew. Both are begun by the first call, if nothing was stored
+    /// before.
+    ///
+    /// # Errors
+    /// When the metadata cannot be read or written, or another process owns the database.
+    pub fn history(&self) -> Result<(u64, u64)> {
+        let core = self.own_core()?;
+        let mut lineage = core.meta.lineage()?;
+        if lineage.incarnation == 0 {
+            core.log.check()?;
+            let _commit = core.commits.begin();
+            core.meta.begin_lineage()?;
+            lineage = core.meta.lineage()?;
+        }
+        Ok((lineage.identity, lineage.incarnation))
+    }
+
+    /// Whether the database was in a state of this name once, or is: else the name is of another
+    /// history of it, or of another database. Definitions and deletes are not looked at.
+    ///
+    /// # Errors
+    /// When the metadata cannot be read.
+    pub fn was_in(&self, name: &StateName) -> Result<bool> {
+        let lineage = self.core().meta.lineage()?;
+        let is_this = (lineage.identity, lineage.incarnation) == (name.identity, name.incarnation);
+        Ok(is_this && lineage.holds(name.opening, name.number))
+    }
+}
+
+impl Database {
+    /// What stands in the log behind what a copy knows and is on the medium, without the tables of
+    /// which the rules want nothing. With the place that an earlier call left, nothing before it is
+    /// read again.
+    ///
+    /// A tail that does not begin where it was asked for takes the place of what was known: the
+    /// log is of another history, or what was asked for is not in it any more.
+    ///
+    /// # Errors
+    /// `busy` when the log changes faster than it can be read, `closed`, `corrupt`, `io`.
+    pub fn tail(
+        &self,
+        ask: &TailAsk,
+        rules: &Rules,
+        place: &mut Option<TailPlace>,
+    ) -> Result<Tail> {
+        tail::tail(self.own_core()?, ask, rules, place)
+    }
+
+    /// Somebody copies the database from now on under this name, and is told of every delete until
+    /// it has confirmed it: also of those that are carried out here before it asks. To be called
+    /// before it gets anything; kept with the database. Does nothing when the name is known.
+    ///
+    /// # Errors
+    /// `invalid` when there are 64 copies, `closed`, `io`.
+    pub fn add_copy(&self, name: &str) -> Result<()> {
+        let core = self.own_core()?;
+        core.log.check()?;
+        let _commit = core.commits.begin();
+        let change = core.ends.add_copy(name).map_err(|most| {
+            Error::invalid(format!(
+                "{}: {most} copies are known, the most there may be: take away those that are no more",
+                core.options.dir.display()
+            ))
+        })?;
+        change.map_or(Ok(()), |change| put_ends(core, &change))
+    }
+
+    /// Nobody copies the database under this name any more.
+    ///
+    /// # Errors
+    /// `closed`, `io`.
+    pub fn remove_copy(&self, name: &str) -> Result<()> {
+        let core = self.own_core()?;
+        core.log.check()?;
+        let _commit = core.commits.begin();
+        let change = core.ends.remove_copy(name);
+        change.map_or(Ok(()), |change| put_ends(core, &change))
+    }
+
+    /// The copy of this name has a state on its medium, and is not told again of the deletes that
+    /// are part of it. Nothing is written for that alone.
+    pub fn confirm_copy(&self, name: &str, state: &StateName) {
+        self.core().ends.confirm(name, Sequence(state.sequence));
+    }
+}
+
+fn put_ends(core: &Core, change: &EndsChange) -> Result<()> {
+    if let Err(error) = core.meta.put_ends(change) {
+        core.log.latch(error.clone());
+        return Err(error);
+    }
+    core.ends.saved(change);
+    Ok(())
+}
+
+/// Partitions of all shards in memory, by segment, and the deletes that wait.
+struct Seen {
+    partitions: BTreeMap<SegmentId, Arc<Partition>>,
+    tombstones: BTreeMap<Sequence, Tombstone>,
+}
+
+impl Seen {
+    fn of(core: &Core) -> Seen {
+        let mut seen = Seen {
+            partitions: BTreeMap::new(),
+            tombstones: BTreeMap::new(),
+        };
+        for shard in &core.shards {
+            let state = shard.state.lock();
+            let partitions = state.partitions.all();
+            seen.partitions
+                .extend(partitions.map(|p| (p.id(), Arc::clone(p))));
+            let waiting = state.tombstones.iter();
+            seen.tombstones
+                .extend(waiting.map(|t| (t.sequence, t.clone())));
+        }
+        seen
+    }
+}
+
+/// One look; `None` when something changed meanwhile.
+fn look(core: &Arc<Core>, before: Option<&State>, rules: &Rules) -> Result<Option<HeldState>> {
+    let deletes = core.door.deletes();
+    let seen = Seen::of(core);
+    // Before the metadata: a commit in between moves them there, never away from both.
+    let pending = pending_streams(core);
+    let mut named = core.meta.named_state()?;
+    if named.lineage.incarnation == 0 {
+        // No transaction of this version has changed anything yet.
+        let _commit = core.commits.begin();
+        core.meta.begin_lineage()?;
+        named = core.meta.named_state()?;
+    }
+    // A file that a transaction names is held by the partition that was seen before, or is seen
+    // now; one that came and went meanwhile is not.
+    let later = Seen::of(core);
+    let tables = tables(core);
+    let sequence = core.log.published();
+    if core.door.deletes() != deletes {
+        return Ok(None);
+    }
+    core.log.sync_up_to(sequence)?;
+    let withheld = tables.iter().filter(|t| rules.withholds(&t.name));
+    let withheld: Vec<TableId> = withheld.map(|t| t.id).collect();
+    let leaves = |table: TableId| withheld.binary_search(&table).is_err();
+    named.partitions.retain(|(_, record)| leaves(record.table));
+    let mut waiting = seen.tombstones;
+    waiting.extend(later.tombstones);
+    // One that is just being put before the shards is part of a later state.
+    waiting.retain(|of, tombstone| *of <= sequence && leaves(tombstone.table));
+    let mut newest_deletes = core.newest_deletes.all();
+    newest_deletes.retain(|(table, _)| leaves(*table));
+    let (from, deletes) = core.ends.up_to(sequence, &leaves);
+    let mut streams = streams(core, &named.streams, pending)?;
+    streams.retain(|record| leaves(record.table));
+    let seen = [&later.partitions, &seen.partitions];
+    let found = held_partitions(core, before, &named, seen)?;
+    let Some((partitions, files)) = found else {
+        return Ok(None);
+    };
+    let tables = tables.into_iter().map(|table| match leaves(table.id) {
+        true => table,
+        false => left_out(table.id),
+    });
+    let state = State {
+        name: StateName {
+            view: view_of(&withheld),
+            ..name(&named.lineage, sequence)
+        },
+        openings: named.lineage.openings,
+        shards: named.shards,
+        streams,
+        tables: tables.collect(),
+        deletes: waiting.into_values().map(delete).collect(),
+        newest_deletes,
+        ends: StateEnds { from, deletes },
+        partitions,
+    };
+    Ok(Some(HeldState {
+        state: Arc::new(state),
+        bytes: HeldBytes::Database {
+            core: Arc::clone(core),
+            files,
+        },
+    }))
+}
+
+impl RemoteCopy {
+    /// The state that the copy has, to be passed on: under the name that its source gave it, with
+    /// the hashes that its source computed. Tables of which the rules want nothing are left out, as
+    /// by [`Database::hold_state_of`]. Neither the copy nor any of its bytes are kept by that.
+    #[must_use]
+    pub fn hold_state_of(&self, rules: &Rules) -> HeldState {
+        let state = self.state();
+        let withheld = state.tables.iter().filter(|t| rules.withholds(&t.name));
+        let withheld: Vec<TableId> = withheld.map(|t| t.id).collect();
+        HeldState {
+            state: match withheld.is_empty() {
+                true => state,
+                false => Arc::new(state.without(&withheld)),
+            },
+            bytes: HeldBytes::Copy(self.weak()),
+        }
+    }
+}
+
+pub(crate) type FilesById = BTreeMap<SegmentId, Arc<SegmentFile>>;
+
+/// Partitions that a transaction names, and their files; `None` when one is not there any more.
+fn held_partitions(
+    core: &Core,
+    before: Option<&State>,
+    named: &NamedState,
+    seen: [&BTreeMap<SegmentId, Arc<Partition>>; 2],
+) -> Result<Option<(Vec<StatePartition>, FilesById)>> {
+    let mut files = BTreeMap::new();
+    let mut partitions = Vec::with_capacity(named.partitions.len());
+    for (id, record) in &named.partitions {
+        let id = *id;
+        let Some(found) = seen.iter().find_map(|partitions| partitions.get(&id)) else {
+            return Ok(None);
+        };
+        files.insert(id, Arc::clone(&found.file));
+        let known = before.and_then(|before| before.partition(id));
+        let known = known.filter(|k| k.record.footer_offset == record.footer_offset);
+        let uppers = match known.filter(|k| k.record.chain == record.chain) {
+            Some(known) => Arc::clone(&known.uppers),
+            None if record.chain.is_none() => Arc::default(),
+            None => {
+                let hashes = core.meta.named_hashes(named, id)?;
+                hashes.iter().map(|group| group.upper_at).collect()
+            }
+        };
+        let footers = match known {
+            Some(known) => Arc::clone(&known.footers),
+            None => {
+                let unreadable = found.unreadable.clone();
+                let named = Partition::with(record.clone(), Arc::clone(&found.file), unreadable);
+                core.store.indexes(&named)?
+            }
+        };
+        if record.chain.is_some() && uppers.len() != footers.len() {
+            return Err(Error::internal(format!(
+                "segment {} with {} groups, and hashes of {}",
+                id.0,
+                footers.len(),
+                uppers.len()
+            )));
+        }
+        partitions.push(StatePartition {
+            id,
+            record: record.clone(),
+            footers,
+            uppers,
+        });
+    }
+    Ok(Some((partitions, files)))
+}
+
+/// All tables there ever were, by number.
+fn tables(core: &Core) -> Vec<Arc<Table>> {
+    let ids = (0..).map(TableId);
+    ids.map_while(|id| core.catalog.table(id)).collect()
+}
+
+fn name(lineage: &Lineage, sequence: Sequence) -> StateName {
+    StateName {
+        identity: lineage.identity,
+        incarnation: lineage.incarnation,
+        opening: lineage.opening(),
+        number: lineage.number,
+        sequence: sequence.0,
+        view: 0,
+    }
+}
+
+/// Streams that the metadata do not hold yet.
+fn pending_streams(core: &Core) -> Vec<StreamRecord> {
+    let tables = tables(core);
+    let pending = tables.iter().map(|t| core.catalog.pending_streams(t.id));
+    pending.flatten().collect()
+}
+
+/// The streams that are there, stored or only in the log so far: one that was dropped since its
+/// record was stored is not.
+fn streams(
+    core: &Core,
+    stored: &[Box<[u8]>],
+    pending: Vec<StreamRecord>,
+) -> Result<Vec<StreamRecord>> {
+    let mut all: BTreeMap<StreamId, StreamRecord> = BTreeMap::new();
+    for bytes in stored {
+        let record = StreamRecord::decode(&mut Cursor::new(bytes))
+            .map_err(|e| Error::decode(core.meta.path(), 0, e))?;
+        all.insert(record.id, record);
+    }
+    all.extend(pending.into_iter().map(|record| (record.id, record)));
+    all.retain(|id, _| !core.catalog.is_dropped(*id));
+    Ok(all.into_values().collect())
+}
+
+fn delete(tombstone: Tombstone) -> (Sequence, DeleteRecord) {
+    let record = DeleteRecord {
+        table: tombstone.table,
+        streams: tombstone.streams,
+        range: tombstone.range,
+        // Streams that are gone are not in a state.
+        drops_streams: false,
+    };
+    (tombstone.sequence, record)
+}
+
+impl HeldState {
+    /// The state.
+    #[must_use]
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    fn partition(&self, segment: u64) -> Result<&StatePartition> {
+        self.state.partition(SegmentId(segment)).ok_or_else(|| {
+            Error::not_found(format!(
+                "segment {segment} is none of state {}",
+                self.state.name.number
+            ))
+        })
+    }
+
+    /// The partition of bytes that the state names.
+    fn of_bytes(&self, segment: u64, offset: u64, bytes: u64) -> Result<&StatePartition> {
+        let partition = self.partition(segment)?;
+        let committed = partition.record.committed_bytes;
+        let end = offset.checked_add(bytes);
+        match end.is_some_and(|end| end <= committed) {
+            true => Ok(partition),
+            false => Err(Error::invalid(format!(
+                "{bytes} bytes from {offset} on of segment {segment}, of which {committed} are committed"
+            ))),
+        }
+    }
+
+    /// The parts of a range that are not here, by offset: offset and length of each. A database has
+    /// everything that it names and that was not freed, a copy what it was given.
+    ///
+    /// # Errors
+    /// `not_found` and `invalid` as [`HeldState::read`]; `gone` when the copy was closed, or has
+    /// let go of the segment.
+    pub fn missing(&self, segment: u64, offset: u64, bytes: u64) -> Result<Vec<(u64, u64)>> {
+        let partition = self.of_bytes(segment, offset, bytes)?;
+        match &self.bytes {
+            HeldBytes::Database { core, .. } => core.store.freed_of(partition.id, offset, bytes),
+            HeldBytes::Copy(copy) => copy.missing(partition.id, offset, bytes),
+        }
+    }
+
+    /// Whether there is anything to read it of: false when the copy was closed.
+    #[must_use]
+    pub fn is_there(&self) -> bool {
+        match &self.bytes {
+            HeldBytes::Database { .. } => true,
+            HeldBytes::Copy(copy) => copy.is_there(),
+        }
+    }
+
+    /// Whether it is passed on by a copy.
+    #[must_use]
+    pub fn is_passed_on(&self) -> bool {
+        matches!(self.bytes, HeldBytes::Copy(_))
+    }
+
+    /// Bytes of a segment that the state names.
+    ///
+    /// # Errors
+    /// `not_found` for another segment, `invalid` for bytes that are not committed, `corrupt` when
+    /// the file is cut short, `io`; of a copy `elsewhere` for bytes that it has not, and `gone`
+    /// when it was closed.
+    pub fn read(&self, segment: u64, offset: u64, bytes: u32) -> Result<Vec<u8>> {
+        let partition = self.of_bytes(segment, offset, u64::from(bytes))?;
+        let core = match &self.bytes {
+            HeldBytes::Database { core, .. } => core,
+            HeldBytes::Copy(copy) => return copy.read(partition.id, offset, bytes),
+        };
+        let (store, id) = (&core.store, partition.id);
+        let mut out = vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)];
+        store
+            .held(id)?
+            .read_exact_at(offset, &mut out)
+            .map_err(|e| match e.kind() {
+                std::io::ErrorKind::UnexpectedEof => Error::damage(Damage {
+                    file: store.path(id),
+                    offset,
+                    expected: format!("{bytes} committed bytes"),
+                    found: "the end of the file".into(),
+                }),
+                _ => Error::io("read", &store.path(id), e),
+            })?;
+        Ok(out)
+    }
+
+    /// What of a segment a reader touches for tiles at this level and above.
+    ///
+    /// # Errors
+    /// `not_found` for a segment that the state does not name, `corrupt`, `io`; `elsewhere` of a
+    /// copy, which says itself [what it wants](RemoteCopy::missing).
+    pub fn needed(&self, segment: u64, level: Level) -> Result<Vec<NeededRange>> {
+        let partition = self.partition(segment)?;
+        let HeldBytes::Database { core, files } = &self.bytes else {
+            return Err(Error::new(
+                ErrorKind::Elsewhere,
+                "what is needed of a segment is known where it was written",
+            ));
+        };
+        let file = files.get(&partition.id);
+        let file = file.ok_or_else(|| Error::internal("a state without one of its files"))?;
+        let wanted = Wanted::from(Want::from(level));
+        let needed = needed(&core.store, &self.state, partition, file, &wanted)?;
+        Ok(needed.ranges.iter().map(|wanted| wanted.range).collect())
+    }
+
+    /// The state and the files that it names, for who keeps them longer.
+    pub(crate) fn into_files(self) -> Result<(Arc<State>, FilesById)> {
+        match self.bytes {
+            HeldBytes::Database { files, .. } => Ok((self.state, files)),
+            HeldBytes::Copy(_) => Err(Error::internal("a copy as if it were a database")),
+        }
+    }
+
+    /// Files that exist only because a state is held, with their committed lengths.
+    fn replaced(&self) -> impl Iterator<Item = (SegmentId, u64)> + '_ {
+        let files = match &self.bytes {
+            HeldBytes::Database { files, .. } => Some(files),
+            HeldBytes::Copy(_) => None,
+        };
+        let replaced = files.into_iter().flatten();
+        let replaced = replaced.filter(|(_, file)| file.is_replaced());
+        replaced.filter_map(|(id, _)| {
+            let partition = self.state.partition(*id)?;
+            Some((*id, partition.record.committed_bytes))
+        })
+    }
+
+    fn names(&self, id: SegmentId, end: u64) -> bool {
+        let partition = self.state.partition(id);
+        partition.is_some_and(|p| end <= p.record.committed_bytes)
+    }
+}
+
+/// States that are held for others to fetch. The oldest are let go when files that only they keep
+/// take more than a limit.
+#[derive(Debug)]
+pub struct Holds {
+    bytes_max: u64,
+    /// The oldest first.
+    held: Mutex<VecDeque<Arc<HeldState>>>,
+}
+
+impl Holds {
+    /// Files that were replaced may take so many bytes.
+    #[must_use]
+    pub fn new(bytes_max: u64) -> Holds {
+        Holds {
+            bytes_max,
+            held: Mutex::default(),
+        }
+    }
+
+    /// Holds one more state, the newest.
+    pub fn hold(&self, state: HeldState) -> Arc<HeldState> {
+        let state = Arc::new(state);
+        self.held.lock().push_back(Arc::clone(&state));
+        self.keep_within();
+        state
+    }
+
+    /// Lets go of states of which nobody needs anything any more: those before this one.
+    pub fn release_before(&self, name: &StateName) {
+        let mut held = self.held.lock();
+        let at = held.iter().position(|h| h.state.name == *name);
+        let gone: Vec<_> = held.drain(..at.unwrap_or(0)).collect();
+        drop(held);
+        // Without the lock: the last to let go of a file removes it.
+        drop(gone);
+    }
+
+    /// Lets go of all states.
+    pub fn release_all(&self) {
+        let gone = std::mem::take(&mut *self.held.lock());
+        // Without the lock: the last to let go of a file removes it.
+        drop(gone);
+    }
+
+    /// The newest state held.
+    #[must_use]
+    pub fn newest(&self) -> Option<Arc<HeldState>> {
+        self.held.lock().back().cloned()
+    }
+
+    /// The state of this name, if it is still held.
+    #[must_use]
+    pub fn named(&self, name: &StateName) -> Option<Arc<HeldState>> {
+        let held = self.held.lock();
+        held.iter().find(|h| h.state.name == *name).cloned()
+    }
+
+    /// Bytes of files that exist only because of states held here, or by others.
+    #[must_use]
+    pub fn replaced_bytes(&self) -> u64 {
+        Self::sum(&self.held.lock())
+    }
+
+    fn sum(held: &VecDeque<Arc<HeldState>>) -> u64 {
+        let mut files: BTreeMap<SegmentId, u64> = BTreeMap::new();
+        for (id, bytes) in held.iter().flat_map(|h| h.replaced()) {
+            let known = files.entry(id).or_default();
+            *known = bytes.max(*known);
+        }
+        files.values().sum()
+    }
+
+    /// Lets go of the oldest states until what only they keep is within the limit. To be called now
+    /// and then: compactions replace files while nobody fetches.
+    pub fn keep_within(&self) {
+        loop {
+            let mut held = self.held.lock();
+            if Self::sum(&held) <= self.bytes_max {
+                return;
+            }
+            let gone = held.pop_front();
+            drop(held);
+            drop(gone);
+        }
+    }
+
+    /// Bytes of a segment, of the newest state that names them.
+    ///
+    /// # Errors
+    /// `gone` when no state that is held names them; else as [`HeldState::read`].
+    pub fn read(&self, segment: u64, offset: u64, bytes: u32) -> Result<Vec<u8>> {
+        self.keep_within();
+        let id = SegmentId(segment);
+        let end = offset.saturating_add(u64::from(bytes));
+        let found = {
+            let held = self.held.lock();
+            held.iter().rev().find(|h| h.names(id, end)).cloned()
+        };
+        match found {
+            Some(state) => state.read(segment, offset, bytes),
+            None => Err(Error::new(
+                ErrorKind::Gone,
+                format!(
+                    "{bytes} bytes from {offset} on of segment {segment} are not kept any more, or never were: take the newest state"
+                ),
+            )),
+        }
+    }
+}

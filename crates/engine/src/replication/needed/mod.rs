@@ -1,0 +1,493 @@
+//! Which bytes of a segment a reader touches for tiles at a level and above, whatever their stream
+//! and time: what a copy needs to answer for all of them.
+//!
+//! These are header, footers and checkpoints; of each stream's pyramid the largest stored level
+//! that is not above the one asked for, and all above it; below them what a walk goes down to,
+//! where levels are stale or not closed yet; all leaves of late runs; and where these, or deletes
+//! that are not carried out, make buckets of the base level dirty, the blocks on the way there and
+//! the leaves of these buckets. Where a pyramid begins above the level asked for, or there is none,
+//! all leaves. What has expired is not looked at: a read that meets it needs rows.
+//!
+//! Rules say of each stream from which level on, or that all of its rows are wanted; pins want the
+//! rows of a stretch of time.
+//!
+//! Invariants: a reader that asks for tiles at this level or above touches nothing else
+//! (tests/it/remote/needed.rs). To say so in full it takes the footers and the leaves of late runs;
+//! where these are not in a copy yet, they are named, and the answer says that more will be needed.
+//! Concurrency: as for reads.
+
+pub(crate) mod descent;
+
+use crate::common::ids::StreamId;
+use crate::common::ranges::{overlapping, swallows, union};
+use crate::replication::state::{State, StatePartition};
+use crate::replication::subscriptions::{Outcome, Want, Wanted};
+use crate::storage::segment::{LeafEntry, Partition, SegmentFile, Store, StreamState};
+use crate::storage::tombstone::Tombstone;
+use crate::{Error, ErrorKind, Result};
+use descent::{below, left_to_below, no_wider, stale_buckets};
+use headwater_types::{ClosedRange, Level, Timestamp};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// What a range of a segment is needed for; coarse before fine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NeededFor {
+    /// To know what the segment holds: header, footers and checkpoints.
+    Frame,
+    /// Buckets of this level.
+    Buckets(Level),
+    /// Rows that came late.
+    LateRows,
+    /// Rows of the main run.
+    Rows,
+}
+
+impl NeededFor {
+    /// The smaller the earlier it is worth having.
+    #[must_use]
+    pub fn rank(self) -> u8 {
+        match self {
+            NeededFor::Frame => 0,
+            NeededFor::Buckets(level) => {
+                u8::try_from(1 + Level::MAX.get() - level.get()).unwrap_or(u8::MAX - 2)
+            }
+            NeededFor::LateRows => u8::MAX - 1,
+            NeededFor::Rows => u8::MAX,
+        }
+    }
+}
+
+/// Why somebody wants a range; what is wanted for several reasons goes by the first of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reason {
+    /// A reader asked for it.
+    Asked,
+    /// Tiles at the level that is asked for, and above, need it.
+    Summaries,
+    /// A pin is on it.
+    Pinned,
+    /// All rows of its stream are wanted.
+    Rows,
+    /// Rows that may be fetched ahead of who looks at them.
+    Ahead,
+}
+
+impl Reason {
+    /// All of them, in their order.
+    pub const ALL: [Reason; 5] = [
+        Reason::Asked,
+        Reason::Summaries,
+        Reason::Pinned,
+        Reason::Rows,
+        Reason::Ahead,
+    ];
+}
+
+/// Why a range is wanted, or is here.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Why {
+    /// The reason.
+    pub reason: Reason,
+    /// The priority of the rule.
+    pub priority: u8,
+    /// The number of the pin.
+    pub pin: Option<u64>,
+    /// By what it goes before others, where that is looked at.
+    pub score: Option<f64>,
+}
+
+/// A range of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NeededRange {
+    /// Where it begins.
+    pub offset: u64,
+    /// Its length.
+    pub bytes: u64,
+    /// What for.
+    pub needed_for: NeededFor,
+}
+
+/// A range that is wanted: a part of it is wanted for the same reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WantedRange {
+    pub(crate) range: NeededRange,
+    pub(crate) reason: Reason,
+    pub(crate) priority: u8,
+    pub(crate) pin: Option<u64>,
+    /// Of leaves: one of the streams whose rows they hold, and from when to when.
+    pub(crate) rows: Option<(StreamId, ClosedRange)>,
+}
+
+impl WantedRange {
+    /// What comes first is worth most, among what is wanted for one reason.
+    pub(crate) fn rank(&self) -> (u8, u8) {
+        (u8::MAX - self.priority, self.range.needed_for.rank())
+    }
+}
+
+/// What is needed of a segment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Needed {
+    /// By offset; they do not meet.
+    pub(crate) ranges: Vec<WantedRange>,
+    /// False where what is in these ranges has to be there first, to tell the rest.
+    pub(crate) is_whole: bool,
+}
+
+/// Leaves and blocks, by offset.
+#[derive(Default)]
+struct Found {
+    parts: BTreeMap<u64, WantedRange>,
+    lacks: bool,
+}
+
+impl Found {
+    fn put(&mut self, part: WantedRange) {
+        let known = self.parts.entry(part.range.offset).or_insert(part);
+        // A leaf may be shared, as a late one and as one of a main run, and by several streams.
+        let priority = known.priority.max(part.priority);
+        let order = |part: &WantedRange| (part.reason, part.range.needed_for.rank());
+        if order(&part) < order(known) {
+            *known = part;
+        }
+        known.priority = priority;
+    }
+
+    fn frame(&mut self, offset: u64, bytes: u64, priority: u8) {
+        self.put(WantedRange {
+            range: NeededRange {
+                offset,
+                bytes,
+                needed_for: NeededFor::Frame,
+            },
+            reason: Reason::Summaries,
+            priority,
+            pin: None,
+            rows: None,
+        });
+    }
+
+    fn finish(self) -> Needed {
+        Needed {
+            ranges: self.parts.into_values().collect(),
+            is_whole: !self.lacks,
+        }
+    }
+}
+
+/// What is wanted of a partition's segment. `file` is where `store` finds it.
+pub(crate) fn needed(
+    store: &Store,
+    state: &State,
+    partition: &StatePartition,
+    file: &Arc<SegmentFile>,
+    wanted: &Wanted,
+) -> Result<Needed> {
+    let mut found = Found::default();
+    let record = &partition.record;
+    let of_table = wanted.of_table(record.table);
+    if of_table.want == Want::Nothing {
+        return Ok(found.finish());
+    }
+    for (offset, bytes) in partition.frame() {
+        found.frame(offset, bytes, of_table.priority);
+    }
+    let table = state.table(record.table);
+    let table = table.ok_or_else(|| Error::internal("a partition of no table"))?;
+    if table.life.dropped {
+        return Ok(found.finish());
+    }
+    let opened = Partition::new(record.clone(), Arc::clone(file));
+    let segment = match store.state(&opened) {
+        Err(error) if error.kind() == ErrorKind::Elsewhere => {
+            found.lacks = true;
+            return Ok(found.finish());
+        }
+        other => other?,
+    };
+    let span = record.span();
+    let cut = wanted.cut(&table.life).last_before();
+    let before_cut = cut.map(|last| ClosedRange::new(Timestamp::MIN, last).intersect(&span));
+    let tombstones: Vec<Tombstone> = state
+        .tombstones()
+        .into_iter()
+        .filter(|t| t.sequence > record.sequence)
+        .collect();
+    for page in segment.pages() {
+        let each = store.each_stream(&segment, page, &mut |stream, held| {
+            let mut partly = PartOfStream {
+                store,
+                opened: &opened,
+                held,
+                span,
+                hidden: hidden(&tombstones, (table.id, stream), &span, before_cut),
+                stream,
+                outcome: wanted.of_stream(table.id, stream),
+                found: &mut found,
+            };
+            partly.find()?;
+            partly.pinned(&wanted.pins(table.id, stream));
+            if wanted.looks_ahead {
+                partly.rows(&ClosedRange::ALL, Reason::Ahead);
+            }
+            Ok(())
+        });
+        match each {
+            // Pages of a checkpoint that earlier groups have.
+            Err(error) if error.kind() == ErrorKind::Elsewhere => found.lacks = true,
+            other => other?,
+        }
+    }
+    Ok(found.finish())
+}
+
+/// What a reader of one stream touches of a partition's segment besides its frame, and the first
+/// instant that each range is about.
+pub(crate) struct NeededOfStream {
+    pub(crate) ranges: Vec<(NeededRange, Timestamp)>,
+    /// False where late rows have to be there first, to tell the rest.
+    pub(crate) is_whole: bool,
+}
+
+/// As [`needed`], for one stream in a range, of which `hidden` is hidden: for tiles at a level and
+/// above, or with none for rows.
+pub(crate) fn needed_of_stream(
+    store: &Store,
+    opened: &Partition,
+    (stream, held): (StreamId, &StreamState),
+    (range, hidden): (ClosedRange, Vec<ClosedRange>),
+    level: Option<Level>,
+) -> Result<NeededOfStream> {
+    let mut found = Found::default();
+    let mut partly = PartOfStream {
+        store,
+        opened,
+        held,
+        span: opened.span().intersect(&range),
+        hidden,
+        stream,
+        outcome: Outcome {
+            want: level.map_or(Want::Full, Want::Summaries),
+            priority: 0,
+        },
+        found: &mut found,
+    };
+    match level {
+        Some(_) => partly.find()?,
+        None => {
+            let span = partly.span;
+            for leaf in held.late.iter().flatten() {
+                if leaf.range().overlaps(&span) {
+                    partly.leaf(leaf, NeededFor::LateRows, Reason::Rows, None);
+                }
+            }
+            partly.rows(&span, Reason::Rows);
+        }
+    }
+    let blocks = held.blocks.iter();
+    let blocks: BTreeMap<u64, Timestamp> = blocks
+        .map(|b| (b.offset, b.level.bucket_span(b.first_bucket).first))
+        .collect();
+    let found = found.finish();
+    let ranges = found.ranges.iter().map(|part| {
+        let of_rows = part.rows.map(|(_, rows)| rows.first);
+        let first = of_rows.or_else(|| blocks.get(&part.range.offset).copied());
+        (part.range, first.unwrap_or(Timestamp::MIN))
+    });
+    Ok(NeededOfStream {
+        ranges: ranges.collect(),
+        is_whole: found.is_whole,
+    })
+}
+
+/// Where stored rows of a stream do not count any more.
+fn hidden(
+    tombstones: &[Tombstone],
+    (table, stream): (crate::common::ids::TableId, StreamId),
+    span: &ClosedRange,
+    before_cut: Option<ClosedRange>,
+) -> Vec<ClosedRange> {
+    let concerned = tombstones.iter().filter(|t| t.concerns(table, stream));
+    let deleted = concerned.map(|t| t.range.intersect(span));
+    union(deleted.chain(before_cut).collect())
+}
+
+/// What a partition holds of a stream.
+struct PartOfStream<'a, 'b> {
+    store: &'a Store,
+    opened: &'a Partition,
+    held: &'b StreamState,
+    span: ClosedRange,
+    hidden: Vec<ClosedRange>,
+    stream: StreamId,
+    outcome: Outcome,
+    found: &'a mut Found,
+}
+
+impl<'b> PartOfStream<'_, 'b> {
+    fn find(&mut self) -> Result<()> {
+        for leaf in self.held.late.iter().flatten() {
+            self.leaf(leaf, NeededFor::LateRows, Reason::Summaries, None);
+        }
+        let span = self.span;
+        let Some(base) = self.held.base.filter(|b| *b != Level::MAX) else {
+            self.rows(&span, Reason::Summaries);
+            return Ok(());
+        };
+        let level = match self.outcome.want {
+            // Said of whole tables, which were left out.
+            Want::Nothing => return Ok(()),
+            Want::Full => Level::MIN,
+            Want::Summaries(level) => level,
+        };
+        match self.outcome.want {
+            _ if self.held.is_aged() => {}
+            Want::Full => self.rows(&span, Reason::Rows),
+            // Tiles finer than the base are made of rows.
+            _ if level < base => self.rows(&span, Reason::Summaries),
+            _ => {}
+        }
+        let top = self.held.blocks.last().map_or(base, |b| b.level);
+        let first = no_wider(top, base, level.bucket_start_wide(1));
+        let mut from = top;
+        loop {
+            self.level(from, base, span);
+            if from <= first {
+                break;
+            }
+            from = below(from, base);
+        }
+        for time in self.edges() {
+            self.down_to(time, first, base, false);
+        }
+        for time in self.late_times(base)? {
+            self.down_to(time, first, base, true);
+        }
+        Ok(())
+    }
+
+    /// Leaves in stretches on which pins are.
+    fn pinned(&mut self, pins: &[(u64, ClosedRange)]) {
+        for (number, range) in pins {
+            for leaf in self.leaves(range) {
+                self.leaf(leaf, NeededFor::Rows, Reason::Pinned, Some(*number));
+            }
+        }
+    }
+
+    fn leaf(&mut self, leaf: &LeafEntry, needed_for: NeededFor, reason: Reason, pin: Option<u64>) {
+        self.found.put(WantedRange {
+            range: NeededRange {
+                offset: leaf.offset,
+                bytes: u64::from(leaf.bytes),
+                needed_for,
+            },
+            reason,
+            priority: self.outcome.priority,
+            pin,
+            rows: Some((self.stream, leaf.range())),
+        });
+    }
+
+    /// Leaves of the main run that meet a range.
+    fn leaves(&self, range: &ClosedRange) -> Vec<&'b LeafEntry> {
+        let from = self.held.main.partition_point(|l| l.last < range.first);
+        let behind = self.held.main.iter().skip(from);
+        behind.take_while(|l| l.first <= range.last).collect()
+    }
+
+    /// Leaves of the main run that meet a range are wanted.
+    fn rows(&mut self, range: &ClosedRange, reason: Reason) {
+        for leaf in self.leaves(range) {
+            self.leaf(leaf, NeededFor::Rows, reason, None);
+        }
+    }
+
+    /// Blocks of a level in a range.
+    fn blocks(&mut self, level: Level, range: &ClosedRange) {
+        let (first, last) = (level.bucket_of(range.first), level.bucket_of(range.last));
+        let blocks = self.held.blocks_of(level);
+        let from = blocks.partition_point(|b| b.last_bucket < first);
+        let behind = blocks.iter().skip(from);
+        for block in behind.take_while(|b| b.first_bucket <= last) {
+            self.found.put(WantedRange {
+                range: NeededRange {
+                    offset: block.offset,
+                    bytes: u64::from(block.bytes),
+                    needed_for: NeededFor::Buckets(block.level),
+                },
+                reason: Reason::Summaries,
+                priority: self.outcome.priority,
+                pin: None,
+                rows: None,
+            });
+        }
+    }
+
+    /// What a walk over a range touches from a level on, where nothing is dirty.
+    fn level(&mut self, level: Level, base: Level, range: ClosedRange) {
+        if range.is_empty() {
+            return;
+        }
+        self.blocks(level, &range);
+        if level == base {
+            return;
+        }
+        let (first, last) = (level.bucket_of(range.first), level.bucket_of(range.last));
+        let stale = stale_buckets(&self.held.stale, base, level, first, last);
+        let newest = self.held.blocks_of(level).last().map(|b| b.last_bucket);
+        for left in left_to_below(level, newest, &range, &stale) {
+            self.level(below(level, base), base, left);
+        }
+    }
+
+    /// What a walk touches from a level on to look into the bucket that holds an instant: if
+    /// `is_dirty`, or where the bucket is hidden in part.
+    fn down_to(&mut self, time: Timestamp, from: Level, base: Level, is_dirty: bool) {
+        let mut level = from;
+        loop {
+            let bucket = level
+                .bucket_span(level.bucket_of(time))
+                .intersect(&self.span);
+            let is_partly_hidden =
+                !overlapping(&self.hidden, &bucket).is_empty() && !swallows(&self.hidden, &bucket);
+            let looks_in = is_dirty || is_partly_hidden;
+            if level == base {
+                if looks_in {
+                    self.rows(&bucket, Reason::Summaries);
+                }
+                return;
+            }
+            let next = below(level, base);
+            if looks_in {
+                self.level(next, base, bucket);
+            }
+            level = next;
+        }
+    }
+
+    /// Instants at which what is hidden begins and ends.
+    fn edges(&self) -> Vec<Timestamp> {
+        let hidden = self.hidden.iter();
+        hidden.flat_map(|range| [range.first, range.last]).collect()
+    }
+
+    /// An instant of each bucket of the base level in which a late row stands.
+    fn late_times(&mut self, base: Level) -> Result<Vec<Timestamp>> {
+        let mut dirty: BTreeSet<i64> = BTreeSet::new();
+        for leaf in self.held.late.iter().flatten() {
+            let rows = 0..usize::try_from(leaf.count).unwrap_or(usize::MAX);
+            match self.store.leaf_columns(self.opened.id(), leaf, rows, &[]) {
+                Err(error) if error.kind() == ErrorKind::Elsewhere => self.found.lacks = true,
+                found => {
+                    let times = found?;
+                    let times = times.times().iter().map(|t| Timestamp::from_nanos(*t));
+                    dirty.extend(times.map(|t| base.bucket_of(t)));
+                }
+            }
+        }
+        let spans = dirty.into_iter().map(|bucket| base.bucket_span(bucket));
+        Ok(spans.map(|span| span.first.max(self.span.first)).collect())
+    }
+}

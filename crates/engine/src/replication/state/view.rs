@@ -1,0 +1,69 @@
+//! States of which some tables are left out, since nothing of them may leave the database.
+//!
+//! Who passes a state on may leave out more, and then gives it another view.
+//!
+//! Invariants: of such a table a state holds its number only, as that of one that was dropped:
+//! numbers of tables are dense. What was left out is part of the state's name, so that what differs
+//! is never put on a state of which something else was left out.
+
+use super::{State, StateName};
+use crate::common::ids::TableId;
+use crate::metadata::catalog::{Duplicates, Life, Table};
+use std::sync::Arc;
+
+/// What stands in the place of a table that is left out.
+pub(crate) fn left_out(id: TableId) -> Arc<Table> {
+    Arc::new(Table {
+        id,
+        // A name that says nothing; no reader sees it.
+        name: "-".to_owned(),
+        duplicates: Duplicates::Last,
+        leaf_events: 1,
+        fields: Vec::new(),
+        tags: Vec::new(),
+        life: Life {
+            dropped: true,
+            ..Life::FOREVER
+        },
+    })
+}
+
+/// The number that stands for a list of tables that are left out, which rises (FNV-1a).
+pub(crate) fn view_of(tables: &[TableId]) -> u64 {
+    if tables.is_empty() {
+        return 0;
+    }
+    let bytes = tables.iter().flat_map(|table| table.0.to_le_bytes());
+    hashed(0xcbf2_9ce4_8422_2325, bytes)
+}
+
+fn hashed(start: u64, bytes: impl Iterator<Item = u8>) -> u64 {
+    let hash = bytes.fold(start, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    hash.max(1)
+}
+
+impl State {
+    /// The same without some more tables, which rise.
+    pub(crate) fn without(&self, tables: &[TableId]) -> State {
+        let stays = |table: TableId| tables.binary_search(&table).is_err();
+        let bytes = self.name.view.to_le_bytes().into_iter();
+        let mut out = State {
+            name: StateName {
+                view: hashed(view_of(tables), bytes),
+                ..self.name
+            },
+            ..self.clone()
+        };
+        for table in out.tables.iter_mut().filter(|t| !stays(t.id)) {
+            *table = left_out(table.id);
+        }
+        out.streams.retain(|record| stays(record.table));
+        out.deletes.retain(|(_, record)| stays(record.table));
+        out.newest_deletes.retain(|(table, _)| stays(*table));
+        out.ends.deletes.retain(|(_, record)| stays(record.table));
+        out.partitions.retain(|p| stays(p.record.table));
+        out
+    }
+}

@@ -1,0 +1,665 @@
+//! What the fast tier repeats of segments. Their index: of each segment `ID.idx` has those bytes
+//! that say where rows lie, and those of the pyramid, so that who looks for them does not ask bulk.
+//! And the newest of them whole: `ID.copy` has all bytes of a segment, so that who reads rows of
+//! the newest spans of time does not ask bulk either.
+//!
+//! A segment in bulk stays complete, and bytes below its committed length never change. So a file
+//! here is a durable cache: it may be behind, then the rest is read in bulk; it is dropped at any
+//! doubt, and made anew from the segment. See docs/format/fastindex.md.
+//!
+//! Invariants: a file holds nothing beyond the footer that the metadata named when it was written;
+//! nothing is read from one that reaches further than the metadata do, or that is not of this
+//! database. No backup, copy or state has any of it.
+//! Concurrency: one lock over what there is, never held over I/O; for each segment one lock that is
+//! held while its file is written, which only who writes it takes. Readers take neither longer than
+//! to find a file.
+//! Failure: none that anybody but the log is told of. What cannot be written is not kept, and not
+//! tried again for a while; the database is never latched.
+
+mod file;
+mod format;
+mod newest;
+mod repeats;
+mod writing;
+
+pub(crate) use format::UpTo;
+#[cfg(fuzzing)]
+pub(crate) use format::fuzz;
+pub(crate) use repeats::Repeats;
+pub(crate) use writing::Writing;
+
+use crate::common::ids::{SegmentId, ShardIndex};
+use crate::device::guard::Guard;
+use crate::{Error, Result, TierParts};
+use file::{Doubt, IndexFile};
+use format::IndexHeader;
+use headwater_io::{Clock, Files, OpenMode};
+use headwater_types::Timestamp;
+use headwater_types::invariant::wide;
+use newest::{ByEnd, file_bytes};
+use parking_lot::Mutex;
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// After a full medium nothing is written for so long.
+const SPACE_PATIENCE: Duration = Duration::from_secs(60);
+
+/// What of segments is repeated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    /// What says where rows lie, and the pyramid, of all segments.
+    Index,
+    /// The segments of the newest spans of time, whole.
+    Newest,
+}
+
+impl What {
+    pub(crate) const ALL: [What; 2] = [What::Index, What::Newest];
+
+    /// True when it is among the parts of a tier.
+    pub(crate) fn is_in(self, parts: TierParts) -> bool {
+        match self {
+            What::Index => parts.index,
+            What::Newest => parts.newest,
+        }
+    }
+
+    /// Where the files are, in the folder of a fast tier.
+    pub(crate) fn folder(self, fast: &Path) -> PathBuf {
+        fast.join(match self {
+            What::Index => "index",
+            What::Newest => "newest",
+        })
+    }
+
+    /// How the names of files end.
+    fn ending(self) -> &'static str {
+        match self {
+            What::Index => ".idx",
+            What::Newest => ".copy",
+        }
+    }
+
+    fn name_of(self, id: SegmentId) -> String {
+        format!("{}{}", id.0, self.ending())
+    }
+
+    /// Removes all that was kept of it in the folder of a fast tier: for who changes segments, or
+    /// leaves the tier.
+    pub(crate) fn clear(self, files: &dyn Files, fast: &Path) -> Result<()> {
+        let dir = self.folder(fast);
+        let names = match files.list(&dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            other => other.map_err(|e| Error::io("list", &dir, e))?,
+        };
+        for name in names.iter().filter(|name| name.ends_with(self.ending())) {
+            let path = dir.join(name);
+            files
+                .remove(&path)
+                .map_err(|e| Error::io("remove", &path, e))?;
+        }
+        files.sync_dir(&dir).map_err(|e| Error::io("sync", &dir, e))
+    }
+}
+
+/// What was read here and what was not, since opening.
+#[derive(Debug, Default)]
+pub(crate) struct IndexCounters {
+    /// Reads that were answered.
+    pub(crate) reads: AtomicU64,
+    /// Files that were dropped because of a doubt.
+    pub(crate) dropped: AtomicU64,
+    /// How often something was not kept for want of room.
+    pub(crate) refused: AtomicU64,
+}
+
+/// Who keeps what where.
+pub(crate) struct Place {
+    pub(crate) what: What,
+    pub(crate) files: Arc<dyn Files>,
+    /// The folder of the tier.
+    pub(crate) fast: PathBuf,
+    /// The number of the database's set of tiers.
+    pub(crate) set: u64,
+    /// Most bytes of all files; `None` = no limit.
+    pub(crate) bytes_max: Option<u64>,
+    /// Of the newest segments: spans that ended longer ago are let go.
+    pub(crate) age_max: Option<Duration>,
+    /// Bytes of memory for knowing what files hold.
+    pub(crate) memory_bytes: u64,
+    pub(crate) guard: Arc<Guard>,
+    pub(crate) clock: Arc<dyn Clock>,
+    /// Counts what is written to the tier.
+    pub(crate) written: Arc<AtomicU64>,
+}
+
+/// A segment as the metadata name it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NamedSegment {
+    pub(crate) shard: ShardIndex,
+    pub(crate) up_to: UpTo,
+    /// The last instant of its span.
+    pub(crate) last: Timestamp,
+}
+
+/// A segment that the metadata name.
+struct Segment {
+    shard: ShardIndex,
+    named: UpTo,
+    /// The last instant of its span.
+    last: Timestamp,
+    /// Bytes of its file; `None` = there is none.
+    bytes: Option<u64>,
+    /// How often a file was taken away: one that is written meanwhile does not count.
+    taken_away: u64,
+    /// Held while its file is written.
+    writing: Arc<Mutex<()>>,
+}
+
+#[derive(Default)]
+struct Segments {
+    all: HashMap<SegmentId, Segment>,
+    /// Those whose files may be behind, or not there.
+    behind: BTreeSet<(ShardIndex, SegmentId)>,
+    bytes: u64,
+    by_end: ByEnd,
+}
+
+impl Segments {
+    fn note_bytes(&mut self, id: SegmentId, bytes: Option<u64>) {
+        if let Some(segment) = self.all.get_mut(&id) {
+            let before = std::mem::replace(&mut segment.bytes, bytes);
+            self.by_end.note_kept((segment.last, id), bytes.is_some());
+            self.bytes = self.bytes.saturating_sub(before.unwrap_or(0));
+            self.bytes += bytes.unwrap_or(0);
+        }
+    }
+
+    /// The metadata name a segment so. False when they named more of it already.
+    fn name(&mut self, id: SegmentId, named: &NamedSegment) -> bool {
+        let last = named.last;
+        let segment = self.all.entry(id).or_insert_with(|| Segment {
+            shard: named.shard,
+            named: named.up_to,
+            last,
+            bytes: None,
+            taken_away: 0,
+            writing: Arc::default(),
+        });
+        if segment.named.footer_offset > named.up_to.footer_offset {
+            return false;
+        }
+        segment.named = named.up_to;
+        self.by_end.add((last, id));
+        self.behind.insert((named.shard, id));
+        true
+    }
+
+    /// The file of a segment reaches up to this footer.
+    fn is_up_to(&mut self, id: SegmentId, to: &UpTo) {
+        if let Some(segment) = self.all.get(&id)
+            && segment.named.footer_offset == to.footer_offset
+        {
+            self.behind.remove(&(segment.shard, id));
+        }
+    }
+}
+
+#[derive(Clone)]
+struct FileWeight;
+
+impl Weighter<SegmentId, Arc<IndexFile>> for FileWeight {
+    fn weight(&self, _: &SegmentId, file: &Arc<IndexFile>) -> u64 {
+        file.weight()
+    }
+}
+
+/// The index of the segments of a database, in its fast tier.
+pub(crate) struct FastIndex {
+    place: Place,
+    /// Where the files lie.
+    dir: PathBuf,
+    segments: Mutex<Segments>,
+    /// What files hold, as far as it was asked for lately.
+    known: Cache<SegmentId, Arc<IndexFile>, FileWeight>,
+    /// Nothing is written before this instant.
+    paused_to: Mutex<Duration>,
+    /// Segments whose files were dropped since what they hold is not in order.
+    doubted: Mutex<HashSet<SegmentId>>,
+    /// Someone was told that there is no room since there was some.
+    told: AtomicBool,
+    /// Bytes that the newest segments may take, learnt where the medium had no more room.
+    room: AtomicU64,
+    /// The layout changed: nothing is written any more.
+    retired: AtomicBool,
+    pub(crate) counters: IndexCounters,
+}
+
+impl std::fmt::Debug for FastIndex {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FastIndex")
+            .field("dir", &self.dir)
+            .finish_non_exhaustive()
+    }
+}
+
+impl FastIndex {
+    /// What is repeated of these segments, as the metadata name them. What the folder holds of
+    /// others is removed.
+    pub(crate) fn open(
+        place: Place,
+        all: impl Iterator<Item = (SegmentId, NamedSegment)>,
+    ) -> Result<FastIndex> {
+        let mut segments = Segments::default();
+        for (id, named) in all {
+            segments.name(id, &named);
+        }
+        let what = place.what;
+        let (files, dir) = (&place.files, &what.folder(&place.fast));
+        files
+            .create_dir_all(dir)
+            .map_err(|e| Error::io("create", dir, e))?;
+        for name in files.list(dir).map_err(|e| Error::io("list", dir, e))? {
+            let path = dir.join(&name);
+            let number = name.strip_suffix(what.ending());
+            let number = number.and_then(|number| number.parse().ok());
+            let id = number.map(SegmentId).filter(|id| name == what.name_of(*id));
+            match id {
+                Some(id) if segments.all.contains_key(&id) => {
+                    let file = files.open(&path, OpenMode::Read);
+                    let len = file.and_then(|file| file.len());
+                    let len = len.map_err(|e| Error::io("open", &path, e))?;
+                    segments.note_bytes(id, Some(len));
+                }
+                Some(_) => {
+                    files
+                        .remove(&path)
+                        .map_err(|e| Error::io("remove", &path, e))?;
+                    tracing::info!(path = %path.display(), "removed what was kept of a segment that is gone");
+                }
+                // Not one of ours.
+                None => {}
+            }
+        }
+        // Of whole segments more must be known, so that the cache must not be divided into parts.
+        let of_each = match what {
+            What::Index => 8192,
+            What::Newest => 1 << 16,
+        };
+        let items = usize::try_from(place.memory_bytes / of_each).unwrap_or(usize::MAX);
+        let index = FastIndex {
+            known: Cache::with_weighter(items.clamp(16, 1 << 16), place.memory_bytes, FileWeight),
+            dir: dir.clone(),
+            room: AtomicU64::new(u64::MAX),
+            retired: AtomicBool::default(),
+            segments: Mutex::new(segments),
+            paused_to: Mutex::default(),
+            doubted: Mutex::default(),
+            told: AtomicBool::default(),
+            counters: IndexCounters::default(),
+            place,
+        };
+        index.let_go();
+        Ok(index)
+    }
+
+    /// What of segments is repeated here.
+    pub(crate) fn what(&self) -> What {
+        self.place.what
+    }
+
+    /// The oldest place of a segment that is wanted; `None` = none is. Only of the newest.
+    fn oldest_wanted(&self, segments: &Segments) -> Option<newest::Place> {
+        let cut = self.place.age_max.map_or(Timestamp::MIN, |age| {
+            let age = i64::try_from(age.as_nanos()).unwrap_or(i64::MAX);
+            let now = self.place.clock.now();
+            Timestamp::from_nanos(now.as_nanos().saturating_sub(age))
+        });
+        let most = self.place.bytes_max.unwrap_or(u64::MAX);
+        let room = most.min(self.room.load(Ordering::Relaxed));
+        segments.by_end.oldest_wanted(cut, room, |id| {
+            let segment = segments.all.get(&id);
+            segment.map_or(0, |segment| {
+                file_bytes(segment.named.end()).max(segment.bytes.unwrap_or(0))
+            })
+        })
+    }
+
+    /// True when a segment is to be kept: of the index every one, else those of the newest spans.
+    fn is_wanted(&self, segments: &Segments, id: SegmentId) -> bool {
+        self.place.what == What::Index
+            || segments.all.get(&id).is_some_and(|segment| {
+                let oldest = self.oldest_wanted(segments);
+                oldest.is_some_and(|oldest| (segment.last, id) >= oldest)
+            })
+    }
+
+    /// Lets go of segments that are not among the newest any more: there are newer ones, or they
+    /// have become old. Bulk has them.
+    pub(crate) fn let_go(&self) {
+        if self.place.what == What::Index {
+            return;
+        }
+        let old = {
+            let segments = self.segments.lock();
+            segments.by_end.kept_before(self.oldest_wanted(&segments))
+        };
+        for id in old {
+            self.take_away(id);
+        }
+    }
+
+    /// The layout changed: from now on nothing is written, and nothing is there.
+    pub(crate) fn retire(&self) {
+        self.retired.store(true, Ordering::Release);
+        let all: Vec<(SegmentId, Arc<Mutex<()>>)> = {
+            let segments = self.segments.lock();
+            let all = segments.all.iter();
+            all.map(|(id, s)| (*id, Arc::clone(&s.writing))).collect()
+        };
+        for (id, writing) in all {
+            // Who was writing sees from here on that nothing is to be.
+            let _alone = writing.lock();
+            self.take_away(id);
+        }
+    }
+
+    fn path(&self, id: SegmentId) -> PathBuf {
+        self.dir.join(self.place.what.name_of(id))
+    }
+
+    /// Bytes of all files.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.segments.lock().bytes
+    }
+
+    /// How many segments have a file.
+    pub(crate) fn kept(&self) -> u64 {
+        wide(self.segments.lock().by_end.kept())
+    }
+
+    /// Reads bytes of a segment, if they are all here.
+    pub(crate) fn read(&self, id: SegmentId, offset: u64, out: &mut [u8]) -> bool {
+        let Some(file) = self.file(id) else {
+            return false;
+        };
+        match file.read(offset, out) {
+            Ok(true) => {
+                self.counters.reads.fetch_add(1, Ordering::Relaxed);
+                true
+            }
+            Ok(false) => false,
+            Err(Doubt(reason)) => {
+                self.drop_doubted(id, &reason);
+                false
+            }
+        }
+    }
+
+    /// Up to which footer the index of a segment is here, and that footer's checksum.
+    pub(crate) fn up_to(&self, id: SegmentId) -> Option<(UpTo, u32)> {
+        let file = self.file(id)?;
+        Some((file.up_to, file.footer_crc))
+    }
+
+    /// What the file of a segment holds; none without one that is believed.
+    fn file(&self, id: SegmentId) -> Option<Arc<IndexFile>> {
+        if let Some(known) = self.known.get(&id) {
+            return Some(known);
+        }
+        let (named, bytes) = {
+            let segments = self.segments.lock();
+            let segment = segments.all.get(&id)?;
+            (segment.named, segment.bytes?)
+        };
+        match self.load(id, &named, bytes) {
+            Ok(file) => {
+                let file = Arc::new(file);
+                let segments = self.segments.lock();
+                // Dropped, removed or longer by now: who asks next must not find this.
+                if segments
+                    .all
+                    .get(&id)
+                    .is_some_and(|s| s.bytes == Some(bytes))
+                {
+                    self.known.insert(id, Arc::clone(&file));
+                }
+                Some(file)
+            }
+            Err(Doubt(reason)) => {
+                self.drop_doubted(id, &reason);
+                None
+            }
+        }
+    }
+
+    fn load(
+        &self,
+        id: SegmentId,
+        named: &UpTo,
+        bytes: u64,
+    ) -> std::result::Result<IndexFile, Doubt> {
+        let header = self.header(id);
+        let file = IndexFile::load(&*self.place.files, &self.path(id), header, bytes)?;
+        let up_to = &file.up_to;
+        if up_to.footer_offset > named.footer_offset {
+            return Err(Doubt("it is newer than the segment".into()));
+        }
+        if up_to.footer_offset == named.footer_offset {
+            let is_same_chain = match (&up_to.chain, &named.chain) {
+                (Some(one), Some(other)) => one == other,
+                _ => true,
+            };
+            if up_to.footer_bytes != named.footer_bytes || !is_same_chain {
+                return Err(Doubt("it is that of another segment of this number".into()));
+            }
+        }
+        Ok(file)
+    }
+
+    fn header(&self, id: SegmentId) -> IndexHeader {
+        IndexHeader {
+            set: self.place.set,
+            segment: id,
+        }
+    }
+
+    /// Drops the file of a segment that is not believed; it is made anew later.
+    pub(crate) fn drop_doubted(&self, id: SegmentId, reason: &str) {
+        if self.take_away(id) {
+            self.counters.dropped.fetch_add(1, Ordering::Relaxed);
+            tracing::warn!(
+                path = %self.path(id).display(),
+                reason,
+                "the index of a segment in the fast tier is dropped; it is read in the segment and made anew"
+            );
+        }
+    }
+
+    /// As [`FastIndex::drop_doubted`], for who found that what a segment holds is not in order,
+    /// and asks the segment itself: once, since that may be as damaged. False without a file.
+    pub(crate) fn drop_once(&self, id: SegmentId, reason: &str) -> bool {
+        let is_there = self.file(id).is_some();
+        if is_there && self.doubted.lock().insert(id) {
+            self.drop_doubted(id, reason);
+            return true;
+        }
+        false
+    }
+
+    /// Removes the file of a segment that stays. True if there was one.
+    fn take_away(&self, id: SegmentId) -> bool {
+        let had = {
+            let mut segments = self.segments.lock();
+            let Some(segment) = segments.all.get_mut(&id) else {
+                return false;
+            };
+            segment.taken_away += 1;
+            let had = segment.bytes.is_some();
+            let shard = segment.shard;
+            segments.behind.insert((shard, id));
+            segments.note_bytes(id, None);
+            self.known.remove(&id);
+            had
+        };
+        if had {
+            self.unlink(id);
+        }
+        had
+    }
+
+    /// The segment is gone, and its file goes with it.
+    pub(crate) fn forget(&self, id: SegmentId) {
+        let segment = {
+            let mut segments = self.segments.lock();
+            segments.note_bytes(id, None);
+            let segment = segments.all.remove(&id);
+            if let Some(segment) = &segment {
+                segments.behind.remove(&(segment.shard, id));
+                segments.by_end.remove((segment.last, id));
+            }
+            self.known.remove(&id);
+            segment
+        };
+        if segment.is_some() {
+            self.unlink(id);
+        }
+    }
+
+    fn unlink(&self, id: SegmentId) {
+        if self.place.guard.is_forked() {
+            return;
+        }
+        let path = self.path(id);
+        match self.place.files.remove(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                // It is not read any more; a later opening removes or drops it.
+                tracing::warn!(path = %path.display(), %error, "cannot remove what was kept of a segment");
+            }
+            _ => {}
+        }
+    }
+
+    /// The metadata name a segment so from now on.
+    pub(crate) fn named(&self, id: SegmentId, named: &NamedSegment) {
+        self.segments.lock().name(id, named);
+        self.let_go();
+    }
+
+    /// A segment of a shard whose file is behind, from this one on, while anything may be written.
+    pub(crate) fn next_behind(&self, shard: ShardIndex, from: SegmentId) -> Option<SegmentId> {
+        if self.is_paused() {
+            return None;
+        }
+        let segments = self.segments.lock();
+        let behind = segments.behind.range((shard, from)..);
+        let mut behind = behind.take_while(|(of, _)| *of == shard).map(|(_, id)| *id);
+        if self.place.what == What::Index {
+            return behind.next();
+        }
+        let oldest = self.oldest_wanted(&segments)?;
+        behind.find(|id| {
+            let segment = segments.all.get(id);
+            segment.is_some_and(|segment| (segment.last, *id) >= oldest)
+        })
+    }
+
+    fn is_paused(&self) -> bool {
+        let now = self.place.clock.monotonic();
+        self.retired.load(Ordering::Acquire)
+            || self.place.guard.is_closed()
+            || now < *self.paused_to.lock()
+    }
+
+    /// Nothing is written for a while.
+    fn pause(&self) {
+        *self.paused_to.lock() = self.place.clock.monotonic() + SPACE_PATIENCE;
+        self.counters.refused.fetch_add(1, Ordering::Relaxed);
+        if !self.told.swap(true, Ordering::AcqRel) {
+            tracing::warn!(
+                dir = %self.dir.display(),
+                "there is no room for more of segments in the fast tier: the rest is read in bulk"
+            );
+        }
+    }
+
+    /// Makes room for what must not be refused: all files go, and none is written for a while.
+    /// Later the newest segments take no more than half of what they had.
+    pub(crate) fn give_way(&self) {
+        let (ids, bytes): (Vec<SegmentId>, u64) = {
+            let segments = self.segments.lock();
+            let held = segments.all.iter().filter(|(_, s)| s.bytes.is_some());
+            (held.map(|(id, _)| *id).collect(), segments.bytes)
+        };
+        if ids.is_empty() && self.is_paused() {
+            return;
+        }
+        if !ids.is_empty() {
+            self.room.store(bytes / 2, Ordering::Relaxed);
+        }
+        self.pause();
+        for id in ids {
+            self.take_away(id);
+        }
+    }
+
+    /// What a segment's file does not have cannot be read just now: it is asked for again when the
+    /// segment is named anew.
+    pub(crate) fn leave(&self, id: SegmentId) {
+        let mut segments = self.segments.lock();
+        if let Some(shard) = segments.all.get(&id).map(|segment| segment.shard) {
+            segments.behind.remove(&(shard, id));
+        }
+    }
+
+    /// Begins to write what is missing of a segment up to this footer; `None` when nothing is
+    /// missing, or nothing may be written now.
+    pub(crate) fn writing(&self, id: SegmentId, to: UpTo) -> Option<Writing<'_>> {
+        if self.is_paused() {
+            return None;
+        }
+        let lock = {
+            let segments = self.segments.lock();
+            let segment = segments.all.get(&id)?;
+            // Somebody looks at an older state of it; who made the newer one has it written.
+            (segment.named.footer_offset == to.footer_offset && self.is_wanted(&segments, id))
+                .then(|| Arc::clone(&segment.writing))?
+        };
+        Some(Writing {
+            index: self,
+            id,
+            to,
+            lock,
+        })
+    }
+
+    /// A file was written up to `to`; `taken_away` is what it was for its segment before.
+    fn note_written(&self, id: SegmentId, to: &UpTo, file: IndexFile, taken_away: Option<u64>) {
+        self.told.store(false, Ordering::Release);
+        let is_wanted = {
+            let mut segments = self.segments.lock();
+            let segment = segments.all.get(&id);
+            let is_wanted = segment.is_some() && segment.map(|s| s.taken_away) == taken_away;
+            if is_wanted {
+                segments.note_bytes(id, Some(file.end));
+                segments.is_up_to(id, to);
+                self.known.insert(id, Arc::new(file));
+            }
+            is_wanted
+        };
+        if !is_wanted {
+            // It, or its segment, has gone meanwhile.
+            self.unlink(id);
+        }
+    }
+
+    fn taken_away(&self, id: SegmentId) -> Option<u64> {
+        Some(self.segments.lock().all.get(&id)?.taken_away)
+    }
+}

@@ -1,0 +1,117 @@
+//! Writing what is kept of one segment, behind a commit.
+//!
+//! Invariants: what is written is what the segment has up to a footer that was committed.
+//! Concurrency: whoever writes a segment's file holds its lock.
+//! Failure: a file whose writing failed is removed; on a full medium nothing is written for a
+//! while.
+
+use super::file::{IndexFile, NewBatch, NotAppended, ReadSegment, bytes_of};
+use super::format::UpTo;
+use super::{FastIndex, What};
+use crate::common::ids::SegmentId;
+use crate::device::reserve::is_full;
+use crate::{Error, Result};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// What is kept of a segment while it is written.
+pub(crate) struct Writing<'a> {
+    pub(super) index: &'a FastIndex,
+    pub(super) id: SegmentId,
+    pub(super) to: UpTo,
+    pub(super) lock: Arc<Mutex<()>>,
+}
+
+impl Writing<'_> {
+    /// The footer up to which everything is here; `None` = nothing is.
+    pub(crate) fn from(&self) -> Option<UpTo> {
+        Some(self.index.file(self.id)?.up_to)
+    }
+
+    /// Nothing is missing.
+    pub(crate) fn is_whole(&self) -> bool {
+        let from = self.from();
+        let is_whole = from.is_some_and(|up_to| up_to.footer_offset == self.to.footer_offset);
+        if is_whole {
+            self.index.segments.lock().is_up_to(self.id, &self.to);
+        }
+        is_whole
+    }
+
+    /// The footers of the segment do not lead to where the file ends.
+    pub(crate) fn doubt(&self, reason: &str) {
+        self.index.drop_doubted(self.id, reason);
+    }
+
+    /// Writes these stretches of the segment, which rise, behind what is here up to `from`.
+    pub(crate) fn append(
+        &self,
+        from: Option<UpTo>,
+        ranges: &[(u64, u64)],
+        footer_crc: u32,
+        segment: ReadSegment<'_>,
+    ) -> Result<()> {
+        let _alone = self.lock.lock();
+        let index = self.index;
+        if index.retired.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let taken_away = index.taken_away(self.id);
+        let before = index.file(self.id);
+        if before.as_ref().map(|file| file.up_to) != from {
+            // Somebody else was faster.
+            return Ok(());
+        }
+        let most = index.place.bytes_max.unwrap_or(u64::MAX);
+        let held = index.bytes();
+        if held.saturating_add(bytes_of(ranges)) > most {
+            index.pause();
+            return Ok(());
+        }
+        let batch = NewBatch {
+            header: index.header(self.id),
+            up_to: self.to,
+            footer_crc,
+            ranges,
+        };
+        let (files, path) = (&*index.place.files, index.path(self.id));
+        let end = before.as_ref().map_or(0, |file| file.end);
+        let written = match &before {
+            Some(file) => file.appended(files, &path, &batch, segment),
+            None => {
+                // What is not believed may still lie there.
+                index.unlink(self.id);
+                IndexFile::begin(files, &path, &batch, segment)
+            }
+        };
+        match written {
+            Ok(file) => {
+                let grown = file.end.saturating_sub(end);
+                index.place.written.fetch_add(grown, Ordering::Relaxed);
+                index.note_written(self.id, &self.to, file, taken_away);
+                Ok(())
+            }
+            Err(failed) => {
+                // What stands behind the last batch now would be in doubt.
+                index.take_away(self.id);
+                index.unlink(self.id);
+                match failed {
+                    NotAppended::Segment(error) => Err(error),
+                    NotAppended::File(error) if is_full(&error) => {
+                        if index.place.what == What::Newest && held > 0 {
+                            // Of these only as many are kept as there is room for.
+                            index.room.store(held, Ordering::Relaxed);
+                        }
+                        index.pause();
+                        Ok(())
+                    }
+                    NotAppended::File(error) => {
+                        index.pause();
+                        Err(Error::io("write", &path, error))
+                    }
+                }
+            }
+        }
+    }
+}

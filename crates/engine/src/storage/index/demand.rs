@@ -1,0 +1,207 @@
+//! What filters read in vain, by field, and what indexes spared them; and what follows from that.
+//!
+//! Reading a row is the unit. What was counted is worth half as much a day later, so that a field
+//! that was asked for once is forgotten.
+//!
+//! Invariants: pure but for the counts; moments are of the monotonic clock, so that no setting of
+//! the clock makes or drops an index.
+//! Concurrency: whoever holds it locks it, for no I/O.
+
+use crate::common::ids::TableId;
+use headwater_types::FieldId;
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// What was counted is worth half as much after so long.
+const HALF_LIFE: Duration = Duration::from_secs(24 * 3600);
+/// An index is kept so long, at the least.
+pub(crate) const KEPT: Duration = Duration::from_secs(24 * 3600);
+/// Taking a row into an index costs as much as reading so many.
+const COST_OF_A_ROW: u64 = 8;
+/// An index is made when what was read in vain is so many times what it costs.
+const MADE_AT: f64 = 2.0;
+/// It is dropped when what it spares in a day is less than this share of that.
+const DROPPED_BELOW: f64 = 0.5;
+/// A filter that leaves more than one row of so many needs no index.
+const ROWS_PER_FOUND: u64 = 256;
+/// Fields that are counted, of all tables: of others nothing is known.
+const FIELDS_MAX: usize = 4_096;
+
+/// A sum that is worth less with time.
+#[derive(Clone, Copy, Debug, Default)]
+struct Fading {
+    rows: f64,
+    at: Duration,
+}
+
+impl Fading {
+    fn now(&self, now: Duration) -> f64 {
+        let age = now.saturating_sub(self.at).as_secs_f64() / HALF_LIFE.as_secs_f64();
+        self.rows * (-age).exp2()
+    }
+
+    fn add(&mut self, rows: u64, now: Duration) {
+        // What is rounded off does not matter.
+        self.rows = self.now(now) + rows_of(rows);
+        self.at = now;
+    }
+}
+
+/// A count of rows to compute with.
+fn rows_of(rows: u64) -> f64 {
+    let few = u32::try_from(rows).map(f64::from);
+    few.unwrap_or_else(|_| Duration::from_secs(rows).as_secs_f64())
+}
+
+/// What is known of a field.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counted {
+    vain: Fading,
+    spared: Fading,
+    /// Since when an index over it is there, as far as this process knows.
+    indexed: Option<Duration>,
+}
+
+/// What filters read in vain, and what indexes spared them.
+#[derive(Debug, Default)]
+pub(crate) struct Demand {
+    fields: HashMap<(TableId, FieldId), Counted>,
+}
+
+impl Demand {
+    fn counted(&mut self, table: TableId, field: FieldId) -> Option<&mut Counted> {
+        let is_known = self.fields.contains_key(&(table, field));
+        (is_known || self.fields.len() < FIELDS_MAX)
+            .then(|| self.fields.entry((table, field)).or_default())
+    }
+
+    /// A filter that no index served read so many rows, and found so many of them.
+    pub(crate) fn read(
+        &mut self,
+        (table, field): (TableId, FieldId),
+        rows: u64,
+        found: u64,
+        now: Duration,
+    ) {
+        if found.saturating_mul(ROWS_PER_FOUND) <= rows
+            && let Some(counted) = self.counted(table, field)
+        {
+            counted.vain.add(rows.saturating_sub(found), now);
+        }
+    }
+
+    /// An index over this field first spared a filter so many rows.
+    pub(crate) fn spared(&mut self, (table, field): (TableId, FieldId), rows: u64, now: Duration) {
+        if let Some(counted) = self.counted(table, field) {
+            counted.spared.add(rows, now);
+        }
+    }
+
+    /// The field of a table with the most to gain, where an index over it is worth making; its
+    /// table has so many rows.
+    pub(crate) fn to_make(
+        &self,
+        table: TableId,
+        rows: u64,
+        is_indexed: &dyn Fn(FieldId) -> bool,
+        now: Duration,
+    ) -> Option<FieldId> {
+        let least = MADE_AT * rows_of(rows.saturating_mul(COST_OF_A_ROW).max(1));
+        let own = self.fields.iter().filter(|((of, _), _)| *of == table);
+        let worth = own.filter_map(|((_, field), counted)| {
+            let vain = counted.vain.now(now);
+            (vain >= least && !is_indexed(*field)).then_some((vain, *field))
+        });
+        // Of equals the first field, so that the same counts make the same index.
+        let best = worth.max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)));
+        best.map(|(_, field)| field)
+    }
+
+    /// Whether an index over a field, of a table with so many rows, is to be dropped. It is looked
+    /// at for as long as it is kept at least, from now on where that has not begun.
+    pub(crate) fn is_to_drop(
+        &mut self,
+        (table, field): (TableId, FieldId),
+        rows: u64,
+        now: Duration,
+    ) -> bool {
+        let Some(counted) = self.counted(table, field) else {
+            return false;
+        };
+        let since = *counted.indexed.get_or_insert(now);
+        let cost = rows_of(rows.saturating_mul(COST_OF_A_ROW));
+        now.saturating_sub(since) >= KEPT && counted.spared.now(now) < cost * DROPPED_BELOW
+    }
+
+    /// What an index over a field spares now.
+    pub(crate) fn worth(&self, table: TableId, field: FieldId, now: Duration) -> f64 {
+        let counted = self.fields.get(&(table, field));
+        counted.map_or(0.0, |counted| counted.spared.now(now))
+    }
+
+    /// An index over a field is made, or dropped: what was counted before says nothing any more.
+    pub(crate) fn changed(&mut self, table: TableId, field: FieldId, indexed: Option<Duration>) {
+        if let Some(counted) = self.counted(table, field) {
+            *counted = Counted {
+                indexed,
+                ..Counted::default()
+            };
+        }
+    }
+
+    /// The table is gone.
+    pub(crate) fn forget(&mut self, table: TableId) {
+        self.fields.retain(|(of, _), _| *of != table);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+    const PLACE: (TableId, FieldId) = (TableId(1), FieldId(0));
+
+    fn to_make(demand: &Demand, rows: u64, now: Duration) -> Option<FieldId> {
+        demand.to_make(TableId(1), rows, &|_| false, now)
+    }
+
+    #[test]
+    fn an_index_is_made_at_twice_its_cost() {
+        let mut demand = Demand::default();
+        demand.read(PLACE, 15_999, 1, HOUR);
+        assert_eq!(to_make(&demand, 1_000, HOUR), None);
+        demand.read(PLACE, 2, 0, HOUR);
+        assert_eq!(to_make(&demand, 1_000, HOUR), Some(FieldId(0)));
+        assert_eq!(demand.to_make(TableId(1), 1_000, &|_| true, HOUR), None);
+        assert_eq!(demand.to_make(TableId(2), 1_000, &|_| false, HOUR), None);
+        // A day later it is worth half.
+        assert_eq!(to_make(&demand, 1_000, HOUR * 25), None);
+        assert_eq!(to_make(&demand, 500, HOUR * 25), Some(FieldId(0)));
+        // Of two the one that was asked for more.
+        demand.read((TableId(1), FieldId(7)), 90_000, 0, HOUR);
+        assert_eq!(to_make(&demand, 1_000, HOUR), Some(FieldId(7)));
+        // Filters that find much need none.
+        let mut demand = Demand::default();
+        demand.read(PLACE, 1_000_000, 10_000, HOUR);
+        assert_eq!(to_make(&demand, 1_000, HOUR), None);
+    }
+
+    #[test]
+    fn an_index_is_kept_for_a_day_and_dropped_below_half_its_cost() {
+        let mut demand = Demand::default();
+        demand.changed(TableId(1), FieldId(0), Some(HOUR));
+        assert!(!demand.is_to_drop(PLACE, 1_000, HOUR * 24));
+        demand.spared(PLACE, 4_000, HOUR * 25);
+        assert!(!demand.is_to_drop(PLACE, 1_000, HOUR * 25));
+        assert!(demand.is_to_drop(PLACE, 1_000, HOUR * 26));
+        assert!(!demand.is_to_drop(PLACE, 900, HOUR * 26));
+        // Of one that was there when the process began, a day has to be seen.
+        let mut demand = Demand::default();
+        assert!(!demand.is_to_drop(PLACE, 1_000, HOUR * 99));
+        assert!(!demand.is_to_drop(PLACE, 1_000, HOUR * 122));
+        assert!(demand.is_to_drop(PLACE, 1_000, HOUR * 123));
+        demand.changed(TableId(1), FieldId(0), None);
+        assert!(!demand.is_to_drop(PLACE, 1_000, HOUR * 124));
+    }
+}

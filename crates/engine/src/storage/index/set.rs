@@ -1,0 +1,360 @@
+//! The indexes of an open database, and their runs.
+//!
+//! Invariants: a run stands here from its commit to the one that forgets it. Where a segment is
+//! *complete to* a length, the runs that stand with this hold every leaf that the segment had when
+//! it was so long.
+//! Concurrency: locks are held for no I/O and for no other; readers take lists that do not change.
+
+use super::cache::Caches;
+use super::definition::{IndexDefinition, IndexId, RunRecord, Types};
+use super::demand::Demand;
+use super::file::Run;
+use super::policy::PolicyRecord;
+use crate::common::ids::{SegmentId, TableId};
+use headwater_io::Files;
+use parking_lot::{Mutex, MutexGuard};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// When filters use indexes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IndexUse {
+    /// Where they are expected to be the faster way.
+    #[default]
+    ByCost,
+    /// Wherever they can be used.
+    Always,
+    /// Nowhere at all.
+    Never,
+}
+
+/// The runs of an index beside a segment.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SegmentRuns {
+    /// None of them damaged, as far as is known.
+    pub(crate) runs: Vec<Arc<Run>>,
+    /// All leaves are held that the segment had when it was so long; 0 = nothing is known.
+    pub(crate) complete_to: u64,
+}
+
+impl SegmentRuns {
+    /// Runs that nothing can be asked any more: they are damaged, or hold values of other types
+    /// than these.
+    pub(crate) fn useless(&self, types: Types) -> Vec<u64> {
+        let runs = self.runs.iter();
+        let useless = runs.filter(|run| run.is_damaged() || run.record.types != types);
+        useless.map(|run| run.number).collect()
+    }
+
+    /// The records of runs that promise more than `complete_to`, as they stand once these runs are
+    /// gone: what stays behind must not say that nothing is missing.
+    pub(crate) fn lowered(&self, gone: &[u64], complete_to: u64) -> Vec<RunChange> {
+        let staying = self.runs.iter().filter(|run| !gone.contains(&run.number));
+        let promising = staying.filter(|run| run.record.complete_to > complete_to);
+        let lowered = promising.map(|run| {
+            let record = RunRecord {
+                complete_to,
+                ..run.record
+            };
+            ((run.segment.0, run.number), record.encode())
+        });
+        lowered.collect()
+    }
+}
+
+/// A run's place and its record.
+pub(crate) type RunChange = ((u64, u64), Vec<u8>);
+
+#[derive(Debug, Default)]
+struct State {
+    definitions: Arc<Vec<Arc<IndexDefinition>>>,
+    runs: HashMap<(SegmentId, IndexId), Arc<SegmentRuns>>,
+}
+
+/// The indexes of an open database.
+#[derive(Debug)]
+pub(crate) struct Indexes {
+    pub(super) files: Arc<dyn Files>,
+    pub(super) dir: PathBuf,
+    state: Mutex<State>,
+    /// Held while runs are made or forgotten, or definitions change.
+    changing: Mutex<()>,
+    /// Segments that could not be taken in, with the index and their length then.
+    left_alone: Mutex<HashSet<(SegmentId, IndexId, u64)>>,
+    /// The background makes no runs before this moment of the monotonic clock: making one failed.
+    postponed_to: Mutex<Duration>,
+    any: AtomicBool,
+    /// By table, where it says something.
+    policies: Mutex<Arc<BTreeMap<TableId, PolicyRecord>>>,
+    any_policy: AtomicBool,
+    /// What filters read in vain, of tables that make indexes by themselves.
+    demand: Mutex<Demand>,
+    next_run: AtomicU64,
+    usage: AtomicU8,
+    pub(super) caches: Caches,
+}
+
+impl Indexes {
+    /// No indexes; files of runs lie in `dir`. Lookups keep about so many bytes.
+    pub(crate) fn new(files: &Arc<dyn Files>, dir: &Path, cache_bytes: usize) -> Indexes {
+        Indexes {
+            files: Arc::clone(files),
+            dir: dir.to_owned(),
+            state: Mutex::default(),
+            changing: Mutex::default(),
+            left_alone: Mutex::default(),
+            postponed_to: Mutex::default(),
+            any: AtomicBool::new(false),
+            policies: Mutex::default(),
+            any_policy: AtomicBool::new(false),
+            demand: Mutex::default(),
+            next_run: AtomicU64::new(1),
+            usage: AtomicU8::new(0),
+            caches: Caches::new(cache_bytes),
+        }
+    }
+
+    /// Takes in what the metadata hold.
+    pub(crate) fn load(
+        &self,
+        definitions: Vec<IndexDefinition>,
+        runs: Vec<((SegmentId, u64), RunRecord)>,
+    ) {
+        let mut state = self.state.lock();
+        self.any.store(!definitions.is_empty(), Ordering::Release);
+        state.definitions = Arc::new(definitions.into_iter().map(Arc::new).collect());
+        for (place, record) in runs {
+            self.next_run.fetch_max(place.1 + 1, Ordering::Relaxed);
+            let run = Arc::new(Run::new(&self.files, &self.dir, place, record));
+            let entry = state.runs.entry((place.0, record.index)).or_default();
+            let entry = Arc::make_mut(entry);
+            entry.complete_to = entry.complete_to.max(record.complete_to);
+            entry.runs.push(run);
+        }
+    }
+
+    /// Takes in what the metadata hold of policies.
+    pub(crate) fn load_policies(&self, policies: BTreeMap<TableId, PolicyRecord>) {
+        self.any_policy
+            .store(!policies.is_empty(), Ordering::Release);
+        *self.policies.lock() = Arc::new(policies);
+    }
+
+    /// What tables say of their indexes.
+    pub(crate) fn policies(&self) -> Vec<(TableId, PolicyRecord)> {
+        let policies = Arc::clone(&self.policies.lock());
+        let all = policies.iter();
+        all.map(|(table, record)| (*table, record.clone()))
+            .collect()
+    }
+
+    pub(crate) fn policy(&self, table: TableId) -> Option<PolicyRecord> {
+        if !self.any_policy() {
+            return None;
+        }
+        self.policies.lock().get(&table).cloned()
+    }
+
+    /// Sets what a table says, or that it says nothing any more.
+    pub(crate) fn set_policy(&self, table: TableId, record: Option<PolicyRecord>) {
+        let mut policies = self.policies.lock();
+        let all = Arc::make_mut(&mut policies);
+        match record {
+            Some(record) => drop(all.insert(table, record)),
+            None => drop(all.remove(&table)),
+        }
+        self.any_policy.store(!all.is_empty(), Ordering::Release);
+    }
+
+    pub(crate) fn any_policy(&self) -> bool {
+        self.any_policy.load(Ordering::Acquire)
+    }
+
+    /// Whether it is counted what filters of a table read in vain.
+    pub(crate) fn counts(&self, table: TableId) -> bool {
+        let policies = self.any_policy().then(|| Arc::clone(&self.policies.lock()));
+        let own = policies.as_ref().and_then(|all| all.get(&table));
+        own.is_some_and(|record| record.policy.auto || !record.made.is_empty())
+    }
+
+    pub(crate) fn demand(&self) -> MutexGuard<'_, Demand> {
+        self.demand.lock()
+    }
+
+    /// Makes this the only change of indexes until the guard is dropped.
+    pub(crate) fn begin_change(&self) -> MutexGuard<'_, ()> {
+        self.changing.lock()
+    }
+
+    /// The number of the next run.
+    pub(crate) fn take_number(&self) -> u64 {
+        self.next_run.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(crate) fn files(&self) -> &Arc<dyn Files> {
+        &self.files
+    }
+
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// True when there is no index at all.
+    pub(crate) fn is_empty(&self) -> bool {
+        !self.any.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn definitions(&self) -> Arc<Vec<Arc<IndexDefinition>>> {
+        Arc::clone(&self.state.lock().definitions)
+    }
+
+    /// The indexes of a table, for who filters its rows.
+    pub(crate) fn of_table(&self, table: TableId) -> Vec<Arc<IndexDefinition>> {
+        if self.is_empty() || self.usage() == IndexUse::Never {
+            return Vec::new();
+        }
+        let all = self.definitions();
+        let own = all.iter().filter(|definition| definition.table == table);
+        own.cloned().collect()
+    }
+
+    /// The runs of an index beside a segment.
+    pub(crate) fn runs(&self, segment: SegmentId, index: IndexId) -> Arc<SegmentRuns> {
+        let state = self.state.lock();
+        let runs = state.runs.get(&(segment, index)).map(Arc::clone);
+        runs.unwrap_or_default()
+    }
+
+    /// All runs, by segment and index.
+    pub(crate) fn all_runs(&self) -> Vec<((SegmentId, IndexId), Arc<SegmentRuns>)> {
+        let state = self.state.lock();
+        let all = state.runs.iter();
+        all.map(|(key, runs)| (*key, Arc::clone(runs))).collect()
+    }
+
+    /// Segment and number of every run.
+    pub(crate) fn places(&self) -> Vec<(SegmentId, u64)> {
+        let state = self.state.lock();
+        let runs = state.runs.values().flat_map(|runs| &runs.runs);
+        runs.map(|run| (run.segment, run.number)).collect()
+    }
+
+    /// These runs are not there: what they held has to be taken in anew.
+    pub(crate) fn forget_places(&self, gone: &HashSet<(SegmentId, u64)>) {
+        let mut state = self.state.lock();
+        for runs in state.runs.values_mut() {
+            let is_gone = |run: &Arc<Run>| gone.contains(&(run.segment, run.number));
+            if runs.runs.iter().any(is_gone) {
+                let runs = Arc::make_mut(runs);
+                runs.runs.retain(|run| !is_gone(run));
+                runs.complete_to = 0;
+            }
+        }
+    }
+
+    /// An index is there from now on.
+    pub(crate) fn add_definition(&self, definition: IndexDefinition) {
+        let mut state = self.state.lock();
+        Arc::make_mut(&mut state.definitions).push(Arc::new(definition));
+        self.any.store(true, Ordering::Release);
+    }
+
+    /// Indexes are gone, with all their runs.
+    pub(crate) fn remove_definitions(&self, gone: &[IndexId]) {
+        let mut state = self.state.lock();
+        Arc::make_mut(&mut state.definitions).retain(|known| !gone.contains(&known.id));
+        let is_empty = state.definitions.is_empty();
+        self.any.store(!is_empty, Ordering::Release);
+        let mut forgotten = Vec::new();
+        state.runs.retain(|(_, index), runs| {
+            let stays = !gone.contains(index);
+            if !stays {
+                forgotten.extend(runs.runs.iter().cloned());
+            }
+            stays
+        });
+        drop(state);
+        forget(&forgotten);
+    }
+
+    /// Puts runs in the place of those of these numbers.
+    pub(crate) fn replace(
+        &self,
+        (segment, index): (SegmentId, IndexId),
+        gone: &[u64],
+        new: Option<Run>,
+        complete_to: u64,
+    ) {
+        let mut state = self.state.lock();
+        let entry = state.runs.entry((segment, index)).or_default();
+        let entry = Arc::make_mut(entry);
+        let is_gone = |run: &Arc<Run>| gone.contains(&run.number);
+        let forgotten: Vec<Arc<Run>> = entry.runs.iter().filter(|r| is_gone(r)).cloned().collect();
+        entry.runs.retain(|run| !is_gone(run));
+        entry.runs.extend(new.map(Arc::new));
+        entry.complete_to = complete_to;
+        drop(state);
+        forget(&forgotten);
+    }
+
+    /// The segments are gone: so are their runs.
+    pub(crate) fn forget_segments(&self, gone: &[SegmentId]) {
+        let mut state = self.state.lock();
+        let mut forgotten = Vec::new();
+        state.runs.retain(|(segment, _), runs| {
+            let stays = !gone.contains(segment);
+            if !stays {
+                forgotten.extend(runs.runs.iter().cloned());
+            }
+            stays
+        });
+        drop(state);
+        forget(&forgotten);
+    }
+
+    /// A segment that cannot be read at this length is not looked at again.
+    pub(crate) fn leave_alone(&self, segment: SegmentId, index: IndexId, length: u64) {
+        self.left_alone.lock().insert((segment, index, length));
+    }
+
+    pub(crate) fn is_left_alone(&self, segment: SegmentId, index: IndexId, length: u64) -> bool {
+        self.left_alone.lock().contains(&(segment, index, length))
+    }
+
+    /// The background makes no runs before this moment of the monotonic clock.
+    pub(crate) fn postpone_to(&self, moment: Duration) {
+        *self.postponed_to.lock() = moment;
+    }
+
+    pub(crate) fn is_postponed(&self, now: Duration) -> bool {
+        now < *self.postponed_to.lock()
+    }
+
+    /// When filters use indexes.
+    pub(crate) fn usage(&self) -> IndexUse {
+        match self.usage.load(Ordering::Relaxed) {
+            1 => IndexUse::Always,
+            2 => IndexUse::Never,
+            _ => IndexUse::ByCost,
+        }
+    }
+
+    pub(crate) fn set_usage(&self, usage: IndexUse) {
+        let number = match usage {
+            IndexUse::ByCost => 0,
+            IndexUse::Always => 1,
+            IndexUse::Never => 2,
+        };
+        self.usage.store(number, Ordering::Relaxed);
+    }
+}
+
+/// The files go with the last who reads them.
+fn forget(runs: &[Arc<Run>]) {
+    for run in runs {
+        run.forget();
+    }
+}

@@ -1,0 +1,193 @@
+//! The named snapshots of an open database.
+
+use super::record::SnapshotRecord;
+use crate::Result;
+use crate::common::error::Error;
+use crate::common::ids::SegmentId;
+use crate::metadata::tables::Meta;
+use crate::storage::segment::SegmentFile;
+use crate::storage::segment::Store;
+use parking_lot::Mutex;
+use std::any::Any;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A snapshot that is there.
+#[derive(Debug)]
+pub(crate) struct NamedSnapshot {
+    pub(crate) number: u64,
+    pub(crate) record: SnapshotRecord,
+    /// Of the segments in the record, in that order.
+    pub(crate) files: Arc<[Arc<SegmentFile>]>,
+    /// What was opened to read it last: whoever opens it knows what that is.
+    pub(crate) opened: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
+}
+
+impl NamedSnapshot {
+    pub(crate) fn new(
+        number: u64,
+        record: SnapshotRecord,
+        files: Vec<Arc<SegmentFile>>,
+    ) -> NamedSnapshot {
+        NamedSnapshot {
+            number,
+            record,
+            files: files.into(),
+            opened: Mutex::new(None),
+        }
+    }
+
+    /// Under which name deletes are kept for it.
+    pub(crate) fn keeper(&self) -> String {
+        self.number.to_string()
+    }
+
+    /// Its segments that are part of nothing but snapshots, and their bytes.
+    pub(crate) fn replaced(&self) -> impl Iterator<Item = (SegmentId, u64)> + '_ {
+        let segments = self.record.segments.iter().zip(self.files.iter());
+        let replaced = segments.filter(|(_, file)| file.is_replaced());
+        replaced.map(|(segment, _)| *segment)
+    }
+}
+
+/// The snapshots of an open database.
+#[derive(Debug, Default)]
+pub(crate) struct NamedSnapshots(Mutex<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// By number, which is the order in which they were made.
+    there: BTreeMap<u64, Arc<NamedSnapshot>>,
+    /// Those that ended by themselves and are remembered.
+    ended: BTreeMap<u64, SnapshotRecord>,
+    /// The next number.
+    next: u64,
+    /// Until then no more of them end because the disk is full.
+    patient_until: Option<Duration>,
+}
+
+impl NamedSnapshots {
+    /// Those that the metadata name. `live` has the files of the segments of partitions.
+    pub(crate) fn load(
+        meta: &Meta,
+        store: &Store,
+        live: &HashMap<SegmentId, Arc<SegmentFile>>,
+    ) -> Result<NamedSnapshots> {
+        let mut inner = Inner {
+            next: 1,
+            ..Inner::default()
+        };
+        let mut kept: HashMap<SegmentId, Arc<SegmentFile>> = HashMap::new();
+        for (number, bytes) in meta.snapshots()? {
+            let record = SnapshotRecord::decode(&bytes);
+            let record = record.map_err(|e| Error::decode(meta.path(), 0, e))?;
+            inner.next = inner.next.max(number.saturating_add(1));
+            if record.ended.is_some() {
+                inner.ended.insert(number, record);
+                continue;
+            }
+            let mut files = Vec::with_capacity(record.segments.len());
+            for (id, _) in &record.segments {
+                let file = match live.get(id) {
+                    Some(file) => Arc::clone(file),
+                    None => {
+                        let file = kept.entry(*id).or_insert_with(|| store.kept_file(*id));
+                        Arc::clone(file)
+                    }
+                };
+                file.keep();
+                files.push(file);
+            }
+            let snapshot = Arc::new(NamedSnapshot::new(number, record, files));
+            inner.there.insert(number, snapshot);
+        }
+        Ok(NamedSnapshots(Mutex::new(inner)))
+    }
+
+    /// All of them, the oldest first.
+    pub(crate) fn all(&self) -> Vec<Arc<NamedSnapshot>> {
+        self.0.lock().there.values().cloned().collect()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.lock().there.is_empty()
+    }
+
+    /// The one of this name.
+    pub(crate) fn find(&self, name: &str) -> Option<Arc<NamedSnapshot>> {
+        let inner = self.0.lock();
+        let mut there = inner.there.values();
+        there.find(|s| s.record.name == name).cloned()
+    }
+
+    /// The newest of this name that ended by itself, if it is remembered.
+    pub(crate) fn find_ended(&self, name: &str) -> Option<SnapshotRecord> {
+        let inner = self.0.lock();
+        let mut ended = inner.ended.values().rev();
+        ended.find(|record| record.name == name).cloned()
+    }
+
+    /// Those that ended by themselves and are remembered, the oldest first, by number.
+    pub(crate) fn ended(&self) -> Vec<(u64, SnapshotRecord)> {
+        let inner = self.0.lock();
+        let ended = inner.ended.iter();
+        ended.map(|(n, record)| (*n, record.clone())).collect()
+    }
+
+    /// A number that none had.
+    pub(crate) fn take_number(&self) -> u64 {
+        let mut inner = self.0.lock();
+        let number = inner.next.max(1);
+        inner.next = number.saturating_add(1);
+        number
+    }
+
+    /// One more, which the metadata name.
+    pub(crate) fn put(&self, snapshot: Arc<NamedSnapshot>) {
+        self.0.lock().there.insert(snapshot.number, snapshot);
+    }
+
+    /// Takes one away that the metadata name no more, and lets go of its files. Where it ended by
+    /// itself its record stays; of the others remembered, those of these numbers go.
+    pub(crate) fn take_away(&self, number: u64, ended: Option<SnapshotRecord>, forget: &[u64]) {
+        let gone = {
+            let mut inner = self.0.lock();
+            if let Some(record) = ended {
+                inner.ended.insert(number, record);
+            }
+            for number in forget {
+                inner.ended.remove(number);
+            }
+            inner.there.remove(&number)
+        };
+        if let Some(gone) = gone {
+            for file in gone.files.iter() {
+                file.let_go();
+            }
+            // Without the lock: the last to let go of a file removes it.
+            *gone.opened.lock() = None;
+        }
+    }
+
+    /// Bytes of files that are there for snapshots only.
+    pub(crate) fn kept_bytes(&self) -> u64 {
+        let all = self.all();
+        let mut files: BTreeMap<SegmentId, u64> = BTreeMap::new();
+        for (id, bytes) in all.iter().flat_map(|s| s.replaced()) {
+            let known = files.entry(id).or_default();
+            *known = bytes.max(*known);
+        }
+        files.values().sum()
+    }
+
+    /// Whether one may end now because the disk is full.
+    pub(crate) fn may_give_way(&self, now: Duration) -> bool {
+        self.0.lock().patient_until.is_none_or(|until| now >= until)
+    }
+
+    /// What the last one that ended has freed is looked at first.
+    pub(crate) fn give_way_again_at(&self, at: Duration) {
+        self.0.lock().patient_until = Some(at);
+    }
+}

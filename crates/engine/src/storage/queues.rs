@@ -1,0 +1,188 @@
+//! The ways to the medium of segments: a queue of the kernel, and queue sets before files.
+//!
+//! A set serves segments. Streams of a table share leaves, so that what is stored cannot be divided
+//! by stream; a segment is the smallest part that can. It belongs to a set from the first time that
+//! it is named until its file goes.
+//!
+//! Invariants: the commit log and the metadata are never queued. Without the settings everything is
+//! as without this room. Whichever way is taken, the bytes and the errors are those of the file.
+//! Concurrency: see `headwater_queue`; no lock of the engine is waited for in a turn.
+//! Failure: where there is no queue of the kernel, files are read by calls, with one line in the
+//! log; owners of sets that cannot be started are an error of the opening.
+
+use crate::common::ids::SegmentId;
+use crate::device::backend::IoBackend;
+use crate::metadata::tables::PartitionRecord;
+use crate::{Error, ErrorKind, Options, Result};
+use headwater_io::{Env, Files, Threads, UringFiles};
+use headwater_queue::{Order, QueuedFiles, SetOptions, Sets, Transfer};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Reads of the kernel's pages are about so long, in bytes.
+const REQUEST_BYTES: u64 = 4096;
+
+/// Nobody waits longer for a turn than this: then something of his set does not come back, and he
+/// goes on as without sets.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The world with the files that the settings ask for.
+pub(crate) fn with_backend(env: Env, options: &Options) -> Env {
+    if options.io_backend == IoBackend::File {
+        return env;
+    }
+    if !env.files.are_of_system() {
+        tracing::warn!(
+            "io_backend is uring, but these are not the files of the system: they are read by calls"
+        );
+        return env;
+    }
+    match UringFiles::new() {
+        // One queue for all media.
+        Ok(queued) => env.map_files(|files| match files.are_of_system() {
+            true => Arc::new(queued.clone()),
+            false => Arc::clone(files),
+        }),
+        Err(refused) => {
+            tracing::warn!(%refused, "io_backend is uring: files are read by calls instead");
+            env
+        }
+    }
+}
+
+/// The queue sets before the segments of a database.
+#[derive(Debug)]
+pub(crate) struct SegmentQueues {
+    sets: Arc<Sets<Transfer>>,
+}
+
+impl SegmentQueues {
+    /// The sets that the settings ask for, if any, with the segments that there are.
+    pub(crate) fn start<'a>(
+        options: &Options,
+        threads: &Arc<dyn Threads>,
+        partitions: impl Iterator<Item = (SegmentId, &'a PartitionRecord)>,
+    ) -> Result<Option<SegmentQueues>> {
+        let count = options.queue_sets;
+        if count == 0 {
+            return Ok(None);
+        }
+        let set_options = SetOptions {
+            sets: count,
+            order: Order::ReadsFirst,
+            rule: options.queue_placement.rule(),
+            ..SetOptions::default()
+        };
+        let sets = Sets::start(&set_options, &**threads).map_err(|error| {
+            Error::new(
+                ErrorKind::Io,
+                format!("cannot start the threads of {count} queue sets: {error}"),
+            )
+        })?;
+        let sets = sets.with_patience(PATIENCE);
+        for (id, record) in partitions {
+            sets.set_of(id.0, interval(record));
+        }
+        Ok(Some(SegmentQueues {
+            sets: Arc::new(sets),
+        }))
+    }
+
+    /// The files of segments, before which the sets stand.
+    pub(crate) fn before(
+        &self,
+        files: &Arc<dyn Files>,
+        threads: &Arc<dyn Threads>,
+    ) -> Arc<dyn Files> {
+        let sets = Arc::clone(&self.sets);
+        let set_of = Arc::new(move |path: &Path| match segment_in(path) {
+            Some(id) => sets.set_of(id, None),
+            None => 0,
+        });
+        Arc::new(QueuedFiles::new(files, &self.sets, threads, set_of))
+    }
+
+    /// The file of a segment is about to go.
+    pub(crate) fn forget(&self, id: SegmentId) {
+        self.sets.release_stream(id.0);
+    }
+
+    /// Nothing is queued any more, and nobody waits for a medium that does not answer.
+    pub(crate) fn abandon(&self) {
+        self.sets.abandon();
+    }
+}
+
+impl Drop for SegmentQueues {
+    fn drop(&mut self) {
+        self.abandon();
+    }
+}
+
+/// The number of the segment whose file this is.
+fn segment_in(path: &Path) -> Option<u64> {
+    let name = path.file_name()?.to_str()?;
+    name.strip_suffix(".seg")?.parse().ok()
+}
+
+/// How far apart in the time of the data the pages of a segment are: who asks for what happened
+/// then asks for it as often. Of one without rows nothing is known.
+fn interval(record: &PartitionRecord) -> Option<Duration> {
+    let pages = record.live_bytes / REQUEST_BYTES;
+    let span = record.span();
+    let nanos = span.last.as_nanos().abs_diff(span.first.as_nanos());
+    nanos.checked_div(pages).map(Duration::from_nanos)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use crate::device::backend::QueuePlacement;
+    use headwater_io::NoThreads;
+    use headwater_types::Level;
+
+    #[test]
+    fn files_of_segments_belong_to_the_set_of_their_segment_and_others_to_the_first() {
+        assert_eq!(segment_in(Path::new("/db/segment/17.seg")), Some(17));
+        for other in ["/db/segment/17.idx", "/db/segment/x.seg", "/", "17.seg.tmp"] {
+            assert_eq!(segment_in(Path::new(other)), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn segments_are_placed_by_either_rule() {
+        let threads: Arc<dyn Threads> = Arc::new(NoThreads);
+        // Of one span: one with a page in 128 s, and many with one in 512 s.
+        let record = |pages: u64| PartitionRecord {
+            level: Level::new(10).unwrap(),
+            live_bytes: pages * REQUEST_BYTES,
+            ..PartitionRecord::of_nothing()
+        };
+        let records: Vec<PartitionRecord> = [8, 2, 2, 2, 2, 1].map(record).into();
+        let placed = |rule: QueuePlacement| -> Vec<usize> {
+            let options = Options {
+                queue_sets: 2,
+                queue_placement: rule,
+                ..Options::new("/db")
+            };
+            let ids = (1..).map(SegmentId);
+            let queues = SegmentQueues::start(&options, &threads, ids.zip(&records));
+            let sets = queues.unwrap().unwrap().sets.clone();
+            (1..=6).map(|id| sets.set_of(id, None)).collect()
+        };
+        // Loads 8 | 2 2 2 2, and then the first of two equal ones.
+        assert_eq!(placed(QueuePlacement::Load), [0, 1, 1, 1, 1, 0]);
+        // The mean of the second stays the larger one.
+        assert_eq!(placed(QueuePlacement::Interval), [0, 1, 1, 1, 1, 1]);
+        assert_eq!(interval(&record(0)), None);
+    }
+
+    #[test]
+    fn without_the_setting_there_are_no_sets() {
+        let threads: Arc<dyn Threads> = Arc::new(NoThreads);
+        let queues = SegmentQueues::start(&Options::new("/db"), &threads, std::iter::empty());
+        assert!(queues.unwrap().is_none());
+    }
+}

@@ -1,0 +1,130 @@
+//! The file of a segment, which goes when nobody needs it any more.
+//!
+//! Invariants: it is removed once, by the last who holds it, and only when the metadata name it
+//! neither as a part of the database nor for a named snapshot.
+//! Concurrency: shared by partitions, snapshots and whoever reads; no lock.
+//! Failure: what cannot be removed the next opening removes.
+
+use crate::common::ids::SegmentId;
+use crate::storage::fast_index::Repeats;
+use headwater_io::{Files, OpenMode};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+/// A segment's file. It is removed from the disk when it was replaced and the last reader is gone.
+#[derive(Debug)]
+pub(crate) struct SegmentFile {
+    pub(crate) id: SegmentId,
+    path: PathBuf,
+    files: Arc<dyn Files>,
+    /// What the fast tier repeats of it.
+    repeats: Arc<Repeats>,
+    replaced: AtomicBool,
+    /// Named snapshots that keep it.
+    keepers: AtomicU32,
+    /// Something lies beside it that says so.
+    was_kept: AtomicBool,
+}
+
+/// The name of what lies beside a segment that only named snapshots keep, so that metadata that are
+/// made anew do not take it for a part of the database.
+pub(crate) fn kept_name(id: SegmentId) -> String {
+    format!("{}.kept", id.0)
+}
+
+impl SegmentFile {
+    /// Of this path on some files; `is_kept` = it is no part of the database, but named snapshots
+    /// are about to keep it.
+    pub(super) fn new(
+        id: SegmentId,
+        (path, files): (PathBuf, Arc<dyn Files>),
+        repeats: &Arc<Repeats>,
+        is_kept: bool,
+    ) -> SegmentFile {
+        SegmentFile {
+            id,
+            path,
+            files,
+            repeats: Arc::clone(repeats),
+            replaced: AtomicBool::new(is_kept),
+            keepers: AtomicU32::new(0),
+            was_kept: AtomicBool::new(is_kept),
+        }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// True when the metadata do not name the file any more.
+    pub(crate) fn is_replaced(&self) -> bool {
+        self.replaced.load(Ordering::Acquire)
+    }
+
+    /// The metadata does not name this file any more, but for named snapshots.
+    pub(crate) fn set_replaced(&self) {
+        self.replaced.store(true, Ordering::Release);
+        if self.keepers.load(Ordering::Acquire) > 0 {
+            self.mark_kept();
+        }
+    }
+
+    /// A named snapshot keeps the file.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.keepers.load(Ordering::Acquire) > 0
+    }
+
+    /// A named snapshot keeps the file from now on, also when it is replaced and nobody reads it.
+    pub(crate) fn keep(&self) {
+        self.keepers.fetch_add(1, Ordering::AcqRel);
+        if self.is_replaced() {
+            self.mark_kept();
+        }
+    }
+
+    /// A named snapshot keeps it no more.
+    pub(crate) fn let_go(&self) {
+        let before = self.keepers.fetch_sub(1, Ordering::AcqRel);
+        assert!(
+            before > 0,
+            "segment {} let go by who never kept it",
+            self.id.0
+        );
+    }
+
+    fn mark_kept(&self) {
+        if self.was_kept.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let path = self.path.with_file_name(kept_name(self.id));
+        match self.files.open(&path, OpenMode::CreateNew) {
+            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+                // The next opening makes it.
+                tracing::warn!(path = %path.display(), %error, "cannot mark a segment that only snapshots keep");
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Drop for SegmentFile {
+    fn drop(&mut self) {
+        if !self.is_replaced() || self.keepers.load(Ordering::Acquire) > 0 {
+            return;
+        }
+        for kept in self.repeats.all() {
+            kept.forget(self.id);
+        }
+        if let Err(error) = self.files.remove(&self.path) {
+            // The next opening removes it: the metadata does not name it.
+            tracing::warn!(path = %self.path.display(), %error, "cannot remove a replaced segment");
+        }
+        if self.was_kept.load(Ordering::Acquire) {
+            let path = self.path.with_file_name(kept_name(self.id));
+            if let Err(error) = self.files.remove(&path) {
+                tracing::debug!(path = %path.display(), %error, "the next opening removes it");
+            }
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! Keeps what was used last of segments' states and pages.
+//!
+//! Invariants: at most `bytes_max` of them, but always the `least` used last, however large: a step
+//! or a reader that goes from stream to stream needs the same few again and again, and to make one
+//! anew costs reading every footer. Of one place only the newest version counts as used: older ones
+//! are what open snapshots see.
+//! Concurrency: one lock, held for a look at a map.
+
+use crate::common::ids::SegmentId;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+#[derive(Debug)]
+pub(super) struct Recent<V> {
+    bytes_max: usize,
+    least: usize,
+    inner: Mutex<Inner<V>>,
+}
+
+/// A segment and, of pages, the number.
+type PageKey = (SegmentId, u32);
+
+#[derive(Debug)]
+struct Inner<V> {
+    places: HashMap<PageKey, Vec<RecentEntry<V>>>,
+    bytes: usize,
+    /// Counts uses.
+    clock: u64,
+    /// Counts what came while there was no room.
+    in_vain: u64,
+}
+
+#[derive(Debug)]
+struct RecentEntry<V> {
+    /// The offset of the newest footer folded.
+    version: u64,
+    value: Arc<V>,
+    bytes: usize,
+    used: u64,
+}
+
+/// See [`Recent::admits`].
+const SELDOM: u64 = 8;
+/// What a kept thing takes besides itself.
+const OWN_BYTES: usize = 160;
+
+impl<V> Recent<V> {
+    pub(super) fn new(bytes_max: usize, least: usize) -> Recent<V> {
+        Recent {
+            bytes_max,
+            least,
+            inner: Mutex::new(Inner {
+                places: HashMap::new(),
+                bytes: 0,
+                clock: 0,
+                in_vain: 0,
+            }),
+        }
+    }
+
+    pub(super) fn get(&self, place: PageKey, version: u64) -> Option<Arc<V>> {
+        let mut inner = self.inner.lock();
+        inner.clock += 1;
+        let now = inner.clock;
+        let versions = inner.places.get_mut(&place)?;
+        let kept = versions.iter_mut().find(|k| k.version == version)?;
+        kept.used = now;
+        Some(Arc::clone(&kept.value))
+    }
+
+    /// True when what a reader comes by should be taken in: as long as there is room, and then one
+    /// of [`SELDOM`]. Of a round that goes through more than there is room for, the longest unused
+    /// would always be what comes next, and nothing would ever be found; so a part stays that is
+    /// (bimodal insertion: Qureshi et al., "Adaptive insertion policies for high performance
+    /// caching", ISCA 2007).
+    pub(super) fn admits(&self) -> bool {
+        let mut inner = self.inner.lock();
+        if inner.bytes < self.bytes_kept() {
+            return true;
+        }
+        inner.in_vain += 1;
+        inner.in_vain.is_multiple_of(SELDOM)
+    }
+
+    /// What is left when some had to go.
+    fn bytes_kept(&self) -> usize {
+        self.bytes_max / 8 * 7
+    }
+
+    /// Takes in a version. Older ones of its place are the next to go.
+    pub(super) fn put(&self, place: PageKey, version: u64, value: Arc<V>, bytes: usize) {
+        let bytes = bytes + OWN_BYTES;
+        let mut inner = self.inner.lock();
+        inner.clock += 1;
+        let used = inner.clock;
+        let versions = inner.places.entry(place).or_default();
+        let mut before = 0;
+        versions.retain_mut(|kept| {
+            if kept.version < version {
+                kept.used = 0;
+            } else if kept.version == version {
+                before = kept.bytes;
+            }
+            kept.version != version
+        });
+        versions.push(RecentEntry {
+            version,
+            value,
+            bytes,
+            used,
+        });
+        inner.bytes = inner.bytes + bytes - before;
+        self.evict(&mut inner);
+    }
+
+    /// Forgets everything of a segment that was replaced.
+    pub(super) fn forget(&self, id: SegmentId) {
+        let mut inner = self.inner.lock();
+        let mut freed = 0;
+        inner.places.retain(|(segment, _), versions| {
+            if *segment == id {
+                freed += versions.iter().map(|k| k.bytes).sum::<usize>();
+            }
+            *segment != id
+        });
+        inner.bytes -= freed;
+    }
+
+    /// Lets the longest unused go, down to seven eighths, so that not every insertion looks at all.
+    fn evict(&self, inner: &mut Inner<V>) {
+        if inner.bytes <= self.bytes_max {
+            return;
+        }
+        let mut all: Vec<(u64, PageKey, u64)> = inner
+            .places
+            .iter()
+            .flat_map(|(place, versions)| versions.iter().map(|k| (k.used, *place, k.version)))
+            .collect();
+        all.sort_unstable();
+        let old = all.iter().take_while(|(used, ..)| *used == 0).count();
+        let keep = self.least.min(all.len() - old);
+        for (_, place, version) in all.iter().take(all.len() - keep) {
+            if inner.bytes <= self.bytes_kept() {
+                break;
+            }
+            let Some(versions) = inner.places.get_mut(place) else {
+                continue;
+            };
+            if let Some(at) = versions.iter().position(|k| k.version == *version) {
+                inner.bytes -= versions.swap_remove(at).bytes;
+            }
+            if versions.is_empty() {
+                inner.places.remove(place);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    const ONE: usize = 40;
+
+    #[test]
+    fn the_longest_unused_go_first_and_the_newest_few_stay() {
+        let fit = 10;
+        let recent = Recent::new(fit * (ONE + OWN_BYTES), 2);
+        let put = |segment, page, version| {
+            recent.put((SegmentId(segment), page), version, Arc::new(version), ONE);
+        };
+        let is_there = |segment, page, version| {
+            let found = recent.get((SegmentId(segment), page), version);
+            found.is_some_and(|v| *v == version)
+        };
+        for page in 0..fit as u32 {
+            put(7, page, 64);
+        }
+        assert!(is_there(7, 0, 64));
+        // One more than fits: an older version goes before anything else does, then what was not
+        // used.
+        put(7, 3, 99);
+        assert!(!is_there(7, 3, 64) && is_there(7, 3, 99) && is_there(7, 0, 64));
+        put(8, 0, 64);
+        assert!(is_there(7, 0, 64) && !is_there(7, 1, 64) && is_there(8, 0, 64));
+        assert!(recent.inner.lock().bytes <= recent.bytes_max);
+        recent.forget(SegmentId(7));
+        assert!(!is_there(7, 0, 64) && is_there(8, 0, 64));
+        put(8, 0, 64);
+        assert_eq!(recent.inner.lock().bytes, ONE + OWN_BYTES);
+    }
+
+    #[test]
+    fn of_rounds_through_more_than_there_is_room_for_a_part_is_found() {
+        let fit = 80;
+        let recent = Recent::new(fit * (ONE + OWN_BYTES), 2);
+        let mut found = 0;
+        let rounds = 10;
+        for _ in 0..rounds {
+            for page in 0..2 * fit as u32 {
+                if recent.get((SegmentId(7), page), 64).is_some() {
+                    found += 1;
+                } else if recent.admits() {
+                    recent.put((SegmentId(7), page), 64, Arc::new(()), ONE);
+                }
+            }
+        }
+        // Of each round but the first more than a quarter.
+        assert!(found > (rounds - 1) * fit / 2, "{found}");
+        // What is asked for again and again gets in at last.
+        let asked = (0..).find(|_| {
+            if recent.admits() {
+                recent.put((SegmentId(9), 0), 64, Arc::new(()), ONE);
+            }
+            recent.get((SegmentId(9), 0), 64).is_some()
+        });
+        assert!(asked.is_some_and(|times| times < SELDOM));
+        assert!(recent.inner.lock().bytes <= recent.bytes_max);
+    }
+
+    #[test]
+    fn a_few_stay_however_large() {
+        let tiny = Recent::new(1, 2);
+        for segment in 0..5 {
+            tiny.put((SegmentId(segment), 0), 64, Arc::new(()), 1 << 20);
+        }
+        let left = |s| tiny.get((SegmentId(s), 0), 64).is_some();
+        assert_eq!([0, 1, 2, 3, 4].map(left), [false, false, false, true, true]);
+        let inner = tiny.inner.lock();
+        let kept: usize = inner.places.values().flatten().map(|k| k.bytes).sum();
+        assert_eq!(inner.bytes, kept);
+    }
+}

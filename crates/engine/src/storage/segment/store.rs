@@ -1,0 +1,662 @@
+//! Reading segments: open files, states, pages, leaves and blocks, each through a bounded cache.
+//!
+//! Invariants: nothing cached ever becomes untrue, because bytes below a committed length never
+//! change and every key names file and offset. A leaf or block whose bytes are damaged is
+//! remembered and reported once in the log. Of a partition that is known to be unreadable nothing
+//! is read.
+//! Concurrency: caches are shared; I/O holds no lock.
+//! Failure: damage is kind `corrupt` with file, offset, expected and found; it never stops reads of
+//! anything else.
+
+mod ahead;
+mod blocks;
+mod footers;
+mod held;
+mod kept;
+mod leaves;
+mod pages;
+mod totals;
+
+pub(crate) use ahead::{AheadOfReader, LeafAhead, ReadAhead};
+pub(crate) use blocks::BlockPart;
+pub(crate) use kept::named;
+pub(crate) use leaves::LeafCaching;
+pub(crate) use pages::PageCursor;
+pub(crate) use totals::{Totals, TotalsKey, WantedFields};
+
+use super::checkpoint::PageEntries;
+use super::file::SegmentFile;
+use super::format::{Cover, Footer, HEADER_BYTES, HEADER_MAGIC, LeafEntry, SegmentHeader};
+use super::held::PagedStream;
+use super::here::Here;
+use super::index::{ChangedPages, SegmentState};
+use super::page::Page;
+use super::paging::Paging;
+use super::piece::Piece;
+use super::recent::Recent;
+use super::state::Sums;
+use super::stubs::StubFiles;
+use crate::common::ids::{SegmentId, Sequence, StreamId};
+use crate::metadata::tables::PartitionRecord;
+use crate::storage::fast_index::Repeats;
+use crate::storage::queues::SegmentQueues;
+use crate::storage::read_stats;
+use crate::{Error, ErrorKind, Result};
+use footers::Footers;
+use headwater_codec::block::BucketBlock;
+use headwater_codec::leaf::Leaf;
+use headwater_io::{File, Files, OpenMode};
+use headwater_types::{Aggregate, ClosedRange, Column, FieldId};
+use held::HeldKey;
+use pages::FreshPages;
+use parking_lot::Mutex;
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// A partition at one point: its segment's committed length and last footer.
+#[derive(Debug)]
+pub(crate) struct Partition {
+    pub(crate) record: PartitionRecord,
+    pub(crate) file: Arc<SegmentFile>,
+    /// Why nothing of it can be read: its file is missing or cut short, or its header or a footer
+    /// is damaged.
+    pub(crate) unreadable: Option<Error>,
+    /// What is shown of it, where that is not all.
+    pub(crate) piece: Option<Arc<Piece>>,
+    /// See [`Store::rounds`].
+    rounds: OnceLock<u32>,
+}
+
+impl Partition {
+    /// A partition of which nothing can be read, if there is a reason.
+    pub(crate) fn with(
+        record: PartitionRecord,
+        file: Arc<SegmentFile>,
+        unreadable: Option<Error>,
+    ) -> Partition {
+        Partition {
+            unreadable,
+            ..Partition::new(record, file)
+        }
+    }
+
+    /// A partition whose file is in order, as far as is known.
+    pub(crate) fn new(record: PartitionRecord, file: Arc<SegmentFile>) -> Partition {
+        Partition {
+            record,
+            file,
+            unreadable: None,
+            piece: None,
+            rounds: OnceLock::new(),
+        }
+    }
+
+    /// A stretch of the partition, as a copy shows it.
+    pub(crate) fn showing(&self, piece: Piece) -> Partition {
+        Partition {
+            piece: Some(Arc::new(piece)),
+            unreadable: self.unreadable.clone(),
+            ..Partition::new(self.record.clone(), Arc::clone(&self.file))
+        }
+    }
+
+    /// The instants of which it is asked.
+    pub(crate) fn span(&self) -> ClosedRange {
+        match &self.piece {
+            Some(piece) => piece.span,
+            None => self.record.span(),
+        }
+    }
+
+    pub(crate) fn id(&self) -> SegmentId {
+        self.file.id
+    }
+}
+
+/// What reads touched, since opening.
+#[derive(Debug, Default)]
+pub(crate) struct ReadCounters {
+    pub(crate) leaves: AtomicU64,
+    pub(crate) pages: AtomicU64,
+    pub(crate) blocks: AtomicU64,
+    pub(crate) bytes: AtomicU64,
+    pub(crate) damaged: AtomicU64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct FileOffset(SegmentId, u64);
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct ColumnKey(FileOffset, Option<FieldId>);
+
+#[derive(Clone)]
+enum DecodedColumn {
+    Times(Arc<Vec<i64>>),
+    Column(Arc<Column>),
+    Missing,
+}
+
+#[derive(Clone)]
+struct CacheWeight;
+
+impl Weighter<FileOffset, (Leaf, usize)> for CacheWeight {
+    fn weight(&self, _: &FileOffset, leaf: &(Leaf, usize)) -> u64 {
+        leaf.1 as u64 + 256
+    }
+}
+impl Weighter<FileOffset, Arc<[u8]>> for CacheWeight {
+    fn weight(&self, _: &FileOffset, block: &Arc<[u8]>) -> u64 {
+        block.len() as u64 + 128
+    }
+}
+impl Weighter<ColumnKey, DecodedColumn> for CacheWeight {
+    fn weight(&self, _: &ColumnKey, decoded: &DecodedColumn) -> u64 {
+        64 + match decoded {
+            DecodedColumn::Times(times) => times.len() as u64 * 8,
+            DecodedColumn::Column(column) => column.heap_bytes() as u64,
+            DecodedColumn::Missing => 0,
+        }
+    }
+}
+
+impl Weighter<(FileOffset, FieldId), Arc<BucketBlock>> for CacheWeight {
+    fn weight(&self, _: &(FileOffset, FieldId), block: &Arc<BucketBlock>) -> u64 {
+        let aggregates = block.buckets.len() * (16 + size_of::<Aggregate>());
+        aggregates as u64 + 256
+    }
+}
+impl Weighter<TotalsKey, Arc<Totals>> for CacheWeight {
+    fn weight(&self, _: &TotalsKey, totals: &Arc<Totals>) -> u64 {
+        totals.weight()
+    }
+}
+impl Weighter<FileOffset, Arc<PageEntries>> for CacheWeight {
+    fn weight(&self, _: &FileOffset, entries: &Arc<PageEntries>) -> u64 {
+        entries.weight()
+    }
+}
+impl Weighter<HeldKey, Arc<PagedStream>> for CacheWeight {
+    fn weight(&self, _: &HeldKey, held: &Arc<PagedStream>) -> u64 {
+        held.weight()
+    }
+}
+
+/// Things of 10 to 50 KiB that a cache has room for, about: with more it would be divided into
+/// parts too small for some of them.
+const LARGE_ITEMS: usize = 16;
+
+/// Streams of a page, about.
+const PAGE_STREAMS: usize = 64;
+
+/// Opens segments and reads them.
+pub(crate) struct Store {
+    files: Arc<dyn Files>,
+    /// The same, which know whose rows were freed.
+    stubs: Arc<StubFiles>,
+    dir: PathBuf,
+    open: Cache<SegmentId, Arc<dyn File>>,
+    /// Of a reader beside an owner: files held open since it looked, since the owner may remove
+    /// their names.
+    pinned: Option<HashMap<SegmentId, Arc<dyn File>>>,
+    open_files_max: usize,
+    /// Stream numbers of a page, as a power of two: as many as give about [`PAGE_STREAMS`] of a
+    /// shard.
+    page_shift: u32,
+    states: Recent<SegmentState>,
+    /// Pages put together last, unpacked; each goes on to `pages` when it has to make room.
+    fresh: FreshPages,
+    pages: Recent<Page>,
+    paging: Paging,
+    /// Which bytes are here, where files have holes.
+    here: Option<Arc<dyn Here>>,
+    /// What the fast tier repeats of segments.
+    repeats: Arc<Repeats>,
+    /// Streams of which a checkpoint has pages, and pages of checkpoints.
+    held: Cache<HeldKey, Arc<PagedStream>, CacheWeight>,
+    index_pages: Cache<FileOffset, Arc<PageEntries>, CacheWeight>,
+    /// Segments with a damaged checkpoint.
+    distrusted: Mutex<HashSet<SegmentId>>,
+    /// Segments whose footers were read as a whole before one was written behind them.
+    checked: Mutex<HashSet<SegmentId>>,
+    leaves: Cache<FileOffset, (Leaf, usize), CacheWeight>,
+    columns: Cache<ColumnKey, DecodedColumn, CacheWeight>,
+    /// Blocks as they are stored: to decode the fields that are wanted takes about as long as to
+    /// find the others, and decoded ones would take ten times the room.
+    blocks: Cache<FileOffset, Arc<[u8]>, CacheWeight>,
+    totals: Cache<TotalsKey, Arc<Totals>, CacheWeight>,
+    /// Of coarse blocks, of which there are few, a field as it is decoded.
+    coarse: Cache<(FileOffset, FieldId), Arc<BucketBlock>, CacheWeight>,
+    damaged: Mutex<HashSet<FileOffset>>,
+    /// What is asked for ahead of readers; `None` = nothing, a medium that does nothing meanwhile
+    /// gains nothing by it.
+    ahead: Option<Arc<ReadAhead>>,
+    /// The queue sets before the files, where there are some.
+    queues: Option<SegmentQueues>,
+    pub(crate) counters: ReadCounters,
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Store")
+            .field("dir", &self.dir)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Store {
+    /// `cache_bytes` is shared: nearly half for decoded columns, the rest for raw leaves, blocks
+    /// and states.
+    pub(crate) fn new(
+        files: Arc<dyn Files>,
+        dir: PathBuf,
+        cache_bytes: usize,
+        open_files_max: usize,
+        shards: usize,
+    ) -> Store {
+        let bytes = cache_bytes as u64;
+        let items = |b: u64| usize::try_from(b / 4096).unwrap_or(64).clamp(16, 1 << 20);
+        let stubs = Arc::new(StubFiles::new(files, &dir));
+        let files: Arc<dyn Files> = stubs.clone();
+        Store {
+            files,
+            stubs,
+            dir,
+            open: Cache::new(open_files_max.max(2)),
+            pinned: None,
+            open_files_max,
+            page_shift: (PAGE_STREAMS * shards.max(1)).next_power_of_two().ilog2(),
+            states: Recent::new(cache_bytes / 8, 2 * shards.max(1)),
+            fresh: FreshPages::new(2 * shards.max(1)),
+            pages: Recent::new(cache_bytes / 16 * 3, 2 * shards.max(1)),
+            paging: Paging::default(),
+            here: None,
+            repeats: Arc::default(),
+            held: Cache::with_weighter(LARGE_ITEMS, bytes / 32, CacheWeight),
+            index_pages: Cache::with_weighter(LARGE_ITEMS, bytes / 32, CacheWeight),
+            distrusted: Mutex::new(HashSet::new()),
+            checked: Mutex::new(HashSet::new()),
+            leaves: Cache::with_weighter(items(bytes / 8), bytes / 8, CacheWeight),
+            columns: Cache::with_weighter(items(bytes / 2), bytes / 16 * 7, CacheWeight),
+            totals: Cache::with_weighter(items(bytes / 4), bytes / 32, CacheWeight),
+            coarse: Cache::with_weighter(LARGE_ITEMS, bytes / 32, CacheWeight),
+            blocks: Cache::with_weighter(4 * items(bytes / 8), bytes / 8, CacheWeight),
+            damaged: Mutex::new(HashSet::new()),
+            ahead: None,
+            queues: None,
+            counters: ReadCounters::default(),
+        }
+    }
+
+    /// Divides checkpoints otherwise.
+    pub(crate) fn with_paging(mut self, paging: Paging) -> Store {
+        self.paging = paging;
+        self
+    }
+
+    /// Has these queue sets, which stand before its files.
+    pub(crate) fn with_queues(mut self, queues: Option<SegmentQueues>) -> Store {
+        self.queues = queues;
+        self
+    }
+
+    /// From now on nothing is queued: the database is closed.
+    pub(crate) fn abandon_queues(&self) {
+        if let Some(queues) = &self.queues {
+            queues.abandon();
+        }
+    }
+
+    /// Reads files with holes.
+    pub(crate) fn with_holes(mut self, here: Option<Arc<dyn Here>>) -> Store {
+        self.here = here;
+        self
+    }
+
+    /// The rows of these segments were freed.
+    pub(crate) fn with_freed(self, ids: impl Iterator<Item = SegmentId>) -> Store {
+        self.stubs.set_freed(ids);
+        self
+    }
+
+    /// Which bytes are here; `None` = all, the database is no copy.
+    pub(crate) fn here(&self) -> Option<&Arc<dyn Here>> {
+        self.here.as_ref()
+    }
+
+    /// As [`Store::here`], or what was not freed of a database that is no copy; `None` = all.
+    pub(crate) fn here_or_freed(&self) -> Option<&dyn Here> {
+        match &self.here {
+            Some(here) => Some(&**here),
+            None => {
+                let stubs: &dyn Here = &*self.stubs;
+                self.stubs.has_freed().then_some(stubs)
+            }
+        }
+    }
+
+    /// The files of segments whose rows were freed.
+    pub(crate) fn stubs(&self) -> &StubFiles {
+        &self.stubs
+    }
+
+    /// The parts of a range of a segment that were freed, by offset: offset and length of each.
+    pub(crate) fn freed_of(
+        &self,
+        id: SegmentId,
+        offset: u64,
+        bytes: u64,
+    ) -> Result<Vec<(u64, u64)>> {
+        let freed = self.stubs.freed_of(id, offset, bytes);
+        freed.map_err(|e| Error::io("read", &self.stubs.stub_path(id), e))
+    }
+
+    /// True when rows of a leaf were freed.
+    pub(crate) fn is_leaf_freed(&self, id: SegmentId, leaf: &LeafEntry) -> Result<bool> {
+        Ok(!self
+            .freed_of(id, leaf.offset, u64::from(leaf.bytes))?
+            .is_empty())
+    }
+
+    /// Forgets the open file of a segment: another one stands for it now.
+    pub(crate) fn reopen(&self, id: SegmentId) {
+        self.open.remove(&id);
+    }
+
+    pub(super) fn paging(&self) -> Paging {
+        self.paging
+    }
+
+    pub(crate) fn path(&self, id: SegmentId) -> PathBuf {
+        self.dir.join(format!("{}.seg", id.0))
+    }
+
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    pub(crate) fn files(&self) -> &Arc<dyn Files> {
+        &self.files
+    }
+
+    /// Names the file of a segment, without touching it.
+    pub(crate) fn segment_file(&self, id: SegmentId) -> Arc<SegmentFile> {
+        self.file_of(id, false)
+    }
+
+    /// As [`Store::segment_file`], of one that the metadata name for named snapshots only. It is
+    /// to be kept at once.
+    pub(crate) fn kept_file(&self, id: SegmentId) -> Arc<SegmentFile> {
+        self.file_of(id, true)
+    }
+
+    fn file_of(&self, id: SegmentId, is_kept: bool) -> Arc<SegmentFile> {
+        let place = (self.path(id), Arc::clone(&self.files));
+        Arc::new(SegmentFile::new(id, place, &self.repeats, is_kept))
+    }
+
+    /// Holds these files open from now on, as many as may be open at once.
+    pub(crate) fn pin(&mut self, ids: impl Iterator<Item = SegmentId>) -> Result<()> {
+        let mut pinned = HashMap::new();
+        for id in ids.take(self.open_files_max) {
+            let path = self.path(id);
+            match self.files.open(&path, OpenMode::Read) {
+                Ok(file) => drop(pinned.insert(id, file)),
+                // Whoever looks at its length says so.
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Err(error) => return Err(Error::io("open", &path, error)),
+            }
+        }
+        self.pinned = Some(pinned);
+        Ok(())
+    }
+
+    fn open_path(&self, id: SegmentId) -> Result<Arc<dyn File>> {
+        let path = self.path(id);
+        self.files
+            .open(&path, OpenMode::Read)
+            .map_err(|error| match error.kind() {
+                std::io::ErrorKind::NotFound if self.pinned.is_some() => Error::new(
+                    ErrorKind::Busy,
+                    format!(
+                        "{} was replaced by the owner of the database meanwhile: refresh and read again, or raise open_files_max",
+                        path.display()
+                    ),
+                ),
+                std::io::ErrorKind::NotFound => Error::damage(crate::common::error::Damage {
+                    file: path.clone(),
+                    offset: 0,
+                    expected: "the file of a partition".into(),
+                    found: "no file".into(),
+                }),
+                _ => Error::io("open", &path, error),
+            })
+    }
+
+    /// Length of a segment's file; `None` = there is none.
+    pub(crate) fn file_bytes(&self, id: SegmentId) -> Result<Option<u64>> {
+        let path = self.path(id);
+        let pinned = self.pinned.as_ref().and_then(|p| p.get(&id)).cloned();
+        let file = match pinned.map_or_else(|| self.files.open(&path, OpenMode::Read), Ok) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            other => other.map_err(|e| Error::io("open", &path, e))?,
+        };
+        let len = file.len().map_err(|e| Error::io("read", &path, e))?;
+        Ok(Some(len))
+    }
+
+    /// The file of a segment: held open, or opened for the time it is held.
+    pub(crate) fn held(&self, id: SegmentId) -> Result<Arc<dyn File>> {
+        self.open_file(id)
+    }
+
+    fn open_file(&self, id: SegmentId) -> Result<Arc<dyn File>> {
+        if let Some(file) = self.pinned.as_ref().and_then(|p| p.get(&id)) {
+            return Ok(Arc::clone(file));
+        }
+        if let Some(file) = self.open.get(&id) {
+            return Ok(file);
+        }
+        let file = self.open_path(id)?;
+        self.compare_with_kept(id, &*file)?;
+        self.open.insert(id, Arc::clone(&file));
+        Ok(file)
+    }
+
+    /// Forgets the open file and the states of a segment that is about to go.
+    pub(crate) fn forget(&self, id: SegmentId) {
+        self.open.remove(&id);
+        self.states.forget(id);
+        self.fresh.forget(id);
+        self.pages.forget(id);
+        self.distrusted.lock().remove(&id);
+        self.checked.lock().remove(&id);
+        if let Some(queues) = &self.queues {
+            queues.forget(id);
+        }
+    }
+
+    pub(super) fn read(&self, id: SegmentId, offset: u64, bytes: u32) -> Result<Vec<u8>> {
+        let mut out = vec![0u8; bytes as usize];
+        self.read_into(id, offset, &mut out)?;
+        Ok(out)
+    }
+
+    fn read_into(&self, id: SegmentId, offset: u64, out: &mut [u8]) -> Result<()> {
+        match self.read_kept(id, offset, out) {
+            true => Ok(()),
+            false => self.read_bulk(id, offset, out),
+        }
+    }
+
+    fn read_bulk(&self, id: SegmentId, offset: u64, out: &mut [u8]) -> Result<()> {
+        let file = self.open_file(id)?;
+        let bytes = out.len() as u64;
+        file.read_exact_at(offset, out)
+            .map_err(|error| self.read_failed(id, offset, bytes, error))?;
+        self.counters.bytes.fetch_add(bytes, Ordering::Relaxed);
+        read_stats::bytes(bytes);
+        Ok(())
+    }
+
+    /// Bytes that are shared from then on, as `read` reads them.
+    fn read_shared(bytes: u32, read: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<Arc<[u8]>> {
+        // Of a known number, so that they are made where they stay.
+        let mut out: Arc<[u8]> = std::iter::repeat_n(0, bytes as usize).collect();
+        if let Some(out) = Arc::get_mut(&mut out) {
+            read(out)?;
+        }
+        Ok(out)
+    }
+
+    /// Checks that a segment's file is as long as committed and has the right header.
+    pub(crate) fn verify_header(&self, id: SegmentId, record: &PartitionRecord) -> Result<()> {
+        let path = self.path(id);
+        let bytes = self.read(id, 0, HEADER_BYTES as u32)?;
+        Error::check_version(&path, &bytes, &HEADER_MAGIC)?;
+        let header = SegmentHeader::decode(&bytes).map_err(|e| Error::decode(&path, 0, e))?;
+        let expected = SegmentHeader {
+            replaces: header.replaces,
+            id,
+            table: record.table,
+            shard: record.shard,
+            level: record.level,
+            bucket: record.bucket,
+        };
+        if header != expected {
+            return Err(Error::damage(crate::common::error::Damage {
+                file: path,
+                offset: 0,
+                expected: format!("{expected:?}"),
+                found: format!("{header:?}"),
+            }));
+        }
+        Ok(())
+    }
+
+    /// Where the footer before one at `offset` stands.
+    fn before(&self, id: SegmentId, offset: u64, footer: &Footer) -> Result<Option<(u64, u32)>> {
+        match footer.previous {
+            Some((previous, len)) if previous.saturating_add(u64::from(len)) > offset => {
+                Err(Error::damage(crate::common::error::Damage {
+                    file: self.path(id),
+                    offset,
+                    expected: "a footer that points back".into(),
+                    found: format!("previous footer at {previous}"),
+                }))
+            }
+            before => Ok(before),
+        }
+    }
+
+    /// The state of a partition.
+    pub(crate) fn state(&self, partition: &Partition) -> Result<Arc<SegmentState>> {
+        let (id, record) = (partition.id(), &partition.record);
+        if let Some(error) = &partition.unreadable {
+            if let (Some(here), ErrorKind::Elsewhere) = (&self.here, error.kind()) {
+                here.missed_frame(id);
+            }
+            return Err(error.clone());
+        }
+        if let Some(state) = self.states.get((id, 0), record.footer_offset) {
+            return Ok(state);
+        }
+        let newest = (record.footer_offset, record.footer_bytes);
+        let mut state = self.without_doubt(id, || {
+            self.fold_back(
+                id,
+                newest,
+                Footers::ByDirectory,
+                &mut |footer, at, place| self.checkpoint(id, footer, at, place),
+            )
+        })?;
+        state.sums = Sums::of_record(record, state.sums.footer_bytes);
+        let state = Arc::new(state);
+        self.states.put(
+            (id, 0),
+            record.footer_offset,
+            Arc::clone(&state),
+            state.weight(),
+        );
+        Ok(state)
+    }
+
+    /// Over how many groups what a partition holds of a stream is spread.
+    pub(crate) fn rounds(&self, partition: &Partition) -> Result<u32> {
+        if let Some(rounds) = partition.rounds.get() {
+            return Ok(*rounds);
+        }
+        let rounds = self.state(partition)?.rounds();
+        Ok(*partition.rounds.get_or_init(|| rounds))
+    }
+
+    /// The state of a segment that is begun.
+    pub(crate) fn new_state(&self, id: SegmentId) -> SegmentState {
+        SegmentState::new(id, self.page_shift)
+    }
+
+    /// Streams of a page, as a power of two.
+    pub(crate) fn page_shift(&self) -> u32 {
+        self.page_shift
+    }
+
+    /// Remembers what a step that is committed made of a partition: the next step will need it.
+    pub(crate) fn put_state(
+        &self,
+        partition: &Partition,
+        state: Arc<SegmentState>,
+        pages: &ChangedPages,
+    ) {
+        let (id, version) = (partition.id(), partition.record.footer_offset);
+        let weight = state.weight();
+        self.states.put((id, 0), version, state, weight);
+        for (page, content) in &pages.0 {
+            self.pages
+                .put((id, *page), version, Arc::clone(content), content.weight());
+        }
+    }
+
+    /// Covers with a sequence above `after`.
+    pub(crate) fn covers(
+        &self,
+        id: SegmentId,
+        record: &PartitionRecord,
+        after: Sequence,
+    ) -> Result<Vec<(StreamId, Cover)>> {
+        self.covers_from(id, (record.footer_offset, record.footer_bytes), after)
+    }
+
+    /// As [`Store::covers`], of the groups up to a footer.
+    fn covers_from(
+        &self,
+        id: SegmentId,
+        newest: (u64, u32),
+        after: Sequence,
+    ) -> Result<Vec<(StreamId, Cover)>> {
+        let mut out = Vec::new();
+        let mut next = Some(newest);
+        while let Some((offset, bytes)) = next {
+            let raw = self.read(id, offset, bytes)?;
+            let footer = Footer::decode_each(&raw, |delta| {
+                let newer = delta.covers.iter().filter(|c| c.sequence > after);
+                out.extend(newer.map(|c| (delta.stream, *c)));
+            })
+            .map_err(|e| Error::decode(&self.path(id), offset, e))?;
+            next = self.before(id, offset, &footer)?;
+            if footer.sequence <= after {
+                break;
+            }
+        }
+        Ok(out)
+    }
+
+    fn note_damage(&self, place: FileOffset, error: &Error) {
+        if self.damaged.lock().insert(place) {
+            self.counters.damaged.fetch_add(1, Ordering::Relaxed);
+            tracing::error!(%error, "a part is damaged: reads that need it fail, everything else stays readable");
+        }
+    }
+}

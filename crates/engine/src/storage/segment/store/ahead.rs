@@ -1,0 +1,283 @@
+//! Leaves that are asked for before their reader comes to them.
+//!
+//! Invariants: what a reader gets of a leaf is what reading it would have given him, errors
+//! included, and nobody else is told of them. Of the first leaf of a read nothing more is asked for
+//! than itself; the further it goes, the more is asked for ahead, up to the setting. What is on its
+//! way takes no more memory than [`ReadAhead::new`] was given; without room for a leaf it is not
+//! asked for, and its reader reads it.
+//! Concurrency: requests are completed by whoever has them. What a reader does not come to stays on
+//! the list of what is on its way until the medium answered, and nobody waits for it.
+//! Failure: of a request that cannot be made there is none: the reader meets the reason himself.
+
+use super::{FileOffset, Store};
+use crate::common::error::Damage;
+use crate::common::ids::SegmentId;
+use crate::storage::fast_index::What;
+use crate::storage::read_stats;
+use crate::storage::segment::LeafEntry;
+use crate::{Error, Result};
+use headwater_io::Completion;
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// How much is asked for ahead, and what is on its way.
+#[derive(Debug)]
+pub(crate) struct ReadAhead {
+    /// Leaves of one read.
+    depth: usize,
+    bytes_max: u64,
+    bytes: AtomicU64,
+    /// What no reader came to, and the medium still has.
+    left: Mutex<Vec<OnItsWay>>,
+}
+
+#[derive(Debug)]
+struct OnItsWay {
+    completion: Completion<Vec<u8>>,
+    bytes: u64,
+}
+
+/// A leaf on its way.
+#[derive(Debug)]
+pub(crate) struct LeafAhead {
+    place: FileOffset,
+    /// `None` = it was waited for.
+    request: Option<OnItsWay>,
+    from: Arc<ReadAhead>,
+}
+
+impl ReadAhead {
+    /// Up to `depth` leaves of each read, of no more bytes than this together.
+    pub(crate) fn new(depth: usize, bytes_max: usize) -> ReadAhead {
+        ReadAhead {
+            depth,
+            bytes_max: u64::try_from(bytes_max).unwrap_or(u64::MAX),
+            bytes: AtomicU64::new(0),
+            left: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// Room for so many bytes, if there is.
+    fn reserve(&self, bytes: u64) -> bool {
+        self.forget_answered();
+        let room = |used: u64| {
+            let with_it = used.checked_add(bytes)?;
+            (with_it <= self.bytes_max).then_some(with_it)
+        };
+        let reserved = self
+            .bytes
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, room);
+        reserved.is_ok()
+    }
+
+    fn release(&self, bytes: u64) {
+        self.bytes.fetch_sub(bytes, Ordering::AcqRel);
+    }
+
+    /// Lets go of what was left and has been answered.
+    fn forget_answered(&self) {
+        let Some(mut left) = self.left.try_lock() else {
+            return;
+        };
+        left.retain(|request| {
+            let is_answered = request.completion.is_done();
+            if is_answered {
+                self.release(request.bytes);
+            }
+            !is_answered
+        });
+    }
+}
+
+impl Drop for LeafAhead {
+    fn drop(&mut self) {
+        if let Some(request) = self.request.take() {
+            self.from.left.lock().push(request);
+        }
+    }
+}
+
+/// What a read asked for ahead, of leaves one behind the other.
+#[derive(Debug, Default)]
+pub(crate) struct AheadOfReader {
+    /// Of the leaves that come next, as far as it was thought of them; `None` = it is left to the
+    /// reader.
+    begun: VecDeque<Option<LeafAhead>>,
+    /// Leaves that were read.
+    read: usize,
+}
+
+impl AheadOfReader {
+    /// Goes on to the next leaf: gives what was asked for of it, and asks for some of those behind
+    /// it. `leaves` are those from it on; one that will not be read is `None`.
+    pub(crate) fn go_on<'a>(
+        &mut self,
+        store: &Store,
+        leaves: impl Iterator<Item = Option<(SegmentId, &'a LeafEntry)>>,
+    ) -> Option<LeafAhead> {
+        let ahead = store.ahead.as_ref()?;
+        // The first is read alone: many reads end there.
+        let wanted = match self.read {
+            0 => 1,
+            read => read.saturating_mul(2).saturating_add(1),
+        };
+        self.read = self.read.saturating_add(1);
+        let thought_of = self.begun.len();
+        // The leaf itself is asked for by its reader.
+        let wanted = wanted.min(ahead.depth);
+        for (place, leaf) in leaves.take(wanted).enumerate().skip(thought_of) {
+            let request = match leaf {
+                Some((id, entry)) if place > 0 => store.ask_ahead(ahead, id, entry),
+                _ => None,
+            };
+            self.begun.push_back(request);
+        }
+        self.begun.pop_front().flatten()
+    }
+}
+
+impl Store {
+    /// Asks for leaves ahead of readers.
+    pub(crate) fn with_read_ahead(mut self, ahead: Option<ReadAhead>) -> Store {
+        self.ahead = ahead.map(Arc::new);
+        self
+    }
+
+    /// Asks for a leaf, unless it need not be: it is in memory, or in the fast tier, or the medium
+    /// may not have it.
+    fn ask_ahead(
+        &self,
+        ahead: &Arc<ReadAhead>,
+        id: SegmentId,
+        entry: &LeafEntry,
+    ) -> Option<LeafAhead> {
+        let place = FileOffset(id, entry.offset);
+        let newest = self.repeats.get(What::Newest);
+        let is_near = newest.is_some_and(|kept| kept.up_to(id).is_some());
+        // Of a copy what a read misses is remembered: nothing is missed that nobody reads.
+        if is_near || self.here.is_some() || self.has_leaf(place) {
+            return None;
+        }
+        let bytes = u64::from(entry.bytes);
+        let len = usize::try_from(entry.bytes).ok()?;
+        let file = self.open_file(id).ok()?;
+        if !ahead.reserve(bytes) {
+            return None;
+        }
+        Some(LeafAhead {
+            place,
+            request: Some(OnItsWay {
+                completion: file.submit_read(entry.offset, vec![0; len]),
+                bytes,
+            }),
+            from: Arc::clone(ahead),
+        })
+    }
+
+    /// The bytes of a leaf that was asked for ahead. `None` = it is another one.
+    pub(super) fn arrived(
+        &self,
+        id: SegmentId,
+        entry: &LeafEntry,
+        mut ahead: LeafAhead,
+    ) -> Result<Option<Arc<[u8]>>> {
+        if ahead.place != FileOffset(id, entry.offset) {
+            return Ok(None);
+        }
+        let Some(OnItsWay { completion, bytes }) = ahead.request.take() else {
+            return Ok(None);
+        };
+        let answer = completion.wait();
+        ahead.from.release(bytes);
+        let read = answer.map_err(|error| self.read_failed(id, entry.offset, bytes, error))?;
+        self.counters.bytes.fetch_add(bytes, Ordering::Relaxed);
+        read_stats::bytes(bytes);
+        Ok(Some(read.into()))
+    }
+
+    /// Why bytes of a segment could not be read.
+    pub(super) fn read_failed(
+        &self,
+        id: SegmentId,
+        offset: u64,
+        bytes: u64,
+        error: io::Error,
+    ) -> Error {
+        let path = self.path(id);
+        match error.kind() {
+            io::ErrorKind::UnexpectedEof => Error::damage(Damage {
+                file: path,
+                offset,
+                expected: format!("{bytes} committed bytes"),
+                found: "the end of the file".into(),
+            }),
+            _ => Error::io("read", &path, error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    fn on_its_way(
+        ahead: &Arc<ReadAhead>,
+        bytes: u64,
+    ) -> (LeafAhead, headwater_io::Completer<Vec<u8>>) {
+        assert!(ahead.reserve(bytes));
+        let (completion, medium) = Completion::pending();
+        let leaf = LeafAhead {
+            place: FileOffset(SegmentId(1), 0),
+            request: Some(OnItsWay { completion, bytes }),
+            from: Arc::clone(ahead),
+        };
+        (leaf, medium)
+    }
+
+    #[test]
+    fn what_nobody_came_to_takes_its_room_until_the_medium_answered() {
+        let ahead = Arc::new(ReadAhead::new(4, 100));
+        let (first, medium) = on_its_way(&ahead, 60);
+        assert!(!ahead.reserve(60), "there is no room for two");
+        drop(first);
+        assert!(!ahead.reserve(60), "the medium still has it");
+        medium.complete(Ok(vec![0; 60]));
+        assert!(ahead.reserve(60));
+        ahead.release(60);
+        assert_eq!(ahead.bytes.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn threads_never_reserve_more_than_there_is() {
+        let ahead = Arc::new(ReadAhead::new(4, 1_000));
+        std::thread::scope(|scope| {
+            for thread in 0..16_u64 {
+                let ahead = &ahead;
+                scope.spawn(move || {
+                    for round in 0..500 {
+                        let bytes = (thread * 37 + round) % 200 + 1;
+                        if !ahead.reserve(bytes) {
+                            continue;
+                        }
+                        assert!(ahead.bytes.load(Ordering::Acquire) <= 1_000);
+                        let (completion, medium) = Completion::pending();
+                        let leaf = LeafAhead {
+                            place: FileOffset(SegmentId(thread), round),
+                            request: Some(OnItsWay { completion, bytes }),
+                            from: Arc::clone(ahead),
+                        };
+                        drop(leaf);
+                        medium.complete(Ok(Vec::new()));
+                    }
+                });
+            }
+        });
+        ahead.forget_answered();
+        assert_eq!(ahead.bytes.load(Ordering::Relaxed), 0);
+        assert!(ahead.left.lock().is_empty());
+    }
+}

@@ -1,0 +1,154 @@
+//! Reading the footers of a segment: as a whole, or by their directories.
+//!
+//! Invariants: whichever way they are read, the state is the same; what a directory passes over is
+//! checked when it is asked for, and all of it before a group is written behind it.
+//! Concurrency: as in [`super`].
+//! Failure: a directory that does not fit is not used; whether it is damage is said by who reads
+//! all of the footer.
+
+use super::super::checkpoint::CheckpointIndex;
+use super::super::directory::Directory;
+use super::super::format::{CheckpointNote, CheckpointPlace, Footer};
+use super::super::index::{GroupIndex, SegmentState};
+use super::super::state::Sums;
+use super::{Partition, Store};
+use crate::common::ids::SegmentId;
+use crate::{Error, Result};
+use headwater_types::invariant::length;
+
+/// How footers are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Footers {
+    /// By their directories, where they have one: parts that nobody asks for are not looked at.
+    ByDirectory,
+    /// As a whole, so that every byte is checked.
+    Whole,
+}
+
+/// What is known of the streams of a footer.
+enum FooterRest {
+    Index(GroupIndex),
+    /// All of its bytes.
+    Raw(Vec<u8>),
+}
+
+/// Bytes of a footer from which on it is read by its directory.
+const DIRECTORY_WORTH: u32 = 8 << 10;
+/// Bytes that are read of its beginning, and of its end: most directories have room there.
+const FRONT_READ: u32 = 512;
+const TAIL_READ: u32 = 4 << 10;
+
+/// Finds the checkpoint that a footer names, if it is to be used.
+type FindCheckpoint<'a> =
+    &'a mut dyn FnMut(&Footer, (u64, u32), CheckpointPlace) -> Result<Option<CheckpointIndex>>;
+
+impl Store {
+    /// The state up to a footer: from the newest checkpoint on that is to be used, or from the
+    /// first group on. Sums are those of the footers alone.
+    pub(super) fn fold_back(
+        &self,
+        id: SegmentId,
+        newest: (u64, u32),
+        footers: Footers,
+        find: FindCheckpoint<'_>,
+    ) -> Result<SegmentState> {
+        let mut groups = Vec::new();
+        let mut state = self.new_state(id);
+        let mut next = Some(newest);
+        let mut counts = true;
+        while let Some((offset, bytes)) = next {
+            let wrong = |e| Error::decode(&self.path(id), offset, e);
+            let (front, rest) = match footers {
+                Footers::ByDirectory => self.by_directory(id, (offset, bytes))?,
+                Footers::Whole => None,
+            }
+            .map_or_else(
+                || {
+                    let raw = self.read(id, offset, bytes)?;
+                    let front = Footer::front(&raw).map_err(wrong)?;
+                    Ok::<_, Error>((front, FooterRest::Raw(raw)))
+                },
+                |(front, index)| Ok((front, FooterRest::Index(index))),
+            )?;
+            counts &= front.checkpoint != CheckpointNote::Revoked;
+            if let CheckpointNote::Written(place) = front.checkpoint
+                && counts
+                && let Some(checkpoint) = find(&front, (offset, bytes), place)?
+            {
+                let sums = Sums::default();
+                state = SegmentState::of_checkpoint(id, self.page_shift, checkpoint, sums);
+                break;
+            }
+            let index = match rest {
+                FooterRest::Index(index) => index,
+                FooterRest::Raw(raw) => {
+                    let read = GroupIndex::read(&raw, offset, self.page_shift);
+                    read.map_err(wrong)?.1
+                }
+            };
+            next = self.before(id, offset, &front)?;
+            groups.push((index, front.table));
+        }
+        groups.reverse();
+        Ok(state.with_groups(groups))
+    }
+
+    /// Checks all of the footers of which only a part was read, once for each segment: a group is
+    /// written behind sound footers only, since a repair takes back what stands behind a damaged
+    /// one.
+    pub(crate) fn check_before_append(&self, partition: &Partition) -> Result<()> {
+        let id = partition.id();
+        if self.checked.lock().contains(&id) {
+            return Ok(());
+        }
+        for (offset, bytes) in self.state(partition)?.read_in_part() {
+            let raw = self.read(id, offset, bytes)?;
+            Footer::checked(&raw).map_err(|e| Error::decode(&self.path(id), offset, e))?;
+        }
+        self.checked.lock().insert(id);
+        Ok(())
+    }
+
+    /// The index of a footer by its directory, which is all that is read of it beside what stands
+    /// before its streams. `None` = it has none, or one that is not to be used: all of it must be
+    /// read.
+    fn by_directory(
+        &self,
+        id: SegmentId,
+        (offset, bytes): (u64, u32),
+    ) -> Result<Option<(Footer, GroupIndex)>> {
+        if bytes < DIRECTORY_WORTH || self.distrusted.lock().contains(&id) {
+            return Ok(None);
+        }
+        let begin = self.read(id, offset, FRONT_READ)?;
+        if !Footer::has_directory(&begin) {
+            return Ok(None);
+        }
+        let end = offset + u64::from(bytes);
+        let mut tail = self.read(id, end - u64::from(TAIL_READ), TAIL_READ)?;
+        let Some(trailer) = Footer::trailer_at(&tail, bytes) else {
+            return Ok(None);
+        };
+        let trailer_bytes = TAIL_READ - trailer;
+        tail.truncate(length(trailer));
+        let found = Directory::bytes_at_end(&tail).filter(|d| *d <= bytes - trailer_bytes);
+        let Some(directory_bytes) = found else {
+            return Ok(None);
+        };
+        let before = bytes - trailer_bytes - directory_bytes;
+        let directory = match tail.len().checked_sub(length(directory_bytes)) {
+            Some(at) => tail.split_off(at),
+            None => self.read(id, offset + u64::from(before), directory_bytes)?,
+        };
+        // Whether it is damage is said by who reads all of it.
+        let Ok(directory) = Directory::decode(&directory, before) else {
+            return Ok(None);
+        };
+        let front = match begin.get(..length(directory.front_bytes)) {
+            Some(front) => front,
+            None => &self.read(id, offset, directory.front_bytes)?,
+        };
+        let index = GroupIndex::of_directory(front, directory, (offset, bytes), self.page_shift);
+        Ok(index.ok().flatten())
+    }
+}

@@ -1,0 +1,344 @@
+//! Reading leaves, and keeping their decoded columns.
+//!
+//! A leaf that is read for the first time is decoded as far as it is asked for, and only its bytes
+//! are kept; one that is read again is decoded whole, and its columns are kept
+//! ([`LeafCaching::ReadAgain`]). So a read of more than the cache holds neither copies its columns
+//! nor drives others out. Who reads small parts of many leaves decodes their pages each time
+//! ([`LeafCaching::UnlessSmall`]): to decode whole leaves takes several times as long, and there
+//! would be no room for them.
+//!
+//! Invariants: a decoded column in the cache is that of a whole leaf, as it was written.
+//! Concurrency, failure: as in [`super`].
+
+use super::{ColumnKey, DecodedColumn, FileOffset, LeafAhead, Store};
+use crate::common::ids::SegmentId;
+use crate::metadata::catalog::Table;
+use crate::storage::read_stats;
+use crate::storage::segment::LeafEntry;
+use crate::storage::segment::columns::{LeafColumns, in_table_types, pages_of, rows_in_leaf};
+use crate::{Error, Result};
+use headwater_codec::leaf::{Leaf, PAGE_ROWS};
+use headwater_types::{ClosedRange, FieldId, Rows};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// What becomes of what is decoded of a leaf.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum LeafCaching {
+    /// A leaf that is read again is decoded whole, and kept.
+    #[default]
+    ReadAgain,
+    /// The same if at least half of it is asked for; of another only that is decoded, however
+    /// often.
+    UnlessSmall,
+}
+
+impl Store {
+    /// The leaf at an entry, header checked.
+    pub(crate) fn leaf(&self, id: SegmentId, entry: &LeafEntry) -> Result<Leaf> {
+        Ok(self.leaf_again(id, entry, None)?.0)
+    }
+
+    /// True when nothing of the leaf has to be read, as far as is known.
+    pub(super) fn has_leaf(&self, place: FileOffset) -> bool {
+        self.leaves.peek(&place).is_some() || self.columns.peek(&ColumnKey(place, None)).is_some()
+    }
+
+    /// The leaf, and whether its bytes had been read already.
+    fn leaf_again(
+        &self,
+        id: SegmentId,
+        entry: &LeafEntry,
+        ahead: Option<LeafAhead>,
+    ) -> Result<(Leaf, bool)> {
+        let place = FileOffset(id, entry.offset);
+        if let Some((leaf, _)) = self.leaves.get(&place) {
+            return Ok((leaf, true));
+        }
+        let arrived = match ahead {
+            Some(ahead) => self.arrived(id, entry, ahead)?,
+            None => None,
+        };
+        let (leaf, len) = match arrived {
+            Some(bytes) => self.open_leaf(id, entry, bytes)?,
+            None => self.without_doubt(id, || self.read_leaf(id, entry))?,
+        };
+        self.counters.leaves.fetch_add(1, Ordering::Relaxed);
+        self.leaves.insert(place, (leaf.clone(), len));
+        Ok((leaf, false))
+    }
+
+    /// A leaf and its bytes, read where it lies.
+    fn read_leaf(&self, id: SegmentId, entry: &LeafEntry) -> Result<(Leaf, usize)> {
+        let bytes = Store::read_shared(entry.bytes, |out| {
+            match self.read_rows_kept(id, entry.offset, out) {
+                true => Ok(()),
+                false => self.read_bulk(id, entry.offset, out),
+            }
+        })?;
+        self.open_leaf(id, entry, bytes)
+    }
+
+    fn open_leaf(
+        &self,
+        id: SegmentId,
+        entry: &LeafEntry,
+        bytes: Arc<[u8]>,
+    ) -> Result<(Leaf, usize)> {
+        let len = bytes.len();
+        let leaf = Leaf::open(bytes).map_err(|e| Error::decode(&self.path(id), entry.offset, e));
+        let leaf = leaf.and_then(|leaf| {
+            if leaf.rows() == entry.leaf_rows as usize {
+                return Ok((leaf, len));
+            }
+            Err(Error::damage(crate::common::error::Damage {
+                file: self.path(id),
+                offset: entry.offset,
+                expected: format!("a leaf of {} rows", entry.leaf_rows),
+                found: format!("a leaf of {} rows", leaf.rows()),
+            }))
+        });
+        leaf.inspect_err(|error| self.note_damage(FileOffset(id, entry.offset), error))
+    }
+
+    /// All fields of rows `rows` of a stream's entry, counted from the entry's first, in the types
+    /// the table has now. Merges and exports read whole leaves once: they are not worth the room in
+    /// the cache.
+    pub(crate) fn leaf_rows(
+        &self,
+        id: SegmentId,
+        entry: &LeafEntry,
+        rows: Range<usize>,
+        table: &Table,
+    ) -> Result<Rows> {
+        let range = rows_in_leaf(entry, &rows);
+        let pages = pages_of(&range);
+        read_stats::leaf(pages);
+        let leaf = self.leaf(id, entry)?;
+        let decoded = if range.len() * 2 >= leaf.rows() {
+            let all = leaf.read(0..leaf.rows(), None);
+            all.map(|all| match range == (0..all.len()) {
+                true => all,
+                false => all.slice(range),
+            })
+        } else {
+            leaf.read(range, None)
+        };
+        self.counters.pages.fetch_add(pages, Ordering::Relaxed);
+        let rows = decoded.map_err(|e| self.damaged_leaf(id, entry, e))?;
+        Ok(in_table_types(rows, table))
+    }
+
+    /// Rows `rows` of a stream's entry, counted from the entry's first, in the types they were
+    /// written with, and shared with the cache where they stand in it.
+    pub(crate) fn leaf_columns(
+        &self,
+        id: SegmentId,
+        entry: &LeafEntry,
+        rows: Range<usize>,
+        fields: &[FieldId],
+    ) -> Result<LeafColumns> {
+        let rows = rows_in_leaf(entry, &rows);
+        if let Some(decoded) = self.decoded(id, entry, rows.clone(), fields) {
+            read_stats::leaf(pages_of(&rows));
+            return Ok(decoded);
+        }
+        let (leaf, again) = self.leaf_again(id, entry, None)?;
+        self.read_columns(id, entry, &leaf, again, rows, fields)
+    }
+
+    /// Times of rows of a stream's entry, counted from the entry's first. Of a leaf that is not
+    /// decoded yet nothing more than its bytes is kept.
+    pub(crate) fn leaf_times(
+        &self,
+        id: SegmentId,
+        entry: &LeafEntry,
+        rows: Range<usize>,
+    ) -> Result<LeafColumns> {
+        let rows = rows_in_leaf(entry, &rows);
+        if let Some(decoded) = self.decoded(id, entry, rows.clone(), &[]) {
+            return Ok(decoded);
+        }
+        let leaf = self.leaf(id, entry)?;
+        self.read_columns(id, entry, &leaf, false, rows, &[])
+    }
+
+    /// Some fields of all rows of a stream's entry, in the types the table has now, for who goes
+    /// through all leaves once.
+    pub(crate) fn leaf_fields(
+        &self,
+        id: SegmentId,
+        entry: &LeafEntry,
+        fields: &[FieldId],
+        table: &Table,
+    ) -> Result<Rows> {
+        let leaf = self.leaf(id, entry)?;
+        let range = rows_in_leaf(entry, &(0..usize::MAX));
+        let rows = leaf.read(range, Some(fields));
+        let rows = rows.map_err(|e| self.damaged_leaf(id, entry, e))?;
+        Ok(in_table_types(rows, table))
+    }
+
+    /// As [`Store::leaf_columns`], the rows of the entry that lie in a range, of a leaf that was
+    /// perhaps asked for ahead.
+    pub(crate) fn leaf_columns_in(
+        &self,
+        leaf: (SegmentId, &LeafEntry, Option<LeafAhead>),
+        range: &ClosedRange,
+        fields: &[FieldId],
+        keep: LeafCaching,
+    ) -> Result<LeafColumns> {
+        let (id, entry, ahead) = leaf;
+        let all = rows_in_leaf(entry, &(0..entry.count as usize));
+        if let Some(decoded) = self.decoded(id, entry, all, fields) {
+            let inside = decoded.within(range);
+            read_stats::leaf(pages_of(inside.rows()));
+            return Ok(inside);
+        }
+        let (leaf, again) = self.leaf_again(id, entry, ahead)?;
+        let rows = rows_in_leaf(entry, &rows_about(&leaf, entry, range));
+        let again = again && (keep == LeafCaching::ReadAgain || rows.len() * 2 >= leaf.rows());
+        let columns = self.read_columns(id, entry, &leaf, again, rows, fields)?;
+        Ok(columns.within(range))
+    }
+
+    /// The rows of the pages of an entry's leaf, or all, among which are those that lie in a range;
+    /// counted from the entry's first.
+    pub(crate) fn rows_about(
+        &self,
+        id: SegmentId,
+        entry: &LeafEntry,
+        range: &ClosedRange,
+    ) -> Result<Range<usize>> {
+        Ok(match is_inside(entry, range) {
+            true => 0..entry.count as usize,
+            false => rows_about(&self.leaf(id, entry)?, entry, range),
+        })
+    }
+
+    /// Rows of a leaf, of which all are kept if it is read again.
+    fn read_columns(
+        &self,
+        id: SegmentId,
+        entry: &LeafEntry,
+        leaf: &Leaf,
+        again: bool,
+        rows: Range<usize>,
+        fields: &[FieldId],
+    ) -> Result<LeafColumns> {
+        read_stats::leaf(pages_of(&rows));
+        let to_decode = match again {
+            true => 0..leaf.rows(),
+            false => rows.clone(),
+        };
+        let pages = pages_of(&to_decode);
+        self.counters.pages.fetch_add(pages, Ordering::Relaxed);
+        let decoded = leaf.read(to_decode, Some(fields));
+        let decoded = decoded.map(|decoded| match again {
+            true => self.keep(FileOffset(id, entry.offset), decoded, fields, rows),
+            false => LeafColumns::of(decoded),
+        });
+        decoded.map_err(|e| self.damaged_leaf(id, entry, e))
+    }
+
+    fn damaged_leaf(
+        &self,
+        id: SegmentId,
+        entry: &LeafEntry,
+        error: headwater_codec::DecodeError,
+    ) -> Error {
+        let error = Error::decode(&self.path(id), entry.offset, error);
+        self.note_damage(FileOffset(id, entry.offset), &error);
+        error
+    }
+
+    /// Rows of an entry's leaf, if they are all decoded.
+    fn decoded(
+        &self,
+        id: SegmentId,
+        entry: &LeafEntry,
+        rows: Range<usize>,
+        fields: &[FieldId],
+    ) -> Option<LeafColumns> {
+        let place = FileOffset(id, entry.offset);
+        let DecodedColumn::Times(times) = self.columns.get(&ColumnKey(place, None))? else {
+            return None;
+        };
+        let mut columns = Vec::with_capacity(fields.len());
+        for field in fields {
+            match self.columns.get(&ColumnKey(place, Some(*field)))? {
+                DecodedColumn::Column(column) => columns.push((*field, column)),
+                DecodedColumn::Missing => {}
+                DecodedColumn::Times(_) => return None,
+            }
+        }
+        Some(LeafColumns::new(times, columns, rows))
+    }
+
+    /// Keeps the decoded rows of a whole leaf.
+    fn keep(
+        &self,
+        place: FileOffset,
+        all: Rows,
+        fields: &[FieldId],
+        range: Range<usize>,
+    ) -> LeafColumns {
+        let times = Arc::new(all.times);
+        let key = ColumnKey(place, None);
+        self.columns
+            .insert(key, DecodedColumn::Times(Arc::clone(&times)));
+        let mut columns = Vec::with_capacity(all.columns.len());
+        let mut decoded = all.columns;
+        for field in fields {
+            let kept = match decoded.iter().position(|(f, _)| f == field) {
+                Some(at) => {
+                    let column = Arc::new(decoded.swap_remove(at).1);
+                    columns.push((*field, Arc::clone(&column)));
+                    DecodedColumn::Column(column)
+                }
+                None => DecodedColumn::Missing,
+            };
+            self.columns.insert(ColumnKey(place, Some(*field)), kept);
+        }
+        LeafColumns::new(times, columns, range)
+    }
+}
+
+fn is_inside(entry: &LeafEntry, range: &ClosedRange) -> bool {
+    range.first <= entry.first && entry.last <= range.last
+}
+
+/// As [`Store::rows_about`].
+fn rows_about(leaf: &Leaf, entry: &LeafEntry, range: &ClosedRange) -> Range<usize> {
+    let count = entry.count as usize;
+    if is_inside(entry, range) {
+        return 0..count;
+    }
+    let (first, last) = (range.first.as_nanos(), range.last.as_nanos());
+    // Only some pages: their first times say which. In a shared leaf the stream's part need not
+    // begin with a page.
+    let start = entry.row_start as usize;
+    let pages = leaf.page_first_times();
+    let page_from = start.div_ceil(PAGE_ROWS);
+    let page_to = (start + count).div_ceil(PAGE_ROWS);
+    // A damaged entry may ask for pages that the leaf does not have: reading it says so.
+    let inside = pages
+        .get(page_from..page_to.max(page_from))
+        .unwrap_or_default();
+    // Pages before the last one that begins before the range hold nothing of it. (`keep`: equal
+    // times may begin there.)
+    let skip = inside.partition_point(|t| *t < first);
+    let from = if skip == 0 {
+        0
+    } else {
+        (page_from + skip - 1) * PAGE_ROWS - start
+    };
+    let keep = inside.partition_point(|t| *t <= last);
+    let to = if page_from + keep >= page_to {
+        count
+    } else {
+        ((page_from + keep) * PAGE_ROWS - start).min(count)
+    };
+    from..to
+}

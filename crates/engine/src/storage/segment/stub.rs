@@ -1,0 +1,248 @@
+//! The head of the file of a segment whose rows were freed: which of its bytes stay, and where.
+//!
+//! Invariants: ranges rise, are apart, and lie below the length that the segment had when it was
+//! freed; what stands behind that length stands at the end of the file, as it was appended.
+//! Failure: bytes that are not so are no head; memory is bounded by the bytes that are there.
+//! Format: docs/format/stub.md.
+
+use crate::common::ids::SegmentId;
+use headwater_codec::checksum::crc32c;
+use headwater_codec::{Cursor, DecodeError, PutBytes};
+use headwater_types::invariant::wide;
+
+/// The magic, of which the last byte is the version.
+pub(crate) const STUB_MAGIC: [u8; 8] = *b"HWSTUB\x00\x01";
+/// Bytes of the head that are there whatever stays: magic, segment, length, bytes of the head.
+pub(crate) const STUB_FRONT_BYTES: u64 = 28;
+const CRC_BYTES: usize = 4;
+
+/// What stays of a segment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StubHead {
+    pub(crate) id: SegmentId,
+    /// Committed bytes of the segment when its rows were freed.
+    pub(crate) base: u64,
+    /// Offset and length of what stays of these, rising and apart.
+    pub(crate) ranges: Vec<(u64, u64)>,
+}
+
+impl StubHead {
+    /// Of ranges in any order, which may touch or be named twice.
+    pub(crate) fn new(id: SegmentId, base: u64, mut ranges: Vec<(u64, u64)>) -> StubHead {
+        ranges.sort_unstable();
+        let mut joined: Vec<(u64, u64)> = Vec::new();
+        for (offset, bytes) in ranges.into_iter().filter(|(_, bytes)| *bytes > 0) {
+            match joined.last_mut() {
+                Some((start, len)) if start.saturating_add(*len) >= offset => {
+                    let end = offset.saturating_add(bytes);
+                    *len = (*len).max(end.saturating_sub(*start));
+                }
+                _ => joined.push((offset, bytes)),
+            }
+        }
+        StubHead {
+            id,
+            base,
+            ranges: joined,
+        }
+    }
+
+    /// Bytes that stay.
+    pub(crate) fn kept_bytes(&self) -> u64 {
+        self.ranges.iter().map(|(_, bytes)| bytes).sum()
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut list = Vec::new();
+        list.put_varint(wide(self.ranges.len()));
+        let mut end = 0u64;
+        for (offset, bytes) in &self.ranges {
+            list.put_varint(offset.saturating_sub(end));
+            list.put_varint(*bytes);
+            end = offset.saturating_add(*bytes);
+        }
+        let bytes = STUB_FRONT_BYTES.saturating_add(wide(list.len() + CRC_BYTES));
+        let mut out = STUB_MAGIC.to_vec();
+        out.put_u64(self.id.0);
+        out.put_u64(self.base);
+        // A list of more than 4 GiB would be of a segment of petabytes.
+        out.put_u32(u32::try_from(bytes).unwrap_or(u32::MAX));
+        out.extend_from_slice(&list);
+        let crc = crc32c(&out);
+        out.put_u32(crc);
+        out
+    }
+
+    /// How long the head is that begins with these bytes, [`STUB_FRONT_BYTES`] of them.
+    pub(crate) fn head_bytes(front: &[u8]) -> Result<u64, DecodeError> {
+        let mut cursor = Cursor::new(front);
+        if cursor.take(STUB_MAGIC.len(), "stub magic")? != STUB_MAGIC {
+            return Err(DecodeError {
+                expected: "the magic of a stub of version 1",
+                offset: 0,
+            });
+        }
+        cursor.u64("segment")?;
+        cursor.u64("length of the segment")?;
+        Ok(u64::from(cursor.u32("length of the head")?))
+    }
+
+    /// Of exactly the bytes of a head.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<StubHead, DecodeError> {
+        let at = bytes.len().saturating_sub(CRC_BYTES);
+        let (body, trailer) = bytes.split_at(at);
+        if Cursor::new(trailer).u32("stub checksum")? != crc32c(body) {
+            return Err(DecodeError {
+                expected: "the head of a stub with the right checksum",
+                offset: at,
+            });
+        }
+        if StubHead::head_bytes(body)? != wide(bytes.len()) {
+            return Err(DecodeError {
+                expected: "a head as long as it says",
+                offset: STUB_MAGIC.len(),
+            });
+        }
+        let mut cursor = Cursor::new(body);
+        cursor.take(STUB_MAGIC.len(), "stub magic")?;
+        let id = SegmentId(cursor.u64("segment")?);
+        let base = cursor.u64("length of the segment")?;
+        cursor.u32("length of the head")?;
+        let count = cursor.varint_up_to(wide(cursor.remaining()), "number of ranges")?;
+        let mut ranges = Vec::with_capacity(count);
+        let mut end = 0u64;
+        for _ in 0..count {
+            let gap = cursor.varint("gap before a range")?;
+            let bytes = cursor.varint("length of a range")?;
+            let offset = end.checked_add(gap);
+            let next = offset.and_then(|offset| offset.checked_add(bytes));
+            let (Some(offset), Some(next)) = (offset, next.filter(|next| *next <= base)) else {
+                return Err(cursor.fail("a range within the segment"));
+            };
+            if bytes == 0 || (gap == 0 && !ranges.is_empty()) {
+                return Err(cursor.fail("ranges that are apart"));
+            }
+            ranges.push((offset, bytes));
+            end = next;
+        }
+        cursor.finish()?;
+        Ok(StubHead { id, base, ranges })
+    }
+}
+
+/// What a head says, with the places of what stays.
+#[derive(Debug)]
+pub(super) struct StubLayout {
+    pub(super) base: u64,
+    /// Offset, length and place in the file, by offset.
+    ranges: Vec<(u64, u64, u64)>,
+    /// Where what was appended since begins in the file.
+    pub(super) tail_at: u64,
+}
+
+impl StubLayout {
+    pub(super) fn of(head: &StubHead) -> StubLayout {
+        let mut place = wide(head.encode().len());
+        let mut ranges = Vec::with_capacity(head.ranges.len());
+        for (offset, bytes) in &head.ranges {
+            ranges.push((*offset, *bytes, place));
+            place = place.saturating_add(*bytes);
+        }
+        StubLayout {
+            base: head.base,
+            ranges,
+            tail_at: place,
+        }
+    }
+
+    /// Where bytes from an offset below the base on stand, and how many of them; `None` = freed.
+    pub(super) fn find(&self, offset: u64) -> Option<(u64, u64)> {
+        let at = self.ranges.partition_point(|(from, _, _)| *from <= offset);
+        let (from, bytes, place) = self.ranges.get(at.checked_sub(1)?)?;
+        let inside = offset - from;
+        (inside < *bytes).then(|| (place + inside, bytes - inside))
+    }
+
+    /// The parts of a range that were freed, by offset: offset and length of each.
+    pub(super) fn missing(&self, offset: u64, bytes: u64) -> Vec<(u64, u64)> {
+        let end = offset.saturating_add(bytes).min(self.base);
+        let mut out = Vec::new();
+        let mut at = offset;
+        for (from, len, _) in &self.ranges {
+            let behind = from.saturating_add(*len);
+            if behind <= at {
+                continue;
+            }
+            if *from >= end {
+                break;
+            }
+            if at < *from {
+                out.push((at, from - at));
+            }
+            at = behind;
+        }
+        if at < end {
+            out.push((at, end - at));
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    fn head() -> StubHead {
+        StubHead::new(
+            SegmentId(7),
+            1000,
+            vec![(900, 100), (0, 64), (300, 10), (310, 5), (300, 10)],
+        )
+    }
+
+    #[test]
+    fn a_head_comes_back_and_a_bad_one_is_refused() {
+        let head = head();
+        assert_eq!(head.ranges, [(0, 64), (300, 15), (900, 100)]);
+        let bytes = head.encode();
+        crate::golden::check("stub", &bytes);
+        assert_eq!(StubHead::decode(&bytes).unwrap(), head);
+        assert_eq!(StubHead::head_bytes(&bytes).unwrap(), wide(bytes.len()));
+        for len in 0..bytes.len() {
+            assert!(StubHead::decode(&bytes[..len]).is_err(), "{len}");
+        }
+        for at in 0..bytes.len() {
+            let mut other = bytes.clone();
+            other[at] ^= 1;
+            assert!(StubHead::decode(&other).is_err(), "{at}");
+        }
+        let beyond = StubHead {
+            base: 999,
+            ..head.clone()
+        };
+        assert!(StubHead::decode(&beyond.encode()).is_err());
+        let touching = StubHead {
+            ranges: vec![(0, 10), (10, 10)],
+            ..head
+        };
+        assert!(StubHead::decode(&touching.encode()).is_err());
+    }
+
+    #[test]
+    fn what_stays_is_found_and_the_rest_is_missing() {
+        let layout = StubLayout::of(&head());
+        let first = wide(head().encode().len());
+        assert_eq!(layout.find(0), Some((first, 64)));
+        assert_eq!(layout.find(63), Some((first + 63, 1)));
+        assert_eq!(layout.find(64), None);
+        assert_eq!(layout.find(310), Some((first + 74, 5)));
+        assert_eq!(layout.find(999), Some((first + 178, 1)));
+        assert_eq!(layout.tail_at, first + 179);
+        assert_eq!(layout.missing(0, 1000), [(64, 236), (315, 585)]);
+        assert_eq!(layout.missing(100, 10), [(100, 10)]);
+        assert_eq!(layout.missing(305, 20), [(315, 10)]);
+        assert_eq!(layout.missing(950, 500), []);
+        assert_eq!(layout.missing(2000, 5), []);
+    }
+}

@@ -1,0 +1,550 @@
+//! Reads the log back at opening, and tells a torn tail from damage.
+//!
+//! A record that does not check out ends the log. It is a torn tail when nothing says that it once
+//! was on the medium; it is damage when a later record or file was written after everything up to
+//! it had been synced, or a step was committed that needed it. A file that should be there and is
+//! not, or is shorter than it was made, is damage too: the metadata say which were begun, and a
+//! record says it too, wherever it stands in a file without a header. A reader beside an owner
+//! changes nothing, and makes sure that no file was begun anew while it was read. What is read here
+//! was perhaps never synced by the process that wrote it: it is, before anything is built on it.
+
+use super::files::{FREE_FILES_MAX, FullFile, LogFiles, file_path, first_file_bytes};
+use super::record::{
+    FILE_HEADER_BYTES, FILE_MAGIC, FileHeader, RECORD_HEADER_BYTES, RecordHeader, record_bytes,
+};
+use crate::common::error::Damage;
+use crate::common::ids::Sequence;
+use crate::{Error, Result};
+use headwater_codec::checksum::crc32c;
+use headwater_io::{File, Files, OpenMode};
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What replay found, apart from the records it handed out.
+#[derive(Debug)]
+pub(crate) struct Replayed {
+    pub(crate) files: LogFiles,
+    pub(crate) last: Sequence,
+    pub(crate) records: u64,
+    /// File and offset of a torn tail, and the bytes after it that hold something.
+    pub(crate) torn: Option<(PathBuf, u64)>,
+    /// Where the records of each file end, oldest first.
+    pub(crate) ends: Vec<LogEnd>,
+}
+
+/// Where the records of a log file end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LogEnd {
+    pub(crate) number: u64,
+    pub(crate) generation: u64,
+    pub(crate) offset: u64,
+    /// Length of the file, as its header says it.
+    pub(crate) file_bytes: u64,
+    header: FileHeader,
+}
+
+impl LogEnd {
+    /// Fails with `busy` when the file was begun anew since.
+    pub(crate) fn check_current(&self, file: &dyn File, path: &Path) -> Result<()> {
+        still_same(file, &self.header, path)
+    }
+}
+
+/// What a log has to hold, as the metadata say it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Needed {
+    /// Files of smaller generations are not needed.
+    pub(crate) first_generation: u64,
+    /// The newest generation that is known to be begun; 0 = none is.
+    pub(crate) newest_generation: u64,
+    /// Every record up to this one was written.
+    pub(crate) sequence: Sequence,
+}
+
+impl Needed {
+    /// The same, of a log of which files up to this generation are known to be begun besides.
+    pub(crate) fn begun_up_to(self, generation: u64) -> Needed {
+        Needed {
+            newest_generation: self.newest_generation.max(generation),
+            ..self
+        }
+    }
+}
+
+/// Who reads the log.
+#[derive(Clone, Copy)]
+pub(crate) enum Access<'a> {
+    /// The owner of the database, who goes on behind what is read.
+    Owner,
+    /// Somebody who may read while an owner writes: changes no file. The check fails if files may
+    /// have been freed since the metadata were read.
+    Reader(&'a dyn Fn() -> Result<()>),
+}
+
+impl Access<'_> {
+    fn is_owner(self) -> bool {
+        matches!(self, Access::Owner)
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Candidate {
+    number: u64,
+    header: FileHeader,
+    bytes: u64,
+}
+
+/// Reads every needed record in order of sequence.
+pub(crate) fn replay(
+    files: &Arc<dyn Files>,
+    dir: &Path,
+    file_bytes: u64,
+    needed: Needed,
+    access: Access<'_>,
+    mut each: impl FnMut(Sequence, u8, &[u8], &Path, u64) -> Result<()>,
+) -> Result<Replayed> {
+    let first_generation = needed.first_generation;
+    let start_after = needed.sequence;
+    let mut candidates: Vec<Candidate> = Vec::new();
+    // Files that hold nothing needed any more, and files without a header that can be read.
+    let (mut freed, mut headless) = (Vec::new(), Vec::new());
+    let mut next_number = 1;
+    let mut next_generation = first_generation.max(needed.newest_generation + 1);
+    for name in files.list(dir).map_err(|e| Error::io("list", dir, e))? {
+        let Some(number) = name
+            .strip_suffix(".log")
+            .and_then(|n| n.parse::<u64>().ok())
+        else {
+            continue;
+        };
+        next_number = next_number.max(number + 1);
+        let path = file_path(dir, number);
+        let file = files
+            .open(&path, OpenMode::Read)
+            .map_err(|e| Error::io("open", &path, e))?;
+        let bytes = file.len().map_err(|e| Error::io("read", &path, e))?;
+        let mut header = [0u8; FILE_HEADER_BYTES as usize];
+        let header = if bytes >= FILE_HEADER_BYTES {
+            file.read_exact_at(0, &mut header)
+                .map_err(|e| Error::io("read", &path, e))?;
+            Error::check_version(&path, &header, &FILE_MAGIC)?;
+            FileHeader::decode(&header)
+        } else {
+            None
+        };
+        match header {
+            Some(header) if header.generation >= first_generation => {
+                next_generation = next_generation.max(header.generation + 1);
+                candidates.push(Candidate {
+                    number,
+                    header,
+                    bytes,
+                });
+            }
+            Some(_) => freed.push((number, bytes)),
+            None => headless.push(number),
+        }
+    }
+    candidates.sort_by_key(|c| c.header.generation);
+    check_complete(files, dir, &candidates, &headless, needed)?;
+    if let Access::Reader(nothing_freed) = access {
+        nothing_freed()?;
+    }
+    let source = LogSource { files, dir, access };
+    let mut progress = ReplayProgress {
+        last: candidates
+            .first()
+            .map_or(start_after, |c| c.header.previous),
+        records: 0,
+    };
+    let mut full = VecDeque::new();
+    let mut torn = None;
+    let mut ends = Vec::new();
+    for (index, candidate) in candidates.iter().enumerate() {
+        if candidate.header.previous > progress.last && index > 0 {
+            return Err(missing(
+                &file_path(dir, candidate.number),
+                progress.last,
+                candidate.header.previous,
+            ));
+        }
+        let next_previous = candidates.get(index + 1).map(|c| c.header.previous);
+        let end = read_file(source, candidate, &mut progress, next_previous, &mut each)?;
+        if end.torn {
+            torn = Some((file_path(dir, candidate.number), end.offset));
+        }
+        if next_previous.is_none() && access.is_owner() {
+            write_again(files, &file_path(dir, candidate.number), end.offset)?;
+        }
+        ends.push(LogEnd {
+            number: candidate.number,
+            generation: candidate.header.generation,
+            offset: end.offset,
+            file_bytes: candidate.header.bytes,
+            header: candidate.header,
+        });
+        full.push_back(FullFile {
+            number: candidate.number,
+            generation: candidate.header.generation,
+            last: progress.last,
+            end: end.offset,
+            bytes: candidate.bytes,
+        });
+    }
+    let ReplayProgress { last, records } = progress;
+    if last < start_after {
+        let (path, offset) = match (torn, candidates.last()) {
+            (Some(torn), _) => torn,
+            (None, newest) => (
+                newest.map_or_else(|| dir.to_owned(), |c| file_path(dir, c.number)),
+                0,
+            ),
+        };
+        return Err(Error::damage(Damage {
+            file: path,
+            offset,
+            expected: format!(
+                "log records up to sequence {}, which the metadata refer to",
+                start_after.0
+            ),
+            found: format!("none after {}", last.0),
+        }));
+    }
+    // The log begins small again: what is larger, or was made for one large record, would wait for
+    // a use that may never come.
+    let mut kept = Vec::new();
+    for (number, bytes) in freed {
+        if bytes == first_file_bytes(file_bytes) && kept.len() < FREE_FILES_MAX {
+            kept.push((number, bytes));
+        } else {
+            headless.push(number);
+        }
+    }
+    // A header comes after the syncs of a file and of its name. Where there is none, one of them
+    // may have failed, which no later sync makes up for: such a file is never used again.
+    for number in headless.into_iter().filter(|_| access.is_owner()) {
+        let path = file_path(dir, number);
+        files
+            .remove(&path)
+            .map_err(|e| Error::io("remove", &path, e))?;
+    }
+    let floor = candidates
+        .first()
+        .map_or(start_after, |c| c.header.previous);
+    let numbers = (next_number, next_generation);
+    let files = LogFiles::new(
+        Arc::clone(files),
+        dir.to_owned(),
+        file_bytes,
+        full,
+        kept,
+        numbers,
+        floor,
+    );
+    Ok(Replayed {
+        files,
+        last,
+        records,
+        torn,
+        ends,
+    })
+}
+
+/// Generations have no gaps from the first needed one to the newest begun, and every file is as
+/// long as it was made.
+fn check_complete(
+    files: &Arc<dyn Files>,
+    dir: &Path,
+    candidates: &[Candidate],
+    headless: &[u64],
+    needed: Needed,
+) -> Result<()> {
+    let mut expected = needed.first_generation.max(1);
+    for candidate in candidates {
+        let path = file_path(dir, candidate.number);
+        if candidate.header.generation != expected {
+            let found = format!(
+                "only this one, of generation {}",
+                candidate.header.generation
+            );
+            return Err(lost_file(
+                files,
+                dir,
+                headless,
+                expected,
+                Some((path, found)),
+            )?);
+        }
+        if candidate.bytes < candidate.header.bytes {
+            return Err(Error::damage(Damage {
+                file: path,
+                offset: candidate.bytes,
+                expected: format!("a log file of {} bytes", candidate.header.bytes),
+                found: format!("{} bytes", candidate.bytes),
+            }));
+        }
+        expected += 1;
+    }
+    if expected <= needed.newest_generation {
+        return Err(lost_file(files, dir, headless, expected, None)?);
+    }
+    // A header is on the medium before its file's records: where a record of the next generation
+    // stands, there was one. The metadata of a database that an older version wrote do not say so.
+    match holder_of(files, dir, headless, expected)? {
+        Some(path) => Err(headless_file(path, expected)),
+        None => Ok(()),
+    }
+}
+
+/// A file that was begun, and has no header any more.
+fn headless_file(path: PathBuf, generation: u64) -> Error {
+    Error::damage(Damage {
+        file: path,
+        offset: 0,
+        expected: format!("the header of a log file of generation {generation}"),
+        found: "bytes whose checksum does not match, although the file's records are of that generation".into(),
+    })
+}
+
+/// Says where the file of a generation should be that is not there. `behind` is the one found in
+/// its place.
+fn lost_file(
+    files: &Arc<dyn Files>,
+    dir: &Path,
+    headless: &[u64],
+    generation: u64,
+    behind: Option<(PathBuf, String)>,
+) -> Result<Error> {
+    if let Some(path) = holder_of(files, dir, headless, generation)? {
+        return Ok(headless_file(path, generation));
+    }
+    Ok(Error::damage(match (behind, headless) {
+        (Some((path, found)), _) => Damage {
+            file: path,
+            offset: 8,
+            expected: format!("a log file of generation {generation} before this one"),
+            found,
+        },
+        (None, [number, ..]) => Damage {
+            file: file_path(dir, *number),
+            offset: 0,
+            expected: format!(
+                "the header of a log file of generation {generation}, which is known to be begun"
+            ),
+            found: "no header that can be read, here or in another file".into(),
+        },
+        (None, []) => Damage {
+            file: dir.to_owned(),
+            offset: 0,
+            expected: format!("a log file of generation {generation}, which is known to be begun"),
+            found: "no such file".into(),
+        },
+    }))
+}
+
+/// The file without a header that holds a record of a generation, wherever it stands.
+fn holder_of(
+    files: &Arc<dyn Files>,
+    dir: &Path,
+    headless: &[u64],
+    generation: u64,
+) -> Result<Option<PathBuf>> {
+    for number in headless {
+        let path = file_path(dir, *number);
+        let content = read_whole(files, &path)?;
+        let records = content
+            .get(FILE_HEADER_BYTES as usize..)
+            .unwrap_or_default();
+        if records_in(generation, records, 0).next().is_some() {
+            return Ok(Some(path));
+        }
+    }
+    Ok(None)
+}
+
+fn read_whole(files: &Arc<dyn Files>, path: &Path) -> Result<Vec<u8>> {
+    let io = |e| Error::io("read", path, e);
+    let file = files
+        .open(path, OpenMode::Read)
+        .map_err(|e| Error::io("open", path, e))?;
+    let bytes = file.len().map_err(io)?;
+    let mut content = vec![0u8; usize::try_from(bytes).unwrap_or(0)];
+    file.read_exact_at(0, &mut content).map_err(io)?;
+    Ok(content)
+}
+
+/// Writes the first bytes of the newest file again as they are, and syncs them.
+///
+/// The process that wrote them may have been killed before its last sync, or that sync may have
+/// failed, after which the system shows bytes that it will never write. Older files were synced
+/// before the next was begun.
+fn write_again(files: &Arc<dyn Files>, path: &Path, bytes: u64) -> Result<()> {
+    let file = files
+        .open(path, OpenMode::Write)
+        .map_err(|e| Error::io("open", path, e))?;
+    let mut content = vec![0u8; usize::try_from(bytes).unwrap_or(0)];
+    file.read_exact_at(0, &mut content)
+        .map_err(|e| Error::io("read", path, e))?;
+    file.write_all_at(0, &content)
+        .map_err(|e| Error::io("write", path, e))?;
+    file.sync_data().map_err(|e| Error::io("sync", path, e))
+}
+
+fn missing(path: &Path, last: Sequence, previous: Sequence) -> Error {
+    Error::damage(Damage {
+        file: path.to_owned(),
+        offset: 16,
+        expected: format!(
+            "records up to sequence {} in the log files before",
+            previous.0
+        ),
+        found: format!("records up to {}", last.0),
+    })
+}
+
+/// Where the records of a file end.
+struct End {
+    offset: u64,
+    /// Something stands behind the last record.
+    torn: bool,
+}
+
+/// A file that is begun anew gets its header before any record: while the header stands, what was
+/// read was of this use.
+fn still_same(file: &dyn File, expected: &FileHeader, path: &Path) -> Result<()> {
+    let mut header = [0u8; FILE_HEADER_BYTES as usize];
+    file.read_exact_at(0, &mut header)
+        .map_err(|e| Error::io("read", path, e))?;
+    if FileHeader::decode(&header) == Some(*expected) {
+        return Ok(());
+    }
+    Err(Error::new(
+        crate::ErrorKind::Busy,
+        format!("{} was begun anew while it was read", path.display()),
+    ))
+}
+
+/// The log that is replayed.
+#[derive(Clone, Copy)]
+struct LogSource<'a> {
+    files: &'a Arc<dyn Files>,
+    dir: &'a Path,
+    access: Access<'a>,
+}
+
+/// How far a replay has come.
+struct ReplayProgress {
+    /// The newest record read, or the one behind which the log begins.
+    last: Sequence,
+    records: u64,
+}
+
+/// Reads one file. `next_previous` is the record behind which the next one begins.
+fn read_file(
+    source: LogSource<'_>,
+    candidate: &Candidate,
+    progress: &mut ReplayProgress,
+    next_previous: Option<Sequence>,
+    each: &mut impl FnMut(Sequence, u8, &[u8], &Path, u64) -> Result<()>,
+) -> Result<End> {
+    let LogSource { files, dir, access } = source;
+    let path = file_path(dir, candidate.number);
+    let file = files
+        .open(&path, OpenMode::Read)
+        .map_err(|e| Error::io("open", &path, e))?;
+    let mut content = vec![0u8; usize::try_from(candidate.bytes).unwrap_or(0)];
+    file.read_exact_at(0, &mut content)
+        .map_err(|e| Error::io("read", &path, e))?;
+    if !access.is_owner() {
+        still_same(&*file, &candidate.header, &path)?;
+    }
+    let generation = candidate.header.generation;
+    let mut offset = FILE_HEADER_BYTES as usize;
+    loop {
+        let rest = content.get(offset..).unwrap_or_default();
+        if next_previous == Some(progress.last) {
+            // What follows was not acknowledged when the next file was begun, and its number was
+            // given again.
+            return Ok(End {
+                offset: offset as u64,
+                torn: false,
+            });
+        }
+        let expected = Sequence(progress.last.0 + 1);
+        let record = RecordHeader::decode(generation, rest)
+            .filter(|h| h.sequence == expected)
+            .and_then(|h| {
+                let end = RECORD_HEADER_BYTES.checked_add(h.payload_bytes as usize)?;
+                let payload = rest.get(RECORD_HEADER_BYTES..end)?;
+                (crc32c(payload) == h.payload_crc).then_some((h, payload))
+            });
+        let Some((header, payload)) = record else {
+            if next_previous.is_some_and(|p| p >= expected)
+                || synced_later(generation, rest, expected)
+            {
+                return Err(Error::damage(Damage {
+                    file: path,
+                    offset: offset as u64,
+                    expected: format!("the log record with sequence {}", expected.0),
+                    found: "bytes whose checksum does not match, although later records show that it was synced".into(),
+                }));
+            }
+            return Ok(End {
+                offset: offset as u64,
+                torn: rest.iter().any(|b| *b != 0),
+            });
+        };
+        each(header.sequence, header.kind, payload, &path, offset as u64)?;
+        progress.records += 1;
+        progress.last = header.sequence;
+        offset += record_bytes(payload.len());
+    }
+}
+
+/// True when a record further on was written after `expected` had been synced.
+fn synced_later(generation: u64, rest: &[u8], expected: Sequence) -> bool {
+    records_in(generation, rest, 8).any(|h| h.synced >= expected)
+}
+
+/// The headers of records of a generation, wherever they stand from an offset on.
+pub(crate) fn records_in(
+    generation: u64,
+    bytes: &[u8],
+    from: usize,
+) -> impl Iterator<Item = RecordHeader> {
+    let places = from..(bytes.len() + 1).saturating_sub(RECORD_HEADER_BYTES);
+    places.step_by(8).filter_map(move |at| {
+        let bytes = bytes.get(at..)?;
+        // Most places hold zeros, or the middle of a payload: skip them without a checksum.
+        let is_like = bytes.get(25..28) == Some(&[0; 3]) && bytes.get(24) != Some(&0);
+        is_like
+            .then(|| RecordHeader::decode(generation, bytes))
+            .flatten()
+    })
+}
+
+/// Replays a log made of one file with these bytes.
+#[cfg(fuzzing)]
+pub(crate) fn fuzz_file(bytes: &[u8]) {
+    let env = headwater_io::Env::memory();
+    let dir = std::path::Path::new("/log");
+    let path = dir.join("1.log");
+    let put = || {
+        env.files.create_dir_all(dir)?;
+        env.files
+            .open(&path, headwater_io::OpenMode::CreateNew)?
+            .write_all_at(0, bytes)
+    };
+    if put().is_ok() {
+        let size = bytes.len() as u64;
+        drop(replay(
+            &env.files,
+            dir,
+            size,
+            Needed::default(),
+            Access::Owner,
+            |_, _, _, _, _| Ok(()),
+        ));
+    }
+}

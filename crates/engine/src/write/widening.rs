@@ -1,0 +1,172 @@
+//! A field of integers becomes one of floats: only where no stored integer loses digits by it.
+//!
+//! Which integers a field holds say the extremes in the pyramids of its streams, so a look reads no
+//! rows but those at the edges. It is made once per field, not on the way of writes that fit.
+//!
+//! Invariants: between the begin of a look and the definition that follows it, no integer that a
+//! float cannot hold gets into the field: who is at the door with one is sent back (`busy`). What
+//! a look found to be inexact stays so until somebody asks by `ALTER TABLE`.
+//! Concurrency: looks are made by who holds a [`Turn`], one at a time.
+
+use crate::core::{Core, Turn};
+use crate::metadata::catalog::Table;
+use crate::read::{AggregateSpec, Bins, PageStart, Snapshot};
+use crate::{Error, ErrorKind, FieldSpec, Result};
+use headwater_types::{ClosedRange, Column, Extremes, FieldId, FieldType, Values};
+use std::sync::Arc;
+
+/// Up to here floats hold every integer.
+const EXACT_MAX: u64 = 1 << 53;
+
+/// Streams of a table at whose extremes a write looks; who alters the table looks at all.
+pub(crate) const STREAMS_LOOKED_AT: u64 = 10_000;
+
+/// Streams taken from the catalog at once.
+const PAGE: usize = 1_000;
+
+/// What a look at the integers of a field found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Integers {
+    /// A float holds each of them.
+    Exact,
+    /// At least this one is beyond what floats hold.
+    Inexact(i64),
+    /// Not known: one was found to be inexact before, or there are too many streams, or a
+    /// partition cannot be read.
+    Unknown,
+}
+
+/// True for an integer of which no neighbour becomes the same float.
+pub(crate) fn is_exact(value: i64) -> bool {
+    value.unsigned_abs() <= EXACT_MAX
+}
+
+/// True when a float holds every present integer of a column.
+pub(crate) fn all_exact(column: &Column) -> bool {
+    match column.values() {
+        Values::I64(values) => {
+            let mut each = values.iter().enumerate();
+            each.all(|(row, value)| is_exact(*value) || !column.is_present(row))
+        }
+        _ => true,
+    }
+}
+
+/// Whether a field of integers holds only what floats hold. What is written from now on, as long as
+/// the turn lasts, does not change that.
+pub(crate) fn look(
+    core: &Arc<Core>,
+    _turn: &Turn<'_>,
+    table: &Table,
+    field: FieldId,
+    streams_max: u64,
+) -> Result<Integers> {
+    let by_write = streams_max != u64::MAX;
+    if by_write && core.defining.was_inexact(table.id, field) {
+        return Ok(Integers::Unknown);
+    }
+    let streams = core.catalog.stream_count(table.id);
+    if streams > streams_max {
+        return Ok(Integers::Unknown);
+    }
+    core.defining.begin_look(table.id, field);
+    if streams == 0 {
+        return Ok(Integers::Exact);
+    }
+    // Who came in before the mark is in memory after this, and seen once it is published.
+    drop(core.door.shut());
+    core.log.wait_published(core.log.newest())?;
+    let found = match extremes(core, table, field) {
+        Err(error) if error.kind() == ErrorKind::Corrupt => return Ok(Integers::Unknown),
+        found => found?,
+    };
+    core.defining.end_look(table.id, field, found.is_none());
+    Ok(found.map_or(Integers::Exact, Integers::Inexact))
+}
+
+/// An extreme of the field that a float does not hold, if a stream has one.
+fn extremes(core: &Arc<Core>, table: &Table, field: FieldId) -> Result<Option<i64>> {
+    let Some(name) = table.field(field).map(|f| f.name.as_str()) else {
+        return Ok(None);
+    };
+    let snapshot = Snapshot::open(Arc::clone(core));
+    let spec = AggregateSpec {
+        range: ClosedRange::ALL,
+        bins: Bins::Whole,
+        first_last: false,
+    };
+    let mut start = Some(PageStart::default());
+    while let Some(from) = start {
+        let page = snapshot.handles_from(&table.name, from, PAGE)?;
+        for stream in &page.streams {
+            for bin in stream.aggregate(&snapshot, name, &spec)? {
+                if let Extremes::I64(least, most) = bin.aggregate.extremes
+                    && let Some(beyond) = [most, least].into_iter().find(|v| !is_exact(*v))
+                {
+                    return Ok(Some(beyond));
+                }
+            }
+        }
+        start = page.next;
+    }
+    Ok(None)
+}
+
+/// Refuses to make fields of integers ones of floats where a stored value would lose digits.
+pub(crate) fn check_widening(
+    core: &Arc<Core>,
+    turn: &Turn<'_>,
+    name: &str,
+    fields: &[FieldSpec],
+) -> Result<()> {
+    let Some(table) = core.catalog.table_named(name) else {
+        return Ok(());
+    };
+    let floats = fields.iter().filter(|f| f.field_type == FieldType::F64);
+    let widened = floats.filter_map(|wanted| {
+        let id = table.field_id(&wanted.name)?;
+        let is_widened = table.field(id)?.field_type == FieldType::I64;
+        is_widened.then_some((wanted, id))
+    });
+    for (wanted, id) in widened {
+        let why = match look(core, turn, &table, id, u64::MAX)? {
+            Integers::Exact => continue,
+            Integers::Inexact(value) => {
+                format!("holds {value}, which f64 (DOUBLE) cannot hold exactly")
+            }
+            Integers::Unknown => "cannot be read everywhere".to_owned(),
+        };
+        return Err(Error::invalid(format!(
+            "field `{}` of table `{name}` {why}, and stays i64 (BIGINT): nothing was changed. Write fractions into another field",
+            wanted.name
+        )));
+    }
+    Ok(())
+}
+
+/// Sends a writer back whose integers are on their way into a field that has become one of floats
+/// since they were checked, or is about to.
+pub(crate) fn check_at_door(
+    core: &Core,
+    table: &Table,
+    columns: &[(FieldId, Column)],
+) -> Result<()> {
+    let integers = columns
+        .iter()
+        .filter(|(_, column)| column.field_type() == FieldType::I64);
+    let known = integers.filter_map(|(id, column)| Some((id, column, table.field(*id)?)));
+    for (id, column, field) in known {
+        let widens =
+            field.field_type == FieldType::F64 || core.defining.is_under_way(table.id, *id);
+        if widens && !all_exact(column) {
+            return Err(Error::new(
+                ErrorKind::Busy,
+                format!(
+                    "field `{}` of table `{}` became one of floats while the batch was checked: write it again",
+                    field.name, table.name
+                ),
+            ));
+        }
+    }
+    Ok(())
+}
