@@ -2,7 +2,7 @@
 #![no_main]
 
 use headwater_fuzz::split_mode;
-use headwater_notice::{Follower, Heard, Notice, NoticeKey, Sealed, Told};
+use headwater_protocol::notice::{Follower, Heard, Notice, NoticeKey, Sealed, Told};
 use libfuzzer_sys::fuzz_target;
 use std::time::Duration;
 

@@ -3,7 +3,7 @@
 
 use headwater_codec::checksum::crc32c;
 use headwater_fuzz::split_mode;
-use headwater_sync::{decode, encode};
+use headwater_protocol::replication::{decode, encode};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {

@@ -1,7 +1,7 @@
 //! Reading a ticket never panics.
 #![no_main]
 
-use headwater_dispatch::Ticket;
+use headwater_protocol::dispatch::Ticket;
 use headwater_types::Timestamp;
 use libfuzzer_sys::fuzz_target;
 

@@ -24,7 +24,7 @@ mod store;
 
 pub use device::{Answer, Command, Device, DeviceOptions, Extent};
 pub use error::{BlockError, BlockErrorKind};
-pub use headwater_queue::Order;
+pub use headwater_io::queue::Order;
 pub use server::{ServeOptions, Server};
 pub use socket::Address;
 

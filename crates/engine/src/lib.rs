@@ -7,6 +7,7 @@
 
 mod admin;
 mod common;
+mod config;
 mod core;
 mod database;
 mod device;
@@ -35,15 +36,15 @@ pub use admin::repair::{
 };
 pub use admin::snapshots::{EndedSnapshot, SnapshotInfo};
 pub use common::error::{Damage, Error, ErrorKind, Result};
-pub use common::options::{Durability, Options};
 pub use common::refused::{
     REFUSED_ENDED, REFUSED_FIELDS, REFUSED_FUTURE, REFUSED_NAME, REFUSED_STREAMS, REFUSED_STRING,
     REFUSED_TABLES, REFUSED_TYPE, REFUSED_UNREADABLE, Refused,
 };
-pub use common::settings;
+pub use config::backend::{IoBackend, QueuePlacement};
+pub use config::options::{Durability, Options};
+pub use config::settings;
 pub use core::late_policy::{LateReport, ShardLateReport};
 pub use database::{Database, Ticket, Written};
-pub use device::backend::{IoBackend, QueuePlacement};
 pub use device::tiers::{FastTier, TierParts, fast_tier};
 pub use headwater_late::{FlushRule, Knobs, LatePolicy, MergeScope, PolicyChoice, Split};
 pub use maintenance::deletes::DeleteSpec;

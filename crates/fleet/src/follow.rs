@@ -7,7 +7,7 @@
 
 use crate::migration::Migration;
 use headwater_engine::{Error, RemoteCopy, State};
-use headwater_sync::{Message, Now, Planner, PlannerLimits, Verified};
+use headwater_protocol::replication::{Message, Now, Planner, PlannerLimits, Verified};
 use std::time::Duration;
 
 /// How long to wait for a first state, before it is asked for again.

@@ -5,7 +5,7 @@
 //!
 //! Invariant: nothing larger than [`MESSAGE_MAX`] is held, however small it came.
 
-use headwater_sync::{Message, decode, encode};
+use headwater_protocol::replication::{Message, decode, encode};
 use serde::{Deserialize, Serialize};
 use tokio_tungstenite::tungstenite::Message as Frame;
 

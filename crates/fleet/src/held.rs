@@ -13,7 +13,7 @@ use headwater_engine::{
     StateName, Tally,
 };
 use headwater_io::Env;
-use headwater_sync::Verified;
+use headwater_protocol::replication::Verified;
 use headwater_types::Timestamp;
 use parking_lot::Mutex;
 use std::path::PathBuf;

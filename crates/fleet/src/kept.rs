@@ -12,7 +12,7 @@ use crate::held::Kept;
 use crate::private;
 use headwater_engine::{CarriedCopy, CopyRestoration, RemoteCopy, StateName};
 use headwater_io::Env;
-use headwater_sync::Message;
+use headwater_protocol::replication::Message;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 

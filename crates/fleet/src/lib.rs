@@ -3,7 +3,7 @@
 //!
 //! An *edge* owns its database; it dials its cloud once and answers what is asked over that
 //! connection. A *cloud* node knows its edges, holds a copy of each, and asks for what it lacks.
-//! What is asked and answered is decided in `headwater-sync`, which knows no sockets, clocks and
+//! `headwater_protocol::replication` decides what is requested and sent, without sockets, clocks and
 //! threads; this crate gives it all three.
 //!
 //! From bottom to top: `error`; `waiting` for a medium or the stop;
@@ -55,7 +55,7 @@ pub use edges::{EDGES_MAX, Edge, EdgeAddress};
 pub use error::{FleetError, FleetErrorKind};
 pub use frame::{About, MESSAGE_MAX};
 pub use headwater_engine::{CarriedCopy, CopyRestoration, Rules};
-pub use headwater_sync::{BudgetLimits, QuietHours};
+pub use headwater_protocol::replication::{BudgetLimits, QuietHours};
 pub use kept::{Carry, CarryMark, put_copies_aside, restore_copy, restore_roster};
 pub use migration::{Migration, MigrationPolicy, MigrationScore};
 pub use relays::{RelaySpec, Relays};

@@ -2,7 +2,7 @@
 //!
 //! Format: docs/format/fleet.md.
 
-use headwater_sync::{Policy, ScoreBy};
+use headwater_protocol::replication::{Policy, ScoreBy};
 use serde::{Deserialize, Serialize};
 
 /// What is copied before somebody asks for it, and in which order.

@@ -9,7 +9,7 @@ use crate::copies::Fleet;
 use crate::error::{FleetError, medium};
 use crate::held::FURTHER;
 use headwater_engine::Database;
-use headwater_sync::Source;
+use headwater_protocol::replication::Source;
 use std::sync::Arc;
 
 /// As what a database knows the cloud's copy.

@@ -19,7 +19,7 @@ use crate::origin::refuses;
 use crate::waiting::{blocking, stopped};
 use futures_util::{FutureExt, SinkExt, StreamExt};
 use headwater_engine::CopyProgress;
-use headwater_sync::{Message, Now};
+use headwater_protocol::replication::{Message, Now};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};

@@ -23,7 +23,9 @@ use crate::waiting::{blocking, stopped};
 use futures_util::StreamExt;
 use headwater_engine::{Database, Rules, StateName};
 use headwater_io::Env;
-use headwater_sync::{Agent, Budget, BudgetLimits, Confirmed, Message, Now, Spent, Verified};
+use headwater_protocol::replication::{
+    Agent, Budget, BudgetLimits, Confirmed, Message, Now, Spent, Verified,
+};
 use headwater_types::Timestamp;
 use lag::Lag;
 use parking_lot::Mutex;

@@ -32,6 +32,7 @@ mod memory;
 mod place;
 mod pmem;
 mod pmem_model;
+pub mod queue;
 mod request;
 mod system;
 mod threads;

@@ -1,7 +1,8 @@
 //! What this node holds, for dispatchers: kept up to date when one of them asks.
 //!
-//! Purpose: a registry (`headwater-dispatch`) of the node's own streams, of its edges with theirs,
-//! and of single tiles below the levels of which everything is here: those that were answered.
+//! Purpose: a registry (`headwater_protocol::dispatch`) of the node's own streams, of its edges with
+//! theirs, and of single tiles below the levels of which everything is here: those that were
+//! answered.
 //!
 //! Invariants: nothing is told to be here that a look at the copy did not find here; what goes
 //! later is found gone later, and until then costs whoever is sent here a question. What nobody
@@ -12,11 +13,11 @@
 
 use crate::error::ApiError;
 use headwater::{ClosedRange, Level, Snapshot, StreamName, Timestamp};
-use headwater_dispatch::{
-    Address, Database, EdgeFacts, Exception, Held, Reach, Registry, StreamKey, TileKey,
-};
 use headwater_fleet::{EdgeView, Fleet, OWN, Want};
 use headwater_io::Env;
+use headwater_protocol::dispatch::{
+    Address, Database, EdgeFacts, Exception, Held, Reach, Registry, StreamKey, TileKey,
+};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -69,7 +69,7 @@ use headwater_shell::access;
 
 #[cfg(feature = "bucket")]
 pub use bucket::ROSTER as BUCKET_ROSTER;
-pub use headwater_notice::whitelist_text as broker_list_text;
+pub use headwater_protocol::notice::whitelist_text as broker_list_text;
 pub use headwater_shell::access::{rules, tokens};
 pub use headwater_shell::{Endpoint, Needs};
 pub use notices::{ListsApplied, apply_broker_lists, broker_lists, broker_rules};

@@ -8,7 +8,7 @@
 
 use crate::app::App;
 use crate::holdings::{LOOK, Sources};
-use headwater_notice::{Kind, Notice};
+use headwater_protocol::notice::{Kind, Notice};
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -11,7 +11,16 @@ const PAGES: [&str; 2] = ["src/README.md", "README.md"];
 pub struct Modules {
     /// Its folder, as `crates/engine`.
     pub folder: String,
-    /// Its modules from the ground up, each with what it is for.
+    /// Its tables: the first is of the crate, each other one of the module that its heading names.
+    pub tables: Vec<Table>,
+}
+
+/// The modules in a module, as a table has them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Table {
+    /// The module they are in; none for the crate.
+    pub parent: Option<String>,
+    /// The modules from the ground up, each with its contents.
     pub modules: Vec<(String, String)>,
 }
 
@@ -23,19 +32,33 @@ pub fn crates() -> Vec<Modules> {
         let page = pages.find_map(|path| std::fs::read_to_string(path).ok())?;
         Some(of(&folder, &page))
     });
-    pages.filter(|of| !of.modules.is_empty()).collect()
+    pages
+        .filter(|of| of.tables.iter().any(|table| !table.modules.is_empty()))
+        .collect()
 }
 
-/// Rows that begin with a name in back-quotes are its modules.
+/// Rows that begin with a name in back-quotes are modules; a heading of the second level that is a
+/// name in back-quotes begins the table of that module.
 #[must_use]
 pub fn of(folder: &str, page: &str) -> Modules {
-    let rows = page.lines().filter_map(|line| {
-        let (module, what) = line.strip_prefix("| `")?.split_once("` | ")?;
-        let what = what.trim_end_matches('|').trim();
-        Some((module.to_owned(), what.to_owned()))
-    });
+    let mut tables = vec![Table::default()];
+    for line in page.lines() {
+        if let Some(rest) = line.strip_prefix("## `") {
+            tables.push(Table {
+                parent: rest.strip_suffix('`').map(str::to_owned),
+                modules: Vec::new(),
+            });
+        }
+        let row = line
+            .strip_prefix("| `")
+            .and_then(|row| row.split_once("` | "));
+        if let (Some((module, contents)), Some(table)) = (row, tables.last_mut()) {
+            let contents = contents.trim_end_matches('|').trim();
+            table.modules.push((module.to_owned(), contents.to_owned()));
+        }
+    }
     Modules {
         folder: folder.to_owned(),
-        modules: rows.collect(),
+        tables,
     }
 }

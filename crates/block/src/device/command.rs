@@ -3,7 +3,7 @@
 //! Invariants: offsets and lengths are in bytes of the device.
 //! Concurrency and failure: plain values.
 
-use headwater_queue::{Direction, Purpose, Request};
+use headwater_io::queue::{Direction, Purpose, Request};
 
 use crate::numbers::long;
 

@@ -8,7 +8,7 @@
 use std::io;
 use std::sync::Arc;
 
-use headwater_queue::Work;
+use headwater_io::queue::Work;
 use parking_lot::Mutex;
 
 use super::command::{Answer, Command, Extent};

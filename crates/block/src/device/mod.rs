@@ -18,8 +18,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use headwater_io::queue::{Order, SetOptions, Sets};
 use headwater_io::{Completion, Env, Lock, LockError};
-use headwater_queue::{Order, SetOptions, Sets};
 use parking_lot::Mutex;
 
 use self::joint::{Answered, Joint, Part};

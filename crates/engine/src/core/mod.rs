@@ -59,7 +59,7 @@ pub(crate) use unreadable::UnreadablePartitions;
 
 use crate::common::counters::Counters;
 use crate::common::ids::{Sequence, StreamId, TableId};
-use crate::common::mode::Regime;
+use crate::config::mode::Regime;
 use crate::device::guard::Guard;
 use crate::device::stall::Watch;
 use crate::memory::pins::PinFiles;

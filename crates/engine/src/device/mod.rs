@@ -3,7 +3,6 @@
 //!
 //! Invariant: nothing here knows rows, streams or formats of segments.
 
-pub(crate) mod backend;
 pub(crate) mod guard;
 pub(crate) mod layout;
 pub(crate) mod reserve;

@@ -1,4 +1,4 @@
-//! Maintenance jobs and the threads that run them: flushes, merges, compactions, retention, deletes,
+//! Maintenance jobs and their threads: flushes, merges, compactions, retention, deletes,
 //! indexing.
 //!
 //! Invariant: a job publishes its result at one point, and leaves no trace when it fails before.

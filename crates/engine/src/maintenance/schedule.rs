@@ -20,7 +20,7 @@ use crate::maintenance::retention::move_horizons;
 use crate::open::kept_states::end_due;
 use crate::wal::mirror::Mirror;
 use crate::{ErrorKind, Result};
-use headwater_queue::Purpose;
+use headwater_io::queue::Purpose;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -27,7 +27,7 @@ pub(crate) use opened_by::{CopyParts, OpenedBy, PastParts};
 use crate::common::counters::{COMPACTION_DAY, COMPACTION_DAY_BYTES, Counters};
 use crate::common::error::Damage;
 use crate::common::ids::{Sequence, ShardIndex, StreamId, TableId};
-use crate::common::mode::Regime;
+use crate::config::mode::Regime;
 use crate::core::late_policy::{first_analyzer, kept_analyzer};
 use crate::core::shard::{Shard, held_max};
 use crate::core::{

@@ -123,7 +123,8 @@ pub struct Stats {
     pub bytes_read: u64,
     /// Damaged leaves and blocks met since opening.
     pub damaged_parts: u64,
-    /// Partitions of which nothing can be read, as far as is known: [`crate::admin::check`] looks at all.
+    /// Partitions of which nothing can be read, as far as is known: [`crate::admin::check`] looks
+    /// at all.
     pub partitions_unreadable: u64,
 }
 

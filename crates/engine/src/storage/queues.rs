@@ -11,11 +11,11 @@
 //! log; owners of sets that cannot be started are an error of the opening.
 
 use crate::common::ids::SegmentId;
-use crate::device::backend::IoBackend;
+use crate::config::backend::IoBackend;
 use crate::metadata::tables::PartitionRecord;
 use crate::{Error, ErrorKind, Options, Result};
+use headwater_io::queue::{Order, QueuedFiles, SetOptions, Sets, Transfer};
 use headwater_io::{Env, Files, Threads, UringFiles};
-use headwater_queue::{Order, QueuedFiles, SetOptions, Sets, Transfer};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -139,7 +139,7 @@ fn interval(record: &PartitionRecord) -> Option<Duration> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
-    use crate::device::backend::QueuePlacement;
+    use crate::config::backend::QueuePlacement;
     use headwater_io::NoThreads;
     use headwater_types::Level;
 

@@ -12,7 +12,7 @@ use crate::uplink_file::UplinkFile;
 use crate::waiting::{blocking, stopped};
 use futures_util::{SinkExt, StreamExt};
 use headwater_engine::StateName;
-use headwater_sync::{Message, Verified};
+use headwater_protocol::replication::{Message, Verified};
 use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};

@@ -14,5 +14,6 @@ mod laws;
 mod model;
 mod persistent;
 mod pmem_model;
+mod queue;
 mod system;
 mod time;

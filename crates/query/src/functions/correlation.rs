@@ -59,22 +59,51 @@ impl AggregateUDFImpl for Correlation {
 /// Numbers in a state.
 const STATE: usize = 14;
 
+/// One of the two numbers of pairs: the mean, and the sum of squared distances from it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Axis {
+    mean: f64,
+    squares: f64,
+}
+
+impl Axis {
+    fn at(mean: f64) -> Axis {
+        Axis { mean, squares: 0.0 }
+    }
+
+    /// Adds `other`, or takes it away where `sign` is −1.
+    fn join(&mut self, other: Axis, sign: f64, weights: Weights) {
+        let apart = other.mean - self.mean;
+        let squares = other.squares + apart * apart * weights.both;
+        self.squares = (self.squares + sign * squares).max(0.0);
+        self.mean += sign * apart * weights.other;
+    }
+}
+
+/// The weights of a joint of two sets of pairs.
+#[derive(Clone, Copy)]
+struct Weights {
+    other: f64,
+    both: f64,
+}
+
 /// Sums of the squares and the product of the distances from the mean, of pairs.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
     count: f64,
-    mean: [f64; 2],
-    squares: [f64; 2],
+    first: Axis,
+    second: Axis,
     products: f64,
 }
 
 impl Sums {
     /// One pair.
-    fn of(mean: [f64; 2]) -> Sums {
+    fn of(first: f64, second: f64) -> Sums {
         Sums {
             count: 1.0,
-            mean,
-            ..Sums::default()
+            first: Axis::at(first),
+            second: Axis::at(second),
+            products: 0.0,
         }
     }
 
@@ -98,22 +127,28 @@ impl Sums {
         if count == 0.0 {
             return;
         }
-        let apart = [0, 1].map(|of| other.mean[of] - self.mean[of]);
-        let weight = self.count * other.count / count;
-        for (of, apart) in apart.into_iter().enumerate() {
-            let squares = other.squares[of] + apart * apart * weight;
-            self.squares[of] = (self.squares[of] + sign * squares).max(0.0);
-            self.mean[of] += sign * apart * other.count / count;
-        }
-        self.products += sign * (other.products + apart[0] * apart[1] * weight);
+        let weights = Weights {
+            other: other.count / count,
+            both: self.count * other.count / count,
+        };
+        let first = other.first.mean - self.first.mean;
+        let second = other.second.mean - self.second.mean;
+        self.products += sign * (other.products + first * second * weights.both);
+        self.first.join(other.first, sign, weights);
+        self.second.join(other.second, sign, weights);
         self.count = count;
     }
 
-    /// Whether the first, or the second, of all pairs is one and the same number, here and in
-    /// `other`.
-    fn is_constant(&self, of: usize, other: &Sums) -> bool {
-        let apart = self.count > 0.0 && other.count > 0.0 && self.mean[of] != other.mean[of];
-        self.squares[of] == 0.0 && other.squares[of] == 0.0 && !apart
+    /// The covariance over both deviations; `None` where one does not vary.
+    fn correlation(&self) -> Option<f64> {
+        let (first, second) = (self.first.squares, self.second.squares);
+        let both = first * second;
+        let spread = match both.is_normal() {
+            true => both.sqrt(),
+            false => first.sqrt() * second.sqrt(),
+        };
+        // Rounding does not leave the range of a correlation.
+        (first > 0.0 && second > 0.0).then(|| (self.products / spread).clamp(-1.0, 1.0))
     }
 }
 
@@ -122,105 +157,108 @@ impl Sums {
 struct Moments {
     /// Those of two finite numbers.
     finite: Sums,
-    /// Of the others, the finite number of each; the other is zero.
-    half: [Sums; 2],
-    /// How many of the others have one that is not finite, first and second.
-    odd: [f64; 2],
+    /// The finite first numbers of the other pairs, as pairs with zero.
+    firsts: Sums,
+    /// The finite second numbers of the other pairs, as pairs with zero.
+    seconds: Sums,
+    /// How many first numbers are not finite.
+    odd_firsts: f64,
+    /// How many second numbers are not finite.
+    odd_seconds: f64,
 }
 
+/// A change of sums by pairs.
+type Change = fn(&mut Sums, Sums);
+
 impl Moments {
-    /// Calls `with` for each pair without NULL.
-    fn each(&mut self, values: &[ArrayRef], with: impl Fn(&mut Sums, Sums), sign: f64) {
+    /// Calls `change` with each pair without NULL; `sign` is −1 where pairs are taken away.
+    fn each(&mut self, values: &[ArrayRef], change: Change, sign: f64) {
         let [first, second] = values else { return };
         let first = first.as_primitive::<Float64Type>();
         let second = second.as_primitive::<Float64Type>();
-        for (first, second) in first.iter().zip(second) {
-            let (Some(first), Some(second)) = (first, second) else {
-                continue;
-            };
-            match [first, second].map(f64::is_finite) {
-                [true, true] => with(&mut self.finite, Sums::of([first, second])),
-                finite => {
-                    for (of, value) in [first, second].into_iter().enumerate() {
-                        let mut mean = [0.0; 2];
-                        if finite[of] {
-                            mean[of] = value;
-                            with(&mut self.half[of], Sums::of(mean));
-                        } else {
-                            self.odd[of] += sign;
-                        }
-                    }
-                }
+        for pair in first.iter().zip(second) {
+            if let (Some(first), Some(second)) = pair {
+                self.pair(first, second, change, sign);
             }
         }
     }
 
-    fn is_constant(&self, of: usize) -> bool {
-        self.odd[of] == 0.0 && self.finite.is_constant(of, &self.half[of])
+    fn pair(&mut self, first: f64, second: f64, change: Change, sign: f64) {
+        match (first.is_finite(), second.is_finite()) {
+            (true, true) => change(&mut self.finite, Sums::of(first, second)),
+            (true, false) => {
+                change(&mut self.firsts, Sums::of(first, 0.0));
+                self.odd_seconds += sign;
+            }
+            (false, true) => {
+                change(&mut self.seconds, Sums::of(second, 0.0));
+                self.odd_firsts += sign;
+            }
+            (false, false) => {
+                self.odd_firsts += sign;
+                self.odd_seconds += sign;
+            }
+        }
     }
 
     fn value(&self) -> Option<f64> {
-        if self.is_constant(0) || self.is_constant(1) {
-            return None;
+        if self.odd_firsts == 0.0 && self.odd_seconds == 0.0 {
+            return self.finite.correlation();
         }
-        if self.odd != [0.0; 2] {
-            return Some(f64::NAN);
-        }
-        let of = &self.finite;
-        let both = of.squares[0] * of.squares[1];
-        let spread = match both.is_normal() {
-            true => both.sqrt(),
-            false => of.squares[0].sqrt() * of.squares[1].sqrt(),
+        let varies = |odd: f64, mut paired: Sums, alone: Sums| {
+            paired.add(alone);
+            odd > 0.0 || paired.first.squares > 0.0
         };
-        // Rounding does not leave the range of a correlation.
-        Some((of.products / spread).clamp(-1.0, 1.0))
+        let swapped = Sums {
+            first: self.finite.second,
+            ..self.finite
+        };
+        let first = varies(self.odd_firsts, self.finite, self.firsts);
+        let second = varies(self.odd_seconds, swapped, self.seconds);
+        (first && second).then_some(f64::NAN)
     }
 
     /// The state as numbers.
     fn numbers(&self) -> [f64; STATE] {
-        let (all, first, second) = (&self.finite, &self.half[0], &self.half[1]);
+        let (all, firsts, seconds) = (&self.finite, &self.firsts, &self.seconds);
         [
             all.count,
-            all.mean[0],
-            all.mean[1],
-            all.squares[0],
-            all.squares[1],
+            all.first.mean,
+            all.first.squares,
+            all.second.mean,
+            all.second.squares,
             all.products,
-            first.count,
-            first.mean[0],
-            first.squares[0],
-            second.count,
-            second.mean[1],
-            second.squares[1],
-            self.odd[0],
-            self.odd[1],
+            firsts.count,
+            firsts.first.mean,
+            firsts.first.squares,
+            seconds.count,
+            seconds.first.mean,
+            seconds.first.squares,
+            self.odd_firsts,
+            self.odd_seconds,
         ]
     }
 
     /// Adds the pairs of a state.
     fn add(&mut self, numbers: [f64; STATE]) {
-        let [count, mean0, mean1, squares0, squares1, products, rest @ ..] = numbers;
-        let [first, mean_first, squares_first, rest @ ..] = rest;
-        let [second, mean_second, squares_second, odd0, odd1] = rest;
+        let [count, m0, s0, m1, s1, products, rest @ ..] = numbers;
+        let [firsts, m2, s2, seconds, m3, s3, odd_firsts, odd_seconds] = rest;
+        let axis = |mean, squares| Axis { mean, squares };
+        let alone = |count, first| Sums {
+            count,
+            first,
+            ..Sums::default()
+        };
         self.finite.add(Sums {
             count,
-            mean: [mean0, mean1],
-            squares: [squares0, squares1],
+            first: axis(m0, s0),
+            second: axis(m1, s1),
             products,
         });
-        self.half[0].add(Sums {
-            count: first,
-            mean: [mean_first, 0.0],
-            squares: [squares_first, 0.0],
-            products: 0.0,
-        });
-        self.half[1].add(Sums {
-            count: second,
-            mean: [0.0, mean_second],
-            squares: [0.0, squares_second],
-            products: 0.0,
-        });
-        self.odd = [self.odd[0] + odd0, self.odd[1] + odd1];
+        self.firsts.add(alone(firsts, axis(m2, s2)));
+        self.seconds.add(alone(seconds, axis(m3, s3)));
+        self.odd_firsts += odd_firsts;
+        self.odd_seconds += odd_seconds;
     }
 }
 

@@ -16,7 +16,7 @@ use axum::body::{Body, HttpBody as _};
 use axum::extract::Request;
 use axum::http::header::{CACHE_CONTROL, HeaderName, LOCATION};
 use axum::http::{HeaderValue, Response, StatusCode};
-use headwater_dispatch::NodeIndex;
+use headwater_protocol::dispatch::NodeIndex;
 use headwater_shell::ErrorAnswer;
 use std::sync::Arc;
 

@@ -7,7 +7,7 @@
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, Version, header};
 use headwater::{Level, StreamName};
-use headwater_dispatch::{At, Client, Question};
+use headwater_protocol::dispatch::{At, Client, Question};
 use headwater_wire::channel::{Channel, TileName};
 use headwater_wire::query::{Query, QueryError, percent_decode};
 

@@ -12,7 +12,7 @@ use crate::key_file::seed;
 use crate::notices::Notices;
 use crate::settings::Settings;
 use crate::start_error::StartError;
-use headwater_dispatch::{NodeIndex, Tables};
+use headwater_protocol::dispatch::{NodeIndex, Tables};
 use headwater_shell::Shell;
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;

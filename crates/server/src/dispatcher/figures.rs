@@ -2,7 +2,7 @@
 //!
 //! Concurrency: counters are atomics; what is known of nodes is told as it was at the last look.
 
-use headwater_dispatch::NodeFigures;
+use headwater_protocol::dispatch::NodeFigures;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;

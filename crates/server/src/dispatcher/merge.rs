@@ -11,7 +11,7 @@ use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, Response, StatusCode, header};
 use futures_util::future::try_join_all;
 use futures_util::stream::{self, BoxStream, StreamExt};
-use headwater_dispatch::{NodeIndex, StreamKey};
+use headwater_protocol::dispatch::{NodeIndex, StreamKey};
 use headwater_shell::ErrorAnswer;
 use headwater_wire::json::{push_str, push_u64};
 use headwater_wire::tiles::{TILES_MEDIA_TYPE, push_tiles_head};

@@ -29,7 +29,7 @@ use crate::start_error::StartError;
 use axum::http::StatusCode;
 use desk::Desk;
 use figures::Figures;
-use headwater_dispatch::NodeIndex;
+use headwater_protocol::dispatch::NodeIndex;
 use headwater_shell::{Bound, ErrorAnswer, Listener, Role, Route, Shell, Work};
 use serde_json::{Map, Value};
 use std::sync::Arc;

@@ -8,7 +8,7 @@ use super::desk::Desk;
 use crate::access::Access;
 use crate::access::ticket::Audience;
 use axum::http::StatusCode;
-use headwater_dispatch::{NodeIndex, Place, StreamKey, Tables, Why};
+use headwater_protocol::dispatch::{NodeIndex, Place, StreamKey, Tables, Why};
 use headwater_shell::ErrorAnswer;
 
 /// Who answers.

@@ -12,7 +12,7 @@ use crate::routes::{self, Needs, health, openapi, page};
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::{Method, StatusCode};
-use headwater_dispatch::NodeIndex;
+use headwater_protocol::dispatch::NodeIndex;
 use headwater_shell::{Endpoint, ErrorAnswer, Route};
 use serde_json::{Value, json};
 use std::sync::Arc;

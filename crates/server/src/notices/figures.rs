@@ -2,7 +2,7 @@
 //!
 //! Concurrency: counters are atomics.
 
-use headwater_notice::{Heard, Why};
+use headwater_protocol::notice::{Heard, Why};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;

@@ -8,7 +8,9 @@
 
 use crate::broker_login::{password, tls};
 use crate::settings::{Broker, NoticeSettings};
-use headwater_xmpp::{Element, Happened, Jid, Kind, Login as SessionLogin, Refusal, Session};
+use headwater_protocol::xmpp::{
+    Element, Happened, Jid, Kind, Login as SessionLogin, Refusal, Session,
+};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use std::net::IpAddr;

@@ -7,9 +7,9 @@
 
 use super::line::{Line, Login};
 use crate::settings::NoticeSettings;
-use headwater_notice::{Lists, May};
-use headwater_xmpp::pubsub::{self, Affiliation};
-use headwater_xmpp::{Jid, Kind};
+use headwater_protocol::notice::{Lists, May};
+use headwater_protocol::xmpp::pubsub::{self, Affiliation};
+use headwater_protocol::xmpp::{Jid, Kind};
 use std::collections::BTreeMap;
 
 /// What was changed.
@@ -94,7 +94,7 @@ async fn apply(
     for (account, may) in who {
         let jid: Jid = account
             .parse()
-            .map_err(|e: headwater_xmpp::JidError| e.to_string())?;
+            .map_err(|e: headwater_protocol::xmpp::JidError| e.to_string())?;
         wanted.insert(jid, affiliation(*may));
     }
     let before = read(line, topic).await?;

@@ -27,7 +27,9 @@ pub use rules::{broker_lists, broker_rules};
 use crate::key_file::seed;
 use crate::settings::{NodeRole, NoticeBus, NoticeSettings, Settings};
 use crate::start_error::StartError;
-use headwater_notice::{Bus, Event, Hub, Kind, Notice, NoticeKey, PublicKey, Subscription};
+use headwater_protocol::notice::{
+    Bus, Event, Hub, Kind, Notice, NoticeKey, PublicKey, Subscription,
+};
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

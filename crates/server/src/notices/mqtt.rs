@@ -9,7 +9,7 @@
 use super::pauses::Pauses;
 use super::{LastWords, Notices, next};
 use crate::broker::options;
-use headwater_notice::{Event, NOTICE_BYTES_MAX};
+use headwater_protocol::notice::{Event, NOTICE_BYTES_MAX};
 use rumqttc::v5::mqttbytes::QoS;
 use rumqttc::v5::mqttbytes::v5::{
     Filter, LastWill, Packet, PubAckReason, RetainForwardRule, SubscribeReasonCode,

@@ -2,7 +2,7 @@
 
 use crate::access::rules::Action;
 use crate::access::tokens::{Grant, Tokens};
-use headwater_notice::{
+use headwater_protocol::notice::{
     AccessError, Lists, Subject, TABLE, Topics, is_node_name, mosquitto, whitelists,
 };
 

@@ -12,9 +12,9 @@
 use super::line::{Line, Login};
 use super::pauses::Pauses;
 use super::{Notices, next};
-use headwater_notice::{Event, NOTICE_BYTES_MAX, Subscription, TOPICS_MAX};
-use headwater_xmpp::pubsub::{self, Published};
-use headwater_xmpp::{Element, Happened, Jid, Kind, Refusal};
+use headwater_protocol::notice::{Event, NOTICE_BYTES_MAX, Subscription, TOPICS_MAX};
+use headwater_protocol::xmpp::pubsub::{self, Published};
+use headwater_protocol::xmpp::{Element, Happened, Jid, Kind, Refusal};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
@@ -250,7 +250,7 @@ impl Connection<'_> {
         for topic in pubsub::nodes_of(answer) {
             let is_ours = topic
                 .strip_prefix(&prefix)
-                .is_some_and(headwater_notice::is_node_name);
+                .is_some_and(headwater_protocol::notice::is_node_name);
             if !is_ours || self.topics.len() >= TOPICS_MAX || !self.topics.insert(topic.clone()) {
                 continue;
             }

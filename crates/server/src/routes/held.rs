@@ -13,7 +13,7 @@ use crate::routes::{Needs, Route};
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::response::Response;
-use headwater_dispatch::encode;
+use headwater_protocol::dispatch::encode;
 use headwater_wire::query::QueryError;
 use std::sync::Arc;
 use std::time::Duration;

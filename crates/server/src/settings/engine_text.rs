@@ -23,7 +23,7 @@ pub(super) fn set(setting: &Setting, options: &mut Options, text: &str) -> Resul
         }),
         SettingKind::Policy => SettingValue::Policy(
             text.parse()
-                .map_err(|error: headwater::Error| error.to_string())?,
+                .map_err(|error: headwater::late::InvalidSetting| error.to_string())?,
         ),
         SettingKind::Choice(_) => SettingValue::Choice(text.to_owned()),
     };

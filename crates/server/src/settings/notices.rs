@@ -4,8 +4,8 @@ use super::mqtt::{Broker, Mqtt, broker, broker_or};
 use super::setting::{How, Setting, duration_within};
 use super::values::show_duration;
 use super::{NodeRole, SettingError, Settings};
-use headwater_notice::is_node_name;
-use headwater_xmpp::{Jid, JidError};
+use headwater_protocol::notice::is_node_name;
+use headwater_protocol::xmpp::{Jid, JidError};
 use std::path::PathBuf;
 use std::time::Duration;
 

@@ -276,7 +276,9 @@ fn ticket_at(server: &Running, all: &str, key: &TicketKey, subject: &Grant, list
     let text = key.sign(&Ticket {
         issued_ns,
         ends_ns: issued_ns + 300_000_000_000,
-        audience: headwater_dispatch::decode(&held).unwrap().database,
+        audience: headwater_protocol::dispatch::decode(&held)
+            .unwrap()
+            .database,
         route: "/api/v1/scan".to_owned(),
         subject: subject.id.clone(),
         list,

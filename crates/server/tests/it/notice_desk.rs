@@ -82,7 +82,7 @@ pub(crate) fn identity(node: &Running) -> (u64, u64, u64) {
     let mut answer = client().get(node.url("/api/v1/held")).call().unwrap();
     assert!(answer.headers().contains_key("x-headwater-notice-key"));
     let bytes = answer.body_mut().read_to_vec().unwrap();
-    let held = headwater_dispatch::decode(&bytes).unwrap();
+    let held = headwater_protocol::dispatch::decode(&bytes).unwrap();
     let database = held.database;
     (database.identity, database.incarnation, held.epoch)
 }

@@ -6,7 +6,7 @@ use crate::notice_desk::{
     HOUR, all_asked, asked, change, figure, heard, identity, knows, token, until_linked, until_news,
 };
 use crate::support::{Running, client, json};
-use headwater_notice::{Kind, Notice, NoticeKey};
+use headwater_protocol::notice::{Kind, Notice, NoticeKey};
 use headwater_server::Settings;
 use headwater_server::settings::{Broker as BrokerAddress, NoticeBus};
 use headwater_server::tokens::TokenFile;

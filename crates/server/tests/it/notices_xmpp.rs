@@ -7,13 +7,13 @@ use crate::notice_desk::{
 };
 use crate::prosody::{OWNER, Prosody, has_prosody};
 use crate::support::{Running, client, json};
-use headwater_notice::{Kind as What, Notice, NoticeKey};
+use headwater_protocol::notice::{Kind as What, Notice, NoticeKey};
+use headwater_protocol::xmpp::pubsub::{self, Affiliation};
+use headwater_protocol::xmpp::{Element, Happened, Jid, Kind, Login, Refusal, Session};
 use headwater_server::settings::{Broker, Mqtt, NoticeBus, NoticeSettings};
 use headwater_server::tokens::TokenFile;
 use headwater_server::{ListsApplied, Settings, apply_broker_lists, broker_lists};
 use headwater_testing::until;
-use headwater_xmpp::pubsub::{self, Affiliation};
-use headwater_xmpp::{Element, Happened, Jid, Kind, Login, Refusal, Session};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::TcpStream;

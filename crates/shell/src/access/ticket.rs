@@ -11,7 +11,7 @@
 
 use super::rules::{Action, Rule};
 use data_encoding::BASE64URL_NOPAD;
-pub use headwater_dispatch::{
+pub use headwater_protocol::dispatch::{
     Database as Audience, SKEW_MAX, TICKET_HOLDS, TICKET_STREAMS_MAX, Ticket,
 };
 use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};

@@ -7,13 +7,12 @@ use tidy::{assert_none, root};
 
 /// For each crate, the crates of ours that it may use (ARCHITECTURE.md). `lab` may use any, `tidy`
 /// reads sources and uses none.
-const ARROWS: [(&str, &[&str]); 28] = [
+const ARROWS: [(&str, &[&str]); 24] = [
     ("headwater-types", &[]),
     ("headwater-codec", &["headwater-types"]),
     ("headwater-io", &["headwater-types"]),
     ("headwater-late", &["headwater-codec", "headwater-types"]),
-    ("headwater-queue", &["headwater-io"]),
-    ("headwater-block", &["headwater-io", "headwater-queue"]),
+    ("headwater-block", &["headwater-io"]),
     (
         "headwater-engine",
         &[
@@ -21,11 +20,10 @@ const ARROWS: [(&str, &[&str]); 28] = [
             "headwater-codec",
             "headwater-io",
             "headwater-late",
-            "headwater-queue",
         ],
     ),
     (
-        "headwater-sync",
+        "headwater-protocol",
         &[
             "headwater-types",
             "headwater-codec",
@@ -71,14 +69,8 @@ const ARROWS: [(&str, &[&str]); 28] = [
         &["headwater", "headwater-query", "headwater-wire"],
     ),
     (
-        "headwater-dispatch",
-        &["headwater-types", "headwater-codec"],
-    ),
-    ("headwater-notice", &["headwater-codec"]),
-    ("headwater-xmpp", &[]),
-    (
         "headwater-shell",
-        &["headwater", "headwater-io", "headwater-dispatch"],
+        &["headwater", "headwater-io", "headwater-protocol"],
     ),
     (
         "headwater-fleet",
@@ -86,7 +78,7 @@ const ARROWS: [(&str, &[&str]); 28] = [
             "headwater-types",
             "headwater-io",
             "headwater-engine",
-            "headwater-sync",
+            "headwater-protocol",
             "headwater-shell",
         ],
     ),
@@ -107,11 +99,9 @@ const ARROWS: [(&str, &[&str]); 28] = [
             "headwater-postgres",
             "headwater-shell",
             "headwater-fleet",
-            "headwater-dispatch",
-            "headwater-notice",
+            "headwater-protocol",
             "headwater-watch",
             "headwater-wire",
-            "headwater-xmpp",
         ],
     ),
     (

@@ -16,30 +16,10 @@ const CIRCLES: [(&str, usize); 1] = [("crates/query", 4)];
 fn no_module_names_one_above_it() {
     let mut offences = Vec::new();
     let mut seen = BTreeSet::new();
-    for architecture::Modules { folder, modules } in architecture::crates() {
+    for architecture::Modules { folder, tables } in architecture::crates() {
         let of = Crate::read(&folder);
-        let there = of.children(&[]);
-        let said: BTreeSet<String> = modules.iter().map(|(name, _)| name.clone()).collect();
-        for module in there.symmetric_difference(&said) {
-            offences.push(format!(
-                "{folder}: `{module}` is in the crate or in the table of {folder}/README.md, and not in the other"
-            ));
-        }
-        for (name, what) in &modules {
-            if what.split_whitespace().count() < 3 {
-                offences.push(format!("{folder}: what is `{name}` for?"));
-            }
-        }
-        let order: Vec<&str> = modules.iter().map(|(name, _)| name.as_str()).collect();
-        let place = |name: &str| order.iter().position(|m| *m == name);
-        for ((from, to), (source, line)) in of.between(&[]) {
-            if let (Some(a), Some(b)) = (place(&from), place(&to))
-                && b > a
-            {
-                offences.push(format!(
-                    "{source}:{line}: `{from}` names `{to}`, which stands above it"
-                ));
-            }
+        for table in &tables {
+            offences.append(&mut misplaced(&of, &folder, table));
         }
         seen.insert(folder);
     }
@@ -51,10 +31,42 @@ fn no_module_names_one_above_it() {
         .collect();
     assert_all_crates("the pages of crates", &listed, |folder| {
         format!(
-            "{folder}/README.md with\n\n| Module | For |\n| --- | --- |\n| `its module` | what that is for |"
+            "{folder}/README.md with\n\n| Module | Contents |\n| --- | --- |\n| `its module` | what that is for |"
         )
     });
     assert_none("arrows that lead up", &offences);
+}
+
+/// What a table has otherwise than the sources: modules, and arrows that lead up.
+fn misplaced(of: &Crate, folder: &str, table: &architecture::Table) -> Vec<String> {
+    let parent: Vec<String> = table.parent.iter().cloned().collect();
+    let title: String = parent.iter().map(|name| format!("`{name}`: ")).collect();
+    let mut offences = Vec::new();
+    let there = of.children(&parent);
+    let modules = &table.modules;
+    let said: BTreeSet<String> = modules.iter().map(|(name, _)| name.clone()).collect();
+    for module in there.symmetric_difference(&said) {
+        offences.push(format!(
+            "{folder}: {title}`{module}` is in the crate or in the table of {folder}/README.md, and not in the other"
+        ));
+    }
+    for (name, contents) in modules {
+        if contents.split_whitespace().count() < 3 {
+            offences.push(format!("{folder}: {title}what is in `{name}`?"));
+        }
+    }
+    let order: Vec<&str> = modules.iter().map(|(name, _)| name.as_str()).collect();
+    let place = |name: &str| order.iter().position(|m| *m == name);
+    for ((from, to), (source, line)) in of.between(&parent) {
+        if let (Some(a), Some(b)) = (place(&from), place(&to))
+            && b > a
+        {
+            offences.push(format!(
+                "{source}:{line}: {title}`{from}` names `{to}`, which stands above it"
+            ));
+        }
+    }
+    offences
 }
 
 #[test]
@@ -137,10 +149,16 @@ fn arrows_are_read_as_the_compiler_reads_them() {
 
 #[test]
 fn modules_are_read_from_the_page() {
-    let page = "# `crates/a`\n\nIt is.\n\n| Module | For |\n| --- | --- |\n| `b` | what it does |\n\n| c | no |\n";
+    let page = "# `crates/a`\n\nIt is.\n\n| Module | Contents |\n| --- | --- |\n| `b` | what it does |\n\n| c | no |\n\n## `b`\n\n| `e` | part of it |\n";
     let of = architecture::of("crates/a", page);
     assert_eq!(of.folder, "crates/a");
-    assert_eq!(of.modules, [("b".to_owned(), "what it does".to_owned())]);
+    let [all, inner] = of.tables.as_slice() else {
+        panic!("{of:?}");
+    };
+    assert_eq!(all.parent, None);
+    assert_eq!(all.modules, [("b".to_owned(), "what it does".to_owned())]);
+    assert_eq!(inner.parent, Some("b".to_owned()));
+    assert_eq!(inner.modules, [("e".to_owned(), "part of it".to_owned())]);
 }
 
 #[test]

@@ -8,8 +8,8 @@
 //!
 //! Invariants: leaves are taken in from a segment's committed bytes; a segment gets no more than
 //! [`plan::RUNS_MAX`] runs for long. Once nothing is missing, nothing is written.
-//! Concurrency: one piece at a time ([`crate::storage::index::Indexes::begin_change`]); no step, writer or
-//! reader waits for it.
+//! Concurrency: one piece at a time ([`crate::storage::index::Indexes::begin_change`]); no step,
+//! writer or reader waits for it.
 //! Failure: a piece that fails leaves what there was. A segment that cannot be read gets no runs.
 //! After a failed transaction of the metadata the database latches.
 

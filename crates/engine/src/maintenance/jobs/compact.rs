@@ -141,7 +141,7 @@ fn rewrite_partition(
     gives_way: bool,
 ) -> Result<bool> {
     let _latch = core.log.latch_on_panic("rewrote a partition");
-    let _working = headwater_queue::Purpose::Compaction.begin();
+    let _working = headwater_io::queue::Purpose::Compaction.begin();
     let _alone = core.compaction.begin();
     let shard = core.shards.get(index)?;
     let partition = {

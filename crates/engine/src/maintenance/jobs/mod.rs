@@ -11,8 +11,8 @@
 //! disk aborts the step and is reported by the writer that waits for memory; any other failure
 //! latches the database. A transaction that failed may be on the medium all the same: the database
 //! latches, and every file stays until the next opening knows. A partition whose header or footers
-//! turn out to be damaged is set aside ([`crate::read::unreadable`]), and the step begins anew without
-//! it.
+//! turn out to be damaged is set aside ([`crate::read::unreadable`]), and the step begins again
+//! without it.
 
 mod append;
 mod carried;
@@ -48,7 +48,7 @@ use crate::core::late_policy::InForce;
 use crate::core::shard::Shard;
 use crate::read::unreadable::set_aside;
 use commit::{commit, free_log, keep_committed, make_durable, publish};
-use headwater_queue::Purpose;
+use headwater_io::queue::Purpose;
 use pinning::bound_pins;
 use place::place;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Named snapshots: what is written down of them, and which files they keep.
 //!
-//! A named snapshot is a state that lasts: what [`crate::replication::state`] says of one instant, with the
-//! files of the segments that it names. It holds neither the log nor memory.
+//! A named snapshot is a state that lasts: what [`crate::replication::state`] says of one
+//! instant, with the files of the segments that it names. It holds neither the log nor memory.
 //!
 //! Invariants: the file of a segment that a snapshot names is there until the snapshot has gone
 //! from the metadata, and the last who reads it has let go.

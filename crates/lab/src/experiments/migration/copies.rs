@@ -6,7 +6,7 @@ use super::visits::Tile;
 use crate::harness::{Failure, signed, unsigned};
 use headwater_engine::{Database, ErrorKind, Options, Reader, RemoteCopy, Rules, Snapshot, Want};
 use headwater_io::Env;
-use headwater_sync::{
+use headwater_protocol::replication::{
     Agent, Budget, BudgetLimits, Message, Now, Planner, PlannerLimits, Policy, Spent,
 };
 use headwater_types::{Batch, Level, StreamName, StreamRows, Timestamp, Values};

@@ -15,11 +15,11 @@ use super::sensors::{self, ROOMS};
 use super::visits::{COARSEST, FINEST, Tile, tiles_of, visits};
 use crate::harness::{Bench, Bound, Common, Failure, Random, Targets, real, size, unsigned, whole};
 use crate::table;
-use headwater_dispatch::{
+use headwater_protocol::dispatch::{
     At, Client, Database, EdgeFacts, NodeIndex, Place, Question, Reach, Registry, StreamKey,
     Tables, Why,
 };
-use headwater_sync::Policy;
+use headwater_protocol::replication::Policy;
 use headwater_types::{Level, StreamName, Timestamp};
 use serde::Serialize;
 use std::cmp::Reverse;

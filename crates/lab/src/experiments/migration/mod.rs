@@ -15,7 +15,7 @@ mod visits;
 use crate::harness::{Bench, Bound, Common, Failure, Targets, real, size, unsigned, whole};
 use crate::table;
 use copies::{Cloud, Edge, Growing};
-use headwater_sync::Policy;
+use headwater_protocol::replication::Policy;
 use serde::Serialize;
 use std::time::Instant;
 use tiles::Tiles;

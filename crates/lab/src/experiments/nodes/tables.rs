@@ -10,7 +10,7 @@ use super::Arguments;
 use super::asking::{json, number, until};
 use crate::experiments::server::{Connection, Server, get};
 use crate::harness::{Bench, Bound, Failure, Targets, real, signed, size, unsigned};
-use headwater_dispatch::{
+use headwater_protocol::dispatch::{
     At, Client, Database, EdgeFacts, NodeIndex, Place, Question, Reach, Registry, StreamKey,
     Tables, Why, decode, encode,
 };

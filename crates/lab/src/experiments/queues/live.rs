@@ -3,8 +3,8 @@
 use super::device::{Costs, Throttled};
 use super::{Arguments, Figure, Way, Workload};
 use crate::harness::Failure;
+use headwater_io::queue::{Direction, Purpose, Request, Sets, Transfer};
 use headwater_io::{File, Files, MemoryFiles, OpenMode, SystemThreads};
-use headwater_queue::{Direction, Purpose, Request, Sets, Transfer};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -9,7 +9,7 @@ mod rows;
 
 use crate::harness::{Bench, Bound, Common, Failure, Targets};
 use crate::table;
-use headwater_queue::{Order, Rule, SetOptions};
+use headwater_io::queue::{Order, Rule, SetOptions};
 use serde::Serialize;
 
 /// Options of the experiment.

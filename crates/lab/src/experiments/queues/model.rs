@@ -4,7 +4,7 @@
 use super::live::{compaction, costs, request};
 use super::{Arguments, Figure, Way, Workload};
 use crate::harness::Random;
-use headwater_queue::{Direction, Placements, Purpose, Request, Schedule};
+use headwater_io::queue::{Direction, Placements, Purpose, Request, Schedule};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::time::Duration;

@@ -1,0 +1,133 @@
+//! Settings of the ways to the medium that are one of several words.
+//!
+//! Invariants: what is shown reads back as the same value; a word, once released, keeps its
+//! meaning.
+//! Concurrency: plain values.
+//! Failure: a word that is not among them is `invalid`, with those that are.
+
+use crate::{Error, Result};
+use headwater_io::queue::Rule;
+use std::fmt;
+use std::str::FromStr;
+
+/// By which calls files are read and written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum IoBackend {
+    /// Calls that wait, each for itself. The default.
+    #[default]
+    File,
+    /// The same, and where something is asked for ahead, a queue of the kernel (io_uring); calls
+    /// alone where the kernel refuses one, with a line in the log.
+    Uring,
+}
+
+/// To which of several queue sets a segment goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum QueuePlacement {
+    /// To the one with the least to do: the sum of what is asked of its segments in a time. The
+    /// default.
+    #[default]
+    Load,
+    /// As in the paper on queue sets: to the one whose segments are asked for something the least
+    /// often on average, however many they are.
+    Interval,
+}
+
+/// The words of a setting, and what they mean.
+const BACKENDS: [(&str, IoBackend); 2] = [("file", IoBackend::File), ("uring", IoBackend::Uring)];
+const PLACEMENTS: [(&str, QueuePlacement); 2] = [
+    ("load", QueuePlacement::Load),
+    ("interval", QueuePlacement::Interval),
+];
+
+impl IoBackend {
+    /// What it may be.
+    pub const WORDS: &[&str] = &["file", "uring"];
+}
+
+impl QueuePlacement {
+    /// What it may be.
+    pub const WORDS: &[&str] = &["load", "interval"];
+
+    pub(crate) fn rule(self) -> Rule {
+        match self {
+            QueuePlacement::Load => Rule::LeastLoad,
+            QueuePlacement::Interval => Rule::LargestMeanInterval,
+        }
+    }
+}
+
+fn read<T: Copy>(what: &str, words: &[(&str, T)], text: &str) -> Result<T> {
+    let found = words.iter().find(|(word, _)| *word == text.trim());
+    found.map(|(_, value)| *value).ok_or_else(|| {
+        let expected: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+        Error::invalid(format!(
+            "{what}: expected {}, found `{text}`",
+            expected.join(" or ")
+        ))
+    })
+}
+
+impl FromStr for IoBackend {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<IoBackend> {
+        read("io_backend", &BACKENDS, text)
+    }
+}
+
+impl FromStr for QueuePlacement {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<QueuePlacement> {
+        read("queue_placement", &PLACEMENTS, text)
+    }
+}
+
+impl fmt::Display for IoBackend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            IoBackend::File => "file",
+            IoBackend::Uring => "uring",
+        })
+    }
+}
+
+impl fmt::Display for QueuePlacement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            QueuePlacement::Load => "load",
+            QueuePlacement::Interval => "interval",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn words_read_back_as_what_they_show_and_others_are_refused() {
+        for (word, value) in BACKENDS {
+            assert_eq!(word.parse::<IoBackend>().unwrap(), value);
+            assert_eq!(value.to_string(), word);
+        }
+        for (word, value) in PLACEMENTS {
+            assert_eq!(word.parse::<QueuePlacement>().unwrap(), value);
+            assert_eq!(value.to_string(), word);
+        }
+        assert!(BACKENDS.iter().map(|(word, _)| word).eq(IoBackend::WORDS));
+        assert!(
+            PLACEMENTS
+                .iter()
+                .map(|(word, _)| word)
+                .eq(QueuePlacement::WORDS)
+        );
+        let error = "iouring".parse::<IoBackend>().unwrap_err().to_string();
+        assert!(
+            error.contains("expected file or uring, found `iouring`"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,9 @@
+//! Configuration: options of opening, settings, the engine mode, the I/O back end.
+//!
+//! Invariant: plain data, checked when a database is opened or a setting changes; no setting takes
+//! part in recovery.
+
+pub(crate) mod backend;
+pub(crate) mod mode;
+pub(crate) mod options;
+pub mod settings;

@@ -1,0 +1,278 @@
+//! Settings of a database: plain data.
+
+use crate::config::backend::{IoBackend, QueuePlacement};
+use crate::device::tiers::TierParts;
+use headwater_late::{FlushRule, PolicyChoice};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What an acknowledged write has survived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// Acknowledged means on the medium: survives a power cut. The default.
+    Synced,
+    /// Acknowledged means handed to the operating system, and synced at least this often:
+    /// survives `kill -9`; a power cut loses at most about this much time.
+    Every(Duration),
+    /// Acknowledged means handed to the operating system: survives `kill -9`, not a power cut.
+    Written,
+}
+
+/// Settings of [`crate::Database::open`].
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The directory of the database; made if it is not there.
+    pub dir: PathBuf,
+    /// Refuse to make a new database when the directory holds none. Default false.
+    pub must_exist: bool,
+    /// Memory for events not yet in segments, for caches and for flushes, in bytes. Default 64 MiB,
+    /// at least 1 MiB.
+    pub memory_budget_bytes: usize,
+    /// Shards of a new database (an existing one keeps its own number). Default min(cores, 4).
+    pub shards: u16,
+    /// What an acknowledgement promises. Default [`Durability::Synced`].
+    pub durability: Durability,
+    /// How in-order and late events share memory, what a flush keeps back, what a merge rewrites.
+    /// Default adaptive: each shard chooses what it is predicted to write least with.
+    pub late_policy: PolicyChoice,
+    /// A late buffer that does not fill is merged after this time; `None` = it waits. At least 1 s,
+    /// default 10 min.
+    pub late_merge_interval: Option<Duration>,
+    /// When and how buffers are flushed. Default [`FlushRule::Production`].
+    pub flush_rule: FlushRule,
+    /// Most late runs of a stream in a partition before they are folded; 0 = late events are always
+    /// merged. Default 16.
+    pub late_runs_max: usize,
+    /// A new partition is sized to close near this many bytes. Default 128 MiB.
+    pub partition_target_bytes: u64,
+    /// A partition larger than this is split. Default 256 MiB.
+    pub partition_bytes_max: u64,
+    /// Events of a leaf in tables that do not say otherwise. Default 2,048.
+    pub leaf_events: u32,
+    /// Events of a bucket of the pyramid's base level, about; streams with fewer than twice as many
+    /// rows in a partition have no pyramid there. 4 to 4,096, default 128.
+    pub bucket_events: u32,
+    /// A partition is compacted when what it holds of a stream is spread over this many groups.
+    /// Default 256.
+    pub groups_max: u32,
+    /// Most bytes a second that compaction writes, for media that wear out or are slow; `None` = no
+    /// limit.
+    pub compaction_bytes_per_second: Option<u64>,
+    /// Most bytes a day (UTC) that compaction writes of its own accord, one partition always being
+    /// allowed; `None` = no limit. Calls to [`crate::Database::compact`] count, and are always
+    /// done.
+    pub compaction_bytes_per_day: Option<u64>,
+    /// A clock that jumps forward by more than this is not believed for a while: retention, aging
+    /// and expiry wait. Default 1 day.
+    pub clock_jump_max: Duration,
+    /// A clock that jumped is believed when new rows bear it out in several stretches of time of
+    /// this length. Default 1 hour.
+    pub clock_settle: Duration,
+    /// When nothing has been written for this long, and a MiB of the log before, what memory holds
+    /// is stored, and the log gives back files that it does not need; none = never. Default 30 s.
+    pub idle_after: Option<Duration>,
+    /// The folder of a fast tier, on a small fast medium: taken into use at the opening, if it is
+    /// not yet. `None` = the one that the database has, if it has one. Default none.
+    pub fast_dir: Option<PathBuf>,
+    /// What is to lie in [`Options::fast_dir`]. Default the log, and rows that memory has no room
+    /// for.
+    pub fast_parts: TierParts,
+    /// What the log may take in the fast tier, in bytes; `None` = as in bulk, four times the memory
+    /// budget. Default none.
+    pub fast_bytes: Option<u64>,
+    /// What the index of segments may take in the fast tier, in bytes, if it is kept there; what is
+    /// beyond that is read in bulk. `None` = as much as there is room for. Default none.
+    pub fast_index_bytes: Option<u64>,
+    /// What copies of the newest segments may take in the fast tier, in bytes, if they are kept
+    /// there; older ones are read in bulk. `None` = 32 times the memory budget, and never more.
+    /// Default none.
+    pub fast_newest_bytes: Option<u64>,
+    /// Segments whose span of time ended longer ago than this are not kept in the fast tier;
+    /// `None` = as many as there is room for. Default none.
+    pub fast_newest_age: Option<Duration>,
+    /// The log in a fast tier is copied to bulk this often, so that a tier that is lost costs
+    /// little; `None` = never. Default none.
+    pub log_mirror: Option<Duration>,
+    /// Size that log files reach, in bytes; 0 = by the memory budget. The first one has at most 256
+    /// KiB, and each is four times as large as the one before. Default 0.
+    pub log_file_bytes: u64,
+    /// Longest wait for memory before a write says busy. Default 5 s.
+    pub busy_timeout: Duration,
+    /// Largest batch in bytes. Default 16 MiB.
+    pub batch_bytes_max: usize,
+    /// Longest string or byte value. Default 1 MiB.
+    pub string_bytes_max: usize,
+    /// Most tables. Default 10,000. The definitions of all tables, with their fields, may take a
+    /// quarter of the memory budget.
+    pub tables_max: usize,
+    /// Most fields of a table. Default 1,024.
+    pub fields_max: usize,
+    /// Most streams of a table. Default 10,000,000.
+    pub streams_max: usize,
+    /// Events later than the clock by more than this are refused; `None` = never (the library's
+    /// default).
+    pub max_future: Option<Duration>,
+    /// Most space kept free for a full disk (`DIR/reserve`), in bytes, so that what was taken in
+    /// can be stored and deletes work; it grows with the log, from 1 MiB on. 0 = none. Default 8
+    /// MiB.
+    pub reserve_bytes: u64,
+    /// Named snapshots older than this end by themselves; `None` = never. At least 1 s, default 90
+    /// days.
+    pub snapshot_age_max: Option<Duration>,
+    /// What files that are there for named snapshots only may take, in bytes; beyond that the
+    /// oldest ends. `None` = as much as there is room for. Default 64 GiB.
+    pub snapshot_bytes_max: Option<u64>,
+    /// Segment files held open at once. Default 256.
+    pub open_files_max: usize,
+    /// By which calls files are read and written. Default [`IoBackend::File`].
+    pub io_backend: IoBackend,
+    /// How many leaves a scan asks for at once, ahead of its reader; 1 = it waits for each. It
+    /// matters where a medium goes on meanwhile: with [`IoBackend::Uring`], or with queue sets. At
+    /// most 64, default 8.
+    pub read_ahead: usize,
+    /// Queue sets before the files of segments, each with a thread, in which reads go before
+    /// flushes and these before compaction; 0 = none, every call goes to the system as it comes. At
+    /// most 64, default 0.
+    pub queue_sets: usize,
+    /// To which queue set a segment goes. Default [`QueuePlacement::Load`].
+    pub queue_placement: QueuePlacement,
+    /// Most entries of a page of a segment's index; checkpoints of it are written the oftener the
+    /// smaller it is. 4 to 4,096, default 256; only tests want another.
+    pub index_page_entries: usize,
+}
+
+impl Options {
+    /// The defaults, for the database in `dir`.
+    pub fn new(dir: impl Into<PathBuf>) -> Options {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Options {
+            dir: dir.into(),
+            must_exist: false,
+            memory_budget_bytes: 64 << 20,
+            shards: u16::try_from(cores.min(4)).unwrap_or(1),
+            durability: Durability::Synced,
+            late_policy: PolicyChoice::default(),
+            late_merge_interval: Some(Duration::from_secs(600)),
+            flush_rule: FlushRule::Production,
+            late_runs_max: 16,
+            partition_target_bytes: 128 << 20,
+            partition_bytes_max: 256 << 20,
+            leaf_events: 2048,
+            bucket_events: 128,
+            groups_max: 256,
+            compaction_bytes_per_second: None,
+            compaction_bytes_per_day: None,
+            clock_jump_max: Duration::from_secs(86_400),
+            clock_settle: Duration::from_secs(3600),
+            idle_after: Some(Duration::from_secs(30)),
+            fast_dir: None,
+            fast_parts: TierParts {
+                log: true,
+                buffers: true,
+                index: false,
+                newest: false,
+            },
+            fast_bytes: None,
+            fast_index_bytes: None,
+            fast_newest_bytes: None,
+            fast_newest_age: None,
+            log_mirror: None,
+            log_file_bytes: 0,
+            busy_timeout: Duration::from_secs(5),
+            batch_bytes_max: 16 << 20,
+            string_bytes_max: 1 << 20,
+            tables_max: 10_000,
+            fields_max: 1024,
+            streams_max: 10_000_000,
+            max_future: None,
+            reserve_bytes: 8 << 20,
+            snapshot_age_max: Some(Duration::from_secs(90 * 86_400)),
+            snapshot_bytes_max: Some(64 << 30),
+            open_files_max: 256,
+            io_backend: IoBackend::File,
+            read_ahead: 8,
+            queue_sets: 0,
+            queue_placement: QueuePlacement::Load,
+            index_page_entries: 256,
+        }
+    }
+
+    /// Checks every setting against its allowed range.
+    pub(crate) fn validate(&self) -> crate::Result<()> {
+        let check = |ok: bool, text: &str| {
+            if ok {
+                Ok(())
+            } else {
+                Err(crate::Error::invalid(text))
+            }
+        };
+        check(
+            self.memory_budget_bytes >= 1 << 20,
+            "memory_budget_bytes must be at least 1 MiB (1048576)",
+        )?;
+        check((1..=64).contains(&self.shards), "shards must be 1 to 64")?;
+        check(
+            (16..=65_536).contains(&self.leaf_events),
+            "leaf_events must be 16 to 65536",
+        )?;
+        check(
+            self.batch_bytes_max >= 1024,
+            "batch_bytes_max must be at least 1024",
+        )?;
+        check(
+            self.partition_bytes_max >= self.partition_target_bytes,
+            "partition_bytes_max must not be below partition_target_bytes",
+        )?;
+        check(
+            (4..=4096).contains(&self.bucket_events),
+            "bucket_events must be 4 to 4096",
+        )?;
+        check(
+            (4..=4096).contains(&self.index_page_entries),
+            "index_page_entries must be 4 to 4096",
+        )?;
+        check(self.groups_max >= 2, "groups_max must be at least 2")?;
+        check(
+            self.compaction_bytes_per_second.is_none_or(|b| b >= 1024),
+            "compaction_bytes_per_second must be at least 1024",
+        )?;
+        self.late_policy.validate()?;
+        check(
+            self.late_merge_interval
+                .is_none_or(|interval| interval >= Duration::from_secs(1)),
+            "late_merge_interval must be at least 1 second, or none",
+        )?;
+        check(
+            self.idle_after
+                .is_none_or(|after| after >= Duration::from_secs(1)),
+            "idle_after must be at least 1 second, or none",
+        )?;
+        check(
+            self.snapshot_age_max
+                .is_none_or(|age| age >= Duration::from_secs(1)),
+            "snapshot_age_max must be at least 1 second, or none",
+        )?;
+        check(
+            self.log_mirror
+                .is_none_or(|interval| interval >= Duration::from_millis(10)),
+            "log_mirror must be at least 10 ms, or none",
+        )?;
+        check(
+            (1..=64).contains(&self.read_ahead),
+            "read_ahead must be 1 to 64",
+        )?;
+        check(self.queue_sets <= 64, "queue_sets must be 0 to 64")?;
+        check(
+            self.late_runs_max <= 1024,
+            "late_runs_max must be 0 to 1024",
+        )
+    }
+
+    /// Bytes of one log file.
+    pub(crate) fn log_file_size(&self) -> u64 {
+        match self.log_file_bytes {
+            0 => (self.memory_budget_bytes as u64 / 8).clamp(256 << 10, 16 << 20),
+            n => n.max(4096),
+        }
+    }
+}

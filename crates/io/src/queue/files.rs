@@ -1,0 +1,179 @@
+//! Files whose reads and writes pass through queue sets.
+//!
+//! Purpose: who waits for a read goes before what nobody waits for, whoever calls. Calls are
+//! carried out by their callers, in a turn of the set that the file belongs to; a read that was
+//! asked for ahead is carried out by the set's owner, or by the medium where that has a queue.
+//! Invariants: whatever a file reports is what the file behind it reports. What the system has in
+//! memory is read without a turn, since the medium is not asked for it. A sync takes no turn: it is
+//! as long as the medium makes it, and readers would wait for all of it. Reads and writes of one
+//! caller are in his order.
+//! Concurrency: a turn is held for one call of the file behind, and nothing else. In a process that
+//! was forked from the one that made the sets, whose owners it does not have, nothing is queued.
+//! Failure: that of the file behind. Sets that were shut down order nothing, and refuse nothing.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::{Completion, File, Files, OpenMode, Threads, pass_on_files};
+
+use crate::queue::request::{Direction, Purpose, Request};
+use crate::queue::sets::{CallersTurn, Sets};
+use crate::queue::transfer::Transfer;
+
+/// The set of a file, by its path.
+pub type SetOfFile = Arc<dyn Fn(&Path) -> usize + Send + Sync>;
+
+/// Files before which there are queue sets.
+#[derive(Clone)]
+pub struct QueuedFiles {
+    files: Arc<dyn Files>,
+    queues: Queues,
+    set_of: SetOfFile,
+}
+
+/// The sets, and what one has to know to use them.
+#[derive(Clone, Debug)]
+struct Queues {
+    sets: Arc<Sets<Transfer>>,
+    threads: Arc<dyn Threads>,
+    process: u32,
+    /// Who is asked ahead: the medium, or an owner.
+    medium_has_queue: bool,
+}
+
+impl fmt::Debug for QueuedFiles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QueuedFiles")
+            .field("files", &self.files)
+            .field("queues", &self.queues)
+            .finish_non_exhaustive()
+    }
+}
+
+impl QueuedFiles {
+    /// Files before which these sets stand; `set_of` says which one a file belongs to when it is
+    /// opened.
+    pub fn new(
+        files: &Arc<dyn Files>,
+        sets: &Arc<Sets<Transfer>>,
+        threads: &Arc<dyn Threads>,
+        set_of: SetOfFile,
+    ) -> QueuedFiles {
+        QueuedFiles {
+            queues: Queues {
+                sets: Arc::clone(sets),
+                threads: Arc::clone(threads),
+                process: threads.process(),
+                medium_has_queue: files.has_queue(),
+            },
+            files: Arc::clone(files),
+            set_of,
+        }
+    }
+}
+
+impl Files for QueuedFiles {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
+        Ok(Arc::new(QueuedFile {
+            file: self.files.open(path, mode)?,
+            set: (self.set_of)(path),
+            queues: self.queues.clone(),
+        }))
+    }
+
+    fn has_queue(&self) -> bool {
+        true
+    }
+
+    pass_on_files!(files; remove list create_dir_all sync_dir exists is_same_dir lock lock_file);
+}
+
+/// A file that belongs to a set.
+#[derive(Debug)]
+struct QueuedFile {
+    file: Arc<dyn File>,
+    set: usize,
+    queues: Queues,
+}
+
+impl QueuedFile {
+    fn request(&self, offset: u64, len: usize, direction: Direction) -> Request {
+        let length = u64::try_from(len).unwrap_or(u64::MAX);
+        Request {
+            purpose: Purpose::of_this_thread(),
+            ..Request::of_caller(0, offset, length, direction)
+        }
+    }
+
+    fn is_forked(&self) -> bool {
+        self.queues.threads.process() != self.queues.process
+    }
+
+    /// The turn of this call; `None` = it needs none.
+    fn turn(
+        &self,
+        offset: u64,
+        len: usize,
+        direction: Direction,
+    ) -> Option<CallersTurn<'_, Transfer>> {
+        // Asked first: a lock of the parent's may be held for ever.
+        if self.is_forked() {
+            return None;
+        }
+        let request = self.request(offset, len, direction);
+        Some(self.queues.sets.take_turn(self.set, &request))
+    }
+}
+
+impl File for QueuedFile {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
+        if self.file.read_now(offset, buf) {
+            return Ok(buf.len());
+        }
+        let _turn = self.turn(offset, buf.len(), Direction::Read);
+        self.file.read_at(offset, buf)
+    }
+
+    fn read_now(&self, offset: u64, buf: &mut [u8]) -> bool {
+        self.file.read_now(offset, buf)
+    }
+
+    fn write_all_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        let _turn = self.turn(offset, data.len(), Direction::Write);
+        self.file.write_all_at(offset, data)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.file.len()
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.file.set_len(len)
+    }
+
+    fn submit_read(&self, offset: u64, mut buf: Vec<u8>) -> Completion<Vec<u8>> {
+        if self.queues.medium_has_queue {
+            return self.file.submit_read(offset, buf);
+        }
+        if self.file.read_now(offset, &mut buf) {
+            return Completion::done(Ok(buf));
+        }
+        if self.is_forked() {
+            return Completion::done(self.file.read_exact_at(offset, &mut buf).map(|()| buf));
+        }
+        let request = self.request(offset, buf.len(), Direction::Read);
+        self.queues
+            .sets
+            .read_ahead(self.set, &request, &self.file, buf)
+    }
+
+    fn submit_sync(&self) -> Completion<()> {
+        self.file.submit_sync()
+    }
+}

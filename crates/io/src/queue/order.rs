@@ -1,0 +1,90 @@
+//! In which order a set starts what waits.
+//!
+//! Invariants: ranks are below [`RANKS`]; 0 goes first.
+//! Concurrency and failure: a plain function of plain values.
+
+use crate::queue::request::{Direction, Purpose, Request};
+
+/// How many ranks an order may have.
+pub(crate) const RANKS: usize = 4;
+
+/// Which requests go before which.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Order {
+    /// The log, then reads that somebody waits for, then what is to be stored, then compaction.
+    #[default]
+    ReadsFirst,
+    /// The paper's: every write before every read, whatever they are for.
+    WritesFirst,
+    /// As they come: what a single queue does.
+    Arrival,
+}
+
+impl Order {
+    /// The rank of a request: smaller goes first, equal ones in the order of their arrival.
+    #[must_use]
+    pub fn rank(self, request: &Request) -> usize {
+        match (self, request.purpose, request.direction) {
+            (Order::Arrival, _, _) => 0,
+            (Order::WritesFirst, _, Direction::Write) => 0,
+            (Order::WritesFirst, _, Direction::Read) => 1,
+            (Order::ReadsFirst, Purpose::Log, _) => 0,
+            (Order::ReadsFirst, Purpose::Caller, Direction::Read) => 1,
+            (Order::ReadsFirst, Purpose::Caller | Purpose::Flush, _) => 2,
+            (Order::ReadsFirst, Purpose::Compaction, _) => 3,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PURPOSES: [Purpose; 4] = [
+        Purpose::Log,
+        Purpose::Caller,
+        Purpose::Flush,
+        Purpose::Compaction,
+    ];
+
+    fn request(purpose: Purpose, direction: Direction) -> Request {
+        Request {
+            purpose,
+            ..Request::of_caller(0, 0, 0, direction)
+        }
+    }
+
+    #[test]
+    fn the_engine_has_log_reads_flush_compaction() {
+        let rank = |purpose, direction| Order::ReadsFirst.rank(&request(purpose, direction));
+        let ranks = [
+            rank(Purpose::Log, Direction::Write),
+            rank(Purpose::Caller, Direction::Read),
+            rank(Purpose::Caller, Direction::Write),
+            rank(Purpose::Flush, Direction::Write),
+            rank(Purpose::Compaction, Direction::Read),
+            rank(Purpose::Compaction, Direction::Write),
+        ];
+        assert_eq!(ranks, [0, 1, 2, 2, 3, 3]);
+    }
+
+    #[test]
+    fn the_paper_has_writes_before_reads() {
+        for purpose in PURPOSES {
+            let write = Order::WritesFirst.rank(&request(purpose, Direction::Write));
+            let read = Order::WritesFirst.rank(&request(purpose, Direction::Read));
+            assert_eq!((write, read), (0, 1));
+        }
+    }
+
+    #[test]
+    fn every_rank_has_a_queue() {
+        for order in [Order::ReadsFirst, Order::WritesFirst, Order::Arrival] {
+            for purpose in PURPOSES {
+                for direction in [Direction::Read, Direction::Write] {
+                    assert!(order.rank(&request(purpose, direction)) < RANKS);
+                }
+            }
+        }
+    }
+}

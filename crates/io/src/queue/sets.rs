@@ -1,0 +1,544 @@
+//! Sets with their owners: threads before schedules.
+//!
+//! Two kinds of things wait in a set: work, which its owner carries out, and callers, who are given
+//! a turn ([`Sets::take_turn`]) in which they do something themselves. To wake a caller that is
+//! asleep takes one switch between threads, to have work done for him takes two.
+//!
+//! Invariants: work that was handed in is carried out or refused exactly once. What waits when the
+//! sets are shut down is carried out first. At most one work or turn of a set is on its way at a
+//! time, where there are threads; without them (`NoThreads`) everything is carried out by its
+//! caller, at once. Whoever ends begins what is next, so that nothing waits in a set that is idle.
+//! Concurrency: one lock for each set, over its schedule, and one over the placements; none is held
+//! while work is carried out or refused, or in a turn. Who hands in work to a full set waits.
+//! Failure: after [`Sets::shut_down`], and in a set whose owner panicked, work is refused, and
+//! nobody has to wait for a turn any more.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::{Joiner, Threads};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+use crate::queue::order::Order;
+use crate::queue::placement::{Placements, Rule};
+use crate::queue::request::{Request, Work};
+use crate::queue::schedule::Schedule;
+
+/// How many sets there are, and what they do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SetOptions {
+    /// How many sets, each with an owner thread; at least one.
+    pub sets: usize,
+    /// Which waiting request goes first.
+    pub order: Order,
+    /// To which set a stream goes.
+    pub rule: Rule,
+    /// By how many starts a request may come later than in the order of arrival.
+    pub passes_max: u64,
+    /// How many requests may wait in one set; who brings another waits outside.
+    pub capacity: usize,
+    /// Up to how many bytes a caller does a request itself when the set is idle. To hand one over
+    /// costs two switches between threads, which a small request on a fast medium does not.
+    pub small_bytes_max: u64,
+}
+
+impl Default for SetOptions {
+    fn default() -> SetOptions {
+        SetOptions {
+            sets: 4,
+            order: Order::default(),
+            rule: Rule::default(),
+            passes_max: 32,
+            capacity: 256,
+            small_bytes_max: 64 << 10,
+        }
+    }
+}
+
+/// Queue sets over some medium; what is done for a request is up to `W`.
+pub struct Sets<W: Work> {
+    sets: Vec<Arc<Set<W>>>,
+    placements: Mutex<Placements>,
+    owners: Mutex<Vec<Box<dyn Joiner>>>,
+    small_bytes_max: u64,
+    /// How long a caller waits for his turn.
+    patience: Option<Duration>,
+    /// There are no threads: callers do everything.
+    is_direct: bool,
+}
+
+impl<W: Work> fmt::Debug for Sets<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sets")
+            .field("sets", &self.sets.len())
+            .field("is_direct", &self.is_direct)
+            .finish_non_exhaustive()
+    }
+}
+
+struct Set<W> {
+    state: Mutex<State<W>>,
+    /// Something waits and nothing is on its way, or the set was closed.
+    to_do: Condvar,
+    /// There is room in the queues, or the set was closed.
+    room: Condvar,
+}
+
+struct State<W> {
+    schedule: Schedule<Waiting<W>>,
+    /// What was begun and the owner is to carry out.
+    begun: Option<W>,
+    is_closed: bool,
+}
+
+/// What waits in a set.
+enum Waiting<W> {
+    Work(W),
+    /// Somebody who does something himself when he is told.
+    Caller(Arc<Caller>),
+}
+
+/// Somebody who waits for a turn.
+#[derive(Default)]
+struct Caller {
+    told: Mutex<Told>,
+    changed: Condvar,
+}
+
+/// What a caller was told.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+enum Told {
+    #[default]
+    Nothing,
+    /// It is his turn.
+    Turn,
+    /// There will be none.
+    Refused,
+    /// He has gone on without.
+    Gone,
+}
+
+impl Caller {
+    /// False when he has gone.
+    fn tell(&self, what: Told) -> bool {
+        let mut told = self.told.lock();
+        if *told == Told::Gone {
+            return false;
+        }
+        *told = what;
+        self.changed.notify_all();
+        true
+    }
+
+    /// Waits to be told; true when it is his turn.
+    fn wait(&self, patience: Option<Duration>) -> bool {
+        let mut told = self.told.lock();
+        while *told == Told::Nothing {
+            let Some(patience) = patience else {
+                self.changed.wait(&mut told);
+                continue;
+            };
+            if self.changed.wait_for(&mut told, patience).timed_out() && *told == Told::Nothing {
+                *told = Told::Gone;
+            }
+        }
+        *told == Told::Turn
+    }
+}
+
+impl<W: Work> Waiting<W> {
+    fn refuse(self, why: &str) {
+        match self {
+            Waiting::Work(work) => work.refuse(io::Error::other(why.to_owned())),
+            Waiting::Caller(caller) => {
+                caller.tell(Told::Refused);
+            }
+        }
+    }
+}
+
+impl<W: Work> Sets<W> {
+    /// Sets with an owner each, or without owners where there are no threads.
+    ///
+    /// # Errors
+    /// When a thread cannot be started; then none is left.
+    pub fn start(options: &SetOptions, threads: &dyn Threads) -> io::Result<Sets<W>> {
+        let count = options.sets.max(1);
+        let sets: Vec<Arc<Set<W>>> = std::iter::repeat_with(|| {
+            Arc::new(Set {
+                state: Mutex::new(State {
+                    schedule: Schedule::new(options.order, options.passes_max, options.capacity),
+                    begun: None,
+                    is_closed: false,
+                }),
+                to_do: Condvar::new(),
+                room: Condvar::new(),
+            })
+        })
+        .take(count)
+        .collect();
+        let mut out = Sets {
+            sets,
+            placements: Mutex::new(Placements::new(count, options.rule)),
+            owners: Mutex::new(Vec::new()),
+            small_bytes_max: options.small_bytes_max,
+            patience: None,
+            is_direct: false,
+        };
+        let mut owners = Vec::with_capacity(count);
+        for (number, set) in out.sets.iter().enumerate() {
+            let owned = Arc::clone(set);
+            // Made by the thread itself: where there are no threads, no owner ends either.
+            let body = Box::new(move || Owner(owned).run());
+            match threads.spawn(&format!("queue-set-{number}"), body) {
+                Ok(Some(owner)) => owners.push(owner),
+                Ok(None) => break,
+                Err(error) => {
+                    *out.owners.lock() = owners;
+                    out.shut_down();
+                    return Err(error);
+                }
+            }
+        }
+        out.is_direct = owners.len() < count;
+        assert!(
+            !out.is_direct || owners.is_empty(),
+            "a runtime has threads or none"
+        );
+        *out.owners.lock() = owners;
+        Ok(out)
+    }
+
+    /// Lets callers wait for a turn no longer than this, and then go on without, so that work that
+    /// does not end keeps them no longer. By default they wait as long as it takes.
+    #[must_use]
+    pub fn with_patience(self, patience: Duration) -> Sets<W> {
+        let mut sets = self;
+        sets.patience = Some(patience);
+        sets
+    }
+
+    /// How many sets there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.sets.len()
+    }
+
+    /// How much waits in a set (counted round, if there are fewer).
+    #[must_use]
+    pub fn waiting(&self, set: usize) -> usize {
+        let set = self.set(set);
+        set.map_or(0, |set| set.state.lock().schedule.waiting())
+    }
+
+    /// The set of a stream, by the rule for placing; it stays the same until
+    /// [`Sets::release_stream`].
+    pub fn set_of(&self, stream: u64, interval: Option<Duration>) -> usize {
+        self.placements.lock().place(stream, interval)
+    }
+
+    /// Forgets where a stream was; false when it was nowhere.
+    pub fn release_stream(&self, stream: u64) -> bool {
+        self.placements.lock().release(stream)
+    }
+
+    /// Hands a request in, to the set of its stream. Waits while that is full.
+    pub fn submit(&self, request: &Request, work: W) {
+        self.submit_to(self.set_of(request.stream, request.interval), request, work);
+    }
+
+    /// Hands a request in, to this set (counted round, if there are fewer). Waits while it is full;
+    /// a small request of an idle set has been carried out when this returns.
+    pub fn submit_to(&self, set: usize, request: &Request, work: W) {
+        let mut work = work;
+        let Some(set) = self.set(set) else {
+            return work.refuse(closed());
+        };
+        let mut state = set.state.lock();
+        loop {
+            match self.offer(set, state, request, work) {
+                Offered::Taken => return,
+                Offered::Full(still, back) => {
+                    state = still;
+                    work = back;
+                }
+            }
+            set.room.wait(&mut state);
+        }
+    }
+
+    /// As [`Sets::submit_to`], but never waits for room.
+    ///
+    /// # Errors
+    /// The work itself, when the set is full.
+    pub fn try_submit_to(&self, set: usize, request: &Request, work: W) -> Result<(), W> {
+        let Some(set) = self.set(set) else {
+            work.refuse(closed());
+            return Ok(());
+        };
+        let state = set.state.lock();
+        match self.offer(set, state, request, work) {
+            Offered::Taken => Ok(()),
+            Offered::Full(_, back) => Err(back),
+        }
+    }
+
+    /// Hands a request in, to this set, for its owner: the caller neither waits nor carries it out,
+    /// except where there are no threads.
+    ///
+    /// # Errors
+    /// The work itself, when the set is full or was shut down.
+    pub fn hand_over(&self, set: usize, request: &Request, work: W) -> Result<(), W> {
+        if self.is_direct {
+            work.carry_out();
+            return Ok(());
+        }
+        let Some(set) = self.set(set) else {
+            return Err(work);
+        };
+        let mut state = set.state.lock();
+        if state.is_closed {
+            return Err(work);
+        }
+        let pushed = state.schedule.push(request, Waiting::Work(work));
+        set.begin(state);
+        match pushed {
+            Err(Waiting::Work(work)) => Err(work),
+            Ok(()) | Err(Waiting::Caller(_)) => Ok(()),
+        }
+    }
+
+    /// Waits for the caller's turn in this set (counted round, if there are fewer), by the rank of
+    /// his request. It is over when what comes back is dropped; whoever has one must not ask for
+    /// another meanwhile. Where there is nothing to wait for (no threads, sets that were shut down)
+    /// it is given at once, and what took too long is not waited for ([`Sets::with_patience`]).
+    pub fn take_turn(&self, set: usize, request: &Request) -> CallersTurn<'_, W> {
+        let Some(set) = self.set(set).filter(|_| !self.is_direct) else {
+            return CallersTurn(None);
+        };
+        let caller = Arc::new(Caller::default());
+        let mut state = set.state.lock();
+        loop {
+            if state.is_closed {
+                return CallersTurn(None);
+            }
+            if state.schedule.begin_if_idle() {
+                return CallersTurn(Some(Turn(set)));
+            }
+            let waiting = Waiting::Caller(Arc::clone(&caller));
+            if state.schedule.push(request, waiting).is_ok() {
+                break;
+            }
+            match self.patience {
+                None => set.room.wait(&mut state),
+                Some(patience) if set.room.wait_for(&mut state, patience).timed_out() => {
+                    return CallersTurn(None);
+                }
+                Some(_) => {}
+            }
+        }
+        // There may be nothing on its way, and only something older that waits.
+        set.begin(state);
+        // Order is not worth more than an answer.
+        CallersTurn(caller.wait(self.patience).then(|| Turn(set)))
+    }
+
+    /// Refuses what is handed in from now on and what waits, and does not wait for what is on its
+    /// way, so that a medium that does not answer keeps nobody. An owner that is at work ends with
+    /// it, by itself.
+    pub fn abandon(&self) {
+        for set in &self.sets {
+            set.close();
+            set.refuse_all("the queue sets were shut down");
+        }
+        let is_busy = |set: &Arc<Set<W>>| set.state.lock().schedule.is_busy();
+        let owners = std::mem::take(&mut *self.owners.lock());
+        for (owner, set) in owners.into_iter().zip(&self.sets) {
+            if !is_busy(set) {
+                // It has nothing to do any more, and ends at once. If it panicked, it refused what
+                // it had.
+                let _ = owner.join();
+            }
+        }
+    }
+
+    /// Refuses what is handed in from now on, carries out what waits, and ends the owners. True
+    /// when none of them panicked. Must not be called by work: it waits for all work.
+    pub fn shut_down(&self) -> bool {
+        for set in &self.sets {
+            set.close();
+        }
+        let owners = std::mem::take(&mut *self.owners.lock());
+        let mut all_ended_well = true;
+        for owner in owners {
+            all_ended_well &= owner.join();
+        }
+        all_ended_well
+    }
+
+    fn set(&self, number: usize) -> Option<&Arc<Set<W>>> {
+        let wrapped = number.checked_rem(self.sets.len())?;
+        self.sets.get(wrapped)
+    }
+
+    fn offer<'a>(
+        &self,
+        set: &'a Arc<Set<W>>,
+        mut state: MutexGuard<'a, State<W>>,
+        request: &Request,
+        work: W,
+    ) -> Offered<'a, W> {
+        if state.is_closed {
+            drop(state);
+            work.refuse(closed());
+            return Offered::Taken;
+        }
+        if self.is_direct {
+            drop(state);
+            work.carry_out();
+            return Offered::Taken;
+        }
+        if request.is_small(self.small_bytes_max) && state.schedule.begin_if_idle() {
+            drop(state);
+            let turn = Turn(set);
+            work.carry_out();
+            drop(turn);
+            return Offered::Taken;
+        }
+        match state.schedule.push(request, Waiting::Work(work)) {
+            Ok(()) => {
+                set.begin(state);
+                Offered::Taken
+            }
+            Err(Waiting::Work(back)) => Offered::Full(state, back),
+            // Work was handed in, so work comes back.
+            Err(Waiting::Caller(_)) => Offered::Taken,
+        }
+    }
+}
+
+impl<W: Work> Drop for Sets<W> {
+    fn drop(&mut self) {
+        // Owners that panicked have refused what they had; there is nobody left to tell.
+        let _ = self.shut_down();
+    }
+}
+
+enum Offered<'a, W> {
+    Taken,
+    Full(MutexGuard<'a, State<W>>, W),
+}
+
+impl<W> Set<W> {
+    fn close(&self) {
+        self.state.lock().is_closed = true;
+        self.to_do.notify_all();
+        self.room.notify_all();
+    }
+
+    /// Begins what is next, if nothing is on its way.
+    fn begin(&self, mut state: MutexGuard<'_, State<W>>) {
+        while let Some(next) = state.schedule.begin_next() {
+            self.room.notify_one();
+            match next {
+                Waiting::Work(work) => {
+                    assert!(
+                        state.begun.is_none(),
+                        "one work of a set is begun at a time"
+                    );
+                    state.begun = Some(work);
+                    self.to_do.notify_one();
+                    return;
+                }
+                Waiting::Caller(caller) if caller.tell(Told::Turn) => return,
+                // He has gone on without.
+                Waiting::Caller(_) => state.schedule.done(),
+            }
+        }
+        if state.is_closed {
+            self.to_do.notify_all();
+        }
+    }
+}
+
+impl<W: Work> Set<W> {
+    /// Refuses what was not begun, and what was begun and nobody carries out.
+    fn refuse_all(&self, why: &str) {
+        let mut state = self.state.lock();
+        let mut left = state.schedule.take_all();
+        if let Some(work) = state.begun.take() {
+            state.schedule.done();
+            left.push(Waiting::Work(work));
+        }
+        drop(state);
+        for one in left {
+            one.refuse(why);
+        }
+        self.to_do.notify_all();
+    }
+}
+
+/// The right to carry out work of a set; it ends also when the work panics.
+struct Turn<'a, W>(&'a Set<W>);
+
+impl<W> Drop for Turn<'_, W> {
+    fn drop(&mut self) {
+        let mut state = self.0.state.lock();
+        state.schedule.done();
+        self.0.begin(state);
+    }
+}
+
+/// A turn of a caller, from [`Sets::take_turn`]: until it is dropped, nothing else of the set is
+/// begun.
+#[must_use = "a turn is over when it is dropped"]
+pub struct CallersTurn<'a, W>(Option<Turn<'a, W>>);
+
+impl<W> fmt::Debug for CallersTurn<'_, W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("CallersTurn")
+            .field(&self.0.is_some())
+            .finish()
+    }
+}
+
+/// The thread of a set. When it ends, also by a panic, nothing is left without an answer.
+struct Owner<W: Work>(Arc<Set<W>>);
+
+impl<W: Work> Owner<W> {
+    fn run(self) {
+        while let Some(work) = self.next() {
+            let turn = Turn(&self.0);
+            work.carry_out();
+            drop(turn);
+        }
+    }
+
+    /// Waits for something to do; `None` = the set was closed, and nothing waits.
+    fn next(&self) -> Option<W> {
+        let mut state = self.0.state.lock();
+        loop {
+            if let Some(work) = state.begun.take() {
+                return Some(work);
+            }
+            if state.is_closed && state.schedule.waiting() == 0 {
+                return None;
+            }
+            self.0.to_do.wait(&mut state);
+        }
+    }
+}
+
+impl<W: Work> Drop for Owner<W> {
+    fn drop(&mut self) {
+        self.0.close();
+        self.0
+            .refuse_all("the thread that carries out requests ended by a panic");
+    }
+}
+
+fn closed() -> io::Error {
+    io::Error::other("the queue sets were shut down")
+}

@@ -1,0 +1,288 @@
+//! What a node holds, with the version of each part, so that only changes are told.
+//!
+//! Invariants: what is told since a version, taken in by who knows that version, gives what is told
+//! from the beginning. A version is never given twice in an epoch; what did not change gets none.
+//! Concurrency: plain data, one owner.
+
+use crate::dispatch::filter::Filter;
+use crate::dispatch::held::{Change, Database, EdgeFacts, FilterChange, Held, ShardChange};
+use crate::dispatch::keys::{SHARD_BITS_MAX, StreamKey, TileKey};
+use crate::dispatch::tiles::{EXACT_MAX, shard_of};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// Keys of a shard from which on there are more shards.
+const SHARD_MAX: usize = 131_072;
+/// Of so many keys of a filter one may be told of beside it, or be gone, before it is made anew.
+const OUTSIDE: usize = 256;
+
+/// An edge, and when it changed.
+#[derive(Debug)]
+struct Entry {
+    facts: EdgeFacts,
+    facts_version: u64,
+    streams: Vec<StreamKey>,
+    streams_version: u64,
+}
+
+/// A part of the tiles.
+#[derive(Debug, Default)]
+struct Shard {
+    keys: BTreeSet<TileKey>,
+    /// Most of them, and when it was made.
+    filter: Option<Filter>,
+    filter_version: u64,
+    /// What the filter does not have.
+    outside: BTreeSet<TileKey>,
+    /// What the filter has and is gone.
+    gone: usize,
+    version: u64,
+}
+
+impl Shard {
+    /// Makes the filter anew, of all keys there are.
+    fn filter_anew(&mut self, version: u64) {
+        let keys: Vec<TileKey> = self.keys.iter().copied().collect();
+        self.filter = (keys.len() > EXACT_MAX)
+            .then(|| Filter::of(&keys))
+            .flatten();
+        self.filter_version = version;
+        self.gone = 0;
+        self.outside = match self.filter {
+            Some(_) => BTreeSet::new(),
+            None => self.keys.clone(),
+        };
+    }
+
+    fn wants_filter_anew(&self) -> bool {
+        let most = match &self.filter {
+            None => EXACT_MAX,
+            Some(filter) => usize::try_from(filter.keys()).unwrap_or(0) / OUTSIDE,
+        };
+        self.outside.len() > most || self.gone > most
+    }
+}
+
+/// What a node holds.
+#[derive(Debug)]
+pub struct Registry {
+    database: Database,
+    epoch: u64,
+    version: u64,
+    edges: BTreeMap<u32, Entry>,
+    numbers: HashMap<String, u32>,
+    /// Edges that went, and when.
+    gone: BTreeMap<u32, u64>,
+    next_number: u32,
+    shards: Vec<Shard>,
+    shard_bits: u8,
+    /// When tiles were divided otherwise.
+    bits_version: u64,
+    /// Tiles of all shards.
+    tiles: usize,
+}
+
+impl Registry {
+    /// One without anything, of a node's database. Of two that are made one after the other the
+    /// epoch is another one.
+    #[must_use]
+    pub fn new(database: Database, epoch: u64) -> Registry {
+        Registry {
+            database,
+            epoch,
+            version: 1,
+            edges: BTreeMap::new(),
+            numbers: HashMap::new(),
+            gone: BTreeMap::new(),
+            next_number: 0,
+            shards: vec![Shard::default()],
+            shard_bits: 0,
+            bits_version: 1,
+            tiles: 0,
+        }
+    }
+
+    /// The newest version.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// The epoch.
+    #[must_use]
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    fn next_version(&mut self) -> u64 {
+        self.version += 1;
+        self.version
+    }
+
+    /// Says what is known of an edge, which is told by its name.
+    pub fn set_edge(&mut self, facts: EdgeFacts) {
+        let known = self.numbers.get(&facts.name).copied();
+        match known.and_then(|number| self.edges.get_mut(&number)) {
+            Some(entry) if entry.facts == facts => {}
+            Some(entry) => {
+                self.version += 1;
+                entry.facts = facts;
+                entry.facts_version = self.version;
+            }
+            None => {
+                let version = self.next_version();
+                let number = self.next_number;
+                self.next_number += 1;
+                self.numbers.insert(facts.name.clone(), number);
+                let entry = Entry {
+                    facts,
+                    facts_version: version,
+                    streams: Vec::new(),
+                    streams_version: version,
+                };
+                self.edges.insert(number, entry);
+            }
+        }
+    }
+
+    /// Says which streams an edge has that was told of.
+    pub fn set_streams(&mut self, edge: &str, mut streams: Vec<StreamKey>) {
+        streams.sort_unstable();
+        streams.dedup();
+        let known = self.numbers.get(edge);
+        let entry = known.and_then(|number| self.edges.get_mut(number));
+        if let Some(entry) = entry.filter(|entry| entry.streams != streams) {
+            self.version += 1;
+            entry.streams = streams;
+            entry.streams_version = self.version;
+        }
+    }
+
+    /// An edge is not held any more.
+    pub fn remove_edge(&mut self, edge: &str) {
+        if let Some(number) = self.numbers.remove(edge) {
+            self.edges.remove(&number);
+            let version = self.next_version();
+            self.gone.insert(number, version);
+        }
+    }
+
+    /// The names of all edges.
+    pub fn edges(&self) -> impl Iterator<Item = &str> {
+        self.edges.values().map(|entry| entry.facts.name.as_str())
+    }
+
+    /// Tiles that are told of.
+    #[must_use]
+    pub fn tiles(&self) -> usize {
+        self.tiles
+    }
+
+    /// Says of a tile that it is held. False when it was told of before.
+    pub fn add_tile(&mut self, key: TileKey) -> bool {
+        if self.tiles >= SHARD_MAX << self.shard_bits && self.shard_bits < SHARD_BITS_MAX {
+            self.divide();
+        }
+        let version = self.version + 1;
+        let at = shard_of(key, self.shard_bits);
+        let Some(shard) = self.shards.get_mut(at) else {
+            return false;
+        };
+        if !shard.keys.insert(key) {
+            return false;
+        }
+        self.tiles += 1;
+        shard.outside.insert(key);
+        shard.version = version;
+        self.version = version;
+        true
+    }
+
+    /// Says of a tile that it is not held any more.
+    pub fn remove_tile(&mut self, key: TileKey) {
+        let version = self.version + 1;
+        let at = shard_of(key, self.shard_bits);
+        let Some(shard) = self.shards.get_mut(at) else {
+            return;
+        };
+        if !shard.keys.remove(&key) {
+            return;
+        }
+        self.tiles -= 1;
+        if !shard.outside.remove(&key) {
+            shard.gone += 1;
+        }
+        shard.version = version;
+        self.version = version;
+    }
+
+    /// Makes filters anew of which too much stands beside them, or is gone. To be called before
+    /// what is here is told, since it takes longer than a change of one tile.
+    pub fn settle(&mut self) {
+        for shard in &mut self.shards {
+            if shard.wants_filter_anew() {
+                self.version += 1;
+                shard.version = self.version;
+                shard.filter_anew(self.version);
+            }
+        }
+    }
+
+    /// Divides the tiles into twice as many parts.
+    fn divide(&mut self) {
+        let version = self.next_version();
+        self.shard_bits += 1;
+        self.bits_version = version;
+        let before = std::mem::take(&mut self.shards);
+        self.shards
+            .resize_with(1 << self.shard_bits, Shard::default);
+        for key in before.into_iter().flat_map(|shard| shard.keys) {
+            if let Some(shard) = self.shards.get_mut(shard_of(key, self.shard_bits)) {
+                shard.keys.insert(key);
+            }
+        }
+        for shard in &mut self.shards {
+            shard.version = version;
+            shard.filter_anew(version);
+        }
+    }
+
+    /// What has changed since a version of an epoch; all that there is where that is none of this
+    /// registry's.
+    #[must_use]
+    pub fn since(&self, epoch: u64, version: u64) -> Held {
+        let known = epoch == self.epoch && version <= self.version;
+        let since = if known { version } else { 0 };
+        let changed = self.edges.iter().filter_map(|(number, entry)| {
+            let streams = (entry.streams_version > since).then(|| entry.streams.clone());
+            (streams.is_some() || entry.facts_version > since).then(|| {
+                let facts = entry.facts.clone();
+                (*number, Change::Is { facts, streams })
+            })
+        });
+        let gone = self.gone.iter().filter(|(_, at)| since > 0 && **at > since);
+        let gone = gone.map(|(number, _)| (*number, Change::Gone));
+        let mut edges: Vec<(u32, Change)> = changed.chain(gone).collect();
+        edges.sort_by_key(|(number, _)| *number);
+        let is_anew = self.bits_version > since;
+        let shards = self.shards.iter().enumerate();
+        let shards = shards.filter(|(_, shard)| is_anew || shard.version > since);
+        let shards = shards.map(|(index, shard)| ShardChange {
+            index,
+            filter: match &shard.filter {
+                _ if !is_anew && shard.filter_version <= since => FilterChange::AsBefore,
+                Some(filter) => FilterChange::Is(filter.clone()),
+                None => FilterChange::None,
+            },
+            exact: shard.outside.iter().copied().collect(),
+        });
+        Held {
+            database: self.database,
+            epoch: self.epoch,
+            since,
+            version: self.version,
+            edges,
+            shard_bits: self.shard_bits,
+            shards: shards.collect(),
+        }
+    }
+}

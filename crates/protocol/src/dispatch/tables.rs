@@ -1,0 +1,292 @@
+//! What a dispatcher knows of nodes: it takes in what they tell, and looks up streams.
+//!
+//! Invariants: what is known of a node is what that node told at one version of one epoch. A
+//! message that does not follow on it changes nothing, so that all is asked for anew. Of several
+//! edges of a node with a stream, that with the least rank is found, whatever order they were told
+//! in.
+//! Concurrency: plain data, one owner.
+
+use crate::dispatch::held::{Change, Database, EdgeFacts, Held};
+use crate::dispatch::keys::{Reach, StreamKey};
+use crate::dispatch::tiles::TileSet;
+use headwater_types::Timestamp;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+/// A node, by its place in the dispatcher's list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeIndex(pub usize);
+
+/// Up to where a node has told what it holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Position {
+    /// The epoch.
+    pub epoch: u64,
+    /// The version; 0 = nothing is known.
+    pub version: u64,
+}
+
+/// What has become of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Applied {
+    /// It was taken in.
+    Taken,
+    /// It does not follow on what is known: it was left alone.
+    DoesNotFollow,
+}
+
+/// What is known of an edge of a node.
+#[derive(Debug)]
+pub(crate) struct Edge {
+    pub(crate) facts: EdgeFacts,
+    streams: Vec<StreamKey>,
+}
+
+impl Edge {
+    /// What of a stream is held: from which level on, and up to when.
+    pub(crate) fn reach(&self, stream: StreamKey) -> (Reach, Timestamp) {
+        let facts = &self.facts;
+        let found = facts
+            .exceptions
+            .binary_search_by_key(&stream, |exception| exception.stream);
+        let exception = found.ok().and_then(|at| facts.exceptions.get(at));
+        exception.map_or((facts.reach, facts.until), |e| (e.reach, e.until))
+    }
+}
+
+/// What is known of a node.
+#[derive(Debug, Default)]
+pub(crate) struct Node {
+    pub(crate) position: Position,
+    pub(crate) database: Database,
+    pub(crate) is_live: bool,
+    /// It has told what it holds, once at least.
+    pub(crate) has_told: bool,
+    edges: HashMap<u32, Edge>,
+    streams: HashMap<StreamKey, u32>,
+    /// Streams that several edges have.
+    shared: HashSet<StreamKey>,
+    pub(crate) tiles: TileSet,
+}
+
+/// How much is known of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NodeFigures {
+    /// It answers.
+    pub is_live: bool,
+    /// Up to where it has told.
+    pub position: Position,
+    /// Edges of which it holds something, its own streams among them.
+    pub edges: usize,
+    /// Edges whose connection it holds.
+    pub connected: usize,
+    /// Streams of all of them.
+    pub streams: usize,
+    /// Single tiles.
+    pub tiles: u64,
+    /// Bytes of what tells of single tiles.
+    pub tile_bytes: usize,
+}
+
+impl Node {
+    pub(crate) fn edge_of(&self, stream: StreamKey) -> Option<&Edge> {
+        let number = self.streams.get(&stream)?;
+        self.edges.get(number)
+    }
+
+    pub(crate) fn edges(&self) -> impl Iterator<Item = &Edge> {
+        self.edges.values()
+    }
+
+    fn rank(&self, number: u32) -> (u64, u32) {
+        let edge = self.edges.get(&number);
+        (edge.map_or(u64::MAX, |edge| edge.facts.rank), number)
+    }
+
+    /// An edge has a stream.
+    fn add(&mut self, stream: StreamKey, number: u32) {
+        let rank = self.rank(number);
+        let before = match self.streams.entry(stream) {
+            Entry::Vacant(place) => {
+                place.insert(number);
+                return;
+            }
+            Entry::Occupied(place) => *place.get(),
+        };
+        if before != number {
+            self.shared.insert(stream);
+            if rank < self.rank(before) {
+                self.streams.insert(stream, number);
+            }
+        }
+    }
+
+    /// An edge has a stream no more; the next one that has it takes its place.
+    fn remove(&mut self, stream: StreamKey, number: u32) {
+        if !self.shared.contains(&stream) {
+            self.streams.remove(&stream);
+            return;
+        }
+        let others: Vec<u32> = self
+            .edges
+            .iter()
+            .filter(|(other, edge)| {
+                **other != number && edge.streams.binary_search(&stream).is_ok()
+            })
+            .map(|(other, _)| *other)
+            .collect();
+        if others.len() < 2 {
+            self.shared.remove(&stream);
+        }
+        match others.into_iter().min_by_key(|other| self.rank(*other)) {
+            Some(next) => self.streams.insert(stream, next),
+            None => self.streams.remove(&stream),
+        };
+    }
+
+    /// Takes an edge out with its streams.
+    fn remove_edge(&mut self, number: u32) {
+        if let Some(edge) = self.edges.remove(&number) {
+            for stream in edge.streams {
+                self.remove(stream, number);
+            }
+        }
+    }
+
+    fn set_edge(&mut self, number: u32, facts: EdgeFacts, streams: Option<Vec<StreamKey>>) {
+        let before = self.edges.get(&number);
+        let is_rank_other = before.is_some_and(|edge| edge.facts.rank != facts.rank);
+        if streams.is_none()
+            && !is_rank_other
+            && let Some(edge) = self.edges.get_mut(&number)
+        {
+            edge.facts = facts;
+            return;
+        }
+        let before = self.edges.get(&number);
+        let kept = before.map(|edge| edge.streams.clone()).unwrap_or_default();
+        let streams = streams.unwrap_or_else(|| kept.clone());
+        // What stays needs no look-up, unless it may belong to another edge now.
+        let stays: BTreeSet<StreamKey> = match is_rank_other {
+            true => BTreeSet::new(),
+            false => {
+                let is_kept = |stream: &StreamKey| kept.binary_search(stream).is_ok();
+                streams.iter().copied().filter(is_kept).collect()
+            }
+        };
+        self.edges.insert(
+            number,
+            Edge {
+                facts,
+                streams: streams.clone(),
+            },
+        );
+        for stream in kept.into_iter().filter(|stream| !stays.contains(stream)) {
+            self.remove(stream, number);
+        }
+        for stream in streams.into_iter().filter(|stream| !stays.contains(stream)) {
+            self.add(stream, number);
+        }
+    }
+
+    fn apply(&mut self, held: Held) -> Applied {
+        let follows = held.since == 0
+            || (held.epoch == self.position.epoch && held.since == self.position.version);
+        if !follows || held.version < held.since {
+            return Applied::DoesNotFollow;
+        }
+        if held.since == 0 {
+            let fresh = Node {
+                is_live: self.is_live,
+                has_told: true,
+                ..Node::default()
+            };
+            let before = std::mem::replace(self, fresh);
+            if !self.tiles.change(held.shard_bits, held.shards) {
+                *self = before;
+                return Applied::DoesNotFollow;
+            }
+        } else if !self.tiles.change(held.shard_bits, held.shards) {
+            return Applied::DoesNotFollow;
+        }
+        for (number, change) in held.edges {
+            match change {
+                Change::Gone => self.remove_edge(number),
+                Change::Is { facts, streams } => self.set_edge(number, facts, streams),
+            }
+        }
+        self.database = held.database;
+        self.position = Position {
+            epoch: held.epoch,
+            version: held.version,
+        };
+        Applied::Taken
+    }
+}
+
+/// What a dispatcher knows of its nodes.
+#[derive(Debug)]
+pub struct Tables {
+    pub(crate) nodes: Vec<Node>,
+}
+
+impl Tables {
+    /// Nothing is known of so many nodes.
+    #[must_use]
+    pub fn new(nodes: usize) -> Tables {
+        Tables {
+            nodes: (0..nodes).map(|_| Node::default()).collect(),
+        }
+    }
+
+    /// Up to where a node has told: what it is asked to go on from.
+    #[must_use]
+    pub fn position(&self, node: NodeIndex) -> Position {
+        self.nodes
+            .get(node.0)
+            .map_or_else(Position::default, |node| node.position)
+    }
+
+    /// Takes in what a node told, which answers by that.
+    pub fn apply(&mut self, node: NodeIndex, held: Held) -> Applied {
+        let Some(node) = self.nodes.get_mut(node.0) else {
+            return Applied::DoesNotFollow;
+        };
+        node.is_live = true;
+        let applied = node.apply(held);
+        if applied == Applied::DoesNotFollow {
+            // What is known stays, and all of it is asked for anew.
+            node.position = Position::default();
+        }
+        applied
+    }
+
+    /// A node does not answer. What is known of it stays.
+    pub fn lost(&mut self, node: NodeIndex) {
+        if let Some(node) = self.nodes.get_mut(node.0) {
+            node.is_live = false;
+        }
+    }
+
+    /// A node's own database, once it has told.
+    #[must_use]
+    pub fn database(&self, node: NodeIndex) -> Option<Database> {
+        let node = self.nodes.get(node.0)?;
+        node.has_told.then_some(node.database)
+    }
+
+    /// How much is known of a node.
+    #[must_use]
+    pub fn figures(&self, node: NodeIndex) -> Option<NodeFigures> {
+        let node = self.nodes.get(node.0)?;
+        Some(NodeFigures {
+            is_live: node.is_live,
+            position: node.position,
+            edges: node.edges.len(),
+            connected: node.edges().filter(|e| e.facts.is_connected).count(),
+            streams: node.streams.len(),
+            tiles: node.tiles.len(),
+            tile_bytes: node.tiles.bytes(),
+        })
+    }
+}

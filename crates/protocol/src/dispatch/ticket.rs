@@ -1,0 +1,130 @@
+//! Tickets: what lets a client be answered at a node that it was sent to, as bytes, without their
+//! signature.
+//!
+//! Invariants: a ticket that was made is read back as it was; bytes that are none are refused. It
+//! allows reading only.
+//! Concurrency: plain data.
+//! Format: docs/format/ticket.md.
+
+use crate::dispatch::held::Database;
+use headwater_codec::{Cursor, DecodeError, PutBytes};
+use headwater_types::{StreamName, Timestamp};
+use std::time::Duration;
+
+/// How long a ticket holds.
+pub const TICKET_HOLDS: Duration = Duration::from_secs(300);
+/// How far apart the clocks of two nodes may be.
+pub const SKEW_MAX: Duration = Duration::from_secs(120);
+/// Most streams that a ticket names.
+pub const TICKET_STREAMS_MAX: usize = 64;
+/// Most patterns of a ticket.
+const PATTERNS_MAX: u64 = 1_000;
+
+const VERSION: u8 = 1;
+const READ: u8 = 1;
+
+/// What is signed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ticket {
+    /// When it was made, in nanoseconds since 1970.
+    pub issued_ns: i64,
+    /// Until when it holds.
+    pub ends_ns: i64,
+    /// Where.
+    pub audience: Database,
+    /// On which route, as the list of routes has it.
+    pub route: String,
+    /// The token that the subject showed, by its id.
+    pub subject: String,
+    /// The version of the list of tokens in which it stood.
+    pub list: u64,
+    /// What the subject may read: patterns.
+    pub patterns: Vec<String>,
+    /// Of that, these streams only, where there are any.
+    pub streams: Vec<StreamName>,
+}
+
+impl Ticket {
+    /// Its bytes: what is signed.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = vec![VERSION, READ];
+        out.put_i64(self.issued_ns);
+        out.put_i64(self.ends_ns);
+        out.put_u64(self.audience.identity);
+        out.put_u64(self.audience.incarnation);
+        out.put_varint(self.list);
+        out.put_prefixed(self.route.as_bytes());
+        out.put_prefixed(self.subject.as_bytes());
+        let texts = self.streams.iter().map(ToString::to_string);
+        for list in [self.patterns.clone(), texts.collect()] {
+            out.put_varint(u64::try_from(list.len()).unwrap_or(u64::MAX));
+            for text in list {
+                out.put_prefixed(text.as_bytes());
+            }
+        }
+        out
+    }
+
+    /// Reads what [`Ticket::encode`] made.
+    ///
+    /// # Errors
+    /// Where the bytes are no ticket.
+    pub fn decode(body: &[u8]) -> Result<Ticket, DecodeError> {
+        let mut from = Cursor::new(body);
+        if from.u8("a version")? != VERSION {
+            return Err(from.fail("version 1"));
+        }
+        if from.u8("what it allows")? != READ {
+            return Err(from.fail("1, which is reading"));
+        }
+        let issued_ns = from.i64("when it was made")?;
+        let ends_ns = from.i64("until when it holds")?;
+        let audience = Database {
+            identity: from.u64("a database")?,
+            incarnation: from.u64("its incarnation")?,
+        };
+        let list = from.varint("the version of a list")?;
+        let route = from.text("a route")?.to_owned();
+        let subject = from.text("a subject")?.to_owned();
+        let count = from.varint_up_to(PATTERNS_MAX, "how many patterns there are")?;
+        let mut patterns = Vec::new();
+        for _ in 0..count {
+            patterns.push(from.text("a pattern")?.to_owned());
+        }
+        let most = u64::try_from(TICKET_STREAMS_MAX).unwrap_or(0);
+        let count = from.varint_up_to(most, "how many streams there are")?;
+        let mut streams = Vec::new();
+        for _ in 0..count {
+            let name = StreamName::parse(from.text("a stream")?);
+            streams.push(name.ok_or_else(|| from.fail("the name of a stream"))?);
+        }
+        from.finish()?;
+        Ok(Ticket {
+            issued_ns,
+            ends_ns,
+            audience,
+            route,
+            subject,
+            list,
+            patterns,
+            streams,
+        })
+    }
+
+    /// Whether a clock that may be off by [`SKEW_MAX`] is within its time, and that is no longer
+    /// than it may be.
+    #[must_use]
+    pub fn holds_at(&self, now: Timestamp) -> bool {
+        let skew = nanos(SKEW_MAX);
+        let now = now.as_nanos();
+        let lasts = self.ends_ns.saturating_sub(self.issued_ns);
+        (0..=nanos(TICKET_HOLDS)).contains(&lasts)
+            && now >= self.issued_ns.saturating_sub(skew)
+            && now <= self.ends_ns.saturating_add(skew)
+    }
+}
+
+fn nanos(duration: Duration) -> i64 {
+    i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,99 @@
+//! Which tiles a node holds, as a dispatcher knows it: a filter for most of them, and the newest
+//! exactly.
+//!
+//! Invariants: a tile that the node told of is always found, until the node takes it back; keys are
+//! divided by their highest bits into shards, each of which is replaced whole.
+//! Concurrency: plain data.
+
+use crate::dispatch::filter::Filter;
+use crate::dispatch::held::{FilterChange, ShardChange};
+use crate::dispatch::keys::{SHARD_BITS_MAX, TileKey};
+
+/// A shard with fewer keys has no filter: they are held exactly, 8 bytes each.
+pub const EXACT_MAX: usize = 8_192;
+
+/// The shard of a key.
+pub(crate) fn shard_of(key: TileKey, bits: u8) -> usize {
+    let high = key.0.checked_shr(64 - u32::from(bits)).unwrap_or(0);
+    usize::try_from(high).unwrap_or(0)
+}
+
+/// A part of the tiles.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Shard {
+    filter: Option<Filter>,
+    /// Those that the filter does not have, sorted.
+    exact: Vec<TileKey>,
+}
+
+/// Which tiles a node holds below the levels of which it has everything.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TileSet {
+    bits: u8,
+    shards: Vec<Shard>,
+}
+
+impl TileSet {
+    /// Whether a tile is held; true for a hundredth at most of those that are not.
+    #[must_use]
+    pub fn has(&self, key: TileKey) -> bool {
+        self.shards
+            .get(shard_of(key, self.bits))
+            .is_some_and(|shard| {
+                shard.exact.binary_search(&key).is_ok()
+                    || shard.filter.as_ref().is_some_and(|filter| filter.has(key))
+            })
+    }
+
+    /// Tiles that were told of.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        let counts = self.shards.iter().map(|shard| {
+            let exact = u64::try_from(shard.exact.len()).unwrap_or(u64::MAX);
+            shard.filter.as_ref().map_or(0, Filter::keys) + exact
+        });
+        counts.sum()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes that all of it takes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let shards = self.shards.iter();
+        let bytes = shards.map(|s| s.filter.as_ref().map_or(0, Filter::bytes) + 8 * s.exact.len());
+        bytes.sum()
+    }
+
+    /// Takes in what a node told. False when it does not fit what is known, so that nothing of it
+    /// was taken.
+    pub(crate) fn change(&mut self, bits: u8, changes: Vec<ShardChange>) -> bool {
+        let count = 1usize << bits.min(SHARD_BITS_MAX);
+        let is_anew = bits != self.bits || self.shards.len() != count;
+        let fits = |change: &ShardChange| {
+            change.index < count && !(is_anew && change.filter == FilterChange::AsBefore)
+        };
+        if !changes.iter().all(fits) {
+            return false;
+        }
+        if is_anew {
+            self.bits = bits.min(SHARD_BITS_MAX);
+            self.shards = vec![Shard::default(); count];
+        }
+        for change in changes {
+            if let Some(shard) = self.shards.get_mut(change.index) {
+                match change.filter {
+                    FilterChange::AsBefore => {}
+                    FilterChange::None => shard.filter = None,
+                    FilterChange::Is(filter) => shard.filter = Some(filter),
+                }
+                shard.exact = change.exact;
+            }
+        }
+        true
+    }
+}

@@ -1,0 +1,279 @@
+//! What a source may send: a rate, caps for a day and a month, hours of quiet. It belongs to the
+//! source, which pays, and is kept by it over restarts.
+//!
+//! Invariants: never more than a cap is granted in the day or month that it is for, as the wall
+//! clock counts them; never more than a second's rate, or one piece, at once. A clock that is put
+//! right begins another day or month, once. What is kept counts some bytes as sent before they are,
+//! and is written again when more than these are: so no restart gives a cap back, and each byte
+//! that is written for it stands for hundreds that were sent.
+//! Concurrency: plain data.
+
+use crate::replication::now::Now;
+use crate::replication::spent::Spent;
+use std::time::Duration;
+
+const NANOS_A_SECOND: i64 = 1_000_000_000;
+const SECONDS_A_DAY: i64 = 86_400;
+const MINUTES_A_DAY: u32 = 1440;
+/// How long nobody asks again where only another day or month will help.
+const LONG_WAIT: Duration = Duration::from_secs(900);
+
+/// What is kept counts so much of a cap as sent ahead, or so many bytes at least, or where there is
+/// no cap.
+const AHEAD_PART: u64 = 64;
+const AHEAD_LEAST: u64 = 64 << 10;
+const AHEAD_WITHOUT_CAP: u64 = 4 << 20;
+
+/// A stretch of each day (UTC) in which nothing is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QuietHours {
+    /// Minutes after midnight.
+    pub from: u32,
+    /// Minutes after midnight, not included; before `from` = of the next day.
+    pub to: u32,
+}
+
+/// What may be sent; `None` = as much as one likes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BudgetLimits {
+    /// Bytes a second.
+    pub bytes_per_second: Option<u64>,
+    /// Bytes a day (UTC).
+    pub bytes_per_day: Option<u64>,
+    /// Bytes a month (UTC).
+    pub bytes_per_month: Option<u64>,
+    /// When nothing is sent.
+    pub quiet: Vec<QuietHours>,
+}
+
+/// Grants what may be sent.
+#[derive(Clone, Debug)]
+pub struct Budget {
+    limits: BudgetLimits,
+    spent: Spent,
+    /// What stands on the medium.
+    kept: Spent,
+    /// Nothing is sent before this, so that the rate is kept.
+    free_from: Duration,
+}
+
+/// Days since 1970 of an instant.
+fn day_of(now: Now) -> i64 {
+    now.wall
+        .as_nanos()
+        .div_euclid(NANOS_A_SECOND * SECONDS_A_DAY)
+}
+
+/// Months since 1970 of a day: counted in years that begin in March, of which 400 have 146,097
+/// days, and five months in a row have 153.
+fn month_of(day: i64) -> i64 {
+    let from_march = day + 719_468;
+    let era = from_march.div_euclid(146_097);
+    let of_era = from_march.rem_euclid(146_097);
+    let leap_days = of_era / 1460 - of_era / 36_524 + of_era / 146_096;
+    let year = (of_era - leap_days) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    // Month 0 is March of the year, which is month 2 of the calendar's.
+    (era * 400 + year - 1970) * 12 + month + 2
+}
+
+/// Minutes after midnight.
+fn minute_of(now: Now) -> u32 {
+    let of_day = now
+        .wall
+        .as_nanos()
+        .rem_euclid(NANOS_A_SECOND * SECONDS_A_DAY);
+    u32::try_from(of_day / (60 * NANOS_A_SECOND)).unwrap_or(0)
+}
+
+impl QuietHours {
+    /// Minutes until they end, if it is one of them.
+    fn left(&self, minute: u32) -> Option<u32> {
+        let (from, to) = (self.from % MINUTES_A_DAY, self.to % MINUTES_A_DAY);
+        let since = (minute + MINUTES_A_DAY - from) % MINUTES_A_DAY;
+        let length = (to + MINUTES_A_DAY - from) % MINUTES_A_DAY;
+        (since < length).then(|| length - since)
+    }
+}
+
+impl Budget {
+    /// A budget of which so much was spent before, as the medium says.
+    #[must_use]
+    pub fn new(limits: BudgetLimits, spent: Spent) -> Budget {
+        Budget {
+            limits,
+            spent,
+            kept: spent,
+            free_from: Duration::ZERO,
+        }
+    }
+
+    /// What was spent, exactly.
+    #[must_use]
+    pub fn spent(&self) -> Spent {
+        self.spent
+    }
+
+    /// What has to be on the medium before that is sent which was granted; `None` = what is there
+    /// covers it. It counts more than was spent, so that this is seldom.
+    #[must_use]
+    pub fn to_keep(&self) -> Option<Spent> {
+        if self.spent.is_within(&self.kept) {
+            return None;
+        }
+        let caps = [self.limits.bytes_per_day, self.limits.bytes_per_month];
+        let ahead = |cap: u64| (cap / AHEAD_PART).max(AHEAD_LEAST);
+        let ahead = caps.iter().flatten().map(|cap| ahead(*cap)).min();
+        let ahead = ahead.unwrap_or(AHEAD_WITHOUT_CAP);
+        // More than a cap is never granted.
+        let counted = |bytes: u64, cap: Option<u64>| {
+            let most = cap.unwrap_or(u64::MAX).max(bytes);
+            bytes.saturating_add(ahead).min(most)
+        };
+        Some(Spent {
+            day_bytes: counted(self.spent.day_bytes, self.limits.bytes_per_day),
+            month_bytes: counted(self.spent.month_bytes, self.limits.bytes_per_month),
+            ..self.spent
+        })
+    }
+
+    /// This is on the medium now.
+    pub fn has_kept(&mut self, kept: Spent) {
+        self.kept = kept;
+    }
+
+    fn begin_periods(&mut self, now: Now) {
+        let day = day_of(now);
+        self.spent.begin(day, month_of(day));
+    }
+
+    /// What the caps leave of this day and month.
+    pub(crate) fn left(&mut self, now: Now) -> u64 {
+        self.begin_periods(now);
+        let left = |most: Option<u64>, spent| most.map_or(u64::MAX, |n| n.saturating_sub(spent));
+        let day = left(self.limits.bytes_per_day, self.spent.day_bytes);
+        day.min(left(self.limits.bytes_per_month, self.spent.month_bytes))
+    }
+
+    /// Grants so many bytes, which are counted as sent; or says how long to wait before asking
+    /// again.
+    ///
+    /// # Errors
+    /// How long to wait.
+    pub fn take(&mut self, now: Now, bytes: u64) -> Result<(), Duration> {
+        self.begin_periods(now);
+        let minute = minute_of(now);
+        let quiet = self.limits.quiet.iter().filter_map(|q| q.left(minute));
+        if let Some(minutes) = quiet.max() {
+            return Err(Duration::from_secs(60 * u64::from(minutes)));
+        }
+        let day = self.spent.day_bytes.saturating_add(bytes);
+        let month = self.spent.month_bytes.saturating_add(bytes);
+        if self.limits.bytes_per_day.is_some_and(|most| day > most)
+            || self.limits.bytes_per_month.is_some_and(|most| month > most)
+        {
+            return Err(LONG_WAIT);
+        }
+        if let Some(rate) = self.limits.bytes_per_second {
+            if let Some(wait) = self.free_from.checked_sub(now.monotonic)
+                && !wait.is_zero()
+            {
+                return Err(wait);
+            }
+            let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(rate.max(1));
+            let takes = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
+            self.free_from = self.free_from.max(now.monotonic).saturating_add(takes);
+        }
+        (self.spent.day_bytes, self.spent.month_bytes) = (day, month);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use headwater_types::Timestamp;
+    use proptest::prelude::*;
+
+    fn at(seconds: i64) -> Now {
+        Now {
+            monotonic: Duration::from_secs(u64::try_from(seconds).unwrap_or(0)),
+            wall: Timestamp::from_nanos(seconds * NANOS_A_SECOND),
+        }
+    }
+
+    #[test]
+    fn months_are_those_of_the_calendar() {
+        // 1970-01-01, 1970-02-01, 2000-02-29, 2000-03-01, 2023-12-31, 2024-01-01, 1969-12-31.
+        let days = [0, 31, 11_016, 11_017, 19_722, 19_723, -1];
+        let months = [0, 1, 361, 362, 647, 648, -1];
+        assert_eq!(days.map(month_of), months);
+    }
+
+    #[test]
+    fn a_cap_holds_for_its_day_and_month_and_over_restarts() {
+        let limits = BudgetLimits {
+            bytes_per_day: Some(100),
+            bytes_per_month: Some(250),
+            ..BudgetLimits::default()
+        };
+        let mut budget = Budget::new(limits.clone(), Spent::default());
+        let day = |n| at(n * SECONDS_A_DAY + 5);
+        budget.take(day(0), 60).unwrap();
+        assert_eq!(budget.take(day(0), 41), Err(LONG_WAIT));
+        budget.take(day(0), 40).unwrap();
+        let mut budget = Budget::new(limits, budget.spent());
+        assert!(budget.take(day(0), 1).is_err());
+        budget.take(day(1), 100).unwrap();
+        assert!(budget.take(day(2), 51).is_err());
+        budget.take(day(2), 50).unwrap();
+        assert!(budget.take(day(3), 1).is_err());
+        budget.take(day(31), 100).unwrap();
+    }
+
+    #[test]
+    fn quiet_hours_may_go_over_midnight() {
+        let limits = BudgetLimits {
+            quiet: vec![QuietHours {
+                from: 22 * 60,
+                to: 6 * 60,
+            }],
+            ..BudgetLimits::default()
+        };
+        let mut budget = Budget::new(limits, Spent::default());
+        let hour = |h: i64| at(h * 3600);
+        assert_eq!(budget.take(hour(23), 1), Err(Duration::from_secs(7 * 3600)));
+        assert_eq!(budget.take(hour(5), 1), Err(Duration::from_secs(3600)));
+        assert!(budget.take(hour(6), 1).is_ok() && budget.take(hour(21), 1).is_ok());
+    }
+
+    proptest! {
+        #[test]
+        fn no_stretch_of_time_gets_more_than_its_rate_and_one_piece(
+            asks in prop::collection::vec((0u64..3000, 1u64..5000), 1..80),
+        ) {
+            let rate = 1000;
+            let limits = BudgetLimits { bytes_per_second: Some(rate), ..BudgetLimits::default() };
+            let mut budget = Budget::new(limits, Spent::default());
+            let mut millis = 0;
+            let mut granted: Vec<(u64, u64)> = Vec::new();
+            for (pause, bytes) in asks {
+                millis += pause;
+                let now = Now { monotonic: Duration::from_millis(millis), wall: Timestamp::from_nanos(0) };
+                if budget.take(now, bytes).is_ok() {
+                    granted.push((millis, bytes));
+                }
+            }
+            for first in 0..granted.len() {
+                for last in first..granted.len() {
+                    // Without the last piece, which begins a stretch of its own.
+                    let sum: u64 = granted[first..last].iter().map(|(_, b)| b).sum();
+                    let passed = granted[last].0 - granted[first].0;
+                    prop_assert!(sum * 1000 <= passed * rate);
+                }
+            }
+        }
+    }
+}

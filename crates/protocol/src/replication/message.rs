@@ -1,0 +1,557 @@
+//! What a source and its copy say to each other: docs/format/sync.md.
+//!
+//! Invariants: bytes with the right checksum that are no message of this version are refused, and
+//! so are others; what is decoded takes no more memory than its bytes, but for lists of pieces,
+//! which take three times as much.
+
+use crate::replication::holes::{self, LackingPart};
+use headwater_codec::checksum::crc32c;
+use headwater_codec::{Cursor, DecodeError, PutBytes};
+use headwater_engine::{StateName, TailMark, TailPoint};
+use headwater_types::invariant::wide;
+
+const MAGIC: [u8; 6] = *b"HWSYNC";
+/// The newest version: it is said of what those before did not know, newest events.
+const VERSION: u8 = 4;
+/// What a source lacks itself.
+const VERSION_WITHOUT_TAILS: u8 = 3;
+/// All but what a source lacks itself.
+const VERSION_WITHOUT_HOLES: u8 = 2;
+/// Names of states had no view, and confirmations no proofs.
+const VERSION_WITHOUT_VIEWS: u8 = 1;
+const CRC_BYTES: usize = 4;
+const DIGEST_BYTES: usize = 32;
+
+/// The code of a refusal: what the other side knows is of another history of the database.
+pub const REFUSED_HISTORY: &str = "history";
+
+/// SHA-256 of a piece.
+pub type Digest = [u8; DIGEST_BYTES];
+
+/// A range of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// The segment.
+    pub segment: u64,
+    /// Where it begins.
+    pub offset: u64,
+    /// Its length.
+    pub bytes: u32,
+}
+
+impl Piece {
+    /// From its first byte to the first one behind.
+    pub(crate) fn range(&self) -> (u64, u64) {
+        let end = self.offset.saturating_add(u64::from(self.bytes));
+        (self.offset, end)
+    }
+}
+
+/// A message. Those with a number answer the request of that number; every answer to a request ends
+/// with [`Message::Done`] or [`Message::Wait`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// From the source: what state it is in.
+    Hello(StateName),
+    /// To the source: the newest state, as what differs from one that is known, or whole.
+    AskState {
+        /// Which request.
+        request: u64,
+        /// The state that is known.
+        known: Option<StateName>,
+    },
+    /// From the source: a state as bytes.
+    State {
+        /// Which request.
+        request: u64,
+        /// The bytes.
+        bytes: Vec<u8>,
+    },
+    /// To the source: pieces of segments that a state names.
+    Fetch {
+        /// Which request.
+        request: u64,
+        /// The state.
+        state: StateName,
+        /// The pieces, those first that are worth most.
+        pieces: Vec<Piece>,
+    },
+    /// From the source: bytes of a piece.
+    Bytes {
+        /// Which request.
+        request: u64,
+        /// The segment.
+        segment: u64,
+        /// Where they begin.
+        offset: u64,
+        /// The bytes.
+        bytes: Vec<u8>,
+    },
+    /// From the source: the state that was named is not kept any more, or a piece of it.
+    Gone {
+        /// Which request.
+        request: u64,
+    },
+    /// From the source: nothing more can be sent for so long.
+    Wait {
+        /// Which request.
+        request: u64,
+        /// How long, in milliseconds.
+        millis: u64,
+    },
+    /// From the source: a request is answered.
+    Done {
+        /// Which request.
+        request: u64,
+    },
+    /// To the source: what is on the medium of the copy, of a state.
+    Confirm {
+        /// The state.
+        state: StateName,
+        /// Segments of which everything that is wanted is there: id, and bytes that count.
+        segments: Vec<(u64, u64)>,
+        /// Of those of them of which everything is there, as proven on the medium of the copy: id,
+        /// and the head of the chain of hashes.
+        proofs: Vec<(u64, Digest)>,
+    },
+    /// To the source: digests of pieces of segments that a state names.
+    Compare {
+        /// Which request.
+        request: u64,
+        /// The state.
+        state: StateName,
+        /// The pieces.
+        pieces: Vec<Piece>,
+    },
+    /// From the source: the digests, in the order of the pieces.
+    Digests {
+        /// Which request.
+        request: u64,
+        /// One for each piece.
+        digests: Vec<Digest>,
+    },
+    /// From a source that is a copy itself: what it lacks of a stretch of a segment. Said when
+    /// something of that was asked for, and again when it has changed.
+    Holes {
+        /// The segment.
+        segment: u64,
+        /// The first byte of the stretch that this is about.
+        from: u64,
+        /// The first byte behind it.
+        until: u64,
+        /// What it lacks there; the parts rise, and do not meet.
+        holes: Vec<LackingPart>,
+    },
+    /// To the source: its newest events, which no state holds yet, as soon as there are some.
+    AskTail {
+        /// Which request.
+        request: u64,
+        /// The sequence of the state that is known.
+        state: u64,
+        /// How far they are known.
+        known: Option<TailPoint>,
+    },
+    /// From the source: its newest events, as [`headwater_engine::Tail`] encodes them.
+    Tail {
+        /// Which request.
+        request: u64,
+        /// The bytes.
+        bytes: Vec<u8>,
+    },
+    /// From either: why nothing more can be done.
+    Refused {
+        /// Which request.
+        request: u64,
+        /// A stable word.
+        code: String,
+        /// For people.
+        text: String,
+    },
+}
+
+fn put_name(name: &StateName, out: &mut Vec<u8>) {
+    let StateName {
+        identity,
+        incarnation,
+        opening,
+        number,
+        sequence,
+        view,
+    } = *name;
+    for part in [identity, incarnation, opening, number, sequence, view] {
+        out.put_u64(part);
+    }
+}
+
+fn put_pieces(pieces: &[Piece], out: &mut Vec<u8>) {
+    out.put_varint(wide(pieces.len()));
+    for piece in pieces {
+        out.put_varint(piece.segment);
+        out.put_varint(piece.offset);
+        out.put_varint(u64::from(piece.bytes));
+    }
+}
+
+/// A message as bytes.
+#[must_use]
+pub fn encode(message: &Message) -> Vec<u8> {
+    let mut out = MAGIC.to_vec();
+    out.put_u8(match message {
+        Message::AskTail { .. } | Message::Tail { .. } => VERSION,
+        Message::Holes { .. } => VERSION_WITHOUT_TAILS,
+        _ => VERSION_WITHOUT_HOLES,
+    });
+    put_message(message, &mut out);
+    let crc = crc32c(&out);
+    out.put_u32(crc);
+    out
+}
+
+fn put_message(message: &Message, out: &mut Vec<u8>) {
+    match message {
+        Message::Hello(name) => {
+            out.put_u8(1);
+            put_name(name, out);
+        }
+        Message::AskState { request, known } => {
+            put_request(2, *request, out);
+            out.put_u8(u8::from(known.is_some()));
+            if let Some(known) = known {
+                put_name(known, out);
+            }
+        }
+        Message::Fetch {
+            request,
+            state,
+            pieces,
+        } => {
+            put_request(4, *request, out);
+            put_name(state, out);
+            put_pieces(pieces, out);
+        }
+        Message::Confirm {
+            state,
+            segments,
+            proofs,
+        } => {
+            out.put_u8(9);
+            put_name(state, out);
+            out.put_varint(wide(segments.len()));
+            for (segment, bytes) in segments {
+                out.put_varint(*segment);
+                out.put_varint(*bytes);
+            }
+            out.put_varint(wide(proofs.len()));
+            for (segment, head) in proofs {
+                out.put_varint(*segment);
+                out.extend_from_slice(head);
+            }
+        }
+        Message::Compare {
+            request,
+            state,
+            pieces,
+        } => {
+            put_request(10, *request, out);
+            put_name(state, out);
+            put_pieces(pieces, out);
+        }
+        Message::AskTail {
+            request,
+            state,
+            known,
+        } => {
+            put_request(14, *request, out);
+            out.put_varint(*state);
+            put_point(known.as_ref(), out);
+        }
+        answer => put_answer(answer, out),
+    }
+}
+
+fn put_point(point: Option<&TailPoint>, out: &mut Vec<u8>) {
+    out.put_u8(match point {
+        None => 0,
+        Some(TailPoint { last: None, .. }) => 1,
+        Some(TailPoint { last: Some(_), .. }) => 2,
+    });
+    if let Some(point) = point {
+        out.put_varint(point.until);
+        if let Some(last) = point.last {
+            out.put_varint(last.sequence);
+            out.put_u32(last.crc);
+        }
+    }
+}
+
+fn put_request(kind: u8, request: u64, out: &mut Vec<u8>) {
+    out.put_u8(kind);
+    out.put_u64(request);
+}
+
+fn put_answer(message: &Message, out: &mut Vec<u8>) {
+    match message {
+        Message::State { request, bytes } => {
+            put_request(3, *request, out);
+            out.put_prefixed(bytes);
+        }
+        Message::Bytes {
+            request,
+            segment,
+            offset,
+            bytes,
+        } => {
+            put_request(5, *request, out);
+            out.put_varint(*segment);
+            out.put_varint(*offset);
+            out.put_prefixed(bytes);
+        }
+        Message::Gone { request } => put_request(6, *request, out),
+        Message::Wait { request, millis } => {
+            put_request(7, *request, out);
+            out.put_varint(*millis);
+        }
+        Message::Done { request } => put_request(8, *request, out),
+        Message::Digests { request, digests } => {
+            put_request(11, *request, out);
+            out.put_varint(wide(digests.len()));
+            for digest in digests {
+                out.extend_from_slice(digest);
+            }
+        }
+        Message::Refused {
+            request,
+            code,
+            text,
+        } => {
+            put_request(12, *request, out);
+            out.put_prefixed(code.as_bytes());
+            out.put_prefixed(text.as_bytes());
+        }
+        Message::Holes {
+            segment,
+            from,
+            until,
+            holes,
+        } => {
+            out.put_u8(13);
+            holes::put(*segment, (*from, *until), holes, out);
+        }
+        Message::Tail { request, bytes } => {
+            put_request(15, *request, out);
+            out.put_prefixed(bytes);
+        }
+        Message::Hello(_)
+        | Message::AskTail { .. }
+        | Message::AskState { .. }
+        | Message::Fetch { .. }
+        | Message::Confirm { .. }
+        | Message::Compare { .. } => {}
+    }
+}
+
+/// The message of these bytes.
+///
+/// # Errors
+/// What was expected, and where.
+pub fn decode(bytes: &[u8]) -> Result<Message, DecodeError> {
+    let wrong = |expected| DecodeError {
+        expected,
+        offset: 0,
+    };
+    let Some((body, crc)) = bytes.split_last_chunk::<CRC_BYTES>() else {
+        return Err(wrong("a message of at least four bytes"));
+    };
+    let mut cursor = Cursor::new(body);
+    if cursor.take(MAGIC.len(), "the magic of a message")? != MAGIC {
+        return Err(wrong("the magic of a message"));
+    }
+    let version = cursor.u8("version of a message")?;
+    if !(VERSION_WITHOUT_VIEWS..=VERSION).contains(&version) {
+        return Err(wrong("a message of version 1 to 4"));
+    }
+    if crc32c(body) != u32::from_le_bytes(*crc) {
+        return Err(wrong("a message with the right checksum"));
+    }
+    let kind = cursor.u8("kind of a message")?;
+    let message = match kind {
+        1 => Message::Hello(name(version, &mut cursor)?),
+        9 => Message::Confirm {
+            state: name(version, &mut cursor)?,
+            segments: segments(&mut cursor)?,
+            proofs: match version {
+                VERSION_WITHOUT_VIEWS => Vec::new(),
+                _ => proofs(&mut cursor)?,
+            },
+        },
+        13 => {
+            let (segment, (from, until), holes) = holes::read(&mut cursor)?;
+            Message::Holes {
+                segment,
+                from,
+                until,
+                holes,
+            }
+        }
+        _ => {
+            let request = cursor.u64("number of a request")?;
+            of_request(version, kind, request, &mut cursor)?
+        }
+    };
+    cursor.finish()?;
+    Ok(message)
+}
+
+fn of_request(
+    version: u8,
+    kind: u8,
+    request: u64,
+    cursor: &mut Cursor<'_>,
+) -> Result<Message, DecodeError> {
+    Ok(match kind {
+        2 => Message::AskState {
+            request,
+            known: match cursor.u8("whether a state is known")? {
+                0 => None,
+                1 => Some(name(version, cursor)?),
+                _ => return Err(cursor.fail("0 or 1")),
+            },
+        },
+        3 => Message::State {
+            request,
+            bytes: cursor.prefixed("bytes of a state")?.to_vec(),
+        },
+        4 => Message::Fetch {
+            request,
+            state: name(version, cursor)?,
+            pieces: pieces(cursor)?,
+        },
+        5 => Message::Bytes {
+            request,
+            segment: cursor.varint("segment")?,
+            offset: cursor.varint("offset")?,
+            bytes: cursor.prefixed("bytes of a piece")?.to_vec(),
+        },
+        6 => Message::Gone { request },
+        7 => Message::Wait {
+            request,
+            millis: cursor.varint("milliseconds")?,
+        },
+        8 => Message::Done { request },
+        10 => Message::Compare {
+            request,
+            state: name(version, cursor)?,
+            pieces: pieces(cursor)?,
+        },
+        11 => Message::Digests {
+            request,
+            digests: digests(cursor)?,
+        },
+        12 => Message::Refused {
+            request,
+            code: cursor.text("code of a refusal")?.to_owned(),
+            text: cursor.text("text of a refusal")?.to_owned(),
+        },
+        14 => Message::AskTail {
+            request,
+            state: cursor.varint("sequence of a state")?,
+            known: point(cursor)?,
+        },
+        15 => Message::Tail {
+            request,
+            bytes: cursor.prefixed("bytes of newest events")?.to_vec(),
+        },
+        _ => return Err(cursor.fail("a kind from 1 to 15")),
+    })
+}
+
+fn name(version: u8, cursor: &mut Cursor<'_>) -> Result<StateName, DecodeError> {
+    Ok(StateName {
+        identity: cursor.u64("identity")?,
+        incarnation: cursor.u64("incarnation")?,
+        opening: cursor.u64("opening")?,
+        number: cursor.u64("state number")?,
+        sequence: cursor.u64("sequence")?,
+        view: match version {
+            VERSION_WITHOUT_VIEWS => 0,
+            _ => cursor.u64("view")?,
+        },
+    })
+}
+
+fn point(cursor: &mut Cursor<'_>) -> Result<Option<TailPoint>, DecodeError> {
+    let kind = cursor.u8("whether newest events are known")?;
+    if kind == 0 {
+        return Ok(None);
+    }
+    let until = cursor.varint("up to where they are known")?;
+    let last = match kind {
+        1 => None,
+        2 => Some(TailMark {
+            sequence: cursor.varint("the last one known")?,
+            crc: cursor.u32("its checksum")?,
+        }),
+        _ => return Err(cursor.fail("0, 1 or 2")),
+    };
+    Ok(Some(TailPoint { until, last }))
+}
+
+fn count(cursor: &mut Cursor<'_>, expected: &'static str) -> Result<usize, DecodeError> {
+    cursor.varint_up_to(wide(cursor.remaining()), expected)
+}
+
+fn pieces(cursor: &mut Cursor<'_>) -> Result<Vec<Piece>, DecodeError> {
+    let count = count(cursor, "number of pieces")?;
+    let mut out = Vec::new();
+    for _ in 0..count {
+        let (segment, offset) = (cursor.varint("segment")?, cursor.varint("offset")?);
+        let Ok(bytes) = u32::try_from(cursor.varint("length of a piece")?) else {
+            return Err(cursor.fail("a piece below 4 GiB"));
+        };
+        out.push(Piece {
+            segment,
+            offset,
+            bytes,
+        });
+    }
+    Ok(out)
+}
+
+fn segments(cursor: &mut Cursor<'_>) -> Result<Vec<(u64, u64)>, DecodeError> {
+    let count = count(cursor, "number of segments")?;
+    let mut out = Vec::new();
+    for _ in 0..count {
+        out.push((
+            cursor.varint("segment")?,
+            cursor.varint("bytes that count")?,
+        ));
+    }
+    Ok(out)
+}
+
+fn digest(cursor: &mut Cursor<'_>) -> Result<Digest, DecodeError> {
+    let mut digest = [0; DIGEST_BYTES];
+    digest.copy_from_slice(cursor.take(DIGEST_BYTES, "a digest")?);
+    Ok(digest)
+}
+
+fn proofs(cursor: &mut Cursor<'_>) -> Result<Vec<(u64, Digest)>, DecodeError> {
+    let count = count(cursor, "number of proofs")?;
+    let mut out = Vec::new();
+    for _ in 0..count {
+        out.push((cursor.varint("segment")?, digest(cursor)?));
+    }
+    Ok(out)
+}
+
+fn digests(cursor: &mut Cursor<'_>) -> Result<Vec<Digest>, DecodeError> {
+    let count = count(cursor, "number of digests")?;
+    let mut out = Vec::new();
+    for _ in 0..count {
+        out.push(digest(cursor)?);
+    }
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests;

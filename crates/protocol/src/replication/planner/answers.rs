@@ -1,0 +1,273 @@
+//! What a planner does with what answers its requests.
+//!
+//! Invariants, concurrency and failure: those of the planner.
+
+use super::Planner;
+use crate::replication::figures::Asking;
+use crate::replication::message::{Digest, Message, REFUSED_HISTORY};
+use crate::replication::now::Now;
+use crate::replication::shares::Share;
+use crate::replication::window::{Asked, OnItsWay};
+use headwater_engine::{ErrorKind, Missing, Reason, Result, State, StateName};
+use headwater_types::invariant::wide;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// What readers asked for, and did not come with so many answers, cannot be had.
+const IN_VAIN_MAX: u32 = 3;
+/// More states than this in one answer's time are too many to tell apart: the newest is asked for.
+pub(super) const HEARD_MAX: usize = 16;
+
+impl Planner {
+    /// Takes what answers a request, by where it is among those on their way.
+    pub(super) fn take_answer(&mut self, now: Now, at: usize, message: Message) -> Result<()> {
+        match message {
+            Message::State { bytes, .. } => self.take_state(now, at, &bytes)?,
+            Message::Bytes {
+                segment,
+                offset,
+                bytes,
+                ..
+            } => self.take_bytes(now, at, (segment, offset), &bytes)?,
+            Message::Digests { digests, .. } => self.take_digests(now, at, &digests),
+            Message::Done { .. } => self.take_done(now, at)?,
+            Message::Wait { millis, .. } => {
+                self.take_back(at)?;
+                self.failures = 0;
+                self.window.begin_anew();
+                let wait = Duration::from_millis(millis).min(self.limits.wait_most);
+                self.not_before = self.not_before.max(now.monotonic + wait);
+            }
+            Message::Gone { .. } => {
+                self.take_back(at)?;
+                self.wants_state = true;
+                self.needs_state = true;
+            }
+            Message::Refused { code, text, .. } => {
+                self.forget_asked(at);
+                self.put_back(at);
+                match code == REFUSED_HISTORY {
+                    true => {
+                        self.copy.drop_tail();
+                        self.refused = Some(text);
+                    }
+                    false => self.has_failed(now),
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Takes what the source lacks. What was asked for of that is answered by it.
+    pub(super) fn take_holes(&mut self, now: Now, message: Message) -> Result<()> {
+        let Message::Holes {
+            segment,
+            from,
+            until,
+            holes,
+        } = message
+        else {
+            return Ok(());
+        };
+        let again = (now.monotonic, self.limits.wait_most);
+        self.lacking.take(segment, (from, until), holes, again);
+        let lacking = &self.lacking;
+        for on_its_way in &mut self.on_its_way {
+            let mut pieces = on_its_way.pieces().iter().map(|asking| &asking.piece);
+            on_its_way.was_told |= pieces.any(|p| p.segment == segment && lacking.lacks(p));
+        }
+        self.copy.do_without(segment, self.lacking.never(segment))
+    }
+
+    fn take_bytes(
+        &mut self,
+        now: Now,
+        at: usize,
+        (segment, offset): (u64, u64),
+        bytes: &[u8],
+    ) -> Result<()> {
+        match self.copy.put(segment, offset, bytes) {
+            // It was not asked for.
+            Err(error) if error.kind() == ErrorKind::Invalid => {}
+            other => {
+                other?;
+                self.count_arrived(now, at, (segment, offset), wide(bytes.len()));
+                self.has_brought(now, at);
+            }
+        }
+        Ok(())
+    }
+
+    fn take_done(&mut self, now: Now, at: usize) -> Result<()> {
+        let answered = self.on_its_way.remove(at);
+        self.copy.commit()?;
+        self.verifier.look_again();
+        self.forget_lacking(answered.pieces());
+        self.look_for_asked(answered.pieces());
+        match answered.has_brought {
+            // The source is there, and says what it lacks.
+            false if answered.was_told => self.failures = 0,
+            true => {
+                self.failures = 0;
+                let was_full = self.on_its_way.len() + 1 >= self.window.size();
+                let took = now.monotonic.saturating_sub(answered.since);
+                self.window.answered(took, was_full);
+            }
+            false => self.has_failed(now),
+        }
+        Ok(())
+    }
+
+    /// Ends a request of which nothing more is granted.
+    fn take_back(&mut self, at: usize) -> Result<()> {
+        self.refund(at);
+        self.put_back(at);
+        self.copy.commit()?;
+        Ok(())
+    }
+
+    /// Where a request is among those on their way.
+    pub(super) fn find(&self, request: u64) -> Option<usize> {
+        let mut all = self.on_its_way.iter();
+        all.position(|on_its_way| on_its_way.request == request)
+    }
+
+    fn has_brought(&mut self, now: Now, at: usize) {
+        self.counted.last_success = Some(now.wall);
+        if let Some(on_its_way) = self.on_its_way.get_mut(at) {
+            on_its_way.has_brought = true;
+        }
+    }
+
+    /// Counts what arrived in the share out of which it was asked for. As long as something comes,
+    /// the others wait: what was asked for first is answered first.
+    fn count_arrived(&mut self, now: Now, at: usize, place: (u64, u64), bytes: u64) {
+        let asked = self.on_its_way.get_mut(at).map(|o| &mut o.asked);
+        if let Some(Asked::Pieces(asking)) = asked {
+            // Of a source that lacks something, a part of a piece may come.
+            let is_it = |a: &&mut Asking| {
+                let (segment, offset) = place;
+                let end = a.piece.offset.saturating_add(u64::from(a.piece.bytes));
+                a.piece.segment == segment && (a.piece.offset..end).contains(&offset)
+            };
+            if let Some(asking) = asking.iter_mut().find(is_it) {
+                let is_first = !std::mem::replace(&mut asking.has_come, true);
+                self.counted.arrived(asking.share, bytes);
+                let until = now.monotonic + self.limits.answer_within;
+                for other in self.on_its_way.iter_mut().filter(|_| is_first) {
+                    other.until = other.until.max(until);
+                }
+            }
+        }
+    }
+
+    /// What was not granted is not counted against its share: else the shares whose turn it would
+    /// have been would come off badly whenever an answer is cut short.
+    fn refund(&mut self, at: usize) {
+        let asked = self.on_its_way.get(at).into_iter();
+        for asking in asked.flat_map(OnItsWay::pieces).filter(|a| !a.has_come) {
+            let bytes = u64::from(asking.piece.bytes);
+            self.turns.refund(asking.share, bytes);
+        }
+    }
+
+    /// What readers asked for, and the source never gets, cannot be had.
+    fn forget_lacking(&mut self, asking: &[Asking]) {
+        for Asking { piece, .. } in asking.iter().filter(|a| a.is_asked_for) {
+            if self.lacking.lacks_for_good(piece) {
+                let bytes = u64::from(piece.bytes);
+                self.copy.forget_asked(piece.segment, piece.offset, bytes);
+            }
+        }
+    }
+
+    /// What readers asked for is forgotten when it does not come, again and again.
+    fn look_for_asked(&mut self, asking: &[Asking]) {
+        let missing = self.copy.missing_for(Reason::Asked, u64::MAX);
+        let place = |m: &Missing| (m.segment, m.range.offset);
+        let missing: BTreeSet<(u64, u64)> = missing.iter().map(place).collect();
+        self.in_vain.retain(|place, _| missing.contains(place));
+        for Asking { piece, .. } in asking.iter().filter(|a| a.is_asked_for) {
+            let place = (piece.segment, piece.offset);
+            if missing.contains(&place) {
+                let times = self.in_vain.entry(place).or_default();
+                *times += 1;
+                if *times >= IN_VAIN_MAX {
+                    let bytes = u64::from(piece.bytes);
+                    self.copy.forget_asked(piece.segment, piece.offset, bytes);
+                }
+            }
+        }
+    }
+
+    /// The source refuses what was asked for: readers do not ask for it any more.
+    fn forget_asked(&mut self, at: usize) {
+        let asked = self.on_its_way.get(at).into_iter();
+        let asking = asked.flat_map(OnItsWay::pieces);
+        for Asking { piece, .. } in asking.filter(|a| a.is_asked_for) {
+            let bytes = u64::from(piece.bytes);
+            self.copy.forget_asked(piece.segment, piece.offset, bytes);
+        }
+    }
+
+    /// Ends a request that was not answered: what was to be compared still is.
+    pub(super) fn put_back(&mut self, at: usize) {
+        let ended = self.on_its_way.remove(at);
+        if let Asked::Digests(these) = ended.asked {
+            self.verifier.put_back(these);
+        }
+    }
+
+    fn take_state(&mut self, now: Now, at: usize, bytes: &[u8]) -> Result<()> {
+        if self.on_its_way.get(at).is_some_and(|o| o.has_brought) {
+            // A request that came twice was answered twice, perhaps with an earlier state last.
+            return Ok(());
+        }
+        let known = self.copy.state();
+        let more = wide(bytes.len()).saturating_sub(self.state_bytes);
+        if more > 0 {
+            self.turns.charge(Share::States, more);
+        }
+        self.state_bytes = wide(bytes.len()).max(1);
+        self.counted.arrived(Share::States, self.state_bytes);
+        let Ok(state) = State::decode(bytes, Some(&known)) else {
+            // What differs from a state that is not known, or no state at all.
+            self.wants_whole = true;
+            self.on_its_way.remove(at);
+            self.has_failed(now);
+            return Ok(());
+        };
+        // One of the same age may be of another view: tables may leave that might not, or not any
+        // more.
+        let view = state.name().view;
+        let is_older = |heard: &StateName| !state.goes_on_from(heard) || heard.view != view;
+        self.wants_state = self.heard.len() >= HEARD_MAX || self.heard.iter().any(is_older);
+        self.wants_whole = false;
+        self.needs_state = false;
+        self.verifier.look_again();
+        match self.copy.take_state(state) {
+            Err(error) if error.kind() == ErrorKind::Invalid => {
+                self.refused = Some(error.to_string());
+                self.on_its_way.clear();
+                return Ok(());
+            }
+            other => other?,
+        }
+        self.has_brought(now, at);
+        Ok(())
+    }
+
+    /// Compares pieces with what the source has.
+    fn take_digests(&mut self, now: Now, at: usize, digests: &[Digest]) {
+        let asked = self.on_its_way.get_mut(at).map(|o| &mut o.asked);
+        let Some(Asked::Digests(these)) = asked else {
+            return;
+        };
+        let these = std::mem::take(these);
+        self.verifier.take_digests(&self.copy, these, digests);
+        if !digests.is_empty() {
+            self.has_brought(now, at);
+        }
+    }
+}

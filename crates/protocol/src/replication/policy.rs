@@ -1,0 +1,93 @@
+//! Policies of migration: which shares take part, and by what weights.
+//!
+//! Four of them are those of the RESPAWN paper (section IV-D), said of ranges instead of tiles;
+//! shares by weight are ours.
+//!
+//! Concurrency: plain data.
+
+use crate::replication::shares::{Share, Weights};
+
+/// What is copied before somebody asks for it, and in which order. What readers ask for, pins and
+/// states travel whatever the policy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Policy {
+    /// Nothing goes by itself.
+    None,
+    /// What tiles need, coarse before fine; then the rows that are wanted, in their order.
+    Periodic,
+    /// What tiles need, since that tells scores; then rows, the highest score first.
+    Deviation,
+    /// The former two in turn, a byte of one for a byte of the other.
+    Both,
+    /// All shares at once, each by its weight.
+    #[default]
+    Shares,
+}
+
+impl Policy {
+    /// True when a share may ask for something; `lacks_summaries`: something that tiles need is
+    /// missing.
+    pub(crate) fn lets(self, share: Share, lacks_summaries: bool) -> bool {
+        match share {
+            Share::States | Share::Asked => true,
+            Share::Periodic => self != Policy::None,
+            Share::Proactive => match self {
+                Policy::None | Policy::Periodic => false,
+                Policy::Deviation => !lacks_summaries,
+                Policy::Both | Policy::Shares => true,
+            },
+            Share::Backlog => match self {
+                Policy::None | Policy::Deviation => false,
+                Policy::Periodic | Policy::Both => !lacks_summaries,
+                Policy::Shares => true,
+            },
+        }
+    }
+
+    /// The weights under it, where `weights` were set.
+    pub(crate) fn weights(self, weights: Weights) -> Weights {
+        match self {
+            Policy::Shares => weights,
+            Policy::None | Policy::Periodic | Policy::Deviation | Policy::Both => Weights {
+                periodic: 1,
+                proactive: 1,
+                backlog: 1,
+                states: 8,
+                asked: 8,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_policy_lets_the_shares_that_it_is_named_for() {
+        let of = |policy: Policy, lacks_summaries| {
+            let lets = |share: &Share| policy.lets(*share, lacks_summaries);
+            Share::ALL.into_iter().filter(lets).collect::<Vec<_>>()
+        };
+        let always = [Share::States, Share::Asked];
+        for lacks in [true, false] {
+            assert_eq!(of(Policy::None, lacks), always);
+            assert_eq!(of(Policy::Shares, lacks), Share::ALL);
+        }
+        let with = |more: &[Share]| {
+            let all = Share::ALL.into_iter();
+            let found = all.filter(|s| always.contains(s) || more.contains(s));
+            found.collect::<Vec<_>>()
+        };
+        let (periodic, proactive) = (Share::Periodic, Share::Proactive);
+        assert_eq!(of(Policy::Periodic, true), with(&[periodic]));
+        assert_eq!(
+            of(Policy::Periodic, false),
+            with(&[periodic, Share::Backlog])
+        );
+        assert_eq!(of(Policy::Deviation, true), with(&[periodic]));
+        assert_eq!(of(Policy::Deviation, false), with(&[periodic, proactive]));
+        assert_eq!(of(Policy::Both, true), with(&[periodic, proactive]));
+        assert_eq!(of(Policy::Both, false), Share::ALL);
+    }
+}

@@ -1,0 +1,108 @@
+//! Proves segments of a copy by the chains of hashes that its state names, without the source
+//! reading anything.
+//!
+//! Invariants: what is proven was read from the copy's medium, every byte of it. A segment is read
+//! a part at a time, so that nobody waits for a large one.
+//! Failure: what the copy cannot read is not proven.
+
+use crate::replication::message::Digest;
+use headwater_engine::{ErrorKind, Proof, RemoteCopy, Result, State};
+use std::collections::{BTreeMap, VecDeque};
+
+/// What was found of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// It holds what was written at the source: bytes, and the head of their chain.
+    Proven(u64, Digest),
+    /// It holds something else, or cannot be read.
+    Disproved(u64, Digest),
+}
+
+/// Proves one segment after the other.
+#[derive(Debug, Default)]
+pub(crate) struct Prover {
+    now: Option<Proof>,
+    waiting: VecDeque<u64>,
+    found: BTreeMap<u64, Found>,
+}
+
+impl Prover {
+    /// Forgets what was found, of all segments.
+    pub(crate) fn begin_anew(&mut self) {
+        *self = Prover::default();
+    }
+
+    /// Forgets what was found of a segment: it has changed.
+    pub(crate) fn forget(&mut self, segment: u64) {
+        self.found.remove(&segment);
+    }
+
+    /// What was found of a segment, in the version that a state names.
+    pub(crate) fn found(&self, state: &State, segment: u64) -> Option<Found> {
+        let ledger = state.ledger(segment)?;
+        let found = self.found.get(&segment).copied();
+        found.filter(|found| match found {
+            Found::Proven(bytes, head) | Found::Disproved(bytes, head) => {
+                (*bytes, *head) == (ledger.bytes, ledger.head)
+            }
+        })
+    }
+
+    /// Segments that are whole, of which hashes are known and nothing was found yet.
+    fn look(&mut self, copy: &RemoteCopy, state: &State) {
+        let known: Vec<u64> = state.segments().map(|s| s.id).collect();
+        self.found.retain(|id, _| known.binary_search(id).is_ok());
+        let unproven = known.into_iter().filter(|id| {
+            let is_known = state.ledger(*id).is_some();
+            is_known && self.found(state, *id).is_none() && copy.is_whole(*id)
+        });
+        self.waiting = unproven.collect();
+    }
+
+    /// Reads so many bytes, about; false when there is nothing left to prove.
+    pub(crate) fn work(&mut self, copy: &RemoteCopy, bytes_max: u64) -> Result<bool> {
+        let state = copy.state();
+        // One that has changed since is begun anew.
+        let is_current = |proof: &Proof| {
+            let ledger = proof.ledger();
+            state.ledger(ledger.segment).as_ref() == Some(ledger)
+        };
+        self.now = self.now.take().filter(is_current);
+        if self.now.is_none() && self.waiting.is_empty() {
+            self.look(copy, &state);
+        }
+        let mut left = bytes_max.max(1);
+        while left > 0 {
+            let Some(mut proof) = self.now.take().or_else(|| {
+                let next = self.waiting.pop_front();
+                next.and_then(|segment| state.proof(segment))
+            }) else {
+                return Ok(!self.waiting.is_empty());
+            };
+            let (segment, bytes, head) = {
+                let ledger = proof.ledger();
+                (ledger.segment, ledger.bytes, ledger.head)
+            };
+            let Some((offset, length)) = proof.wants() else {
+                let found = match proof.is_equal() {
+                    true => Found::Proven(bytes, head),
+                    false => Found::Disproved(bytes, head),
+                };
+                self.found.insert(segment, found);
+                continue;
+            };
+            match copy.read(segment, offset, length) {
+                Ok(read) => proof.take(&read),
+                // It was forgotten, or replaced, meanwhile.
+                Err(error) if error.kind() == ErrorKind::Elsewhere => continue,
+                Err(_) => {
+                    self.found.insert(segment, Found::Disproved(bytes, head));
+                    continue;
+                }
+            }
+            left = left.saturating_sub(u64::from(length));
+            self.now = Some(proof);
+        }
+        Ok(true)
+    }
+}

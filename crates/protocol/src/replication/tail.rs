@@ -1,0 +1,170 @@
+//! The newest events, sent along before a flush stores them: the asking side, and the side of the
+//! source.
+//!
+//! One request is enough: the source keeps it until there is something new, answers it, and is
+//! asked again from there. So nothing travels while nothing is written, and no more than one answer
+//! is on its way.
+//!
+//! Invariants: what is sent is on the medium of the source, and within its budget; a source that is
+//! behind leaves out the oldest events, never the newest; a copy that was told of another stretch
+//! than it asked for takes that in the place of what it had.
+//! Concurrency: plain data, one owner each.
+//! Failure: a request or an answer that is lost is asked for again; bytes that are no tail are left
+//! out, and asked for again later.
+
+use crate::replication::budget::Budget;
+use crate::replication::message::Message;
+use crate::replication::now::Now;
+use crate::replication::source::Source;
+use headwater_engine::{RemoteCopy, Result, Rules, Tail, TailAsk, TailPlace, TailPoint};
+use headwater_types::invariant::wide;
+use std::time::Duration;
+
+/// A request that nothing came for in so long is made again.
+const ASK_AGAIN: Duration = Duration::from_secs(60);
+/// Bytes of an answer, about.
+const ANSWER_BYTES: usize = 256 << 10;
+/// Of more than this the oldest events are left out: a state brings them.
+const BACKLOG_BYTES: usize = 1 << 20;
+/// What a message takes besides the bytes that it carries, about.
+const MESSAGE_BYTES: u64 = 40;
+
+/// Asks for the newest events of a copy's source.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TailAsker {
+    is_wanted: bool,
+    request: u64,
+    asked: Option<Duration>,
+}
+
+impl TailAsker {
+    /// The source sends newest events, or does not.
+    pub(crate) fn set_wanted(&mut self, is_wanted: bool, request: u64) {
+        if is_wanted != self.is_wanted {
+            *self = TailAsker {
+                is_wanted,
+                request,
+                asked: None,
+            };
+        }
+    }
+
+    /// What to say now, if anything.
+    pub(crate) fn next(&mut self, now: Now, copy: &RemoteCopy) -> Option<Message> {
+        let is_due = self.asked.is_none_or(|at| at + ASK_AGAIN <= now.monotonic);
+        if !self.is_wanted || !is_due {
+            return None;
+        }
+        self.asked = Some(now.monotonic);
+        self.request = self.request.wrapping_add(1);
+        Some(Message::AskTail {
+            request: self.request,
+            state: copy.state().name().sequence,
+            known: copy.tail_point(),
+        })
+    }
+
+    /// Takes what answers the request.
+    pub(crate) fn take(&mut self, request: u64, bytes: &[u8], copy: &RemoteCopy) {
+        if !self.is_wanted || request != self.request {
+            return;
+        }
+        // What is none, or of another history, is asked for again in its time.
+        if let Ok(tail) = Tail::decode(bytes)
+            && copy.take_tail(tail)
+        {
+            self.asked = None;
+        }
+    }
+}
+
+/// What the source was asked for, and has not answered yet.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    request: u64,
+    state: u64,
+    known: Option<TailPoint>,
+}
+
+/// Sends the newest events of a database.
+#[derive(Debug, Default)]
+pub(crate) struct TailSender {
+    /// The least time between two answers; `None` = nothing is sent.
+    every: Option<Duration>,
+    waiting: Option<Waiting>,
+    place: Option<TailPlace>,
+    answered: Option<Duration>,
+    /// The number of the state when it was answered last.
+    number: Option<u64>,
+    bytes: u64,
+}
+
+impl TailSender {
+    pub(crate) fn set_every(&mut self, every: Option<Duration>) {
+        self.every = every;
+    }
+
+    /// Bytes that were sent since the start.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Nobody waits any more.
+    pub(crate) fn begin_anew(&mut self) {
+        (self.waiting, self.number) = (None, None);
+    }
+
+    pub(crate) fn ask(&mut self, request: u64, state: u64, known: Option<TailPoint>) {
+        self.waiting = Some(Waiting {
+            request,
+            state,
+            known,
+        });
+    }
+
+    /// What is new, if somebody waits for it and it may be sent.
+    pub(crate) fn answer(
+        &mut self,
+        db: &dyn Source,
+        now: Now,
+        rules: &Rules,
+        budget: &mut Budget,
+    ) -> Result<Option<Message>> {
+        let (Some(every), Some(waiting)) = (self.every, self.waiting) else {
+            return Ok(None);
+        };
+        if self.answered.is_some_and(|at| now.monotonic < at + every) {
+            return Ok(None);
+        }
+        let ask = TailAsk {
+            known: waiting.known,
+            state: waiting.state,
+            bytes_max: ANSWER_BYTES,
+            backlog_max: BACKLOG_BYTES,
+        };
+        let number = db.number()?;
+        let mut place = self.place;
+        let Some(tail) = db.tail(&ask, rules, &mut place)? else {
+            return Ok(None);
+        };
+        let goes_on = waiting.known.is_some_and(|known| tail.goes_on_from(&known));
+        if tail.is_empty() && goes_on && self.number == Some(number) {
+            // Nobody has written anything since; what was left out of it need not be read again.
+            self.place = place;
+            return Ok(None);
+        }
+        let bytes = tail.encode();
+        let size = wide(bytes.len()) + MESSAGE_BYTES;
+        if budget.take(now, size).is_err() {
+            return Ok(None);
+        }
+        self.place = place;
+        (self.waiting, self.answered) = (None, Some(now.monotonic));
+        self.number = Some(number);
+        self.bytes += size;
+        Ok(Some(Message::Tail {
+            request: waiting.request,
+            bytes,
+        }))
+    }
+}

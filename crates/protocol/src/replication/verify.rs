@@ -1,0 +1,245 @@
+//! Compares what a copy holds with its source, both read from their media, and proves by the ledger
+//! what can be proven, of which the source reads nothing.
+//!
+//! Invariants: a comparison is through when every byte that is here was compared in the state that
+//! the copy has, and every segment was proven that can be.
+
+use crate::replication::agent::{LACKING, digest};
+use crate::replication::fill::pieces;
+use crate::replication::message::{Digest, Piece};
+use crate::replication::proof::{Found, Prover};
+use headwater_engine::{ErrorKind, RemoteCopy, Result, State, StateName};
+use std::collections::BTreeMap;
+
+/// Bytes of segments that are read at once, to prove them.
+const PROVE_BYTES: u64 = 1 << 20;
+
+/// What a comparison with the source found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Verified {
+    /// Bytes that are the same on both media.
+    pub equal: u64,
+    /// Bytes of pieces that are not, or cannot be read on one side.
+    pub different: u64,
+    /// Bytes that are wanted and not here; and those that are here and not proven, and could not be
+    /// compared, since the source passes on what it has and lacks them itself.
+    pub missing: u64,
+}
+
+/// What the chains of hashes said that the state names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProvenFigures {
+    /// Segments that are proven to hold what was written at the source, and their bytes.
+    pub proven: Vec<u64>,
+    /// Bytes of them.
+    pub proven_bytes: u64,
+    /// Segments that hold something else, or cannot be read.
+    pub disproved: Vec<u64>,
+    /// Those of which a part is not here, or no hashes are known: they can only be compared.
+    pub unproven: u64,
+}
+
+/// A comparison on its way.
+#[derive(Debug)]
+struct Verifying {
+    state: StateName,
+    /// Pieces that are not compared yet, the last ones first.
+    left: Vec<Piece>,
+    found: Verified,
+    /// What the source lacks itself: bytes by segment.
+    lacking: BTreeMap<u64, u64>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Verifier {
+    verifying: Option<Verifying>,
+    verified: Option<Verified>,
+    /// Pieces that the newest comparison found to differ.
+    different: Vec<Piece>,
+    prover: Prover,
+    /// There are segments to be proven.
+    proves: bool,
+}
+
+impl Default for Verifier {
+    fn default() -> Verifier {
+        Verifier {
+            verifying: None,
+            verified: None,
+            different: Vec::new(),
+            prover: Prover::default(),
+            proves: true,
+        }
+    }
+}
+
+impl Verifier {
+    pub(crate) fn begin(&mut self, copy: &RemoteCopy) {
+        self.prover.begin_anew();
+        self.proves = true;
+        self.compare_all(copy);
+    }
+
+    fn compare_all(&mut self, copy: &RemoteCopy) {
+        let present = copy.present();
+        let left = present
+            .iter()
+            .flat_map(|(id, at, len)| pieces(*id, *at, *len));
+        self.verified = None;
+        self.different.clear();
+        self.verifying = Some(Verifying {
+            state: copy.state().name(),
+            left: left.collect(),
+            found: Verified::default(),
+            lacking: BTreeMap::new(),
+        });
+    }
+
+    /// Something came: segments may be whole that were not.
+    pub(crate) fn look_again(&mut self) {
+        self.proves = true;
+    }
+
+    /// Proves a part.
+    pub(crate) fn work(&mut self, copy: &RemoteCopy) -> Result<()> {
+        self.proves = self.prover.work(copy, PROVE_BYTES)?;
+        Ok(())
+    }
+
+    pub(crate) fn is_proving(&self) -> bool {
+        self.proves
+    }
+
+    pub(crate) fn is_busy(&self) -> bool {
+        self.proves || self.verifying.is_some()
+    }
+
+    pub(crate) fn verified(&self) -> Option<Verified> {
+        self.verified
+    }
+
+    pub(crate) fn different(&self) -> &[Piece] {
+        &self.different
+    }
+
+    pub(crate) fn found(&self, state: &State, segment: u64) -> Option<Found> {
+        self.prover.found(state, segment)
+    }
+
+    pub(crate) fn proven(&self, state: &State) -> ProvenFigures {
+        let mut figures = ProvenFigures::default();
+        for segment in state.segments() {
+            match self.prover.found(state, segment.id) {
+                Some(Found::Proven(bytes, _)) => {
+                    figures.proven.push(segment.id);
+                    figures.proven_bytes += bytes;
+                }
+                Some(Found::Disproved(..)) => figures.disproved.push(segment.id),
+                None => figures.unproven += 1,
+            }
+        }
+        figures
+    }
+
+    /// A segment is fetched again.
+    pub(crate) fn forget(&mut self, segment: u64) {
+        self.prover.forget(segment);
+        self.proves = true;
+    }
+
+    /// Forgets what differs, but for what is proven to be right here.
+    pub(crate) fn fetch_again(&mut self, copy: &RemoteCopy) -> Result<()> {
+        let state = copy.state();
+        for piece in std::mem::take(&mut self.different) {
+            let found = self.prover.found(&state, piece.segment);
+            if matches!(found, Some(Found::Proven(..))) {
+                self.different.push(piece);
+            } else {
+                copy.forget(piece.segment, piece.offset, u64::from(piece.bytes))?;
+                self.prover.forget(piece.segment);
+                self.proves = true;
+            }
+        }
+        Ok(())
+    }
+
+    /// What to compare next, in a request of so many bytes about.
+    pub(crate) fn next(
+        &mut self,
+        copy: &RemoteCopy,
+        request_bytes: u64,
+    ) -> Option<(StateName, Vec<Piece>)> {
+        let name = copy.state().name();
+        if self.verifying.as_ref()?.state != name {
+            // Segments that are gone are not compared; the others are, from the beginning.
+            self.compare_all(copy);
+        }
+        let verifying = self.verifying.as_mut()?;
+        if verifying.left.is_empty() && self.proves {
+            // It is read a part at a time.
+            return None;
+        }
+        if verifying.left.is_empty() {
+            let mut found = verifying.found;
+            found.missing = copy.progress().missing_bytes;
+            let state = copy.state();
+            for (segment, bytes) in &verifying.lacking {
+                // What its writer has hashed needs no comparison.
+                match self.prover.found(&state, *segment) {
+                    Some(Found::Proven(..)) => found.equal += bytes,
+                    _ => found.missing += bytes,
+                }
+            }
+            self.verified = Some(found);
+            self.verifying = None;
+            return None;
+        }
+        let most = usize::try_from(request_bytes >> 12).unwrap_or(1);
+        let from = verifying.left.len().saturating_sub(most.clamp(1, 256));
+        Some((name, verifying.left.split_off(from)))
+    }
+
+    /// These were not compared, and are still to be.
+    pub(crate) fn put_back(&mut self, these: Vec<Piece>) {
+        if let Some(verifying) = &mut self.verifying {
+            verifying.left.extend(these);
+        }
+    }
+
+    /// Compares pieces with what the source has.
+    pub(crate) fn take_digests(
+        &mut self,
+        copy: &RemoteCopy,
+        mut these: Vec<Piece>,
+        digests: &[Digest],
+    ) {
+        // An answer is no larger than the source likes.
+        let rest = these.split_off(digests.len().min(these.len()));
+        self.put_back(rest);
+        for (piece, theirs) in these.iter().zip(digests) {
+            let bytes = u64::from(piece.bytes);
+            if *theirs == LACKING {
+                if let Some(verifying) = &mut self.verifying {
+                    *verifying.lacking.entry(piece.segment).or_default() += bytes;
+                }
+                continue;
+            }
+            let ours = match copy.read(piece.segment, piece.offset, piece.bytes) {
+                Ok(bytes) => Some(digest(&bytes)),
+                // It was replaced meanwhile.
+                Err(error) if error.kind() == ErrorKind::Elsewhere => continue,
+                Err(_) => None,
+            };
+            let is_equal = ours.is_some_and(|ours| ours == *theirs);
+            if !is_equal {
+                self.different.push(*piece);
+            }
+            if let Some(verifying) = &mut self.verifying {
+                match is_equal {
+                    true => verifying.found.equal += bytes,
+                    false => verifying.found.different += bytes,
+                }
+            }
+        }
+    }
+}

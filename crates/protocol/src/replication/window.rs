@@ -1,0 +1,105 @@
+//! Requests that are on their way, and how many at once: as many as are answered soon.
+//!
+//! Invariants: at least one, at most as many as are allowed. One more for each that was answered
+//! soon while as many were on their way as may be, half as many after one that took long; one alone
+//! after a failure, or when the source has granted nothing more: then its budget is what holds.
+//! Concurrency: plain data.
+
+use crate::replication::figures::Asking;
+use crate::replication::message::Piece;
+use std::time::Duration;
+
+/// A request that is answered within this was answered soon.
+const SOON: Duration = Duration::from_secs(2);
+/// One that takes longer than this took long.
+const LONG: Duration = Duration::from_secs(10);
+
+/// What a request asks for.
+#[derive(Debug)]
+pub(crate) enum Asked {
+    State,
+    Pieces(Vec<Asking>),
+    Digests(Vec<Piece>),
+}
+
+/// A request that is not answered yet.
+#[derive(Debug)]
+pub(crate) struct OnItsWay {
+    pub(crate) request: u64,
+    pub(crate) since: Duration,
+    pub(crate) until: Duration,
+    pub(crate) asked: Asked,
+    /// Something that was asked for came.
+    pub(crate) has_brought: bool,
+    /// The source has told that it lacks something of it.
+    pub(crate) was_told: bool,
+}
+
+impl OnItsWay {
+    pub(crate) fn pieces(&self) -> &[Asking] {
+        match &self.asked {
+            Asked::Pieces(asking) => asking,
+            Asked::State | Asked::Digests(_) => &[],
+        }
+    }
+}
+
+/// How many requests may be on their way.
+#[derive(Debug)]
+pub(crate) struct Window {
+    size: usize,
+    most: usize,
+}
+
+impl Window {
+    pub(crate) fn new(most: usize) -> Window {
+        Window {
+            size: 1,
+            most: most.max(1),
+        }
+    }
+
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// A request brought something, after so long.
+    pub(crate) fn answered(&mut self, took: Duration, was_full: bool) {
+        if took <= SOON && was_full {
+            self.size = (self.size + 1).min(self.most);
+        } else if took > LONG {
+            self.size = (self.size / 2).max(1);
+        }
+    }
+
+    pub(crate) fn begin_anew(&mut self) {
+        self.size = 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_grows_while_answers_come_soon_and_shrinks_when_they_do_not() {
+        let mut window = Window::new(4);
+        let (soon, late) = (Duration::from_millis(80), Duration::from_secs(11));
+        for expected in [2, 3, 4, 4] {
+            window.answered(soon, true);
+            assert_eq!(window.size(), expected);
+        }
+        window.answered(Duration::from_secs(5), true);
+        assert_eq!(window.size(), 4);
+        for expected in [2, 1, 1] {
+            window.answered(late, true);
+            assert_eq!(window.size(), expected);
+        }
+        window.answered(soon, false);
+        assert_eq!(window.size(), 1, "it was not what kept others waiting");
+        window.answered(soon, true);
+        window.begin_anew();
+        assert_eq!(window.size(), 1);
+        assert_eq!(Window::new(0).size(), 1);
+    }
+}

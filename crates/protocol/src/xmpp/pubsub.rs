@@ -1,0 +1,296 @@
+//! Publish-subscribe (XEP-0060): what is asked, and what comes back.
+//!
+//! Invariants: a node that is made here lets in only whom its list names (whitelist), lets only
+//! publishers of the list publish, and keeps one item: the newest.
+//! Concurrency: plain data.
+
+use crate::xmpp::element::Element;
+use crate::xmpp::jid::Jid;
+use std::collections::BTreeMap;
+use std::fmt;
+
+const PUBSUB: &str = "http://jabber.org/protocol/pubsub";
+const OWNER: &str = "http://jabber.org/protocol/pubsub#owner";
+const EVENT: &str = "http://jabber.org/protocol/pubsub#event";
+const ITEMS: &str = "http://jabber.org/protocol/disco#items";
+const FORM: &str = "jabber:x:data";
+
+/// The name of the one item of a node.
+const NEWEST: &str = "newest";
+
+/// What somebody may do at a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Affiliation {
+    /// Everything, also to say who may do what.
+    Owner,
+    /// Publish and hear.
+    Publisher,
+    /// Publish alone.
+    PublishOnly,
+    /// May hear.
+    Member,
+    /// May do nothing.
+    None,
+    /// Nothing, whatever others may.
+    Outcast,
+}
+
+impl Affiliation {
+    const ALL: [Affiliation; 6] = [
+        Affiliation::Owner,
+        Affiliation::Publisher,
+        Affiliation::PublishOnly,
+        Affiliation::Member,
+        Affiliation::None,
+        Affiliation::Outcast,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Affiliation::Owner => "owner",
+            Affiliation::Publisher => "publisher",
+            Affiliation::PublishOnly => "publish-only",
+            Affiliation::Member => "member",
+            Affiliation::None => "none",
+            Affiliation::Outcast => "outcast",
+        }
+    }
+}
+
+impl fmt::Display for Affiliation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What a node that carries the newest notice alone is set to.
+const SETTINGS: [(&str, &str); 7] = [
+    ("pubsub#access_model", "whitelist"),
+    ("pubsub#publish_model", "publishers"),
+    ("pubsub#max_items", "1"),
+    ("pubsub#persist_items", "1"),
+    ("pubsub#deliver_payloads", "1"),
+    ("pubsub#notify_retract", "0"),
+    ("pubsub#notification_type", "headline"),
+];
+
+fn form(kind: &str) -> Element {
+    let mut form = Element::new(FORM, "x").with("type", "submit");
+    let kind = format!("{PUBSUB}#{kind}");
+    let all = std::iter::once(("FORM_TYPE", kind.as_str())).chain(SETTINGS);
+    for (name, value) in all {
+        let value = Element::new(FORM, "value").saying(value);
+        form = form.holding(Element::new(FORM, "field").with("var", name).holding(value));
+    }
+    form
+}
+
+/// Makes a node.
+#[must_use]
+pub fn create(node: &str) -> Element {
+    let create = Element::new(PUBSUB, "create").with("node", node);
+    let configure = Element::new(PUBSUB, "configure").holding(form("node_config"));
+    Element::new(PUBSUB, "pubsub")
+        .holding(create)
+        .holding(configure)
+}
+
+/// Sets a node that is there as a new one would be.
+#[must_use]
+pub fn configure(node: &str) -> Element {
+    let configure = Element::new(OWNER, "configure").with("node", node);
+    Element::new(OWNER, "pubsub").holding(configure.holding(form("node_config")))
+}
+
+/// Asks how a node is set.
+#[must_use]
+pub fn configuration(node: &str) -> Element {
+    let configure = Element::new(OWNER, "configure").with("node", node);
+    Element::new(OWNER, "pubsub").holding(configure)
+}
+
+/// What of the settings of a node is other than wanted, as `NAME = VALUE`. What decides about
+/// access must be said; the rest counts where the server has it.
+#[must_use]
+pub fn differences(answer: &Element) -> Vec<String> {
+    let form = answer
+        .child(OWNER, "pubsub")
+        .and_then(|pubsub| pubsub.child(OWNER, "configure"))
+        .and_then(|configure| configure.child(FORM, "x"));
+    let fields = form.into_iter().flat_map(Element::elements);
+    let told: BTreeMap<String, String> = fields
+        .filter_map(|field| {
+            let name = field.attribute("var")?;
+            let value = field
+                .child(FORM, "value")
+                .map_or_else(String::new, Element::text);
+            Some((name.to_owned(), value))
+        })
+        .collect();
+    let mut found = Vec::new();
+    for (name, wanted) in SETTINGS {
+        let must_be = matches!(name, "pubsub#access_model" | "pubsub#publish_model");
+        match told.get(name).map(String::as_str) {
+            None if must_be => found.push(format!("{name} is not told")),
+            Some(value)
+                if value != wanted
+                    && !(wanted == "1" && value == "true")
+                    && !(wanted == "0" && value == "false") =>
+            {
+                found.push(format!("{name} = {value}"));
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// Says who may do what at a node; who is not named is left as it is.
+#[must_use]
+pub fn affiliate(node: &str, who: &BTreeMap<Jid, Affiliation>) -> Element {
+    let mut all = Element::new(OWNER, "affiliations").with("node", node);
+    for (jid, may) in who {
+        all = all.holding(
+            Element::new(OWNER, "affiliation")
+                .with("jid", &jid.to_string())
+                .with("affiliation", may.name()),
+        );
+    }
+    Element::new(OWNER, "pubsub").holding(all)
+}
+
+/// Asks who may do what at a node.
+#[must_use]
+pub fn affiliations(node: &str) -> Element {
+    let all = Element::new(OWNER, "affiliations").with("node", node);
+    Element::new(OWNER, "pubsub").holding(all)
+}
+
+/// Who may do what at a node, from the answer; `None` = it cannot be read.
+#[must_use]
+pub fn affiliated(answer: &Element) -> Option<BTreeMap<Jid, Affiliation>> {
+    let all = answer
+        .child(OWNER, "pubsub")?
+        .child(OWNER, "affiliations")?;
+    all.elements()
+        .map(|one| {
+            let jid: Jid = one.attribute("jid")?.parse().ok()?;
+            let name = one.attribute("affiliation")?;
+            let may = Affiliation::ALL
+                .into_iter()
+                .find(|may| may.name() == name)?;
+            Some((jid.bare(), may))
+        })
+        .collect()
+}
+
+/// Asks who is subscribed to a node.
+#[must_use]
+pub fn subscriptions(node: &str) -> Element {
+    let all = Element::new(OWNER, "subscriptions").with("node", node);
+    Element::new(OWNER, "pubsub").holding(all)
+}
+
+/// Who is subscribed to a node, from the answer; `None` = it cannot be read.
+#[must_use]
+pub fn subscribed(answer: &Element) -> Option<Vec<Jid>> {
+    let all = answer
+        .child(OWNER, "pubsub")?
+        .child(OWNER, "subscriptions")?;
+    let is_none = |one: &&Element| one.attribute("subscription") == Some("none");
+    let there = all.elements().filter(|one| !is_none(one));
+    there
+        .map(|one| one.attribute("jid")?.parse().ok())
+        .collect()
+}
+
+/// Ends the subscriptions of others to a node.
+#[must_use]
+pub fn unsubscribe(node: &str, who: &[Jid]) -> Element {
+    let mut all = Element::new(OWNER, "subscriptions").with("node", node);
+    for jid in who {
+        all = all.holding(
+            Element::new(OWNER, "subscription")
+                .with("jid", &jid.to_string())
+                .with("subscription", "none"),
+        );
+    }
+    Element::new(OWNER, "pubsub").holding(all)
+}
+
+/// Publishes at a node, instead of what was there.
+#[must_use]
+pub fn publish(node: &str, payload: Element) -> Element {
+    let item = Element::new(PUBSUB, "item")
+        .with("id", NEWEST)
+        .holding(payload);
+    let publish = Element::new(PUBSUB, "publish")
+        .with("node", node)
+        .holding(item);
+    Element::new(PUBSUB, "pubsub").holding(publish)
+}
+
+/// Has what is published at a node sent to an account.
+#[must_use]
+pub fn subscribe(node: &str, account: &Jid) -> Element {
+    let subscribe = Element::new(PUBSUB, "subscribe").with("node", node);
+    Element::new(PUBSUB, "pubsub").holding(subscribe.with("jid", &account.bare().to_string()))
+}
+
+/// Asks for what is kept at a node.
+#[must_use]
+pub fn items(node: &str) -> Element {
+    let items = Element::new(PUBSUB, "items")
+        .with("node", node)
+        .with("max_items", "1");
+    Element::new(PUBSUB, "pubsub").holding(items)
+}
+
+/// Asks which nodes there are.
+#[must_use]
+pub fn nodes() -> Element {
+    Element::new(ITEMS, "query")
+}
+
+/// Which nodes there are, from the answer.
+#[must_use]
+pub fn nodes_of(answer: &Element) -> Vec<String> {
+    let query = answer.child(ITEMS, "query");
+    let all = query.into_iter().flat_map(Element::elements);
+    let nodes = all.filter_map(|item| item.attribute("node"));
+    nodes.map(str::to_owned).collect()
+}
+
+/// Something that was published: where, and the payload.
+pub type Published<'a> = (&'a str, Option<&'a Element>);
+
+fn published_in(around: Option<&Element>) -> Vec<Published<'_>> {
+    let lists = around.into_iter().flat_map(Element::elements);
+    let lists = lists.filter(|list| list.name == "items");
+    let items = lists.flat_map(|list| {
+        let node = list.attribute("node").unwrap_or("");
+        let items = list.elements().filter(|item| item.name == "item");
+        items.map(move |item| (node, item.elements().next()))
+    });
+    items.collect()
+}
+
+/// What an answer to [`items`] has.
+#[must_use]
+pub fn kept(answer: &Element) -> Vec<Published<'_>> {
+    published_in(answer.child(PUBSUB, "pubsub"))
+}
+
+/// What a message says was published.
+#[must_use]
+pub fn told(message: &Element) -> Vec<Published<'_>> {
+    published_in(message.child(EVENT, "event"))
+}
+
+/// Whether a message says that nodes went or came, or what they let whom do has changed.
+#[must_use]
+pub fn is_of_nodes(message: &Element) -> bool {
+    let event = message.child(EVENT, "event");
+    let is_item = |part: &Element| part.name == "items";
+    event.is_some_and(|event| event.elements().any(|part| !is_item(part)))
+}

@@ -1,0 +1,13 @@
+//! Tests of the protocols of a fleet, one module for each.
+#![allow(clippy::disallowed_methods, reason = "tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests"
+)]
+
+mod dispatch;
+mod notice;
+mod replication;
+mod xmpp;
