@@ -5,77 +5,7 @@ import "C"
 
 import (
 	"context"
-	"time"
 )
-
-// Stats are counters and sizes of a database: sums since it was made, unless they say "since opening".
-type Stats struct {
-	// Events stored or in memory; an event with several fields counts once.
-	Events uint64 `json:"events"`
-	// EventsInMemory are those not yet in files, LateEventsInMemory those of them that arrived late.
-	EventsInMemory     uint64 `json:"events_in_memory"`
-	LateEventsInMemory uint64 `json:"late_events_in_memory"`
-	Streams            uint64 `json:"streams"`
-	Tables             uint64 `json:"tables"`
-	Partitions         uint64 `json:"partitions"`
-	Leaves             uint64 `json:"leaves"`
-	LateRuns           uint64 `json:"late_runs"`
-	// DiskBytes is the size of all files.
-	DiskBytes    uint64 `json:"disk_bytes"`
-	SegmentBytes uint64 `json:"segment_bytes"`
-	LogBytes     uint64 `json:"log_bytes"`
-	// FastBytes of them all lie in the fast tier.
-	FastBytes uint64 `json:"fast_bytes"`
-	// FastBytesMax is what the log may take there; 0 without a limit.
-	FastBytesMax uint64 `json:"fast_bytes_max"`
-	// FastWrittenBytes and BulkWrittenBytes were written to the fast tier, and to everything else, since opening.
-	FastWrittenBytes uint64 `json:"fast_written_bytes"`
-	BulkWrittenBytes uint64 `json:"bulk_written_bytes"`
-	// LogMirrorBehindBytes of the log in the fast tier are not copied to bulk yet, where that is asked for.
-	LogMirrorBehindBytes uint64 `json:"log_mirror_behind_bytes"`
-	// FastIndexBytes of FastBytes repeat the index of segments. Since opening it answered FastIndexReads; parts of it were dropped
-	// FastIndexDropped times because they were not in order, and there was no room for more of it FastIndexRefused times.
-	FastIndexBytes   uint64 `json:"fast_index_bytes"`
-	FastIndexReads   uint64 `json:"fast_index_reads"`
-	FastIndexDropped uint64 `json:"fast_index_dropped"`
-	FastIndexRefused uint64 `json:"fast_index_refused"`
-	// FastNewestBytes of FastBytes are copies of the newest FastNewestSegments segments. Since opening they answered FastNewestReads;
-	// FastNewestDropped of them were dropped because they were not in order, and there was no room for more FastNewestRefused times.
-	FastNewestBytes    uint64 `json:"fast_newest_bytes"`
-	FastNewestSegments uint64 `json:"fast_newest_segments"`
-	FastNewestReads    uint64 `json:"fast_newest_reads"`
-	FastNewestDropped  uint64 `json:"fast_newest_dropped"`
-	FastNewestRefused  uint64 `json:"fast_newest_refused"`
-	// DeadBytes of segments are referred to by nothing any more.
-	DeadBytes uint64 `json:"dead_bytes"`
-	// MemoryBytes that events occupy.
-	MemoryBytes uint64 `json:"memory_bytes"`
-	// PinnedBytes of memory hold what only open snapshots still see, and PinnedFileBytes of files.
-	PinnedBytes     uint64 `json:"pinned_bytes"`
-	PinnedFileBytes uint64 `json:"pinned_file_bytes"`
-	EventsAccepted  uint64 `json:"events_accepted"`
-	BytesAccepted   uint64 `json:"bytes_accepted"`
-	// EventsWritten to files, for any cause.
-	EventsWritten uint64 `json:"events_written"`
-	// WriteAmplification is EventsWritten per event accepted; that of bytes counts all that is written to the medium.
-	WriteAmplification      float64 `json:"wa_events"`
-	WriteAmplificationBytes float64 `json:"wa_bytes"`
-	BytesPerEvent           float64 `json:"bytes_per_event"`
-	Flushes                 uint64  `json:"flushes"`
-	Merges                  uint64  `json:"merges"`
-	// LogSyncs and the median of their durations, since opening.
-	LogSyncs      uint64        `json:"log_syncs"`
-	LogSyncMedian time.Duration `json:"log_sync_median_ns"`
-	// What was read from files since opening.
-	LeavesRead uint64 `json:"leaves_read"`
-	PagesRead  uint64 `json:"pages_read"`
-	BlocksRead uint64 `json:"blocks_read"`
-	BytesRead  uint64 `json:"bytes_read"`
-	// DamagedParts met since opening.
-	DamagedParts uint64 `json:"damaged_parts"`
-	// PartitionsUnreadable are damaged so that nothing of them can be read: repair the database.
-	PartitionsUnreadable uint64 `json:"partitions_unreadable"`
-}
 
 // Stats gives counters and sizes.
 func (db *DB) Stats() (Stats, error) {

@@ -2,7 +2,7 @@
 #![no_main]
 
 use headwater_fuzz::split_mode;
-use headwater_protocol::notice::{Follower, Heard, Notice, NoticeKey, Sealed, Told};
+use headwater_protocol::notice::{Follower, Heard, Notice, NoticeKey, Sealed, NodeVersion};
 use libfuzzer_sys::fuzz_target;
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ fuzz_target!(|data: &[u8]| {
     let mut follower = Follower::new(Duration::from_secs(60));
     follower.link(true);
     follower.asks();
-    let told = Told {
+    let told = NodeVersion {
         identity: sealed.claims_identity(),
         incarnation: 1,
         epoch: 1,

@@ -1,6 +1,6 @@
 //! Arrays of numpy, and values of single events, as the caller hands them in.
 //!
-//! Invariant: memory of an array is borrowed only as long as the array is held here, and every
+//! Invariant: memory of an array is borrowed only as long as the array is owned here, and every
 //! array has as many rows as there are times.
 
 use crate::arrow_columns;
@@ -24,8 +24,8 @@ pub(crate) type FieldArray<'py> = (
 );
 /// A tag by row: its key, a code for each row, the values that codes stand for.
 pub(crate) type TagArray<'py> = (String, PyReadonlyArray1<'py, i32>, Vec<String>);
-/// An array whose memory is borrowed as long as this lives.
-pub(crate) enum Held<'py> {
+/// Data of a field: an array whose memory is borrowed as long as the value lives.
+pub(crate) enum FieldData<'py> {
     F64(PyReadonlyArray1<'py, f64>),
     I64(PyReadonlyArray1<'py, i64>),
     U64(PyReadonlyArray1<'py, u64>),
@@ -42,46 +42,46 @@ pub(crate) fn slice<'a, T: numpy::Element>(array: &'a PyReadonlyArray1<'_, T>) -
         .map_err(|e| Problem::invalid(format!("expected a contiguous array: {e}")))
 }
 
-impl<'py> Held<'py> {
-    fn new(field: &FieldArray<'py>) -> Outcome<Held<'py>> {
+impl<'py> FieldData<'py> {
+    fn new(field: &FieldArray<'py>) -> Outcome<FieldData<'py>> {
         let (name, kind, width, array, absent) = field;
         Ok(match kind.as_str() {
-            "f64" => Held::F64(array.extract()?),
-            "i64" => Held::I64(array.extract()?),
-            "u64" => Held::U64(array.extract()?),
-            "bool" => Held::Bool(array.extract()?),
-            "utf32" => Held::Utf32(array.extract()?, *width),
-            "fixed" => Held::Fixed(array.extract()?, *width),
-            "arrow" => Held::Arrow(arrow_columns::single(name, array)?),
-            "string" => Held::Text(FieldType::String, objects(name, array, absent, true)?),
-            "bytes" => Held::Text(FieldType::Bytes, objects(name, array, absent, false)?),
+            "f64" => FieldData::F64(array.extract()?),
+            "i64" => FieldData::I64(array.extract()?),
+            "u64" => FieldData::U64(array.extract()?),
+            "bool" => FieldData::Bool(array.extract()?),
+            "utf32" => FieldData::Utf32(array.extract()?, *width),
+            "fixed" => FieldData::Fixed(array.extract()?, *width),
+            "arrow" => FieldData::Arrow(arrow_columns::single(name, array)?),
+            "string" => FieldData::Text(FieldType::String, objects(name, array, absent, true)?),
+            "bytes" => FieldData::Text(FieldType::Bytes, objects(name, array, absent, false)?),
             other => return Err(Problem::invalid(format!("a column of kind {other}"))),
         })
     }
 
     fn source(&self) -> Outcome<Source<'_>> {
         Ok(match self {
-            Held::F64(v) => Source::F64(slice(v)?),
-            Held::I64(v) => Source::I64(slice(v)?),
-            Held::U64(v) => Source::U64(slice(v)?),
-            Held::Bool(v) => Source::Bool(slice(v)?),
-            Held::Text(kind, text) => Source::Text(*kind, text),
-            Held::Utf32(v, width) => Source::Utf32(slice(v)?, *width),
-            Held::Fixed(v, width) => Source::Fixed(slice(v)?, *width),
-            Held::Arrow(v) => Source::Arrow(v),
+            FieldData::F64(v) => Source::F64(slice(v)?),
+            FieldData::I64(v) => Source::I64(slice(v)?),
+            FieldData::U64(v) => Source::U64(slice(v)?),
+            FieldData::Bool(v) => Source::Bool(slice(v)?),
+            FieldData::Text(kind, text) => Source::Text(*kind, text),
+            FieldData::Utf32(v, width) => Source::Utf32(slice(v)?, *width),
+            FieldData::Fixed(v, width) => Source::Fixed(slice(v)?, *width),
+            FieldData::Arrow(v) => Source::Arrow(v),
         })
     }
 
     fn rows(&self) -> usize {
         match self {
-            Held::F64(v) => v.len(),
-            Held::I64(v) => v.len(),
-            Held::U64(v) => v.len(),
-            Held::Bool(v) => v.len(),
-            Held::Text(_, text) => text.ends.len(),
-            Held::Utf32(v, width) => v.len() / (*width).max(1),
-            Held::Fixed(v, width) => v.len() / (*width).max(1),
-            Held::Arrow(v) => v.len(),
+            FieldData::F64(v) => v.len(),
+            FieldData::I64(v) => v.len(),
+            FieldData::U64(v) => v.len(),
+            FieldData::Bool(v) => v.len(),
+            FieldData::Text(_, text) => text.ends.len(),
+            FieldData::Utf32(v, width) => v.len() / (*width).max(1),
+            FieldData::Fixed(v, width) => v.len() / (*width).max(1),
+            FieldData::Arrow(v) => v.len(),
         }
     }
 }
@@ -151,7 +151,7 @@ pub(crate) fn value(name: &str, object: &Bound<'_, PyAny>) -> Outcome<Value> {
 pub(crate) struct Arrays<'py> {
     times: PyReadonlyArray1<'py, i64>,
     fields: Vec<FieldArray<'py>>,
-    held: Vec<Held<'py>>,
+    held: Vec<FieldData<'py>>,
     tags: Vec<TagArray<'py>>,
 }
 
@@ -161,7 +161,8 @@ impl<'py> Arrays<'py> {
         fields: Vec<FieldArray<'py>>,
         tags: Vec<TagArray<'py>>,
     ) -> Outcome<Arrays<'py>> {
-        let held: Vec<Held<'py>> = fields.iter().map(Held::new).collect::<Outcome<_>>()?;
+        let held: Vec<FieldData<'py>> =
+            fields.iter().map(FieldData::new).collect::<Outcome<_>>()?;
         let rows = times.len();
         let check = |what: &str, name: &str, found: usize| {
             if found == rows {
@@ -173,7 +174,7 @@ impl<'py> Arrays<'py> {
         };
         for ((name, _, _, _, absent), held) in fields.iter().zip(&held) {
             // A fixed width of 0 has no units to count.
-            let no_width = matches!(held, Held::Utf32(_, 0) | Held::Fixed(_, 0));
+            let no_width = matches!(held, FieldData::Utf32(_, 0) | FieldData::Fixed(_, 0));
             if !no_width {
                 check("field", name, held.rows())?;
             }

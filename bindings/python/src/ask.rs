@@ -1,4 +1,4 @@
-//! Questions with small answers: aggregates, tiles, newest values, tables and streams.
+//! Queries with small answers: aggregates, tiles, newest values, tables and streams.
 
 use crate::columns::{
     ColumnBuilder, data_type, internal, optional, required, tag_array, tag_type, time_array,
@@ -11,8 +11,8 @@ use crate::shared::{Opened, Shared};
 use arrow_array::{ArrayRef, RecordBatch, UInt64Array};
 use arrow_schema::Schema;
 use headwater::{
-    Aggregate, AggregateSpec, Bin, Column, Duplicates, FieldType, Level, Snapshot, StreamName, Sum,
-    Timestamp, Value,
+    Aggregate, AggregateSpec, Bin, Column, Duplicates, FieldType, Level, STATS, Snapshot,
+    StatValue, StreamName, Sum, Timestamp, Value,
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -331,26 +331,18 @@ pub(crate) fn stats<'py>(py: Python<'py>, shared: &Shared) -> PyResult<Bound<'py
         })
     })?;
     let out = PyDict::new(py);
-    macro_rules! put {
-        ($($name:ident)*) => { $( out.set_item(stringify!($name), stats.$name)?; )* };
+    for stat in &STATS {
+        match (stat.value)(&stats) {
+            StatValue::Count(count) => out.set_item(stat.name, count)?,
+            StatValue::Ratio(ratio) => out.set_item(stat.name, ratio)?,
+            StatValue::Duration(duration) => {
+                out.set_item(format!("{}_seconds", stat.name), duration.as_secs_f64())?;
+            }
+        }
     }
-    put!(events events_in_memory late_events_in_memory streams tables partitions leaves late_runs
-        disk_bytes segment_bytes log_bytes fast_bytes fast_bytes_max fast_written_bytes
-        bulk_written_bytes log_mirror_behind_bytes dead_bytes memory_bytes pinned_bytes pinned_file_bytes
-        fast_index_bytes fast_index_reads fast_index_dropped fast_index_refused
-        fast_newest_bytes fast_newest_segments fast_newest_reads fast_newest_dropped fast_newest_refused
-        snapshots snapshot_bytes snapshot_bytes_max
-        events_accepted bytes_accepted
-        events_flush events_merge events_late_run events_fold events_compaction events_delete
-        bytes_log bytes_leaf bytes_index bytes_meta flushes merges log_syncs leaves_read pages_read
-        blocks_read bytes_read damaged_parts partitions_unreadable);
-    out.set_item(
-        "log_sync_median_seconds",
-        stats.log_sync_median.as_secs_f64(),
-    )?;
+    // Their names before there was the table.
     out.set_item("write_amplification_events", stats.wa_events())?;
     out.set_item("write_amplification_bytes", stats.wa_bytes())?;
-    out.set_item("bytes_per_event", stats.bytes_per_event())?;
     Ok(out)
 }
 

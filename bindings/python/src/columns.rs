@@ -44,7 +44,7 @@ pub(crate) fn data_type(field_type: FieldType) -> DataType {
     }
 }
 
-/// A column of the schema that never lacks a value.
+/// A column of the schema that has a value in every row.
 pub(crate) fn required(name: &str, data_type: DataType) -> Field {
     Field::new(name, data_type, false)
 }
@@ -76,7 +76,7 @@ pub(crate) fn tag_array(codes: Vec<i32>, dictionary: ArrayRef) -> Outcome<ArrayR
     Ok(Arc::new(array.map_err(internal)?))
 }
 
-/// What can only be a defect of this crate.
+/// An error that only a defect of this crate can cause.
 pub(crate) fn internal(error: impl std::fmt::Display) -> Problem {
     Problem::Own("internal", format!("{error}"))
 }
@@ -279,7 +279,7 @@ impl RowsBuilder {
         Ok(())
     }
 
-    /// Appends rows of several streams: for each row one, by its place in the codes of all.
+    /// Appends rows of several streams: for each row one, by its index in the codes of all.
     pub(crate) fn extend_mixed(
         &mut self,
         times: &[i64],

@@ -11,10 +11,10 @@ use crate::input::Part;
 use crate::input::Tags;
 use crate::named;
 use crate::options::{options, seconds};
-use crate::scan::{Asked, Query};
+use crate::scan::{Query, ScanRequest};
 use crate::shared::{Opened, Shared};
 use crate::ticket::{DoneTuple, Ticket, done};
-use crate::write::{Done, How, Writer};
+use crate::write::{Done, WriteOptions, Writer};
 use arrow_array::RecordBatchReader;
 use headwater::{
     AggregateSpec, Bins, ClosedRange, Comparison, DeleteSpec, Duplicates, FieldSpec, FieldType,
@@ -29,11 +29,11 @@ use std::time::Duration;
 
 /// A condition: field, operator, value.
 type Condition<'py> = (String, String, Bound<'py, PyAny>);
-/// How to write: when values expire, the producer and its number, all or nothing.
-type HowTuple = (Option<i64>, Option<(String, u64)>, bool);
+/// Options of a write: when values expire, the producer and its number, all or nothing.
+type WriteOptionsTuple = (Option<i64>, Option<(String, u64)>, bool);
 
-fn how((expires_at, producer, require_all): HowTuple) -> How {
-    How {
+fn write_options((expires_at, producer, require_all): WriteOptionsTuple) -> WriteOptions {
+    WriteOptions {
         expires_at,
         producer,
         require_all,
@@ -106,8 +106,13 @@ impl Database {
         Ok(())
     }
 
-    fn write_part(&self, py: Python<'_>, part: &Part<'_>, how: How) -> PyResult<Writer> {
-        let mut writer = Writer::new(how, self.shared.batch_bytes_max);
+    fn write_part(
+        &self,
+        py: Python<'_>,
+        part: &Part<'_>,
+        options: WriteOptions,
+    ) -> PyResult<Writer> {
+        let mut writer = Writer::new(options, self.shared.batch_bytes_max);
         let outcome = self
             .take(py, &mut writer, part, 0)
             .and_then(|()| py.detach(|| writer.flush(&self.shared)));
@@ -210,10 +215,10 @@ impl Database {
         times: PyReadonlyArray1<'py, i64>,
         fields: Vec<FieldArray<'py>>,
         tag_columns: Vec<TagArray<'py>>,
-        asked: HowTuple,
+        asked: WriteOptionsTuple,
     ) -> PyResult<DoneTuple> {
         let arrays = Arrays::new(times, fields, tag_columns)?;
-        let writer = self.write_part(py, &arrays.part(table, tags)?, how(asked))?;
+        let writer = self.write_part(py, &arrays.part(table, tags)?, write_options(asked))?;
         Ok(done(py.detach(|| writer.wait())?))
     }
 
@@ -227,10 +232,10 @@ impl Database {
         times: PyReadonlyArray1<'py, i64>,
         fields: Vec<FieldArray<'py>>,
         tag_columns: Vec<TagArray<'py>>,
-        asked: HowTuple,
+        asked: WriteOptionsTuple,
     ) -> PyResult<Ticket> {
         let arrays = Arrays::new(times, fields, tag_columns)?;
-        let writer = self.write_part(py, &arrays.part(table, tags)?, how(asked))?;
+        let writer = self.write_part(py, &arrays.part(table, tags)?, write_options(asked))?;
         Ticket::new(py, &self.shared, writer)
     }
 
@@ -242,9 +247,9 @@ impl Database {
         tags: Tags,
         data: &Bound<'_, PyAny>,
         columns: (String, Vec<String>, Option<Vec<String>>),
-        asked: HowTuple,
+        asked: WriteOptionsTuple,
     ) -> PyResult<DoneTuple> {
-        let mut writer = Writer::new(how(asked), self.shared.batch_bytes_max);
+        let mut writer = Writer::new(write_options(asked), self.shared.batch_bytes_max);
         let columns = (columns.0.as_str(), &*columns.1, columns.2.as_deref());
         let outcome = self.read_arrow(py, data, table, &tags, columns, &mut writer);
         told(py, outcome, &writer)?;
@@ -259,7 +264,7 @@ impl Database {
         tags: Tags,
         time: (i64, bool),
         values: &Bound<'_, PyDict>,
-        asked: HowTuple,
+        asked: WriteOptionsTuple,
     ) -> PyResult<DoneTuple> {
         let mut entry = StreamRows::new(StreamName::new(table, tags));
         let (time, is_now) = time;
@@ -276,7 +281,7 @@ impl Database {
             let column = ask::column_of(value(&name, &object)?);
             entry.fields.push((name, column));
         }
-        let mut writer = Writer::new(how(asked), self.shared.batch_bytes_max);
+        let mut writer = Writer::new(write_options(asked), self.shared.batch_bytes_max);
         let result = py.detach(|| -> Outcome<Done> {
             writer.take_entry(entry);
             writer.flush(&self.shared)?;
@@ -285,7 +290,7 @@ impl Database {
         Ok(done(result))
     }
 
-    /// A question about rows.
+    /// A query about rows.
     #[expect(clippy::too_many_arguments, reason = "the Python side names them")]
     fn query(
         &self,
@@ -307,7 +312,7 @@ impl Database {
                 field,
             });
         }
-        let asked = Asked {
+        let request = ScanRequest {
             table,
             tags,
             with_tags,
@@ -320,7 +325,7 @@ impl Database {
                 any_of: Vec::new(),
             },
         };
-        Ok(py.detach(|| Query::new(&self.shared, asked))?)
+        Ok(py.detach(|| Query::new(&self.shared, request))?)
     }
 
     /// Aggregates of a field; `every` is a width and an origin in nanoseconds.
@@ -562,12 +567,12 @@ impl Database {
         named::list(py, &self.shared)
     }
 
-    /// Those that ended by themselves.
+    /// The named snapshots that ended by themselves.
     fn ended_snapshots(&self, py: Python<'_>) -> PyResult<Vec<(String, i64, i64, &'static str)>> {
         named::ended(py, &self.shared)
     }
 
-    /// What opening had to put right.
+    /// Repairs that opening made.
     fn recovery<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let found = py.detach(|| {
             self.shared

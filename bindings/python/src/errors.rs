@@ -1,4 +1,4 @@
-//! What went wrong, on its way to an exception.
+//! Errors on their way to exceptions.
 //!
 //! The exception classes are Python (`headwater/_errors.py`); one function there makes an exception
 //! of a code and a message.
@@ -27,7 +27,7 @@ impl Problem {
         Problem::Own("closed", "the database is closed: open it again".to_owned())
     }
 
-    /// Code and message, for an error that is told later.
+    /// Code and message, for an error that is raised later.
     pub(crate) fn parts(&self) -> (&'static str, String) {
         match self {
             Problem::Engine(error) => (error.code(), error.to_string()),

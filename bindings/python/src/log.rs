@@ -1,8 +1,8 @@
-//! What the engine tells beside the results of calls (recovery, work in the background that
-//! failed), on its way to Python's `logging`.
+//! Events of the engine beside the results of calls (recovery, work in the background that failed),
+//! on their way to Python's `logging`.
 //!
-//! Invariants: threads of the engine never wait for Python. They put events into a queue of at most
-//! [`QUEUE_MAX`]; beyond that events are counted and lost. A thread of the Python side takes them
+//! Invariants: threads of the engine never wait for Python. Events go into a queue of at most
+//! [`QUEUE_MAX`]; beyond that they are counted and lost. A thread of the Python side takes them
 //! out.
 
 use pyo3::prelude::*;
@@ -29,7 +29,7 @@ static QUEUE: Mutex<Queue> = Mutex::new(Queue {
 static FILLED: Condvar = Condvar::new();
 static LISTENING: Once = Once::new();
 
-/// The level as `logging` numbers it; 0 for what is not told.
+/// The level as `logging` numbers it; 0 for events that are not passed on.
 fn number(level: Level) -> u32 {
     match level {
         Level::ERROR => 40,

@@ -37,7 +37,7 @@ pub(crate) fn end(shared: &Shared, name: &str) -> Outcome<()> {
     shared.with(|opened| Ok(opened.owner()?.drop_snapshot(name)?))
 }
 
-/// Those that are there, the oldest first.
+/// The named snapshots, the oldest first.
 pub(crate) fn list<'py>(py: Python<'py>, shared: &Shared) -> PyResult<Vec<Bound<'py, PyDict>>> {
     let all = py.detach(|| {
         shared.with(|opened| {
@@ -50,7 +50,7 @@ pub(crate) fn list<'py>(py: Python<'py>, shared: &Shared) -> PyResult<Vec<Bound<
     all.iter().map(|info| shown(py, info)).collect()
 }
 
-/// Those that ended by themselves: name, when made, when ended, why.
+/// The named snapshots that ended by themselves: name, when made, when ended, why.
 pub(crate) fn ended(
     py: Python<'_>,
     shared: &Shared,

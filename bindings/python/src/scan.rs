@@ -1,4 +1,4 @@
-//! Scans: a question about rows, and a cursor over its answer.
+//! Scans: a query about rows, and a cursor over its answer.
 //!
 //! Invariants: a query is answered from the snapshot taken when it was made, however often; a
 //! cursor gives rows stream by stream, each by time, or those of all streams by time. Closing the
@@ -79,7 +79,7 @@ impl TagColumns {
 }
 
 /// Names of columns: `time`, then the tags, then the fields. A name that is taken gets a number, as
-/// at every door.
+/// in every front end.
 pub(crate) fn column_names(first: &[&str], tags: &[String], fields: &[String]) -> Vec<String> {
     let mut names: Vec<String> = first.iter().map(|n| (*n).to_owned()).collect();
     for name in tags.iter().chain(fields) {
@@ -89,7 +89,7 @@ pub(crate) fn column_names(first: &[&str], tags: &[String], fields: &[String]) -
     names
 }
 
-/// What a query asks, resolved.
+/// A request, resolved.
 struct Plan {
     streams: Vec<StreamName>,
     tags: TagColumns,
@@ -100,7 +100,7 @@ struct Plan {
     schema: SchemaRef,
 }
 
-/// A question about rows: the native half of `headwater.Result`.
+/// A query about rows: the native half of `headwater.Result`.
 #[pyclass(frozen, module = "headwater._native")]
 pub(crate) struct Query {
     shared: Arc<Shared>,
@@ -108,8 +108,8 @@ pub(crate) struct Query {
     snapshot: OfProcess<Arc<Slot<Snapshot>>>,
 }
 
-/// What a caller asks.
-pub(crate) struct Asked {
+/// Request of a caller.
+pub(crate) struct ScanRequest {
     pub(crate) table: String,
     pub(crate) tags: Vec<(String, String)>,
     pub(crate) with_tags: Option<bool>,
@@ -120,7 +120,7 @@ pub(crate) struct Asked {
     pub(crate) spec: ScanSpec,
 }
 
-impl Asked {
+impl ScanRequest {
     /// The same rows in the order of time.
     fn replay(&self, fields: &[(String, FieldType)]) -> ReplaySpec {
         let tags = self.tags.iter().cloned();
@@ -136,11 +136,11 @@ impl Asked {
 }
 
 impl Query {
-    pub(crate) fn new(shared: &Arc<Shared>, asked: Asked) -> Outcome<Query> {
+    pub(crate) fn new(shared: &Arc<Shared>, request: ScanRequest) -> Outcome<Query> {
         shared.with(|opened| {
-            let snapshot = opened.snapshot(asked.snapshot.as_deref())?;
-            let table = snapshot.fields(&asked.table)?;
-            let fields: Vec<(String, FieldType)> = match &asked.spec.fields {
+            let snapshot = opened.snapshot(request.snapshot.as_deref())?;
+            let table = snapshot.fields(&request.table)?;
+            let fields: Vec<(String, FieldType)> = match &request.spec.fields {
                 None => table,
                 Some(names) => names
                     .iter()
@@ -149,21 +149,21 @@ impl Query {
                         found.ok_or_else(|| {
                             Problem::not_found(format!(
                                 "table `{}` has no field `{name}`",
-                                asked.table
+                                request.table
                             ))
                         })
                     })
                     .collect::<Outcome<_>>()?,
             };
-            let streams = snapshot.streams(&asked.table, &asked.tags)?;
-            let replay = asked.by_time.then(|| asked.replay(&fields));
-            let known = snapshot.table_info(&asked.table)?.tags;
-            let tags = match asked.with_tags {
+            let streams = snapshot.streams(&request.table, &request.tags)?;
+            let replay = request.by_time.then(|| request.replay(&fields));
+            let known = snapshot.table_info(&request.table)?.tags;
+            let tags = match request.with_tags {
                 Some(false) => TagColumns {
                     codes: vec![Vec::new(); streams.len()],
                     ..TagColumns::default()
                 },
-                with => TagColumns::new(&streams, &asked.tags, &known, with == Some(true)),
+                with => TagColumns::new(&streams, &request.tags, &known, with == Some(true)),
             };
             let (names, field_types): (Vec<String>, Vec<FieldType>) = fields.into_iter().unzip();
             let columns = column_names(&["time"], &tags.keys, &names);
@@ -187,7 +187,7 @@ impl Query {
                 field_types,
                 spec: ScanSpec {
                     fields: Some(names),
-                    ..asked.spec
+                    ..request.spec
                 },
             };
             Ok(Query {
@@ -242,7 +242,7 @@ impl Query {
 }
 
 impl Plan {
-    /// What rows come from, at its beginning.
+    /// The source of rows, at its beginning.
     fn source(&self, snapshot: &Snapshot) -> Outcome<Source> {
         let Some(spec) = &self.replay else {
             return Ok(Source::Streams(Box::default()));
@@ -322,7 +322,7 @@ struct Reading {
     source: Source,
 }
 
-/// What rows come from.
+/// Source of rows.
 enum Source {
     /// One stream after the other.
     Streams(Box<OneByOne>),

@@ -1,10 +1,10 @@
 //! An open database that several Python objects share, and its end.
 //!
-//! Invariants: whoever reads or writes holds `open` for reading meanwhile, never while Python code
-//! runs; after [`Shared::close`] returns nothing of the engine is alive, so the directory can be
-//! opened again: open results and tickets are registered, and closing ends them. Fork: threads do
-//! not survive a fork, so in a child process nothing may be locked, written or dropped.
-//! [`OfProcess`] refuses access there and forgets instead of dropping.
+//! Invariants: a reader or writer holds `open` for reading meanwhile, never while Python code runs;
+//! after [`Shared::close`] returns nothing of the engine is alive, so the directory can be opened
+//! again: open results and tickets are registered, and closing ends them. Fork: threads do not
+//! survive a fork, so in a child process nothing may be locked, written or dropped. [`OfProcess`]
+//! refuses access there and forgets instead of dropping.
 
 use crate::errors::{Outcome, Problem};
 use headwater::{Database, Reader, Snapshot, TableInfo};
@@ -50,7 +50,7 @@ impl<T> Drop for OfProcess<T> {
     }
 }
 
-/// What holds something of the engine and must let go when the database is closed.
+/// Owner of something of the engine that must be released when the database is closed.
 pub(crate) trait Ends: Send + Sync {
     /// Waits for what is going on, and lets go.
     fn end(&self);
@@ -75,7 +75,7 @@ impl<T: Send> Ends for Slot<T> {
     }
 }
 
-/// How the database was opened.
+/// Mode in which the database was opened.
 pub(crate) enum Opened {
     /// By its owner.
     Owner(Database),

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// rows that replaced others of the write.
 pub(crate) type DoneTuple = (u64, u64, Vec<RefusedRow>, bool, u64);
 
-/// What became of a write, for Python.
+/// The result of a write, for Python.
 pub(crate) fn done(done: Done) -> DoneTuple {
     (
         done.accepted,
@@ -53,7 +53,7 @@ impl TicketCell {
 
 impl Ends for TicketCell {
     fn end(&self) {
-        // What went wrong is kept for whoever waits on the ticket.
+        // The error stays in the ticket for its waiter.
         let _ = self.wait();
     }
 }

@@ -19,9 +19,9 @@ const PIECE_ROWS: usize = 65_536;
 /// Refused rows that are listed; the others are counted.
 const LISTED_MAX: usize = 1000;
 
-/// How rows are to be written.
+/// Options of a write.
 #[derive(Clone, Default)]
-pub(crate) struct How {
+pub(crate) struct WriteOptions {
     pub(crate) expires_at: Option<i64>,
     pub(crate) producer: Option<(String, u64)>,
     pub(crate) require_all: bool,
@@ -30,7 +30,7 @@ pub(crate) struct How {
 /// A row that was not stored: its number in the input, a code, and why.
 pub(crate) type RefusedRow = (usize, &'static str, String);
 
-/// What became of a write.
+/// Result of a write.
 #[derive(Default)]
 pub(crate) struct Done {
     pub(crate) accepted: u64,
@@ -42,7 +42,7 @@ pub(crate) struct Done {
 
 /// Collects rows and writes them.
 pub(crate) struct Writer {
-    how: How,
+    options: WriteOptions,
     bytes_max: usize,
     batch: Batch,
     origins: Vec<Origin>,
@@ -53,9 +53,9 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    pub(crate) fn new(how: How, bytes_max: usize) -> Writer {
+    pub(crate) fn new(options: WriteOptions, bytes_max: usize) -> Writer {
         Writer {
-            how,
+            options,
             bytes_max,
             batch: Batch::new(),
             origins: Vec::new(),
@@ -77,7 +77,7 @@ impl Writer {
     ) -> Outcome<usize> {
         let mut bytes = part.bytes(&rows);
         if self.bytes + bytes > self.bytes_max {
-            if self.how.require_all || self.how.producer.is_some() {
+            if self.options.require_all || self.options.producer.is_some() {
                 return Err(Problem::invalid(format!(
                     "the rows hold more than {} bytes, the most of one batch (batch_bytes_max), and with require_all or a producer \
                      they must be one: write fewer at once, or open the database with a larger batch_bytes_max",
@@ -123,13 +123,13 @@ impl Writer {
             return Ok(());
         }
         self.rows = 0;
-        if let Some(at) = self.how.expires_at {
+        if let Some(at) = self.options.expires_at {
             batch.expire_at(Timestamp::from_nanos(at));
         }
-        if let Some((name, number)) = &self.how.producer {
+        if let Some((name, number)) = &self.options.producer {
             batch.set_producer(name.clone(), *number);
         }
-        if self.how.require_all {
+        if self.options.require_all {
             batch.require_all();
         }
         let ticket = shared.with(|opened| Ok(opened.owner()?.write(batch)?))?;

@@ -1,13 +1,14 @@
-//! What an asker may see and change.
+//! Rights of a client: the streams that it may see and change.
 //!
-//! Invariants: every question asks; who may not see a stream cannot tell that it exists.
-//! Concurrency: asked from any thread, also while a question is worked on.
+//! Invariants: every query checks the rights; a client that may not see a stream cannot tell that
+//! it exists.
+//! Concurrency: called from any thread, also while a query runs.
 
 use crate::error::found;
 use headwater::{FieldType, Result, Snapshot};
 use std::collections::BTreeSet;
 
-/// What an asker may see and change. Asked for each stream by its table and tags.
+/// Rights of a client, checked for each stream by its table and tags.
 pub trait Access: Send + Sync {
     /// May it read this stream?
     fn reads(&self, table: &str, tags: &[(String, String)]) -> bool;
@@ -15,38 +16,38 @@ pub trait Access: Send + Sync {
     /// May it write to this stream, and delete from it?
     fn writes(&self, table: &str, tags: &[(String, String)]) -> bool;
 
-    /// May it make, change and drop this table? Who may, sees its columns while it has no streams
-    /// yet.
+    /// Whether the client may make, change and drop this table. A client that may sees the table's
+    /// columns while it has no streams yet.
     fn manages(&self, table: &str) -> bool;
 
-    /// The token that the asker shows, by its id; `None` where none are in use.
+    /// The id of the client's token; `None` where none are in use.
     fn token(&self) -> Option<String> {
         None
     }
 
     /// Could there be a stream of this table that it may read, as far as the table's name says?
-    /// Each must still be asked about.
+    /// Each must still be checked.
     fn reads_some_of(&self, table: &str) -> bool {
         let _ = table;
         true
     }
 
-    /// The fields of a table that the asker is told of, of those that it has; `None` = all. Asked
+    /// The fields of a table that the client may know of, of those that it has; `None` = all. Asked
     /// for a table of which it may read or manage something. A field that only streams have that it
     /// may not read would tell that there are such streams.
     ///
     /// # Errors
-    /// What reading the snapshot says.
+    /// Errors of reading the snapshot.
     fn fields(&self, snapshot: &Snapshot, table: &str) -> Result<Option<BTreeSet<String>>> {
         let _ = (snapshot, table);
         Ok(None)
     }
 
-    /// The fields of a table that the asker is told of, with their types, in the order of the
-    /// table; `None` when there is no such table, or the asker sees none of it.
+    /// The fields of a table that the client may know of, with their types, in the order of the
+    /// table; `None` when there is no such table, or the client sees none of it.
     ///
     /// # Errors
-    /// What reading the snapshot says, but for `not_found`.
+    /// Errors of reading the snapshot, but for `not_found`.
     fn typed_fields(
         &self,
         snapshot: &Snapshot,
@@ -64,16 +65,17 @@ pub trait Access: Send + Sync {
         Ok(Some(known))
     }
 
-    /// True when it may do everything: then nothing else is asked.
+    /// True when it may do everything: then nothing else is checked.
     fn all(&self) -> bool;
 
     /// True when it may read every stream of every table, those included that come yet: then it is
-    /// told of tables and fields without streams too.
+    /// shown tables and fields without streams too.
     fn reads_all(&self) -> bool {
         self.all()
     }
 
-    /// May it read anything at all? Who may not, asks nothing, not even without a table.
+    /// Whether the client may read anything at all. One that may not runs no query, not even one
+    /// without a table.
     fn asks(&self) -> bool {
         true
     }

@@ -1,7 +1,7 @@
-//! How long and how much a question may take.
+//! Limits of time and memory of a query.
 //!
-//! Concurrency: a [`Budget`] belongs to the one thread that works on the question; a
-//! [`CancelToken`] is shared with who waits for the answer.
+//! Concurrency: a [`Budget`] belongs to the one thread that works on the query; a [`CancelToken`]
+//! is shared with the client that waits for the answer.
 
 use crate::error::{Error, Kind, Result};
 use std::cell::Cell;
@@ -9,14 +9,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Memory of one question, where nothing else is said.
+/// Memory of one query, where nothing else is said.
 pub const MEMORY_BYTES: usize = 128 << 20;
-/// What one value that is kept takes, about, with its share of what it lies in; of texts without
-/// their bytes.
+/// Bytes of one retained value, about, with its share of what contains it; of texts without their
+/// bytes.
 pub(crate) const VALUE_BYTES: usize = 48;
-/// Memory is taken from what all questions share in pieces of this size.
+/// Memory is taken from what all queries share in parts of this size.
 const PIECE_BYTES: usize = 1 << 20;
-/// What a stream of a question takes: its name, and where it lies.
+/// Bytes of a stream of a query: its name, and its location.
 const STREAM_BYTES: usize = 512;
 
 /// Tells a thread that works that nobody waits any more.
@@ -36,12 +36,12 @@ impl CancelToken {
     }
 }
 
-/// Held by whoever waits for an answer; dropped, it cancels the work.
+/// Owned by the client that waits for an answer; dropping it cancels the work.
 #[derive(Debug, Default)]
 pub struct CancelGuard(CancelToken);
 
 impl CancelGuard {
-    /// What the working thread looks at.
+    /// The token that the working thread checks.
     #[must_use]
     pub fn token(&self) -> CancelToken {
         self.0.clone()
@@ -81,21 +81,21 @@ impl Deadline {
     }
 }
 
-/// Memory that questions share.
+/// Memory that queries share.
 ///
-/// Invariant: no more is held than there is, whatever the questions.
-/// Concurrency: asked from any thread.
+/// Invariant: no more is reserved than there is, whatever the queries.
+/// Concurrency: called from any thread.
 #[derive(Debug)]
 pub struct Memory {
     left: AtomicUsize,
-    /// Of one question.
+    /// Of one query.
     one: usize,
     /// Of all of them.
     all: usize,
 }
 
 impl Memory {
-    /// So many bytes for one question, and for all of them together.
+    /// So many bytes for one query, and for all of them together.
     ///
     /// ```
     /// use headwater_ask::{Budget, CancelToken, Deadline, Memory};
@@ -121,21 +121,23 @@ impl Memory {
     }
 
     fn give(&self, bytes: usize) {
-        self.left.fetch_add(bytes, Ordering::AcqRel);
+        let left = self.left.fetch_add(bytes, Ordering::AcqRel);
+        let is_reserved = self.all.checked_sub(left).is_some_and(|used| bytes <= used);
+        assert!(is_reserved, "memory that goes back was reserved");
     }
 }
 
-/// What is left to one question. Of the thread that works on it.
+/// Limits that remain to one query. Used by the thread that works on it.
 #[derive(Debug)]
 pub struct Budget {
     deadline: Cell<Deadline>,
     cancel: CancelToken,
-    /// Memory that is kept, in bytes.
-    kept: Cell<usize>,
-    /// How much may be kept for now, of the limit.
+    /// Memory in use, in bytes.
+    used: Cell<usize>,
+    /// Bytes that may be in use for now, at most `limit`.
     ceiling: Cell<usize>,
     limit: usize,
-    /// What questions share, and what this one has of it.
+    /// The memory that queries share, and the bytes of it that this one has reserved.
     shared: Option<(Arc<Memory>, Cell<usize>)>,
 }
 
@@ -146,14 +148,14 @@ impl Budget {
         Budget {
             deadline: Cell::new(deadline),
             cancel,
-            kept: Cell::new(0),
+            used: Cell::new(0),
             ceiling: Cell::new(MEMORY_BYTES),
             limit: MEMORY_BYTES,
             shared: None,
         }
     }
 
-    /// With so much memory as questions share, instead of [`MEMORY_BYTES`].
+    /// With so much memory as queries share, instead of [`MEMORY_BYTES`].
     #[must_use]
     pub fn within(mut self, memory: &Arc<Memory>) -> Budget {
         self.ceiling.set(memory.one);
@@ -163,7 +165,7 @@ impl Budget {
     }
 
     /// # Errors
-    /// When the time is over or the asker has gone.
+    /// When the time is over or the client has disconnected.
     pub fn check(&self) -> Result<()> {
         if self.cancel.is_cancelled() {
             // Nobody reads it.
@@ -177,20 +179,20 @@ impl Budget {
         self.deadline.set(deadline);
     }
 
-    /// Counts memory that is kept.
+    /// Counts memory in use.
     ///
     /// # Errors
-    /// [`Kind::Limit`] when it is more than the question may keep, [`Kind::Busy`] when other
-    /// questions keep what is left.
+    /// [`Kind::Limit`] when it is more than the query may keep, [`Kind::Busy`] when other queries
+    /// keep what is left.
     pub fn take_bytes(&self, bytes: usize) -> Result<()> {
-        let kept = self.kept.get().saturating_add(bytes);
-        if kept > self.ceiling.get() {
+        let used = self.used.get().saturating_add(bytes);
+        if used > self.ceiling.get() {
             return Err(self.too_much());
         }
-        if let Some((memory, held)) = &self.shared
-            && kept > held.get()
+        if let Some((memory, reserved)) = &self.shared
+            && used > reserved.get()
         {
-            let more = (kept - held.get()).next_multiple_of(PIECE_BYTES);
+            let more = (used - reserved.get()).next_multiple_of(PIECE_BYTES);
             if !memory.take(more) {
                 return Err(Error::new(
                     Kind::Busy,
@@ -200,9 +202,9 @@ impl Budget {
                     ),
                 ));
             }
-            held.set(held.get() + more);
+            reserved.set(reserved.get() + more);
         }
-        self.kept.set(kept);
+        self.used.set(used);
         Ok(())
     }
 
@@ -217,38 +219,39 @@ impl Budget {
         ))
     }
 
-    /// Gives back what is not kept any more.
+    /// Gives back memory that is not in use any more.
     pub fn give_bytes(&self, bytes: usize) {
-        self.kept.set(self.kept.get().saturating_sub(bytes));
+        self.used.set(self.used.get().saturating_sub(bytes));
     }
 
-    /// How much memory is kept.
+    /// Bytes in use.
     #[must_use]
     pub fn bytes_kept(&self) -> usize {
-        self.kept.get()
+        self.used.get()
     }
 
-    /// Of all that was counted since `before` bytes were kept, only so many still are.
+    /// Replaces everything counted since `before` bytes were in use by so many bytes.
     ///
     /// # Errors
     /// As [`Budget::take_bytes`].
     pub fn keep_only(&self, before: usize, more_bytes: usize) -> Result<()> {
-        self.kept.set(before);
+        assert!(before <= self.used.get(), "only later memory goes back");
+        self.used.set(before);
         self.take_bytes(more_bytes)
     }
 
-    /// No more than so many bytes may be kept in addition, until [`Budget::uncap`].
+    /// No more than so many bytes may be taken in addition, until [`Budget::uncap`].
     pub(crate) fn cap(&self, more_bytes: usize) {
-        let ceiling = self.kept.get().saturating_add(more_bytes);
+        let ceiling = self.used.get().saturating_add(more_bytes);
         self.ceiling.set(ceiling.min(self.limit));
     }
 
-    /// All of the limit may be kept.
+    /// All of the limit may be taken.
     pub(crate) fn uncap(&self) {
         self.ceiling.set(self.limit);
     }
 
-    /// Counts values that are kept, of texts without their bytes.
+    /// Counts values in use, of texts without their bytes.
     ///
     /// # Errors
     /// As [`Budget::take_bytes`].
@@ -261,13 +264,13 @@ impl Budget {
     /// # Errors
     /// As [`Budget::take_bytes`].
     pub(crate) fn has_room_for(&self, count: usize) -> Result<()> {
-        let before = self.kept.get();
+        let before = self.used.get();
         self.take_values(count)?;
-        self.kept.set(before);
+        self.used.set(before);
         Ok(())
     }
 
-    /// Gives values back that are not kept any more.
+    /// Gives values back that are not in use any more.
     pub fn give_values(&self, count: usize) {
         self.give_bytes(count.saturating_mul(VALUE_BYTES));
     }
@@ -283,8 +286,8 @@ impl Budget {
 
 impl Drop for Budget {
     fn drop(&mut self) {
-        if let Some((memory, held)) = &self.shared {
-            memory.give(held.get());
+        if let Some((memory, reserved)) = &self.shared {
+            memory.give(reserved.get());
         }
     }
 }

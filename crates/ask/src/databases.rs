@@ -1,12 +1,12 @@
-//! What clients of InfluxDB call databases: names, each for some of the tables.
+//! The databases of InfluxDB's clients: names, each for some of the tables.
 //!
-//! One Headwater database holds the measurements of all of them. Those of one, the *main* one, are
-//! the tables of the same names; measurement M of another one, N, is the table `N.M`. Where names
-//! mean nothing, all of them stand for all tables.
+//! One Headwater database contains the measurements of all of them. The tables of the *main* one
+//! have the names of its measurements; measurement M of another one, N, is the table `N.M`. Where
+//! names mean nothing, all of them stand for all tables.
 //!
 //! Invariants: a table is a measurement of exactly one database; a database that gets its name
 //! keeps its tables.
-//! Concurrency: names are plain data; who keeps them says in which order they change.
+//! Concurrency: names are plain data; their owner decides in which order they change.
 
 use crate::error::{Error, Kind, Result};
 use std::collections::BTreeSet;
@@ -18,9 +18,9 @@ const DOT: char = '.';
 pub const DATABASES_MAX: usize = 1_000;
 /// Longest name of a database in bytes: a table's name has to hold it too.
 pub const DATABASE_BYTES_MAX: usize = 128;
-/// What the main database is called until it has a name, and may be called then too.
+/// The name of the main database until it has one, and an alias for it then.
 const UNNAMED: &str = "headwater";
-/// What stands before the version of the text.
+/// Magic before the version of the text.
 const MAGIC: &str = "headwater-databases ";
 
 /// Names of databases.
@@ -43,7 +43,7 @@ pub enum Space {
     Other(String),
 }
 
-/// Where names are kept while statements that make and end databases are carried out.
+/// Where names are persisted while statements that make and end databases are carried out.
 pub trait Databases: Send + Sync {
     /// The names as they are now.
     fn names(&self) -> Arc<Names>;
@@ -51,7 +51,7 @@ pub trait Databases: Send + Sync {
     /// Changes them. Nothing is changed when `change` fails.
     ///
     /// # Errors
-    /// What `change` says, and what keeps the names from being stored.
+    /// Errors of `change`, and of storing the names.
     fn change(&self, change: &mut dyn FnMut(&mut Names) -> Result<()>) -> Result<()>;
 }
 
@@ -97,7 +97,7 @@ impl Names {
         !self.is_together
     }
 
-    /// What a name stands for that a question uses; without one, the main database.
+    /// The tables behind a name that a query uses; without one, the main database.
     ///
     /// # Errors
     /// `not_found` when there is no database of this name.
@@ -137,7 +137,7 @@ impl Names {
             && !self.others.contains(name)
     }
 
-    /// How the names of the tables of a database begin that would be [added](Names::add) now.
+    /// The prefix of the names of the tables of a database that would be [added](Names::add) now.
     #[must_use]
     pub fn beginning(&self, name: &str) -> String {
         match self.main {
@@ -216,7 +216,7 @@ impl Names {
         }
     }
 
-    /// What clients see a table called, whatever its database.
+    /// The name of a table as clients see it, whatever its database.
     #[must_use]
     pub fn shown<'t>(&self, table: &'t str) -> &'t str {
         match table.split_once(DOT) {
@@ -225,7 +225,7 @@ impl Names {
         }
     }
 
-    /// What the main database is called.
+    /// The name of the main database.
     #[must_use]
     pub fn main(&self) -> &str {
         let named = self.only.as_deref().or(self.main.as_deref());
@@ -258,7 +258,7 @@ impl Names {
     /// Reads what [`Names::text`] wrote.
     ///
     /// # Errors
-    /// What was expected instead.
+    /// The expected form.
     pub fn parse(text: &str) -> std::result::Result<Names, String> {
         let mut lines = text.lines();
         let head = lines.next().and_then(|line| line.strip_prefix(MAGIC));
@@ -297,7 +297,7 @@ impl Names {
     }
 }
 
-/// There is no database of this name, or the asker may not know of it.
+/// There is no database of this name, or the client may not know of it.
 pub(crate) fn not_found(asked: &str, why: &str) -> Error {
     Error::new(Kind::NotFound, format!("database not found: {asked}{why}"))
 }

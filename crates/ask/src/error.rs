@@ -1,4 +1,4 @@
-//! Why a question is not answered: a kind for programs, a message for people.
+//! Errors of queries: a kind for programs, a message for people.
 //!
 //! Invariant: what may not be seen has the kind and the words of what is not there.
 
@@ -7,19 +7,19 @@ use headwater::ErrorKind;
 /// The result of asking.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What kind of refusal it is, and so what to do about it. Kinds are added, never removed.
+/// Kind of a refusal, and so what to do about it. Kinds are added, never removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kind {
-    /// The question cannot be understood, or asks for what does not exist in its language.
+    /// The query cannot be understood, or uses what does not exist in its language.
     Query,
     /// The language has it, this database does not.
     Unsupported,
-    /// The asker may not read anything.
+    /// The client may not read anything.
     Access,
     /// Nobody may change anything here.
     ReadOnly,
-    /// There is no such thing, or the asker may not see it.
+    /// There is no such thing, or the client may not see it.
     NotFound,
     /// The engine calls it invalid.
     Invalid,
@@ -35,7 +35,7 @@ pub enum Kind {
     Full,
     /// The database is closed.
     Closed,
-    /// It is there, and not here: it was not copied yet.
+    /// The data exist on another node, and were not copied to this one yet.
     Elsewhere,
     /// Damage, failing devices, defects.
     Internal,
@@ -60,7 +60,7 @@ impl Kind {
         Kind::Internal,
     ];
 
-    /// The stable code, as every door tells it.
+    /// The stable code, as every front end reports it.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -81,7 +81,7 @@ impl Kind {
         }
     }
 
-    /// True where the question is not the reason, so that asking something else would not help.
+    /// True where the query is not the reason, so that another query would not help.
     #[must_use]
     pub fn is_of_server(self) -> bool {
         match self {
@@ -117,7 +117,7 @@ impl From<ErrorKind> for Kind {
     }
 }
 
-/// A question that is not answered.
+/// A query that is not answered.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {
@@ -138,7 +138,7 @@ impl Error {
         }
     }
 
-    /// A question that cannot be understood.
+    /// A query that cannot be understood.
     pub(crate) fn query(message: impl Into<String>) -> Error {
         Error::new(Kind::Query, message)
     }
@@ -154,7 +154,7 @@ impl Error {
         self.kind
     }
 
-    /// What went wrong, for people.
+    /// The message for people.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.message

@@ -1,13 +1,13 @@
-//! The fold: what the engine knows of one stream after another, brought together by intervals.
+//! The fold: the aggregates of one stream after another, merged by intervals.
 //!
-//! Every language that asks about many streams in bins of time ends here: InfluxQL and OpenTSDB
-//! with windows on the clock of a place, SQL's grouped queries with the engine's own bins.
+//! Every language that queries many streams in bins of time ends here: InfluxQL and OpenTSDB with
+//! windows on the clock of a time zone, SQL's grouped queries with the engine's own bins.
 //!
 //! Invariants: what comes from the pyramid and what comes from rows gives the same numbers, as the
 //! engine's law 3 says of tiles and scans; buckets rise by number; of equal instants the one of the
-//! first stream stays first, and that of the last one last; what is kept is told to a [`Meter`].
-//! Concurrency: a [`Fold`] is plain data; threads that share the streams of a question merge their
-//! buckets in the end.
+//! first stream stays first, and that of the last one last; memory in use is reported to a
+//! [`Meter`]. Concurrency: a [`Fold`] is plain data; threads that share the streams of a query
+//! merge their buckets in the end.
 
 mod rows;
 
@@ -28,7 +28,7 @@ const STRETCH_INTERVALS: i128 = 200_000;
 /// Values that a bucket stands for when a [`Budget`] counts.
 pub(crate) const BUCKET_VALUES: usize = 6;
 
-/// What is wanted of an end of time.
+/// Value that a query takes from an end of time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EndOf {
     /// The instant of a row.
@@ -37,7 +37,7 @@ pub enum EndOf {
     Field(String),
     /// A present value of a field; of equal instants the greatest, whatever stream has it.
     Greatest(String),
-    /// What the row itself has of a field, if it has something.
+    /// The value of a field in the row itself, if it has one.
     InRow(String),
     /// A tag of the row's stream, if it has it.
     Tag(String),
@@ -52,12 +52,12 @@ pub struct End {
     pub of: EndOf,
 }
 
-/// What stands at an end of time.
+/// The row at an end of time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EndValue {
     /// When, ns since 1970.
     pub time: i64,
-    /// What; `None` where only the instant was asked for, or the row has nothing there.
+    /// The value; `None` where only the instant was asked for, or the row has no value there.
     pub value: Option<Value>,
 }
 
@@ -89,7 +89,7 @@ pub(crate) fn last(bucket: &Bucket) -> Option<&EndValue> {
     bucket.ends.get(1)?.as_ref()
 }
 
-/// What is known of an interval.
+/// Aggregates and ends of an interval.
 #[derive(Clone, Debug)]
 pub struct Bucket {
     /// Its rows, if they were asked for.
@@ -98,7 +98,7 @@ pub struct Bucket {
     pub aggregates: Vec<Aggregate>,
     /// (field, lowest, highest), by total order, of NaN values, where they were asked for.
     pub nan: Vec<(usize, f64, f64)>,
-    /// What was found at the ends that are asked for, in their order.
+    /// The rows at the ends that are asked for, in their order.
     pub ends: Vec<Option<EndValue>>,
 }
 
@@ -165,7 +165,7 @@ impl Buckets {
         self.0.is_empty()
     }
 
-    /// How many there are.
+    /// The number of buckets.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
@@ -216,6 +216,8 @@ impl Buckets {
             merged.push((number, mine));
         }
         merged.extend(theirs);
+        let rises = merged.is_sorted_by(|(a, _), (b, _)| a < b);
+        assert!(rises, "buckets rise by number");
         self.0 = merged;
     }
 }
@@ -229,7 +231,7 @@ impl IntoIterator for Buckets {
     }
 }
 
-/// What a fold may take, and whether it is to go on.
+/// Limits of a fold: its memory, and whether it continues.
 pub trait Meter {
     /// Why it ends.
     type Error;
@@ -246,13 +248,13 @@ pub trait Meter {
     /// When there is none.
     fn reserve(&self, buckets: usize) -> std::result::Result<(), Self::Error>;
 
-    /// Of the buckets that room was made for last, so many are new and stay.
+    /// Reports that of the reserved buckets so many are new and stay.
     ///
     /// # Errors
-    /// When there is no room for them.
+    /// When there is no memory for them.
     fn settle(&self, reserved: usize, kept: usize) -> std::result::Result<(), Self::Error>;
 
-    /// What the engine says.
+    /// Converts an error of the engine.
     fn refused(error: headwater::Error) -> Self::Error;
 }
 
@@ -277,7 +279,7 @@ impl Meter for Budget {
     }
 }
 
-/// What is wanted of each stream.
+/// Aggregates and ends that a query takes of each stream.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Fold {
     /// Fields that are aggregated.
@@ -316,7 +318,7 @@ impl Fold {
     /// nothing.
     ///
     /// # Errors
-    /// What the meter and the engine say.
+    /// Errors of the meter and of the engine.
     pub fn add<M: Meter>(
         &self,
         snapshot: &Snapshot,
@@ -337,7 +339,7 @@ impl Fold {
     /// Adds a stream of that name where it has events.
     ///
     /// # Errors
-    /// What the budget and the engine say.
+    /// Errors of the budget and of the engine.
     pub(crate) fn add_named(
         &self,
         snapshot: &Snapshot,
@@ -386,7 +388,7 @@ impl Fold {
         Ok(())
     }
 
-    /// How many values of the fields there are at most.
+    /// An upper bound for the number of values of the fields.
     fn values_in(
         &self,
         snapshot: &Snapshot,
@@ -411,7 +413,7 @@ impl Fold {
     /// [`Fold::fold_rows`].
     ///
     /// # Errors
-    /// What the meter says.
+    /// Errors of the meter.
     pub(crate) fn take<M: Meter>(
         &self,
         more: Buckets,
@@ -424,7 +426,7 @@ impl Fold {
         meter.settle(count, into.len() - before)
     }
 
-    /// Takes a piece of the rows of a stream into its buckets; the fold is of one field.
+    /// Takes a part of the rows of a stream into its buckets; the fold is of one field.
     pub(crate) fn fold_rows(
         &self,
         times: &[i64],
@@ -474,7 +476,7 @@ impl Fold {
         }
     }
 
-    /// One field, as the doors of time series ask for it.
+    /// One field, as the front ends of time series need it.
     fn one_field(
         &self,
         snapshot: &Snapshot,
@@ -512,7 +514,7 @@ impl Fold {
         Ok(out)
     }
 
-    /// Rows and several fields in one walk, as SQL asks for them.
+    /// Rows and several fields in one walk, as SQL needs them.
     fn rows_and_fields(
         &self,
         snapshot: &Snapshot,
@@ -543,7 +545,7 @@ impl Fold {
         Ok(out)
     }
 
-    /// What is found at the ends; nothing where there is no row.
+    /// The rows at the ends; nothing where there is no row.
     fn ends_alone(
         &self,
         snapshot: &Snapshot,

@@ -1,7 +1,7 @@
-//! Questions over many streams of a Headwater database: InfluxQL, OpenTSDB's questions, and the one
+//! Queries over many streams of a Headwater database: InfluxQL, OpenTSDB's queries, and the one
 //! evaluator that these, the HTTP routes and SQL's grouped queries sit on.
 //!
-//! The evaluator goes from the streams that the asker may read to bins of time, folds what the
+//! The evaluator goes from the streams that the client may read to bins of time, folds what the
 //! engine knows of each stream into the bins of its group, finds the first and the last value where
 //! they are asked for, and stops when the budget is used up or nobody waits any more.
 //!
@@ -25,10 +25,10 @@
 //! ```
 //!
 //! Invariants: it knows no HTTP, no DataFusion and no runtime; every loop over streams, chunks or
-//! rows asks the [`Budget`], so that a question ends when its time is over, when it became too
-//! large, and soon after its asker went away; only streams that the asker may read are walked.
-//! Concurrency: a question is worked on by the thread that asks it, which may wait for the disk;
-//! who has a runtime asks from a thread for blocking work.
+//! rows checks the [`Budget`], so that a query ends when its time is over, when it became too
+//! large, and soon after its client disconnected; only streams that the client may read are walked.
+//! Concurrency: the thread that calls works on the query, and may wait for the disk; callers with a
+//! runtime call from a thread for blocking work.
 //! Failure: an [`Error`] with a [`Kind`], whose code is stable. Pages: docs/http/influxql.md,
 //! docs/http/opentsdb.md, docs/aggregates.md.
 #![allow(

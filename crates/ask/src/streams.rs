@@ -1,4 +1,4 @@
-//! Which streams there are for an asker.
+//! Streams that a client may read.
 
 use crate::access::Access;
 use crate::budget::Budget;
@@ -8,14 +8,14 @@ use headwater::{ClosedRange, Snapshot, StreamName};
 /// Names looked at together.
 const NAMES_AT_ONCE: usize = 4_096;
 
-/// The tables that may have streams for the asker, by name.
+/// The tables that may have streams for the client, by name.
 pub(crate) fn tables(snapshot: &Snapshot, access: &dyn Access) -> Vec<String> {
     let mut tables = snapshot.table_names();
     tables.retain(|table| access.reads_some_of(table));
     tables
 }
 
-/// Hands the streams of a table that the asker may read to `each`, in the order of the catalog,
+/// Hands the streams of a table that the client may read to `each`, in the order of the catalog,
 /// until it says false.
 ///
 /// # Errors
@@ -50,7 +50,7 @@ pub(crate) fn walk(
 /// The instants between the first and the last event of a stream; empty without events.
 ///
 /// # Errors
-/// What the engine says.
+/// Errors of the engine.
 pub(crate) fn extent(snapshot: &Snapshot, stream: &StreamName) -> Result<ClosedRange, Error> {
     let Some(info) = found(snapshot.stream_info(stream))? else {
         return Ok(ClosedRange::EMPTY);

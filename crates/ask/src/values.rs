@@ -1,4 +1,4 @@
-//! Values as languages of questions compare them: whole numbers exactly, texts that are numbers as
+//! Values as languages of queries compare them: whole numbers exactly, texts that are numbers as
 //! numbers where one is needed.
 //!
 //! Invariant: nothing is compared with what is of another kind.

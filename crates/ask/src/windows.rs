@@ -1,6 +1,6 @@
-//! Intervals of equal width on the clock of a place.
+//! Intervals of equal width on the clock of a time zone.
 //!
-//! Invariants: every instant of the range lies in one piece, within which the place's clock runs
+//! Invariants: every instant of the range lies in one stretch, within which the zone's clock runs
 //! evenly, and so in one interval; intervals are those of [`headwater_wire::clocks`], and their
 //! numbers follow one another as their beginnings do. Where a clock is set back, two stretches of
 //! time share an interval that is wider than an hour.
@@ -9,28 +9,28 @@ use headwater::{Bins, ClosedRange, Timestamp};
 use headwater_wire::clocks::{Intervals, Width};
 use headwater_wire::zone::Zone;
 
-/// Pieces of a range: twice a year for all years there are.
-const PIECES_MAX: usize = 2_000;
+/// Stretches of a range: twice a year for all years there are.
+const STRETCHES_MAX: usize = 2_000;
 
-/// A stretch of time within which the clock of the place is a fixed time ahead of UTC.
+/// A stretch of time within which the clock of the zone is a fixed time ahead of UTC.
 #[derive(Clone, Copy, Debug)]
-struct Piece {
+struct Stretch {
     range: ClosedRange,
     ahead_ns: i64,
-    /// What is added to how often the width has passed on the clock, to make numbers follow one
-    /// another from piece to piece.
+    /// Added to the number of widths that have passed on the clock, so that numbers follow one
+    /// another from stretch to stretch.
     adds: i128,
 }
 
-/// How a range is divided.
+/// Division of a range into intervals.
 #[derive(Clone, Debug)]
 pub struct Windows {
     /// The whole of it.
     pub(crate) range: ClosedRange,
     /// Width and offset; `None` = one interval.
     every: Option<(i64, i64)>,
-    pieces: Vec<Piece>,
-    /// Of a place that is not UTC.
+    stretches: Vec<Stretch>,
+    /// Of a zone that is not UTC.
     clock: Option<Intervals>,
     /// The engine's own bins: they are asked for as they are, and keep their numbers.
     own: Option<Bins>,
@@ -52,7 +52,7 @@ impl Windows {
         Windows {
             range,
             every: None,
-            pieces: vec![Piece::even(range)],
+            stretches: vec![Stretch::even(range)],
             clock: None,
             own: None,
         }
@@ -67,14 +67,14 @@ impl Windows {
             Intervals::new(zone, width, offset_ns)
         });
         let every = (width_ns, offset_ns);
-        let pieces = match &clock {
-            Some(clock) if !range.is_empty() => pieces(range, clock, every),
-            _ => vec![Piece::even(range)],
+        let stretches = match &clock {
+            Some(clock) if !range.is_empty() => stretches(range, clock, every),
+            _ => vec![Stretch::even(range)],
         };
         Windows {
             range,
             every: Some(every),
-            pieces,
+            stretches,
             clock,
             own: None,
         }
@@ -88,15 +88,15 @@ impl Windows {
     /// The same intervals over a part of the range.
     pub(crate) fn within(&self, range: ClosedRange) -> Windows {
         let range = self.range.intersect(&range);
-        let cut = |piece: &Piece| Piece {
-            range: piece.range.intersect(&range),
-            ..*piece
+        let cut = |stretch: &Stretch| Stretch {
+            range: stretch.range.intersect(&range),
+            ..*stretch
         };
         Windows {
             range,
             every: self.every,
-            pieces: self
-                .pieces
+            stretches: self
+                .stretches
                 .iter()
                 .map(cut)
                 .filter(|p| !p.range.is_empty())
@@ -106,21 +106,21 @@ impl Windows {
         }
     }
 
-    /// What the engine is to be asked: stretches of time, and how each is divided.
+    /// The reads of the engine: stretches of time, and their bins.
     pub(crate) fn bins(&self) -> impl Iterator<Item = (ClosedRange, Bins)> + '_ {
-        self.pieces.iter().map(|piece| {
+        self.stretches.iter().map(|stretch| {
             let bins = match self.every {
                 None => self.own.unwrap_or(Bins::Whole),
                 Some((width_ns, offset_ns)) => Bins::Every {
                     width_ns,
                     // Any beginning will do, so the one nearest to 1970 cannot be out of range.
                     origin_ns: narrow(
-                        (i128::from(offset_ns) - i128::from(piece.ahead_ns))
+                        (i128::from(offset_ns) - i128::from(stretch.ahead_ns))
                             .rem_euclid(i128::from(width_ns)),
                     ),
                 },
             };
-            (piece.range, bins)
+            (stretch.range, bins)
         })
     }
 
@@ -129,11 +129,11 @@ impl Windows {
         let Some(every) = self.every else {
             return 0;
         };
-        let piece = self
-            .pieces
+        let stretch = self
+            .stretches
             .partition_point(|p| p.range.last.as_nanos() < at);
-        let piece = self.pieces.get(piece).or(self.pieces.last());
-        narrow(piece.map_or(0, |piece| piece.number(at, every)))
+        let stretch = self.stretches.get(stretch).or(self.stretches.last());
+        narrow(stretch.map_or(0, |stretch| stretch.number(at, every)))
     }
 
     /// The number of a bin that the engine found, and that begins at an instant.
@@ -149,11 +149,11 @@ impl Windows {
         let Some((width, offset)) = self.every else {
             return self.range.first.as_nanos();
         };
-        let later = self.pieces.partition_point(|p| {
+        let later = self.stretches.partition_point(|p| {
             p.number(p.range.first.as_nanos(), (width, offset)) <= i128::from(number)
         });
-        let piece = self.pieces.get(later.saturating_sub(1));
-        let (adds, ahead) = piece.map_or((0, 0), |p| (p.adds, p.ahead_ns));
+        let stretch = self.stretches.get(later.saturating_sub(1));
+        let (adds, ahead) = stretch.map_or((0, 0), |p| (p.adds, p.ahead_ns));
         let passed = i128::from(number) - adds;
         let local = passed * i128::from(width) + i128::from(offset);
         match &self.clock {
@@ -166,7 +166,7 @@ impl Windows {
         }
     }
 
-    /// How many intervals the range has, whether something lies in them or not.
+    /// The number of intervals of the range, whether something lies in them or not.
     pub(crate) fn intervals(&self) -> i128 {
         let (first, last) = (self.range.first.as_nanos(), self.range.last.as_nanos());
         i128::from(self.number(last)) - i128::from(self.number(first)) + 1
@@ -204,8 +204,8 @@ impl Windows {
         let mut longer = Windows::every(range, width_ns, offset_ns, zone);
         let at = self.range.first.as_nanos();
         let moved = i128::from(self.number(at)) - i128::from(longer.number(at));
-        for piece in &mut longer.pieces {
-            piece.adds += moved;
+        for stretch in &mut longer.stretches {
+            stretch.adds += moved;
         }
         longer
     }
@@ -220,17 +220,17 @@ pub(crate) fn narrow(value: i128) -> i64 {
     value.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
 }
 
-impl Piece {
+impl Stretch {
     /// Of a clock that is never set.
-    fn even(range: ClosedRange) -> Piece {
-        Piece {
+    fn even(range: ClosedRange) -> Stretch {
+        Stretch {
             range,
             ahead_ns: 0,
             adds: 0,
         }
     }
 
-    /// How often the width has passed on the clock.
+    /// The number of widths that have passed on the clock.
     fn passed(&self, at: i64, (width, offset): (i64, i64)) -> i128 {
         let local = i128::from(at) + i128::from(self.ahead_ns) - i128::from(offset);
         local.div_euclid(i128::from(width))
@@ -240,15 +240,15 @@ impl Piece {
         self.passed(at, every) + self.adds
     }
 
-    /// The piece that follows, in which the clock is so far ahead.
+    /// The stretch that follows, in which the clock is so far ahead.
     fn followed_by(
         &self,
         range: ClosedRange,
         ahead_ns: i64,
         every: (i64, i64),
         of: &Intervals,
-    ) -> Piece {
-        let mut next = Piece {
+    ) -> Stretch {
+        let mut next = Stretch {
             range,
             ahead_ns,
             adds: 0,
@@ -266,20 +266,20 @@ impl Piece {
 }
 
 /// Cuts a range where the clock of the zone is set.
-fn pieces(range: ClosedRange, of: &Intervals, every: (i64, i64)) -> Vec<Piece> {
+fn stretches(range: ClosedRange, of: &Intervals, every: (i64, i64)) -> Vec<Stretch> {
     let zone = of.zone();
     let ahead_ns = |at: i64| i64::from(zone.offset_seconds(at.into())) * 1_000_000_000;
     let (mut first, last) = (range.first.as_nanos(), range.last.as_nanos());
-    let mut out: Vec<Piece> = Vec::new();
+    let mut out: Vec<Stretch> = Vec::new();
     loop {
         let change = zone.change_after(first).filter(|change| *change <= last);
-        let change = change.filter(|_| out.len() < PIECES_MAX);
-        let piece = ClosedRange::nanos(first, change.map_or(last, |change| change - 1));
+        let change = change.filter(|_| out.len() < STRETCHES_MAX);
+        let stretch = ClosedRange::nanos(first, change.map_or(last, |change| change - 1));
         out.push(match out.last() {
-            Some(before) => before.followed_by(piece, ahead_ns(first), every, of),
-            None => Piece {
+            Some(before) => before.followed_by(stretch, ahead_ns(first), every, of),
+            None => Stretch {
                 ahead_ns: ahead_ns(first),
-                ..Piece::even(piece)
+                ..Stretch::even(stretch)
             },
         });
         match change {

@@ -8,13 +8,13 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
-/// What the caller can do about an error.
+/// Kind of an error, by what the caller can do about it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum BlockErrorKind {
-    /// What was asked for cannot be: change it.
+    /// The request is not valid: change it.
     Invalid,
-    /// Somebody else has the device open.
+    /// Another process has the device open.
     Locked,
     /// Bytes on the medium are not what was written.
     Corrupt,
@@ -38,7 +38,7 @@ impl BlockErrorKind {
     }
 }
 
-/// An error of a device or its server. It prints with its code at the end.
+/// An error of a device or its server. Its text ends with its code.
 #[derive(Debug)]
 pub struct BlockError {
     kind: BlockErrorKind,
@@ -70,7 +70,7 @@ impl BlockError {
         )
     }
 
-    /// What the system said to an attempt at something.
+    /// Error of the system in an operation; `what` is its verb.
     pub(crate) fn io(what: &str, path: &Path, source: io::Error) -> BlockError {
         let kind = match source.kind() {
             io::ErrorKind::StorageFull => BlockErrorKind::Full,
@@ -83,7 +83,7 @@ impl BlockError {
         }
     }
 
-    /// What the caller can do about it.
+    /// The kind of the error.
     #[must_use]
     pub fn kind(&self) -> BlockErrorKind {
         self.kind

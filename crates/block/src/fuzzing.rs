@@ -3,11 +3,11 @@
 use std::io::{self, Read, Write};
 
 use crate::format::{HEADER_BYTES, SetHeader, SlotHeader, Superblock, decode_page, encode_page};
-use crate::nbd::message::{Agreed, Asked, REQUEST_BYTES_MAX, RequestHeader};
+use crate::nbd::message::{Agreed, Operation, REQUEST_BYTES_MAX, RequestHeader};
 use crate::nbd::negotiate::{Export, Outcome, negotiate};
 
-/// Superblock, header of a set, redo slot and page of the map; with checksums put right where
-/// wanted. What decodes is encoded to the same bytes.
+/// Superblock, header of a set, redo slot and page of the map; checksums are corrected where
+/// `repair` is set. Decoded values are encoded to the same bytes.
 pub fn device(bytes: &[u8], repair: bool) {
     let mut header = bytes.to_vec();
     if repair {
@@ -22,23 +22,25 @@ pub fn device(bytes: &[u8], repair: bool) {
         assert!(header.starts_with(&found.encode()), "a set's header");
     }
     let mut slot = bytes.to_vec();
-    if repair && let Some((front, places)) = bytes.split_at_checked(HEADER_BYTES) {
+    if repair && let Some((front, locations)) = bytes.split_at_checked(HEADER_BYTES) {
         let front = front.get(..HEADER_BYTES - 4).unwrap_or(front);
-        let places = places.get(..places.len() / 8 * 8).unwrap_or(places);
+        let locations = locations
+            .get(..locations.len() / 8 * 8)
+            .unwrap_or(locations);
         let mut front = front.to_vec();
         if let Some(count) = front.get_mut(28..32) {
-            let places = u32::try_from(places.len() / 8).unwrap_or(0);
-            count.copy_from_slice(&places.to_le_bytes());
+            let locations = u32::try_from(locations.len() / 8).unwrap_or(0);
+            count.copy_from_slice(&locations.to_le_bytes());
         }
-        let crc = crc32c::crc32c_append(crc32c::crc32c(&front), places);
+        let crc = crc32c::crc32c_append(crc32c::crc32c(&front), locations);
         slot = front;
         slot.extend_from_slice(&crc.to_le_bytes());
-        slot.extend_from_slice(places);
+        slot.extend_from_slice(locations);
     }
     if let Some(found) = SlotHeader::decode(&slot) {
         let encoded = found.encode();
         assert_eq!(SlotHeader::decode(&encoded).as_ref(), Some(&found));
-        let covered = HEADER_BYTES + found.places.len() * 8;
+        let covered = HEADER_BYTES + found.locations.len() * 8;
         assert_eq!(encoded.get(..covered), slot.get(..covered), "a slot");
     }
     if let Some(words) = decode_page(bytes) {
@@ -46,8 +48,8 @@ pub fn device(bytes: &[u8], repair: bool) {
     }
 }
 
-/// What a client says: a negotiation, and requests behind it. All of it ends, and no request that
-/// is taken reaches beyond the device.
+/// Bytes of a client: a negotiation, and requests behind it. All of it ends, and no request that is
+/// taken reaches beyond the device.
 pub fn client(bytes: &[u8]) {
     const SIZE: u64 = 1 << 20;
     let export = Export {
@@ -82,9 +84,9 @@ fn requests(bytes: &[u8], size: u64, agreed: &Agreed) {
         if data > REQUEST_BYTES_MAX {
             return;
         }
-        match header.asked(size, agreed) {
-            Asked::Wrong(error) => assert_ne!(error, 0),
-            Asked::Disconnect | Asked::Flush => {}
+        match header.operation(size, agreed) {
+            Operation::Wrong(error) => assert_ne!(error, 0),
+            Operation::Disconnect | Operation::Flush => {}
             _ => {
                 let end = header.offset.checked_add(u64::from(header.length));
                 assert!(end.is_some_and(|end| end <= size && header.length > 0));

@@ -1,6 +1,6 @@
-//! Which bytes of the device are whose: stripes go round the sets.
+//! Distribution of the device's bytes: stripes go round the sets.
 //!
-//! Invariants: every byte of the device belongs to one place of one set, and no two to the same.
+//! Invariants: every byte of the device belongs to one location of one set, and no two to the same.
 //! Concurrency and failure: plain functions of plain values.
 
 use crate::BLOCK_BYTES;
@@ -11,27 +11,27 @@ use crate::numbers::long;
 pub(crate) struct Layout {
     /// Bytes of the device.
     pub(crate) size: u64,
-    /// How many sets there are.
+    /// Number of sets.
     pub(crate) sets: u32,
-    /// How many bytes lie together in a set.
+    /// Bytes that lie together in a set.
     pub(crate) stripe_bytes: u32,
 }
 
-/// A part of a request that lies together in one set.
+/// A range of one set's data that belongs to a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Piece {
-    /// Which set.
+pub(crate) struct SetRange {
+    /// Number of the set.
     pub(crate) set: u32,
-    /// Where in the set's data.
-    pub(crate) place: u64,
-    /// How far behind the start of the request.
+    /// Offset in the set's data.
+    pub(crate) offset: u64,
+    /// Distance from the start of the request.
     pub(crate) within: u64,
-    /// How many bytes.
+    /// Number of bytes.
     pub(crate) length: u64,
 }
 
 impl Layout {
-    /// How many blocks each set has: those of all stripes that it could get.
+    /// Blocks of each set: those of all stripes that it could get.
     pub(crate) fn blocks_of_a_set(&self) -> u64 {
         let stripes = self.size.div_ceil(u64::from(self.stripe_bytes));
         let own = stripes.div_ceil(u64::from(self.sets));
@@ -45,8 +45,8 @@ impl Layout {
             .is_some_and(|end| end <= self.size)
     }
 
-    /// The parts of a range, in its order.
-    pub(crate) fn pieces(self, offset: u64, length: u64) -> impl Iterator<Item = Piece> {
+    /// The ranges of the sets that a range of the device covers, in its order.
+    pub(crate) fn ranges(self, offset: u64, length: u64) -> impl Iterator<Item = SetRange> {
         let stripe_bytes = u64::from(self.stripe_bytes);
         let sets = u64::from(self.sets);
         let mut within = 0;
@@ -57,25 +57,25 @@ impl Layout {
             let at = offset.saturating_add(within);
             let stripe = at / stripe_bytes;
             let behind = at % stripe_bytes;
-            let piece = Piece {
+            let range = SetRange {
                 set: u32::try_from(stripe % sets).unwrap_or(0),
-                place: stripe / sets * stripe_bytes + behind,
+                offset: stripe / sets * stripe_bytes + behind,
                 within,
                 length: (stripe_bytes - behind).min(length - within),
             };
-            within += piece.length;
-            Some(piece)
+            within += range.length;
+            Some(range)
         })
     }
 
     /// The sets that a range lies in.
     pub(crate) fn sets_of(self, offset: u64, length: u64) -> Vec<u32> {
         let mut sets = Vec::new();
-        for piece in self.pieces(offset, length) {
-            if sets.contains(&piece.set) {
+        for range in self.ranges(offset, length) {
+            if sets.contains(&range.set) {
                 break;
             }
-            sets.push(piece.set);
+            sets.push(range.set);
         }
         sets
     }
@@ -94,20 +94,20 @@ mod tests {
 
     #[test]
     fn stripes_go_round_the_sets() {
-        let pieces: Vec<Piece> = LAYOUT.pieces(8000, 20_000).collect();
-        let piece = |set, place, within, length| Piece {
+        let ranges: Vec<SetRange> = LAYOUT.ranges(8000, 20_000).collect();
+        let range = |set, offset, within, length| SetRange {
             set,
-            place,
+            offset,
             within,
             length,
         };
         assert_eq!(
-            pieces,
+            ranges,
             [
-                piece(0, 8000, 0, 192),
-                piece(1, 0, 192, 8192),
-                piece(2, 0, 8384, 8192),
-                piece(0, 8192, 16_576, 3424),
+                range(0, 8000, 0, 192),
+                range(1, 0, 192, 8192),
+                range(2, 0, 8384, 8192),
+                range(0, 8192, 16_576, 3424),
             ]
         );
         assert_eq!(LAYOUT.sets_of(8000, 20_000), [0, 1, 2]);
@@ -120,11 +120,11 @@ mod tests {
         let blocks = LAYOUT.blocks_of_a_set();
         assert_eq!(blocks, 8, "11 stripes on 3 sets, 2 blocks each");
         let mut seen = BTreeSet::new();
-        for piece in LAYOUT
-            .pieces(0, LAYOUT.size)
-            .flat_map(|p| (0..p.length / 4096).map(move |n| (p.set, p.place / 4096 + n)))
+        for range in LAYOUT
+            .ranges(0, LAYOUT.size)
+            .flat_map(|p| (0..p.length / 4096).map(move |n| (p.set, p.offset / 4096 + n)))
         {
-            assert!(piece.1 < blocks && seen.insert(piece));
+            assert!(range.1 < blocks && seen.insert(range));
         }
         assert_eq!(seen.len(), 21);
     }

@@ -24,21 +24,21 @@ use crate::nbd::negotiate::{Export, Outcome, negotiate};
 use crate::nbd::transmit::{send_replies, take_requests};
 use crate::socket::{Address, Listener, Socket};
 
-/// How long a listener rests that could not accept, as when there are no more descriptors.
+/// Pause of a listener that could not accept, as when there are no more descriptors.
 const REST: Duration = Duration::from_millis(100);
 
-/// How a device is served.
+/// Options for serving a device.
 #[derive(Clone, Debug)]
 pub struct ServeOptions {
-    /// Where it listens.
+    /// Address to listen on.
     pub listen: Address,
-    /// What it is called; clients that name nothing get it, too.
+    /// Name of the export; clients that name nothing get it, too.
     pub export: String,
-    /// How many connections there may be at once; more are closed at once.
+    /// Most connections at once; further ones are closed at once.
     pub connections_max: usize,
-    /// How long a client may take to say what it wants.
+    /// Longest negotiation of a client.
     pub negotiation: Duration,
-    /// How long connections have to take their replies when the server is stopped.
+    /// Time that connections have to take their replies when the server is stopped.
     pub grace: Duration,
 }
 
@@ -81,7 +81,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Connections {
     open: BTreeMap<u64, Socket>,
-    /// How many there were.
+    /// Number of connections so far.
     taken: u64,
     is_stopping: bool,
 }
@@ -131,13 +131,13 @@ impl Server {
         })
     }
 
-    /// Where it listens; with the port, if any free one was asked for.
+    /// The address it listens on; with the port, if any free one was requested.
     #[must_use]
     pub fn address(&self) -> &Address {
         &self.address
     }
 
-    /// How many connections there are.
+    /// Number of open connections.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.shared.connections.lock().open.len()
@@ -166,7 +166,7 @@ impl Server {
         }
         let shut_down = |how| {
             for socket in self.shared.connections.lock().open.values() {
-                // It may have gone by itself.
+                // It may have ended by itself.
                 let _ = socket.shut_down(how);
             }
         };

@@ -1,6 +1,6 @@
-//! Where a server listens, and connections: sockets of the file system, and TCP on this machine.
+//! Listening sockets and connections: sockets of the file system, and TCP on this machine.
 //!
-//! Invariants: TCP is on a loopback address, since the protocol asks nobody who he is.
+//! Invariants: TCP is on a loopback address, since the protocol has no authentication.
 //! Concurrency: a connection may be read, written and shut down by different threads.
 //! Failure: what the system says.
 
@@ -17,7 +17,7 @@ use std::time::Duration;
 /// Connections that may wait to be accepted.
 const WAITING_MAX: i32 = 128;
 
-/// Where a server listens.
+/// Address of a server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Address {
     /// A socket in the file system: `unix:PATH`.
@@ -71,7 +71,7 @@ impl Address {
     }
 }
 
-/// What takes connections.
+/// A listening socket.
 #[derive(Debug)]
 pub(crate) enum Listener {
     Unix(UnixListener, PathBuf),
@@ -89,7 +89,7 @@ impl Listener {
         }
     }
 
-    /// Where it listens, with the port that it got.
+    /// Address it listens on, with the port that it got.
     pub(crate) fn address(&self) -> io::Result<Address> {
         match self {
             Listener::Unix(_, path) => Ok(Address::Unix(path.clone())),
@@ -108,8 +108,8 @@ impl Listener {
         }
     }
 
-    /// Wakes whoever accepts: with an error, or with a connection where a listening socket cannot
-    /// be shut down.
+    /// Wakes the accepting thread: with an error, or with a connection where a listening socket
+    /// cannot be shut down.
     pub(crate) fn wake(&self) -> io::Result<()> {
         if self.shut_down().is_ok() {
             return Ok(());
@@ -162,7 +162,7 @@ fn private_listener(path: &Path) -> io::Result<UnixListener> {
     Ok(UnixListener::from(socket))
 }
 
-/// Removes the socket of a server that is gone. One that is there, and what is no socket, stays:
+/// Removes the socket of a server that has ended. One that is there, and what is no socket, stays:
 /// then listening fails.
 fn remove_left_over(path: &Path) -> io::Result<()> {
     let Ok(found) = std::fs::symlink_metadata(path) else {
@@ -197,7 +197,7 @@ impl Socket {
         }
     }
 
-    /// How long a read and a write may wait; `None` = for ever.
+    /// Sets the longest wait of a read and of a write; `None` = for ever.
     pub(crate) fn set_patience(&self, patience: Option<Duration>) -> io::Result<()> {
         match self {
             Socket::Unix(socket) => {
@@ -256,7 +256,7 @@ mod tests {
         assert!(open.contains("other machines"), "{open}");
     }
 
-    /// Whoever looks while it is made finds it closed to others, whatever the umask.
+    /// The socket is closed to others already while it is made, whatever the umask.
     #[test]
     fn a_socket_is_its_owners_alone_from_the_first_instant() {
         use std::os::unix::fs::PermissionsExt;

@@ -1,4 +1,4 @@
-//! Where a bucket is, as text: `s3://BUCKET/PREFIX?endpoint=…&region=…` or `file:///DIRECTORY`.
+//! Address of a bucket, as text: `s3://BUCKET/PREFIX?endpoint=…&region=…` or `file:///DIRECTORY`.
 //!
 //! Invariant: secrets are no part of an address: they come from the environment.
 
@@ -21,11 +21,11 @@ pub enum Address {
     Directory(PathBuf),
     /// A bucket of a store that speaks S3's protocol.
     S3 {
-        /// What it is called.
+        /// Name of the bucket.
         bucket: String,
-        /// What all keys begin with.
+        /// Prefix of all keys.
         prefix: String,
-        /// Where the store is; `None` = as the environment has it, else that of AWS.
+        /// Address of the store; `None` = as the environment has it, else that of AWS.
         endpoint: Option<String>,
         /// Its region; `None` = as the environment has it.
         region: Option<String>,

@@ -1,11 +1,11 @@
-//! Collecting garbage: packs that no head names. A state machine as [`crate::Holder`] is, which any
-//! node may run.
+//! Garbage collection of packs that no head names. A state machine as [`crate::Holder`] is, which
+//! any node may run.
 //!
 //! Invariants: the least epoch is raised by a put of the head before anything is deleted; then no
-//! head can come to name a pack of an epoch below that it does not name by then, so that what is
-//! deleted is never needed. The holder's packs that are on their way are uploaded again.
-//! Failure: what fails is tried again by the next collection; a put without an answer is resolved
-//! by reading the head.
+//! head can come to name a pack of an epoch below that which it does not name by then, so that a
+//! deleted pack is never needed. The holder's packs in flight are uploaded again. Failure: a failed
+//! deletion is tried again by the next collection; a put without an answer is resolved by reading
+//! the head.
 
 use crate::contents::decode_head;
 use crate::error::{BucketError, BucketErrorKind};
@@ -16,15 +16,15 @@ use headwater_io::Chance;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-/// How often something is tried, at the most.
+/// Most attempts of a request.
 const TRIES: u32 = 8;
 
-/// What was found and done.
+/// Result of a collection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Collected {
     /// Packs there were.
     pub packs: u64,
-    /// Those of them that were deleted, and their bytes.
+    /// Deleted packs, and their bytes.
     pub deleted: u64,
     /// Bytes of the deleted ones.
     pub bytes: u64,
@@ -37,7 +37,7 @@ enum Phase {
         head: Box<Head>,
         expected: Etag,
     },
-    /// Nobody knows what became of the put.
+    /// Reads the head, since the result of the put is unknown.
     ReadingBack {
         head: Box<Head>,
         expected: Etag,
@@ -82,10 +82,10 @@ impl Collector {
         }
     }
 
-    /// What it has found and done, when it is through.
+    /// Result of the collection, when it is complete.
     ///
     /// # Errors
-    /// Why it went no further.
+    /// The error that ended it.
     #[must_use]
     pub fn outcome(&self) -> Option<Result<Collected, BucketError>> {
         match &self.phase {
@@ -95,7 +95,7 @@ impl Collector {
         }
     }
 
-    /// What to ask of the store now. The answer goes to [`Collector::take`].
+    /// The next request to the store. The answer goes to [`Collector::take`].
     pub fn ask(&mut self) -> Option<Request> {
         if self.is_asking {
             return None;
@@ -121,7 +121,7 @@ impl Collector {
         request
     }
 
-    /// Takes the answer to the request that is on its way.
+    /// Takes the answer to the request in flight.
     pub fn take(&mut self, answer: Answer) {
         self.is_asking = false;
         if let Answer::Failed(failure) = &answer {
@@ -153,7 +153,7 @@ impl Collector {
 
     fn read(&mut self, found: Option<Object>) -> Phase {
         let Some(object) = found else {
-            // Without a head nobody knows what is garbage.
+            // Without a head there is no telling what is garbage.
             return Phase::Done;
         };
         let before = match decode_head(self.group, &object.bytes) {
@@ -177,7 +177,7 @@ impl Collector {
             Some(object) if object.etag == expected => Phase::Raising { head, expected },
             Some(object) => match decode_head(self.group, &object.bytes) {
                 Ok(now) if now.nonce == head.nonce => self.raised(&head),
-                // Another head came before.
+                // Another head was put before.
                 Ok(_) => self.read_again(),
                 Err(error) => Phase::Failed(error),
             },

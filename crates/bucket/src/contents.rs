@@ -1,53 +1,52 @@
-//! What the packs of a head hold together: for each copy its description, what is present, and in
-//! which pack each byte of it stands.
+//! Contents of the packs of a head: for each copy its description, its present ranges, and the pack
+//! with each byte of them.
 //!
-//! Invariants: of several pieces with the same byte the one of the latest pack counts, as long as
-//! the byte is present; if it was not for a while, it is as if it had never been put. Pieces of
-//! another history than the newest one count no more. What is read back has the checksum with which
-//! it was put, or is an error.
-//! Concurrency: plain data.
-//! Failure: *gone* when a pack is not there any more: the head is to be read again.
+//! Invariants: of several extents with the same byte the one of the latest pack counts, as long as
+//! the byte is present; if it was not for a while, it is as if it had never been put. Extents of
+//! another history than the newest one do not count any more. Bytes that are read back have the
+//! checksum with which they were put, or are an error. Concurrency: plain data. Failure: *gone*
+//! when a pack is not there any more: the head is to be read again.
 
 use crate::error::{BucketError, BucketErrorKind};
 use crate::head::{Head, PackEntry};
 use crate::keys::{head_key, pack_key};
-use crate::pack::{IndexEntry, PackIndex, Place, Range};
+use crate::pack::{IndexEntry, PackIndex, PackLocation, Range};
 use crate::store::{Etag, ObjectStore};
 use headwater_codec::checksum::crc32c;
 use headwater_types::invariant::wide;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A piece of a segment in a pack.
+/// An extent of a segment in a pack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Piece {
+struct Extent {
     pack: u64,
     range: Range,
-    place: Place,
+    place: PackLocation,
 }
 
-/// A part of what is present, and the piece that holds it.
+/// A present range, and the extent with its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Part {
     range: Range,
-    piece: Piece,
+    piece: Extent,
 }
 
-/// What there is of a copy.
+/// A copy in the packs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Holding {
+struct CopyExtents {
     history: u64,
     state: u64,
-    description: (u64, Place),
+    description: (u64, PackLocation),
     present: Vec<Range>,
-    /// Where what is present stands, by segment, apart. What is not present any more is forgotten:
-    /// if it comes again, it may be something else.
+    /// Locations of the present ranges, by segment, apart. A range that is not present any more is
+    /// forgotten: if it is put again, its bytes may differ.
     parts: BTreeMap<u64, Vec<Part>>,
 }
 
-/// What the packs of a head hold.
+/// Contents of the packs of a head.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contents {
-    copies: BTreeMap<String, Holding>,
+    copies: BTreeMap<String, CopyExtents>,
 }
 
 /// A copy as it was read back.
@@ -59,10 +58,10 @@ pub struct Restored {
     pub description: Vec<u8>,
 }
 
-/// What takes the parts of a copy as it is read back.
+/// Receives the ranges of a copy as it is read back.
 pub type Each<'a, E> = dyn FnMut(Range, &[u8]) -> Result<(), E> + 'a;
 
-/// What is left of ranges when others are taken out; both by segment and offset, apart.
+/// Subtracts ranges from others; both by segment and offset, apart.
 #[must_use]
 pub fn without_ranges(ranges: &[Range], taken: &[Range]) -> Vec<Range> {
     let mut left = ranges.to_vec();
@@ -98,7 +97,7 @@ fn without(range: Range, taken: Range, left: &mut Vec<Range>) {
     }
 }
 
-/// What two ranges of a segment have in common.
+/// Intersection of two ranges of a segment.
 fn common(a: Range, b: Range) -> Option<Range> {
     let offset = a.offset.max(b.offset);
     let bytes = a.end().min(b.end()).checked_sub(offset)?;
@@ -109,7 +108,7 @@ fn common(a: Range, b: Range) -> Option<Range> {
     })
 }
 
-/// What of parts is in ranges.
+/// Parts that are in ranges.
 fn inside(parts: &[Part], ranges: &[Range]) -> Vec<Part> {
     let both = parts.iter().flat_map(|part| {
         let found = ranges.iter().filter(|r| r.segment == part.range.segment);
@@ -123,8 +122,8 @@ fn inside(parts: &[Part], ranges: &[Range]) -> Vec<Part> {
     both
 }
 
-/// Puts a piece over parts of its segment.
-fn put_over(parts: &mut Vec<Part>, piece: Piece) {
+/// Puts an extent over parts of its segment.
+fn put_over(parts: &mut Vec<Part>, piece: Extent) {
     let mut left = Vec::new();
     for part in parts.drain(..) {
         let mut ranges = Vec::new();
@@ -138,7 +137,7 @@ fn put_over(parts: &mut Vec<Part>, piece: Piece) {
     *parts = left;
 }
 
-impl Holding {
+impl CopyExtents {
     /// Where a range stands, by offset; and what of it stands nowhere.
     fn find(&self, range: Range) -> (Vec<Part>, Vec<Range>) {
         let parts = self.parts.get(&range.segment);
@@ -168,7 +167,7 @@ impl Contents {
         let same = before.filter(|before| before.history == entry.history);
         let mut parts = same.map(|before| before.parts).unwrap_or_default();
         for (range, place) in &entry.pieces {
-            let piece = Piece {
+            let piece = Extent {
                 pack,
                 range: *range,
                 place: *place,
@@ -179,7 +178,7 @@ impl Contents {
             *parts = inside(parts, &entry.present);
         }
         parts.retain(|_, parts| !parts.is_empty());
-        let holding = Holding {
+        let holding = CopyExtents {
             history: entry.history,
             state: entry.state,
             description: (pack, entry.description),
@@ -199,8 +198,7 @@ impl Contents {
         self.copies.keys().map(String::as_str)
     }
 
-    /// What is to be put of a copy that has this present: all that is here of no pack, of its
-    /// history.
+    /// Ranges to be put of a copy that has this present: all that are in no pack of its history.
     #[must_use]
     pub fn lacks(&self, name: &str, history: u64, present: &[Range]) -> Vec<Range> {
         match self.copies.get(name).filter(|c| c.history == history) {
@@ -224,7 +222,7 @@ impl Contents {
         })
     }
 
-    /// What counts of a copy and stands in one of these packs; `None` when nothing does, not even
+    /// Ranges of a copy that count and are in one of these packs; `None` when there are none, nor
     /// its description.
     #[must_use]
     pub fn in_packs(&self, name: &str, packs: &BTreeSet<u64>) -> Option<Vec<Range>> {
@@ -240,10 +238,10 @@ impl Contents {
     /// The packs of which something counts, by their numbers.
     #[must_use]
     pub fn used(&self) -> BTreeSet<u64> {
-        self.copies.values().flat_map(Holding::used).collect()
+        self.copies.values().flat_map(CopyExtents::used).collect()
     }
 
-    /// Reads what the packs of a head hold, their indexes and no more.
+    /// Reads the contents of the packs of a head, from their indexes alone.
     ///
     /// # Errors
     /// `gone`, `damaged`, `unreachable`.
@@ -272,7 +270,7 @@ impl Contents {
         Ok(contents)
     }
 
-    /// Reads a copy back whole; `None` when there is none. What is present is handed on by segment
+    /// Reads a copy back whole; `None` when there is none. Present ranges are passed on by segment
     /// and offset; parts may touch. An error of `each` ends it.
     ///
     /// # Errors
@@ -325,7 +323,8 @@ fn cut(bytes: &[u8], from: u64, len: u64) -> Option<&[u8]> {
     bytes.get(from..until)
 }
 
-/// Reads pieces of packs, a whole pack at a time: what is read back follows one another there.
+/// Reads extents of packs, a whole pack at a time: extents that are read back follow one another
+/// there.
 struct Reader<'a> {
     store: &'a dyn ObjectStore,
     head: &'a Head,
@@ -346,7 +345,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn read(&mut self, pack: u64, place: &Place) -> Result<&[u8], BucketError> {
+    fn read(&mut self, pack: u64, place: &PackLocation) -> Result<&[u8], BucketError> {
         let head = head_key(self.head.group);
         let entry = self.head.pack(pack).ok_or_else(|| {
             BucketError::damaged(&head, "a pack that is used", format_args!("none of {pack}"))
@@ -386,7 +385,7 @@ fn read_index(
     let found = found.ok_or_else(|| BucketError::gone(&key))?;
     let index = PackIndex::decode(&found);
     let index = index.map_err(|e| BucketError::damaged(&key, e.expected, "something else"))?;
-    let is_inside = |place: &Place| place.at.saturating_add(place.bytes) <= from;
+    let is_inside = |place: &PackLocation| place.at.saturating_add(place.bytes) <= from;
     let are_inside = index.entries.iter().all(|entry| {
         let mut pieces = entry.pieces.iter().map(|(_, place)| place);
         pieces.all(is_inside) && is_inside(&entry.description)
@@ -428,8 +427,8 @@ pub(crate) fn decode_head(group: u32, bytes: &[u8]) -> Result<Head, BucketError>
     }
 }
 
-/// Head and contents of a group that belong together; `None` when there is no head. What a newer
-/// head has taken away meanwhile is read anew.
+/// Consistent head and contents of a group; `None` when there is no head. Packs that a newer head
+/// has removed meanwhile are resolved by reading that head.
 ///
 /// # Errors
 /// `damaged`, `unreachable`; `gone` when heads change faster than they can be read.

@@ -1,9 +1,8 @@
-//! A store that counts what is asked of it, by kind and day: what a bucket costs is made of that.
+//! A store that counts its requests, by kind and day: the basis of a bucket's cost.
 //!
-//! Invariants: a request is counted when it is sent, whatever comes of it; bytes of a body when
-//! they were sent or have come. Days are those of UTC.
-//! Concurrency: shared freely.
-//! Failure: of a clock that jumps the counts stand under the days that it tells.
+//! Invariants: a request is counted when it is sent, whatever its result; bytes of a body when they
+//! were sent or received. Days are those of UTC. Concurrency: shared freely. Failure: when the
+//! clock jumps, the counts are under the days of the clock.
 
 use crate::store::{Etag, Object, ObjectStore, Page, Put, StoreFailure};
 use headwater_io::Clock;
@@ -14,21 +13,21 @@ use std::fs::File;
 use std::sync::Arc;
 
 const DAY_NANOS: i64 = 86_400_000_000_000;
-/// Days that are kept.
+/// Days that are retained.
 const DAYS_MAX: usize = 31;
 
 /// Of one kind of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KindCounts {
-    /// How many there were.
+    /// Number of requests.
     pub requests: u64,
-    /// Those of them without an answer.
+    /// Requests without an answer.
     pub failures: u64,
     /// Bytes of objects, there or back.
     pub bytes: u64,
 }
 
-/// What was asked on a day.
+/// Requests of a day.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DayCounts {
     /// Objects and ranges of them.
@@ -50,7 +49,7 @@ pub struct Counted<S> {
 }
 
 impl<S: ObjectStore> Counted<S> {
-    /// Counts what is asked of a store.
+    /// Counts the requests to a store.
     #[must_use]
     pub fn new(store: S, clock: Arc<dyn Clock>) -> Counted<S> {
         Counted {

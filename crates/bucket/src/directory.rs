@@ -1,11 +1,10 @@
-//! A store in a directory (`file://`): an object is a file. For trying things out, for tests, and
-//! for a directory that several machines mount, as far as its locks hold there.
+//! A store in a directory (`file://`): an object is a file. For trials, for tests, and for a
+//! directory that several machines mount, as far as its locks are valid there.
 //!
 //! Invariants: a put is made under an exclusive lock of the directory, and is synced before it is
-//! answered. What is read is a whole version: files are replaced by renaming.
-//! Concurrency: any number of processes and threads.
-//! Failure: a put that was cut short leaves a file below `.new`, which is no object and is
-//! overwritten by the next put.
+//! answered. A read returns a whole version: files are replaced by renaming. Concurrency: any
+//! number of processes and threads. Failure: a put that was cut short leaves a file below `.new`,
+//! which is no object and is overwritten by the next put.
 
 use crate::store::{Etag, Listed, Object, ObjectStore, Page, Put, StoreFailure};
 use headwater_types::Timestamp;
@@ -60,7 +59,7 @@ impl Directory {
         }
     }
 
-    /// Held until it is dropped.
+    /// Locked until it is dropped.
     fn lock(&self) -> Result<File, StoreFailure> {
         let path = self.root.join(".lock");
         let mut options = OpenOptions::new();
@@ -92,7 +91,7 @@ impl Directory {
         };
         for entry in entries {
             let path = entry.map_err(|e| failed(folder, &e))?.path();
-            // What is hidden is no object: the lock, and a put that is on its way.
+            // A hidden file is no object: the lock, or a put in progress.
             if !is_hidden(&path) {
                 self.look_at(&path, found)?;
             }

@@ -1,4 +1,4 @@
-//! What can go wrong with a bucket.
+//! Errors of a bucket.
 //!
 //! Invariant: each error has a kind with a stable code, and says what, where, and what to do.
 
@@ -14,9 +14,9 @@ pub enum BucketErrorKind {
     Unreachable,
     /// The store refuses the credentials, or there is no such bucket.
     Denied,
-    /// What is in the bucket is not what was put there.
+    /// The bytes in the bucket are not the ones that were put there.
     Damaged,
-    /// What a head named is gone, since there is a newer head: ask again.
+    /// A pack of the head was deleted, since there is a newer head: read that.
     Gone,
     /// Another node holds the group now.
     Lost,
@@ -74,7 +74,7 @@ impl BucketError {
         )
     }
 
-    /// What kind of error it is.
+    /// Kind of the error.
     #[must_use]
     pub fn kind(&self) -> BucketErrorKind {
         self.kind

@@ -1,9 +1,8 @@
-//! The head of a group: which packs count, what they hold of each copy, and which node may say so.
+//! The head of a group: the packs that count, the copies in them, and the node that may change it.
 //!
-//! Invariants: an encoded head is decoded to an equal one; bytes that are none are refused before
-//! anything is allocated that they do not pay for. A head follows another only as [`Head::follows`]
-//! has it.
-//! Format: docs/format/bucket.md.
+//! Invariants: an encoded head is decoded to an equal one; malformed bytes are refused before
+//! anything is allocated that they do not pay for. A head follows another only under the conditions
+//! of [`Head::follows`]. Format: docs/format/bucket.md.
 
 use headwater_codec::checksum::crc32c;
 use headwater_codec::{Cursor, DecodeError, PutBytes};
@@ -21,11 +20,11 @@ const CRC_BYTES: usize = 4;
 pub struct Lease {
     /// The node: a number by chance, given when it was started.
     pub node: u64,
-    /// What it is called, for who reads it.
+    /// Name of the node, for people.
     pub name: String,
     /// For how long it holds the group, in milliseconds; 0 = it gave it back.
     pub millis: u32,
-    /// Until when that is by the node's own clock, for who reads it: nothing depends on it.
+    /// End of the lease by the node's own clock, for people: nothing depends on it.
     pub until: Timestamp,
 }
 
@@ -46,13 +45,13 @@ pub struct PackEntry {
     pub epoch: u64,
     /// The rest of its key.
     pub id: u64,
-    /// How many bytes it has.
+    /// Bytes of the pack.
     pub bytes: u64,
-    /// How many of them, at its end, are its index.
+    /// Bytes of the index at its end.
     pub index_bytes: u32,
 }
 
-/// What there is of a copy.
+/// A copy of the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopyEntry {
     /// Of which history: what was put for another one counts no more.
@@ -70,21 +69,21 @@ pub struct CopyEntry {
 pub struct Head {
     /// The group.
     pub group: u32,
-    /// How many heads there were before.
+    /// Number of heads before this one.
     pub commit: u64,
-    /// A number by chance that tells this attempt from all others.
+    /// A random number that identifies this attempt.
     pub nonce: u64,
     /// Rises when another node takes the group, and when garbage is to be collected.
     pub epoch: u64,
     /// Packs of epochs below are garbage, unless they are named here.
     pub min_epoch: u64,
-    /// Who holds the group.
+    /// The lease of the group.
     pub lease: Lease,
     /// The number of the next pack.
     pub next_pack: u64,
     /// Packs that count, by their numbers, rising.
     pub packs: Vec<PackEntry>,
-    /// What there is of each copy, by its name.
+    /// Copies of the group, by name.
     pub copies: BTreeMap<String, CopyEntry>,
 }
 
@@ -167,9 +166,9 @@ impl Head {
         })
     }
 
-    /// True when this may take the place of a head: it is the next one, epochs do not fall, the
-    /// node changes only with the epoch, and packs that it names anew were born under an epoch that
-    /// is not collected.
+    /// True when this may replace a head: it is the next one, epochs do not fall, the node changes
+    /// only with the epoch, and packs that are new in it were created under an epoch that is not
+    /// collected.
     #[must_use]
     pub fn follows(&self, before: &Head) -> bool {
         let is_next = self.group == before.group && self.commit == before.commit + 1;
@@ -199,7 +198,7 @@ impl Head {
     }
 }
 
-/// What stands before the checksum at the end.
+/// The bytes before the checksum at the end.
 pub(crate) fn checked<'a>(
     bytes: &'a [u8],
     expected: &'static str,

@@ -1,14 +1,14 @@
-//! A node that holds a group, or waits until it may: taking the lease, renewing it, committing
-//! packs, giving it back. A state machine without sockets, clocks and threads: whoever has it
-//! carries out its requests and brings the answers, one of the head and one of a pack at a time,
-//! beside each other: a lease is renewed however long a pack takes on its way.
+//! The keeper of a group, or a node that waits to become it: takes the lease, renews it, commits
+//! packs, releases it. A state machine without sockets, clocks and threads: the caller carries out
+//! its requests and brings the answers, one of the head and one of a pack at a time, in parallel: a
+//! lease is renewed however long the upload of a pack takes.
 //!
-//! Invariants: a head is put only in the place of the one that this node knows, so that one of many
-//! wins. What was committed is said to be so only when the head was seen in the bucket. A node
-//! whose lease has passed by its own clock puts nothing more before it has taken the group anew,
-//! under the next epoch. Safety does not depend on clocks: they decide only who tries.
-//! Failure: a put without an answer is resolved by reading the head: its nonce tells whose it is.
-//! If it is the one before, the same bytes are put again, so that a late first put does no harm.
+//! Invariants: a head replaces only the one that this node knows, so that one of many nodes wins. A
+//! change is reported as committed only when its head was seen in the bucket. A node whose lease
+//! has expired by its own clock puts nothing more before it has taken the group again, under the
+//! next epoch. Safety does not depend on clocks: they decide only which node tries. Failure: a put
+//! without an answer is resolved by reading the head: its nonce identifies the attempt. If it is
+//! the one before, the same bytes are put again, so that a late first put does no harm.
 
 use crate::contents::decode_head;
 use crate::error::{BucketError, BucketErrorKind};
@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What time it is, as the caller says.
+/// The time, as given by the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Now {
     /// On a clock that never goes back.
@@ -40,24 +40,24 @@ const WAIT_MOST: Duration = Duration::from_secs(10);
 pub struct Me {
     /// A number by chance, of this start of it.
     pub node: u64,
-    /// What it is called.
+    /// Name of the node.
     pub name: String,
     /// For how long it takes the group each time.
     pub lease_millis: u32,
 }
 
-/// What is to be committed.
+/// A change to be committed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Change {
     /// New packs, in their order.
     pub packs: Vec<Pack>,
-    /// Copies that are held no more.
+    /// Removed copies.
     pub gone: Vec<String>,
     /// Packs of which nothing counts any more, by their numbers.
     pub dropped: BTreeSet<u64>,
 }
 
-/// What was committed.
+/// A committed change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Committed {
     /// The head that says so.
@@ -66,7 +66,7 @@ pub struct Committed {
     pub packs: Vec<(u64, PackIndex)>,
 }
 
-/// A pack on its way.
+/// A pack in flight.
 #[derive(Clone, Debug)]
 struct Sending {
     bytes: Arc<[u8]>,
@@ -79,13 +79,13 @@ struct Sending {
 }
 
 impl Sending {
-    /// What tells it from all others.
+    /// Identity of the attempt among all others.
     fn name(&self) -> (u64, u64) {
         (self.epoch, self.id)
     }
 }
 
-/// A change on its way.
+/// A change in progress.
 #[derive(Clone, Debug, Default)]
 struct Committing {
     packs: Vec<Sending>,
@@ -93,7 +93,7 @@ struct Committing {
     dropped: BTreeSet<u64>,
 }
 
-/// What a head is put for.
+/// Purpose of a put of the head.
 #[derive(Clone, Debug)]
 enum Why {
     Take,
@@ -103,7 +103,7 @@ enum Why {
     GiveBack,
 }
 
-/// A head on its way.
+/// A head in flight.
 #[derive(Clone, Debug)]
 struct Attempt {
     why: Why,
@@ -117,10 +117,10 @@ struct Attempt {
 
 #[derive(Debug)]
 enum Phase {
-    /// It holds nothing, and looks whether it may take the group.
+    /// Has no lease, and checks whether it may take the group.
     Away,
     Putting(Box<Attempt>),
-    /// Nobody knows what became of a put.
+    /// Reads the head, since the result of a put is unknown.
     ReadingBack(Box<Attempt>),
     Holding,
     Uploading(Committing),
@@ -152,7 +152,7 @@ pub struct Holder {
     failures: u32,
     trouble: Option<String>,
     is_asking: bool,
-    /// The pack that is on its way.
+    /// The pack in flight.
     uploading: Option<(u64, u64)>,
     upload_not_before: Duration,
     upload_failures: u32,
@@ -162,7 +162,7 @@ pub struct Holder {
 }
 
 impl Holder {
-    /// One that wants a group.
+    /// Creates a node that waits for a group.
     #[must_use]
     pub fn new(me: Me, group: u32, chance: Arc<dyn Chance>) -> Holder {
         Holder {
@@ -210,7 +210,7 @@ impl Holder {
         matches!(self.phase, Phase::Holding) && self.is_holding(now) && !self.wants_to_go
     }
 
-    /// The head that it knows, if it has held the group.
+    /// The head that it knows, if it has had the lease of the group.
     #[must_use]
     pub fn head(&self) -> Option<&Head> {
         self.known.as_ref().map(|(head, _)| head)
@@ -235,7 +235,7 @@ impl Holder {
         }
     }
 
-    /// What the store said last instead of an answer.
+    /// The last error of the store, until it answers again.
     #[must_use]
     pub fn trouble(&self) -> Option<&str> {
         self.trouble.as_deref()
@@ -247,7 +247,7 @@ impl Holder {
         matches!(self.phase, Phase::Done)
     }
 
-    /// Commits a change, of which [`Holder::take_committed`] tells. False when it is not ready:
+    /// Commits a change, which [`Holder::take_committed`] reports. False when it is not ready:
     /// nothing was begun then.
     pub fn commit(&mut self, now: Now, change: Change) -> bool {
         if !self.is_ready(now) {
@@ -271,7 +271,7 @@ impl Holder {
         true
     }
 
-    /// Gives the group back as soon as nothing is on its way, so that another need not wait.
+    /// Releases the lease as soon as nothing is in flight, so that another node need not wait.
     pub fn give_back(&mut self) {
         self.wants_to_go = true;
         if matches!(self.phase, Phase::Away) && !self.is_asking {
@@ -306,8 +306,8 @@ impl Holder {
         Some(Request::Create { key, bytes })
     }
 
-    /// Takes the answer to the pack that is on its way. Of one that is wanted no more, since the
-    /// group was lost or the pack got another name, nothing follows.
+    /// Takes the answer to the upload of a pack. The answer is ignored when the pack is not needed
+    /// any more, since the group was lost or the pack got another name.
     pub fn take_pack(&mut self, now: Now, answer: &Answer) {
         let name = self.uploading.take();
         if let Answer::Failed(failure) = answer {
@@ -317,7 +317,7 @@ impl Holder {
             return;
         }
         (self.upload_failures, self.trouble) = (0, None);
-        // Where one is already of a number by chance, it came of the put whose answer was lost.
+        // An existing object with a random number in its key is from the put whose answer was lost.
         let is_put = matches!(answer, Answer::Put(_));
         if let Some(committing) = self.committing()
             && let Some(pack) = committing.packs.iter_mut().find(|p| Some(p.name()) == name)
@@ -326,7 +326,7 @@ impl Holder {
         }
     }
 
-    /// What to ask of the head now, if anything. The answer goes to [`Holder::take`].
+    /// The next request about the head, if any. The answer goes to [`Holder::take`].
     pub fn next(&mut self, now: Now) -> Option<Request> {
         if self.is_asking || now.monotonic < self.not_before {
             return None;
@@ -433,7 +433,7 @@ impl Holder {
         head
     }
 
-    /// Takes the answer to the request that is on its way.
+    /// Takes the answer to the request in flight.
     pub fn take(&mut self, now: Now, answer: Answer) {
         self.is_asking = false;
         if let Answer::Failed(failure) = &answer {
@@ -461,7 +461,7 @@ impl Holder {
         self.trouble = Some(failure.text.clone());
     }
 
-    /// How long to wait after so many failures before one.
+    /// Wait after a failure, by the number of failures before it.
     fn pause(&self, failures: u32) -> Duration {
         let wait = WAIT_FIRST.saturating_mul(1 << failures.min(10));
         // A lease is not slept away.
@@ -553,7 +553,7 @@ impl Holder {
         Phase::Holding
     }
 
-    /// What became of a put, by the head that is there now.
+    /// Result of a put, by the current head.
     fn read_back(&mut self, now: Now, attempt: Attempt, found: Option<Object>) -> Phase {
         let Some(object) = found else {
             return match attempt.expected {
@@ -576,7 +576,7 @@ impl Holder {
             && now.monotonic < self.held_until;
         match attempt.why {
             Why::Take => Phase::Away,
-            // Somebody collects garbage, and raised the epoch for it.
+            // Another node collects garbage, and raised the epoch for it.
             Why::Commit(committing) | Why::Renew(Some(committing)) if is_mine => {
                 let again = committing.born_again(&head, &*self.chance);
                 self.known = Some((head, object.etag));

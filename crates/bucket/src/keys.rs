@@ -1,8 +1,7 @@
-//! Under which keys objects lie, and which node a group belongs to.
+//! Keys of objects, and the group of a node.
 //!
-//! Invariants: the head of a group is the only object that is ever replaced. The key of a pack says
-//! under which epoch it was born.
-//! Format: docs/format/bucket.md.
+//! Invariants: the head of a group is the only object that is ever replaced. The key of a pack has
+//! the epoch under which it was created. Format: docs/format/bucket.md.
 
 use headwater_codec::checksum::crc32c_append;
 
@@ -12,7 +11,7 @@ pub fn head_key(group: u32) -> String {
     format!("group/{group:08x}/head")
 }
 
-/// How the keys of all packs of a group begin.
+/// Prefix of the keys of all packs of a group.
 #[must_use]
 pub fn packs_prefix(group: u32) -> String {
     format!("group/{group:08x}/pack/")
@@ -24,7 +23,7 @@ pub fn pack_key(group: u32, epoch: u64, id: u64) -> String {
     format!("group/{group:08x}/pack/{epoch:016x}-{id:016x}")
 }
 
-/// Epoch and number of a pack, by its key; `None` for a key that is that of no pack of the group.
+/// Epoch and number of a pack, by its key; `None` for a key that is not one of a pack of the group.
 #[must_use]
 pub fn pack_of_key(group: u32, key: &str) -> Option<(u64, u64)> {
     let rest = key.strip_prefix(&packs_prefix(group))?;

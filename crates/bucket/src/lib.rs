@@ -1,13 +1,14 @@
-//! Copies of a cloud node in a bucket: what is committed there survives the loss of the node, and
-//! another node goes on from it.
+//! Copies of a cloud node in a bucket: committed copies survive the loss of the node, and another
+//! node continues from them.
 //!
-//! A group of copies has a *head*, the only object that is ever replaced, by conditional puts. It
-//! names *packs*, which never change and hold what has come of many copies, and says which node
-//! holds the group. Whoever commits uploads packs and then puts the head; of several one wins.
+//! A group of copies has a *head*, the only object that is ever replaced, by conditional puts. The
+//! head names *packs*, which never change and contain the new ranges of many copies, and the node
+//! with the lease of the group. A node that commits uploads packs and then puts the head; of
+//! several nodes one wins.
 //!
-//! Invariants: what a head names is in the bucket. A node that lost its lease cannot commit. What
-//! is read is what was put, or an error. No async runtime comes with this crate.
-//! Format: docs/format/bucket.md.
+//! Invariants: every pack that a head names is in the bucket. A node that lost its lease cannot
+//! commit. A read returns the bytes that were put, or an error. No async runtime comes with this
+//! crate. Format: docs/format/bucket.md.
 #![allow(
     clippy::disallowed_methods,
     reason = "objects in a directory are files of no database, and their locks are those of the system"
@@ -40,7 +41,7 @@ pub use headwater_io::Env;
 pub use holder::{Change, Committed, Holder, Me, Now};
 pub use keys::{head_key, pack_key, pack_of_key, packs_prefix, place};
 pub use memory::{Careless, Faults, Faulty, Memory};
-pub use pack::{Addition, IndexEntry, Pack, PackIndex, Place, Range};
+pub use pack::{Addition, IndexEntry, Pack, PackIndex, PackLocation, Range};
 #[cfg(feature = "s3")]
 pub use s3::{Credentials, S3, S3Place};
 pub use store::{

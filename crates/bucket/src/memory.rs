@@ -1,10 +1,10 @@
-//! A store in memory, and what makes stores worse: faults by chance, and a store that does not keep
-//! its conditions, with which tests show that they would see it.
+//! A store in memory, and stores that are worse: random faults, and a store that violates its
+//! conditions, with which tests show that they would notice it.
 //!
-//! Invariants: [`Memory`] keeps its conditions. What [`Faulty`] answers is true; it may not answer
-//! at all, carry out late what it did not answer, and list late what is new.
-//! Concurrency: shared freely; one request at a time.
-//! Failure: by chance, from a seed: the same requests fail in the same way.
+//! Invariants: [`Memory`] observes its conditions. Every answer of [`Faulty`] is true; it may not
+//! answer at all, carry out an unanswered request late, and list new objects late. Concurrency:
+//! shared freely; one request at a time. Failure: random, from a seed: the same requests fail in
+//! the same way.
 
 use crate::store::{Etag, Listed, Object, ObjectStore, Page, Put, StoreFailure};
 use headwater_io::{Chance, Clock, SeededChance};
@@ -20,7 +20,7 @@ const PAGE: usize = 100;
 #[derive(Debug, Default)]
 pub struct Memory {
     inner: Mutex<Objects>,
-    /// `None` = it does not tell when an object was put.
+    /// `None` = no times of puts are reported.
     clock: Option<Arc<dyn Clock>>,
 }
 
@@ -32,7 +32,7 @@ struct Objects {
 }
 
 impl Memory {
-    /// A store that tells when an object was put.
+    /// A store that reports the time of each put.
     #[must_use]
     pub fn timed(clock: Arc<dyn Clock>) -> Memory {
         Memory {
@@ -123,20 +123,20 @@ impl ObjectStore for Memory {
     }
 }
 
-/// How often something goes wrong, in a thousand requests.
+/// Frequency of faults, in a thousand requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// It says that it cannot now (503); nothing was done.
+    /// The store refuses for now (503); nothing was done.
     pub refused: u64,
     /// Nothing is answered, and nothing was done.
     pub not_done: u64,
-    /// It was done, and the answer is lost.
+    /// The request was carried out, and the answer is lost.
     pub answer_lost: u64,
     /// Nothing is answered to a put, and it is carried out some requests later.
     pub done_late: u64,
     /// A body is cut in the middle.
     pub cut: u64,
-    /// A list lacks some of the objects.
+    /// A list omits some of the objects.
     pub listed_late: u64,
 }
 
@@ -174,7 +174,7 @@ pub struct Faulty<S> {
     requests: Mutex<u64>,
 }
 
-/// What becomes of a request.
+/// Outcome of a request.
 enum Fate {
     Well,
     NotDone(&'static str),
@@ -214,7 +214,7 @@ impl<S: ObjectStore> Faulty<S> {
     }
 
     fn carry_out_late(&self, late: &Late) {
-        // Who asked is not told, whatever comes of it.
+        // The client gets no answer, whatever the result.
         let _ = match &late.expected {
             None => self.store.create(&late.key, &late.bytes),
             Some(expected) => self.store.replace(&late.key, &late.bytes, expected),
@@ -402,7 +402,7 @@ impl<S: ObjectStore> ObjectStore for Careless<S> {
 
     fn replace(&self, key: &str, bytes: &[u8], expected: &Etag) -> Result<Put, StoreFailure> {
         let is_so = self.store.get(key)?.is_some_and(|o| o.etag == *expected);
-        // The look of somebody else counts for this one too, as if both had looked at once.
+        // The read of another client counts for this one too, as if both had read at once.
         let looked = format!("{key} {}", expected.0);
         let mut between = self.between.lock();
         if is_so {

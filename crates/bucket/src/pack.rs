@@ -1,10 +1,9 @@
-//! Packs: objects that never change, with what has come of many copies since the packs before, and
+//! Packs: objects that never change, with the new ranges of many copies since the packs before, and
 //! an index at the end.
 //!
-//! Invariants: an encoded index is decoded to an equal one; bytes that are none are refused before
-//! anything is allocated that they do not pay for. Every stretch of bytes that is named has a
-//! checksum of its own.
-//! Format: docs/format/bucket.md.
+//! Invariants: an encoded index is decoded to an equal one; malformed bytes are refused before
+//! anything is allocated that they do not pay for. Every named range of bytes has a checksum of its
+//! own. Format: docs/format/bucket.md.
 
 use crate::head::checked;
 use headwater_codec::checksum::crc32c;
@@ -22,7 +21,7 @@ pub struct Range {
     pub segment: u64,
     /// Its first byte.
     pub offset: u64,
-    /// How many bytes.
+    /// Number of bytes.
     pub bytes: u64,
 }
 
@@ -36,16 +35,16 @@ impl Range {
 
 /// Bytes of a pack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct PackLocation {
     /// The first one.
     pub at: u64,
-    /// How many.
+    /// Number of bytes.
     pub bytes: u64,
     /// Their CRC-32C.
     pub crc: u32,
 }
 
-/// What a pack says of a copy.
+/// A copy in the index of a pack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexEntry {
     /// The copy.
@@ -55,11 +54,11 @@ pub struct IndexEntry {
     /// The number of its state.
     pub state: u64,
     /// Where its description stands.
-    pub description: Place,
+    pub description: PackLocation,
     /// Everything that is present of it, in this pack or those before, by segment and offset.
     pub present: Vec<Range>,
-    /// What this pack holds of it. It goes before what earlier packs hold of the same bytes.
-    pub pieces: Vec<(Range, Place)>,
+    /// Extents of the copy in this pack, which replace the same bytes of earlier packs.
+    pub pieces: Vec<(Range, PackLocation)>,
 }
 
 /// The index of a pack.
@@ -69,7 +68,7 @@ pub struct PackIndex {
     pub entries: Vec<IndexEntry>,
 }
 
-/// What is to be put of a copy.
+/// Ranges of a copy to be put.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Addition {
     /// The copy.
@@ -78,11 +77,11 @@ pub struct Addition {
     pub history: u64,
     /// The number of its state.
     pub state: u64,
-    /// All that is needed to make it anew, but for bytes of segments.
+    /// The description of the copy, from which it is restored, but for bytes of segments.
     pub description: Vec<u8>,
     /// Everything that is present of it, by segment and offset, apart.
     pub present: Vec<Range>,
-    /// Bytes that the bucket lacks.
+    /// Bytes that are missing in the bucket.
     pub pieces: Vec<(Range, Vec<u8>)>,
 }
 
@@ -91,7 +90,7 @@ pub struct Addition {
 pub struct Pack {
     /// The whole object.
     pub bytes: Vec<u8>,
-    /// How many of them, at the end, are the index.
+    /// Bytes of the index at the end.
     pub index_bytes: u32,
     /// The index.
     pub index: PackIndex,
@@ -111,7 +110,7 @@ impl Pack {
         let mut bytes = MAGIC.to_vec();
         bytes.put_u8(VERSION);
         let mut put = |found: &[u8]| {
-            let place = Place {
+            let place = PackLocation {
                 at: wide(bytes.len()),
                 bytes: wide(found.len()),
                 crc: crc32c(found),
@@ -206,7 +205,7 @@ fn put_range(range: &Range, out: &mut Vec<u8>) {
     out.put_varint(range.bytes);
 }
 
-fn put_place(place: &Place, out: &mut Vec<u8>) {
+fn put_place(place: &PackLocation, out: &mut Vec<u8>) {
     out.put_varint(place.at);
     out.put_varint(place.bytes);
     out.put_u32(place.crc);
@@ -224,8 +223,8 @@ fn range(cursor: &mut Cursor<'_>) -> Result<Range, DecodeError> {
     Ok(range)
 }
 
-fn place(cursor: &mut Cursor<'_>) -> Result<Place, DecodeError> {
-    let place = Place {
+fn place(cursor: &mut Cursor<'_>) -> Result<PackLocation, DecodeError> {
+    let place = PackLocation {
         at: cursor.varint("place in a pack")?,
         bytes: cursor.varint("length in a pack")?,
         crc: cursor.u32("checksum of a piece")?,

@@ -1,12 +1,11 @@
-//! A store that speaks S3's protocol over HTTP: signed addresses (AWS signature 4) of `rusty-s3`,
-//! requests by `ureq`.
+//! A store with S3's protocol over HTTP: signed addresses (AWS signature 4) of `rusty-s3`, requests
+//! by `ureq`.
 //!
-//! Invariants: a put carries its condition as a signed header, so that nothing between can take it
-//! away. A body that is shorter than was said is a failure, never an object. Redirects are not
-//! followed. Under `https:` the certificate is verified first.
-//! Concurrency: any number of requests at once; each waits for its answer.
-//! Failure: what a server cannot now, what is too slow, and what is cut passes; what it forbids
-//! lasts.
+//! Invariants: a put carries its condition as a signed header, so that no proxy can remove it. A
+//! body that is shorter than announced is a failure, never an object. Redirects are not followed.
+//! Under `https:` the certificate is verified first. Concurrency: any number of requests at once;
+//! each waits for its answer. Failure: temporary errors of a server, timeouts, and cut connections
+//! are transient; a refusal is permanent.
 
 use crate::error::BucketError;
 use crate::store::{Etag, Listed, Object, ObjectStore, Page, Put, StoreFailure, unreadable};
@@ -23,9 +22,9 @@ use ureq::http::Response;
 use ureq::tls::{Certificate, RootCerts, TlsConfig, TlsProvider};
 use ureq::{Agent, AsSendBody, Body};
 
-/// How long a signed address is good for.
+/// Validity of a signed address.
 const SIGNED_FOR: Duration = Duration::from_secs(300);
-/// How long a request may take.
+/// Time limit of a request.
 const WITHIN: Duration = Duration::from_secs(60);
 /// Bytes in a second with which a put may take longer.
 const SLOWEST: u64 = 1 << 20;
@@ -34,12 +33,12 @@ const BODY_MAX: u64 = 1 << 30;
 /// Bytes of what a server says of an error that are passed on.
 const SAID_MAX: usize = 200;
 
-/// Whose requests they are.
+/// Account of the requests.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
-    /// That of `AWS_ACCESS_KEY_ID`.
+    /// Value of `AWS_ACCESS_KEY_ID`.
     pub key: String,
-    /// That of `AWS_SECRET_ACCESS_KEY`.
+    /// Value of `AWS_SECRET_ACCESS_KEY`.
     pub secret: String,
     /// `AWS_SESSION_TOKEN`, where there is one.
     pub token: Option<String>,
@@ -59,9 +58,9 @@ pub struct S3Place {
     pub endpoint: String,
     /// The region, which is signed.
     pub region: String,
-    /// What the bucket is called.
+    /// Name of the bucket.
     pub bucket: String,
-    /// What all keys begin with; it ends with `/`, or is empty.
+    /// Prefix of all keys; it ends with `/`, or is empty.
     pub prefix: String,
     /// The name of the bucket is part of the path, not of the host.
     pub is_path_style: bool,
@@ -83,10 +82,10 @@ impl fmt::Debug for S3 {
 }
 
 impl S3 {
-    /// A bucket. Nothing is asked of it yet.
+    /// Creates the store of a bucket, without a request.
     ///
     /// # Errors
-    /// `invalid` for an address that is none, or when the system trusts no certificates.
+    /// `invalid` for an invalid address, or when the system trusts no certificates.
     pub fn new(
         place: &S3Place,
         credentials: &Credentials,
@@ -129,7 +128,7 @@ impl S3 {
 
     fn signed<'a>(&self, action: &impl S3Action<'a>) -> String {
         let now = jiff::Timestamp::from_nanosecond(self.clock.now().as_nanos().into());
-        // A clock of 64 bits of nanoseconds tells nothing that is out of its range.
+        // A clock of 64 bits of nanoseconds is never out of its range.
         let now = now.unwrap_or(jiff::Timestamp::UNIX_EPOCH);
         action.sign_with_time(SIGNED_FOR, &now).into()
     }
@@ -183,7 +182,7 @@ impl S3 {
         }
     }
 
-    /// A page of what is listed, as the bucket tells it; from a token of the page before on.
+    /// A page of the list of the bucket; from a token of the page before on.
     fn listed(
         &self,
         prefix: &str,
@@ -228,13 +227,13 @@ fn missing(key: &str, answer: Response<Body>) -> Result<Option<Object>, StoreFai
     }
 }
 
-/// An instant as lists tell it; `None` = it is out of our range.
+/// An instant in a list; `None` = out of our range.
 fn instant(told: jiff::Timestamp) -> Option<Timestamp> {
     let nanos = i64::try_from(told.as_nanosecond()).ok()?;
     Some(Timestamp::from_nanos(nanos))
 }
 
-/// How long a put of so many bytes may take.
+/// Time limit of a put of so many bytes.
 fn within(bytes: u64) -> Duration {
     WITHIN + Duration::from_secs(bytes / SLOWEST)
 }
@@ -368,7 +367,7 @@ impl ObjectStore for S3 {
             let objects = parsed.contents.into_iter().filter_map(|object| {
                 let key = object.key.strip_prefix(&self.prefix)?.to_owned();
                 let bytes = object.size?;
-                // A time that cannot be read is one that is not told.
+                // A time that cannot be read counts as missing.
                 let modified = object.last_modified.and_then(|text| text.parse().ok());
                 Some(Listed {
                     key,

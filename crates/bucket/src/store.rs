@@ -1,11 +1,10 @@
-//! What is needed of a store of objects, as a trait, and requests to it as values.
+//! The trait of an object store, and requests to it as values.
 //!
-//! Invariants: a put is conditional or is none: an object is created where there is none, or takes
-//! the place of exactly the version that is named. What is read is a whole version, never a
-//! mixture.
-//! Concurrency: stores are shared freely; the store itself orders puts to one key.
-//! Failure: a request that failed may have been carried out all the same, and may even be carried
-//! out later. Whoever puts finds out by reading.
+//! Invariants: a put is conditional or is none: an object is created where there is none, or
+//! replaces exactly the named version. A read returns a whole version, never a mixture.
+//! Concurrency: stores are shared freely; the store itself orders puts to one key. Failure: a
+//! request that failed may have been carried out all the same, and may even be carried out later.
+//! The writer finds out by reading.
 
 use crate::error::{BucketError, BucketErrorKind};
 use headwater_types::Timestamp;
@@ -27,12 +26,12 @@ pub struct Object {
     pub etag: Etag,
 }
 
-/// What became of a put.
+/// Result of a put.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Put {
-    /// It is in the store.
+    /// The object is stored.
     Stored(Etag),
-    /// What it was conditional on is not so; nothing was changed.
+    /// The condition does not hold; nothing was changed.
     Refused,
 }
 
@@ -41,9 +40,9 @@ pub enum Put {
 pub struct Listed {
     /// Its key.
     pub key: String,
-    /// How many bytes it has.
+    /// Bytes of the object.
     pub bytes: u64,
-    /// When it was put, by the clock of the store; `None` = the store does not tell.
+    /// Time of the put, by the clock of the store; `None` = not reported.
     pub modified: Option<Timestamp>,
 }
 
@@ -59,7 +58,7 @@ pub struct Page {
 /// Why a request has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreFailure {
-    /// To try again is in vain: the store refuses who asks, or there is no such bucket.
+    /// A retry is in vain: the store refuses the client, or there is no such bucket.
     pub is_final: bool,
     /// In words, with the key.
     pub text: String,
@@ -158,7 +157,7 @@ pub trait ObjectStore: Send + Sync + fmt::Debug {
     fn delete(&self, key: &str) -> Result<(), StoreFailure>;
 }
 
-/// What is to be put cannot be read: to try again is in vain.
+/// The bytes to be put cannot be read: a retry is in vain.
 pub(crate) fn unreadable(key: &str, error: &std::io::Error) -> StoreFailure {
     StoreFailure::lasting(format!("{key}: the file to be put cannot be read: {error}"))
 }
@@ -175,21 +174,21 @@ pub enum Request {
     Create {
         /// Under which key.
         key: String,
-        /// What is put.
+        /// Content of the object.
         bytes: Arc<[u8]>,
     },
     /// As [`ObjectStore::replace`].
     Replace {
         /// Under which key.
         key: String,
-        /// What is put.
+        /// Content of the object.
         bytes: Arc<[u8]>,
         /// In the place of which version.
         expected: Etag,
     },
     /// As [`ObjectStore::list`].
     List {
-        /// How the keys begin.
+        /// Prefix of the keys.
         prefix: String,
         /// Behind which key.
         after: String,

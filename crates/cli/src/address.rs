@@ -10,7 +10,7 @@ use headwater::{ErrorKind, FieldType, Snapshot, StreamName};
 /// Names listed in a message.
 const NAMES_SHOWN: usize = 10;
 
-/// What an address names.
+/// Streams and fields that an address names.
 #[derive(Debug)]
 pub(crate) struct Address {
     /// The streams that have the tags of the address, by name.

@@ -44,7 +44,7 @@ pub(crate) fn parse_size(text: &str) -> Result<usize, String> {
         .ok_or_else(|| "expected a size such as 64MiB, 64MB or 65536".to_owned())
 }
 
-/// How long something lives: a duration, or `forever`.
+/// A lifetime: a duration, or `forever`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lifetime(pub(crate) Option<Duration>);
 
@@ -76,11 +76,11 @@ pub(crate) fn parse_delimiter(text: &str) -> Result<u8, String> {
 /// A half-open range of time.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct RangeArgs {
-    /// First instant wanted
+    /// First instant
     #[arg(long, value_name = "T", value_parser = parse_time, allow_hyphen_values = true)]
     pub(crate) from: Option<Timestamp>,
 
-    /// End: the first instant not wanted any more
+    /// End: the first instant that is left out
     #[arg(long, value_name = "T", value_parser = parse_time, allow_hyphen_values = true)]
     pub(crate) to: Option<Timestamp>,
 }

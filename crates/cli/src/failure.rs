@@ -1,4 +1,4 @@
-//! How a command fails.
+//! Failure of a command.
 
 use headwater_wire::csv::CsvError;
 use std::fmt::Display;
@@ -7,13 +7,13 @@ use std::io;
 /// Why a command ended early.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The command line asks for something that cannot be: exit code 2.
+    /// The command line is not valid: exit code 2.
     Usage(String),
-    /// It could not be done: exit code 1.
+    /// The command failed: exit code 1.
     Failed(String),
     /// As [`Failure::Failed`], and everything about it was said already.
     Reported,
-    /// Nobody reads the output any more: not a failure at all.
+    /// The reader of the output has closed it: not a failure at all.
     ClosedPipe,
 }
 
@@ -40,7 +40,7 @@ impl Failure {
     }
 }
 
-/// What to do where the whole heading was taken for one column.
+/// Hint for the case that the whole heading was taken for one column.
 fn delimiter_hint(error: &CsvError) -> String {
     let CsvError::NoSuchColumn { headers, .. } = error else {
         return String::new();

@@ -1,4 +1,4 @@
-//! Input files: plain, gzip or zstd, told by their first bytes; `-` is stdin.
+//! Input files: plain, gzip or zstd, recognised by their first bytes; `-` is stdin.
 
 use crate::failure::Failure;
 use flate2::read::MultiGzDecoder;

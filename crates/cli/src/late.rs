@@ -47,7 +47,7 @@ impl PaperFigures {
     }
 }
 
-/// What the paper's Algorithm 1 says.
+/// Text of the paper's Algorithm 1.
 pub(crate) fn paper_text(n: u32, advice: &Algorithm1) -> String {
     let advised = match advice.n_seq {
         Some(n_seq) => format!("separate with n_seq = {n_seq}"),

@@ -36,7 +36,8 @@ use std::process::ExitCode;
 use tikv_jemallocator::Jemalloc;
 use tracing_subscriber::EnvFilter;
 
-/// What statements take is counted where it is taken: memory that is denied would end the process.
+/// Counts the memory of statements where it is allocated: memory that is denied would end the
+/// process.
 #[cfg(feature = "sql")]
 #[global_allocator]
 static ALLOCATOR: headwater_query::Counting<Jemalloc> = headwater_query::Counting(Jemalloc);

@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use clap::ValueEnum;
 use std::io::{self, BufWriter, StdoutLock, Write};
 
-/// How results are printed.
+/// Format of results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     // Aligned columns, for reading
@@ -15,7 +15,7 @@ pub(crate) enum Format {
     Csv,
 }
 
-/// How rows of events are written.
+/// Format of rows of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum RowFormat {
     // Comma-separated values
@@ -28,7 +28,7 @@ pub(crate) enum RowFormat {
     Parquet,
 }
 
-/// What a program without a feature says to what needs it.
+/// Failure of a command whose feature was not built in.
 #[cfg(not(feature = "sql"))]
 pub(crate) fn built_without(what: &str) -> Failure {
     Failure::failed(format!(

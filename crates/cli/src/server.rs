@@ -1,6 +1,6 @@
 //! A server whose database a command works on, instead of a directory on this machine.
 //!
-//! Invariants: what a server refuses is told in its words; nothing is repeated that may have been
+//! Invariants: refusals are reported in the server's words; nothing is repeated that may have been
 //! done already.
 
 use crate::failure::Failure;
@@ -17,7 +17,7 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(600);
 /// Longest answer.
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
 
-/// Which server, and who asks.
+/// The server, and the token for it.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ServerArgs {
     /// A server that has the database open, such as http://127.0.0.1:7373, instead of its directory
@@ -53,14 +53,14 @@ impl ServerArgs {
     }
 }
 
-/// A server that is asked.
+/// A client of a server.
 pub(crate) struct Server {
     agent: ureq::Agent,
     url: String,
     token: Option<String>,
 }
 
-/// What a server answered.
+/// Answer of a server.
 pub(crate) struct Answered {
     pub(crate) status: u16,
     /// `null` where there was no body, or none in JSON.
@@ -84,7 +84,7 @@ impl Answered {
         self.text("code").unwrap_or("")
     }
 
-    /// The failure that it tells of.
+    /// The failure that the answer reports.
     pub(crate) fn failure(&self) -> Failure {
         let Some(message) = self.text("message") else {
             return Failure::failed(format!("the server answered {}", self.status));
@@ -127,7 +127,7 @@ impl Server {
         self.answered(request.send(body))
     }
 
-    /// Asks for something; any answer is an answer.
+    /// Gets a path; any answer is an answer.
     fn get(&self, path: &str) -> Result<Answered, Failure> {
         let mut request = self.agent.get(format!("{}{path}", self.url));
         if let Some(token) = &self.token {
@@ -158,7 +158,7 @@ impl Server {
         })
     }
 
-    /// Has something done to tables, and gives what it tells of it.
+    /// Manages tables, and returns the server's answer.
     pub(crate) fn manage(&self, asked: &Value) -> Result<Answered, Failure> {
         let answered = self.try_manage(asked)?;
         match answered.status {
@@ -167,7 +167,7 @@ impl Server {
         }
     }
 
-    /// What a route answers, where that is no error.
+    /// Body of the answer to a path, unless it is an error.
     pub(crate) fn ask(&self, path: &str) -> Result<Value, Failure> {
         let answered = self.get(path)?;
         match answered.status {
@@ -176,8 +176,8 @@ impl Server {
         }
     }
 
-    /// Reads an answer line by line while it comes, as long as `take` wants more. An answer that
-    /// breaks off ends without an error: whoever follows asks again.
+    /// Reads an answer line by line while it comes, as long as `take` returns true. An answer that
+    /// breaks off ends without an error: followers request the rest again.
     pub(crate) fn lines(
         &self,
         path: &str,
@@ -200,7 +200,7 @@ impl Server {
         Ok(())
     }
 
-    /// How it stands with other nodes.
+    /// Status of replication with other nodes.
     pub(crate) fn sync_status(&self) -> Result<NodeStatus, Failure> {
         let answered = self.get("/api/v1/sync")?;
         if answered.status != 200 {
@@ -214,7 +214,7 @@ impl Server {
         })
     }
 
-    /// Has something done about other nodes.
+    /// Manages the replication with other nodes.
     pub(crate) fn sync(&self, asked: &Value) -> Result<Answered, Failure> {
         let body = asked.to_string();
         let json = [("Content-Type", "application/json")];

@@ -8,7 +8,7 @@ use headwater::{Database, Options, Reader};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Which database, and how much memory it may take.
+/// A directory of a database, and the memory that it may take.
 #[derive(Debug, Args)]
 pub(crate) struct DbArgs {
     /// Directory of the database
@@ -20,9 +20,9 @@ pub(crate) struct DbArgs {
     pub(crate) memory: usize,
 }
 
-/// Which database: a directory on this machine, or that of a server.
+/// A database: a directory on this machine, or that of a server.
 #[derive(Debug, Args)]
-pub(crate) struct PlaceArgs {
+pub(crate) struct TargetArgs {
     /// Directory of the database
     #[arg(long, value_name = "DIR", env = "HEADWATER_DB", hide_env_values = true)]
     db: Option<PathBuf>,
@@ -35,13 +35,13 @@ pub(crate) struct PlaceArgs {
     server: ServerArgs,
 }
 
-/// Where a command works.
-pub(crate) enum Place {
-    Here(DbArgs),
-    There(Server),
+/// The database that a command works on.
+pub(crate) enum DbTarget {
+    Local(DbArgs),
+    Remote(Server),
 }
 
-impl PlaceArgs {
+impl TargetArgs {
     /// True when a directory or a server is named.
     pub(crate) fn is_named(&self) -> bool {
         self.db.is_some() || self.server.is_named()
@@ -49,17 +49,17 @@ impl PlaceArgs {
 
     /// A server that was named goes before a directory, which may stand in the environment for
     /// other commands.
-    pub(crate) fn open(&self) -> Result<Place, Failure> {
+    pub(crate) fn open(&self) -> Result<DbTarget, Failure> {
         self.open_for(TIMEOUT)
     }
 
-    /// As [`PlaceArgs::open`]; a server's answers take at most so long.
-    pub(crate) fn open_for(&self, longest: Duration) -> Result<Place, Failure> {
+    /// As [`TargetArgs::open`]; a server's answers take at most so long.
+    pub(crate) fn open_for(&self, longest: Duration) -> Result<DbTarget, Failure> {
         if let Some(server) = self.server.open(longest)? {
-            return Ok(Place::There(server));
+            return Ok(DbTarget::Remote(server));
         }
         match &self.db {
-            Some(db) => Ok(Place::Here(DbArgs {
+            Some(db) => Ok(DbTarget::Local(DbArgs {
                 db: db.clone(),
                 memory: self.memory,
             })),

@@ -9,7 +9,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected {expected} at byte {offset}")]
 pub struct DecodeError {
-    /// What stood to be read.
+    /// The element that was expected.
     pub expected: &'static str,
     /// Offset inside the slice handed to the decoder.
     pub offset: usize,

@@ -55,7 +55,7 @@ pub(crate) fn single(value: f64) -> Option<(u8, i64)> {
     (0..=MAX_PLACES).find_map(|places| Some((places, to_integer(value, places)?)))
 }
 
-/// What is to be known besides the integers.
+/// Form of the decimals, besides their integers.
 pub(crate) struct Decimals {
     pub(crate) places: u8,
     /// Index and bits of the values that are no decimals, rising.
@@ -68,8 +68,8 @@ const SAMPLE: usize = 32;
 const EXCEPTION_SHARE: usize = 8;
 
 /// `values` as decimals, or `None` when too many are none. `integers` then holds one per value; an
-/// exception repeats the integer before it. What it held before is gone, so that one vector serves
-/// many columns.
+/// exception repeats the integer before it. Earlier content of `integers` is discarded, so that one
+/// vector serves many columns.
 pub(crate) fn decimals(values: &[f64], integers: &mut Vec<i64>) -> Option<Decimals> {
     let allowed = values.len() / EXCEPTION_SHARE;
     let mut places = 0;

@@ -39,7 +39,7 @@ impl Entries {
         Entries::default()
     }
 
-    /// How many entries there are.
+    /// Number of entries.
     #[must_use]
     pub fn len(&self) -> usize {
         self.rows.len()
@@ -144,7 +144,7 @@ impl Entries {
         }
     }
 
-    /// What [`Entries::encode`] wrote.
+    /// Decodes the output of [`Entries::encode`].
     ///
     /// # Errors
     /// When the bytes are no block of entries, or are damaged.

@@ -1,4 +1,4 @@
-//! How Headwater writes its values as bytes: leaves of rows, blocks of buckets, columns of the log,
+//! Encodings of Headwater's values as bytes: leaves of rows, blocks of buckets, columns of the log,
 //! and the checksums behind them. Pure functions on bytes and slices: no I/O, no clocks, no
 //! threads.
 //!

@@ -18,7 +18,7 @@ use headwater_wire::json::{push_str, push_value};
 use std::io::Write;
 use std::sync::Arc;
 
-/// How instants are written in JSON and CSV.
+/// Format of instants in JSON and CSV.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TimeText {
     /// RFC 3339 in UTC with as many digits as are needed.
@@ -246,8 +246,8 @@ impl Cells {
         }
     }
 
-    /// Appends the value of a row as a cell of CSV. No value is an empty cell, an empty text is
-    /// `""`, so that they are told apart. A row of one cell without a value is an empty line, as
+    /// Appends the value of a row as a cell of CSV. A missing value is an empty cell, an empty text
+    /// is `""`, so that they differ. A row of one cell without a value is an empty line, as
     /// PostgreSQL writes and reads it.
     pub(super) fn push_csv(&self, out: &mut Vec<u8>, row: usize, time: TimeText) {
         if self.is_null(row) {

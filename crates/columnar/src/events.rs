@@ -1,7 +1,7 @@
 //! Rows of a scan as record batches: time, tags, fields.
 //!
-//! Invariant: every batch has the schema of [`event_schema`]; rows without any of the fields asked
-//! for are left out, as in every other export; the order of rows is kept.
+//! Invariant: every batch has the schema of [`event_schema`]; rows without any of the requested
+//! fields are left out, as in every other export; the order of rows is preserved.
 
 use arrow::array::{
     ArrayBuilder, ArrayRef, BinaryBuilder, BooleanBuilder, Float64Builder, Int64Builder,
@@ -80,8 +80,7 @@ enum FieldBuilder {
 }
 
 impl EventBatches {
-    /// For rows with these tags and fields; scans must have been asked for exactly these fields, in
-    /// this order.
+    /// For rows with these tags and fields; scans must request exactly these fields, in this order.
     #[must_use]
     pub fn new(tags: &[String], fields: &[(String, FieldType)]) -> EventBatches {
         EventBatches {

@@ -1,12 +1,12 @@
 //! Rows as others read them: JSON, CSV, Arrow streams and Parquet files, batch by batch.
 //!
 //! Purpose: one writer for the server, the command line and exports, so that an answer looks alike
-//! wherever it was asked for.
+//! everywhere.
 //!
-//! Invariants: what [`Writer`] hands out is whole after [`Writer::finish`] and only then; it holds
-//! one batch, or for Parquet one row group of about [`ROW_GROUP_BYTES`]. Integers keep all their
-//! digits, floats read back to the same bits; what JSON cannot hold (NaN, infinities) is `null`
-//! there.
+//! Invariants: the output of [`Writer`] is whole after [`Writer::finish`] and only then; a writer
+//! has one batch in memory, or for Parquet one row group of about [`ROW_GROUP_BYTES`]. Integers
+//! keep all their digits, floats read back to the same bits; values that JSON lacks (NaN,
+//! infinities) are `null` there.
 //!
 //! Failure: an error of a column that cannot be written names its type; nothing written before it
 //! is taken back.
@@ -41,7 +41,7 @@ pub const ROW_GROUP_BYTES: usize = 8 << 20;
 /// And at this many rows.
 const ROW_GROUP_ROWS: usize = 1 << 20;
 
-/// A form in which rows are handed out.
+/// Formats of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// One object: `{"columns":[{"name":…,"type":…},…],"rows":[[…],…]}`.
@@ -161,7 +161,7 @@ enum Kind {
 struct Sink(Arc<Mutex<Vec<u8>>>);
 
 impl Sink {
-    /// Writes the metadata of a Parquet file anew, which are still here.
+    /// Replaces the metadata of a Parquet file, which are still here.
     fn replace_end(&self, end: &[u8]) -> Result<(), ParquetError> {
         let mut bytes = self.0.lock();
         let kept = bytes.len().checked_sub(nan::end_len(&bytes)?);
@@ -283,7 +283,7 @@ impl Writer {
     }
 
     /// As [`Writer::finish`], for an answer that was cut: JSON says so with `"more":true`; the
-    /// other forms cannot.
+    /// other formats cannot.
     ///
     /// # Errors
     /// As there.
@@ -296,8 +296,8 @@ impl Writer {
         self.finish(out)
     }
 
-    /// Ends an answer that failed on the way, where the form has room to say so: in JSON behind
-    /// the rows, as `"error":` and then `error`, which is JSON. The other forms end where they are.
+    /// Ends an answer that failed on the way, where the format can say so: in JSON behind the rows,
+    /// as `"error":` and then `error`, which is JSON. The other formats end where they are.
     pub fn fail(self, error: &str, out: &mut Vec<u8>) {
         if let Kind::Json { mut head, .. } = self.kind {
             out.append(&mut head);
@@ -307,10 +307,10 @@ impl Writer {
         }
     }
 
-    /// Appends what is held back and the end of the form.
+    /// Appends the buffered bytes and the end of the format.
     ///
     /// # Errors
-    /// When what was held back cannot be written.
+    /// When the buffered bytes cannot be written.
     pub fn finish(self, out: &mut Vec<u8>) -> Result<(), OutputError> {
         match self.kind {
             Kind::Json { mut head, .. } => {

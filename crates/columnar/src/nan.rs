@@ -1,9 +1,9 @@
-//! What a Parquet file says of its floats where some are not numbers.
+//! Statistics of floats with NaN in a Parquet file.
 //!
 //! Bounds leave NaN out, and readers take the bounds for those of all values: DuckDB and pyarrow
-//! pass over a chunk with 1 and NaN when they are asked for what is not 1. The writer of the files
-//! gives bounds in any case, and where rows come one after the other nobody knows before their
-//! end; so the metadata, which ends the file, is written anew.
+//! skip a chunk with 1 and NaN in a query for values other than 1. The writer of the files always
+//! writes bounds, and whether rows that come one after the other have NaN is not known before their
+//! end; so the metadata, which ends the file, is rewritten.
 //!
 //! Invariant: a chunk with NaN has no bounds, neither in the metadata nor by pages; all others keep
 //! theirs.
@@ -22,7 +22,7 @@ pub const END_BYTES: usize = 8;
 #[derive(Debug, Default)]
 pub struct NanRows {
     rows: usize,
-    /// Of each column the stretches of rows that have some, rising; `None` = it cannot be told.
+    /// Per column the stretches of rows with NaN, rising; `None` = unknown.
     columns: Vec<Option<Vec<Range<usize>>>>,
 }
 
@@ -71,7 +71,7 @@ impl NanRows {
         self.rows += batch.num_rows();
     }
 
-    /// Whether a column has NaN in some rows, as far as can be told.
+    /// Whether a column may have NaN in some rows.
     fn may_have(&self, column: usize, rows: &Range<usize>) -> bool {
         let Some(Some(stretches)) = self.columns.get(column) else {
             return true;
@@ -81,9 +81,9 @@ impl NanRows {
         next.is_some_and(|stretch| stretch.start < rows.end)
     }
 
-    /// The end of a file, from its metadata on, without the bounds of chunks with NaN; `None` = it
-    /// is right as it is. `metadata` is what the writer of the file wrote, the places of its
-    /// indexes included.
+    /// The end of a file, from its metadata on, without the bounds of chunks with NaN; `None` = the
+    /// file is right as it is. `metadata` are the metadata that the writer of the file wrote, the
+    /// locations of its indexes included.
     ///
     /// # Errors
     /// When the metadata are not those of the rows.
@@ -133,7 +133,7 @@ fn bare(chunk: ColumnChunkMetaData) -> Result<ColumnChunkMetaData> {
     builder.set_column_index_length(None).build()
 }
 
-/// How many bytes of a file its metadata and what stands behind them take, by its last bytes.
+/// Number of bytes of a file's metadata and everything behind them, by the file's last bytes.
 ///
 /// # Errors
 /// When these are not the end of a Parquet file.

@@ -1,4 +1,4 @@
-//! What is written reads back.
+//! Reads written batches back.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 

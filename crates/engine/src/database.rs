@@ -53,7 +53,7 @@ impl std::fmt::Debug for Inner {
     }
 }
 
-/// What a write became, once it is acknowledged.
+/// Result of a write, once it is acknowledged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written {
     /// Rows stored.
@@ -68,11 +68,11 @@ pub struct Written {
     pub repeated: bool,
 }
 
-/// A write on its way. It goes on whether or not it is waited for; it is acknowledged when
+/// A write in progress. The write goes on whether or not it is waited for; it is acknowledged when
 /// [`Ticket::wait`] says so.
 ///
-/// It is a future too, for callers that have an async runtime: awaiting it costs no thread, and
-/// gives what [`Ticket::wait`] gives. In an environment without threads, polling it does the
+/// Tickets are futures too, for callers that have an async runtime: awaiting one costs no thread,
+/// and gives the result of [`Ticket::wait`]. In an environment without threads, polling it does the
 /// waiting.
 ///
 /// ```
@@ -113,7 +113,7 @@ impl Ticket {
         self.replaced
     }
 
-    /// True when the batch was numbered by its producer and had been taken in before: nothing is
+    /// True when the batch was numbered by its producer and had been accepted before: nothing is
     /// stored again.
     #[must_use]
     pub fn is_repeated(&self) -> bool {
@@ -222,22 +222,22 @@ impl Database {
         &self.inner.core
     }
 
-    /// As [`Database::core`], for what writes or waits; fails in a process that was forked from the
-    /// one that opened it.
+    /// As [`Database::core`], for operations that write or wait; fails in a process that was forked
+    /// from the one that opened it.
     pub(crate) fn own_core(&self) -> Result<&Arc<Core>> {
         let core = self.core();
         core.guard.check()?;
         Ok(core)
     }
 
-    /// What opening had to put right.
+    /// Counts of what recovery repaired at the opening.
     #[must_use]
     pub fn recovery(&self) -> &Recovery {
         &self.inner.recovery
     }
 
-    /// Hands in a batch: all of it that is accepted is one atomic write. The ticket says what was
-    /// refused and can be waited on; a writer may have several in flight.
+    /// Submits a batch: all of it that is accepted is one atomic write. The ticket lists the
+    /// refused rows and can be waited on; a writer may have several in flight.
     ///
     /// # Errors
     /// `busy` when memory stays used up, `full`, `closed`, `invalid` when the batch is malformed or
@@ -304,7 +304,7 @@ impl Database {
         crate::read::version::quick(self.core(), stream, range)
     }
 
-    /// Who gives instants to rows that come without one: an opening gives none twice.
+    /// Clock that gives instants to rows without one: an opening gives none twice.
     pub fn instants(&self) -> &Arc<Instants> {
         &self.core().instants
     }
@@ -376,7 +376,7 @@ impl Database {
         self.define(&turn, &spec.name, change)
     }
 
-    /// Changes a table: adds fields, changes the leaf size. What is stored stays as it is.
+    /// Changes a table: adds fields, changes the leaf size. Stored rows stay as they are.
     ///
     /// # Errors
     /// `not_found` without such a table; `invalid` for a field that is there with another type (i64
@@ -444,11 +444,11 @@ impl Database {
     }
 
     /// Deletes the events of a range: those written before this call. Later writes to the range
-    /// stay. It is in force for every later snapshot when this returns; space is freed a little
-    /// later. Gives the number of streams concerned.
+    /// stay. The delete is in force for every later snapshot when this returns; space is freed a
+    /// little later. Gives the number of streams concerned.
     ///
-    /// In a stretch of which only aggregates are kept, a bucket at the edge of the range stays as
-    /// it was.
+    /// In a stretch of which only aggregates are retained, a bucket at the edge of the range stays
+    /// as it was.
     ///
     /// # Errors
     /// `not_found` without such a table, `invalid` for an empty range, `full`, `io`, `closed`.
@@ -565,7 +565,7 @@ impl Database {
         Stats::collect(self.own_core()?)
     }
 
-    /// What is known of late events: the policy in force in each shard, every candidate with its
+    /// Statistics of late events: the policy in force in each shard, every candidate with its
     /// prediction, the newest decisions.
     ///
     /// ```
@@ -582,8 +582,8 @@ impl Database {
         late_policy::late_report(self.core())
     }
 
-    /// Changes who decides on the policy for late data, until the database is closed. Nothing is
-    /// written for it and nobody waits: events in memory are divided anew when their stream is
+    /// Changes the origin of the policy for late data, until the database is closed. Nothing is
+    /// written for it and nobody waits: events in memory are divided again when their stream is
     /// written to or stored the next time.
     ///
     /// # Errors
@@ -596,13 +596,13 @@ impl Database {
     /// stay readable.
     ///
     /// # Errors
-    /// When the last flush failed, or an earlier failure had stopped all writing. What was
-    /// acknowledged is in the log then, and comes back at the next opening.
+    /// When the last flush failed, or an earlier failure had stopped all writing. Acknowledged
+    /// events are in the log then, and come back at the next opening.
     pub fn close(&self) -> Result<()> {
         self.inner.close()
     }
 
-    /// Does what is due now, on the caller: stores, merges, rewrites, and ends what retention,
+    /// Does the due work, on the caller: stores, merges, rewrites, and ends data that retention,
     /// aging and expiry have reached. Workers do so by themselves; a database without threads
     /// ([`headwater_io::NoThreads`]) does it with writes, and a program may call this when none
     /// come.
@@ -614,8 +614,8 @@ impl Database {
         schedule::maintain(self.core())
     }
 
-    /// How many partitions are damaged so that nothing of them can be read, as far as is known:
-    /// [`Database::partitions`] names them.
+    /// Number of partitions that are so damaged that nothing of them can be read, as far as is
+    /// known: [`Database::partitions`] names them.
     #[must_use]
     pub fn partitions_unreadable(&self) -> usize {
         let shards = self.core().shards.iter();
@@ -624,8 +624,8 @@ impl Database {
 }
 
 impl Reader {
-    /// The state that was looked at last, for what takes a database: it goes on to show this state,
-    /// and whatever would change something is answered `read_only`. Closing it ends nothing but it.
+    /// The newest state that was read, as a database for interfaces that take one: it continues to
+    /// show this state, and every change is answered `read_only`. Closing it ends nothing but it.
     ///
     /// ```
     /// use headwater_engine::{Database, ErrorKind, Options, Reader};
@@ -652,7 +652,7 @@ impl Reader {
 impl Inner {
     fn close(&self) -> Result<()> {
         self.core.guard.check()?;
-        // What a reader sees has nothing to store, and others may see it too.
+        // A reader's view has nothing to store, and other readers may share it.
         if self.closed.swap(true, Ordering::AcqRel) || self.core.is_reader() {
             return Ok(());
         }
@@ -672,11 +672,11 @@ impl Inner {
             }
         }
         core.store.abandon_queues();
-        // Records that came meanwhile, and that only a task waits for, have nobody else to write
-        // them now.
+        // Records that came meanwhile, and that only a task waits for, have no other thread to
+        // write them now.
         let written = core.log.wait_published(core.log.newest());
         stored.and(written).and_then(|()| flush::leave_log(core))?;
-        // Of what is not needed any more no copy is kept.
+        // Files that are not needed any more are not copied.
         if let Some(mirror) = &core.placing.now().mirror {
             schedule::mirror_log(core, mirror);
         }
@@ -687,8 +687,8 @@ impl Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         if self.core.guard.is_forked() {
-            // The parent's: nothing is written, no thread can be waited for, and a lock may be held
-            // by one that is not here.
+            // The core is the parent's: nothing is written, no thread can be waited for, and a lock
+            // may be held by a thread that does not exist here.
             std::mem::forget(Arc::clone(&self.core));
             std::mem::forget(std::mem::take(self.threads.get_mut()));
             return;

@@ -7,7 +7,7 @@ use crate::storage::segment::{Footer, SegmentHeader, StubHead};
 use crate::storage::tombstone::DeleteRecord;
 use headwater_codec::Cursor;
 
-/// A footer, trailer included; what decodes must encode to the same bytes or decode again to the
+/// A footer, trailer included; a decoded one must encode to the same bytes or decode again to the
 /// same footer.
 pub fn footer(bytes: &[u8]) {
     if let Ok(footer) = Footer::decode(bytes) {
@@ -50,7 +50,7 @@ pub fn segment_header(bytes: &[u8]) {
     }
 }
 
-/// The head of what stays of a segment; `repair` puts the right checksum behind it.
+/// The head of the remaining parts of a segment; `repair` puts the right checksum behind it.
 pub fn stub(bytes: &[u8], repair: bool) {
     let mut bytes = bytes.to_vec();
     if repair {
@@ -84,7 +84,7 @@ pub fn table_definition(bytes: &[u8]) {
     }
 }
 
-/// What a delete's log record says.
+/// Decodes the content of a delete's log record.
 pub fn delete_record(bytes: &[u8]) {
     if let Ok(record) = DeleteRecord::decode(&mut Cursor::new(bytes)) {
         let out = record.encode();

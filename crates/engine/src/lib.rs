@@ -53,6 +53,7 @@ pub use metadata::catalog::{Duplicates, Field, FieldSpec, TableInfo, TableSpec};
 pub use metadata::ledger::{Proof, SegmentLedger};
 pub use open::reader::Reader;
 pub use open::recover::Recovery;
+pub use read::stat_table::{MetricName, STATS, Stat, StatKind, StatUnit, StatValue};
 pub use read::stats::Stats;
 pub use read::{
     Across, AggregateSpec, Bin, Bins, ColumnSlice, Comparison, Conflict, Coverage, DataVersion,
@@ -65,13 +66,13 @@ pub use replica::copy::{
     CarriedCopy, CopyProgress, CopyRestoration, Explained, LeafFacts, Missing, RemoteCopy,
     TailProgress, Tally, description_decodes,
 };
-pub use replica::pinned::{HeldState, Holds};
+pub use replica::pinned::{PinnedState, PinnedStates};
 pub use replication::needed::{NeededFor, NeededRange, Reason, Why};
 pub use replication::state::{State, StateName, StateSegment};
-pub use replication::subscriptions::{Pin, Rule, Rules, Want};
-pub use replication::tail::{Tail, TailAsk, TailMark, TailPlace, TailPoint};
+pub use replication::subscriptions::{Pin, Rule, Rules, StreamShare};
+pub use replication::tail::{Tail, TailRequest, TailMark, LogLocation, TailPoint};
 pub use storage::index::{IndexBudget, IndexPolicy, IndexUse};
 pub use storage::named_snapshots::SnapshotEnd;
-pub use storage::read_stats::Touched;
+pub use storage::read_stats::ReadStats;
 pub use storage::segment::MissedRange;
 pub use write::table_change::TableChange;

@@ -9,7 +9,7 @@
  * - Errors. `error` may be NULL; else it is the caller's, all zeros before its first use (hw_error error = {0};), and is written
  *   to only when the function fails. hw_error_free gives its message back. There is no state that belongs to a thread.
  * - Handles are numbers; 0 is none. A handle that was released, or is of another kind, is HW_HANDLE and never a crash: releasing
- *   twice, or using something after its release, is an error that is told. Every handle ends with hw_release, a database's with
+ *   twice, or using something after its release, is an error that is reported. Every handle ends with hw_release, a database's with
  *   hw_close.
  * - Threads. Any thread may use any handle at any time, also while another one releases it. Batches, scans and tickets serve one
  *   call at a time; the others wait.
@@ -83,7 +83,7 @@ struct ArrowArrayStream {
 #endif
 
 
-// It worked.
+// Success.
 #define HW_OK 0
 
 // The request itself is wrong: change it.
@@ -128,7 +128,7 @@ struct ArrowArrayStream {
 // The fast tier of the database is missing, of another database, or of another time.
 #define HW_TIER 14
 
-// What was there and is not kept any more, such as a named snapshot that ended by itself.
+// The object ended and is not kept any more, such as a named snapshot that ended by itself.
 #define HW_GONE 15
 
 // An acknowledged write is on the medium: it survives a power cut.
@@ -143,14 +143,14 @@ struct ArrowArrayStream {
 // not a power cut.
 #define HW_WRITTEN 2
 
-// The version of this interface. It rises when something is added; nothing is ever taken away or
-// changed.
+// The version of this interface. The number rises when something is added; nothing is ever taken
+// away or changed.
 #define HW_ABI_VERSION 4
 
 // Of equal timestamps the later write wins, field by field.
 #define HW_DUPLICATES_LAST 1
 
-// Equal timestamps are all kept, in order of arrival.
+// Rows of equal timestamps are all stored, in order of arrival.
 #define HW_DUPLICATES_KEEP 2
 
 // Rows live for ever: for retention_ns and raw_for_ns of hw_table.
@@ -207,10 +207,10 @@ struct ArrowArrayStream {
 // Something failed and is tried again, or was put right.
 #define HW_LOG_WARN 2
 
-// What the engine does, such as recovery.
+// Events of normal operation, such as recovery.
 #define HW_LOG_INFO 3
 
-// What went wrong. Begin with one that is all zeros. A call that fails writes to it, one that
+// The error of a call. Begin with one that is all zeros. A call that fails writes to it, one that
 // succeeds does not. Give the message back with hw_error_free before the next call gets the same
 // one.
 typedef struct hw_error {
@@ -227,7 +227,7 @@ typedef struct hw_error {
 typedef struct hw_str {
   // UTF-8; bytes of any content where a function takes bytes, and for paths on Unix.
   const char *data;
-  // How many bytes there are.
+  // The number of bytes.
   size_t length;
 } hw_str;
 
@@ -268,7 +268,7 @@ typedef struct hw_options {
   // A partition is compacted when what it holds of a stream is spread over this many groups.
   // Default 256.
   uint32_t groups_max;
-  // Segment files held open at once. Default 256.
+  // Segment files open at once. Default 256.
   uint32_t open_files_max;
   // Most bytes a second that compaction writes; 0 = no limit (default).
   uint64_t compaction_bytes_per_second;
@@ -288,7 +288,7 @@ typedef struct hw_options {
   size_t streams_max;
   // Events later than the clock by more than this are refused, ns; below 0 = never (default).
   int64_t max_future_ns;
-  // Most space kept free for a full disk; it grows with the log, from 1 MiB on. Default 8 MiB.
+  // Most space reserved for a full disk; it grows with the log, from 1 MiB on. Default 8 MiB.
   uint64_t reserve_bytes;
   // A clock that jumps forward by more than this is not believed for a while, ns. Default 1 day.
   int64_t clock_jump_max_ns;
@@ -303,33 +303,32 @@ typedef struct hw_options {
   // Folder of a fast tier, on a small fast medium: see docs/operate/tiers.md. Empty (default) =
   // as the database has it.
   struct hw_str fast_dir;
-  // What is to lie there: "log", "buffers", "index", "newest", or several with commas
-  // between them.
-  // Empty = "log,buffers".
+  // Parts of the database in the fast tier: "log", "buffers", "index", "newest", or several with
+  // commas between them. Empty = "log,buffers".
   struct hw_str fast_parts;
   // Most that the log takes there; 0 (default) = four times the memory budget.
   uint64_t fast_bytes;
   // The log in a fast tier is copied to bulk this often, ns, which bounds what is lost with the
   // tier; below 0 = never (default).
   int64_t log_mirror_ns;
-  // Most that the index of segments takes there; 0 (default) = as much as there is room for.
+  // Most that the index of segments takes there; 0 (default) = as much as fits.
   uint64_t fast_index_bytes;
   // Most that copies of the newest partitions take there; 0 (default) = 32 times the memory
   // budget, which is the most in any case.
   uint64_t fast_newest_bytes;
-  // Copies of partitions older than this are let go, ns; below 0 = by room alone (default).
+  // Copies of partitions older than this are dropped, ns; below 0 = by size alone (default).
   int64_t fast_newest_age_ns;
   // Named snapshots older than this end by themselves, ns; below 0 = never. Default 90 days.
   int64_t snapshot_age_max_ns;
   // Most that files take that are there for named snapshots only; beyond that the oldest ends. 0
-  // = as much as there is room for. Default 64 GiB.
+  // = as much as fits. Default 64 GiB.
   uint64_t snapshot_bytes_max;
   // By which calls files are read and written: "file", or "uring" for a queue of the kernel
   // where something is asked for ahead. Empty = "file".
   struct hw_str io_backend;
   // To which queue set a segment goes: "load" or "interval". Empty = "load".
   struct hw_str queue_placement;
-  // How many leaves a scan asks for at once, ahead of its reader. Default 8.
+  // Leaves that a scan requests at once, ahead of its reader. Default 8.
   uint32_t read_ahead;
   // Queue sets before the files of segments; 0 (default) = none.
   uint32_t queue_sets;
@@ -357,7 +356,7 @@ typedef struct hw_field {
 // A table to declare, or changes to one. All zeros = the defaults, or no change.
 typedef struct hw_table {
   // HW_DUPLICATES_LAST or HW_DUPLICATES_KEEP; 0 = the default, which is HW_DUPLICATES_LAST, or
-  // no change. It can change only before the first write.
+  // no change. A change is possible only before the first write.
   int32_t duplicates;
   // Events of a full leaf, 16 to 65,536; 0 = the database's default, or no change.
   uint32_t leaf_events;
@@ -384,12 +383,12 @@ typedef struct hw_tag {
 // A stream: a table and tags, to write to and to read. To end with hw_release.
 typedef uint64_t hw_stream;
 
-// A snapshot: everything acknowledged before it was taken, for any number of reads. It keeps files
-// and memory, so hold it for a question and not for a day. To end with hw_release. Where a
-// function takes one, 0 = a new one for this call.
+// A snapshot: everything acknowledged before it was taken, for any number of reads. Files and
+// memory stay in use while it lives, so hold it for a query and not for a day. To end with
+// hw_release. Where a function takes one, 0 = a new one for this call.
 typedef uint64_t hw_snapshot;
 
-// What a stream holds.
+// Contents of a stream.
 typedef struct hw_stream_info {
   // Its rows. While rewritten rows or deletes wait to be merged it counts what they replace or
   // remove too.
@@ -402,7 +401,7 @@ typedef struct hw_stream_info {
   int64_t last_ns;
 } hw_stream_info;
 
-// How a stream is called.
+// Name of a stream.
 typedef struct hw_stream_name {
   // "table,tag=value", with a backslash before commas, blanks, equals signs and backslashes in
   // names.
@@ -482,11 +481,11 @@ typedef struct hw_refused {
   size_t row;
   // Stable: "E_TYPE", "E_TIME_FUTURE", …; see docs/http/writing.md.
   struct hw_str code;
-  // What was expected, what was found, what to do.
+  // The message: what was expected, what was found, what to do.
   struct hw_str message;
 } hw_refused;
 
-// What a write became. Release the handle if it is not 0.
+// Result of a write. Release the handle if it is not 0.
 typedef struct hw_written {
   // To release when rows were refused; else 0.
   uint64_t handle;
@@ -504,8 +503,8 @@ typedef struct hw_written {
   uint32_t replaced;
 } hw_written;
 
-// A write on its way. It ends with hw_ticket_wait, or with hw_release when nobody waits; the write
-// goes on all the same.
+// A write on its way. The handle ends with hw_ticket_wait, or with hw_release when nobody waits;
+// the write goes on all the same.
 typedef uint64_t hw_ticket;
 
 // A condition on one field. Rows without a value in it never match.
@@ -519,7 +518,7 @@ typedef struct hw_filter {
   struct hw_value value;
 } hw_filter;
 
-// A prepared question. To end with hw_release.
+// A prepared query. To end with hw_release.
 typedef uint64_t hw_query;
 
 // Rows of one stream, by time; of equal times by arrival. Release the handle when they have been
@@ -527,7 +526,7 @@ typedef uint64_t hw_query;
 typedef struct hw_rows {
   // To release. 0 = a scan is at its end; the rest is zeros then.
   uint64_t handle;
-  // How many rows there are.
+  // The number of rows.
   size_t row_count;
   // Their times, ns since 1970.
   const int64_t *times_ns;
@@ -535,7 +534,7 @@ typedef struct hw_rows {
   size_t column_count;
   // Each with row_count rows.
   const struct hw_column *columns;
-  // Whose rows they are.
+  // The stream of the rows.
   struct hw_stream_name stream;
 } hw_rows;
 
@@ -560,11 +559,11 @@ typedef uint64_t hw_replay;
 typedef struct hw_replay_rows {
   // To release. 0 = the replay is at its end; the rest is zeros then.
   uint64_t handle;
-  // How many rows there are.
+  // The number of rows.
   size_t row_count;
   // Their times, ns since 1970, rising.
   const int64_t *times_ns;
-  // For each row the place of its stream in streams.
+  // For each row the index of its stream in streams.
   const uint32_t *places;
   // For each row which of the rows of its stream and time it is, from 1 on.
   const uint64_t *numbers;
@@ -580,7 +579,7 @@ typedef struct hw_replay_rows {
 
 // The newest value of a field.
 typedef struct hw_last_value {
-  // Which stream, by its place in the list of streams.
+  // Which stream, by its index in the list of streams.
   size_t stream;
   // The field.
   struct hw_str field;
@@ -595,11 +594,11 @@ typedef struct hw_last_value {
 typedef struct hw_last_values {
   // To release.
   uint64_t handle;
-  // How many values there are.
+  // The number of values.
   size_t count;
   // The values, stream by stream.
   const struct hw_last_value *values;
-  // How many streams there are.
+  // The number of streams.
   size_t stream_count;
   // Their names.
   const struct hw_stream_name *streams;
@@ -644,7 +643,7 @@ typedef struct hw_bin {
   int64_t sum_high;
 } hw_bin;
 
-// What to aggregate.
+// Fields and bins of an aggregation.
 typedef struct hw_aggregate_spec {
   // The first instant, ns since 1970, included.
   int64_t first_ns;
@@ -666,7 +665,7 @@ typedef struct hw_aggregate_spec {
 typedef struct hw_bin_end {
   // When, ns since 1970.
   int64_t time_ns;
-  // What; type 0 = only aggregates are kept there.
+  // The value; type 0 = only aggregates are stored there.
   struct hw_value value;
 } hw_bin_end;
 
@@ -675,7 +674,7 @@ typedef struct hw_bin_end {
 typedef struct hw_bins {
   // To release.
   uint64_t handle;
-  // How many bins there are.
+  // The number of bins.
   size_t count;
   // The bins.
   const struct hw_bin *bins;
@@ -685,8 +684,8 @@ typedef struct hw_bins {
   const struct hw_bin_end *lasts;
 } hw_bins;
 
-// Receives what the engine tells: a level and a text, which is valid during the call. It must
-// return soon, and must not call the library.
+// Receives an event of the engine: a level and a text, which is valid during the call. The
+// function must return soon, and must not call the library.
 typedef void (*hw_log_fn)(void *user, int32_t level, struct hw_str message);
 
 #ifdef __cplusplus
@@ -749,21 +748,21 @@ int32_t hw_compact(hw_db db, struct hw_error *error);
 // Counters and sizes, as JSON.
 int32_t hw_stats(hw_db db, struct hw_text *text, struct hw_error *error);
 
-// What is known and decided about late events, as JSON.
+// Statistics of late events and the policy decided from them, as JSON.
 int32_t hw_late(hw_db db, struct hw_text *text, struct hw_error *error);
 
-// Changes who decides on the policy for late data, until the database is closed: "adaptive",
+// Changes the source of the policy for late data, until the database is closed: "adaptive",
 // "separate:0.5", … as in hw_options.
 int32_t hw_set_late_policy(hw_db db, struct hw_str policy, struct hw_error *error);
 
-// Reads every byte of the database and compares checksums, order and aggregates, beside those who
-// use it. The report is JSON; is_sound gets 1, or 0 when something is damaged, which is not an
-// error of the call.
+// Reads every byte of the database and compares checksums, order and aggregates, while it is in
+// use. The report is JSON; is_sound gets 1, or 0 when something is damaged, which is not an error
+// of the call.
 int32_t hw_check(hw_db db, uint8_t *is_sound, struct hw_text *report, struct hw_error *error);
 
-// Backs the database up into a folder, beside those who use it: one state of it, with everything
+// Backs the database up into a folder, while it is in use: one state of it, with everything
 // acknowledged before this call. Into a folder with an older backup of the same database only what
-// is new is copied. The report is JSON; report NULL = none is wanted.
+// is new is copied. The report is JSON; report NULL = no report.
 int32_t hw_backup(hw_db db, struct hw_str folder, struct hw_text *report, struct hw_error *error);
 
 // Checks a backup: the checksum of every file, and all that hw_check checks of a database. As
@@ -771,20 +770,20 @@ int32_t hw_backup(hw_db db, struct hw_str folder, struct hw_text *report, struct
 int32_t hw_verify_backup(struct hw_str folder, uint8_t *is_sound, struct hw_text *report, struct hw_error *error);
 
 // Makes a database of a backup, in a folder that is empty or not there, and checks all of it. The
-// report is JSON; report NULL = none is wanted.
+// report is JSON; report NULL = no report.
 int32_t hw_restore(struct hw_str backup_folder,
                    struct hw_str path,
                    uint8_t *is_sound,
                    struct hw_text *report,
                    struct hw_error *error);
 
-// Repairs the database in a folder, which must not be open. What can be read stays, damaged files
-// are copied to a folder `quarantine` in it before anything is changed, and the report, as JSON,
-// says what is lost. dry_run 1 = change nothing.
+// Repairs the database in a folder, which must not be open. Readable data stay, damaged files are
+// copied to a folder `quarantine` in it before anything is changed, and the report, as JSON, says
+// what is lost. dry_run 1 = change nothing.
 int32_t hw_repair(struct hw_str path, uint8_t dry_run, struct hw_text *report, struct hw_error *error);
 
-// Checks a handle of a database: HW_OK while it is open. It does nothing else, so that it also
-// says what a call with a handle costs.
+// Checks a handle of a database: HW_OK while it is open. The check does nothing else, so that its
+// time is the cost of a call with a handle.
 int32_t hw_is_open(hw_db db, struct hw_error *error);
 
 // Declares a table. spec NULL = with the defaults. Writing to a table that is not there makes one
@@ -801,8 +800,8 @@ int32_t hw_table_drop(hw_db db, struct hw_str name, struct hw_error *error);
 int32_t hw_tables(hw_db db, struct hw_text *text, struct hw_error *error);
 
 // Deletes the events from first_ns to last_ns, both included, of the streams of a table that have
-// these tags; no tags = all of them. Those written before this call, that is: later writes stay.
-// stream_count gets the number of streams concerned; NULL = not wanted.
+// these tags; no tags = all of them. Only events written before this call are deleted: later
+// writes stay. stream_count gets the number of streams concerned; NULL = not returned.
 int32_t hw_delete(hw_db db,
                   struct hw_str table,
                   const struct hw_tag *tags,
@@ -813,7 +812,7 @@ int32_t hw_delete(hw_db db,
                   struct hw_error *error);
 
 // Drops the streams of a table that have these tags, at least one tag, with all their events.
-// stream_count gets their number; NULL = not wanted.
+// stream_count gets their number; NULL = not returned.
 int32_t hw_drop_streams(hw_db db,
                         struct hw_str table,
                         const struct hw_tag *tags,
@@ -821,7 +820,7 @@ int32_t hw_drop_streams(hw_db db,
                         uint64_t *stream_count,
                         struct hw_error *error);
 
-// A stream of a table with these tags, in any order. Nothing is asked of the database: a stream
+// A stream of a table with these tags, in any order. Nothing is read from the database: a stream
 // that is not there comes into being with the first write to it.
 int32_t hw_stream_open(hw_db db,
                        struct hw_str table,
@@ -833,8 +832,8 @@ int32_t hw_stream_open(hw_db db,
 // As hw_stream_open, by a name "table,tag=value,…"; a backslash keeps the character behind it.
 int32_t hw_stream_parse(hw_db db, struct hw_str name, hw_stream *stream, struct hw_error *error);
 
-// What a stream holds, without reading its rows. snapshot 0 = as it is now. HW_NOT_FOUND while
-// nothing was written to it.
+// Describes the contents of a stream, without reading its rows. snapshot 0 = as it is now.
+// HW_NOT_FOUND while nothing was written to it.
 int32_t hw_stream_describe(hw_stream stream, hw_snapshot snapshot, struct hw_stream_info *info, struct hw_error *error);
 
 // The streams of a table that have these tags; no tags = all of them. At most `limit` behind
@@ -859,16 +858,16 @@ int32_t hw_snapshot_sequence(hw_snapshot snapshot, uint64_t *sequence, struct hw
 
 // Stores what memory holds and keeps the state of now under a name: it can be read until it is
 // dropped or ends by itself (hw_options.snapshot_age_max_ns, snapshot_bytes_max, a full disk).
-// text gets what it is as JSON, as in hw_snapshots; NULL = not wanted. HW_INVALID for a bad name,
-// one that is taken, "now", and beyond 64 snapshots.
+// text gets what it is as JSON, as in hw_snapshots; NULL = not returned. HW_INVALID for a bad
+// name, one that is taken, "now", and beyond 64 snapshots.
 int32_t hw_snapshot_create(hw_db db, struct hw_str name, struct hw_text *text, struct hw_error *error);
 
 // Drops the named snapshot; its files go when nobody reads them any more. HW_NOT_FOUND without it.
 int32_t hw_snapshot_drop(hw_db db, struct hw_str name, struct hw_error *error);
 
-// The named snapshots as JSON: {"snapshots":[…],"ended":[…]}, each list with the oldest first.
-// Those under "ended" ended by themselves, with the reason. Of a database opened read only: as it
-// was looked at last.
+// The named snapshots as JSON: {"snapshots":[…],"ended":[…]}, each list with the oldest first. The
+// ones under "ended" ended by themselves, with the reason. Of a database opened read only: as of
+// the last look at it.
 int32_t hw_snapshots(hw_db db, struct hw_text *text, struct hw_error *error);
 
 // The state that a named snapshot keeps, to be read as any other snapshot. To end with hw_release,
@@ -987,8 +986,8 @@ int32_t hw_ticket_wait(hw_ticket ticket,
                        struct hw_written *written,
                        struct hw_error *error);
 
-// A question for rows of one stream: these fields in this order (none = all, in the order they
-// were added), of rows for which all filters hold. The database is asked when the question is.
+// A query for rows of one stream: these fields in this order (none = all, in the order they were
+// added), of rows for which all filters hold. The database is read when the query runs.
 int32_t hw_query_stream(hw_stream stream,
                         const struct hw_str *fields,
                         size_t field_count,
@@ -1010,7 +1009,7 @@ int32_t hw_query_table(hw_db db,
                        hw_query *query,
                        struct hw_error *error);
 
-// All rows of a question for one stream, from first_ns to last_ns, both included (INT64_MIN and
+// All rows of a query for one stream, from first_ns to last_ns, both included (INT64_MIN and
 // INT64_MAX = all). snapshot 0 = as it is now. HW_NOT_FOUND while nothing was written to the
 // stream, or for an unknown field.
 int32_t hw_read(hw_query query,
@@ -1020,9 +1019,9 @@ int32_t hw_read(hw_query query,
                 struct hw_rows *rows,
                 struct hw_error *error);
 
-// Begins a scan of a question, from first_ns to last_ns, both included. The streams of a table
-// come one after the other, in the order of the catalog. snapshot 0 = as it is now; the scan keeps
-// what it reads, the snapshot may be released.
+// Begins a scan of a query, from first_ns to last_ns, both included. The streams of a table come
+// one after the other, in the order of the catalog. snapshot 0 = as it is now; the scan keeps what
+// it reads, the snapshot may be released.
 int32_t hw_scan_open(hw_query query,
                      hw_snapshot snapshot,
                      int64_t first_ns,
@@ -1045,10 +1044,10 @@ int32_t hw_scan_begin(hw_query query,
                       hw_scan *scan,
                       struct hw_error *error);
 
-// Begins a replay of a question for a table (hw_query_table), from first_ns to last_ns, both
+// Begins a replay of a query for a table (hw_query_table), from first_ns to last_ns, both
 // included: the rows of all its streams as one sequence by time; of equal times by stream, in the
 // order of hw_streams_list, and of one stream by arrival. after = the row to go on behind; NULL =
-// from the first one on. memory_bytes bounds the rows that are held at once; 0 = a share of the
+// from the first one on. memory_bytes bounds the rows in memory at once; 0 = a share of the
 // quarter of memory_budget_bytes that all replays have together. snapshot 0 = as it is now; the
 // replay keeps what it reads, the snapshot may be released.
 int32_t hw_replay_open(hw_query query,
@@ -1063,9 +1062,9 @@ int32_t hw_replay_open(hw_query query,
 // The next rows of a replay, at least one; at its end rows->handle is 0. An error ends it.
 int32_t hw_replay_next(hw_replay replay, struct hw_replay_rows *rows, struct hw_error *error);
 
-// The times and values of a question for one field of one stream, copied to the caller's memory;
-// rows without a value are left out. row_count gets the number of rows there are: when that is
-// more than capacity, the first of them were copied; ask again with room for all, or from the last
+// The times and values of a query for one field of one stream, copied to the caller's memory; rows
+// without a value are left out. row_count gets the number of rows there are: when that is more
+// than capacity, the first of them were copied; call again with memory for all, or from the last
 // time on. HW_INVALID when the field is of another type.
 int32_t hw_read_f64(hw_query query,
                     hw_snapshot snapshot,
@@ -1099,10 +1098,10 @@ int32_t hw_read_u64(hw_query query,
                     size_t *row_count,
                     struct hw_error *error);
 
-// As hw_read_f64 for each of many questions of one database, all in one snapshot. The rows of a
-// question stand behind those of the one before; row_counts gets the number of rows that there are
-// of each. When their sum is more than capacity, the first of them all were copied: ask again with
-// room for all.
+// As hw_read_f64 for each of many queries of one database, all in one snapshot. The rows of a
+// query stand behind those of the one before; row_counts gets the number of rows that there are of
+// each. When their sum is more than capacity, the first of them all were copied: call again with
+// memory for all.
 int32_t hw_read_many_f64(const hw_query *queries,
                          size_t query_count,
                          hw_snapshot snapshot,
@@ -1203,7 +1202,7 @@ int32_t hw_batch_arrow(hw_batch batch,
 // before.
 int32_t hw_scan_arrow(hw_scan scan, struct ArrowArrayStream *stream, struct hw_error *error);
 
-// Sets who receives what the engine tells beside the results of calls, up to a level:
+// Sets the receiver of the engine's events beside the results of calls, up to a level:
 // HW_LOG_ERROR, HW_LOG_WARN or HW_LOG_INFO. There is one receiver for all databases of the
 // process; receiver NULL = nobody. user is handed on to it as it is.
 int32_t hw_log_to(hw_log_fn receiver, void *user, int32_t level_max, struct hw_error *error);

@@ -9,7 +9,7 @@
  * - Errors. `error` may be NULL; else it is the caller's, all zeros before its first use (hw_error error = {0};), and is written
  *   to only when the function fails. hw_error_free gives its message back. There is no state that belongs to a thread.
  * - Handles are numbers; 0 is none. A handle that was released, or is of another kind, is HW_HANDLE and never a crash: releasing
- *   twice, or using something after its release, is an error that is told. Every handle ends with hw_release, a database's with
+ *   twice, or using something after its release, is an error that is reported. Every handle ends with hw_release, a database's with
  *   hw_close.
  * - Threads. Any thread may use any handle at any time, also while another one releases it. Batches, scans and tickets serve one
  *   call at a time; the others wait.

@@ -17,7 +17,7 @@ pub const HW_EVERY_WIDTH: i32 = 1;
 /// Buckets of a level of the pyramid, 2^level seconds wide: level.
 pub const HW_LEVEL: i32 = 2;
 
-/// What to aggregate.
+/// Fields and bins of an aggregation.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct hw_aggregate_spec {
@@ -84,7 +84,7 @@ pub struct hw_bin {
 pub struct hw_bin_end {
     /// When, ns since 1970.
     pub time_ns: i64,
-    /// What; type 0 = only aggregates are kept there.
+    /// The value; type 0 = only aggregates are stored there.
     pub value: hw_value,
 }
 
@@ -95,7 +95,7 @@ pub struct hw_bin_end {
 pub struct hw_bins {
     /// To release.
     pub handle: u64,
-    /// How many bins there are.
+    /// The number of bins.
     pub count: usize,
     /// The bins.
     pub bins: *const hw_bin,
@@ -105,19 +105,19 @@ pub struct hw_bins {
     pub lasts: *const hw_bin_end,
 }
 
-struct Kept {
+struct BinsResult {
     bins: Box<[hw_bin]>,
     firsts: Box<[hw_bin_end]>,
     lasts: Box<[hw_bin_end]>,
-    /// What the ends point to.
+    /// The memory that the ends point into.
     _values: Vec<Bin>,
 }
 
 // SAFETY: the pointers in `firsts` and `lasts` lead to `_values`, which live as long, are never
 // changed, and may be read by any thread.
-unsafe impl Send for Kept {}
+unsafe impl Send for BinsResult {}
 // SAFETY: as above.
-unsafe impl Sync for Kept {}
+unsafe impl Sync for BinsResult {}
 
 fn bin(start_ns: i64, bucket: i64, a: &Aggregate) -> hw_bin {
     let (extremes_type, min, max, min_bits, max_bits) = match a.extremes {
@@ -153,7 +153,7 @@ fn bin(start_ns: i64, bucket: i64, a: &Aggregate) -> hw_bin {
     }
 }
 
-/// What the bin says as the aggregate it was made of, but for the rounding that merges carry along.
+/// The aggregate that the bin was made of, but for the rounding that merges carry along.
 fn aggregate(bin: &hw_bin) -> Aggregate {
     let extremes = match bin.extremes_type {
         HW_F64 => Extremes::F64(f64::from_bits(bin.min_bits), f64::from_bits(bin.max_bits)),
@@ -175,7 +175,7 @@ fn aggregate(bin: &hw_bin) -> Aggregate {
 }
 
 fn finished(bin: *const hw_bin, of: impl FnOnce(&Aggregate) -> Option<f64>) -> f64 {
-    // SAFETY: the caller says that it is a bin, or NULL, which is asked here.
+    // SAFETY: the caller says that it is a bin, or NULL, which is checked here.
     let bin = unsafe { bin.as_ref() };
     bin.and_then(|bin| of(&aggregate(bin))).unwrap_or(f64::NAN)
 }
@@ -215,7 +215,7 @@ fn end(end: Option<&(Timestamp, Value)>) -> hw_bin_end {
 
 impl hw_bins {
     fn make(bins: Box<[hw_bin]>, values: Vec<Bin>) -> hw_bins {
-        let (handle, kept) = handles::put_result(Kept {
+        let (handle, kept) = handles::put_result(BinsResult {
             bins,
             firsts: values.iter().map(|b| end(b.first.as_ref())).collect(),
             lasts: values.iter().map(|b| end(b.last.as_ref())).collect(),

@@ -1,8 +1,8 @@
 //! Columns and single values at the border.
 //!
-//! Invariants: what comes in is copied, and absent rows are blanked, so that columns of the engine
-//! are well-formed whatever the caller's memory holds there. What goes out points into columns that
-//! the result keeps.
+//! Invariants: incoming values are copied, and absent rows are blanked, so that columns of the
+//! engine are well-formed whatever the caller's memory contains there. Outgoing pointers lead into
+//! columns that the result keeps.
 //! Failure: `HW_INVALID` with the field's name.
 
 use crate::status::{Outcome, invalid};
@@ -238,8 +238,7 @@ impl hw_value {
     }
 }
 
-/// What a column of a result needs besides the column: words and offsets in the layout of the
-/// border.
+/// Memory of a result's column besides the column: words and offsets in the layout of the border.
 pub(crate) struct Layout {
     validity: Option<Vec<u64>>,
     offsets: Option<Vec<u32>>,

@@ -13,8 +13,8 @@ use crate::text::{hw_str, hw_text};
 use headwater::{Database, EndedSnapshot, Options, Reader, RepairMode, Snapshot, SnapshotInfo};
 use std::sync::{Arc, Weak};
 
-/// The version of this interface. It rises when something is added; nothing is ever taken away or
-/// changed.
+/// The version of this interface. The number rises when something is added; nothing is ever taken
+/// away or changed.
 pub const HW_ABI_VERSION: u32 = 4;
 
 /// A database. To end with hw_close.
@@ -181,7 +181,7 @@ pub unsafe extern "C" fn hw_stats(db: hw_db, text: *mut hw_text, error: *mut hw_
     })
 }
 
-/// What is known and decided about late events, as JSON.
+/// Statistics of late events and the policy decided from them, as JSON.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hw_late(db: hw_db, text: *mut hw_text, error: *mut hw_error) -> i32 {
     guard(error, || {
@@ -194,7 +194,7 @@ pub unsafe extern "C" fn hw_late(db: hw_db, text: *mut hw_text, error: *mut hw_e
     })
 }
 
-/// Changes who decides on the policy for late data, until the database is closed: "adaptive",
+/// Changes the source of the policy for late data, until the database is closed: "adaptive",
 /// "separate:0.5", … as in hw_options.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hw_set_late_policy(
@@ -203,16 +203,17 @@ pub unsafe extern "C" fn hw_set_late_policy(
     error: *mut hw_error,
 ) -> i32 {
     guard(error, || {
-        let policy = policy.read("policy")?.parse()?;
+        let policy = policy.read("policy")?.parse::<headwater::PolicyChoice>();
+        let policy = policy.map_err(headwater::Error::from)?;
         Ok(handles::get::<Store>(db)?
             .owner()?
             .set_late_policy(policy)?)
     })
 }
 
-/// Reads every byte of the database and compares checksums, order and aggregates, beside those who
-/// use it. The report is JSON; is_sound gets 1, or 0 when something is damaged, which is not an
-/// error of the call.
+/// Reads every byte of the database and compares checksums, order and aggregates, while it is in
+/// use. The report is JSON; is_sound gets 1, or 0 when something is damaged, which is not an error
+/// of the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hw_check(
     db: hw_db,
@@ -234,9 +235,9 @@ pub unsafe extern "C" fn hw_check(
     })
 }
 
-/// Backs the database up into a folder, beside those who use it: one state of it, with everything
+/// Backs the database up into a folder, while it is in use: one state of it, with everything
 /// acknowledged before this call. Into a folder with an older backup of the same database only what
-/// is new is copied. The report is JSON; report NULL = none is wanted.
+/// is new is copied. The report is JSON; report NULL = no report.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hw_backup(
     db: hw_db,
@@ -273,7 +274,7 @@ pub unsafe extern "C" fn hw_verify_backup(
 }
 
 /// Makes a database of a backup, in a folder that is empty or not there, and checks all of it. The
-/// report is JSON; report NULL = none is wanted.
+/// report is JSON; report NULL = no report.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hw_restore(
     backup_folder: hw_str,
@@ -291,9 +292,9 @@ pub unsafe extern "C" fn hw_restore(
     })
 }
 
-/// Repairs the database in a folder, which must not be open. What can be read stays, damaged files
-/// are copied to a folder `quarantine` in it before anything is changed, and the report, as JSON,
-/// says what is lost. dry_run 1 = change nothing.
+/// Repairs the database in a folder, which must not be open. Readable data stay, damaged files are
+/// copied to a folder `quarantine` in it before anything is changed, and the report, as JSON, says
+/// what is lost. dry_run 1 = change nothing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hw_repair(
     path: hw_str,
@@ -324,8 +325,8 @@ fn give_report(report: *mut hw_text, text: impl FnOnce() -> String) -> Outcome<(
     give(report, hw_text::make(text()), "report")
 }
 
-/// Checks a handle of a database: HW_OK while it is open. It does nothing else, so that it also
-/// says what a call with a handle costs.
+/// Checks a handle of a database: HW_OK while it is open. The check does nothing else, so that its
+/// time is the cost of a call with a handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hw_is_open(db: hw_db, error: *mut hw_error) -> i32 {
     guard(error, || handles::get::<Store>(db).map(|_| ()))

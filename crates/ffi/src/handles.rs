@@ -1,13 +1,12 @@
-//! Handles: numbers behind which the objects stand that callers hold.
+//! Handles: numbers by which callers refer to objects.
 //!
-//! A handle is the place of its object and the generation of that place, which rises with every
-//! object that leaves it. So a handle that was released is known as such, however often its place
-//! was taken since, and one of another kind too: what would be undefined behaviour with pointers is
-//! an error here.
+//! A handle is the slot of its object and the generation of that slot, which rises with every
+//! object that leaves it. So a released handle is recognised, however often its slot was taken
+//! since, and one of another kind too: undefined behaviour with pointers is an error here.
 //!
-//! Invariants: 0 is no handle. A place whose generation is used up is not used again. An object
+//! Invariants: 0 is no handle. A slot whose generation is used up is not used again. An object
 //! lives while its handle is not released, and then while calls that began before use it.
-//! Concurrency: [`SHELVES`] locks, each held for a look or a change of one place.
+//! Concurrency: [`SHELVES`] locks, each locked for a read or a change of one slot.
 //! Failure: `HW_HANDLE`.
 
 use crate::status::{Failure, HW_HANDLE, Outcome, guard, hw_error};
@@ -18,10 +17,10 @@ use std::sync::{Arc, PoisonError, RwLock};
 /// Locks over which the objects are spread.
 const SHELVES: u32 = 16;
 const SHELF_BITS: u32 = SHELVES.trailing_zeros();
-/// Places of a shelf.
-const PLACES_MAX: usize = 1 << (32 - SHELF_BITS);
+/// Slots of a shelf.
+const SLOTS_MAX: usize = 1 << (32 - SHELF_BITS);
 
-/// What may stand behind handles, one type for each kind.
+/// Object behind a handle, one type for each kind.
 pub(crate) trait Handled: Any + Send + Sync {
     /// The kind with its article, for messages.
     const KIND: &'static str;
@@ -29,7 +28,7 @@ pub(crate) trait Handled: Any + Send + Sync {
     const IS_DATABASE: bool = false;
 }
 
-/// What one handle stands for.
+/// Object of one handle.
 pub(crate) struct Object {
     kind: &'static str,
     is_database: bool,
@@ -42,38 +41,38 @@ impl Object {
         self.kept.is::<T>()
     }
 
-    /// It as what it is, unless it is of another kind.
+    /// The object as a type, unless it is of another kind.
     pub(crate) fn into<T: Handled>(self) -> Option<Arc<T>> {
         self.kept.downcast().ok()
     }
 }
 
-struct Place {
+struct Slot {
     generation: u32,
     object: Option<Object>,
 }
 
 struct Shelf {
-    places: Vec<Place>,
+    slots: Vec<Slot>,
     free: Vec<u32>,
 }
 
 static TABLE: [RwLock<Shelf>; SHELVES as usize] = [const {
     RwLock::new(Shelf {
-        places: Vec::new(),
+        slots: Vec::new(),
         free: Vec::new(),
     })
 }; SHELVES as usize];
 static NEXT_SHELF: AtomicU32 = AtomicU32::new(0);
 static LIVE: AtomicU64 = AtomicU64::new(0);
 
-/// Where a handle points: its shelf, its place there, its generation.
+/// The parts of a handle: its shelf, its slot there, its generation.
 fn split(handle: u64) -> (usize, usize, u32) {
-    let place = handle as u32;
-    let shelf = place & (SHELVES - 1);
+    let slot = handle as u32;
+    let shelf = slot & (SHELVES - 1);
     (
         shelf as usize,
-        (place >> SHELF_BITS) as usize,
+        (slot >> SHELF_BITS) as usize,
         (handle >> 32) as u32,
     )
 }
@@ -85,7 +84,7 @@ fn refused(handle: u64, expected: &str, found: &str) -> Failure {
     )
 }
 
-/// What there is instead of the object.
+/// The description of a handle without an object.
 fn absence(handle: u64) -> &'static str {
     if handle == 0 {
         "0, which is no handle"
@@ -105,21 +104,21 @@ fn insert(object: Object) -> u64 {
     let index = match held.free.pop() {
         Some(index) => index,
         None => {
-            // A handle has no room for more.
+            // A handle has no bits for more.
             assert!(
-                held.places.len() < PLACES_MAX,
+                held.slots.len() < SLOTS_MAX,
                 "more than 4 billion handles are out: release some"
             );
-            held.places.push(Place {
+            held.slots.push(Slot {
                 generation: 1,
                 object: None,
             });
-            (held.places.len() - 1) as u32
+            (held.slots.len() - 1) as u32
         }
     };
-    let place = &mut held.places[index as usize];
-    place.object = Some(object);
-    let handle = u64::from(place.generation) << 32 | u64::from(index << SHELF_BITS | shelf);
+    let slot = &mut held.slots[index as usize];
+    slot.object = Some(object);
+    let handle = u64::from(slot.generation) << 32 | u64::from(index << SHELF_BITS | shelf);
     drop(held);
     LIVE.fetch_add(1, Ordering::Relaxed);
     handle
@@ -136,7 +135,7 @@ pub(crate) fn put<T: Handled>(object: T) -> (u64, Arc<T>) {
     (handle, object)
 }
 
-/// Keeps a result that nobody asks for again; gives its handle and the result.
+/// Keeps a result that is only released by its handle; gives its handle and the result.
 pub(crate) fn put_result<T: Any + Send + Sync>(result: T) -> (u64, Arc<T>) {
     let result = Arc::new(result);
     let handle = insert(Object {
@@ -152,10 +151,10 @@ pub(crate) fn get<T: Handled>(handle: u64) -> Outcome<Arc<T>> {
     let (shelf, index, generation) = split(handle);
     let held = TABLE[shelf].read().unwrap_or_else(PoisonError::into_inner);
     let object = held
-        .places
+        .slots
         .get(index)
-        .filter(|place| place.generation == generation)
-        .and_then(|place| place.object.as_ref());
+        .filter(|slot| slot.generation == generation)
+        .and_then(|slot| slot.object.as_ref());
     match object {
         None => Err(refused(handle, T::KIND, absence(handle))),
         Some(object) => Arc::clone(&object.kept)
@@ -172,24 +171,24 @@ pub(crate) fn take(
 ) -> Outcome<Object> {
     let (shelf, index, generation) = split(handle);
     let mut held = TABLE[shelf].write().unwrap_or_else(PoisonError::into_inner);
-    let place = held
-        .places
+    let slot = held
+        .slots
         .get_mut(index)
-        .filter(|place| place.generation == generation);
-    let Some(place) = place else {
+        .filter(|slot| slot.generation == generation);
+    let Some(slot) = slot else {
         return Err(refused(handle, expected, absence(handle)));
     };
-    let object = match place.object.take() {
+    let object = match slot.object.take() {
         None => return Err(refused(handle, expected, absence(handle))),
         Some(object) if is_wanted(&object) => object,
         Some(object) => {
             let found = object.kind;
-            place.object = Some(object);
+            slot.object = Some(object);
             return Err(refused(handle, expected, found));
         }
     };
-    if let Some(next) = place.generation.checked_add(1) {
-        place.generation = next;
+    if let Some(next) = slot.generation.checked_add(1) {
+        slot.generation = next;
         held.free.push(index as u32);
     }
     drop(held);

@@ -1,9 +1,8 @@
-//! Rows of one field, copied into the caller's own memory: of one question, or of many at once.
+//! Rows of one field, copied into the caller's own memory: of one query, or of many at once.
 //!
-//! Invariants: what one call reads is of one snapshot. Nothing is written behind the room that the
-//! caller gives.
-//! Concurrency: any number of threads, each with memory of its own.
-//! Failure: what was copied before an error means nothing.
+//! Invariants: what one call reads is of one snapshot. Nothing is written behind the memory that
+//! the caller gives. Concurrency: any number of threads, each with memory of its own. Failure: what
+//! was copied before an error means nothing.
 
 use crate::handles;
 use crate::query::{Query, hw_query};
@@ -40,11 +39,11 @@ impl Number for u64 {
     }
 }
 
-/// Where a caller wants times and values.
+/// The caller's memory for times and values.
 struct Places<'a, T> {
     times: &'a mut [std::mem::MaybeUninit<i64>],
     values: &'a mut [std::mem::MaybeUninit<T>],
-    /// Rows that there are, also those for which there is no room.
+    /// All rows of the range, also those beyond the capacity.
     count: usize,
 }
 
@@ -94,7 +93,7 @@ impl<T: Number> Places<'_, T> {
         Ok(())
     }
 
-    /// Adds the rows of a question.
+    /// Adds the rows of a query.
     fn read(&mut self, query: &Query, view: &Snapshot, range: ClosedRange) -> Outcome<()> {
         let found = one_stream(query)?.at(view)?;
         let mut added = Ok(());
@@ -149,9 +148,9 @@ fn read_into<T: Number>(
     give(count, places.count, "row_count")
 }
 
-/// The times and values of a question for one field of one stream, copied to the caller's memory;
-/// rows without a value are left out. row_count gets the number of rows there are: when that is
-/// more than capacity, the first of them were copied; ask again with room for all, or from the last
+/// The times and values of a query for one field of one stream, copied to the caller's memory; rows
+/// without a value are left out. row_count gets the number of rows there are: when that is more
+/// than capacity, the first of them were copied; call again with memory for all, or from the last
 /// time on. HW_INVALID when the field is of another type.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hw_read_f64(
@@ -250,10 +249,10 @@ fn read_many_into<T: Number>(
     Ok(())
 }
 
-/// As hw_read_f64 for each of many questions of one database, all in one snapshot. The rows of a
-/// question stand behind those of the one before; row_counts gets the number of rows that there are
-/// of each. When their sum is more than capacity, the first of them all were copied: ask again with
-/// room for all.
+/// As hw_read_f64 for each of many queries of one database, all in one snapshot. The rows of a
+/// query stand behind those of the one before; row_counts gets the number of rows that there are of
+/// each. When their sum is more than capacity, the first of them all were copied: call again with
+/// memory for all.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hw_read_many_f64(
     queries: *const hw_query,

@@ -2,8 +2,8 @@
 //! come.
 
 use headwater::{
-    BackupReport, CheckReport, Damage, EndedSnapshot, LateReport, RepairReport, ShardLateReport,
-    SnapshotInfo, Stats, TableInfo, Timestamp,
+    BackupReport, CheckReport, Damage, EndedSnapshot, LateReport, RepairReport, STATS,
+    ShardLateReport, SnapshotInfo, StatValue, Stats, TableInfo, Timestamp,
 };
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -12,67 +12,14 @@ fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-pub(crate) fn stats(s: &Stats) -> Value {
-    json!({
-        "events": s.events,
-        "events_in_memory": s.events_in_memory,
-        "late_events_in_memory": s.late_events_in_memory,
-        "streams": s.streams,
-        "tables": s.tables,
-        "partitions": s.partitions,
-        "leaves": s.leaves,
-        "late_runs": s.late_runs,
-        "disk_bytes": s.disk_bytes,
-        "segment_bytes": s.segment_bytes,
-        "log_bytes": s.log_bytes,
-        "fast_bytes": s.fast_bytes,
-        "fast_bytes_max": s.fast_bytes_max,
-        "fast_written_bytes": s.fast_written_bytes,
-        "bulk_written_bytes": s.bulk_written_bytes,
-        "log_mirror_behind_bytes": s.log_mirror_behind_bytes,
-        "fast_index_bytes": s.fast_index_bytes,
-        "fast_index_reads": s.fast_index_reads,
-        "fast_index_dropped": s.fast_index_dropped,
-        "fast_index_refused": s.fast_index_refused,
-        "fast_newest_bytes": s.fast_newest_bytes,
-        "fast_newest_segments": s.fast_newest_segments,
-        "fast_newest_reads": s.fast_newest_reads,
-        "fast_newest_dropped": s.fast_newest_dropped,
-        "fast_newest_refused": s.fast_newest_refused,
-        "snapshots": s.snapshots,
-        "snapshot_bytes": s.snapshot_bytes,
-        "snapshot_bytes_max": s.snapshot_bytes_max,
-        "dead_bytes": s.dead_bytes,
-        "memory_bytes": s.memory_bytes,
-        "pinned_bytes": s.pinned_bytes,
-        "pinned_file_bytes": s.pinned_file_bytes,
-        "events_accepted": s.events_accepted,
-        "bytes_accepted": s.bytes_accepted,
-        "events_written": s.events_written(),
-        "events_flush": s.events_flush,
-        "events_merge": s.events_merge,
-        "events_late_run": s.events_late_run,
-        "events_fold": s.events_fold,
-        "events_compaction": s.events_compaction,
-        "events_delete": s.events_delete,
-        "bytes_log": s.bytes_log,
-        "bytes_leaf": s.bytes_leaf,
-        "bytes_index": s.bytes_index,
-        "bytes_meta": s.bytes_meta,
-        "wa_events": s.wa_events(),
-        "wa_bytes": s.wa_bytes(),
-        "bytes_per_event": s.bytes_per_event(),
-        "flushes": s.flushes,
-        "merges": s.merges,
-        "log_syncs": s.log_syncs,
-        "log_sync_median_ns": nanos(s.log_sync_median),
-        "leaves_read": s.leaves_read,
-        "pages_read": s.pages_read,
-        "blocks_read": s.blocks_read,
-        "bytes_read": s.bytes_read,
-        "damaged_parts": s.damaged_parts,
-        "partitions_unreadable": s.partitions_unreadable,
-    })
+/// Every stat under its name; durations in nanoseconds.
+pub(crate) fn stats(stats: &Stats) -> Value {
+    let shown = STATS.iter().map(|stat| match (stat.value)(stats) {
+        StatValue::Count(count) => (stat.name.to_owned(), count.into()),
+        StatValue::Ratio(ratio) => (stat.name.to_owned(), ratio.into()),
+        StatValue::Duration(duration) => (format!("{}_ns", stat.name), nanos(duration).into()),
+    });
+    Value::Object(shown.collect())
 }
 
 fn damage(d: &Damage) -> Value {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct hw_last_value {
-    /// Which stream, by its place in the list of streams.
+    /// Which stream, by its index in the list of streams.
     pub stream: usize,
     /// The field.
     pub field: hw_str,
@@ -31,28 +31,28 @@ pub struct hw_last_value {
 pub struct hw_last_values {
     /// To release.
     pub handle: u64,
-    /// How many values there are.
+    /// The number of values.
     pub count: usize,
     /// The values, stream by stream.
     pub values: *const hw_last_value,
-    /// How many streams there are.
+    /// The number of streams.
     pub stream_count: usize,
     /// Their names.
     pub streams: *const hw_stream_name,
 }
 
-struct Kept {
+struct LastResult {
     values: Box<[hw_last_value]>,
     streams: Box<[hw_stream_name]>,
-    /// What the other two point to.
+    /// The memory that the other two point into.
     _found: Vec<(Arc<Named>, Vec<LastValue>)>,
 }
 
 // SAFETY: the pointers in `values` and `streams` lead to `_found`, which lives as long, is never
 // changed, and may be read by any thread.
-unsafe impl Send for Kept {}
+unsafe impl Send for LastResult {}
 // SAFETY: as above.
-unsafe impl Sync for Kept {}
+unsafe impl Sync for LastResult {}
 
 impl hw_last_values {
     fn make(found: Vec<(Arc<Named>, Vec<LastValue>)>) -> hw_last_values {
@@ -65,7 +65,7 @@ impl hw_last_values {
                 value: hw_value::of(&last.value),
             }));
         }
-        let (handle, kept) = handles::put_result(Kept {
+        let (handle, kept) = handles::put_result(LastResult {
             values: values.into(),
             streams: found.iter().map(|(named, _)| named.view()).collect(),
             _found: found,

@@ -13,7 +13,7 @@
 //! call at a time, the others wait.
 //! Failure: every function returns a code of `status` and fills in the caller's `hw_error`, if
 //! there is one.
-// The figures of a database are one object of JSON with many members.
+// The metrics of a database are one object of JSON with many members.
 #![recursion_limit = "256"]
 #![allow(
     clippy::disallowed_methods,

@@ -1,10 +1,10 @@
-//! What the engine has to tell beside the results of calls: recovery, work in the background that
-//! failed and is tried again.
+//! Events of the engine beside the results of calls: recovery, work in the background that failed
+//! and is tried again.
 //!
 //! Invariants: one receiver for the process. When `hw_log_to` returns, the receiver before is not
 //! running and is not called again.
 //! Concurrency: the receiver is called from any thread, by one or several at a time.
-//! Failure: without a receiver nothing is told, as in a Rust program without a subscriber.
+//! Failure: without a receiver events are dropped, as in a Rust program without a subscriber.
 
 use crate::status::{Outcome, guard, hw_error, invalid};
 use crate::text::hw_str;
@@ -19,11 +19,11 @@ use tracing::{Event, Level, Metadata, Subscriber};
 pub const HW_LOG_ERROR: i32 = 1;
 /// Something failed and is tried again, or was put right.
 pub const HW_LOG_WARN: i32 = 2;
-/// What the engine does, such as recovery.
+/// Events of normal operation, such as recovery.
 pub const HW_LOG_INFO: i32 = 3;
 
-/// Receives what the engine tells: a level and a text, which is valid during the call. It must
-/// return soon, and must not call the library.
+/// Receives an event of the engine: a level and a text, which is valid during the call. The
+/// function must return soon, and must not call the library.
 pub type hw_log_fn = Option<unsafe extern "C" fn(user: *mut c_void, level: i32, message: hw_str)>;
 
 struct Receiver {
@@ -39,7 +39,7 @@ unsafe impl Send for Receiver {}
 unsafe impl Sync for Receiver {}
 
 static RECEIVER: RwLock<Option<Receiver>> = RwLock::new(None);
-/// Whether this process let us listen; asked once.
+/// Whether this process lets us listen; checked once.
 static LISTENING: OnceLock<bool> = OnceLock::new();
 
 fn number(level: Level) -> i32 {
@@ -75,7 +75,7 @@ impl Subscriber for Listener {
             event.record(&mut text);
             let message = format!("{}{}", text.message, text.fields);
             // SAFETY: by contract it may be called from any thread until another one is set, which
-            // waits for the lock held here.
+            // waits for the lock taken here.
             unsafe { (receiver.call)(receiver.user, level, hw_str::of(&message)) };
         }
     }
@@ -107,7 +107,7 @@ impl Visit for Text {
     }
 }
 
-/// Sets who receives what the engine tells beside the results of calls, up to a level:
+/// Sets the receiver of the engine's events beside the results of calls, up to a level:
 /// HW_LOG_ERROR, HW_LOG_WARN or HW_LOG_INFO. There is one receiver for all databases of the
 /// process; receiver NULL = nobody. user is handed on to it as it is.
 #[unsafe(no_mangle)]

@@ -15,8 +15,8 @@ use std::sync::Arc;
 
 /// Stores what memory holds and keeps the state of now under a name: it can be read until it is
 /// dropped or ends by itself (hw_options.snapshot_age_max_ns, snapshot_bytes_max, a full disk).
-/// text gets what it is as JSON, as in hw_snapshots; NULL = not wanted. HW_INVALID for a bad name,
-/// one that is taken, "now", and beyond 64 snapshots.
+/// text gets what it is as JSON, as in hw_snapshots; NULL = not returned. HW_INVALID for a bad
+/// name, one that is taken, "now", and beyond 64 snapshots.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hw_snapshot_create(
     db: hw_db,
@@ -50,9 +50,9 @@ pub unsafe extern "C" fn hw_snapshot_drop(db: hw_db, name: hw_str, error: *mut h
     })
 }
 
-/// The named snapshots as JSON: {"snapshots":[…],"ended":[…]}, each list with the oldest first.
-/// Those under "ended" ended by themselves, with the reason. Of a database opened read only: as it
-/// was looked at last.
+/// The named snapshots as JSON: {"snapshots":[…],"ended":[…]}, each list with the oldest first. The
+/// ones under "ended" ended by themselves, with the reason. Of a database opened read only: as of
+/// the last look at it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hw_snapshots(db: hw_db, text: *mut hw_text, error: *mut hw_error) -> i32 {
     guard(error, || {

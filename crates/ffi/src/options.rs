@@ -59,7 +59,7 @@ pub struct hw_options {
     /// A partition is compacted when what it holds of a stream is spread over this many groups.
     /// Default 256.
     pub groups_max: u32,
-    /// Segment files held open at once. Default 256.
+    /// Segment files open at once. Default 256.
     pub open_files_max: u32,
     /// Most bytes a second that compaction writes; 0 = no limit (default).
     pub compaction_bytes_per_second: u64,
@@ -79,7 +79,7 @@ pub struct hw_options {
     pub streams_max: usize,
     /// Events later than the clock by more than this are refused, ns; below 0 = never (default).
     pub max_future_ns: i64,
-    /// Most space kept free for a full disk; it grows with the log, from 1 MiB on. Default 8 MiB.
+    /// Most space reserved for a full disk; it grows with the log, from 1 MiB on. Default 8 MiB.
     pub reserve_bytes: u64,
     /// A clock that jumps forward by more than this is not believed for a while, ns. Default 1 day.
     pub clock_jump_max_ns: i64,
@@ -94,33 +94,32 @@ pub struct hw_options {
     /// Folder of a fast tier, on a small fast medium: see docs/operate/tiers.md. Empty (default) =
     /// as the database has it.
     pub fast_dir: hw_str,
-    /// What is to lie there: "log", "buffers", "index", "newest", or several with commas
-    /// between them.
-    /// Empty = "log,buffers".
+    /// Parts of the database in the fast tier: "log", "buffers", "index", "newest", or several with
+    /// commas between them. Empty = "log,buffers".
     pub fast_parts: hw_str,
     /// Most that the log takes there; 0 (default) = four times the memory budget.
     pub fast_bytes: u64,
     /// The log in a fast tier is copied to bulk this often, ns, which bounds what is lost with the
     /// tier; below 0 = never (default).
     pub log_mirror_ns: i64,
-    /// Most that the index of segments takes there; 0 (default) = as much as there is room for.
+    /// Most that the index of segments takes there; 0 (default) = as much as fits.
     pub fast_index_bytes: u64,
     /// Most that copies of the newest partitions take there; 0 (default) = 32 times the memory
     /// budget, which is the most in any case.
     pub fast_newest_bytes: u64,
-    /// Copies of partitions older than this are let go, ns; below 0 = by room alone (default).
+    /// Copies of partitions older than this are dropped, ns; below 0 = by size alone (default).
     pub fast_newest_age_ns: i64,
     /// Named snapshots older than this end by themselves, ns; below 0 = never. Default 90 days.
     pub snapshot_age_max_ns: i64,
     /// Most that files take that are there for named snapshots only; beyond that the oldest ends. 0
-    /// = as much as there is room for. Default 64 GiB.
+    /// = as much as fits. Default 64 GiB.
     pub snapshot_bytes_max: u64,
     /// By which calls files are read and written: "file", or "uring" for a queue of the kernel
     /// where something is asked for ahead. Empty = "file".
     pub io_backend: hw_str,
     /// To which queue set a segment goes: "load" or "interval". Empty = "load".
     pub queue_placement: hw_str,
-    /// How many leaves a scan asks for at once, ahead of its reader. Default 8.
+    /// Leaves that a scan requests at once, ahead of its reader. Default 8.
     pub read_ahead: u32,
     /// Queue sets before the files of segments; 0 (default) = none.
     pub queue_sets: u32,
@@ -207,8 +206,7 @@ impl hw_options {
         }
     }
 
-    /// What the caller filled in, with defaults for the fields it does not know. NULL = the
-    /// defaults.
+    /// The caller's options, with defaults for the fields it does not know. NULL = the defaults.
     pub(crate) fn read(options: *const hw_options) -> Outcome<hw_options> {
         let mut read = hw_options::defaults();
         if options.is_null() {
@@ -252,7 +250,7 @@ impl hw_options {
         };
         let policy = self.late_policy.read("late_policy")?;
         if !policy.is_empty() {
-            options.late_policy = policy.parse()?;
+            options.late_policy = policy.parse().map_err(headwater::Error::from)?;
         }
         options.late_merge_interval = optional_duration(self.late_merge_interval_ns);
         options.late_runs_max = self.late_runs_max;

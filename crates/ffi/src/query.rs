@@ -1,4 +1,4 @@
-//! Prepared questions: which streams, which fields, which values; asked for as many ranges as one
+//! Prepared queries: which streams, which fields, which values; asked for as many ranges as one
 //! likes.
 
 use crate::column::hw_value;
@@ -11,7 +11,7 @@ use crate::text::{by_key, hw_str, hw_tag, names, slice, tags};
 use headwater::{ClosedRange, Comparison, Filter, ScanSpec};
 use std::sync::{Arc, Mutex, Weak};
 
-/// A prepared question. To end with hw_release.
+/// A prepared query. To end with hw_release.
 pub type hw_query = u64;
 
 /// The value is equal to the one given.
@@ -40,7 +40,7 @@ pub struct hw_filter {
     pub value: hw_value,
 }
 
-/// Whom a question is for.
+/// Streams that a query reads.
 pub(crate) enum Subject {
     Stream(Arc<Stream>),
     Table {
@@ -50,7 +50,7 @@ pub(crate) enum Subject {
     },
 }
 
-/// A prepared question behind a handle.
+/// A prepared query behind a handle.
 pub(crate) struct Query {
     pub(crate) store: Weak<Store>,
     pub(crate) subject: Subject,
@@ -66,7 +66,7 @@ impl Handled for Query {
 }
 
 impl Query {
-    /// Asks for a range. Names are only copied when another thread asks at the same instant.
+    /// Reads a range. Names are only copied when another thread reads at the same instant.
     pub(crate) fn ask<T>(
         &self,
         range: ClosedRange,
@@ -84,7 +84,7 @@ impl Query {
     }
 }
 
-/// What the caller wants of each stream.
+/// The fields and filters of each stream as the caller gives them.
 fn wanted(
     fields: *const hw_str,
     field_count: usize,
@@ -132,8 +132,8 @@ fn keep(store: Weak<Store>, subject: Subject, spec: ScanSpec) -> hw_query {
     handles::put(query).0
 }
 
-/// A question for rows of one stream: these fields in this order (none = all, in the order they
-/// were added), of rows for which all filters hold. The database is asked when the question is.
+/// A query for rows of one stream: these fields in this order (none = all, in the order they were
+/// added), of rows for which all filters hold. The database is read when the query runs.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hw_query_stream(
     stream: hw_stream,

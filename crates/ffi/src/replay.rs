@@ -41,11 +41,11 @@ pub struct hw_replay_cursor {
 pub struct hw_replay_rows {
     /// To release. 0 = the replay is at its end; the rest is zeros then.
     pub handle: u64,
-    /// How many rows there are.
+    /// The number of rows.
     pub row_count: usize,
     /// Their times, ns since 1970, rising.
     pub times_ns: *const i64,
-    /// For each row the place of its stream in streams.
+    /// For each row the index of its stream in streams.
     pub places: *const u32,
     /// For each row which of the rows of its stream and time it is, from 1 on.
     pub numbers: *const u64,
@@ -80,19 +80,19 @@ struct ReplayRows {
     numbers: Vec<u64>,
     views: Vec<hw_column>,
     streams: Vec<hw_stream_name>,
-    _held: Held,
+    _memory: ViewMemory,
 }
 
-/// What the views point to.
-struct Held {
+/// Memory that the views point into.
+struct ViewMemory {
     _columns: Vec<Column>,
     _layouts: Vec<Layout>,
     _fields: FieldNames,
     _streams: Vec<Arc<Named>>,
 }
 
-// SAFETY: the pointers in `views` and `streams` lead to what `_held` has, which lives as long, is
-// never changed, and may be read by any thread.
+// SAFETY: the pointers in `views` and `streams` lead into `_memory`, which lives as long, is never
+// changed, and may be read by any thread.
 unsafe impl Send for ReplayRows {}
 // SAFETY: as above.
 unsafe impl Sync for ReplayRows {}
@@ -121,7 +121,7 @@ struct Playing {
     view: Sight,
     steps: ReplaySteps,
     fields: FieldNames,
-    /// Names of the streams that came up, by their places among those of the replay.
+    /// Names of the streams that came up, by their indexes among those of the replay.
     known: HashMap<u32, Arc<Named>>,
 }
 
@@ -166,7 +166,7 @@ impl Playing {
             times: chunk.times,
             places,
             numbers,
-            _held: Held {
+            _memory: ViewMemory {
                 _columns: columns,
                 _layouts: layouts,
                 _fields: Arc::clone(&self.fields),
@@ -214,10 +214,10 @@ fn cursor(after: *const hw_replay_cursor) -> Outcome<Option<ReplayCursor>> {
     }))
 }
 
-/// Begins a replay of a question for a table (hw_query_table), from first_ns to last_ns, both
+/// Begins a replay of a query for a table (hw_query_table), from first_ns to last_ns, both
 /// included: the rows of all its streams as one sequence by time; of equal times by stream, in the
 /// order of hw_streams_list, and of one stream by arrival. after = the row to go on behind; NULL =
-/// from the first one on. memory_bytes bounds the rows that are held at once; 0 = a share of the
+/// from the first one on. memory_bytes bounds the rows in memory at once; 0 = a share of the
 /// quarter of memory_budget_bytes that all replays have together. snapshot 0 = as it is now; the
 /// replay keeps what it reads, the snapshot may be released.
 #[unsafe(no_mangle)]

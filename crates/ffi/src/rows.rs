@@ -17,7 +17,7 @@ use std::sync::Arc;
 pub struct hw_rows {
     /// To release. 0 = a scan is at its end; the rest is zeros then.
     pub handle: u64,
-    /// How many rows there are.
+    /// The number of rows.
     pub row_count: usize,
     /// Their times, ns since 1970.
     pub times_ns: *const i64,
@@ -25,7 +25,7 @@ pub struct hw_rows {
     pub column_count: usize,
     /// Each with row_count rows.
     pub columns: *const hw_column,
-    /// Whose rows they are.
+    /// The stream of the rows.
     pub stream: hw_stream_name,
 }
 
@@ -41,7 +41,7 @@ impl hw_rows {
     };
 }
 
-/// Names of columns; those of a prepared question are shared by all of its results.
+/// Names of columns; those of a prepared query are shared by all of its results.
 pub(crate) type FieldNames = Arc<[Box<str>]>;
 
 /// Rows behind a handle.
@@ -51,7 +51,7 @@ pub(crate) struct Rows {
     names: FieldNames,
     named: Arc<Named>,
     views: Vec<hw_column>,
-    /// What the views point to, besides the columns and names.
+    /// The memory that the views point into, besides the columns and names.
     _layouts: Vec<Layout>,
 }
 

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex};
 /// A scan that gives its rows some at a time, in bounded memory. To end with hw_release.
 pub type hw_scan = u64;
 
-/// The stream of a question, for functions that read one.
+/// The stream of a query, for functions that read one.
 pub(crate) fn one_stream(query: &Query) -> Outcome<&Arc<Stream>> {
     match &query.subject {
         Subject::Stream(stream) => Ok(stream),
@@ -32,7 +32,7 @@ pub(crate) fn range(first_ns: i64, last_ns: i64) -> ClosedRange {
     ClosedRange::nanos(first_ns, last_ns)
 }
 
-/// All rows of a question for one stream, from first_ns to last_ns, both included (INT64_MIN and
+/// All rows of a query for one stream, from first_ns to last_ns, both included (INT64_MIN and
 /// INT64_MAX = all). snapshot 0 = as it is now. HW_NOT_FOUND while nothing was written to the
 /// stream, or for an unknown field.
 #[unsafe(no_mangle)]
@@ -65,13 +65,13 @@ struct Walking {
     query: Arc<Query>,
     view: Sight,
     range: ClosedRange,
-    /// What every stream gives.
+    /// The fields that every stream gives.
     fields: Vec<(String, FieldType)>,
     names: FieldNames,
-    /// Streams that follow; of a question for one stream: none.
+    /// Streams that follow; of a query for one stream: none.
     walk: Option<Walk>,
     current: Option<(Scan, Arc<Named>)>,
-    /// What comes next, when it was asked for ahead.
+    /// The next rows, when they were read ahead.
     ahead: Option<Outcome<Option<Rows>>>,
 }
 
@@ -193,9 +193,9 @@ impl Walking {
     }
 }
 
-/// Begins a scan of a question, from first_ns to last_ns, both included. The streams of a table
-/// come one after the other, in the order of the catalog. snapshot 0 = as it is now; the scan keeps
-/// what it reads, the snapshot may be released.
+/// Begins a scan of a query, from first_ns to last_ns, both included. The streams of a table come
+/// one after the other, in the order of the catalog. snapshot 0 = as it is now; the scan keeps what
+/// it reads, the snapshot may be released.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hw_scan_open(
     query: hw_query,

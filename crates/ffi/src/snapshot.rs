@@ -7,9 +7,9 @@ use headwater::Snapshot;
 use std::ops::Deref;
 use std::sync::{Arc, Weak};
 
-/// A snapshot: everything acknowledged before it was taken, for any number of reads. It keeps files
-/// and memory, so hold it for a question and not for a day. To end with hw_release. Where a
-/// function takes one, 0 = a new one for this call.
+/// A snapshot: everything acknowledged before it was taken, for any number of reads. Files and
+/// memory stay in use while it lives, so hold it for a query and not for a day. To end with
+/// hw_release. Where a function takes one, 0 = a new one for this call.
 pub type hw_snapshot = u64;
 
 /// A snapshot behind a handle.

@@ -1,4 +1,4 @@
-//! What a call returns: a code, and in the caller's `hw_error` a message.
+//! Results of calls: a code, and in the caller's `hw_error` a message.
 //!
 //! Invariants: codes never change their meaning. A panic of the engine or of this crate becomes
 //! [`HW_PANIC`]; it never unwinds into the caller.
@@ -8,7 +8,7 @@ use headwater::ErrorKind;
 use std::ffi::c_char;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// It worked.
+/// Success.
 pub const HW_OK: i32 = 0;
 /// The request itself is wrong: change it.
 pub const HW_INVALID: i32 = 1;
@@ -38,10 +38,10 @@ pub const HW_HANDLE: i32 = 12;
 pub const HW_FORKED: i32 = 13;
 /// The fast tier of the database is missing, of another database, or of another time.
 pub const HW_TIER: i32 = 14;
-/// What was there and is not kept any more, such as a named snapshot that ended by itself.
+/// The object ended and is not kept any more, such as a named snapshot that ended by itself.
 pub const HW_GONE: i32 = 15;
 
-/// What went wrong. Begin with one that is all zeros. A call that fails writes to it, one that
+/// The error of a call. Begin with one that is all zeros. A call that fails writes to it, one that
 /// succeeds does not. Give the message back with hw_error_free before the next call gets the same
 /// one.
 #[repr(C)]
@@ -191,7 +191,7 @@ fn hold(failure: &Failure) -> hw_error {
     }
 }
 
-/// What a lock holds, unless an earlier call panicked while it changed that.
+/// Locks a mutex, unless an earlier call panicked while it changed the contents.
 pub(crate) fn lock<T>(mutex: &std::sync::Mutex<T>) -> Outcome<std::sync::MutexGuard<'_, T>> {
     mutex.lock().map_err(|_| {
         Failure::new(
@@ -209,7 +209,7 @@ pub(crate) fn give<T>(to: *mut T, value: T, what: &str) -> Outcome<()> {
     Ok(())
 }
 
-/// Checks that there is a place for a result, before anything is done for it.
+/// Checks that there is memory for a result, before anything is done for it.
 pub(crate) fn out<T>(to: *mut T, what: &str) -> Outcome<()> {
     if to.is_null() {
         return Err(invalid(format!(
@@ -254,7 +254,7 @@ mod tests {
         assert_eq!(code, HW_PANIC);
         assert!(message.ends_with("in the middle: 7"), "{message}");
         assert_eq!(run(|| panic!("plain")).0, HW_PANIC);
-        // Without a place for the error too.
+        // Without memory for the error too.
         assert_eq!(guard(std::ptr::null_mut(), || panic!("unseen")), HW_PANIC);
         assert_eq!(guard(std::ptr::null_mut(), || Ok(())), HW_OK);
     }

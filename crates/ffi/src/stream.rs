@@ -1,8 +1,8 @@
 //! Streams: looked up once, written to and read many times.
 //!
-//! Invariants: a stream is a name, and exists before anything was written to it. It gives what its
-//! name would give in every snapshot.
-//! Concurrency: immutable but for the place that the first read fills in.
+//! Invariants: a stream is a name, and exists before anything was written to it. A read gives the
+//! same as one by its name in every snapshot.
+//! Concurrency: immutable but for the lookup that the first read caches.
 
 use crate::database::{Store, hw_db};
 use crate::handles::{self, Handled};
@@ -15,7 +15,7 @@ use std::sync::{Arc, OnceLock, Weak};
 /// A stream: a table and tags, to write to and to read. To end with hw_release.
 pub type hw_stream = u64;
 
-/// How a stream is called.
+/// Name of a stream.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct hw_stream_name {
@@ -118,7 +118,7 @@ fn open(db: hw_db, name: StreamName) -> Outcome<hw_stream> {
     Ok(handles::put(stream).0)
 }
 
-/// A stream of a table with these tags, in any order. Nothing is asked of the database: a stream
+/// A stream of a table with these tags, in any order. Nothing is read from the database: a stream
 /// that is not there comes into being with the first write to it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hw_stream_open(
@@ -153,7 +153,7 @@ pub unsafe extern "C" fn hw_stream_parse(
     })
 }
 
-/// What a stream holds.
+/// Contents of a stream.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct hw_stream_info {
@@ -168,8 +168,8 @@ pub struct hw_stream_info {
     pub last_ns: i64,
 }
 
-/// What a stream holds, without reading its rows. snapshot 0 = as it is now. HW_NOT_FOUND while
-/// nothing was written to it.
+/// Describes the contents of a stream, without reading its rows. snapshot 0 = as it is now.
+/// HW_NOT_FOUND while nothing was written to it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hw_stream_describe(
     stream: hw_stream,
@@ -206,7 +206,7 @@ pub struct hw_streams {
 
 struct Names {
     views: Box<[hw_stream_name]>,
-    /// What the views point to.
+    /// The memory that the views point into.
     _names: Vec<Named>,
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// Of equal timestamps the later write wins, field by field.
 pub const HW_DUPLICATES_LAST: i32 = 1;
-/// Equal timestamps are all kept, in order of arrival.
+/// Rows of equal timestamps are all stored, in order of arrival.
 pub const HW_DUPLICATES_KEEP: i32 = 2;
 /// Rows live for ever: for retention_ns and raw_for_ns of hw_table.
 pub const HW_FOR_EVER: i64 = -1;
@@ -32,7 +32,7 @@ pub struct hw_field {
 #[derive(Clone, Copy, Debug)]
 pub struct hw_table {
     /// HW_DUPLICATES_LAST or HW_DUPLICATES_KEEP; 0 = the default, which is HW_DUPLICATES_LAST, or
-    /// no change. It can change only before the first write.
+    /// no change. A change is possible only before the first write.
     pub duplicates: i32,
     /// Events of a full leaf, 16 to 65,536; 0 = the database's default, or no change.
     pub leaf_events: u32,
@@ -161,8 +161,8 @@ fn give_count(to: *mut u64, count: u64) -> Outcome<()> {
 }
 
 /// Deletes the events from first_ns to last_ns, both included, of the streams of a table that have
-/// these tags; no tags = all of them. Those written before this call, that is: later writes stay.
-/// stream_count gets the number of streams concerned; NULL = not wanted.
+/// these tags; no tags = all of them. Only events written before this call are deleted: later
+/// writes stay. stream_count gets the number of streams concerned; NULL = not returned.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hw_delete(
     db: hw_db,
@@ -186,7 +186,7 @@ pub unsafe extern "C" fn hw_delete(
 }
 
 /// Drops the streams of a table that have these tags, at least one tag, with all their events.
-/// stream_count gets their number; NULL = not wanted.
+/// stream_count gets their number; NULL = not returned.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hw_drop_streams(
     db: hw_db,

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 pub struct hw_str {
     /// UTF-8; bytes of any content where a function takes bytes, and for paths on Unix.
     pub data: *const c_char,
-    /// How many bytes there are.
+    /// The number of bytes.
     pub length: usize,
 }
 

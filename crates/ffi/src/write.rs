@@ -18,8 +18,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-/// A write on its way. It ends with hw_ticket_wait, or with hw_release when nobody waits; the write
-/// goes on all the same.
+/// A write on its way. The handle ends with hw_ticket_wait, or with hw_release when nobody waits;
+/// the write goes on all the same.
 pub type hw_ticket = u64;
 
 /// A row that was not stored, and why.
@@ -33,11 +33,11 @@ pub struct hw_refused {
     pub row: usize,
     /// Stable: "E_TYPE", "E_TIME_FUTURE", …; see docs/http/writing.md.
     pub code: hw_str,
-    /// What was expected, what was found, what to do.
+    /// The message: what was expected, what was found, what to do.
     pub message: hw_str,
 }
 
-/// What a write became. Release the handle if it is not 0.
+/// Result of a write. Release the handle if it is not 0.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct hw_written {
@@ -57,12 +57,12 @@ pub struct hw_written {
     pub replaced: u32,
 }
 
-// It was added where the struct had no bytes in use: whoever was compiled before has room for it.
+// Added where the struct had no bytes in use: programs compiled before have memory for it.
 const _: () = assert!(size_of::<hw_written>() == 24 + 2 * size_of::<usize>());
 
 struct Refusals {
     views: Box<[hw_refused]>,
-    /// What the views point to.
+    /// The memory that the views point into.
     _refused: Vec<Refused>,
 }
 

@@ -1,41 +1,40 @@
 //! The copies of a cloud node: one for each edge, in `DIR/copies/NAME`.
 //!
 //! Invariants: an edge's copy is reached by its key only. A copy that is put aside, because its
-//! edge begins anew, stays as it is in `DIR/copies-aside/NAME.N`.
-//! Concurrency: a copy has a lock of its own; the list of edges another, which is never waited for
-//! while a copy's is held.
-//! Failure: what a medium refuses is told in the status of that edge; the others go on.
+//! edge starts over, stays as it is in `DIR/copies-aside/NAME.N`. Concurrency: a copy has a lock of
+//! its own; the list of edges another, which is never waited for while a copy's is held. Failure: a
+//! device failure is reported in the status of that edge; the others go on.
 
-mod told;
+mod report;
 
+use crate::edge_copy::{CopyLocation, EdgeCopy, Live, Shows};
 use crate::edges::{Edge, EdgeAddress, Edges, Secret};
 use crate::error::{FleetError, FleetErrorKind, medium};
-use crate::held::{Held, Live, Place, Shows};
 use crate::invite::{Invite, check_url};
-use crate::migration::Migration;
+use crate::prefetch::Migration;
 use crate::status::{EdgeState, EdgeStatus, VerifiedStatus};
+use crate::subscription::{PinSpec, StreamShare, WantRule, rules};
 use crate::waiting::blocking;
-use crate::wants::{PinSpec, Want, WantRule, rules};
 use headwater_engine::{
     Across, CopyProgress, MissedRange, Options, RemoteCopy, Snapshot, SnapshotPart, StateName,
 };
 use headwater_io::Env;
 use headwater_types::Timestamp;
 use parking_lot::Mutex;
+use report::{copy_status, reason_status};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::watch;
-use told::{copy_status, reason_status};
 
-/// Most copies of one edge that are kept aside.
+/// Most copies of one edge that are retained aside.
 const ASIDE_MAX: usize = 8;
 
-/// How often it is looked whether what was asked for is here.
+/// Interval of checks for fetched ranges.
 const FETCH_LOOK: Duration = Duration::from_millis(20);
-/// Copies that are open while nobody is connected or reads them, at the most.
+/// Most copies that stay open without a connection or a reader.
 const OPEN_MAX: usize = 256;
 
 /// The edges of a cloud node and their copies.
@@ -43,27 +42,27 @@ const OPEN_MAX: usize = 256;
 pub struct Fleet {
     env: Env,
     dir: PathBuf,
-    /// What counts for readers of copies: memory and open files.
+    /// Options for readers of copies: memory and open files.
     reader: Options,
     pub(crate) edges: Mutex<Edges>,
-    held: Mutex<HashMap<String, Arc<Held>>>,
+    held: Mutex<HashMap<String, Arc<EdgeCopy>>>,
     sessions: AtomicU64,
     /// The identity of this node's own database; 0 = not said.
     node: AtomicU64,
     /// Goes up when some copy may show something else.
     changes: Arc<AtomicU64>,
     shown: Mutex<Shown>,
-    /// Those that are open, the one that was opened first before the others.
-    open: Mutex<VecDeque<Arc<Held>>>,
-    /// How many of them may be, of which nobody needs that.
+    /// The open copies, in the order of opening.
+    open: Mutex<VecDeque<Arc<EdgeCopy>>>,
+    /// Most open copies that are not in use.
     open_max: usize,
-    /// How many copies show something in a version before the newest.
+    /// Number of copies that show something in a version before the newest.
     behind: Arc<AtomicUsize>,
-    /// Nothing is confirmed before it is kept elsewhere.
+    /// Confirmations wait until the copy is persisted elsewhere.
     pub(crate) waits: AtomicBool,
     /// Which version of the list of edges is.
     pub(crate) roster_kept: watch::Sender<u64>,
-    /// Who was revoked not long ago, for edges.
+    /// The recently revoked tokens, for edges.
     revoked: Mutex<String>,
 }
 
@@ -77,12 +76,12 @@ struct Shown {
     changes: u64,
 }
 
-/// What the part is called that is the node's own database: no edge may be called so.
+/// The name of the node's own database: no edge may have it.
 pub const OWN: &str = "this node";
 
 impl Fleet {
-    /// That of the node whose database is in a directory. Of the options, those count for readers
-    /// of copies that concern memory and open files.
+    /// Opens the fleet of the node whose database is in a directory. Of the options, the ones for
+    /// memory and open files apply to readers of copies.
     ///
     /// # Errors
     /// `io` when the list of edges cannot be read.
@@ -107,7 +106,7 @@ impl Fleet {
         })
     }
 
-    /// Has all connected edges told who was revoked not long ago, as dispatchers tell it.
+    /// Sends the recently revoked tokens to all connected edges, in the form of dispatchers.
     pub fn tell_revoked(&self, list: String) {
         let is_other = {
             let mut revoked = self.revoked.lock();
@@ -115,17 +114,17 @@ impl Fleet {
             before != *revoked
         };
         if is_other {
-            let held: Vec<Arc<Held>> = self.held.lock().values().cloned().collect();
+            let held: Vec<Arc<EdgeCopy>> = self.held.lock().values().cloned().collect();
             held.iter().for_each(|held| held.wake.notify_one());
         }
     }
 
-    /// Who was revoked not long ago.
+    /// The recently revoked tokens.
     pub(crate) fn revoked(&self) -> String {
         self.revoked.lock().clone()
     }
 
-    /// Says which node this is: the identity of its own database. What has come through it before
+    /// Sets this node's identity, the one of its own database. Data that has come through it before
     /// is refused from then on.
     pub fn set_node(&self, identity: u64) {
         self.node.store(identity, Ordering::Relaxed);
@@ -161,7 +160,7 @@ impl Fleet {
         self.sessions.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Invites an edge. Returns the text that lets it join, which is kept nowhere.
+    /// Invites an edge. Returns the text that lets it join, which is stored nowhere.
     ///
     /// # Errors
     /// `invalid` for a bad name or address, `taken`, `not_found` with `again`, `io`.
@@ -170,7 +169,7 @@ impl Fleet {
         name: &str,
         url: &str,
         ca: Option<String>,
-        want: Option<Want>,
+        want: Option<StreamShare>,
         valid: Duration,
         again: bool,
     ) -> Result<String, FleetError> {
@@ -213,14 +212,14 @@ impl Fleet {
         Ok(())
     }
 
-    /// Wants something else of an edge, from now on. What is here and not wanted any more stays.
+    /// Sets the subscription of an edge. Ranges outside of the new subscription stay.
     ///
     /// # Errors
-    /// `not_found`, `invalid` for rules that keep back a part of a table, `io`.
+    /// `not_found`, `invalid` for rules that withhold a part of a table, `io`.
     pub fn want(
         &self,
         name: &str,
-        want: Want,
+        want: StreamShare,
         want_rules: Vec<WantRule>,
     ) -> Result<(), FleetError> {
         // Refused before anything is changed.
@@ -228,8 +227,9 @@ impl Fleet {
         self.wants_from_now_on(name, |edge| (edge.want, edge.rules) = (want, want_rules))
     }
 
-    /// Keeps what an edge cuts away because of its age, by retention or aging, for so many seconds
-    /// beyond that; `None` = for ever. What is kept by now, and would not be, goes.
+    /// Retains rows that an edge removes because of their age, by retention or aging, for so many
+    /// seconds beyond that; `None` = for ever. Retained rows that are older than the new limit are
+    /// removed.
     ///
     /// # Errors
     /// `not_found`, `io`.
@@ -237,7 +237,7 @@ impl Fleet {
         self.wants_from_now_on(name, |edge| edge.kept_seconds = seconds)
     }
 
-    /// Copies otherwise what nobody has asked for, from now on.
+    /// Sets the prefetch policy of an edge.
     ///
     /// # Errors
     /// `not_found`, `io`.
@@ -265,7 +265,7 @@ impl Fleet {
         Ok(())
     }
 
-    pub(crate) fn copy_of(&self, name: &str) -> Result<(Arc<Held>, RemoteCopy), FleetError> {
+    pub(crate) fn copy_of(&self, name: &str) -> Result<(Arc<EdgeCopy>, RemoteCopy), FleetError> {
         let edge = self.edges.lock().get(name)?.clone();
         let held = self.held(name);
         let copy = self.copy(&held, &edge)?.ok_or_else(|| {
@@ -277,7 +277,8 @@ impl Fleet {
         Ok((held, copy))
     }
 
-    /// Wants all rows of a stretch of time, whatever the rules say. Returns the number of the pin.
+    /// Subscribes to all rows of a stretch of time, whatever the rules say. Returns the number of
+    /// the pin.
     ///
     /// # Errors
     /// `not_found` when there is no such edge or nothing of it yet, `invalid`, `io`.
@@ -315,7 +316,7 @@ impl Fleet {
         Ok(pins.iter().map(|(n, pin)| (*n, PinSpec::of(pin))).collect())
     }
 
-    /// Begins to compare what is here of an edge with what it has, both read from their media.
+    /// Begins to compare the copy of an edge with its database, both read from their devices.
     ///
     /// # Errors
     /// `not_found`, `unreachable` when it is not connected.
@@ -351,7 +352,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Who shows this secret, if it holds.
+    /// Owner of a valid secret.
     pub(crate) fn find(&self, secret: &str) -> Option<Secret> {
         self.edges.lock().find(secret, self.env.clock.now())
     }
@@ -364,12 +365,12 @@ impl Fleet {
         self.edges.lock().has_come(name)
     }
 
-    /// What is known of an edge; `None` when it was taken out.
+    /// The settings of an edge; `None` when it was removed.
     pub(crate) fn edge(&self, name: &str) -> Option<Edge> {
         self.edges.lock().get(name).ok().cloned()
     }
 
-    /// True when the database is that which belongs to the name: the first one that came.
+    /// True when the database belongs to the name: the first database that connected.
     pub(crate) fn admit(&self, name: &str, state: &StateName) -> Result<bool, FleetError> {
         let mut edges = self.edges.lock();
         match edges.get(name)?.identity {
@@ -381,16 +382,16 @@ impl Fleet {
         }
     }
 
-    pub(crate) fn held(&self, name: &str) -> Arc<Held> {
+    pub(crate) fn held(&self, name: &str) -> Arc<EdgeCopy> {
         let mut all = self.held.lock();
         let held = all
             .entry(name.to_owned())
-            .or_insert_with(|| Arc::new(Held::new(name, &self.changes, &self.behind)));
+            .or_insert_with(|| Arc::new(EdgeCopy::new(name, &self.changes, &self.behind)));
         Arc::clone(held)
     }
 
-    pub(crate) fn place(&self, edge: &Edge) -> Result<Place, FleetError> {
-        Ok(Place {
+    pub(crate) fn place(&self, edge: &Edge) -> Result<CopyLocation, FleetError> {
+        Ok(CopyLocation {
             env: self.env.clone(),
             dir: self.copies().join(&edge.name),
             rules: edge.wanted()?,
@@ -400,7 +401,7 @@ impl Fleet {
     /// The copy of an edge, opened if it is there; `None` when there is none yet.
     pub(crate) fn copy(
         &self,
-        held: &Arc<Held>,
+        held: &Arc<EdgeCopy>,
         edge: &Edge,
     ) -> Result<Option<RemoteCopy>, FleetError> {
         let (copy, is_new) = held.copy(&self.place(edge)?).map_err(medium)?;
@@ -410,9 +411,9 @@ impl Fleet {
         Ok(copy)
     }
 
-    /// Closes copies that nobody needs to be open, so that they do not become too many. Those that
-    /// were used since it was looked at them last stay.
-    fn make_room(&self, opened: &Arc<Held>) {
+    /// Closes unused copies, so that they do not become too many. Copies that were used since the
+    /// last check stay.
+    fn make_room(&self, opened: &Arc<EdgeCopy>) {
         let mut open = self.open.lock();
         open.push_back(Arc::clone(opened));
         // Each is looked at twice at the most.
@@ -461,19 +462,19 @@ impl Fleet {
         std::fs::rename(&from, &to).map_err(|e| FleetError::io(&to, &e))
     }
 
-    /// Puts the copy of an edge aside, so that another is begun of whatever database comes.
+    /// Puts the copy of an edge aside, so that another is begun of whichever database connects.
     pub(crate) fn begin_anew(&self, name: &str) -> Result<(), FleetError> {
         let held = self.held(name);
         held.close();
         self.put_aside(name)?;
         let mut live = held.live.lock();
         (live.progress, live.refused, live.failed) = (None, None, None);
-        live.kept = None;
+        live.durable = None;
         drop(live);
         self.edges.lock().update(name, |edge| edge.identity = None)
     }
 
-    /// How it stands with each edge, by name.
+    /// Status of each edge, by name.
     #[must_use]
     pub fn status(&self) -> Vec<EdgeStatus> {
         let mut edges = self.edges.lock().all().to_vec();
@@ -481,7 +482,7 @@ impl Fleet {
         edges.iter().map(|edge| self.status_of(edge)).collect()
     }
 
-    /// How it stands with an edge; `None` when there is none of that name.
+    /// Status of an edge; `None` when there is none of that name.
     #[must_use]
     pub fn edge_status(&self, name: &str) -> Option<EdgeStatus> {
         self.edge(name).map(|edge| self.status_of(&edge))
@@ -534,7 +535,7 @@ impl Fleet {
     }
 
     /// Looks at a copy that nothing is known of since the start, and lets go of it.
-    pub(crate) fn look_once(&self, edge: &Edge, held: &Held) {
+    pub(crate) fn look_once(&self, edge: &Edge, held: &EdgeCopy) {
         let looked = self.place(edge);
         match looked.and_then(|place| held.glance(&place).map_err(medium)) {
             Ok(None) => {}
@@ -543,9 +544,9 @@ impl Fleet {
         }
     }
 
-    /// The node's own database and all copies as one: its own part goes before those of edges,
-    /// which go by when they were added. A copy that cannot be read is left out, and its status
-    /// says why.
+    /// The node's own database and all copies as one: its own part goes before the ones of edges,
+    /// which are in the order of their addition. A copy that cannot be read is left out, and its
+    /// status has the reason.
     ///
     /// # Errors
     /// The database's own.
@@ -563,11 +564,11 @@ impl Fleet {
         shown.all.snapshot()
     }
 
-    /// Fetches what readers of copies have missed, and waits until it is here, for so long at most.
-    /// True when something came, so that asking again may help.
+    /// Fetches ranges that readers of copies have missed, and waits for them, for so long at most.
+    /// True when something arrived, so that a further read may succeed.
     ///
     /// # Errors
-    /// What this node's medium refuses.
+    /// An error of this node's device.
     pub async fn fetch_wanted(self: &Arc<Self>, most: Duration) -> Result<bool, FleetError> {
         let until = tokio::time::Instant::now() + most;
         let fleet = Arc::clone(self);
@@ -580,8 +581,7 @@ impl Fleet {
             tokio::time::sleep(FETCH_LOOK).await;
             (asked, has_come) = blocking(move || {
                 asked.retain(|(held, copy, missed)| {
-                    // Without a connection nothing comes.
-                    // A range that was asked for is bounded, and fits.
+                    // Without a connection nothing arrives. A requested range is bounded, and fits.
                     let bytes = u32::try_from(missed.bytes).unwrap_or(u32::MAX);
                     let is_here = copy.read(missed.segment, missed.offset, bytes).is_ok();
                     if is_here {
@@ -600,11 +600,11 @@ impl Fleet {
     }
 
     /// Has all copies ask for what readers have missed.
-    fn ask_for_missed(&self) -> Vec<(Arc<Held>, RemoteCopy, MissedRange)> {
-        let held: Vec<Arc<Held>> = self.held.lock().values().cloned().collect();
+    fn ask_for_missed(&self) -> Vec<(Arc<EdgeCopy>, RemoteCopy, MissedRange)> {
+        let held: Vec<Arc<EdgeCopy>> = self.held.lock().values().cloned().collect();
         let mut asked = Vec::new();
         for held in held {
-            // Of one that is closed nobody has missed anything.
+            // A closed copy has no missed ranges.
             let Some(copy) = held.open_copy() else {
                 continue;
             };
@@ -656,23 +656,23 @@ impl Fleet {
         Ok(())
     }
 
-    fn shown_of(&self, edge: &Edge, held: &Arc<Held>) -> Result<Shows, FleetError> {
+    fn shown_of(&self, edge: &Edge, held: &Arc<EdgeCopy>) -> Result<Shows, FleetError> {
         let options = || self.reader.clone();
         held.shows(|| self.copy(held, edge), &options)
     }
 
-    /// What is shown of an edge, for a reader of its own; `None` when nothing of it is here.
+    /// Snapshot of an edge for a reader of its own; `None` when nothing of it is here.
     pub(crate) fn snapshot_of(
         &self,
         edge: &Edge,
-        held: &Arc<Held>,
+        held: &Arc<EdgeCopy>,
     ) -> Result<Option<Snapshot>, FleetError> {
         let options = || self.reader.clone();
         held.snapshot(|| self.copy(held, edge), &options)
     }
 }
 
-/// True when everything that is wanted of the newest state is here.
+/// True when every subscribed range of the newest state is here.
 pub(crate) fn is_current(progress: &CopyProgress) -> bool {
     progress.missing_bytes == 0 && progress.shown_older == 0
 }

@@ -1,7 +1,7 @@
-//! Making a connection to a cloud: TCP, TLS where the address says so, WebSocket.
+//! Connects to a cloud: TCP, TLS where the address says so, WebSocket.
 //!
 //! Invariant: under `https:` nothing is sent before the cloud's certificate has been verified.
-//! Failure: every step has a time limit; an error says which address it was.
+//! Failure: every step has a time limit; an error names its address.
 
 use crate::error::{FleetError, FleetErrorKind};
 use crate::frame::MESSAGE_MAX;
@@ -25,7 +25,7 @@ pub(crate) const PATH: &str = "/api/v1/sync/connect";
 /// Longest time of each step of making a connection.
 const STEP_MAX: Duration = Duration::from_secs(30);
 
-/// What a connection goes over.
+/// The byte stream under a connection.
 pub trait Transport: AsyncRead + AsyncWrite + Unpin + Send + Sync {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin + Send + Sync> Transport for T {}
@@ -33,7 +33,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send + Sync> Transport for T {}
 /// A connection to a cloud.
 pub(crate) type Dialled = WebSocketStream<Box<dyn Transport>>;
 
-/// How large what comes may be.
+/// Limits of received messages.
 pub(crate) fn limits() -> WebSocketConfig {
     // Messages come in one frame each; a byte says how they are packed.
     WebSocketConfig::default()

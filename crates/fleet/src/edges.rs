@@ -1,16 +1,16 @@
-//! What a cloud knows of its edges: `DIR/edges.json`.
+//! Registry of a cloud's edges: `DIR/edges.json`.
 //!
-//! Invariants: names are unique and may be names of folders; keys and invitations are kept as
+//! Invariants: names are unique and may be names of folders; keys and invitations are stored as
 //! hashes. An invitation is worth one edge: it ends when the key that it was changed for is first
-//! used, or by its time. The database that first came under a name is the one that belongs to it.
-//! Concurrency: plain data; [`crate::copies`] has one owner for it.
-//! Format: docs/format/fleet.md.
+//! used, or by its time. The database that first connected under a name is the one that belongs to
+//! it. Concurrency: plain data; [`crate::copies`] has one owner for it. Format:
+//! docs/format/fleet.md.
 
 use crate::error::{FleetError, FleetErrorKind};
 use crate::invite::SECRET_PREFIX;
-use crate::migration::Migration;
+use crate::prefetch::Migration;
 use crate::private::{self, VERSION, check_version, damaged};
-use crate::wants::{Want, WantRule, rules};
+use crate::subscription::{StreamShare, WantRule, rules};
 use headwater_engine::Rules;
 use headwater_shell::access::token::{Hash, from_hex, hash, hex, random_hex};
 use headwater_types::Timestamp;
@@ -21,13 +21,13 @@ use std::time::Duration;
 
 /// Most edges of a cloud node.
 pub const EDGES_MAX: usize = 10_000;
-/// What the key of an edge begins with.
+/// Prefix of the key of an edge.
 const KEY_PREFIX: &str = "hwe_";
 /// Longest name of an edge in bytes.
 const NAME_MAX: usize = 64;
 
-/// Where clients reach an edge themselves, as whoever manages the cloud says: an edge cannot say
-/// so.
+/// Address at which clients reach an edge themselves, as set by an operator of the cloud: an edge
+/// cannot set it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EdgeAddress {
@@ -39,33 +39,33 @@ pub struct EdgeAddress {
     pub for_browsers: bool,
 }
 
-/// What a cloud knows of one edge.
+/// An edge in the registry of its cloud.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Edge {
-    /// What it is called; also the name of the folder of its copy.
+    /// Name of the edge; also the name of the folder of its copy.
     pub name: String,
     /// When it was added, in nanoseconds since 1970.
     pub created_ns: i64,
-    /// What is wanted of it where no rule fits.
-    pub want: Want,
-    /// What is wanted of some of its streams.
+    /// The subscription where no rule fits.
+    pub want: StreamShare,
+    /// Subscriptions of some of its streams.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<WantRule>,
-    /// For how many seconds what it cuts away because of its age is kept here beyond that; missing
-    /// = for ever.
+    /// Seconds for which rows that the edge removes because of their age are retained here beyond
+    /// that; missing = for ever.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept_seconds: Option<u64>,
-    /// What is copied before somebody asks for it.
+    /// The prefetch policy.
     #[serde(default, skip_serializing_if = "Migration::is_default")]
     pub migration: Migration,
-    /// Nothing is asked of it for now.
+    /// Nothing is requested from it for now.
     #[serde(default)]
     pub is_paused: bool,
     /// Where clients reach it themselves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<EdgeAddress>,
-    /// The database that came under the name, once one has.
+    /// The database that connected under the name, once one has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<u64>,
     /// SHA-256 of its key.
@@ -86,7 +86,8 @@ impl Edge {
         self.invite.is_some()
     }
 
-    /// What is wanted of it, how much ahead of that, and for how long what it cuts away is kept.
+    /// Rules of the subscription, with the prefetch and the retention of rows that the edge
+    /// removes.
     pub(crate) fn wanted(&self) -> Result<Rules, FleetError> {
         let kept = self.kept_seconds.map_or(Duration::MAX, Duration::from_secs);
         let rules = rules(&self.rules, self.want)?.keeping(kept);
@@ -110,8 +111,8 @@ pub(crate) struct Edges {
     version: u64,
 }
 
-/// Where edges are among all, by their names and by the hashes of their secrets. To look a hash up
-/// tells nothing of a secret: nobody can make one whose hash comes near another's.
+/// Positions of edges, by their names and by the hashes of their secrets. Looking a hash up reveals
+/// nothing of a secret: nobody can make one whose hash comes near another's.
 #[derive(Debug, Default)]
 struct Places {
     names: HashMap<String, usize>,
@@ -133,12 +134,12 @@ impl Places {
     }
 }
 
-/// Who shows a secret.
+/// Owner of a secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Secret {
     /// The edge with its key.
     Key(String),
-    /// Somebody with an invitation for it.
+    /// A client with an invitation for the edge.
     Invite(String),
 }
 
@@ -164,7 +165,7 @@ fn check_name(name: &str) -> Result<(), FleetError> {
 }
 
 impl Edges {
-    /// Those of the database in a directory.
+    /// Opens the registry in a directory.
     pub(crate) fn open(dir: &Path) -> Result<Edges, FleetError> {
         let path = dir.join("edges.json");
         let stored: Option<Stored> = private::read(&path)?;
@@ -230,13 +231,14 @@ impl Edges {
     ) -> Result<T, FleetError> {
         let mut edges = self.edges.clone();
         let changed = change(&mut edges)?;
+        let places = Places::of(&edges);
+        assert_eq!(places.names.len(), edges.len(), "two edges of one name");
         let stored = Stored {
             version: VERSION,
             edges,
         };
         private::replace(&self.path, &stored)?;
-        self.places = Places::of(&stored.edges);
-        self.edges = stored.edges;
+        (self.places, self.edges) = (places, stored.edges);
         self.version += 1;
         Ok(changed)
     }
@@ -254,12 +256,12 @@ impl Edges {
         })
     }
 
-    /// Adds an edge, or invites one again that is there: then its key holds until the invitation is
-    /// used. Returns the secret of the invitation, which is kept nowhere.
+    /// Adds an edge, or invites an existing one again: then its key is valid until the invitation
+    /// is used. Returns the secret of the invitation, which is stored nowhere.
     pub(crate) fn invite(
         &mut self,
         name: &str,
-        want: Option<Want>,
+        want: Option<StreamShare>,
         now: Timestamp,
         valid: Duration,
         again: bool,
@@ -321,7 +323,7 @@ impl Edges {
         })
     }
 
-    /// Who shows this secret.
+    /// Owner of this secret.
     pub(crate) fn find(&self, secret: &str, now: Timestamp) -> Option<Secret> {
         let shown = hash(secret);
         let edge = |at: Option<&usize>| at.and_then(|at| self.edges.get(*at));
@@ -334,7 +336,7 @@ impl Edges {
         invited.map(|edge| Secret::Invite(edge.name.clone()))
     }
 
-    /// Gives the edge that was invited a key, which is kept nowhere.
+    /// Gives the invited edge a key, which is stored nowhere.
     pub(crate) fn redeem(&mut self, name: &str) -> Result<String, FleetError> {
         let key = secret(KEY_PREFIX)?;
         let hashed = hex(&hash(&key));
@@ -378,7 +380,7 @@ mod tests {
             Some(Secret::Invite("pump-7".into()))
         );
         let lost = edges.redeem("pump-7").unwrap();
-        // The answer was lost: it is asked again, and the first key is worth nothing.
+        // The answer was lost: the edge repeats it, and the first key is worth nothing.
         let key = edges.redeem("pump-7").unwrap();
         assert_eq!(edges.find(&lost, NOW), None);
         assert_eq!(edges.find(&key, NOW), Some(Secret::Key("pump-7".into())));

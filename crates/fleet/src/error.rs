@@ -1,4 +1,4 @@
-//! What can go wrong between nodes.
+//! Errors between nodes.
 
 use headwater_engine::ErrorKind;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FleetErrorKind {
-    /// What was asked for makes no sense.
+    /// The request is not valid.
     Invalid,
     /// There is no such edge, or no cloud was joined.
     NotFound,
@@ -62,7 +62,7 @@ impl FleetError {
         FleetError::new(FleetErrorKind::Io, format!("{}: {error}", path.display()))
     }
 
-    /// What kind of error it is.
+    /// Kind of the error.
     #[must_use]
     pub fn kind(&self) -> FleetErrorKind {
         self.kind
@@ -77,7 +77,7 @@ impl fmt::Display for FleetError {
 
 impl std::error::Error for FleetError {}
 
-/// What a medium of this node refuses.
+/// An error of this node's device.
 pub(crate) fn medium(error: headwater_engine::Error) -> FleetError {
     match error.kind() {
         ErrorKind::Invalid => FleetError::invalid(error.to_string()),

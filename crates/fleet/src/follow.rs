@@ -1,16 +1,16 @@
-//! A copy from its first state on: until there is one, a whole state is asked for; then a planner
-//! asks for what the copy lacks.
+//! A copy from its first state on: until there is one, a whole state is requested; then a planner
+//! requests missing ranges.
 //!
-//! Invariants: a state that is whole begins a copy; the database that a copy is of never changes.
-//! Concurrency: plain data with one owner; its calls wait for the medium.
-//! Failure: an error of the medium ends it, and it is made anew.
+//! Invariants: a whole state begins a copy; the database of a copy never changes. Concurrency:
+//! plain data with one owner; its calls wait for the device. Failure: an error of the device ends
+//! it, and it is created again.
 
-use crate::migration::Migration;
+use crate::prefetch::Migration;
 use headwater_engine::{Error, RemoteCopy, State};
 use headwater_protocol::replication::{Message, Now, Planner, PlannerLimits, Verified};
 use std::time::Duration;
 
-/// How long to wait for a first state, before it is asked for again.
+/// Wait for a first state, before it is requested again.
 const FIRST_STATE_WITHIN: Duration = Duration::from_secs(60);
 
 /// A copy that grows.
@@ -23,7 +23,7 @@ pub(crate) struct Follower {
 
 #[derive(Debug)]
 enum Stage {
-    /// There is no state yet; when one was asked for last.
+    /// There is no state yet; the time of the last request for one.
     Beginning {
         request: u64,
         asked: Option<Duration>,
@@ -52,7 +52,7 @@ impl Follower {
         }
     }
 
-    /// Asks so from now on for what nobody has asked for.
+    /// Sets the prefetch policy.
     pub(crate) fn migrate(&mut self, migration: Migration) {
         let has_changed = self.migration != migration;
         self.migration = migration;
@@ -78,7 +78,7 @@ impl Follower {
         }
     }
 
-    /// What the comparison found that was begun last.
+    /// Result of the last comparison.
     pub(crate) fn verified(&self) -> Option<Verified> {
         match &self.stage {
             Stage::Beginning { .. } => None,
@@ -86,7 +86,7 @@ impl Follower {
         }
     }
 
-    /// Why nothing is asked any more.
+    /// Reason why nothing is requested any more.
     pub(crate) fn refused(&self) -> Option<&str> {
         match &self.stage {
             Stage::Beginning { .. } => None,
@@ -94,7 +94,8 @@ impl Follower {
         }
     }
 
-    /// Takes what came. Returns a first state, of which a copy is to be [begun](Follower::plan).
+    /// Takes a received message. Returns a first state, of which a copy is to be
+    /// [begun](Follower::plan).
     pub(crate) fn take(&mut self, now: Now, message: Message) -> Result<Option<State>, Error> {
         match &mut self.stage {
             Stage::Planning(planner) => planner.take(now, message).map(|()| None),
@@ -104,7 +105,7 @@ impl Follower {
                         request: answered,
                         bytes,
                     } if answered == *request => {
-                        // One that is none is asked for again in its time.
+                        // Bytes that are no state are requested again in their time.
                         return Ok(State::decode(&bytes, None).ok());
                     }
                     Message::Wait {
@@ -119,14 +120,14 @@ impl Follower {
 
     /// Goes on with the copy that was begun.
     pub(crate) fn plan(&mut self, copy: RemoteCopy) {
-        // What comes late for requests of before is told by their numbers.
+        // Late answers to earlier requests are recognised by their numbers.
         let first = self.first_request.wrapping_add(1 << 32);
         let migration = self.migration;
         *self = Follower::new(Some(copy), first);
         self.migrate(migration);
     }
 
-    /// What to say now, if anything.
+    /// The next message to send, if any.
     pub(crate) fn next(&mut self, now: Now) -> Option<Message> {
         match &mut self.stage {
             Stage::Planning(planner) => planner.next(now),

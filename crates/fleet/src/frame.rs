@@ -1,9 +1,9 @@
-//! What goes over a connection: messages between source and copy, and notes about the two nodes.
+//! Frames of a connection: messages between source and copy, and notes about the two nodes.
 //!
 //! A binary frame is a byte that says how it is packed (0 as it is, 1 zstd), then a message
 //! (docs/format/sync.md). A text frame is a note in JSON.
 //!
-//! Invariant: nothing larger than [`MESSAGE_MAX`] is held, however small it came.
+//! Invariant: nothing larger than [`MESSAGE_MAX`] is unpacked, however small its frame.
 
 use headwater_protocol::replication::{Message, decode, encode};
 use serde::{Deserialize, Serialize};
@@ -17,12 +17,12 @@ const PLAIN: u8 = 0;
 const ZSTD: u8 = 1;
 const PACK_LEVEL: i32 = 3;
 
-/// What an edge tells of itself.
+/// Facts of an edge that it reports.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct About {
     /// Version of the program.
     pub version: String,
-    /// What its clock says, in nanoseconds since 1970.
+    /// Its clock, in nanoseconds since 1970.
     pub now_ns: i64,
     /// Bytes sent on this day of its clock.
     pub sent_today: u64,
@@ -39,9 +39,9 @@ pub struct About {
     pub month_max: Option<u64>,
     /// Bytes of its database.
     pub disk_bytes: u64,
-    /// Bytes that it has written to its medium since it was started: what wears it.
+    /// Bytes written to its device since its start: the wear of the device.
     pub written_bytes: u64,
-    /// It sends newest events along before a flush stores them.
+    /// The edge sends its newest events along before a flush stores them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sends_live: bool,
     /// Bytes of these that it has sent since it was started.
@@ -66,7 +66,7 @@ pub(crate) enum Note {
     Welcome { edge: String },
     /// Cloud: what it confirms over this connection survives its own loss, since it is there too.
     Survives { at: String },
-    /// Cloud: nothing is asked any more, and why.
+    /// Cloud: nothing is requested any more, and why.
     Refused { code: String, text: String },
     /// Cloud: what a comparison found.
     Verified {
@@ -74,11 +74,11 @@ pub(crate) enum Note {
         different: u64,
         missing: u64,
     },
-    /// Cloud: whose tickets are worth nothing any more, as dispatchers have told it.
+    /// Cloud: tokens whose tickets are not valid any more, as dispatchers have reported.
     Revoked { list: String },
     /// Edge: about it.
     About(About),
-    /// Edge: a comparison is wanted.
+    /// Edge: requests a comparison.
     Verify {},
     /// Edge: the copy is to be put aside, and another begun.
     BeginAnew {},
@@ -102,9 +102,9 @@ pub(crate) fn nodes(path: &[String]) -> Vec<u64> {
     nodes.map(|node| node.unwrap_or(u64::MAX)).collect()
 }
 
-/// What came.
+/// A received frame.
 #[derive(Debug)]
-pub(crate) enum Came {
+pub(crate) enum Received {
     Message(Message),
     Note(Note),
     /// A sign of life, or something that this version does not know.
@@ -136,13 +136,13 @@ pub(crate) fn note(note: &Note) -> Frame {
     Frame::text(serde_json::to_string(note).unwrap_or_default())
 }
 
-/// Reads a frame. A message that is damaged is nothing: what it was about is asked for again.
-pub(crate) fn came(frame: &Frame) -> Came {
+/// Reads a frame. A damaged message is ignored: its content is requested again.
+pub(crate) fn received(frame: &Frame) -> Received {
     match frame {
-        Frame::Binary(bytes) => unpack(bytes).map_or(Came::Nothing, Came::Message),
-        Frame::Text(text) => serde_json::from_str(text).map_or(Came::Nothing, Came::Note),
-        Frame::Close(_) => Came::End,
-        _ => Came::Nothing,
+        Frame::Binary(bytes) => unpack(bytes).map_or(Received::Nothing, Received::Message),
+        Frame::Text(text) => serde_json::from_str(text).map_or(Received::Nothing, Received::Note),
+        Frame::Close(_) => Received::End,
+        _ => Received::Nothing,
     }
 }
 
@@ -184,7 +184,7 @@ mod tests {
                 panic!("{frame:?}");
             };
             assert_eq!(bytes[0] == ZSTD, len >= 5000);
-            let Came::Message(found) = came(&frame) else {
+            let Received::Message(found) = received(&frame) else {
                 panic!("{len}");
             };
             assert_eq!(found, text(len));
@@ -202,10 +202,13 @@ mod tests {
             behind(ZSTD, b"no zstd"),
             behind(ZSTD, &packed),
         ] {
-            assert!(matches!(came(&Frame::binary(bytes)), Came::Nothing));
+            assert!(matches!(received(&Frame::binary(bytes)), Received::Nothing));
         }
         for text in ["", "{}", "{\"unknown\":{}}", "[", "{\"key\":{\"key\":1}}"] {
-            assert!(matches!(came(&Frame::text(text)), Came::Nothing), "{text}");
+            assert!(
+                matches!(received(&Frame::text(text)), Received::Nothing),
+                "{text}"
+            );
         }
     }
 
@@ -224,7 +227,7 @@ mod tests {
             json(&verified),
             "{\"verified\":{\"equal\":1,\"different\":2,\"missing\":3}}"
         );
-        let Came::Note(found) = came(&note(&verified)) else {
+        let Received::Note(found) = received(&note(&verified)) else {
             panic!("no note");
         };
         assert_eq!(found, verified);

@@ -1,4 +1,4 @@
-//! The text that lets an edge join a cloud, once: where the cloud is, and a secret.
+//! The text that lets an edge join a cloud, once: the cloud's address, and a secret.
 //!
 //! `hwjoin1.` and then the base64 (for addresses, without padding) of JSON: `url`, `edge`, `secret`
 //! and, where the cloud's certificate is not one that systems trust, `ca` in PEM.
@@ -8,16 +8,16 @@ use data_encoding::BASE64URL_NOPAD;
 use serde::{Deserialize, Serialize};
 
 const PREFIX: &str = "hwjoin1.";
-/// What the secret of an invitation begins with, so that scanners for leaked secrets find it.
+/// Prefix of the secret of an invitation, so that scanners for leaked secrets find it.
 pub(crate) const SECRET_PREFIX: &str = "hwi_";
 
-/// What an invitation says.
+/// Content of an invitation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Invite {
     /// The address of the cloud: `https://HOST:PORT`, or `http:` where nobody else listens.
     pub url: String,
-    /// What the cloud calls the edge.
+    /// The cloud's name for the edge.
     pub edge: String,
     /// Worth one joining.
     pub secret: String,

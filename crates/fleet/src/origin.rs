@@ -1,13 +1,12 @@
-//! What a connection to a cloud serves: the node's own database, or its copy of an edge.
+//! Source behind a connection to a cloud: the node's own database, or its copy of an edge.
 //!
-//! Invariants: a copy is opened for as long as it is asked, and kept open by nobody here. What is
-//! passed on of an edge is its copy under its name, and nothing else.
-//! Concurrency: that of the database, and of the copies.
-//! Failure: `not_found` where nothing of the edge is here.
+//! Invariants: a copy is opened for the time of a request, and no reference to it stays here. Only
+//! an edge's copy is relayed, under the name of the edge. Concurrency: that of the database, and of
+//! the copies. Failure: `not_found` where nothing of the edge is here.
 
 use crate::copies::Fleet;
+use crate::edge_copy::FURTHER;
 use crate::error::{FleetError, medium};
-use crate::held::FURTHER;
 use headwater_engine::Database;
 use headwater_protocol::replication::Source;
 use std::sync::Arc;
@@ -15,7 +14,7 @@ use std::sync::Arc;
 /// As what a database knows the cloud's copy.
 const COPY: &str = "cloud";
 
-/// What is served.
+/// The source.
 #[derive(Debug)]
 pub(crate) enum Origin {
     Database(Database),
@@ -27,7 +26,7 @@ impl Origin {
         matches!(self, Origin::Copy(..))
     }
 
-    /// True when nothing can have changed: a copy that nobody has open takes in nothing.
+    /// True when nothing can have changed: a closed copy receives nothing.
     pub(crate) fn rests(&self) -> bool {
         match self {
             Origin::Database(_) => false,
@@ -57,7 +56,7 @@ impl Origin {
         }
     }
 
-    /// The copy at the cloud is told of every delete from now on.
+    /// Registers the copy at the cloud, which has to receive every delete from now on.
     pub(crate) fn add_copy(&self) -> Result<(), FleetError> {
         match self {
             Origin::Database(db) => db.add_copy(COPY).map_err(medium),
@@ -68,7 +67,7 @@ impl Origin {
         }
     }
 
-    /// There is no copy any more that would have to be told.
+    /// Unregisters the copy, which does not have to receive deletes any more.
     pub(crate) fn remove_copy(&self) -> Result<(), FleetError> {
         match self {
             Origin::Database(db) => db.remove_copy(COPY).map_err(medium),
@@ -134,7 +133,7 @@ impl Origin {
 /// Most nodes through which something may have come.
 const PATH_MAX: usize = 8;
 
-/// Why nothing that came through these nodes is taken by the last of them.
+/// Reason to refuse data that came through these nodes, if any.
 pub(crate) fn refuses(fleet: &Fleet, path: &[u64]) -> Option<String> {
     let node = fleet.node();
     if node != 0 && path.contains(&node) {

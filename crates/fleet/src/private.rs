@@ -1,7 +1,7 @@
 //! Files of this crate, which only their owner may read and which are replaced whole, with errors
-//! that say which file it is.
+//! that name the file.
 //!
-//! Invariant: a reader sees the file of before or that of after, also over a power cut.
+//! Invariant: a reader sees the old file or the new one, also over a power cut.
 
 use crate::error::{FleetError, FleetErrorKind};
 use headwater_shell::replace_private;
@@ -35,7 +35,7 @@ pub(crate) fn damaged(path: &Path, reason: &dyn std::fmt::Display) -> FleetError
     )
 }
 
-/// What stands in a file of JSON.
+/// Content of a JSON file.
 pub(crate) fn text_of<T: Serialize>(path: &Path, content: &T) -> Result<Vec<u8>, FleetError> {
     let text = serde_json::to_vec_pretty(content).map(|mut text| {
         text.push(b'\n');

@@ -1,10 +1,9 @@
-//! Edges that a cloud node passes on to another one: for each, files as those of an edge in
+//! Edges that a cloud node relays to another one: for each, files as for an edge in
 //! `DIR/relays/NAME`, and a connection.
 //!
-//! Invariants: what is passed on of an edge ends with the edge here, and with its relay. A relay
-//! spends a budget of its own.
-//! Concurrency: a task for each relay, and one that begins and ends these.
-//! Failure: that of the connection, told in its status; the others go on.
+//! Invariants: a relay ends with its edge here. A relay spends a budget of its own. Concurrency: a
+//! task for each relay, and one that starts and ends these. Failure: that of the connection,
+//! reported in its status; the others go on.
 
 use crate::copies::Fleet;
 use crate::error::{FleetError, FleetErrorKind};
@@ -21,10 +20,10 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-/// How often it is looked which relays there are.
+/// Interval of checks of the list of relays.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// What a relay is begun with.
+/// Settings of a new relay.
 #[derive(Clone, Debug, Default)]
 pub struct RelaySpec {
     /// The invitation of the other cloud.
@@ -35,7 +34,7 @@ pub struct RelaySpec {
     pub ca: Option<String>,
     /// The other cloud puts aside what it has.
     pub begins_anew: bool,
-    /// What it asks for and is lacking here is asked of the edge.
+    /// Ranges that the other cloud requests and that are missing here are requested from the edge.
     pub gets: bool,
 }
 
@@ -56,7 +55,8 @@ pub struct Relays {
 }
 
 impl Relays {
-    /// Those of the node whose database is in a directory. Each may do what the settings say.
+    /// Opens the relays of the node whose database is in a directory. Each has the limits of the
+    /// settings.
     ///
     /// # Errors
     /// `io` when a file of a relay cannot be read.
@@ -71,7 +71,7 @@ impl Relays {
             settings,
             running: Mutex::default(),
         };
-        // Before anything comes of an edge: its deletes are remembered for who hears of them later.
+        // Before anything comes of an edge: its deletes are remembered for a later copy.
         for edge in fleet.all_edges() {
             if UplinkFile::read(&relays.dir_of(&edge.name))?.is_some() {
                 relays.begin(&edge.name)?;
@@ -108,11 +108,11 @@ impl Relays {
         blocking(move || file.write(&dir)).await?
     }
 
-    /// Has the other cloud put aside what it has of an edge, and begin anew: for when the copy here
-    /// was begun anew, too.
+    /// Makes the other cloud put its copy of an edge aside, and start over: for when the copy here
+    /// was started over, too.
     ///
     /// # Errors
-    /// `not_found` when it is not passed on, `io`.
+    /// `not_found` when it is not relayed, `io`.
     pub fn begin_anew(&self, name: &str) -> Result<(), FleetError> {
         let dir = self.dir_of(name);
         let mut file = self.file(name)?;
@@ -130,10 +130,10 @@ impl Relays {
         })
     }
 
-    /// Passes an edge on no more. What the other cloud has stays there.
+    /// Stops relaying an edge. The other cloud's copy stays there.
     ///
     /// # Errors
-    /// `not_found` when it is not passed on, `io`.
+    /// `not_found` when it is not relayed, `io`.
     pub fn stop(&self, name: &str) -> Result<(), FleetError> {
         self.file(name)?;
         UplinkFile::forget(&self.dir_of(name))?;
@@ -141,7 +141,7 @@ impl Relays {
         Ok(())
     }
 
-    /// How it stands with each, by the names of edges.
+    /// Status of each relay, by the names of edges.
     ///
     /// # Errors
     /// The engine's own.
@@ -170,7 +170,7 @@ impl Relays {
     }
 
     fn end(&self, name: &str) {
-        // Whoever serves it sees that its sender is gone.
+        // The task that serves it sees that its sender was dropped.
         if let Some(relay) = self.running.lock().remove(name) {
             relay.stop.send_replace(true);
             self.fleet.held(name).set_relayed(false);
@@ -205,7 +205,7 @@ impl Relays {
             }
         }
         let running = self.running.lock();
-        // What nobody listens to has no task yet.
+        // A relay without a listener has no task yet.
         let new = running.values().filter(|r| r.stop.receiver_count() == 0);
         new.map(|relay| (Arc::clone(&relay.uplink), relay.stop.subscribe()))
             .collect()

@@ -1,20 +1,20 @@
-//! A connection of an edge, at the cloud: what comes is handed to the copy, and what the copy asks
-//! for is sent.
+//! A connection of an edge, at the cloud: received messages go to the copy, and the copy's requests
+//! are sent.
 //!
 //! Invariants: the newest connection of an edge is the one that counts; the others end. A database
-//! that is not the one that belongs to the name is told so, and nothing of it is taken.
-//! Concurrency: a task for each connection; the copy is asked on threads that may wait.
-//! Failure: a connection that is silent for [`SILENT_MAX`] ends. An error of this node's medium
-//! ends it too, and is told in the status.
+//! that does not belong to the name is refused with that reason, and nothing of it is taken.
+//! Concurrency: a task for each connection; the copy is called on threads that may wait. Failure: a
+//! connection that is silent for [`SILENT_MAX`] ends. An error of this node's device ends it too,
+//! and is reported in the status.
 
+use crate::carry::Gate;
 use crate::copies::{Fleet, is_current};
 use crate::dial::limits;
+use crate::edge_copy::EdgeCopy;
 use crate::edges::Secret;
 use crate::error::{FleetError, FleetErrorKind, medium};
 use crate::follow::Follower;
-use crate::frame::{BUCKET, Came, Note, came, message, nodes, note};
-use crate::held::Held;
-use crate::kept::Gate;
+use crate::frame::{BUCKET, Note, Received, message, nodes, note, received};
 use crate::origin::refuses;
 use crate::waiting::{blocking, stopped};
 use futures_util::{FutureExt, SinkExt, StreamExt};
@@ -30,9 +30,9 @@ use tokio_tungstenite::tungstenite::Message as Frame;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::Role;
 
-/// How often something is looked at that nothing comes for.
+/// Interval of checks without a received message.
 const TICK: Duration = Duration::from_millis(200);
-/// The same, where nothing is on its way.
+/// The same, where nothing is in flight.
 const REST: Duration = Duration::from_secs(20);
 /// A connection that says nothing for so long is none.
 pub(crate) const SILENT_MAX: Duration = Duration::from_secs(90);
@@ -41,25 +41,25 @@ const SEND_MAX: Duration = Duration::from_secs(60);
 /// Frames that are handed over at once, at most.
 const AT_ONCE: usize = 16;
 
-/// What a server answers to the key of a WebSocket's beginning.
+/// The server's answer to the key of a WebSocket handshake.
 #[must_use]
 pub fn accept_key(key: &str) -> String {
     derive_accept_key(key.as_bytes())
 }
 
-/// What a step of the copy brings about.
+/// Result of a step of the copy.
 #[derive(Debug, Default)]
 struct Outcome {
     frames: Vec<Frame>,
-    /// The connection is to end, since the medium failed.
+    /// The connection is to end, since the device failed.
     has_failed: bool,
 }
 
 impl Fleet {
-    /// Who shows this secret: the name of the edge.
+    /// The name of the edge with this secret.
     ///
     /// # Errors
-    /// `denied` when it is none, or holds no longer.
+    /// `denied` when there is none, or the secret has expired.
     pub fn known(&self, secret: &str) -> Result<String, FleetError> {
         match self.find(secret) {
             Some(Secret::Key(name) | Secret::Invite(name)) => Ok(name),
@@ -147,22 +147,22 @@ fn refused(error: &FleetError) -> Note {
 /// A connection that counts.
 struct Session {
     fleet: Arc<Fleet>,
-    held: Arc<Held>,
+    held: Arc<EdgeCopy>,
     number: u64,
     follower: Follower,
-    /// How often the copy had changed when it was told how far it is.
+    /// Number of changes of the copy when its progress was last reported.
     told: Option<u64>,
-    /// The edge asked for the comparison that goes on.
+    /// The edge requested the running comparison.
     tells_verified: bool,
     was_refused: bool,
     is_paused: bool,
-    /// What comes is passed on by another node.
+    /// The messages are relayed by another node.
     is_relayed: bool,
-    /// It comes a way that is refused, whatever database it is of.
+    /// The relay path is refused, whichever database sends over it.
     is_refused_way: bool,
     /// The edge sends newest events along.
     sends_live: bool,
-    /// What the edge was told of who was revoked.
+    /// Revoked tokens that were sent to the edge last.
     told_revoked: String,
     gate: Gate,
 }
@@ -170,7 +170,7 @@ struct Session {
 impl Session {
     fn begin(
         fleet: Arc<Fleet>,
-        held: Arc<Held>,
+        held: Arc<EdgeCopy>,
         number: u64,
     ) -> impl FnOnce() -> Result<Session, FleetError> {
         move || {
@@ -278,7 +278,7 @@ impl Session {
         }
     }
 
-    /// Takes what came, and finds out what to say.
+    /// Takes received messages, and determines the ones to send.
     fn step(&mut self, incoming: &[Frame]) -> Outcome {
         let mut outcome = Outcome::default();
         let wall = self.now().wall;
@@ -286,10 +286,10 @@ impl Session {
             self.held.live.lock().heard = Some(wall);
         }
         for frame in incoming {
-            let taken = match came(frame) {
-                Came::Message(message) => self.take(message, &mut outcome),
-                Came::Note(found) => self.take_note(found, &mut outcome),
-                Came::Nothing | Came::End => Ok(()),
+            let taken = match received(frame) {
+                Received::Message(message) => self.take(message, &mut outcome),
+                Received::Note(found) => self.take_note(found, &mut outcome),
+                Received::Nothing | Received::End => Ok(()),
             };
             if let Err(error) = taken {
                 return self.failed(&error);
@@ -315,7 +315,7 @@ impl Session {
                     said => outcome.frames.push(message(&said)),
                 }
             }
-            let kept = self.held.live.lock().kept.clone();
+            let kept = self.held.live.lock().durable.clone();
             if let Some(confirmed) = self.gate.next(kept.as_ref()) {
                 outcome.frames.push(message(&confirmed));
             }
@@ -380,7 +380,7 @@ impl Session {
         Ok(())
     }
 
-    /// What another node passes on is proven here.
+    /// Makes the copy prove data that another node passes on.
     fn distrust(&mut self) {
         let is_relayed = self.is_relayed;
         if let Some(planner) = self.follower.planner().filter(|_| is_relayed) {
@@ -421,7 +421,7 @@ impl Session {
                 (live.wants_verifying, live.is_verifying) = (true, true);
                 live.verified = None;
             }
-            // To begin anew makes no way better: the copy stays as it is.
+            // Starting over does not change the path: the copy stays as it is.
             Note::BeginAnew {} if self.is_refused_way => {}
             Note::BeginAnew {} => {
                 self.fleet.begin_anew(&self.held.name)?;
@@ -460,7 +460,7 @@ impl Session {
         Ok(())
     }
 
-    /// Tells how far the copy is.
+    /// Reports the progress of the copy.
     fn tell_progress(&self, progress: CopyProgress, proven_bytes: u64) {
         let shows = |p: &CopyProgress| {
             let partitions = (p.shown, p.shown_older, p.known, p.kept);
@@ -470,14 +470,14 @@ impl Session {
         live.proven_bytes = proven_bytes;
         let is_other = live.progress.as_ref().map(shows) != Some(shows(&progress));
         drop(live);
-        // Whoever is told how far it is finds that when it reads: readers look again before that.
+        // Readers that see the progress look at the copy again before they read.
         if is_other {
             self.held.has_changed();
         }
         self.held.note(progress);
     }
 
-    /// Tells both sides what has come of it.
+    /// Reports the result to both sides.
     fn tell(&mut self, outcome: &mut Outcome) {
         if !self.was_refused
             && let Some(text) = self.follower.refused()
@@ -518,14 +518,14 @@ impl Session {
     }
 }
 
-fn gone(held: &Held) -> FleetError {
+fn gone(held: &EdgeCopy) -> FleetError {
     FleetError::new(
         FleetErrorKind::NotFound,
         format!("the edge `{}` was taken out", held.name),
     )
 }
 
-fn follower(fleet: &Fleet, held: &Arc<Held>) -> Result<Follower, FleetError> {
+fn follower(fleet: &Fleet, held: &Arc<EdgeCopy>) -> Result<Follower, FleetError> {
     let edge = fleet.edge(&held.name).ok_or_else(|| gone(held))?;
     let copy = fleet.copy(held, &edge)?;
     // Readers of one that was closed meanwhile look at this one from now on.

@@ -1,34 +1,33 @@
-//! How it stands between nodes, as it is told over HTTP and on the command line. Names are a
-//! promise.
+//! Status between nodes, as reported over HTTP and on the command line. Names are a promise.
 
 use crate::edges::EdgeAddress;
 use crate::frame::About;
-use crate::migration::Migration;
-use crate::wants::{Want, WantRule};
+use crate::prefetch::Migration;
+use crate::subscription::{StreamShare, WantRule};
 use serde::{Deserialize, Serialize};
 
-/// How it stands with an edge.
+/// State of an edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EdgeState {
-    /// It was invited and has not come.
+    /// Invited, and never connected.
     Invited,
-    /// It is not connected.
+    /// Not connected.
     Offline,
-    /// It is connected, and everything that is wanted of its newest state is here.
+    /// Connected, and every subscribed range of its newest state is here.
     Current,
-    /// It is connected, and something is on its way.
+    /// Connected, and something is in flight.
     Catching,
-    /// It is connected, and nothing is asked of it for now.
+    /// Connected, and nothing is requested from it for now.
     Paused,
     /// Its database is of another history than the copy.
     Refused,
-    /// The medium of this node refuses the copy.
+    /// The device of this node refuses the copy.
     Failed,
 }
 
 impl EdgeState {
-    /// Whether it can be asked for something now.
+    /// True when requests can be sent to it now.
     #[must_use]
     pub fn is_connected(self) -> bool {
         matches!(
@@ -37,7 +36,7 @@ impl EdgeState {
         )
     }
 
-    /// As it is told.
+    /// Reported name of the state.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -52,7 +51,7 @@ impl EdgeState {
     }
 }
 
-/// What is here of an edge.
+/// Status of the copy of an edge.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CopyStatus {
     /// The database it is of.
@@ -63,16 +62,16 @@ pub struct CopyStatus {
     pub state: u64,
     /// Bytes that are here.
     pub bytes: u64,
-    /// Bytes that are wanted and not here, as far as is known.
+    /// Subscribed bytes that are missing, as far as is known.
     pub missing_bytes: u64,
-    /// Bytes of whole segments whose hash, computed from this node's medium since it was started,
-    /// is that which the edge computed when it wrote them.
+    /// Bytes of whole segments whose hash, computed from this node's device since it was started,
+    /// is the one that the edge computed when it wrote them.
     pub proven_bytes: u64,
     /// Partitions that are shown as the newest state has them.
     pub shown: usize,
     /// Partitions that are shown in a version before.
     pub shown_older: usize,
-    /// Partitions of which something is kept that the edge has cut away because of its age.
+    /// Partitions with retained rows that the edge has removed because of their age.
     pub kept: usize,
     /// The newest events, which the edge has not stored yet, are here up to what it said last
     /// (`sync.live` at the edge).
@@ -80,48 +79,48 @@ pub struct CopyStatus {
     pub is_live: bool,
 }
 
-/// How much of an edge is here, or wanted, for a reason.
+/// Present and subscribed bytes of an edge, for a reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReasonStatus {
-    /// `asked` = a reader asked for it, `summaries` = tiles of the level that is wanted and above
-    /// need it, `pinned`, `rows` = all rows of its stream are wanted, `ahead` = rows that may be
-    /// fetched before somebody looks at them.
+    /// `asked` = requested by a reader, `summaries` = needed for tiles of the subscribed level and
+    /// above, `pinned`, `rows` = all rows of the stream are subscribed to, `ahead` = rows that may
+    /// be prefetched.
     pub reason: String,
-    /// Bytes that are wanted for it, here or not.
+    /// Bytes subscribed to for it, present or not.
     pub wanted_bytes: u64,
-    /// Those of them that are not here.
+    /// The missing ones of them.
     pub missing_bytes: u64,
 }
 
-/// What a comparison found.
+/// Result of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VerifiedStatus {
     /// When it was through, in nanoseconds since 1970.
     #[serde(with = "as_text")]
     pub at_ns: i64,
-    /// Bytes that are the same on both media.
+    /// Bytes that are the same on both devices.
     pub equal: u64,
     /// Bytes that are not.
     pub different: u64,
-    /// Bytes that are wanted and not here.
+    /// Subscribed bytes that are missing.
     pub missing: u64,
 }
 
 /// All that is known of an edge.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EdgeStatus {
-    /// What it is called.
+    /// Name of the edge.
     pub name: String,
-    /// How it stands.
+    /// State of the edge.
     pub state: EdgeState,
-    /// What is wanted of it where no rule fits.
-    pub want: Want,
-    /// What is wanted of some of its streams.
+    /// The subscription where no rule fits.
+    pub want: StreamShare,
+    /// Subscriptions of some of its streams.
     pub rules: Vec<WantRule>,
-    /// What is copied before somebody asks for it.
+    /// The prefetch policy.
     pub migration: Migration,
-    /// For how many seconds what it cuts away because of its age is kept here beyond that; nothing
-    /// = for ever.
+    /// Seconds for which rows that the edge removes because of their age are retained here beyond
+    /// that; nothing = for ever.
     pub kept_seconds: Option<u64>,
     /// Where clients reach it themselves.
     #[serde(default)]
@@ -133,16 +132,16 @@ pub struct EdgeStatus {
     /// Since when everything it had by then is here, in nanoseconds since 1970.
     #[serde(with = "as_text_if_any")]
     pub current_ns: Option<i64>,
-    /// What is here.
+    /// Status of the copy.
     pub copy: Option<CopyStatus>,
     /// Why it is here: of the copy, while it is open.
     #[serde(default)]
     pub reasons: Vec<ReasonStatus>,
-    /// What it tells of itself.
+    /// Facts that the edge reports.
     pub about: Option<About>,
     /// True while a comparison goes on.
     pub is_verifying: bool,
-    /// What the newest comparison found.
+    /// Result of the newest comparison.
     pub verified: Option<VerifiedStatus>,
     /// The nodes through which it comes, where it is relayed by another cloud.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -151,7 +150,7 @@ pub struct EdgeStatus {
     pub error: Option<String>,
 }
 
-/// How it stands with the cloud.
+/// State of the connection to the cloud.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UplinkState {
@@ -171,16 +170,16 @@ pub enum UplinkState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FreeStatus {
-    /// It does not, and did once.
+    /// The cloud does not, and did once.
     Never,
-    /// It does: what the cloud confirms survives the cloud.
+    /// The cloud does: confirmed ranges survive the cloud.
     Confirmed,
-    /// It would, but nothing says that what the cloud has survives the cloud: it is not connected,
-    /// or keeps its copies on its own medium only.
+    /// The cloud would, but nothing says that its copy survives the cloud: it is not connected, or
+    /// stores its copies on its own device only.
     NotSafe,
 }
 
-/// What an edge has freed.
+/// Rows that an edge has freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FreedStatus {
     /// Whether it goes on.
@@ -194,11 +193,11 @@ pub struct FreedStatus {
 /// All that an edge knows of its cloud.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UplinkStatus {
-    /// How it stands.
+    /// State of the connection.
     pub state: UplinkState,
     /// The address of the cloud.
     pub url: Option<String>,
-    /// What the cloud calls this edge.
+    /// The cloud's name for this edge.
     pub edge: Option<String>,
     /// Since when it stands so, in nanoseconds since 1970.
     #[serde(with = "as_text")]
@@ -214,37 +213,37 @@ pub struct UplinkStatus {
     /// Bytes of newest events that were sent along since the start, before they were stored.
     #[serde(default)]
     pub live_bytes: u64,
-    /// Segments, and their bytes, of which the cloud has everything that it wants, on its medium.
+    /// Segments, and their bytes, of which the cloud has every subscribed range, on its device.
     pub confirmed_segments: usize,
     /// See `confirmed_segments`.
     pub confirmed_bytes: u64,
-    /// Segments of which the cloud has computed another hash from its medium: an alarm.
+    /// Segments of which the cloud has computed another hash from its device: an alarm.
     pub differing_segments: usize,
     /// Bytes sent on this day of the clock.
     pub sent_today: u64,
     /// Bytes sent in this month.
     pub sent_this_month: u64,
-    /// What was freed here since the cloud has it; nothing where that is not wanted.
+    /// Rows that were freed here since the cloud has them; nothing where that is not set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub freed: Option<FreedStatus>,
-    /// True while a comparison that was asked for here goes on.
+    /// True while a comparison that was requested here goes on.
     pub is_verifying: bool,
-    /// What the newest comparison found that was asked for here.
+    /// Result of the newest comparison that was requested here.
     pub verified: Option<VerifiedStatus>,
     /// Why there is no connection, or what the cloud said.
     pub error: Option<String>,
 }
 
-/// How it stands with the cloud that an edge is passed on to.
+/// Status of a relay of an edge to another cloud.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RelayStatus {
-    /// What the edge is called here.
+    /// The name of the edge here.
     pub edge: String,
-    /// How it stands with the other cloud.
+    /// Status of the connection to the other cloud.
     pub to: UplinkStatus,
 }
 
-/// How a node stands with others, as it tells.
+/// Status of a node among others, as it reports it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeStatus {
     /// Its role: `single`, `edge` or `cloud`.

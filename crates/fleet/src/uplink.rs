@@ -1,11 +1,10 @@
-//! The connection of an edge to its cloud: made, kept, made again, and what is asked over it
+//! The connection of an edge to its cloud: made, maintained, made again, and requests over it
 //! answered within the budget. A cloud node that relays an edge has one, too, for each.
 //!
-//! Invariants: an edge without a connection works as any other node. What is sent is granted by the
-//! budget first. The cloud is never asked for anything that the edge depends on.
-//! Concurrency: one task; the database is asked on threads that may wait.
-//! Failure: a connection that fails is made again, after a second first, after a minute at most;
-//! one over which something came begins that anew.
+//! Invariants: an edge without a connection works as any other node. Sent bytes are granted by the
+//! budget first. The edge depends on no answer of the cloud. Concurrency: one task; the database is
+//! called on threads that may wait. Failure: a connection that fails is made again, after a second
+//! first, after a minute at most; one over which something arrived resets that wait.
 
 mod freeing;
 mod lag;
@@ -13,7 +12,7 @@ mod talk;
 
 use crate::dial::dial;
 use crate::error::{FleetError, FleetErrorKind};
-use crate::frame::{About, Came, Note, came};
+use crate::frame::{About, Note, Received, received};
 use crate::invite::Invite;
 use crate::origin::Origin;
 use crate::private;
@@ -37,32 +36,33 @@ use talk::Talk;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-/// How often the file and the database are looked at.
+/// Interval of checks of the file and the database.
 const LOOK: Duration = Duration::from_secs(1);
-/// How often the edge tells about itself, which is a sign of life too, and looks for what comes
-/// without another number of the state.
+/// Interval of the edge's reports about itself, which are a sign of life too, and of checks for
+/// changes without another number of the state.
 const ABOUT: Duration = Duration::from_secs(10);
 const BACK_OFF_FIRST: Duration = Duration::from_secs(1);
 const BACK_OFF_MOST: Duration = Duration::from_secs(60);
 const SEND_MAX: Duration = Duration::from_secs(60);
 
-/// What an edge may do for its cloud.
+/// Limits of an edge for its cloud.
 #[derive(Clone, Debug)]
 pub struct UplinkSettings {
-    /// Bytes of replaced files that are kept while they are being fetched.
+    /// Bytes of replaced files that stay pinned while they are being fetched.
     pub hold_bytes: u64,
-    /// What may be sent.
+    /// Limits of sending.
     pub budget: BudgetLimits,
-    /// How long events may stay where a copy cannot see them, while there is a connection; `None` =
-    /// as long as the database likes.
+    /// Longest time that events may stay where a copy cannot see them, while there is a connection;
+    /// `None` = as the database decides.
     pub flush_every: Option<Duration>,
-    /// How often newest events are sent along before a flush stores them, at the most; `None` =
-    /// they are not.
+    /// Least interval of sending newest events along before a flush stores them; `None` = they are
+    /// not sent.
     pub live: Option<Duration>,
-    /// Rows of which the cloud has everything, whatever becomes of it, are freed here once they are
-    /// so old; `None` = they are not.
+    /// Age at which rows are freed here of which the cloud has everything, beyond its own loss;
+    /// `None` = they are not freed.
     pub free_after: Option<Duration>,
-    /// What may leave: tables of which these rules want nothing stay here, names and all.
+    /// Rules of what may leave: tables to which these rules do not subscribe stay here, names and
+    /// all.
     pub rules: Rules,
     /// Version of the program.
     pub version: String,
@@ -77,15 +77,15 @@ struct Known {
     wants_verifying: bool,
     is_verifying: bool,
     verified: Option<(Timestamp, Verified)>,
-    /// What the cloud confirms over this connection survives its loss.
+    /// Ranges that the cloud confirms over this connection survive its loss.
     survives: bool,
     /// When states of the database were seen first.
     lag: Lag,
-    /// Who was revoked, as the cloud told it last.
+    /// The revoked tokens that the cloud sent last.
     revoked: String,
 }
 
-/// What keeps an edge connected.
+/// Connection manager of an edge.
 #[derive(Debug)]
 pub struct Uplink {
     origin: Origin,
@@ -94,7 +94,7 @@ pub struct Uplink {
     settings: UplinkSettings,
     agent: Mutex<Agent>,
     known: Mutex<Known>,
-    /// What an earlier version stored is hashed too.
+    /// Data that an earlier version stored is hashed too.
     ledger_is_complete: AtomicBool,
 }
 
@@ -117,9 +117,9 @@ pub async fn join(
     let mut connection = dial(url, ca.as_deref(), &invite.secret).await?;
     let answered = timeout(SEND_MAX, connection.next()).await;
     let key = match answered {
-        Ok(Some(Ok(frame))) => match came(&frame) {
-            Came::Note(Note::Key { key }) => key,
-            Came::Note(Note::Refused { text, .. }) => {
+        Ok(Some(Ok(frame))) => match received(&frame) {
+            Received::Note(Note::Key { key }) => key,
+            Received::Note(Note::Refused { text, .. }) => {
                 return Err(FleetError::new(FleetErrorKind::Denied, text));
             }
             _ => {
@@ -142,12 +142,12 @@ pub async fn join(
     Ok(file)
 }
 
-/// Where it is kept what was sent.
+/// File of the persisted spending.
 fn spent_path(dir: &Path) -> PathBuf {
     dir.join("uplink.spent")
 }
 
-/// What was sent before; nothing where no file says so. One that is damaged stops the start: to
+/// Reads the persisted spending; nothing where there is no file. A damaged file stops the start: to
 /// take it for nothing would give a cap back.
 fn read_spent(path: &Path) -> Result<Spent, FleetError> {
     let bytes = match std::fs::read(path) {
@@ -159,7 +159,7 @@ fn read_spent(path: &Path) -> Result<Spent, FleetError> {
         FleetError::new(
             FleetErrorKind::Io,
             format!(
-                "{}: {error}; it says what was sent of the caps of this day and month: remove it to begin both anew",
+                "{}: {error}; it says what was sent of the caps of this day and month: remove it to begin both again",
                 path.display()
             ),
         )
@@ -167,7 +167,7 @@ fn read_spent(path: &Path) -> Result<Spent, FleetError> {
 }
 
 impl Uplink {
-    /// That of the database in a directory.
+    /// Creates the uplink of the database in a directory.
     ///
     /// # Errors
     /// `io` when the file about the cloud cannot be read.
@@ -180,7 +180,7 @@ impl Uplink {
         Uplink::of(Origin::Database(db), env, dir, settings)
     }
 
-    /// That of what is served, with its files in a directory.
+    /// Creates the uplink of a source, with its files in a directory.
     pub(crate) fn of(
         origin: Origin,
         env: Env,
@@ -222,7 +222,7 @@ impl Uplink {
         })
     }
 
-    /// How it stands.
+    /// Status of the uplink.
     ///
     /// # Errors
     /// The database's own.
@@ -266,7 +266,7 @@ impl Uplink {
         })
     }
 
-    /// Sends nothing any more, or sends again: kept over restarts.
+    /// Stops sending, or sends again: persisted over restarts.
     ///
     /// # Errors
     /// `not_found` when no cloud was joined, `io`.
@@ -274,7 +274,7 @@ impl Uplink {
         self.change_file(|file| file.is_paused = is_paused)
     }
 
-    /// Has the cloud compare what it has with what is here, both read from their media.
+    /// Makes the cloud compare its copy with the data here, both read from their devices.
     ///
     /// # Errors
     /// `unreachable` when there is no connection.
@@ -289,7 +289,7 @@ impl Uplink {
         Ok(())
     }
 
-    /// Who was revoked not long ago, as the cloud told it last.
+    /// The recently revoked tokens, as the cloud sent them last.
     #[must_use]
     pub fn revoked(&self) -> String {
         self.known.lock().revoked.clone()
@@ -374,7 +374,7 @@ impl Uplink {
         }
     }
 
-    /// There is no copy any more that would have to be told of deletes.
+    /// Unregisters the copy, which does not have to receive deletes any more.
     async fn leave(self: &Arc<Self>) {
         let uplink = Arc::clone(self);
         let left = blocking(move || uplink.origin.remove_copy()).await;
@@ -394,7 +394,7 @@ impl Uplink {
         }
     }
 
-    /// Makes ready what is served, for somebody who was told of nothing yet.
+    /// Prepares the source for a cloud that has received nothing yet.
     fn prepare(&self) -> Result<(), FleetError> {
         self.origin.add_copy()?;
         // There is nothing to connect for as long as there is nothing here.
@@ -406,7 +406,7 @@ impl Uplink {
         Ok(())
     }
 
-    /// Makes a connection and serves it; true when something was asked over it.
+    /// Makes a connection and serves it; true when a request arrived over it.
     async fn connect(
         self: &Arc<Self>,
         file: &UplinkFile,
@@ -446,7 +446,7 @@ impl Uplink {
         }
     }
 
-    /// Answers, once what that costs is on the medium: no restart gives a cap back.
+    /// Answers, once the spending for it is persisted: no restart gives a cap back.
     fn answer(&self, asked: Message) -> Result<Vec<Message>, String> {
         let mut agent = self.agent.lock();
         let now = self.now();
@@ -460,7 +460,7 @@ impl Uplink {
         Ok(answers)
     }
 
-    /// What may be sent next is on the medium as sent.
+    /// Persists the bytes that may be sent next as sent.
     fn keep_ahead(&self, agent: &mut Agent) -> Result<(), String> {
         if let Some(spent) = agent.to_keep() {
             let kept = private::replace_bytes(&spent_path(&self.dir), &spent.encode());
@@ -495,8 +495,8 @@ impl Uplink {
         Ok(())
     }
 
-    /// What is to be said of the database if the cloud was told of this state last. Definitions
-    /// and deletes come without another number: they are looked for when `thorough`.
+    /// News of the database for a cloud that last received this state. Definitions and deletes
+    /// change without another number: they are checked when `thorough`.
     fn news(
         &self,
         told: Option<StateName>,
@@ -527,7 +527,7 @@ impl Uplink {
         })
     }
 
-    /// What has changed of what is lacking here, of an edge that is relayed.
+    /// Changes of the missing ranges here, of an edge that is relayed.
     fn changes(&self) -> Result<Vec<Message>, FleetError> {
         if !self.origin.is_relayed() || self.origin.rests() {
             return Ok(Vec::new());

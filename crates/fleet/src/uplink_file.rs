@@ -1,7 +1,7 @@
-//! What an edge knows of its cloud: `DIR/uplink.json`.
+//! An edge's settings of its cloud: `DIR/uplink.json`.
 //!
-//! Invariant: only its owner may read it, since it holds the key that the edge shows.
-//! Format: docs/format/fleet.md.
+//! Invariant: only its owner may read it, since it has the key that the edge shows. Format:
+//! docs/format/fleet.md.
 
 use crate::error::FleetError;
 use crate::private::{self, VERSION, check_version};
@@ -18,7 +18,7 @@ pub struct UplinkFile {
     version: u32,
     /// The address of the cloud.
     pub url: String,
-    /// What the cloud calls this edge.
+    /// The cloud's name for this edge.
     pub edge: String,
     /// The key that says who it is.
     pub key: String,
@@ -28,11 +28,11 @@ pub struct UplinkFile {
     /// Nothing is sent for now.
     #[serde(default)]
     pub is_paused: bool,
-    /// The cloud is to put aside what it has, and to begin anew, at the next connection.
+    /// The cloud is to put its copy aside, and to start over, at the next connection.
     #[serde(default)]
     pub begins_anew: bool,
-    /// Of an edge that is relayed: what the cloud asks for and is lacking here is asked of the
-    /// edge.
+    /// Of an edge that is relayed: ranges that the cloud requests and that are missing here are
+    /// requested from the edge.
     #[serde(default, skip_serializing_if = "is_false")]
     pub gets: bool,
 }
@@ -43,7 +43,7 @@ fn is_false(value: &bool) -> bool {
 }
 
 impl UplinkFile {
-    /// What joining leaves behind.
+    /// The file after joining.
     pub(crate) fn new(url: &str, edge: &str, key: String, ca: Option<String>) -> UplinkFile {
         UplinkFile {
             version: VERSION,
@@ -84,7 +84,7 @@ impl UplinkFile {
         private::replace(&UplinkFile::path(dir), self)
     }
 
-    /// Forgets the cloud. What it has stays there.
+    /// Forgets the cloud. Its copy stays there.
     ///
     /// # Errors
     /// `io`.

@@ -1,13 +1,13 @@
-//! What of each edge is held here, for who decides where a question is answered.
+//! Facts of each edge's copy that decide where a query is answered.
 //!
-//! Invariants: addresses come from the list of edges, never from what an edge says. Nothing is read
-//! here but what copies know of themselves.
-//! Concurrency: takes the locks of the list and of one copy after the other.
+//! Invariants: addresses come from the list of edges, never from what an edge reports. Nothing is
+//! read here but the state of copies in memory. Concurrency: takes the locks of the list and of one
+//! copy after the other.
 
 use crate::copies::{Fleet, is_current};
 use crate::edges::{Edge, EdgeAddress};
 use crate::error::FleetError;
-use crate::wants::Want;
+use crate::subscription::StreamShare;
 use headwater_engine::{Database, Snapshot};
 use headwater_types::StreamName;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub struct EdgeView {
     edge: Edge,
     /// Its connection is here.
     pub is_connected: bool,
-    /// Everything that is wanted of its newest state is here.
+    /// Every subscribed range of its newest state is here.
     pub is_current: bool,
     /// Goes up when what is shown of it may have changed.
     pub changes: u64,
@@ -27,7 +27,7 @@ pub struct EdgeView {
 }
 
 impl EdgeView {
-    /// What it is called.
+    /// Name of the edge.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.edge.name
@@ -45,15 +45,15 @@ impl EdgeView {
         self.edge.address.as_ref()
     }
 
-    /// What is wanted where no rule fits.
+    /// The subscription where no rule fits.
     #[must_use]
-    pub fn want(&self) -> Want {
+    pub fn want(&self) -> StreamShare {
         self.edge.want
     }
 
-    /// What is wanted of a stream: the first rule that fits decides.
+    /// The subscription of a stream: the first rule that fits decides.
     #[must_use]
-    pub fn want_of(&self, stream: &StreamName) -> Want {
+    pub fn want_of(&self, stream: &StreamName) -> StreamShare {
         let rule = self.edge.rules.iter().find(|rule| rule.fits(stream));
         rule.map_or(self.edge.want, |rule| rule.want)
     }
@@ -88,10 +88,10 @@ impl Fleet {
         views.collect()
     }
 
-    /// What is shown of an edge; `None` when nothing of it is here, or it was taken out.
+    /// Snapshot of an edge; `None` when nothing of it is here, or it was removed.
     ///
     /// # Errors
-    /// What the medium refuses.
+    /// An error of the device.
     pub fn shown_of_edge(&self, name: &str) -> Result<Option<Snapshot>, FleetError> {
         let Some(edge) = self.edge(name) else {
             return Ok(None);

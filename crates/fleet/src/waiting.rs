@@ -1,15 +1,15 @@
-//! Waiting: for what a medium takes, on threads that may, and for the stop of the server.
+//! Waiting: for a device, on threads that may, and for the stop of the server.
 
 use crate::error::{FleetError, FleetErrorKind};
 use tokio::sync::watch;
 
 /// Waits until the server stops.
 pub(crate) async fn stopped(stopping: &mut watch::Receiver<bool>) {
-    // An error means that the server is gone, which is a stop too.
+    // An error means that the server was dropped, which is a stop too.
     let _ = stopping.wait_for(|stop| *stop).await;
 }
 
-/// Runs what waits for a medium away from the threads of connections.
+/// Runs a call that waits for a device away from the threads of connections.
 pub(crate) async fn blocking<T: Send + 'static>(
     call: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, FleetError> {

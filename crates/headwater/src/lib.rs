@@ -13,8 +13,8 @@
 //! # Ok::<(), headwater::Error>(())
 //! ```
 //!
-//! This crate is the promise to embedders: it re-exports what they need and nothing else. It pulls
-//! in no async runtime, no SQL engine and no HTTP.
+//! This crate is the promise to embedders: it re-exports their API and nothing else, and pulls in
+//! no async runtime, no SQL engine and no HTTP.
 
 pub use headwater_engine::{
     Across, AggregateSpec, BackupOptions, BackupReport, Bin, Bins, CheckReport, ColumnSlice,
@@ -22,14 +22,15 @@ pub use headwater_engine::{
     DiffStretch, Differences, Duplicates, Durability, EndedSnapshot, Error, ErrorKind, FastTier,
     Field, FieldSpec, Filter, FlushRule, HandlePage, IndexBudget, IndexInfo, IndexPolicy,
     IndexProgress, IndexSpec, IndexUse, IoBackend, Knobs, LastValue, LatePolicy, LateReport,
-    MergeScope, MissedRange, Options, OutermostSpec, Owned, Owners, PageStart, PartitionInfo,
-    PolicyChoice, QueuePlacement, REFUSED_ENDED, REFUSED_FIELDS, REFUSED_FUTURE, REFUSED_NAME,
-    REFUSED_STREAMS, REFUSED_STRING, REFUSED_TABLES, REFUSED_TYPE, REFUSED_UNREADABLE, Reader,
-    Recovery, Refused, RepairFinding, RepairMode, RepairReport, Replay, ReplayChunk, ReplayCursor,
-    ReplayRow, ReplaySpec, ReplaySteps, Result, RowBlock, Scan, ScanChunk, ScanSpec,
-    ShardLateReport, Snapshot, SnapshotEnd, SnapshotInfo, SnapshotPart, Split, Stats, StreamDiff,
-    StreamHandle, StreamInfo, StreamPage, Stretch, Stretches, SummaryBin, SummarySpec, TableChange,
-    TableInfo, TableSpec, Ticket, TierParts, Touched, Written,
+    MergeScope, MetricName, MissedRange, Options, OutermostSpec, Owned, Owners, PageStart,
+    PartitionInfo, PolicyChoice, QueuePlacement, REFUSED_ENDED, REFUSED_FIELDS, REFUSED_FUTURE,
+    REFUSED_NAME, REFUSED_STREAMS, REFUSED_STRING, REFUSED_TABLES, REFUSED_TYPE,
+    REFUSED_UNREADABLE, Reader, Recovery, Refused, RepairFinding, RepairMode, RepairReport, Replay,
+    ReplayChunk, ReplayCursor, ReplayRow, ReplaySpec, ReplaySteps, Result, RowBlock, STATS, Scan,
+    ScanChunk, ScanSpec, ShardLateReport, Snapshot, SnapshotEnd, SnapshotInfo, SnapshotPart, Split,
+    Stat, StatKind, StatUnit, StatValue, Stats, StreamDiff, StreamHandle, StreamInfo, StreamPage,
+    Stretch, Stretches, SummaryBin, SummarySpec, TableChange, TableInfo, TableSpec, Ticket,
+    TierParts, ReadStats, Written,
 };
 pub use headwater_io::{Env, Media};
 pub use headwater_types::{
@@ -43,7 +44,7 @@ pub use headwater_types::{
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
-/// The world around a database: files, clock, randomness and threads, and what stands for them in
+/// The environment of a database: files, clock, randomness and threads, and what stands for them in
 /// tests or on other media.
 ///
 /// ```
@@ -74,7 +75,7 @@ pub mod io {
     };
 }
 
-/// How late data are, what a policy for them would write, and what the shards of a database decide.
+/// Statistics of late data, the policy that they lead to, and the decisions of a database's shards.
 pub use headwater_late as late;
 
 /// Every setting of a database, described once: for programs that take settings by name.
@@ -179,7 +180,8 @@ pub fn repair_without_fast_tier(options: &Options, mode: RepairMode) -> Result<R
     headwater_engine::repair_without_fast_tier(&Env::system(), options, mode)
 }
 
-/// The fast tier that the database in a directory uses, if it has one. It need not be there.
+/// The fast tier that the database in a directory uses, if it has one, whether or not the tier is
+/// there.
 ///
 /// # Errors
 /// `invalid` for one of another version, `io`.
@@ -188,7 +190,8 @@ pub fn fast_tier(dir: &std::path::Path) -> Result<Option<FastTier>> {
 }
 
 /// Has the database in `options.dir` use a fast tier, another one, or other parts of it; `None` =
-/// no tier any more. It must not be open. What lies in the log is stored before the log moves.
+/// no tier any more. The database must not be open. Rows in the log are stored before the log
+/// moves.
 ///
 /// ```
 /// use headwater::{Batch, Database, FastTier, Options, StreamName, TierParts};
@@ -270,7 +273,7 @@ pub fn restore_in(env: &Env, from: &std::path::Path, options: &Options) -> Resul
     headwater_engine::restore(env, from, options)
 }
 
-/// As [`repair`], in another environment. What is damaged is kept in `DIR/quarantine` in
+/// As [`repair`], in another environment. Damaged files are copied to `DIR/quarantine` in
 /// [`Env::files`].
 ///
 /// # Errors

@@ -66,7 +66,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that moves only when told to.
+/// A clock that moves only when it is advanced.
 #[derive(Debug)]
 pub struct ManualClock {
     hands: Mutex<Hands>,

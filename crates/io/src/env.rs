@@ -20,15 +20,15 @@ use crate::threads::{NoThreads, SystemThreads, Threads};
 /// Files, clock, randomness and threads.
 #[derive(Clone, Debug)]
 pub struct Env {
-    /// Where the data is, but for the parts that have a medium of their own.
+    /// Files of the data, but for the parts that have a medium of their own.
     pub files: Arc<dyn Files>,
     /// Parts of the data that have a medium of their own; none by default.
     pub media: Media,
-    /// What time it is.
+    /// Time, monotonic and of the wall.
     pub clock: Arc<dyn Clock>,
-    /// Where identities come from.
+    /// Source of identities.
     pub chance: Arc<dyn Chance>,
-    /// Who does the work in the background.
+    /// Threads for background work.
     pub threads: Arc<dyn Threads>,
 }
 
@@ -83,7 +83,7 @@ impl Env {
         self.media.log.as_ref().unwrap_or(&self.files)
     }
 
-    /// The files of rows that memory has no room for.
+    /// The files of rows that do not fit into memory.
     #[must_use]
     pub fn buffer_files(&self) -> &Arc<dyn Files> {
         self.media.buffers.as_ref().unwrap_or(&self.files)
@@ -126,15 +126,15 @@ impl Env {
         all
     }
 
-    /// The same world with other files: `wrap` is asked once for each medium. Parts that lie on one
-    /// medium still do.
+    /// The same world with other files: `wrap` is called once for each medium. Parts that lie on
+    /// one medium still do.
     #[must_use]
     pub fn map_files(&self, mut wrap: impl FnMut(&Arc<dyn Files>) -> Arc<dyn Files>) -> Env {
         let before = self.all_files();
         let after: Vec<Arc<dyn Files>> = before.iter().map(|files| wrap(files)).collect();
         let wrapped = |files: &Arc<dyn Files>| {
             let at = before.iter().position(|known| Arc::ptr_eq(known, files));
-            // Every one of them was asked for.
+            // Every one of them was wrapped.
             let wrapped = at.and_then(|at| after.get(at));
             Arc::clone(wrapped.unwrap_or(files))
         };

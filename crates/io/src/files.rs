@@ -17,7 +17,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::lock::{Lock, LockError};
-use crate::place::normal;
+use crate::memfs::normal;
 use crate::request::Completion;
 
 /// An open file, addressed by byte offset; there is no cursor.
@@ -33,7 +33,7 @@ pub trait File: Send + Sync + fmt::Debug {
 
     /// Fills all of `buf` from `offset` on if that takes no waiting for the medium, because the
     /// system has these bytes in memory. False says nothing of the bytes, nor of what is in `buf`
-    /// then: whoever wants them reads them by another call.
+    /// then: they are read by another call.
     fn read_now(&self, offset: u64, buf: &mut [u8]) -> bool {
         let _ = (offset, buf);
         false
@@ -96,7 +96,7 @@ pub trait File: Send + Sync + fmt::Debug {
     /// Whatever the medium reports.
     fn len(&self) -> io::Result<u64>;
 
-    /// Whether the file has no bytes.
+    /// True when the file has no bytes.
     ///
     /// # Errors
     /// As [`File::len`].
@@ -129,7 +129,7 @@ pub trait File: Send + Sync + fmt::Debug {
     /// [`Completion`] says so; several may be on their way, and are completed in any order. A
     /// request sees what was completed before it was submitted, and perhaps what was not. By
     /// default they are carried out at once, by the calls that wait: for media without a queue, and
-    /// for whoever stands before a medium and looks at its calls.
+    /// for wrappers that observe the calls of a medium.
     fn submit_read(&self, offset: u64, mut buf: Vec<u8>) -> Completion<Vec<u8>> {
         Completion::done(self.read_exact_at(offset, &mut buf).map(|()| buf))
     }
@@ -147,14 +147,14 @@ pub trait File: Send + Sync + fmt::Debug {
     }
 
     /// Begins to write all of `data` from `offset` on and to make the file durable, as
-    /// [`File::write_and_sync`] does; the bytes come back with the answer. What other requests on
-    /// their way write is not part of it.
+    /// [`File::write_and_sync`] does; the bytes come back with the answer. Concurrent requests are
+    /// not covered by the sync.
     fn submit_write_and_sync(&self, offset: u64, data: Vec<u8>) -> Completion<Vec<u8>> {
         Completion::done(self.write_and_sync(offset, &data).map(|()| data))
     }
 }
 
-/// How [`Files::open`] opens a file.
+/// Mode in which [`Files::open`] opens a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OpenMode {
     /// An existing file, to read only; writes through the handle fail.
@@ -209,14 +209,14 @@ pub trait Files: Send + Sync + fmt::Debug {
     /// reports, after which the names must be treated as unknown until read again after a restart.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
 
-    /// Whether `path` names a file or a directory.
+    /// True when `path` names a file or a directory.
     ///
     /// # Errors
     /// Whatever the medium reports; a missing name or parent is `Ok(false)`.
     fn exists(&self, path: &Path) -> io::Result<bool>;
 
-    /// Whether two paths stand for one directory, however each of them names it. False where one of
-    /// them is missing, unless they are the same text. By default paths are compared as text,
+    /// True when two paths stand for one directory, however each of them names it. False where one
+    /// of them is missing, unless they are the same text. By default paths are compared as text,
     /// without `.` and `..`: for file systems in which nothing has two names.
     ///
     /// # Errors
@@ -250,16 +250,16 @@ pub trait Files: Send + Sync + fmt::Debug {
         false
     }
 
-    /// True for the files of the operating system as they are, with nothing before them: whoever
-    /// wants another way to the same files may take it.
+    /// True for the files of the operating system as they are, with nothing before them: another
+    /// back end over the same files may replace them.
     fn are_of_system(&self) -> bool {
         false
     }
 }
 
-/// Writes out methods of [`Files`] that pass on to a field what they are asked, for a file system
-/// that stands before another and has something to say to the other methods only. The trait must be
-/// in scope.
+/// Writes out methods of [`Files`] that forward their calls to a field, for a file system that
+/// stands before another and has something to say to the other methods only. The trait must be in
+/// scope.
 ///
 /// ```
 /// use headwater_io::{File, Files, MemoryFiles, OpenMode, pass_on_files};

@@ -1,7 +1,6 @@
 //! The laws that every back end of [`Files`] obeys, as a suite that runs against any of them.
 //!
-//! Purpose: one meaning of "file" for the engine, whatever is below. What a power cut does is not
-//! part of it.
+//! Purpose: one meaning of "file" for the engine, whatever is below. Power cuts are not covered.
 //! Invariants: each law works in a directory of its own below the given root, so laws do not
 //! disturb each other.
 //! Concurrency: the caller's thread, and for the laws about threads some more, which end before the
@@ -25,7 +24,7 @@ use crate::files::{File, Files, OpenMode};
 pub struct LawViolation {
     /// The law, in words.
     pub law: &'static str,
-    /// What happened instead.
+    /// The behaviour that was observed instead.
     pub found: String,
 }
 

@@ -9,9 +9,9 @@ use std::io;
 
 /// A held lock; dropping it, or the death of the process, releases it.
 pub trait Lock: Send + Sync + fmt::Debug {
-    /// Whether the path it was taken by still names the file that is locked. A lock belongs to the
-    /// file: once the name was removed, or stands for another file, somebody else may hold a lock
-    /// of the same name.
+    /// True when the path it was taken by still names the file that is locked. A lock belongs to
+    /// the file: once the name was removed, or stands for another file, somebody else may hold a
+    /// lock of the same name.
     ///
     /// # Errors
     /// Whatever the medium reports; a missing name is `Ok(false)`.
@@ -22,16 +22,16 @@ pub trait Lock: Send + Sync + fmt::Debug {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LockError {
-    /// Somebody else holds it.
+    /// Another owner holds it.
     #[error("the lock is held by {owner_text:?}")]
     Held {
-        /// What the owner wrote about itself when it took the lock.
+        /// Text that the owner wrote about itself when it took the lock.
         owner_text: String,
     },
     /// This process holds it.
     #[error("the lock is held by this process, as {owner_text:?}")]
     HeldHere {
-        /// What was written about the owner when it took the lock.
+        /// Text that the owner wrote about itself when it took the lock.
         owner_text: String,
     },
     /// The lock file could not be opened, locked or written.

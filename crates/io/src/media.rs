@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use crate::files::Files;
 
-/// Where parts of a database lie. `None` = on [`Env::files`](crate::Env::files), where its lock
+/// Media of the parts of a database. `None` = on [`Env::files`](crate::Env::files), where its lock
 /// lies in any case.
 ///
 /// ```
@@ -30,8 +30,8 @@ pub struct Media {
     pub log: Option<Arc<dyn Files>>,
     /// The folder that stands for `DIR` there; `None` = the same path.
     pub log_root: Option<PathBuf>,
-    /// Rows that memory has no room for (`DIR/pins`). They end with the process, and are never
-    /// synced.
+    /// Rows that do not fit into memory (`DIR/pins`). Their files end with the process, and are
+    /// never synced.
     pub buffers: Option<Arc<dyn Files>>,
     /// The folder that stands for `DIR` there; `None` = the same path.
     pub buffers_root: Option<PathBuf>,
@@ -40,7 +40,7 @@ pub struct Media {
     pub index: Option<Arc<dyn Files>>,
     /// Rows and their aggregates (`DIR/segment`): nearly all bytes of a database.
     pub segments: Option<Arc<dyn Files>>,
-    /// Where the folder of a fast tier is looked for, if the database has one.
+    /// Files of the fast tier's folder, if the database has one.
     pub fast: Option<Arc<dyn Files>>,
 }
 
@@ -51,7 +51,7 @@ impl Media {
         self.log_root.as_deref().unwrap_or(dir)
     }
 
-    /// The folder of rows that memory has no room for, of the database in `dir`.
+    /// The folder of rows that do not fit into memory, of the database in `dir`.
     #[must_use]
     pub fn buffers_root<'a>(&'a self, dir: &'a Path) -> &'a Path {
         self.buffers_root.as_deref().unwrap_or(dir)

@@ -5,7 +5,7 @@
 //! Concurrency: one lock over the names, one per file over its bytes; the second is never held
 //! while taking the first.
 //! Failure: only caller mistakes, and files longer than 4 GiB. Durability: `sync_data` and
-//! `sync_dir` have nothing to do; everything is gone with the last clone.
+//! `sync_dir` have nothing to do; everything is lost with the last clone.
 
 use std::fmt;
 use std::io;
@@ -17,7 +17,7 @@ use rustix::io::Errno;
 
 use crate::files::{File, Files, OpenMode};
 use crate::lock::{Lock, LockError};
-use crate::place;
+use crate::memfs;
 use crate::tree::Tree;
 
 /// Files in memory; clones share them.
@@ -83,7 +83,7 @@ impl fmt::Debug for MemoryFiles {
 
 impl Files for MemoryFiles {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
-        let path = place::normal(path);
+        let path = memfs::normal(path);
         let mut tree = self.tree.lock();
         let node = match mode {
             OpenMode::Read | OpenMode::Write => Arc::clone(tree.find(&path)?),
@@ -97,7 +97,7 @@ impl Files for MemoryFiles {
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        let path = place::normal(path);
+        let path = memfs::normal(path);
         let mut tree = self.tree.lock();
         tree.find(&path)?;
         tree.files.remove(&path);
@@ -105,14 +105,14 @@ impl Files for MemoryFiles {
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
-        let dir = place::normal(dir);
+        let dir = memfs::normal(dir);
         let tree = self.tree.lock();
         tree.require_dir(&dir)?;
         Ok(tree.names_in(&dir))
     }
 
     fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
-        let dir = place::normal(dir);
+        let dir = memfs::normal(dir);
         let mut tree = self.tree.lock();
         for missing in tree.missing_dirs(&dir)? {
             tree.dirs.insert(missing);
@@ -121,17 +121,17 @@ impl Files for MemoryFiles {
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.tree.lock().require_dir(&place::normal(dir))
+        self.tree.lock().require_dir(&memfs::normal(dir))
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
-        let path = place::normal(path);
+        let path = memfs::normal(path);
         let tree = self.tree.lock();
         Ok(tree.contains(&path))
     }
 
     fn lock(&self, path: &Path, owner_text: &str) -> Result<Box<dyn Lock>, LockError> {
-        let path = place::normal(path);
+        let path = memfs::normal(path);
         let mut tree = self.tree.lock();
         let node = match tree.find(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => create(&mut tree, &path)?,
@@ -143,7 +143,7 @@ impl Files for MemoryFiles {
     }
 
     fn lock_file(&self, path: &Path) -> Result<Box<dyn Lock>, LockError> {
-        let path = place::normal(path);
+        let path = memfs::normal(path);
         let node = Arc::clone(self.tree.lock().find(&path)?);
         Ok(Box::new(self.take_lock(path, node, "")?))
     }
@@ -183,16 +183,16 @@ impl MemoryFile {
 
 impl File for MemoryFile {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
-        Ok(place::read(&self.node.content.read(), offset, buf))
+        Ok(memfs::read(&self.node.content.read(), offset, buf))
     }
 
     fn read_now(&self, offset: u64, buf: &mut [u8]) -> bool {
-        place::read(&self.node.content.read(), offset, buf) == buf.len()
+        memfs::read(&self.node.content.read(), offset, buf) == buf.len()
     }
 
     fn write_all_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         self.require_writable()?;
-        place::write(&mut self.node.content.write(), offset, data)
+        memfs::write(&mut self.node.content.write(), offset, data)
     }
 
     fn sync_data(&self) -> io::Result<()> {
@@ -205,7 +205,7 @@ impl File for MemoryFile {
 
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.require_writable()?;
-        place::set_len(&mut self.node.content.write(), len)
+        memfs::set_len(&mut self.node.content.write(), len)
     }
 }
 

@@ -7,7 +7,7 @@
 //! of interleaving, of wear or of durability.
 //! Invariants: what is read and written is that of the files below.
 //! Concurrency: latencies pass side by side; bandwidth is one for all files of a [`PmemModel`], and
-//! who comes later waits for who came before.
+//! later callers wait for earlier ones.
 //! Failure: that of the files below; a call that fails costs what it would have cost.
 
 use std::io;
@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 
 use crate::files::{File, Files, OpenMode};
 
-/// What reading and writing cost on the device.
+/// Costs of reading and writing on the device.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct PmemCosts {
     /// The first bytes of a read that does not go on where the last one of the file ended.
@@ -32,7 +32,7 @@ pub struct PmemCosts {
     pub read_bandwidth: f64,
     /// Bytes a second that all writes together get.
     pub write_bandwidth: f64,
-    /// What the device reads or writes inside at once: part of a block costs a whole one.
+    /// Block that the device reads or writes inside at once: a part of it costs a whole one.
     pub block_bytes: u64,
 }
 
@@ -66,7 +66,7 @@ pub struct PmemModel {
     device: Arc<Device>,
 }
 
-/// What all files share.
+/// State that all files of the device share.
 #[derive(Debug)]
 struct Device {
     costs: PmemCosts,
@@ -74,7 +74,7 @@ struct Device {
     writes: Channel,
 }
 
-/// Bandwidth: whoever moves bytes has it to themselves until they are moved.
+/// Bandwidth: a transfer has it alone until its bytes are moved.
 #[derive(Debug)]
 struct Channel {
     bytes_per_second: f64,
@@ -117,7 +117,7 @@ impl Channel {
 }
 
 impl Device {
-    /// What moves inside of the device for a range of bytes.
+    /// Bytes that move inside of the device for a range of bytes.
     fn inside(&self, offset: u64, len: usize) -> u64 {
         let block = self.costs.block_bytes.max(1);
         let end = offset.saturating_add(u64::try_from(len).unwrap_or(u64::MAX));
@@ -139,7 +139,7 @@ fn wait_until(instant: Instant) {
 struct ModelFile {
     file: Arc<dyn File>,
     device: Arc<Device>,
-    /// Where the last read ended.
+    /// End of the last read.
     read_to: Mutex<u64>,
 }
 

@@ -4,7 +4,7 @@
 //! handles share nothing.
 //! Concurrency: as the kernel gives it; no lock of our own.
 //! Failure: errors of the kernel pass through unchanged, with their number; interruptions are
-//! retried. Durability: `fdatasync` for files. It skips only metadata that is not needed to read
+//! retried. Durability: `fdatasync` for files, which skips only metadata that is not needed to read
 //! the data back, so a grown length is covered. Names: `fsync` of the directory. On Apple systems
 //! the standard library asks for a full flush.
 
@@ -21,7 +21,7 @@ use rustix::fs::{FlockOperation, OFlags};
 use crate::files::{File, Files, OpenMode};
 use crate::lock::{Lock, LockError};
 
-/// How much of a lock file is read to name its owner.
+/// Most bytes of a lock file that are read to name its owner.
 const OWNER_TEXT_BYTES_MAX: u64 = 4096;
 
 /// The file system of the machine.
@@ -319,7 +319,7 @@ impl Drop for SystemLock {
 }
 
 /// Makes the entry of an existing directory durable, which may be the work of a process that died
-/// between creation and sync. Those above it were synced before it was created.
+/// between creation and sync. Its parents were synced before it was created.
 fn sync_entry_of_existing(dir: &Path) -> io::Result<()> {
     let Some(parent) = dir.parent() else {
         return Ok(());

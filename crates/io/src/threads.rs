@@ -25,8 +25,8 @@ pub trait Threads: Send + Sync + fmt::Debug {
         body: Box<dyn FnOnce() + Send>,
     ) -> io::Result<Option<Box<dyn Joiner>>>;
 
-    /// The number of the process that asks. It changes under a running program when the program
-    /// forks: then the threads that were started are not there any more.
+    /// Number of the calling process. A fork changes it under a running program: then the threads
+    /// that were started do not exist any more.
     fn process(&self) -> u32 {
         std::process::id()
     }

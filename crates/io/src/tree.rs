@@ -1,6 +1,6 @@
 //! The names of a file system in memory: directories, and files with some node each.
 //!
-//! Invariants: keys are normal paths ([`crate::place::normal`]); a name is a file or a directory,
+//! Invariants: keys are normal paths ([`crate::memfs::normal`]); a name is a file or a directory,
 //! never both; the parent of every name is a directory; `/` and the empty path (the working
 //! directory) always are directories.
 //! Concurrency: a plain value, guarded by its owner.
@@ -31,12 +31,12 @@ impl<N> Default for Tree<N> {
 }
 
 impl<N> Tree<N> {
-    /// Whether `path` is a directory.
+    /// True when `path` is a directory.
     pub(crate) fn is_dir(&self, path: &Path) -> bool {
         is_root(path) || self.dirs.contains(path)
     }
 
-    /// Whether `path` is a file or a directory.
+    /// True when `path` is a file or a directory.
     pub(crate) fn contains(&self, path: &Path) -> bool {
         self.is_dir(path) || self.files.contains_key(path)
     }

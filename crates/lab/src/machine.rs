@@ -1,4 +1,5 @@
-//! What a figure depends on: cores, how fast a sync is here and now, CPU time used.
+//! Properties of the machine that results depend on: cores, how fast a sync is here and now, CPU
+//! time used.
 
 use serde::Serialize;
 use std::fmt;
@@ -6,20 +7,21 @@ use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
-/// What is known of the machine before a run.
+/// State of the machine before a run.
 #[derive(Serialize)]
 pub(crate) struct Machine {
     cores: usize,
     /// The kernel's release.
     kernel: String,
-    /// Processes that ran or wanted to, on average over the last minute: other work, if above zero.
+    /// Processes that ran or were ready to, on average over the last minute: other work, if above
+    /// zero.
     load: f64,
     /// The median of 64 appends of 512 bytes each with its sync.
     sync_median_us: f64,
 }
 
 impl Machine {
-    /// Looks at the machine; `dir` is where databases will be.
+    /// Inspects the machine; databases will be in `dir`.
     pub(crate) fn look(dir: &std::path::Path) -> std::io::Result<Machine> {
         let read = |path| std::fs::read_to_string(path).unwrap_or_default();
         let load = read("/proc/loadavg");
@@ -73,7 +75,7 @@ pub(crate) struct SyncProbe {
     took: Vec<Duration>,
 }
 
-/// Bytes of the probe's file; it begins anew at the end.
+/// Bytes of the probe's file; at the end it is written from the start again.
 const PROBE_BYTES: u64 = 4 << 20;
 
 impl SyncProbe {
@@ -89,7 +91,7 @@ impl SyncProbe {
         })
     }
 
-    /// Takes some more samples: between rounds, where they tell what the rivals met.
+    /// Takes some more samples: between rounds, where they show the conditions of the rivals.
     pub(crate) fn sample(&mut self, count: usize) -> std::io::Result<()> {
         for _ in 0..count {
             self.file.write_all_at(&[7; 4096], self.at)?;
@@ -117,7 +119,7 @@ impl Drop for SyncProbe {
 }
 
 /// The most memory that was resident in this process at any time, in bytes (`VmHWM`); 0 where the
-/// kernel does not tell.
+/// kernel does not report it.
 pub(crate) fn peak_resident_bytes() -> u64 {
     let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = text.lines().find_map(|l| l.strip_prefix("VmHWM:"));

@@ -1,5 +1,5 @@
-//! The lab: experiments that print tables. Not shipped; every figure in `docs/benchmarks.md` comes
-//! from here.
+//! The bench: experiments that print tables. Not shipped; every number in `docs/benchmarks.md`
+//! comes from here.
 //!
 //! ```sh
 //! cargo run --release -p lab -- data --dir PATH --json results.json
@@ -53,7 +53,7 @@ enum Experiment {
     Overwrite(experiments::overwrite::Arguments),
     /// Indexes over values: one event by its number, ranges, and what writing with one costs.
     Indexes(experiments::indexes::Arguments),
-    /// What is at the cloud when somebody looks: policies of migration before visits.
+    /// Tiles at the cloud before a visit: policies of prefetch (the paper's migration).
     Migration(experiments::migration::Arguments),
     /// People browse edges through a dispatcher, in simulated time.
     Load(experiments::migration::load::Arguments),
@@ -63,7 +63,7 @@ enum Experiment {
     Parse(experiments::parse::Arguments),
     /// Queue sets beside one queue and direct calls, over a throttled device and in a model.
     Queues(experiments::queues::Arguments),
-    /// Ways to the medium: cold scans with leaves asked for ahead, reads beside compaction.
+    /// Ways to the medium: cold scans with leaves read ahead, reads beside compaction.
     Ways(experiments::ways::Arguments),
     /// Messages of an MQTT broker into the server; needs mosquitto.
     Mqtt(experiments::mqtt::Arguments),

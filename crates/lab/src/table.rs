@@ -12,11 +12,10 @@ pub(crate) fn print(heads: &[&str], rows: &[Vec<String>]) {
     }
 }
 
-/// The middle one of some figures, and how far the smallest and the largest are from it, in
-/// percent.
-pub(crate) fn median(mut figures: Vec<f64>) -> (f64, f64, f64) {
-    figures.sort_by(f64::total_cmp);
-    let middle = figures.get(figures.len() / 2).copied().unwrap_or(0.0);
+/// The middle one of some values, and how far the smallest and the largest are from it, in percent.
+pub(crate) fn median(mut results: Vec<f64>) -> (f64, f64, f64) {
+    results.sort_by(f64::total_cmp);
+    let middle = results.get(results.len() / 2).copied().unwrap_or(0.0);
     let part = |v: Option<&f64>| {
         v.map_or(0.0, |v| {
             if middle == 0.0 {
@@ -26,23 +25,23 @@ pub(crate) fn median(mut figures: Vec<f64>) -> (f64, f64, f64) {
             }
         })
     };
-    (middle, part(figures.first()), part(figures.last()))
+    (middle, part(results.first()), part(results.last()))
 }
 
-/// The mean of some figures, and the half width of its interval of 95 %.
-pub(crate) fn interval(figures: &[f64]) -> (f64, f64) {
-    let n = f64::from(u32::try_from(figures.len()).unwrap_or(u32::MAX));
-    let mean = figures.iter().sum::<f64>() / n.max(1.0);
-    let squares: f64 = figures.iter().map(|figure| (figure - mean).powi(2)).sum();
+/// The mean of some values, and the half width of its interval of 95 %.
+pub(crate) fn interval(results: &[f64]) -> (f64, f64) {
+    let n = f64::from(u32::try_from(results.len()).unwrap_or(u32::MAX));
+    let mean = results.iter().sum::<f64>() / n.max(1.0);
+    let squares: f64 = results.iter().map(|figure| (figure - mean).powi(2)).sum();
     let deviation = (squares / (n - 1.0).max(1.0)).sqrt();
-    (mean, student(figures.len()) * deviation / n.max(1.0).sqrt())
+    (mean, student(results.len()) * deviation / n.max(1.0).sqrt())
 }
 
-/// The quantile of Student's distribution for an interval of 95 % over so many figures.
-fn student(figures: usize) -> f64 {
+/// The quantile of Student's distribution for an interval of 95 % over so many values.
+fn student(results: usize) -> f64 {
     const TABLE: [f64; 14] = [
         12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14,
     ];
-    let freedom = figures.saturating_sub(1).max(1);
+    let freedom = results.saturating_sub(1).max(1);
     TABLE.get(freedom - 1).copied().unwrap_or(2.1)
 }

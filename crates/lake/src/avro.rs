@@ -2,15 +2,12 @@
 //!
 //! Purpose: manifests of Iceberg, of which only a part of Avro is needed. Written are files with
 //! the schema they are given, without compression ([`file()`]); read are files of any schema that
-//! does not contain itself, plain or deflated ([`records`]), and what is looked for is found by
-//! name.
+//! does not contain itself, plain or deflated ([`records`]), in which fields are looked up by name.
 //!
-//! Invariants: no bytes make it panic, or take more memory than a multiple of what the file has,
+//! Invariants: no bytes make it panic, or take more memory than a multiple of the file's size,
 //! which is [`read::INFLATED_MAX`] where it is deflated. Integers, dates and enumerations are one
-//! kind of number here.
-//! Concurrency: functions over bytes; nothing is shared.
-//! Failure: a file that is cut, or of another shape than its schema says, is an error that names
-//! what was expected.
+//! kind of number here. Concurrency: functions over bytes; nothing is shared. Failure: a file that
+//! is cut, or of another shape than its schema says, is an error that names what was expected.
 
 mod read;
 mod schema;
@@ -25,7 +22,7 @@ const MAGIC: &[u8] = b"Obj\x01";
 /// Between the blocks of files that we write; readers take it from the head.
 const SYNC: &[u8; 16] = b"headwater lake 1";
 
-/// What a part of a file is, or what was expected in its place.
+/// A part of a file, or a description of what was expected there.
 type Parsed<T> = Result<T, String>;
 
 /// A value.

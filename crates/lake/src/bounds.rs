@@ -1,4 +1,4 @@
-//! What is known of the values of a column of a file: how many there are, and bounds.
+//! Statistics of the values of a column of a file: their number, and bounds.
 //!
 //! Invariants: no value lies outside of the bounds; NaN is counted and does not count for them, and
 //! of two zeros the negative one is the smaller, as Iceberg says. Bounds of texts are cut to
@@ -119,7 +119,7 @@ fn raised_bytes(bytes: &[u8]) -> Option<Vec<u8>> {
     None
 }
 
-/// What is known of the values of one column so far.
+/// Statistics of the values of one column so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bounds {
     /// Values, those absent included.

@@ -1,10 +1,10 @@
-//! A lake in a bucket: its objects, and how one becomes the next metadata.
+//! A lake in a bucket: its objects, and commits of metadata.
 //!
 //! Invariants: an object is created and never replaced, but for the hint, which only rises. Of two
-//! who make the same metadata one does: the put is conditional on there being none.
-//! Failure: what may pass is tried again, some times. A put that has no answer may be carried out
-//! later: its bytes are left to be, and whoever finds its name taken looks at whose they are. Lists
-//! may lack what is new: no decision rests on them but which garbage is seen.
+//! writers of the same metadata one wins: the put is conditional on there being none. Failure:
+//! transient errors are retried, some times. A put that has no answer may be carried out later: its
+//! bytes are left there, and a writer that finds its name taken compares the contents. Lists may
+//! omit new objects: no decision rests on them but which garbage is seen.
 
 use crate::error::{LakeError, Result};
 use crate::folder::Listed;
@@ -17,18 +17,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often something is asked for, at the most.
+/// Most attempts of a request.
 const ATTEMPTS: u32 = 6;
-/// Until it is asked for again; twice as long each time.
+/// Wait before the next attempt; twice as long each time.
 const PAUSE: Duration = Duration::from_millis(200);
-/// Bytes of an object that are asked for at once.
+/// Bytes of an object that are read at once.
 const PART: u64 = 8 << 20;
 
 /// The part of a bucket that has a lake.
 #[derive(Clone, Debug)]
 pub(crate) struct Bucket {
     store: Arc<dyn ObjectStore>,
-    /// How all locations begin, without a `/` at the end.
+    /// Prefix of all locations, without a `/` at the end.
     base: String,
     pub(crate) pause: Duration,
 }
@@ -56,7 +56,8 @@ impl Bucket {
         })
     }
 
-    /// Asks until there is an answer, or it is in vain. What is asked is told which attempt it is.
+    /// Retries until there is an answer, or a retry is in vain. The call gets the number of the
+    /// attempt.
     fn ask<T>(
         &self,
         path: &Path,
@@ -88,7 +89,7 @@ impl Bucket {
         Ok(found.ok_or_else(|| LakeError::gone(path))?.bytes)
     }
 
-    /// Creates an object of a name that nobody else gives.
+    /// Creates an object with a unique name.
     pub(crate) fn put(&self, path: &Path, bytes: &[u8]) -> Result<()> {
         let key = self.key(path)?;
         self.create(path, &mut || self.store.create(key, bytes))
@@ -148,7 +149,7 @@ impl Bucket {
         self.ask(path, |_| self.store.list(prefix, after))
     }
 
-    /// How the keys of what is below a location begin.
+    /// Prefix of the keys below a location.
     fn below(&self, path: &Path) -> Result<String> {
         if path.to_str() == Some(&self.base) {
             return Ok(String::new());
@@ -181,7 +182,7 @@ impl Bucket {
         }
     }
 
-    /// What stands between a location and the next `/`, each once: what would be its folders.
+    /// Names between a location and the next `/`, each once: the folders of the location.
     pub(crate) fn folders(&self, of: &Path) -> Result<Vec<String>> {
         let prefix = self.below(of)?;
         let mut names: Vec<String> = Vec::new();
@@ -216,14 +217,15 @@ impl Bucket {
 
     /// The newest metadata of a table, and how many commits they follow; `None` = it is not there.
     pub(crate) fn newest(&self, dir: &Path) -> Result<Option<(u64, Vec<u8>)>> {
-        let told = self.told_version(dir)?;
+        let told = self.hint_version(dir)?;
         let of = |version: u64| self.get(&metadata_file(dir, version));
         let mut found = None;
         if let Some(version) = told {
             found = of(version)?.map(|object| (version, object.bytes));
         }
         if found.is_none() {
-            // Nobody has told yet, or so long ago that those are gone. A list may lack the newest.
+            // There is no hint yet, or it is so old that its versions were removed. A list may omit
+            // the newest.
             let mut listed = 1;
             self.each(&dir.join(METADATA), &mut |object, _| {
                 let name = object.path.file_name().and_then(|name| name.to_str());
@@ -259,8 +261,8 @@ impl Bucket {
         }
     }
 
-    /// What the object for readers that do not look says.
-    pub(crate) fn told_version(&self, dir: &Path) -> Result<Option<u64>> {
+    /// Version in the hint, the object for readers that do not list.
+    pub(crate) fn hint_version(&self, dir: &Path) -> Result<Option<u64>> {
         let found = self.get(&dir.join(METADATA).join(HINT))?;
         Ok(found.as_ref().and_then(version_in))
     }
@@ -284,7 +286,8 @@ impl Bucket {
             if put != Put::Refused {
                 return Ok(());
             }
-            // Somebody else told, or an attempt before was carried out: then it says so.
+            // Another writer put the hint, or an earlier attempt was carried out: then the hint has
+            // the version.
         }
     }
 }
@@ -293,7 +296,7 @@ fn version_in(hint: &Object) -> Option<u64> {
     std::str::from_utf8(&hint.bytes).ok()?.trim().parse().ok()
 }
 
-/// A file for what is on its way, without a name.
+/// A temporary file without a name.
 pub(crate) fn nameless() -> Result<File> {
     let folder = std::env::temp_dir();
     tempfile::tempfile_in(&folder).map_err(|e| LakeError::io(&folder, e))

@@ -1,27 +1,26 @@
-//! The catalog of a lake: which tables there are, by the names that other engines ask for, and
-//! where the newest metadata of each are.
+//! The catalog of a lake: its tables, by the names for other engines, and the location of the
+//! newest metadata of each.
 //!
 //! ```text
 //! LAKE/TABLE                  the tables of the database itself, the namespace `headwater`
-//! LAKE/_edges/EDGE/TABLE      what a cloud has of an edge, the namespace `edge_EDGE`
+//! LAKE/_edges/EDGE/TABLE      a cloud's copy of an edge, the namespace `edge_EDGE`
 //! ```
 //!
-//! Invariants: a table that is told of has metadata that were committed. Nothing is changed. Who
-//! may know of a table decides who asks: each is told with the name that it has in its database.
-//! Concurrency: reads beside writes of the lake; a table is as it was at one commit.
-//! Failure: a folder that is no table of ours is none; one that cannot be read is told of beside
-//! the others.
+//! Invariants: a listed table has metadata that were committed. Nothing is changed. Access to a
+//! table is decided by the caller: each is listed with the name that it has in its database.
+//! Concurrency: reads beside writes of the lake; a table is as it was at one commit. Failure: a
+//! folder that is no table of ours is none; one that cannot be read is reported beside the others.
 
 use crate::error::{LakeError, Result};
+use crate::location::LakeLocation;
 use crate::names::{EDGES, folder_of, metadata_file};
-use crate::place::Place;
 use crate::rollup::SUFFIX;
 use crate::table::Table;
 use std::path::{Path, PathBuf};
 
 /// The namespace of the database's own tables.
 pub const OWN_NAMESPACE: &str = "headwater";
-/// What the names of their namespaces begin with.
+/// Prefix of the names of their namespaces.
 const EDGE_NAMESPACE: &str = "edge_";
 
 /// Where in a lake the tables of an edge are, which a cloud writes of its copy.
@@ -33,9 +32,9 @@ pub fn folder_of_edge(lake: &Path, edge: &str) -> PathBuf {
 /// A table of the catalog.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CatalogTable {
-    /// What it is called in the catalog: its folder, which is its name for plain names.
+    /// Name of the table in the catalog: its folder, which is its name for plain names.
     pub name: String,
-    /// What the table is called in its database of which it is, or of which it is the rollup.
+    /// Name in its database of the table, or of the table of which this is the rollup.
     pub table: String,
 }
 
@@ -51,7 +50,7 @@ pub struct CatalogTables {
 /// The newest metadata of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loaded {
-    /// What the table is called in its database.
+    /// Name of the table in its database.
     pub table: String,
     /// Where they are.
     pub path: PathBuf,
@@ -62,13 +61,13 @@ pub struct Loaded {
 /// The tables of a lake, by their names.
 #[derive(Clone, Debug)]
 pub struct Catalog {
-    lake: Place,
+    lake: LakeLocation,
 }
 
 impl Catalog {
     /// The catalog of a lake, which need not be there yet.
     #[must_use]
-    pub fn new(lake: impl Into<Place>) -> Catalog {
+    pub fn new(lake: impl Into<LakeLocation>) -> Catalog {
         Catalog { lake: lake.into() }
     }
 
@@ -125,7 +124,7 @@ impl Catalog {
     }
 
     /// Where the tables of a namespace are.
-    fn folder(&self, namespace: &str) -> Result<Option<(Place, PathBuf)>> {
+    fn folder(&self, namespace: &str) -> Result<Option<(LakeLocation, PathBuf)>> {
         let lake = self.lake.known()?;
         let root = lake.root().to_owned();
         if namespace == OWN_NAMESPACE {
@@ -142,7 +141,7 @@ impl Catalog {
 }
 
 /// The table of a name in a folder, and what its database calls it.
-fn find(lake: &Place, folder: &Path, name: &str) -> Result<Option<(Table, String)>> {
+fn find(lake: &LakeLocation, folder: &Path, name: &str) -> Result<Option<(Table, String)>> {
     // What the catalog calls a table is a name that we give to folders: no path, nothing hidden.
     if name == EDGES || name.starts_with('.') || name.contains(['/', '\\', '\0']) {
         return Ok(None);

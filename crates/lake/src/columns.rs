@@ -1,9 +1,8 @@
-//! The columns of a table: what they stand for here, and what they are called and of which type
-//! they are in Iceberg and Parquet.
+//! The columns of a table: their meaning here, and their names and types in Iceberg and Parquet.
 //!
 //! Invariants: a column keeps its number as long as the table exists, and no number is used twice.
 //! A field that gets another type gets another column: Iceberg widens none of the types there are.
-//! The column it had stays, by another name, for days that are not written anew.
+//! The former column stays, by another name, for days that are not rewritten.
 
 use crate::names::free_name;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
@@ -21,7 +20,7 @@ const REST: &str = "time_ns";
 /// Digits of the decimals that stand for unsigned integers.
 pub(crate) const U64_DIGITS: u8 = 20;
 
-/// What a column stands for.
+/// Meaning of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Kind {
@@ -33,7 +32,7 @@ pub(crate) enum Kind {
     Tag,
     /// A field.
     Field,
-    /// What a field was before it got another type, or went. No new file has it.
+    /// A field before it got another type, or was removed. No new file has it.
     Former,
 }
 
@@ -89,7 +88,7 @@ impl Column {
         }
     }
 
-    /// What is said of it to people.
+    /// Description for people.
     fn doc(&self) -> String {
         match self.kind {
             Kind::Time => "time of the row, in microseconds".to_owned(),
@@ -111,16 +110,16 @@ pub(crate) struct Columns {
     pub(crate) last_id: i32,
 }
 
-/// What becomes of columns when a table has grown.
+/// Effect of a grown table on its columns.
 #[derive(Debug)]
 pub(crate) struct Growth {
     pub(crate) columns: Columns,
-    /// Fields got other types: what was written before has to be written anew.
+    /// Fields got other types: files that were written before have to be rewritten.
     pub(crate) is_other: bool,
 }
 
 impl Columns {
-    /// Those of a table without tags and fields.
+    /// The columns of a table without tags and fields.
     pub(crate) fn new() -> Columns {
         Columns {
             all: vec![Column {
@@ -208,7 +207,7 @@ impl Columns {
         self.all.iter().filter(|column| column.kind == Kind::Field)
     }
 
-    /// Those that new files have.
+    /// Columns of new files.
     pub(crate) fn written(&self) -> impl Iterator<Item = &Column> + Clone {
         self.all.iter().filter(|column| column.kind != Kind::Former)
     }

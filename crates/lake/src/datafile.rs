@@ -1,17 +1,16 @@
 //! Files of rows: Parquet, several for a day where one would be too large.
 //!
-//! Invariants: a file is on the medium, whole, before it is told of; until then nothing names it.
-//! Rows lie as they come; row groups and pages have statistics, but those of columns with NaN
-//! there.
-//! Memory: one row group.
+//! Invariants: a file is on the device, whole, before it is reported; until then nothing names it.
+//! Rows are in the order of arrival; row groups and pages have statistics, except columns with NaN
+//! there. Memory: one row group.
 
 use crate::bounds::Bounds;
 use crate::columns::{Columns, Kind};
 use crate::day::Day;
 use crate::error::{LakeError, Result};
 use crate::lengths::{signed, small};
+use crate::location::LakeLocation;
 use crate::manifest::DataFile;
-use crate::place::Place;
 use arrow::array::RecordBatch;
 use headwater_columnar::nan::{self, NanRows};
 use headwater_types::invariant::wide;
@@ -26,16 +25,16 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-/// How hard zstd tries: what is written once and read often may cost a little.
+/// Effort of zstd: a file that is written once and read often may cost a little.
 const ZSTD_LEVEL: i32 = 3;
 
 /// Writes the files of one day.
 pub(crate) struct DayWriter<'a> {
-    place: &'a Place,
+    place: &'a LakeLocation,
     columns: &'a Columns,
     day: Day,
     folder: PathBuf,
-    /// What begins the names of all files of a write.
+    /// Prefix of the names of all files of a write.
     prefix: &'a str,
     sort_order_id: i32,
     file_bytes: u64,
@@ -54,7 +53,7 @@ struct Open {
 
 /// Where files of rows go, and how large they become.
 pub(crate) struct Target<'a> {
-    pub(crate) place: &'a Place,
+    pub(crate) place: &'a LakeLocation,
     /// The folder of the table.
     pub(crate) table: &'a Path,
     pub(crate) prefix: &'a str,
@@ -142,7 +141,7 @@ impl<'a> DayWriter<'a> {
             .set_sorting_columns(Some(sorted.collect()))
             .set_created_by(concat!("headwater ", env!("CARGO_PKG_VERSION")).to_owned())
             .build();
-        // Others take the types from Parquet's schema; Arrow's would tell of dictionaries.
+        // Others take the types from Parquet's schema; Arrow's would name dictionaries.
         let options = ArrowWriterOptions::new()
             .with_properties(properties)
             .with_skip_arrow_metadata(true)
@@ -175,7 +174,7 @@ impl<'a> DayWriter<'a> {
         Ok(())
     }
 
-    /// The files of the day, all on the medium.
+    /// The files of the day, all on the device.
     pub(crate) fn finish(mut self) -> Result<Vec<DataFile>> {
         self.end()?;
         if !self.files.is_empty() {
@@ -198,7 +197,7 @@ impl<'a> DayWriter<'a> {
 }
 
 impl Open {
-    /// Writes a batch; how many bytes the file has, those of the open row group included.
+    /// Writes a batch; returns the bytes of the file, the open row group included.
     fn write(
         &mut self,
         batch: &RecordBatch,
@@ -214,7 +213,7 @@ impl Open {
     }
 }
 
-/// Writes the metadata at the end of a file anew.
+/// Rewrites the metadata at the end of a file.
 fn replace_end(mut file: &File, end: &[u8]) -> std::result::Result<(), ParquetError> {
     let mut last = [0; nan::END_BYTES];
     let len = file.seek(SeekFrom::End(0))?;
@@ -228,7 +227,7 @@ fn replace_end(mut file: &File, end: &[u8]) -> std::result::Result<(), ParquetEr
     Ok(())
 }
 
-/// What a manifest tells of the columns of a file.
+/// Description of a file's columns for a manifest.
 fn told(columns: &Columns, bounds: &[Bounds], metadata: &ParquetMetaData) -> DataFile {
     let mut file = DataFile::default();
     for (at, (column, bounds)) in columns.written().zip(bounds).enumerate() {
@@ -243,7 +242,7 @@ fn told(columns: &Columns, bounds: &[Bounds], metadata: &ParquetMetaData) -> Dat
         if let Some(nans) = bounds.nans {
             file.nan_counts.insert(column.id, signed(nans));
         }
-        // Readers take bounds for those of all values, which NaN does not count for.
+        // Readers take the bounds as covering all values, but NaN is outside of them.
         if bounds.nans.unwrap_or(0) == 0 {
             put(&mut file.lower, column.id, bounds.lower());
             put(&mut file.upper, column.id, bounds.upper());

@@ -113,7 +113,7 @@ impl Days {
         out
     }
 
-    /// What is left of these days without some, which rise.
+    /// Subtracts days from others; the subtracted ones rise.
     pub(crate) fn without(all: Vec<Days>, taken: impl Iterator<Item = Day>) -> Vec<Days> {
         let mut left = all;
         for day in taken {

@@ -1,11 +1,11 @@
-//! Why a lake is not written or read: each reason with a code that stays.
+//! Errors of writing and reading a lake, each with a stable code.
 
 use headwater_bucket::StoreFailure;
 use std::fmt::Display;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What went wrong.
+/// Errors of a lake.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LakeError {
@@ -17,10 +17,10 @@ pub enum LakeError {
     Io {
         /// Which one it is.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
-    /// The address of a lake in a bucket makes no sense, or nobody may use it.
+    /// The address of a lake in a bucket is not valid, or there are no credentials for it.
     #[error("[lake.address] {0}")]
     Address(String),
     /// An object of the lake could not be read or put.
@@ -28,7 +28,7 @@ pub enum LakeError {
     Bucket {
         /// Which one it is.
         path: PathBuf,
-        /// What the store says.
+        /// The error of the store.
         source: StoreFailure,
     },
     /// A file of the lake does not hold what it should.
@@ -36,9 +36,9 @@ pub enum LakeError {
     Format {
         /// Which file.
         path: PathBuf,
-        /// What should be there.
+        /// The expected content.
         expected: String,
-        /// What is there.
+        /// The actual content.
         found: String,
     },
     /// Rows could not be written as, or read from, Parquet.
@@ -46,7 +46,7 @@ pub enum LakeError {
     Parquet {
         /// Which file.
         path: PathBuf,
-        /// What the library says.
+        /// The error of the library.
         message: String,
     },
     /// The table holds what others wrote, which the next write would lose.
@@ -57,7 +57,7 @@ pub enum LakeError {
     Foreign {
         /// The table's folder.
         path: PathBuf,
-        /// What others did.
+        /// The changes of others.
         found: String,
     },
     /// The table was made of another database.
@@ -92,10 +92,10 @@ pub enum LakeError {
     Conflict {
         /// The table's folder.
         path: PathBuf,
-        /// How often.
+        /// Number of attempts.
         times: u32,
     },
-    /// The program that writes asked to stop here.
+    /// The program that writes requested a stop here.
     #[error("[lake.stopped] the write was stopped at a step: {0}")]
     Stopped(&'static str),
     /// A mistake of this crate.
@@ -103,7 +103,7 @@ pub enum LakeError {
     Internal(String),
 }
 
-/// What calls of this crate return.
+/// Result of this crate's calls.
 pub type Result<T> = std::result::Result<T, LakeError>;
 
 impl LakeError {
@@ -140,7 +140,7 @@ impl LakeError {
         }
     }
 
-    /// What was named is not there.
+    /// The named file or object is not there.
     pub(crate) fn gone(path: &Path) -> LakeError {
         LakeError::format(path, "an object of a table", "none")
     }

@@ -1,9 +1,9 @@
-//! A lake in a folder of this machine: its files, and how one becomes the next metadata.
+//! A lake in a folder of this machine: its files, and commits of metadata.
 //!
-//! Invariants: what is told to be written is on the medium, its name too. Of two who make the same
-//! metadata one does: the name is linked, which fails where it exists.
-//! Failure: a file that was being written when a write ended has a name that begins with a point,
-//! or that nothing names.
+//! Invariants: a file that is reported as written is on the device, its name too. Of two writers of
+//! the same metadata one wins: the name is linked, which fails where it exists. Failure: a file
+//! that was being written when a write ended has a name that begins with a point, or that nothing
+//! names.
 
 use crate::error::{LakeError, Result};
 use crate::names::{HINT, METADATA, metadata_file, version_of};
@@ -26,7 +26,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
     fs::read(path).map_err(|e| LakeError::io(path, e))
 }
 
-/// Makes a file, which is on the medium afterwards, but perhaps not its name.
+/// Makes a file, which is on the device afterwards, but perhaps not its name.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     let written = File::create(path).and_then(|mut file| {
         file.write_all(bytes)?;
@@ -51,7 +51,7 @@ pub(crate) fn remove(path: &Path) -> Result<()> {
     fs::remove_file(path).map_err(|e| LakeError::io(path, e))
 }
 
-/// Puts the names in a folder, and those of so many above it, on the medium: each may be new.
+/// Syncs the names in a folder, and the names of so many above it: each may be new.
 pub(crate) fn sync(folder: &Path, levels: usize) -> Result<()> {
     for folder in folder.ancestors().take(levels) {
         let synced = File::open(folder).and_then(|folder| folder.sync_all());
@@ -60,7 +60,7 @@ pub(crate) fn sync(folder: &Path, levels: usize) -> Result<()> {
     Ok(())
 }
 
-/// What is in a folder; nothing when it is not there, or none.
+/// Entries of a folder; nothing when it is not there, or is none.
 fn entries(of: &Path) -> Result<Vec<DirEntry>> {
     let io = |e| LakeError::io(of, e);
     match fs::read_dir(of) {
@@ -85,7 +85,7 @@ pub(crate) fn folders(of: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// How many commits a table has had; `None` = it is not there.
+/// Number of commits of a table; `None` = it is not there.
 pub(crate) fn newest(dir: &Path) -> Result<Option<u64>> {
     let names = entries(&dir.join(METADATA))?.into_iter();
     let versions = names.filter_map(|entry| version_of(entry.file_name().to_str()?));
@@ -138,13 +138,13 @@ pub(crate) fn tell_version(dir: &Path, prefix: &str) -> Result<()> {
         )]
         let renamed = fs::rename(&temporary, &hint);
         renamed.map_err(|e| LakeError::io(&hint, e))?;
-        // Another commit that came meanwhile may have told of itself before this one.
+        // Another commit may have written the hint before this one.
         told = Some(version);
     }
 }
 
-/// What the file for readers that do not look says.
-pub(crate) fn told_version(dir: &Path) -> Option<u64> {
+/// Version in the hint, the file for readers that do not list.
+pub(crate) fn hint_version(dir: &Path) -> Option<u64> {
     let text = fs::read_to_string(dir.join(METADATA).join(HINT)).ok()?;
     text.trim().parse().ok()
 }

@@ -1,14 +1,13 @@
 //! The lake: the tables of a database as Apache Iceberg tables of Parquet files, which others read
 //! with none of our code.
 //!
-//! Purpose: [`write()`] brings the tables in a [`Place`], a folder or a bucket, to where the
-//! database is, day by day;
-//! [`status`] says what is there and what is not; [`verify`] compares; a [`Catalog`] finds tables
-//! by their names.
+//! Purpose: [`write()`] brings the tables in a [`LakeLocation`], a folder or a bucket, to the state of the
+//! database, day by day; [`status`] reports what is there and what is missing; [`verify`] compares;
+//! a [`Catalog`] finds tables by their names.
 //!
 //! Invariants: a reader of a table sees the rows of each day as the database had them at one
-//! instant, each once; what the database has of a day and the lake does not is told of. Nothing of
-//! what was done is remembered anywhere but in the tables themselves.
+//! instant, each once; rows of the database that are missing in the lake are reported. The state of
+//! the lake is stored in the tables themselves, and nowhere else.
 //!
 //! Concurrency: writes of one table at once are sound; one of them is first, the others look again.
 //! A database is read beside the process that owns it.
@@ -30,10 +29,10 @@ mod day;
 mod error;
 mod folder;
 mod lengths;
+mod location;
 mod manifest;
 mod metadata;
 mod names;
-mod place;
 mod plan;
 mod report;
 mod rollup;
@@ -48,8 +47,8 @@ mod write;
 pub use catalog::{Catalog, CatalogTable, CatalogTables, Loaded, OWN_NAMESPACE, folder_of_edge};
 pub use day::Day;
 pub use error::{LakeError, Result};
+pub use location::LakeLocation;
 pub use names::folder_of;
-pub use place::Place;
 pub use report::{
     Blocked, Difference, Missing, Status, Swept, TableStatus, TableVerified, TableWritten,
     Verified, Written,

@@ -1,8 +1,8 @@
-//! Manifests and lists of them: which files a snapshot has, and what is known of each.
+//! Manifests and lists of them: the files of a snapshot, and statistics of each.
 //!
-//! Invariants: an entry that is carried into another manifest keeps the snapshot and the sequence
-//! with which it came. Manifests that name deletes of rows, or files divided otherwise than by day,
-//! are refused: we write none.
+//! Invariants: an entry that is carried into another manifest keeps its original snapshot and
+//! sequence. Manifests that name deletes of rows, or files divided otherwise than by day, are
+//! refused: we write none.
 
 use crate::avro::{self, Record, Value, optional, record};
 use crate::columns::Columns;
@@ -40,7 +40,7 @@ impl DataFile {
     }
 }
 
-/// What a manifest says of a file.
+/// Status of a file in a manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Status {
     Existing,
@@ -53,7 +53,7 @@ pub(crate) enum Status {
 pub(crate) struct Entry {
     pub(crate) status: Status,
     pub(crate) snapshot_id: i64,
-    /// `None` = that of the manifest.
+    /// `None` = the sequence of the manifest.
     pub(crate) sequence: Option<i64>,
     pub(crate) file_sequence: Option<i64>,
     pub(crate) file: DataFile,
@@ -75,7 +75,7 @@ pub(crate) struct Manifest {
 }
 
 impl Manifest {
-    /// What a list says of a manifest with these entries.
+    /// Entry for a list, of a manifest with these entries.
     pub(crate) fn of(
         entries: &[Entry],
         (path, bytes): (String, u64),
@@ -236,7 +236,7 @@ pub(crate) fn file(entries: &[Entry], columns: &Columns, schema_id: i32) -> Resu
     )
 }
 
-/// The entries of a manifest, those of deleted files left out.
+/// The entries of a manifest, deleted files left out.
 pub(crate) fn live_entries(path: &Path, bytes: &[u8], of: &Manifest) -> Result<Vec<Entry>> {
     let mut out = Vec::new();
     for read in avro::records(path, bytes)? {

@@ -1,7 +1,7 @@
-//! The metadata of a table: Iceberg's JSON, version 2, and what we put into its properties.
+//! The metadata of a table: Iceberg's JSON, version 2, and our properties in it.
 //!
-//! Invariants: what is read and not understood is written back as it was. Snapshots, schemas and
-//! sort orders are only added, but for snapshots that are let go of because of their age.
+//! Invariants: parts that are read and not understood are written back as they were. Snapshots,
+//! schemas and sort orders are only added, but for snapshots that expire because of their age.
 //! Format: docs/format/lake.md.
 
 use crate::columns::Columns;
@@ -92,17 +92,17 @@ struct MetadataLogEntry {
     metadata_file: String,
 }
 
-/// What a day of the table was made of.
+/// Source of a day of the table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Recorded {
-    /// What the database said of the day; `None` = nothing that lasts.
+    /// The database's version of the day; `None` = none that lasts.
     pub(crate) version: Option<String>,
     pub(crate) rows: u64,
     /// The sum over the rows.
     pub(crate) sum: String,
 }
 
-/// What is to be said of a new snapshot.
+/// Properties of a new snapshot.
 pub(crate) struct NewSnapshot {
     pub(crate) id: i64,
     pub(crate) manifest_list: String,
@@ -215,7 +215,7 @@ impl Metadata {
         self.properties.get(TABLE).map(String::as_str)
     }
 
-    /// It is of what aging has left of that table.
+    /// The table is the rollup of that table.
     pub(crate) fn is_rollup(&self) -> bool {
         self.properties.contains_key(ROLLUP)
     }
@@ -236,7 +236,7 @@ impl Metadata {
         format!("{what}the table `{}`", self.table().unwrap_or(""))
     }
 
-    /// What the days of the table were made of.
+    /// Sources of the days of the table.
     pub(crate) fn days(&self, path: &Path) -> Result<BTreeMap<Day, Recorded>> {
         let mut days = BTreeMap::new();
         for key in self.properties.keys().filter(|key| key.starts_with(DAYS)) {
@@ -367,7 +367,7 @@ impl Metadata {
         self.snapshots
             .retain(|s| s.timestamp_ms >= keep_from_ms || named.contains(&s.snapshot_id));
         let kept: Vec<i64> = self.snapshots.iter().map(|s| s.snapshot_id).collect();
-        // The log must not have holes: what lies before the last one is forgotten.
+        // The log must be contiguous: entries before the last one that is missing are forgotten.
         let gone = self
             .snapshot_log
             .iter()

@@ -1,9 +1,9 @@
-//! What has to be written of a table: which days are not in the lake as the database has them.
+//! Planning of a write: the days of a table that differ between the lake and the database.
 //!
 //! Invariants: a day whose version is the recorded one has the rows that were written. Days from
-//! before the table's floor, where rows go because of their age, stay in the lake as they are; days
-//! that cannot be read stay too, and are told of.
-//! Memory: for each day that is looked at, the numbers of its streams.
+//! before the table's floor, where rows are removed because of their age, stay in the lake as they
+//! are; days that cannot be read stay too, and are reported. Memory: for each day that is read, the
+//! numbers of its streams.
 
 use crate::columns::Columns;
 use crate::day::{DAY_NS, Day, Days};
@@ -20,19 +20,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Rows of a day, as the database counts them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct DayRows {
     pub(crate) rows: u64,
     /// Streams that have some, by their places in [`Plan::streams`].
     pub(crate) streams: Vec<usize>,
 }
 
-/// What is to be done.
+/// A plan of a write.
 #[derive(Debug)]
 pub(crate) struct Plan {
     /// The streams in the order of files.
     pub(crate) streams: Vec<StreamName>,
     /// Days to be read, and perhaps written.
-    pub(crate) due: BTreeMap<Day, Found>,
+    pub(crate) due: BTreeMap<Day, DayRows>,
     /// Days that have no rows any more.
     pub(crate) gone: BTreeSet<Day>,
     /// Days that are as they were written.
@@ -44,14 +44,14 @@ pub(crate) struct Plan {
     /// Days that cannot be read, and why.
     pub(crate) blocked: BTreeMap<Day, String>,
     stretches: Stretches,
-    /// What is before this instant goes, or has gone.
+    /// Rows before this instant are removed, or will be.
     cut: Option<Timestamp>,
-    /// It is of what aging has left, not of rows.
+    /// The plan is of a rollup, not of rows.
     rollup: Option<Rollup>,
 }
 
-/// What is asked of a plan.
-pub(crate) struct Asked<'a> {
+/// Input of a plan.
+pub(crate) struct PlanRequest<'a> {
     pub(crate) snapshot: &'a Snapshot,
     pub(crate) table: &'a str,
     pub(crate) columns: &'a Columns,
@@ -66,8 +66,8 @@ pub(crate) struct Asked<'a> {
 }
 
 impl Plan {
-    pub(crate) fn make(asked: Asked<'_>) -> Result<Plan> {
-        let Asked {
+    pub(crate) fn make(asked: PlanRequest<'_>) -> Result<Plan> {
+        let PlanRequest {
             snapshot, recorded, ..
         } = asked;
         let streams = match &asked.rollup {
@@ -148,7 +148,7 @@ impl Plan {
         let days = days.into_iter().flat_map(Days::each);
         let days: Vec<Day> = days.filter(|day| !self.is_kept(*day)).collect();
         self.due.extend(days.into_iter().map(|day| {
-            let found = Found {
+            let found = DayRows {
                 rows: 0,
                 streams: all.clone(),
             };
@@ -161,7 +161,7 @@ impl Plan {
         &self,
         snapshot: &Snapshot,
         columns: &Columns,
-        (day, found): (Day, &Found),
+        (day, found): (Day, &DayRows),
         sink: &mut dyn FnMut(&RecordBatch) -> Result<()>,
     ) -> Result<Walked> {
         if let Some(rollup) = &self.rollup {
@@ -207,7 +207,7 @@ impl Plan {
         self.cut.is_some_and(|cut| day.range().first < cut)
     }
 
-    /// What the rows of a day are made of.
+    /// The range of rows of a day.
     fn range(&self, day: Day) -> ClosedRange {
         match &self.rollup {
             Some(rollup) => rollup.range(day),
@@ -226,7 +226,7 @@ impl Plan {
         begun.filter(move |s| s.range.overlaps(&range))
     }
 
-    /// What the database says of a day: equal versions, equal rows. `None` = nothing that lasts.
+    /// The database's version of a day: equal versions, equal rows. `None` = none that lasts.
     pub(crate) fn version(&self, day: Day) -> Option<String> {
         let range = self.range(day);
         let mut hash = Sha256::new();

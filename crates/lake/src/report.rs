@@ -1,4 +1,4 @@
-//! What writes, looks and checks tell of.
+//! Reports of writes, status and checks.
 
 use crate::day::Day;
 use crate::plan::Plan;
@@ -16,18 +16,18 @@ impl Serialize for Day {
 pub struct Blocked {
     /// The day that is meant.
     pub day: Day,
-    /// What the database says.
+    /// The error of the database.
     pub why: String,
 }
 
-/// What a write did.
+/// Report of a write.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Written {
     /// Of each table.
     pub tables: Vec<TableWritten>,
 }
 
-/// What was written.
+/// Files and rows that were written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(crate) days_written: u64,
@@ -38,7 +38,7 @@ pub(crate) struct Tally {
     pub(crate) bytes: u64,
 }
 
-/// What a write did with a table.
+/// Report of a write of a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct TableWritten {
     /// The table.
@@ -63,7 +63,7 @@ pub struct TableWritten {
     pub files: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// How many commits it took.
+    /// Number of commits.
     pub commits: u64,
     /// Days that could not be read: what was written of them before is still there.
     pub blocked: Vec<Blocked>,
@@ -74,7 +74,7 @@ pub struct TableWritten {
 /// Files that were removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Swept {
-    /// How many.
+    /// Number of files.
     pub files: u64,
     /// Their bytes.
     pub bytes: u64,
@@ -89,7 +89,7 @@ impl TableWritten {
         }
     }
 
-    /// What a plan leaves as it is.
+    /// Counts the days that a plan leaves as they are.
     pub(crate) fn begin(&mut self, plan: &Plan) {
         self.days_unchanged = wide(plan.unchanged.len());
         self.days_kept = wide(plan.kept.len());
@@ -103,7 +103,7 @@ impl TableWritten {
             .collect();
     }
 
-    /// What was committed.
+    /// Counts what was committed.
     pub(crate) fn add(&mut self, tally: Tally) {
         self.days_written += tally.days_written;
         self.days_equal += tally.days_equal;
@@ -115,7 +115,7 @@ impl TableWritten {
     }
 }
 
-/// How a lake stands to a database.
+/// Status of a lake beside its database.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Status {
     /// Of each table of the database.
@@ -124,7 +124,7 @@ pub struct Status {
     pub others: Vec<String>,
 }
 
-/// How a table of a lake stands to the database.
+/// Status of a table of a lake beside the database.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct TableStatus {
     /// The table.
@@ -147,7 +147,7 @@ pub struct TableStatus {
     pub bytes: u64,
     /// Days that stay in the lake while their rows go from the database because of their age.
     pub days_kept: u64,
-    /// What is not in the lake as the database has it.
+    /// Days that are not in the lake as the database has them.
     pub missing: Vec<Missing>,
 }
 
@@ -180,7 +180,7 @@ impl Missing {
     }
 }
 
-/// What a check found.
+/// Result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Verified {
     /// Of each table.
@@ -195,7 +195,7 @@ impl Verified {
     }
 }
 
-/// What a check found of a table.
+/// Result of a check of a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct TableVerified {
     /// The table.
@@ -211,7 +211,7 @@ pub struct TableVerified {
     pub days_kept: u64,
     /// Days that could not be read.
     pub blocked: Vec<Blocked>,
-    /// What is wrong.
+    /// Differences that are errors.
     pub differences: Vec<Difference>,
 }
 
@@ -220,6 +220,6 @@ pub struct TableVerified {
 pub struct Difference {
     /// Which day.
     pub day: Day,
-    /// What is wrong, in words.
+    /// The difference, in words.
     pub what: String,
 }

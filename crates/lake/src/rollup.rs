@@ -1,10 +1,10 @@
-//! What aging has left of a table, as rows of a table of its own: for each stream, field and bucket
-//! how many values there were, and their least, greatest, mean and deviation.
+//! Aggregates that remain after aging, as rows of a table of their own: for each stream, field and
+//! bucket the number of values, and their least, greatest, mean and deviation.
 //!
 //! Invariants: all buckets of a stream are of one level, the coarsest that aging has left of it, so
 //! that each of its values counts in exactly one of them; a bucket belongs to the day in which it
-//! begins. A bucket is there when all of it lies before the end of what was aged last.
-//! Memory: the buckets of a stream, some thousands at a time.
+//! begins. A bucket is there when all of it lies before the end of the last aged stretch. Memory:
+//! the buckets of a stream, some thousands at a time.
 
 use crate::columns::{Columns, Growth};
 use crate::day::{Day, Days};
@@ -16,25 +16,25 @@ use headwater::{
     Stretches, SummaryBin, SummarySpec, Timestamp, ValueRef,
 };
 
-/// What the name of a table and of its folder has behind it for its rollup.
+/// Suffix of the names of a rollup's table and folder.
 pub(crate) const SUFFIX: &str = "_rollup";
 /// Buckets that are read at once.
 const STEP: i64 = 8_192;
 
-/// What aging has left of a table.
+/// Rollup of a table: the aggregates that aging has left.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rollup {
     /// Streams of which something was aged, and their levels, in the order of files.
     streams: Vec<(StreamName, Level)>,
-    /// Behind what was aged last. It moves with what stretches there are, and so does what is said
-    /// of a day.
+    /// End of the last aged stretch. The stretches change with it, and so does the version of a
+    /// day.
     horizon: Option<Timestamp>,
     /// The fields of the table.
     fields: Vec<String>,
 }
 
 impl Rollup {
-    /// What aging has left of a table. Columns are those of the rollup.
+    /// Creates the rollup of a table. Columns are the rollup's.
     pub(crate) fn of(
         snapshot: &Snapshot,
         table: &str,
@@ -85,21 +85,21 @@ impl Rollup {
         self.streams.iter().map(|(name, _)| name.clone()).collect()
     }
 
-    /// How far a bucket may reach beyond the day in which it begins.
+    /// Greatest extent of a bucket beyond the day in which it begins.
     fn reach(&self) -> i64 {
         let widest = self.streams.iter().map(|(_, level)| *level).max();
         let width = widest.map_or(0, |level| level.bucket_start_wide(1));
         i64::try_from(width).unwrap_or(i64::MAX)
     }
 
-    /// What the buckets of a day may hold values of.
+    /// Range of the values in the buckets of a day.
     pub(crate) fn range(&self, day: Day) -> ClosedRange {
         let range = day.range();
         let last = range.last.as_nanos().saturating_add(self.reach());
         ClosedRange::new(range.first, Timestamp::from_nanos(last))
     }
 
-    /// What else makes the buckets what they are: streams, levels and fields.
+    /// Other inputs of the buckets: streams, levels and fields.
     pub(crate) fn salt(&self) -> Vec<u8> {
         let mut salt = Vec::new();
         let mut put = |text: &str| {

@@ -2,9 +2,9 @@
 //!
 //! Invariants: rows come stream by stream, the streams by their tags (absent ones first) in the
 //! order of the table's columns, and within a stream by time. A row without any value is left out.
-//! The fingerprint of rows is a sum over them: it depends neither on their order nor on how they
-//! are divided into files, and a column without values adds nothing to it.
-//! Memory: one batch, and of the engine what a scan holds.
+//! The fingerprint of rows is a sum over them: it depends neither on their order nor on their
+//! division into files, and a column without values adds nothing to it. Memory: one batch, and the
+//! memory of an engine's scan.
 
 use crate::columns::{Columns, Kind, U64_DIGITS};
 use crate::day::Day;
@@ -50,7 +50,7 @@ pub(crate) fn known(columns: &Columns) -> Vec<Option<Known>> {
         .collect()
 }
 
-/// How many rows there are, and what they hold.
+/// Number of rows, and their hash.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Fingerprint {
     pub(crate) rows: u64,
@@ -80,7 +80,7 @@ impl Fingerprint {
     }
 }
 
-/// A hash of 128 bits: that of 64 bits with the seeds 1, above, and 0.
+/// A hash of 128 bits: two of 64 bits with the seeds 1, above, and 0.
 pub(crate) fn hash(bytes: &[u8]) -> u128 {
     let of = |seed| u128::from(XxHash64::oneshot(seed, bytes));
     (of(1) << 64) | of(0)
@@ -154,7 +154,7 @@ impl<'a> Cells<'a> {
         match self {
             Cells::Fixed(value, array) => {
                 let value = value(row);
-                // A column for the rest came perhaps after the row was written.
+                // A column for the rest was perhaps added after the row was written.
                 let is_there = array.is_valid(row) && (kind != Kind::Rest || value != [0; 8]);
                 if is_there {
                     out.extend_from_slice(&id.to_le_bytes());
@@ -177,7 +177,7 @@ impl<'a> Cells<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NeedsRest;
 
-/// How a walk through a day's rows ended.
+/// Result of a walk through a day's rows.
 pub(crate) type Walked = std::result::Result<(), NeedsRest>;
 
 /// Hands the rows of some streams on a day to `sink`, batch by batch.
@@ -205,7 +205,7 @@ pub(crate) fn walk(
     Ok(Ok(()))
 }
 
-/// Rows on their way to who takes them in batches.
+/// Rows that are passed on in batches.
 pub(crate) struct Walk<'a> {
     batches: Batches,
     sink: &'a mut dyn FnMut(&RecordBatch) -> Result<()>,
@@ -242,7 +242,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Rows on their way to a batch.
+/// Rows that become a batch.
 struct Batches {
     schema: SchemaRef,
     times: Vec<i64>,

@@ -1,14 +1,14 @@
-//! How a lake stands to a database: what is there, and what is not, and why.
+//! Status of a lake beside its database: days that are there, days that are missing, and why.
 //!
 //! Invariant: nothing is changed.
 
 use crate::columns::Columns;
 use crate::day::Day;
 use crate::error::Result;
+use crate::location::LakeLocation;
 use crate::metadata::Recorded;
 use crate::names::folder_of;
-use crate::place::Place;
-use crate::plan::{Asked, Plan};
+use crate::plan::{Plan, PlanRequest};
 use crate::report::{Missing, Status, TableStatus};
 use crate::rollup::{Rollup, SUFFIX, grown};
 use crate::table::Table;
@@ -16,11 +16,11 @@ use headwater::Snapshot;
 use headwater_types::invariant::wide;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How a lake stands to a database.
+/// Status of a lake beside its database.
 ///
 /// # Errors
 /// When the database or the lake cannot be read.
-pub fn status(snapshot: &Snapshot, lake: impl Into<Place>) -> Result<Status> {
+pub fn status(snapshot: &Snapshot, lake: impl Into<LakeLocation>) -> Result<Status> {
     let lake = lake.into().existing()?;
     let mut status = Status::default();
     for table in snapshot.table_names() {
@@ -41,7 +41,7 @@ pub fn status(snapshot: &Snapshot, lake: impl Into<Place>) -> Result<Status> {
 /// `None` = nothing was aged, so that there is no rollup.
 fn of_table(
     snapshot: &Snapshot,
-    lake: &Place,
+    lake: &LakeLocation,
     (name, is_rollup): (&str, bool),
 ) -> Result<Option<TableStatus>> {
     let suffix = if is_rollup { SUFFIX } else { "" };
@@ -78,7 +78,7 @@ fn of_table(
     let growth = grown(snapshot, (name, is_rollup), &columns)?;
     let rollup = || Rollup::of(snapshot, name, &stretches, &growth.columns);
     let rollup = is_rollup.then(rollup).transpose()?;
-    let plan = Plan::make(Asked {
+    let plan = Plan::make(PlanRequest {
         snapshot,
         table: name,
         columns: &growth.columns,

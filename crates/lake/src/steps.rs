@@ -4,8 +4,8 @@ use crate::error::{LakeError, Result};
 use std::fmt;
 use std::sync::Arc;
 
-/// Asked between two steps of a write, with the name of the one that was taken: false ends the
-/// write there, as if the process had been killed. Nothing is tidied up then.
+/// Callback between two steps of a write, with the name of the completed one: false ends the write
+/// there, as if the process had been killed. Nothing is tidied up then.
 #[derive(Clone, Default)]
 pub struct Steps(Option<Arc<dyn Fn(&'static str) -> bool + Send + Sync>>);
 

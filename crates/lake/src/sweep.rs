@@ -1,13 +1,12 @@
-//! Files that nothing names: of writes that ended before their commit, and of snapshots that were
-//! let go.
+//! Files that nothing names: of writes that ended before their commit, and of expired snapshots.
 //!
 //! Invariant: no file is removed that a snapshot of the newest metadata names, nor one that is
-//! younger than it is told: a write that goes on has younger ones. Files whose names we do not give
-//! are left alone.
+//! younger than the given age: a write in progress has younger ones. Files whose names we do not
+//! give are left alone.
 
 use crate::error::{LakeError, Result};
+use crate::location::LakeLocation;
 use crate::names::{METADATA, metadata_file, version_of};
-use crate::place::Place;
 use crate::report::Swept;
 use crate::table::Table;
 use headwater::Timestamp;
@@ -17,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Removes files of a table that nothing names and that have an age.
-pub(crate) fn sweep(place: &Place, dir: &Path, now: Timestamp, age: Duration) -> Result<Swept> {
+pub(crate) fn sweep(place: &LakeLocation, dir: &Path, now: Timestamp, age: Duration) -> Result<Swept> {
     let mut swept = Swept::default();
     let Some(table) = Table::find(place, dir)? else {
         return Ok(swept);
@@ -45,7 +44,7 @@ pub(crate) fn sweep(place: &Place, dir: &Path, now: Timestamp, age: Duration) ->
     Ok(swept)
 }
 
-/// Whether a name is one that we give, and not that of newer metadata than were read.
+/// True for a name that we give, except names of newer metadata than were read.
 fn is_ours(table: &Table, path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     let Some(name) = name else {

@@ -1,4 +1,4 @@
-//! A table in a folder: its newest metadata, and how others follow them.
+//! A table in a folder: its newest metadata, and commits of new ones.
 //!
 //! ```text
 //! TABLE/metadata/vN.metadata.json    the table after N commits; the largest N counts
@@ -7,19 +7,18 @@
 //! TABLE/data/time_day=DAY/*.parquet  rows
 //! ```
 //!
-//! Invariants: a commit is the making of one name, which exists from then on or does not:
-//! everything it names is on the medium before. Of two commits that follow the same one, one finds
-//! the name taken and has changed nothing.
-//! Failure: files of a commit that was not completed are named by nothing; [`crate::sweep`] finds
-//! them.
+//! Invariants: a commit is the creation of one name, which exists from then on or does not:
+//! everything it names is on the device before. Of two commits that follow the same one, one finds
+//! the name taken and has changed nothing. Failure: files of a commit that was not completed are
+//! named by nothing; [`crate::sweep`] finds them.
 
 use crate::columns::Columns;
 use crate::day::Day;
 use crate::error::{LakeError, Result};
+use crate::location::LakeLocation;
 use crate::manifest::{self, DataFile, Entry, Manifest, Status};
 use crate::metadata::{Metadata, NewSnapshot, Recorded, Snapshot};
 use crate::names::{METADATA, metadata_file};
-use crate::place::Place;
 use crate::steps::Steps;
 use headwater_types::invariant::wide;
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,21 +30,21 @@ const MANIFESTS_MAX: usize = 64;
 /// A table as it was when it was looked at.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
-    pub(crate) place: Place,
+    pub(crate) place: LakeLocation,
     pub(crate) dir: PathBuf,
-    /// How many commits there were; 0 = none, the table is not there.
+    /// Number of commits; 0 = none, the table is not there.
     pub(crate) version: u64,
     pub(crate) metadata: Metadata,
 }
 
-/// What a commit changes.
+/// Changes of a commit.
 pub(crate) struct Change {
     pub(crate) database: u64,
     pub(crate) table: String,
-    /// It is of what aging has left of the table.
+    /// The table is a rollup.
     pub(crate) is_rollup: bool,
     pub(crate) columns: Columns,
-    /// What all days of the table are made of afterwards.
+    /// Sources of all days of the table afterwards.
     pub(crate) days: BTreeMap<Day, Recorded>,
     /// Days whose files go.
     pub(crate) replaced: BTreeSet<Day>,
@@ -62,7 +61,7 @@ pub(crate) struct Change {
 
 impl Table {
     /// The table in a folder; `None` = there is none.
-    pub(crate) fn find(place: &Place, dir: &Path) -> Result<Option<Table>> {
+    pub(crate) fn find(place: &LakeLocation, dir: &Path) -> Result<Option<Table>> {
         let Some((version, bytes)) = place.newest(dir)? else {
             return Ok(None);
         };
@@ -83,7 +82,7 @@ impl Table {
     }
 
     /// A table that is not there yet.
-    pub(crate) fn new(place: &Place, dir: &Path, uuid: String, now_ms: i64) -> Result<Table> {
+    pub(crate) fn new(place: &LakeLocation, dir: &Path, uuid: String, now_ms: i64) -> Result<Table> {
         let location = dir.to_str();
         let location =
             location.ok_or_else(|| LakeError::format(dir, "a path in UTF-8", "other bytes"))?;
@@ -128,8 +127,8 @@ impl Table {
         metadata_file(&self.dir, self.version)
     }
 
-    /// Follows this state of the table with another; `None` = somebody else was first, and nothing
-    /// has changed.
+    /// Commits a change on top of this state of the table; `None` = another writer was first, and
+    /// nothing has changed.
     pub(crate) fn commit(&self, change: Change, steps: &Steps) -> Result<Option<Table>> {
         self.place.make_table(&self.dir)?;
         let mut next = match self.version {
@@ -232,7 +231,7 @@ impl Table {
         })
     }
 
-    /// What a snapshot tells of itself: docs/format/lake.md.
+    /// Summary of a snapshot: docs/format/lake.md.
     fn summary(
         &self,
         change: &Change,
@@ -321,7 +320,7 @@ fn may_have(manifest: &Manifest, days: &BTreeSet<Day>) -> bool {
 }
 
 struct ManifestWriter<'a> {
-    place: &'a Place,
+    place: &'a LakeLocation,
     folder: PathBuf,
     change: &'a Change,
     schema_id: i32,

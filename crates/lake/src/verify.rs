@@ -1,17 +1,17 @@
-//! Whether a lake has what the database has: by counts, or row by row.
+//! Comparison of a lake with its database: by counts, or row by row.
 //!
-//! Invariants: nothing is changed. What the database has changed since is behind and not wrong; a
-//! day that it says is unchanged has to be equal.
-//! Memory: as a write, and what a reader of Parquet holds of a row group.
+//! Invariants: nothing is changed. Days that the database has changed since are behind and not
+//! wrong; a day that it reports as unchanged has to be equal. Memory: as a write, and a row group
+//! in a reader of Parquet.
 
 use crate::columns::{Columns, Kind};
 use crate::day::Day;
 use crate::error::{LakeError, Result};
+use crate::location::LakeLocation;
 use crate::manifest::DataFile;
 use crate::metadata::Recorded;
 use crate::names::folder_of;
-use crate::place::Place;
-use crate::plan::{Asked, Found, Plan, is_local};
+use crate::plan::{DayRows, Plan, PlanRequest, is_local};
 use crate::report::{Blocked, Difference, TableVerified, Verified};
 use crate::rollup::{Rollup, SUFFIX, grown};
 use crate::rows::{Fingerprint, Known, known};
@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 ///
 /// # Errors
 /// When the database or the lake cannot be read; what is found to be wrong is no error.
-pub fn verify(snapshot: &Snapshot, lake: impl Into<Place>, deep: bool) -> Result<Verified> {
+pub fn verify(snapshot: &Snapshot, lake: impl Into<LakeLocation>, deep: bool) -> Result<Verified> {
     let lake = lake.into().existing()?;
     let mut verified = Verified::default();
     for name in snapshot.table_names() {
@@ -45,7 +45,7 @@ pub fn verify(snapshot: &Snapshot, lake: impl Into<Place>, deep: bool) -> Result
 /// `None` = it is not in the lake.
 fn of_table(
     snapshot: &Snapshot,
-    lake: &Place,
+    lake: &LakeLocation,
     (name, is_rollup): (&str, bool),
     deep: bool,
 ) -> Result<Option<TableVerified>> {
@@ -71,9 +71,9 @@ fn of_table(
 
 struct Check<'a> {
     snapshot: &'a Snapshot,
-    place: &'a Place,
+    place: &'a LakeLocation,
     deep: bool,
-    /// Bytes of files as they are listed; `None` = each is asked.
+    /// Bytes of files as they are listed; `None` = each is looked up.
     sizes: Option<BTreeMap<PathBuf, u64>>,
     told: TableVerified,
 }
@@ -86,7 +86,7 @@ impl Check<'_> {
         let stretches = self.snapshot.stretches(name)?;
         let rollup = || Rollup::of(self.snapshot, name, &stretches, &growth.columns);
         let rollup = is_rollup.then(rollup).transpose()?;
-        let plan = Plan::make(Asked {
+        let plan = Plan::make(PlanRequest {
             snapshot: self.snapshot,
             table: name,
             columns: &growth.columns,
@@ -201,7 +201,7 @@ impl Check<'_> {
         if plan.blocked.contains_key(&day) {
             return Ok(());
         }
-        let nothing = Found::default();
+        let nothing = DayRows::default();
         let found = plan.due.get(&day).unwrap_or(&nothing);
         let mut rows = found.rows;
         let mut is_equal = rows == held.rows;
@@ -230,13 +230,14 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// The rows of a day as the database has them; `None` when they cannot be read, which is told.
+    /// The rows of a day as the database has them; `None` when they cannot be read, which is
+    /// reported.
     fn of_database(
         &mut self,
         plan: &Plan,
         columns: &Columns,
         day: Day,
-        found: &Found,
+        found: &DayRows,
     ) -> Result<Option<Fingerprint>> {
         let mut all = Fingerprint::default();
         // Times whose rest was zero when the column was made up for may have one now.
@@ -258,7 +259,7 @@ impl Check<'_> {
 }
 
 /// The rows of files.
-fn read_all(place: &Place, columns: &Columns, files: &[DataFile]) -> Result<Fingerprint> {
+fn read_all(place: &LakeLocation, columns: &Columns, files: &[DataFile]) -> Result<Fingerprint> {
     let mut all = Fingerprint::default();
     for file in files {
         read(place, file, columns, &mut all)?;
@@ -266,19 +267,19 @@ fn read_all(place: &Place, columns: &Columns, files: &[DataFile]) -> Result<Fing
     Ok(all)
 }
 
-fn open(place: &Place, file: &DataFile) -> Result<ParquetRecordBatchReaderBuilder<File>> {
+fn open(place: &LakeLocation, file: &DataFile) -> Result<ParquetRecordBatchReaderBuilder<File>> {
     let path = Path::new(&file.path);
     let opened = place.fetch(path, file.bytes)?;
     ParquetRecordBatchReaderBuilder::try_new(opened).map_err(|e| LakeError::parquet(path, e))
 }
 
 /// Takes in the rows of a file; columns are known by their numbers.
-fn read(place: &Place, file: &DataFile, columns: &Columns, into: &mut Fingerprint) -> Result<()> {
+fn read(place: &LakeLocation, file: &DataFile, columns: &Columns, into: &mut Fingerprint) -> Result<()> {
     let path = Path::new(&file.path);
     let builder = open(place, file)?;
     let of = |id: i32| -> Option<Known> {
         let column = columns.all.iter().find(|column| column.id == id)?;
-        // The database does not tell what a field was before.
+        // The database does not have the former type of a field.
         Some((id, column.kind)).filter(|_| column.kind != Kind::Former)
     };
     let leaves = builder.parquet_schema().columns();
@@ -297,7 +298,7 @@ fn read(place: &Place, file: &DataFile, columns: &Columns, into: &mut Fingerprin
 ///
 /// # Errors
 /// When the lake cannot be read.
-pub fn data_files(lake: impl Into<Place>, table: &str) -> Result<Vec<PathBuf>> {
+pub fn data_files(lake: impl Into<LakeLocation>, table: &str) -> Result<Vec<PathBuf>> {
     let lake = lake.into().existing()?;
     let Some(table) = Table::find(&lake, &lake.root().join(folder_of(table)))? else {
         return Ok(Vec::new());

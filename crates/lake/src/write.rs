@@ -1,21 +1,21 @@
 //! Writing: the days that are due become files, and files become part of the table by a commit.
 //!
-//! Invariants: the database is looked at after the table, so that a commit never puts older rows in
-//! the place of newer ones: whoever finds that somebody else has committed looks at both again.
-//! What a day was made of is committed with its files, so that a write that ended at any step is
-//! taken up by the next one from the table alone.
-//! Memory: what a scan and a row group take; per day that is due the numbers of its streams.
-//! Failure: days that cannot be read are told of, and the others written.
+//! Invariants: the database is read after the table, so that a commit never replaces newer rows
+//! with older ones: a writer that finds that another one has committed reads both again. The
+//! sources of a day are committed with its files, so that a write that ended at any step is
+//! continued by the next one from the table alone. Memory: a scan and a row group; per day that is
+//! due the numbers of its streams. Failure: days that cannot be read are reported, and the others
+//! written.
 
 use crate::columns::Columns;
 use crate::datafile::{DayWriter, Target};
 use crate::day::Day;
 use crate::error::{LakeError, Result};
+use crate::location::LakeLocation;
 use crate::manifest::DataFile;
 use crate::metadata::Recorded;
 use crate::names::folder_of;
-use crate::place::Place;
-use crate::plan::{Asked, Found, Plan, is_local};
+use crate::plan::{DayRows, Plan, PlanRequest, is_local};
 use crate::report::{Blocked, TableWritten, Tally, Written};
 use crate::rollup::{Rollup, SUFFIX, grown};
 use crate::rows::{Fingerprint, NeedsRest, known};
@@ -33,10 +33,10 @@ use std::time::Duration;
 const COMMIT_DAYS: usize = 64;
 /// Bytes of a commit, about.
 const COMMIT_BYTES: u64 = 1 << 30;
-/// How often a write looks again after others have committed.
+/// Most retries of a write after commits of others.
 const CONFLICTS_MAX: u32 = 16;
 
-/// How to write.
+/// Options of a write.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct WriteOptions {
@@ -44,17 +44,17 @@ pub struct WriteOptions {
     pub tables: Vec<String>,
     /// Days that end at or behind this instant are left for a later write; `None` = none is.
     pub until: Option<Timestamp>,
-    /// How long older snapshots of a table are kept for those who still read them.
+    /// Time for which older snapshots of a table are retained for their readers.
     pub keep_snapshots: Duration,
-    /// How old a file has to be that no snapshot names before it is removed: longer than a write
-    /// takes, since another one may be at it.
+    /// Least age of a file that no snapshot names before it is removed: longer than a write takes,
+    /// since another one may be in progress.
     pub orphan_age: Duration,
     /// A file is closed when it has about so many bytes.
     pub file_bytes: u64,
     /// A group of rows in a file is closed when it takes about so many bytes: it is what a write
     /// holds in memory.
     pub row_group_bytes: usize,
-    /// All days are written anew, those too that have not changed.
+    /// Rewrites all days, the unchanged ones too.
     pub rebuild: bool,
     /// Where tests end a write.
     pub steps: Steps,
@@ -101,7 +101,7 @@ pub type Look<'a> = &'a dyn Fn() -> headwater::Result<Snapshot>;
 /// When the database or the lake cannot be read or written; `lake.conflict` when others write all
 /// the time, `lake.foreign` when others have changed a table, `lake.database` when it is of another
 /// database, `lake.moved` when it was made in another folder.
-pub fn write(look: Look<'_>, lake: impl Into<Place>, options: &WriteOptions) -> Result<Written> {
+pub fn write(look: Look<'_>, lake: impl Into<LakeLocation>, options: &WriteOptions) -> Result<Written> {
     let lake = lake.into().prepared()?;
     let names = match options.tables.is_empty() {
         true => look()?.table_names(),
@@ -124,10 +124,10 @@ pub fn write(look: Look<'_>, lake: impl Into<Place>, options: &WriteOptions) -> 
 /// The writing of one table.
 struct Job<'a> {
     look: Look<'a>,
-    place: &'a Place,
+    place: &'a LakeLocation,
     dir: PathBuf,
     name: &'a str,
-    /// It is the table of what aging has left.
+    /// The table is a rollup.
     is_rollup: bool,
     is_there: bool,
     options: &'a WriteOptions,
@@ -136,17 +136,17 @@ struct Job<'a> {
     report: TableWritten,
 }
 
-/// What will be committed.
+/// The next commit.
 struct Batch {
     days: BTreeMap<Day, Recorded>,
     replaced: BTreeSet<Day>,
     added: Vec<DataFile>,
-    /// How many days were taken in.
+    /// Number of days in it.
     taken: usize,
     tally: Tally,
 }
 
-/// What became of a day.
+/// Outcome of a day.
 enum Outcome {
     /// Its files; none = it has no rows.
     Files(Vec<DataFile>, Fingerprint),
@@ -157,7 +157,7 @@ enum Outcome {
 impl<'a> Job<'a> {
     fn new(
         look: Look<'a>,
-        lake: &'a Place,
+        lake: &'a LakeLocation,
         (name, is_rollup): (&'a str, bool),
         options: &'a WriteOptions,
     ) -> Job<'a> {
@@ -200,7 +200,8 @@ impl<'a> Job<'a> {
         self.options.steps.at("swept")
     }
 
-    /// Brings the table to where the database is; false when somebody else committed in between.
+    /// Brings the table to the state of the database; false when another writer committed in
+    /// between.
     fn once(&mut self) -> Result<bool> {
         if self.is_rollup && self.is_surely_absent()? {
             return Ok(true);
@@ -230,13 +231,13 @@ impl<'a> Job<'a> {
     /// Whether nothing was aged, and a bucket says at the price of one request that there never
     /// was a rollup.
     fn is_surely_absent(&self) -> Result<bool> {
-        let is_told = !self.place.is_bucket() || self.place.told_version(&self.dir)?.is_some();
+        let is_told = !self.place.is_bucket() || self.place.hint_version(&self.dir)?.is_some();
         let stretches = (self.look)()?.stretches(self.name)?;
         Ok(!is_told && !stretches.all.iter().any(|s| s.is_aged))
     }
 
-    /// What has to be done, as the table and the database are now; `None` = nothing, and there is
-    /// no table.
+    /// Plans the work by the present state of the table and the database; `None` = nothing, and
+    /// there is no table.
     fn turn<'s>(
         &mut self,
         found: Option<Table>,
@@ -268,7 +269,7 @@ impl<'a> Job<'a> {
             false => None,
         };
         let mut recorded = table.metadata.days(&self.dir)?;
-        let plan = Plan::make(Asked {
+        let plan = Plan::make(PlanRequest {
             snapshot,
             table: self.name,
             columns: &growth.columns,
@@ -280,7 +281,7 @@ impl<'a> Job<'a> {
             until: self.options.until.filter(|_| !growth.is_other),
         })?;
         if growth.is_other {
-            // What cannot be written anew now has to be as soon as it can.
+            // Days that cannot be rewritten now have to be as soon as possible.
             recorded.values_mut().for_each(|day| day.version = None);
         }
         Ok(Some(Turn {
@@ -296,7 +297,7 @@ impl<'a> Job<'a> {
         }))
     }
 
-    /// Whether a table of the database has the name of this rollup, which is told.
+    /// True when a table of the database has the name of this rollup, which is reported.
     fn is_taken(&mut self, snapshot: &Snapshot) -> bool {
         let names = snapshot.table_names();
         let taken = names
@@ -313,7 +314,7 @@ impl<'a> Job<'a> {
         taken.is_some()
     }
 
-    /// Tells that nothing of what was aged can be read.
+    /// Reports that none of the aged stretches can be read.
     fn block_all(&mut self, stretches: &Stretches, why: String) {
         let aged = stretches.all.iter().filter(|stretch| stretch.is_aged);
         let first = aged.map(|stretch| Day::of(stretch.range.first)).min();
@@ -336,7 +337,7 @@ impl<'a> Job<'a> {
             let found = table.metadata.of();
             return Err(LakeError::format(&self.dir, expected, found));
         }
-        if self.place.told_version(&self.dir)? != Some(table.version) {
+        if self.place.hint_version(&self.dir)? != Some(table.version) {
             // A write has ended between its commit and saying so.
             let prefix = format!("{:016x}", self.chance.next_u64());
             self.place.tell_version(&self.dir, table.version, &prefix)?;
@@ -358,7 +359,7 @@ impl<'a> Job<'a> {
     }
 
     /// Writes a day, and takes it into the batch.
-    fn day(&mut self, turn: &mut Turn<'_>, day: Day, found: &Found) -> Result<()> {
+    fn day(&mut self, turn: &mut Turn<'_>, day: Day, found: &DayRows) -> Result<()> {
         let outcome = match self.files(turn, day, found)? {
             Outcome::NeedsRest => {
                 turn.columns = turn.columns.with_rest();
@@ -387,7 +388,7 @@ impl<'a> Job<'a> {
             .take(self.place, day, (recorded, files), is_forced)
     }
 
-    fn files(&self, turn: &Turn<'_>, day: Day, found: &Found) -> Result<Outcome> {
+    fn files(&self, turn: &Turn<'_>, day: Day, found: &DayRows) -> Result<Outcome> {
         let (columns, plan) = (&turn.columns, &turn.plan);
         let target = Target {
             place: self.place,
@@ -421,7 +422,7 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Commits what was taken in, if there is anything to say; false when somebody else was first.
+    /// Commits the written days, if there are any changes; false when another writer was first.
     fn commit(&mut self, turn: &mut Turn<'_>) -> Result<bool> {
         let (table, batch) = (&turn.table, &mut turn.batch);
         let is_same = table.version > 0
@@ -469,7 +470,7 @@ impl<'a> Job<'a> {
 struct Turn<'s> {
     snapshot: &'s Snapshot,
     identity: u64,
-    /// What the names of files begin with.
+    /// Prefix of the names of files.
     prefix: String,
     sort_order_id: i32,
     table: Table,
@@ -494,7 +495,7 @@ impl Batch {
     /// Takes in a day and its files, or its new version only where it has the rows it had.
     fn take(
         &mut self,
-        place: &Place,
+        place: &LakeLocation,
         day: Day,
         (recorded, files): (Recorded, Vec<DataFile>),
         is_forced: bool,
@@ -527,12 +528,12 @@ impl Batch {
     }
 }
 
-/// A number for a snapshot: positive, as Iceberg wants it.
+/// A number for a snapshot: positive, as Iceberg requires it.
 fn snapshot_id(chance: &SystemChance) -> i64 {
     i64::try_from(chance.next_u64() >> 1).unwrap_or(1).max(1)
 }
 
-fn remove_files(place: &Place, files: &[DataFile]) -> Result<()> {
+fn remove_files(place: &LakeLocation, files: &[DataFile]) -> Result<()> {
     let mut paths = files.iter().map(|file| Path::new(&file.path));
     paths.try_for_each(|path| place.remove(path))
 }

@@ -1,4 +1,4 @@
-//! What may be chosen among, and which of it costs least.
+//! The candidates, and the choice of the one with the least cost.
 //!
 //! Invariants: pure functions. A ranking begins with the least cost; the policy in force is always
 //! in it.
@@ -26,19 +26,20 @@ const LEAF_EVENTS_MIN: u32 = 128;
 /// The smallest leaf chosen is this part of the table's: a quarter, so that compaction need not
 /// mend it.
 const LEAF_PARTS: [u32; 2] = [2, 4];
-/// What the frame of a leaf takes on the medium, and a flush of a stream besides its leaves, in
+/// Overhead of a leaf's frame on the medium, and of a flush of a stream besides its leaves, in
 /// events' bytes: some 40 B and 60 B at 3 B an event.
 const LEAF_FRAME_EVENTS: f64 = 14.0;
 const FLUSH_FRAME_EVENTS: f64 = 20.0;
 
-/// What `adaptive` may change.
+/// Parameters that `adaptive` may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Knobs {
-    /// How many of the newest events a flush keeps back.
+    /// The number of the newest events a flush keeps back.
     pub retain: bool,
     /// The leaf size, down to a quarter of the table's.
     pub leaf: bool,
-    /// What a merge rewrites; not chosen but given, since touched leaves are always fewer.
+    /// The leaves that a merge rewrites; not chosen but given, since touched leaves are always
+    /// fewer.
     pub merge_scope: MergeScope,
 }
 
@@ -64,7 +65,7 @@ impl Knobs {
     }
 }
 
-/// Who decides on the policy for late data.
+/// Origin of the policy for late data.
 ///
 /// As text: `adaptive`, `adaptive:paper`, `conventional`, `separate:SHARE` (`separate` alone gives
 /// both halves); a fixed policy may go on with `,retain=EVENTS` and `,scope=touched` or
@@ -81,7 +82,7 @@ impl Knobs {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum PolicyChoice {
-    /// Every shard chooses what it is predicted to write least with. The default.
+    /// Every shard chooses the policy with the least predicted writes. The default.
     Adaptive(Knobs),
     /// This policy, always.
     Fixed(LatePolicy),
@@ -100,7 +101,7 @@ impl From<LatePolicy> for PolicyChoice {
 }
 
 impl PolicyChoice {
-    /// What the text of a choice may be.
+    /// The allowed texts of a choice.
     pub const ALLOWED: &str = "adaptive, adaptive:paper, conventional, separate or separate:SHARE with the share of \
          in-order events in memory (0 < SHARE < 1); the last three may go on with ,retain=EVENTS (0 to 16777216) and \
          ,scope=touched or ,scope=overlap";
@@ -195,7 +196,7 @@ impl FromStr for PolicyChoice {
     }
 }
 
-/// A candidate with what it is predicted to write.
+/// A candidate with its predicted writes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ranked {
     /// The candidate.
@@ -204,20 +205,20 @@ pub struct Ranked {
     pub predicted: f64,
     /// The cost as the newest replay counted it, if there was one.
     pub replayed: Option<f64>,
-    /// What is compared: the write amplification and the frames of leaves and flushes.
+    /// Cost to compare: the write amplification and the frames of leaves and flushes.
     pub cost: f64,
     /// Stored events that a merge of waiting late events rewrites, for each of them.
     pub rewritten_per_late: f64,
 }
 
-/// What the candidates have to work with.
+/// Resources of the candidates.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Space {
     /// Memory and late runs.
     pub configuration: Configuration,
     /// The table's leaf size.
     pub leaf_events: u32,
-    /// What may be chosen.
+    /// The parameters that may be chosen.
     pub knobs: Knobs,
     /// Whether frames of leaves and flushes count: they do on a medium, and not where the papers
     /// count events.
@@ -286,7 +287,7 @@ impl Space {
         }
     }
 
-    /// All candidates by what they cost, the least first; `in_force` among them.
+    /// All candidates by their costs, the least first; `in_force` among them.
     #[must_use]
     pub fn ranking<L: DelayLaw + ?Sized>(&self, in_force: Candidate, law: &L) -> Vec<Ranked> {
         let mut out: Vec<Ranked> = self

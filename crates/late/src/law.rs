@@ -1,8 +1,8 @@
 //! Laws of delays: how often an event is later than so and so much, and by how much in the mean.
 //!
 //! Invariants: `survival` falls from at most 1 to 0; `tail` is its integral from there to infinity,
-//! hence convex and falling; below 0 the survival is 1. The unit is whatever the law was made with:
-//! the model wants events, the paper's formulas want the unit of the generation interval.
+//! hence convex and falling; below 0 the survival is 1. The unit is that of the law's input: the
+//! model needs events, the paper's formulas need the unit of the generation interval.
 //! Concurrency: laws are values.
 //! Failure: none; not-a-number in gives not-a-number out.
 
@@ -11,8 +11,8 @@ pub trait DelayLaw {
     /// The share of events with a delay above `x`: 1 − F(x).
     fn survival(&self, x: f64) -> f64;
 
-    /// The integral of the survival from `x` to infinity: the mean of what delays exceed `x` by.
-    /// For negative `x` it grows by −x.
+    /// The integral of the survival from `x` to infinity: the mean excess of delays over `x`. For
+    /// negative `x` it grows by −x.
     fn tail(&self, x: f64) -> f64;
 
     /// The extremal index at depth `x`: 1 where delays above `x` come alone, and 1/k where they

@@ -1,9 +1,9 @@
-//! Policies for late data: how memory is shared between in-order and late events, what a flush
-//! keeps back, what a merge rewrites; and predictions of what each policy would write.
+//! Policies for late data: how memory is shared between in-order and late events, which events a
+//! flush keeps back, which leaves a merge rewrites; and predictions of the writes of each policy.
 //!
-//! [`lateness`](Lateness) keeps what was seen of late events, the model ([`predict`]) says from it
-//! what a policy would write, a replay of time stamps ([`Shadow`]) counts it, and [`PaperModel`]
-//! has the paper's own formulas to compare with. [`Space`] is what may be chosen among, and an
+//! [`lateness`](Lateness) has statistics of late events, the model ([`predict`]) predicts from them
+//! the writes of a policy, a replay of time stamps ([`Shadow`]) counts them, and [`PaperModel`] has
+//! the paper's own formulas to compare with. [`Space`] is the set of candidates, and an
 //! [`Analyzer`] for each shard decides.
 //!
 //! Invariants: everything here is pure, and needs no clock and no files.
@@ -32,8 +32,8 @@ pub use paper::{Algorithm1, PaperModel};
 pub use shadow::{Shadow, ShadowCount};
 pub use study::{EVENTS_KEPT, Study, StudyReport, StudySettings};
 
-/// A setting of a policy is out of range, or its text names no policy. Displays as what was found
-/// and what is allowed.
+/// A setting of a policy is out of range, or its text names no policy. Displays the value found and
+/// the allowed ones.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidSetting(pub String);
@@ -47,7 +47,7 @@ pub enum MergeScope {
     Overlap,
 }
 
-/// How memory is shared between in-order and late events.
+/// Division of memory between in-order and late events.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Split {
     /// One buffer for all events (the paper's pi_c).
@@ -65,10 +65,10 @@ pub enum Split {
 pub struct LatePolicy {
     /// One buffer or two.
     pub split: Split,
-    /// How many of the newest events of a stream a flush keeps in memory, so that slightly late
+    /// Number of the newest events of a stream a flush keeps in memory, so that slightly late
     /// events stay in order.
     pub retain_events: u32,
-    /// What a merge rewrites.
+    /// The leaves that a merge rewrites.
     pub merge_scope: MergeScope,
 }
 
@@ -83,7 +83,7 @@ impl Default for LatePolicy {
 }
 
 impl LatePolicy {
-    /// The most events of a stream that a flush may be told to keep back.
+    /// Maximum of events of a stream that a flush can be set to keep back.
     pub const RETAIN_EVENTS_MAX: u32 = 1 << 24;
 
     /// One buffer for all events.
@@ -135,14 +135,14 @@ pub fn flank_capacity(memory: usize, flank_share: f64) -> usize {
     ((memory as f64 * flank_share).round() as usize).clamp(1, memory.saturating_sub(1).max(1))
 }
 
-/// When buffers are flushed, and what a flush takes.
+/// When buffers are flushed, and the extent of a flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlushRule {
     /// By bytes against the memory budget; streams with whole leaves first.
     Production,
     /// As in the papers, for experiments: memory is counted in events of one shard, a buffer that
     /// is full is flushed whole right after the insertion that filled it, there is one partition,
-    /// and no late runs. Leaves are cut full from the left. What is left at the end is stored in
+    /// and no late runs. Leaves are cut full from the left. Events left at the end are stored in
     /// the same way, each buffer by itself.
     LabExact {
         /// Events of memory, in-order and late together (the paper's n).

@@ -7,10 +7,10 @@
 //!
 //! Four cases: one buffer or two, every overlapped leaf or only touched ones. In all of them a
 //! flush leaves a *frontier*, the newest event stored; its age E\[A\] follows from S, and grows
-//! with what a flush keeps back (`retain_events`). A touched leaf is rewritten unless no buffered
-//! event falls into it; an overlapped one, unless all buffered events are older, or all newer. For
-//! the oldest of many events the extremal index of the law says how many independent ones they
-//! stand for.
+//! with the number of events that a flush keeps back (`retain_events`). A touched leaf is rewritten
+//! unless no buffered event falls into it; an overlapped one, unless all buffered events are older,
+//! or all newer. For the oldest of many events the extremal index of the law says how many
+//! independent ones they stand for.
 //!
 //! Invariants: pure functions; a prediction is at least 1.
 //! Concurrency: values only.
@@ -19,15 +19,15 @@
 use super::law::DelayLaw;
 use super::{LatePolicy, MergeScope, Split, flank_capacity};
 
-/// Places within a flank's cycle at which a phase is taken to begin, where it has few flushes, and
-/// where it has many.
+/// Positions within a flank's cycle at which a phase is taken to begin, where it has few flushes,
+/// and where it has many.
 const BEGINNINGS: (usize, usize) = (6, 2);
 /// So many are many.
 const MANY_FLUSHES: f64 = 24.0;
 /// A probability this small ends a sum.
 const NEGLIGIBLE: f64 = 1e-6;
-/// How the terms of a sum are taken together: so many one by one; then each stands for more, by a
-/// factor from one to the next.
+/// Grouping of the terms of a sum: so many one by one; then each stands for more, by a factor from
+/// one to the next.
 type Grouping = (f64, f64);
 const TERMS: Grouping = (48.0, 1.08);
 const FAR_FLUSHES: Grouping = (16.0, 1.15);
@@ -41,7 +41,7 @@ const SETTLED: f64 = 1e-4;
 /// No sum goes on beyond this age, in events.
 const AGE_MAX: f64 = 1e12;
 
-/// What could be chosen: a policy, and the leaf size where the policy may choose it.
+/// A candidate: a policy, and the leaf size where the policy may choose it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Candidate {
     /// The policy.
@@ -56,7 +56,7 @@ impl std::fmt::Display for Candidate {
     }
 }
 
-/// What a policy has to work with.
+/// Resources of a policy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Configuration {
     /// Events of a stream that fit into memory, in order and late together (the paper's n); at
@@ -88,20 +88,20 @@ pub fn predict<L: DelayLaw + ?Sized>(
     predict_in_full(candidate, configuration, law).write_amplification
 }
 
-/// A prediction, and what it is made of.
+/// A prediction, and its components.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prediction {
     /// Events written to leaves per event.
     pub write_amplification: f64,
     /// In-order events of a flush.
     pub flushed_events: f64,
-    /// Share of events that come behind what is stored.
+    /// Share of events that come behind the stored ones.
     pub late_share: f64,
     /// Stored events that a merge rewrites, for each late one; 0 without any.
     pub rewritten_per_late: f64,
 }
 
-/// As [`predict`], with what the prediction is made of.
+/// As [`predict`], with the components of the prediction.
 #[must_use]
 pub fn predict_in_full<L: DelayLaw + ?Sized>(
     candidate: &Candidate,
@@ -111,7 +111,7 @@ pub fn predict_in_full<L: DelayLaw + ?Sized>(
     Outline::new(candidate, configuration.memory_events, law).predict(configuration.late_runs_max)
 }
 
-/// What is known of a candidate before it is said how many late runs may wait.
+/// Evaluation of a candidate before the number of late runs that may wait is set.
 pub(super) struct Outline<'a, L: ?Sized> {
     setting: Setting<'a, L>,
     policy: LatePolicy,
@@ -176,7 +176,7 @@ impl<'a, L: DelayLaw + ?Sized> Outline<'a, L> {
             }
         };
         let rewritten = rewritten.max(0.0);
-        // What waited in runs was written as such before.
+        // Events that waited in runs were written as such before.
         let in_runs = if late_runs_max > 0 { late_share } else { 0.0 };
         Prediction {
             write_amplification: 1.0 + rewritten + in_runs,
@@ -361,7 +361,7 @@ impl<L: DelayLaw + ?Sized> Setting<'_, L> {
             let age = solve(|age| self.stored_within(age), events + behind);
             self.oldest_beyond(age, cycle)
         };
-        // The newest leaf holds what was left over from full ones; every further one is full.
+        // The newest leaf has the remainder of full ones; every further one is full.
         let rewritten = |newest_leaf: f64| {
             let mut events = any * newest_leaf;
             each_term(0.0, AGE_MAX, TERMS, |k, width| {
@@ -558,7 +558,7 @@ impl<L: DelayLaw + ?Sized> Setting<'_, L> {
             }
         };
         let mut cost = 0.0;
-        // What was flushed in this phase; a flush of more than a leaf is several.
+        // Events flushed in this phase; a flush of more than a leaf is several.
         let parts = (phase.flushed / self.leaf).ceil().clamp(1.0, 64.0);
         each_term(1.0, k, TERMS, |j, width| {
             let (young, old) = (phase.border(j), phase.border(j + 1.0));
@@ -576,7 +576,7 @@ impl<L: DelayLaw + ?Sized> Setting<'_, L> {
             }
             true
         });
-        // What lay there before.
+        // The events that lay there before.
         let reach = 1.0 - none_older(at_oldest, oldest_border);
         cost += reach * self.leaf / 2.0;
         let step = (self.leaf / 8.0).clamp(1.0, 64.0);
@@ -591,7 +591,7 @@ impl<L: DelayLaw + ?Sized> Setting<'_, L> {
 
     /// The leaves of a flush, the newest first.
     fn leaf_groups(&self, cycle: f64, flushed: f64, lag: f64) -> Vec<LeafGroup> {
-        // A flush is cut into full leaves from its oldest event on: the newest leaf holds the rest.
+        // A flush is cut into full leaves from its oldest event on: the newest leaf has the rest.
         let full = (flushed / self.leaf).floor();
         let rest = flushed - full * self.leaf;
         let per_event = cycle / flushed;
@@ -610,8 +610,8 @@ impl<L: DelayLaw + ?Sized> Setting<'_, L> {
         if rest > 0.5 {
             add(rest, 1.0);
         }
-        // The law changes with the order of the age, so what lies far behind the border may be
-        // taken together.
+        // The law changes with the order of the age, so leaves far behind the border may be taken
+        // together.
         let mut left = full;
         while left > 0.5 {
             let behind = lag / per_event + flushed - left * self.leaf;
@@ -629,8 +629,8 @@ impl<L: DelayLaw + ?Sized> Setting<'_, L> {
         let missing = tail(phase.lag);
         each_term(1.0, phase.flushes, FAR_FLUSHES, |j, width| {
             let young = phase.border(j);
-            // Late events older than what lies behind a depth: those that were missing at the
-            // flush, less those that still are.
+            // Late events older than a depth: those that were missing at the flush, less those that
+            // still are.
             let mut before = missing - tail(young);
             for group in groups {
                 let after = group.missing - tail(young + group.depth);
@@ -648,14 +648,14 @@ impl<L: DelayLaw + ?Sized> Setting<'_, L> {
 /// P(a leaf into which `late` events fall in the mean receives any): 1 − e^−x.
 fn touched(late: f64) -> f64 {
     if late < 0.02 {
-        // Most leaves are far from the border. What is left out of the series is below 2e-9 of it.
+        // Most leaves are far from the border. The omitted part of the series is below 2e-9 of it.
         late * (1.0 - late / 2.0 * (1.0 - late / 3.0 * (1.0 - late / 4.0)))
     } else {
         1.0 - (-late).exp()
     }
 }
 
-/// The place between 0 and `end` where a rising function that begins at 0 reaches `goal`.
+/// The argument between 0 and `end` where a rising function that begins at 0 reaches `goal`.
 fn inverse(rising: &impl Fn(f64) -> f64, goal: f64, end: f64) -> f64 {
     let (mut low, mut high) = (0.0, end);
     for _ in 0..24 {

@@ -1,15 +1,15 @@
 //! The model of the paper "Separation or Not", under its own names: zeta, r_c, r_s, g, N_arrive and
 //! Algorithm 1.
 //!
-//! It is computed and shown beside our own prediction ([`super::model`]), so that a reader of the
-//! paper can check us; it decides nothing. Three things differ from the print. Equation 2 is
-//! evaluated in a form with one integral of a tabulated function ([`PaperModel::zeta`];
+//! Its predictions are shown beside our own ([`super::model`]), so that a reader of the paper can
+//! check us; they decide nothing. Three things differ from the print. Equation 2 is evaluated in a
+//! form with one integral of a tabulated function ([`PaperModel::zeta`];
 //! [`PaperModel::zeta_as_printed`] is the sum as it stands in the paper). Equation 5 follows from
 //! the definitions of N_cur and N_bef, which the printed one contradicts. And a separation with
 //! hardly any late event has a phase without end instead of a division by zero.
 //! Invariants: delays are independent, events are generated every `dt`; both in the same unit of
-//! time. A table holds as many events as the memory in the paper; its size does not enter (equation
-//! 3 counts events, not tables).
+//! time. A table has as many events as the memory in the paper; its size does not enter (equation 3
+//! counts events, not tables).
 //! Concurrency: a model is a value.
 //! Failure: none; extreme laws give large or infinite numbers.
 //!
@@ -18,7 +18,7 @@
 
 use super::law::DelayLaw;
 
-/// Nodes of the tables: half steps up to this place, then steps of [`RATIO`].
+/// Nodes of the tables: half steps up to this position, then steps of [`RATIO`].
 const FINE: f64 = 32.0;
 const RATIO: f64 = 1.02;
 /// A tail this light does not change a product.
@@ -42,7 +42,7 @@ pub struct PaperModel<'a> {
     law: &'a dyn DelayLaw,
     /// The generation interval, Δt in the paper.
     dt: f64,
-    /// Places in generation intervals, rising.
+    /// Positions in generation intervals, rising.
     nodes: Vec<f64>,
     /// Λ at the nodes: the sum over j ≥ 1 of −ln F((v + j)·dt).
     lambda: Vec<f64>,
@@ -57,7 +57,7 @@ impl std::fmt::Debug for PaperModel<'_> {
     }
 }
 
-/// What Algorithm 1 answers.
+/// Answer of Algorithm 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Algorithm1 {
     /// The capacity of C_seq to separate with; `None` = pi_c, no separation.
@@ -69,7 +69,7 @@ pub struct Algorithm1 {
 }
 
 impl<'a> PaperModel<'a> {
-    /// Tabulates what the formulas share. `dt` above 0, in the unit of the law's delays.
+    /// Tabulates the shared terms of the formulas. `dt` above 0, in the unit of the law's delays.
     #[must_use]
     pub fn new(law: &'a dyn DelayLaw, dt: f64) -> PaperModel<'a> {
         let mut nodes: Vec<f64> = Vec::new();
@@ -94,8 +94,8 @@ impl<'a> PaperModel<'a> {
                 node(&lambda, index + 1)
                     + half * (hazard(middle - offset) + hazard(middle + offset))
             } else {
-                // Two nodes on lies v + 1, or the first node behind the fine part, reached by half
-                // a step.
+                // The node two steps on lies at v + 1; otherwise it is the first node behind the
+                // fine part, reached by half a step.
                 let on = if v + 1.0 <= FINE {
                     node(&lambda, index + 2)
                 } else {

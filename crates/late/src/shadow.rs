@@ -1,10 +1,11 @@
-//! Shadow replay: what every candidate would have written, counted on time stamps alone.
+//! Shadow replay: the writes of every candidate, counted on time stamps alone.
 //!
-//! All candidates see the same arrivals in one pass. Of each are kept its frontier, the number of
-//! in-order events, the late events, and the borders and counts of its leaves; no rows. After a
-//! merge the new borders are interpolated. It follows the rules of [`super::FlushRule::LabExact`]
-//! and agrees with an exact simulation within about a hundredth. It is the referee where the model
-//! is off: noisy over short stretches, since one merge is one sample, but free of assumptions.
+//! All candidates see the same arrivals in one pass. The replay has of each its frontier, the
+//! number of in-order events, the late events, and the borders and counts of its leaves; no rows.
+//! After a merge the new borders are interpolated. The rules are those of
+//! [`super::FlushRule::LabExact`], and the result agrees with an exact simulation within about a
+//! hundredth. The replay is the referee where the model is off: noisy over short stretches, since
+//! one merge is one sample, but free of assumptions.
 //!
 //! Invariants: per candidate, leaves rise in time; `written` counts every event put into a leaf,
 //! once more for each rewriting. The stretch must be contiguous: leaving out events would make the
@@ -63,7 +64,7 @@ struct Lane {
     phase_written: u64,
 }
 
-/// What a candidate would have written.
+/// Events that a candidate would have written.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ShadowCount {
     /// Events seen.
@@ -127,7 +128,7 @@ impl Shadow {
         self.events
     }
 
-    /// What each candidate would have written, in the order they were given.
+    /// Counts of each candidate, in the order they were given.
     #[must_use]
     pub fn counts(&self) -> Vec<ShadowCount> {
         self.lanes.iter().map(|l| l.count(self.events)).collect()
@@ -279,7 +280,7 @@ impl Lane {
         let ranges = self.ranges(&pool, !behind.is_empty());
         let takes_all = ranges.last().is_some_and(|r| r.1 == self.leaves.len());
         let mut rest: &[i64] = &pool;
-        // From the right, so that the places of what is still to do stay.
+        // From the right, so that the positions of the pending ones stay.
         let mut pieces: Vec<(usize, usize, Vec<Leaf>)> = Vec::with_capacity(ranges.len());
         for (from, to) in &ranges {
             let until = self.leaves.get(*to).map_or(i64::MAX, |l| l.first - 1);

@@ -20,18 +20,18 @@ use super::shadow::Shadow;
 use headwater_types::invariant::part_of;
 use std::collections::HashMap;
 
-/// Events whose times are kept for the replay.
+/// Events whose times are stored for the replay.
 pub const EVENTS_KEPT: usize = 16 << 20;
-/// Delays of a stream that the autocorrelation looks at.
+/// Maximum of delays of a stream for the autocorrelation.
 const CORRELATED_MAX: usize = 1 << 16;
-/// Lags of which the autocorrelation is told.
+/// Lags of which the autocorrelation is reported.
 const LAGS: [usize; 6] = [1, 2, 5, 10, 50, 100];
 /// The paper's formulas are evaluated for a memory of at most so many events.
 const PAPER_MEMORY_MAX: f64 = 1024.0;
 /// Points of the curve of delays.
 const CURVE_POINTS: usize = 256;
 
-/// What the events would be stored with.
+/// Settings under which the events would be stored.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StudySettings {
     /// Events that fit into memory, of all streams.
@@ -40,7 +40,7 @@ pub struct StudySettings {
     pub leaf_events: u32,
     /// Late runs that may wait.
     pub late_runs_max: usize,
-    /// What may be chosen.
+    /// The parameters that may be chosen.
     pub knobs: Knobs,
 }
 
@@ -66,12 +66,12 @@ struct Stream {
     delays: Vec<f64>,
 }
 
-/// What a recording says.
+/// Statistics and predictions of a recording.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StudyReport {
-    /// How many events there were.
+    /// Number of events.
     pub events: u64,
-    /// How many streams there were.
+    /// Number of streams.
     pub streams: u64,
     /// Events older than the newest of their own stream.
     pub out_of_order_inside: u64,
@@ -88,15 +88,15 @@ pub struct StudyReport {
     pub autocorrelation: Vec<(usize, f64)>,
     /// Memory for the stream of an event, in events.
     pub memory_events: f64,
-    /// What a shard begins with.
+    /// The initial candidate of a shard.
     pub first: Candidate,
     /// Every candidate, the least cost first.
     pub candidates: Vec<Ranked>,
-    /// What the paper's Algorithm 1 says from the delays, and for how many events of memory.
+    /// Result of the paper's Algorithm 1 from the delays, and for how many events of memory.
     pub paper: Option<(u32, Algorithm1)>,
 }
 
-/// Shares of which delays are told.
+/// Shares for which delays are reported.
 const QUANTILES: [f64; 7] = [0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 1.0];
 
 impl Study {
@@ -148,7 +148,7 @@ impl Study {
         self.events
     }
 
-    /// What the recording says. Predicts and replays every candidate: takes a while.
+    /// Reports on the recording. Predicts and replays every candidate: takes a while.
     #[must_use]
     pub fn report(self) -> StudyReport {
         let settings = self.settings;
@@ -217,7 +217,7 @@ impl Study {
     }
 }
 
-/// Counts what the candidates would have written of a stream.
+/// Counts the writes of the candidates for a stream.
 fn replay(
     candidates: &mut [Ranked],
     configuration: &Configuration,
@@ -363,7 +363,7 @@ mod tests {
         let share = report.out_of_order_inside as f64 / report.events as f64;
         assert!((share - 0.04).abs() < 0.005, "{share}");
         assert!(report.paper.is_some_and(|(n, _)| n == 512));
-        // Predicted and counted agree on what is best, about.
+        // The predicted and the counted best candidate agree, about.
         let best = report.candidates.first().unwrap();
         let least = report
             .candidates

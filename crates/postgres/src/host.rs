@@ -1,15 +1,15 @@
-//! What the door for PostgreSQL's clients asks of the server that it is part of.
+//! Services of the server that the front end is part of.
 //!
-//! Invariant: nothing here is about HTTP, files of tokens or certificates: how a server keeps them
-//! is its own matter.
-//! Concurrency: asked from any task, at any time; an answer must not block.
+//! Invariant: nothing here is about HTTP, files of tokens or certificates: the server stores them
+//! as it likes.
+//! Concurrency: called from any task, at any time; an answer must not block.
 
-use headwater_query::{Access, Owner, Places, Query, Threads};
+use headwater_query::{Access, Owner, Slots, Query, Threads};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The server that the door is part of.
+/// The server that the front end is part of.
 pub trait Host: Send + Sync + 'static {
     /// Whether everyone is let in without a token.
     fn is_open(&self) -> bool;
@@ -27,7 +27,7 @@ pub trait Host: Send + Sync + 'static {
     fn random_bytes(&self, bytes: &mut [u8]) -> io::Result<()>;
 }
 
-/// What one client was granted.
+/// Rights that one client was granted.
 pub trait Grant: Send + Sync + 'static {
     /// Whether it still holds: false once it has ended or was revoked.
     fn is_current(&self) -> bool;
@@ -35,25 +35,25 @@ pub trait Grant: Send + Sync + 'static {
     /// Whether it allows anything at all.
     fn allows_anything(&self) -> bool;
 
-    /// What its statements may see and change.
+    /// The data that its statements may see and change.
     fn access(&self) -> Arc<dyn Access>;
 
-    /// Whose its statements are, where each has a share of the places.
+    /// The owner of its statements, where each owner has a share of the slots.
     fn owner(&self) -> Owner;
 }
 
-/// What runs statements; shared with other doors.
+/// Parts that run statements; shared with other front ends.
 #[derive(Debug, Clone)]
 pub struct Statements {
     /// SQL over the database.
     pub query: Query,
     /// Where statements are computed.
     pub threads: Arc<Threads>,
-    /// A place for each statement that may run.
-    pub places: Arc<Places>,
+    /// A slot for each statement that may run.
+    pub places: Arc<Slots>,
 }
 
-/// What can be set about the door.
+/// Settings of the front end.
 #[derive(Debug, Clone)]
 pub struct DoorSettings {
     /// Serve other machines without tokens.
@@ -64,7 +64,7 @@ pub struct DoorSettings {
     pub connections_max: usize,
     /// Longest time from a connection to its session, TLS and password included.
     pub startup_timeout: Duration,
-    /// How long a session may be silent, or not read.
+    /// The time that a session may be silent, or not read.
     pub idle_timeout: Duration,
     /// Longest time of a statement, until its rows have been read.
     pub statement_timeout: Duration,

@@ -1,18 +1,18 @@
-//! PostgreSQL's clients at a Headwater database: their messages, what they ask about the database
+//! PostgreSQL's clients at a Headwater database: their messages, their queries about the database
 //! itself, and their sessions.
 //!
 //! From bottom to top: [`messages`] bytes in and out; `catalog` the tables, functions and settings
 //! that clients expect of any server of PostgreSQL's; `rewrite` turns their statements into ones
-//! that the planner takes; `values` results out and parameters in; `host` what the door asks of the
-//! server it is part of; `sessions` the door.
+//! that the planner takes; `values` results out and parameters in; `host` the services of the
+//! server that the front end is part of; `sessions` the front end.
 //!
-//! Invariants: it knows neither HTTP nor tokens nor settings of a server: [`Host`] tells who may do
+//! Invariants: it knows neither HTTP nor tokens nor settings of a server: [`Host`] says who may do
 //! what, and gives TLS and random bytes; [`DoorSettings`] are plain values. Nothing below
 //! `sessions` opens a socket.
 //! Concurrency: a task for each connection; what sessions share is in [`Door`].
-//! Failure: an error is told to the client with PostgreSQL's code for it; a message that cannot be
-//! read, or a panic, ends its connection and nothing else.
-//! Manual: `docs/postgres.md`. Why it is our own code: `docs/decisions/0007-postgres-messages.md`.
+//! Failure: an error is reported to the client with PostgreSQL's code for it; a message that cannot
+//! be read, or a panic, ends its connection and nothing else. Manual: `docs/postgres.md`. Why it is
+//! our own code: `docs/decisions/0007-postgres-messages.md`.
 #![allow(
     clippy::disallowed_methods,
     reason = "its deadlines, measurements and files are of a process, not of a database"

@@ -1,4 +1,4 @@
-//! What is counted of the door for PostgreSQL's clients.
+//! Metrics of the front end for PostgreSQL's clients.
 //!
 //! Concurrency: counters are atomics; a copy counts into the same ones.
 
@@ -20,7 +20,7 @@ struct ReasonLabel {
     reason: &'static str,
 }
 
-/// The metrics of the door.
+/// The metrics of the front end.
 #[derive(Debug, Clone)]
 pub struct Metrics {
     connections: Gauge,
@@ -30,7 +30,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// New ones, put where the server tells them.
+    /// New ones, registered where the server reports them.
     #[must_use]
     pub fn new(registry: &mut Registry) -> Metrics {
         let metrics = Metrics {

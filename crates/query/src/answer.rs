@@ -1,4 +1,5 @@
-//! What a statement gives: a schema, batches of rows as they are computed, and what was done.
+//! Answers of statements: a schema, batches of rows as they are computed, and the statement's
+//! effect.
 //!
 //! Invariants: dropping an answer's rows stops what computes them; the statement's limits of time
 //! and rows hold until the last row is taken.
@@ -20,10 +21,10 @@ use tokio::time::Sleep;
 /// Rows that a statement wrote.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stored {
-    /// How many rows.
+    /// Number of rows.
     pub rows: u64,
-    /// How many of these have the time and tags of another row of the statement, and replaced its
-    /// values. Rows of what was stored before are not among these.
+    /// Rows that have the time and tags of another row of the statement, and replaced its values.
+    /// Rows stored by earlier statements are not counted.
     pub replaced: u64,
 }
 
@@ -35,14 +36,14 @@ impl Stored {
     }
 }
 
-/// What a statement did.
+/// Effect of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Done {
-    /// It reads: the rows follow.
+    /// A query; the rows follow.
     Select,
-    /// It explains how another one is, or was, run: the rows follow.
+    /// An `EXPLAIN` of another statement; the rows follow.
     Explained,
-    /// It shows tables, columns or settings: the rows follow.
+    /// A listing of tables, columns or settings; the rows follow.
     Shown,
     /// These rows were written.
     Inserted(Stored),
@@ -60,7 +61,7 @@ pub enum Done {
     Set,
 }
 
-/// What can be made and dropped.
+/// Kinds of objects that statements create and drop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Made {
     /// A table.
@@ -94,15 +95,15 @@ impl Done {
         }
     }
 
-    /// Whether it changed what is stored.
+    /// Whether the statement changed stored data.
     #[must_use]
     pub fn has_changed(self) -> bool {
         matches!(self, Done::Returned(_)) || !self.has_rows() && self != Done::Set
     }
 }
 
-/// What was done by a statement without rows, as a row: `done`, `count` where something was
-/// counted, and `replaced` where rows replaced others of the statement. `None` for those with rows.
+/// The effect of a statement without rows, as a row: `done`, `count` where something was counted,
+/// and `replaced` where rows replaced others of the statement. `None` for statements with rows.
 #[must_use]
 pub fn done_row(done: Done) -> Option<RecordBatch> {
     let (word, count) = match done {
@@ -133,7 +134,7 @@ pub struct Answer {
     /// The rows, as they are computed. Dropping this cancels the statement. Its errors become an
     /// [`Error`] by `Error::from`.
     pub rows: SendableRecordBatchStream,
-    /// What was done.
+    /// Effect of the statement.
     pub done: Done,
 }
 
@@ -160,7 +161,7 @@ impl Answer {
     /// All rows at once, for small answers and for tests.
     ///
     /// # Errors
-    /// What ends the statement.
+    /// The error that ends the statement.
     pub async fn collect(mut self) -> crate::Result<Vec<RecordBatch>> {
         let mut batches = Vec::new();
         while let Some(batch) = self.rows.next().await {
@@ -196,8 +197,8 @@ pub(crate) struct Limited {
     left: Option<u64>,
     rows_max: u64,
     ended: bool,
-    /// Kept as long as rows are read: the place among the statements that run.
-    _place: Option<tokio::sync::OwnedSemaphorePermit>,
+    /// Keeps the statement's slot until all rows are read.
+    _permit: Option<tokio::sync::OwnedSemaphorePermit>,
 }
 
 impl Limited {
@@ -205,7 +206,7 @@ impl Limited {
         rows: SendableRecordBatchStream,
         deadline: Option<(tokio::time::Instant, Duration)>,
         rows_max: Option<u64>,
-        place: Option<tokio::sync::OwnedSemaphorePermit>,
+        permit: Option<tokio::sync::OwnedSemaphorePermit>,
     ) -> Limited {
         Limited {
             rows,
@@ -213,7 +214,7 @@ impl Limited {
             left: rows_max,
             rows_max: rows_max.unwrap_or(u64::MAX),
             ended: false,
-            _place: place,
+            _permit: permit,
         }
     }
 }

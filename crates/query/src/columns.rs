@@ -1,9 +1,9 @@
 //! Columns of the engine as Arrow arrays, and back.
 //!
-//! Invariants: numbers and the bitmap of present values are handed on as they were decoded, without
-//! a copy; absent values are nulls; a value keeps every bit. Types: time is
-//! `Timestamp(Nanosecond, "UTC")`, a tag a dictionary of strings, the six field types what they are
-//! called.
+//! Invariants: numbers and the bitmap of present values are passed on as they were decoded, without
+//! a copy; absent values are nulls; a value keeps every bit. Types: time is `Timestamp(Nanosecond,
+//! "UTC")`, a tag a dictionary of strings, the six field types are the Arrow types of the same
+//! names.
 
 use crate::error::{Error, Result};
 use arrow::array::{
@@ -58,7 +58,7 @@ pub(crate) fn times(times: Vec<i64>) -> ArrayRef {
 fn nulls(presence: Option<Bitmap>) -> Option<NullBuffer> {
     presence.map(|bits| {
         let len = bits.len();
-        // The bits of a word count from its lowest place, as Arrow's do on a little-endian machine.
+        // The bits of a word count from the lowest, as Arrow's do on a little-endian machine.
         let words: Vec<u64> = bits.into_words().into_iter().map(u64::to_le).collect();
         NullBuffer::new(BooleanBuffer::new(Buffer::from_vec(words), 0, len))
     })
@@ -105,8 +105,8 @@ pub(crate) fn to_array(column: Column) -> Result<ArrayRef> {
     })
 }
 
-/// The same values with one NaN for all: there is only one in SQL, and what compares and groups
-/// floats here tells them apart by their bits.
+/// The same values with one NaN for all: SQL has only one, and Arrow's comparison and grouping
+/// distinguish NaN by their bits.
 pub(crate) fn one_nan(array: ArrayRef) -> ArrayRef {
     let is_other = |v: &f64| v.is_nan() && v.to_bits() != f64::NAN.to_bits();
     match array.as_primitive_opt::<Float64Type>() {

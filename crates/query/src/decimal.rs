@@ -10,7 +10,7 @@ use datafusion::common::ScalarValue;
 pub enum Decimal {
     /// As a decimal with as many digits behind the point as were written.
     Exact(ScalarValue),
-    /// It is one, and has more digits than decimals have.
+    /// A number with more digits than decimals have.
     TooLong,
 }
 

@@ -1,4 +1,4 @@
-//! Views and indexes as sessions are told of them.
+//! Views and indexes as sessions see them.
 
 use arrow::datatypes::DataType;
 
@@ -13,7 +13,7 @@ pub struct ViewDescription {
     pub definition: String,
 }
 
-/// An index, as a session is told of it.
+/// An index, as a session sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexDescription {
     /// Its name.

@@ -1,4 +1,4 @@
-//! What can go wrong with a statement, in words its writer can act on.
+//! Errors of statements, in words that the statement's author can act on.
 //!
 //! Invariants: [`Error::code`] is stable and never changes its meaning; `sqlstate` is the Postgres
 //! code for the same thing; a message never names what the session may not see.
@@ -16,9 +16,9 @@ pub struct Error {
     pub code: &'static str,
     /// The five characters that Postgres has for it.
     pub sqlstate: &'static str,
-    /// What was expected, what was found.
+    /// The expectation and the finding.
     pub message: String,
-    /// What may help.
+    /// A remedy.
     pub hint: Option<String>,
     /// Line and column of the text where it was noticed, both from 1.
     pub at: Option<(u32, u32)>,
@@ -33,7 +33,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 
 macro_rules! codes {
     ($($name:ident: $variant:ident = $code:literal, $sqlstate:literal;)*) => {
-        /// What kind of error it is. Kinds are added, never removed.
+        /// Kinds of errors. Kinds are added, never removed.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum Code {
@@ -41,7 +41,7 @@ macro_rules! codes {
                 #[doc = concat!("`", $code, "`, SQLSTATE ", $sqlstate)]
                 $variant,
             )*
-            /// A code that is none of this crate's: a door's or a client's own.
+            /// A code of a front end or a client, not of this crate.
             Foreign,
         }
 
@@ -121,7 +121,7 @@ codes! {
 }
 
 impl Code {
-    /// The code that every other door of this server has for the same thing.
+    /// The code that the server's other front ends have for the same error.
     #[must_use]
     pub const fn same_as(self) -> &'static str {
         use headwater_ask::Kind;
@@ -177,7 +177,7 @@ impl Error {
         }
     }
 
-    /// What kind of error it is.
+    /// The kind of the error.
     #[must_use]
     pub fn kind(&self) -> Code {
         Code::of(self.code)
@@ -212,7 +212,7 @@ impl Error {
         self
     }
 
-    /// With the place, unless it has one.
+    /// Adds the position, unless the error has one.
     #[must_use]
     pub fn located(mut self, at: Option<(u32, u32)>) -> Error {
         self.at = self.at.or(at);
@@ -334,8 +334,8 @@ fn convert(error: &DataFusionError) -> Error {
     }
 }
 
-/// Something that the SQL library does not compute. What is left of a subquery in a plan is told as
-/// a subquery, not as that library calls it.
+/// Error for an operation that the SQL library does not implement. The remainder of a subquery in a
+/// plan is reported as a subquery, not by the library's name for it.
 fn of_missing(message: &str) -> Error {
     let left = message.strip_prefix("Physical plan does not support logical expression ");
     let is_subquery = left.is_some_and(|left| {
@@ -386,8 +386,8 @@ fn of_execution(message: &str) -> Error {
     of_regular_expression(message).unwrap_or_else(|| Error::invalid_value(message))
 }
 
-/// What the library of regular expressions says of one that it does not take, on lines of its own
-/// and in words of its own.
+/// Error for a regular expression that the library refuses; its message has lines and words of its
+/// own.
 fn of_regular_expression(text: &str) -> Option<Error> {
     if text.contains("CompiledTooBig") || text.contains("Compiled regex exceeds size limit") {
         let error = Error::too_large("the regular expression is too large");
@@ -406,7 +406,7 @@ fn of_regular_expression(text: &str) -> Option<Error> {
     Some(Error::invalid_expression(message).with_hint(hint))
 }
 
-/// What the planner takes for a mistake of its own; most often it is one of the statement.
+/// Error for a failure that the planner reports as internal; most often the statement is wrong.
 fn of_internal(message: &str) -> Error {
     if message.contains("failed to match any signature") {
         return of_signature(message);
@@ -464,7 +464,7 @@ fn in_words(text: &str) -> String {
         .fold(told, |told, (arrow, name)| told.replace(arrow, name))
 }
 
-/// The parser tells where in its text.
+/// An error of the parser, with the position in its text.
 fn of_parser(error: &ParserError) -> Error {
     let text = match error {
         ParserError::TokenizerError(text) | ParserError::ParserError(text) => text.as_str(),

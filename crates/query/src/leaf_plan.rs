@@ -1,4 +1,5 @@
-//! What every leaf of a plan says of itself: it has `properties`, no children and no expressions.
+//! The methods that every leaf of a plan implements alike: it has `properties`, no children and no
+//! expressions.
 
 /// The methods of `ExecutionPlan` that are the same for every node without children.
 macro_rules! leaf_plan {

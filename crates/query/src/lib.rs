@@ -3,8 +3,8 @@
 //!
 //! A [`Query`] is made once per database, a [`Session`] per connection; [`Session::run`] runs a
 //! statement. Tables are measurements: a column `time`, a dictionary column per tag, a column per
-//! field. What the engine can do better than a general executor is handed down to it: ranges of
-//! time, conditions on tags and fields, limits.
+//! field. Ranges of time, conditions on tags and fields, and limits are pushed down to the engine,
+//! which evaluates them better than a general executor.
 //!
 //! Invariants: a statement sees one snapshot, and of it only what the session's [`Access`] shows;
 //! memory, time and rows are bounded by [`Limits`], most closely where the program's allocator is
@@ -21,17 +21,17 @@
 
 mod answer;
 mod asof;
+mod cancel;
 mod catalog;
 mod columns;
+mod complexity;
 mod decimal;
 mod descriptions;
-mod door;
+mod entry;
 mod error;
-mod fences;
 mod functions;
 mod gapfill;
-mod gate;
-mod gone;
+mod guards;
 mod leaf_plan;
 mod limits;
 mod names;
@@ -40,15 +40,16 @@ mod parameters;
 mod parsed;
 mod pattern;
 mod placeholders;
-mod places;
 mod planner;
 mod plans;
 mod prepared;
 mod pyramid;
+mod rewrites;
 mod rules;
 mod runs;
 mod session;
 mod settings;
+mod slots;
 mod source;
 mod statement;
 mod statement_texts;
@@ -59,30 +60,29 @@ mod text;
 mod threads;
 pub mod value_texts;
 mod view;
-mod wording;
 mod zones;
 
 pub use answer::{Answer, Done, Made, Stored, done_row};
 pub use catalog::{CATALOG, SCHEMA};
 pub use columns::{TIME, field_type, tag_type, time_type};
+pub use complexity::{Counted, measure_least};
 pub use decimal::{Decimal, decimal};
 pub use descriptions::{IndexDescription, ViewDescription};
 pub use error::{CODES, Code, Error, Result};
-pub use fences::Counting;
-pub use gate::{Counted, measure_least};
+pub use guards::Counting;
 pub use headwater_ask::{Access, Unrestricted};
 pub use headwater_wire::zone::Zone;
 pub use limits::Limits;
 pub use parameters::Parameters;
 pub use placeholders::parameters_in;
-pub use places::{Holder, Owner, Place, Places, Taken};
 pub use prepared::Prepared;
+pub use rewrites::names::{column_name, type_name};
 pub use session::{ColumnDescription, ColumnKind, Extension, Query, Session, TableDescription};
+pub use slots::{Holder, Owner, Slot, Slots, Taken};
 pub use source::Snapshots;
 pub use statement::{CopyIn, Look, Watch};
 pub use statement_texts::{Placed, is_obvious, statements};
 pub use threads::Threads;
-pub use wording::names::{column_name, type_name};
 
 pub use arrow;
 pub use datafusion;

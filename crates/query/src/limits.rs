@@ -1,9 +1,8 @@
-//! How much a statement may take: memory, time, rows.
+//! Limits of statements: memory, time, rows.
 //!
 //! Invariants: a statement never reserves more than [`Limits::memory`], all statements together
-//! never more than [`Limits::all_memory`]; what a statement reserved is given back with its pool.
-//! What operators reserve is a part of what a statement holds: the rest is counted by
-//! [`crate::fences`].
+//! never more than [`Limits::all_memory`]; a statement's reservations end with its pool. Operators
+//! reserve only a part of the memory that a statement takes: [`crate::guards`] counts the rest.
 //! Concurrency: counters only; no lock.
 
 use datafusion::common::{DataFusionError, Result};
@@ -13,15 +12,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// What statements may take.
+/// Limits of statements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes that one statement may hold for sorting, grouping and joining.
     pub memory: usize,
     /// Bytes that all statements may hold together.
     pub all_memory: usize,
-    /// How long a statement may run, the reading of its answer included; `None` = as long as it
-    /// likes.
+    /// Duration of a statement, the reading of its answer included; `None` = unlimited.
     pub time: Option<Duration>,
     /// Rows that an answer may have; `None` = any number.
     pub rows: Option<u64>,
@@ -29,10 +27,9 @@ pub struct Limits {
     pub text_bytes: usize,
     /// Parts that a statement is read and computed in at the same time.
     pub parallel: usize,
-    /// Plans that are kept for statements that come again.
+    /// Plans in the cache.
     pub plans: usize,
-    /// Names of streams of a table that are held; those of a table with more are read a page at a
-    /// time, whenever somebody needs them.
+    /// Names of streams of a table in memory; a table with more streams is read a page at a time.
     pub names: usize,
 }
 
@@ -91,7 +88,7 @@ impl AllMemory {
         self.held.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// What statements hold together, and how many they are.
+    /// Memory of all statements together, and their number.
     pub(crate) fn held(&self) -> (usize, usize) {
         let held = usize::try_from(self.held.load(Ordering::Relaxed)).unwrap_or(0);
         (held, self.running.load(Ordering::Relaxed))

@@ -41,15 +41,15 @@ impl QueryPlanner for Planner {
     }
 }
 
-/// What the planner's last check says of a plan whose rows it takes to be unordered. It loses sight
-/// of a key that is constant by a condition where it sorts parts and merges them, and refuses its
-/// own plan; it does not where rows are sorted at once.
+/// Message of the planner's last check about a plan whose rows it takes to be unordered. The check
+/// loses track of a key that a condition makes constant where it sorts parts and merges them, and
+/// refuses its own plan; it does not where rows are sorted at once.
 const UNORDERED: &str = "does not satisfy order requirements";
 
 /// The planner of our own nodes.
 struct Nodes;
 
-/// What is handed to the planner, as its trait has it.
+/// The planner of the crate's nodes, as the planner's trait requires it.
 macro_rules! planner_of_nodes {
     () => {
         #[async_trait]

@@ -3,7 +3,7 @@
 use crate::columns::time_type;
 use crate::error::{Error, Result};
 use crate::placeholders::position;
-use crate::wording::times;
+use crate::rewrites::times;
 use crate::zones::cast_in;
 use arrow::datatypes::{DataType, Field, IntervalUnit};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
@@ -38,8 +38,8 @@ impl Parameters {
         &self.values
     }
 
-    /// The values in the types of the parameters; text becomes what is wanted, instants by the
-    /// clocks of the zone.
+    /// The values in the types of the parameters; a text is parsed as the parameter's type,
+    /// instants by the clocks of the zone.
     ///
     /// # Errors
     /// When there is another number of them, or a value is not of its type.
@@ -76,8 +76,8 @@ impl Parameters {
         })
     }
 
-    /// The plan with the values in place of its parameters. The statement has so many: some may
-    /// stand where the plan has left something out.
+    /// The plan with the values in place of its parameters. The statement has `written` of them:
+    /// some may stand where the plan has left something out.
     pub(crate) fn apply(self, plan: LogicalPlan, written: usize) -> Result<LogicalPlan> {
         let planned = count(&plan)?;
         let wanted = planned.max(written);
@@ -174,7 +174,7 @@ fn is_endless(value: &ScalarValue) -> bool {
     matches!(times::word(text), Some(times::Word::End { .. }))
 }
 
-/// An endless instant would be stored and told as another one.
+/// An endless instant would be stored and returned as another one.
 fn check_endless(at: usize, value: &ScalarValue, wanted: &DataType) -> Result<()> {
     let is_time = matches!(wanted, DataType::Timestamp(..) | DataType::Date32);
     if !is_time || !is_endless(value) {
@@ -205,7 +205,7 @@ fn in_type(
     ScalarValue::try_from_array(&made, 0)
 }
 
-/// The types of `$1`, `$2`, …, where the statement tells them.
+/// The types of `$1`, `$2`, …, where the statement implies them.
 pub(crate) fn types(plan: &LogicalPlan) -> Result<Vec<Option<DataType>>> {
     let mut out: Vec<Option<DataType>> = Vec::new();
     for (name, data_type) in plan.get_parameter_types()? {
@@ -221,7 +221,7 @@ pub(crate) fn types(plan: &LogicalPlan) -> Result<Vec<Option<DataType>>> {
     Ok(out)
 }
 
-/// A text where a list is wanted would become a list of itself.
+/// A text for a parameter of a list type would become a list of that text.
 fn check_list(at: usize, value: &ScalarValue) -> Result<()> {
     if value.data_type().is_list() || value.is_null() {
         return Ok(());
@@ -234,8 +234,8 @@ fn check_list(at: usize, value: &ScalarValue) -> Result<()> {
     .with_hint("write a parameter for each value: = ANY(make_array($1, $2)), or IN ($1, $2)"))
 }
 
-/// Parameters whose types their places tell: what is cast (`$1::int4`), lists (`x = ANY($1)`),
-/// numbers of rows (`LIMIT $1`), widths of bins (`date_bin($1, time)`).
+/// Types of parameters by their positions: casts (`$1::int4`), lists (`x = ANY($1)`), numbers of
+/// rows (`LIMIT $1`), widths of bins (`date_bin($1, time)`).
 fn by_place(plan: &LogicalPlan, out: &mut [Option<DataType>]) -> Result<()> {
     if out.iter().all(Option::is_some) {
         return Ok(());
@@ -278,7 +278,7 @@ fn by_place(plan: &LogicalPlan, out: &mut [Option<DataType>]) -> Result<()> {
                     }
                     Expr::ScalarFunction(function) if function.func.name() == "array_has" => {
                         if let [list @ Expr::Placeholder(_), element] = function.args.as_slice() {
-                            // What a pattern of rows asks of is no column of its input.
+                            // The operand of a pattern of rows is no column of its input.
                             let element = match element.get_type(&schema) {
                                 Ok(DataType::Dictionary(_, of)) => *of,
                                 Ok(of) => of,

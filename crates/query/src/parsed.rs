@@ -2,11 +2,11 @@
 //!
 //! Invariant: a statement that forgot what it is keeps its text, and is read again when it is run.
 
+use crate::complexity::Weight;
 use crate::error::{Error, Result};
-use crate::gate::Weight;
 use crate::placeholders::Written;
+use crate::rewrites::names::Labels;
 use crate::syntax::{About, AboutWatch};
-use crate::wording::names::Labels;
 use datafusion::sql::parser::Statement as Parse;
 use datafusion::sql::sqlparser::ast;
 
@@ -17,15 +17,14 @@ pub(crate) struct Parsed {
     pub(crate) text: String,
     pub(crate) weight: Weight,
     pub(crate) kind: Kind,
-    /// What the columns of its answer are called.
+    /// Names of the columns of the answer.
     pub(crate) labels: Labels,
-    /// What is written of its parameters.
+    /// Parameters as the statement writes them.
     pub(crate) written: Written,
 }
 
 impl Parsed {
-    /// Lets go of everything but the text, where there is much of it: it is read again when it is
-    /// run.
+    /// Drops everything but the text of a large statement, which is then parsed again when it runs.
     pub(crate) fn forget(&mut self) {
         if self.weight.is_much() {
             self.kind = Kind::Text;
@@ -37,7 +36,7 @@ impl Parsed {
         matches!(self.kind, Kind::Text)
     }
 
-    /// Bytes that it takes while it is kept, about.
+    /// Memory of the cached statement, approximately.
     pub(crate) fn bytes(&self) -> usize {
         match self.kind {
             Kind::Text => self.text.len(),
@@ -66,10 +65,10 @@ impl Parsed {
     }
 }
 
-/// What kind of statement it is.
+/// Kinds of statements.
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
-    /// What stands in the text.
+    /// Only the text, which is parsed again when the statement runs.
     Text,
     /// `SELECT`, `VALUES`, `WITH`.
     Select(Parse),
@@ -80,7 +79,7 @@ pub(crate) enum Kind {
     ShowSetting(String),
     Set(String, String),
     Reset(String),
-    /// With what is asked of the rows by `RETURNING`, as a query of the table.
+    /// With the query of `RETURNING`, over the table.
     Insert(Box<ast::Insert>, Option<Box<Parsed>>),
     Delete(Box<ast::Delete>),
     Create(Box<ast::CreateTable>),

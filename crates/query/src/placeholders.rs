@@ -1,21 +1,20 @@
 //! The parameters `$1`, `$2`, … of a statement as they are written in it.
 //!
-//! Invariant: what is written counts, whatever becomes of the places where it stands.
+//! Invariant: a parameter that is written counts, even where the planner drops its expression.
 
+use crate::complexity;
 use crate::error::{Error, Result};
-use crate::gate;
 use datafusion::sql::sqlparser::ast::{self, visit_expressions};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-/// What is written of the parameters of a statement, whatever becomes of the places where they
-/// stand.
+/// The parameters that a statement writes, even where the planner drops their expressions.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Written {
     /// The number of the highest.
     pub(crate) count: usize,
-    /// Those that are cast, with the types.
+    /// Parameters in casts, with the types.
     pub(crate) casts: Vec<(usize, ast::DataType)>,
 }
 
@@ -61,7 +60,7 @@ fn placeholder(expr: &ast::Expr) -> Option<usize> {
 /// The numbers of the parameters `$1`, `$2`, … that are written in a text.
 #[must_use]
 pub fn parameters_in(sql: &str) -> BTreeSet<usize> {
-    let tokens = gate::tokens(sql).unwrap_or_default();
+    let tokens = complexity::tokens(sql).unwrap_or_default();
     numbers(&tokens).collect()
 }
 

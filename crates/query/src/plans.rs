@@ -1,16 +1,16 @@
-//! Plans that are kept for statements that come again.
+//! Cache of plans for repeated statements.
 //!
 //! Invariants: a plan is used again only for the same text, values of parameters, settings, access
 //! and kind of session, while tables and streams are the same; it reads the snapshot of the
-//! statement that runs it. What would give something else the next time (`now()`, `random()`,
-//! tables of the session) is planned anew. Where only values of parameters differ, what the planner
-//! has read of the text is used again.
+//! statement that runs it. Statements whose results change by themselves (`now()`, `random()`,
+//! tables of the session) are planned each time. Where only values of parameters differ, the
+//! logical plan of the text is used again.
 
 use crate::answer::Done;
 use crate::parsed::Parsed;
+use crate::rewrites::times;
 use crate::settings::Settings;
 use crate::table::Table;
-use crate::wording::times;
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::ScalarValue;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
@@ -22,17 +22,17 @@ use quick_cache::sync::Cache;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Texts longer than this are not kept.
+/// Longer texts are not cached.
 const TEXT_MAX: usize = 16 << 10;
-/// Bytes of memory that plans may take, for each that may be kept: what ordinary ones take.
+/// Memory of the cache per plan that it may have: that of ordinary plans.
 const BYTES: u64 = 64 << 10;
-/// What an operator, a column and a byte of text take, about: a byte of text becomes some hundred
-/// bytes of expressions.
+/// Memory of an operator, a column and a byte of text, approximately: a byte of text becomes some
+/// hundred bytes of expressions.
 const OPERATOR_BYTES: u64 = 2 << 10;
 const COLUMN_BYTES: u64 = 128;
 const TEXT_BYTES: u64 = 128;
 
-/// What a plan that is kept takes, about.
+/// Memory of a cached plan, approximately.
 fn plan_bytes(text: &str, plan: &Arc<dyn ExecutionPlan>) -> u64 {
     let mut bytes = TEXT_BYTES * text.len() as u64;
     // It never fails.
@@ -43,7 +43,7 @@ fn plan_bytes(text: &str, plan: &Arc<dyn ExecutionPlan>) -> u64 {
     bytes
 }
 
-/// What a statement that was read takes, about.
+/// Memory of a cached logical plan, approximately.
 fn read_bytes(described: &Described) -> u64 {
     let mut bytes = 2 * TEXT_BYTES * described.statement.text().len() as u64;
     if let Some((_, plan)) = &described.meaning {
@@ -55,7 +55,7 @@ fn read_bytes(described: &Described) -> u64 {
     bytes
 }
 
-/// What was read of a statement.
+/// A parsed statement with the types of its parameters and of its answer.
 #[derive(Debug)]
 pub(crate) struct Described {
     pub(crate) statement: Parsed,
@@ -73,23 +73,23 @@ impl Described {
     }
 }
 
-/// Something that is kept, with what it takes.
+/// A cached value with its memory.
 #[derive(Clone)]
-struct Kept<T> {
-    what: T,
+struct CacheEntry<T> {
+    value: T,
     bytes: u64,
 }
 
 #[derive(Clone)]
 struct ByBytes;
 
-impl<K, T> Weighter<K, Kept<T>> for ByBytes {
-    fn weight(&self, _: &K, kept: &Kept<T>) -> u64 {
-        kept.bytes.max(1)
+impl<K, T> Weighter<K, CacheEntry<T>> for ByBytes {
+    fn weight(&self, _: &K, entry: &CacheEntry<T>) -> u64 {
+        entry.bytes.max(1)
     }
 }
 
-/// What a plan depends on beside the database's rows.
+/// Everything that a plan depends on beside the database's rows.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct PlanKey {
     text: String,
@@ -102,7 +102,7 @@ pub(crate) struct PlanKey {
 }
 
 impl PlanKey {
-    /// `None` when a plan must not be kept.
+    /// `None` when a plan must not be cached.
     pub(crate) fn new(
         text: &str,
         access: Option<String>,
@@ -123,7 +123,7 @@ impl PlanKey {
         })
     }
 
-    /// The same with these values in place of the parameters.
+    /// The same key with these values as parameters.
     pub(crate) fn with(mut self, parameters: &[ScalarValue]) -> Option<PlanKey> {
         let bytes: usize = parameters.iter().map(ScalarValue::size).sum();
         if self.text.len() + bytes > TEXT_MAX {
@@ -134,7 +134,7 @@ impl PlanKey {
     }
 }
 
-/// What the reading of a statement depends on: also the types that its parameters are said to have.
+/// Everything that a parsed statement depends on: also the declared types of its parameters.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ReadKey {
     pub(crate) plan: PlanKey,
@@ -143,17 +143,17 @@ pub(crate) struct ReadKey {
 
 /// Plans by what they depend on.
 pub(crate) struct Plans {
-    kept: Cache<PlanKey, Kept<Arc<dyn ExecutionPlan>>, ByBytes>,
-    read: Cache<ReadKey, Kept<Arc<Described>>, ByBytes>,
-    /// The newest definitions that something was kept for. What was kept for older ones is not
-    /// asked for any more, and holds the streams of its tables in memory.
+    plans: Cache<PlanKey, CacheEntry<Arc<dyn ExecutionPlan>>, ByBytes>,
+    read: Cache<ReadKey, CacheEntry<Arc<Described>>, ByBytes>,
+    /// The newest definitions with cached plans. Plans for older definitions are never looked up
+    /// again, and would hold the streams of their tables in memory.
     definitions: AtomicU64,
 }
 
 impl std::fmt::Debug for Plans {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Plans")
-            .field("kept", &self.kept.len())
+            .field("plans", &self.plans.len())
             .field("read", &self.read.len())
             .finish()
     }
@@ -163,60 +163,59 @@ impl Plans {
     pub(crate) fn new(most: usize) -> Plans {
         let bytes = BYTES.saturating_mul(most as u64);
         Plans {
-            kept: Cache::with_weighter(most, bytes, ByBytes),
+            plans: Cache::with_weighter(most, bytes, ByBytes),
             read: Cache::with_weighter(most, bytes, ByBytes),
             definitions: AtomicU64::new(0),
         }
     }
 
-    /// Lets go of what was kept for older definitions; false when these are older ones themselves.
+    /// Drops the plans for older definitions; false when these are older ones themselves.
     fn renew(&self, definitions: u64) -> bool {
         let known = self.definitions.fetch_max(definitions, Ordering::Relaxed);
         if known < definitions {
-            self.kept.clear();
+            self.plans.clear();
             self.read.clear();
         }
         known <= definitions
     }
 
-    /// Plans that are kept.
+    /// Number of cached plans.
     pub(crate) fn len(&self) -> usize {
-        self.kept.len()
+        self.plans.len()
     }
 
     /// A statement that was read before.
     pub(crate) fn read(&self, key: &ReadKey) -> Option<Arc<Described>> {
-        self.read.get(key).map(|kept| kept.what)
+        self.read.get(key).map(|entry| entry.value)
     }
 
     pub(crate) fn put_read(&self, key: ReadKey, described: &Arc<Described>) {
         if self.renew(key.plan.definitions) {
-            let kept = Kept {
+            let entry = CacheEntry {
                 bytes: read_bytes(described),
-                what: Arc::clone(described),
+                value: Arc::clone(described),
             };
-            self.read.insert(key, kept);
+            self.read.insert(key, entry);
         }
     }
 
     /// A plan, ready to be run once more.
     pub(crate) fn get(&self, key: &PlanKey) -> Option<Arc<dyn ExecutionPlan>> {
-        let kept = self.kept.get(key)?.what;
-        datafusion::physical_plan::execution_plan::reset_plan_states(kept).ok()
+        let plan = self.plans.get(key)?.value;
+        datafusion::physical_plan::execution_plan::reset_plan_states(plan).ok()
     }
 
     pub(crate) fn put(&self, key: PlanKey, plan: &Arc<dyn ExecutionPlan>) {
-        // What is kept must never be run itself: it would collect what it measures, and what it
-        // joined.
+        // A cached plan must never run itself: it would collect measurements and joined rows.
         if let Ok(plan) =
             datafusion::physical_plan::execution_plan::reset_plan_states(Arc::clone(plan))
             && self.renew(key.definitions)
         {
-            let kept = Kept {
+            let entry = CacheEntry {
                 bytes: plan_bytes(&key.text, &plan),
-                what: plan,
+                value: plan,
             };
-            self.kept.insert(key, kept);
+            self.plans.insert(key, entry);
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Statements whose parameters and columns are known before they run.
 //!
-//! Invariants: what was read of a statement is used for what it was read for: the same text,
-//! access, settings and kind of session, and the tables and streams of that time; where one of them
-//! has changed, the statement is read anew.
-//! Concurrency: immutable; what was read is shared by all sessions for which it is the same.
+//! Invariants: a parsed statement is used only for the text, access, settings and kind of session,
+//! and the tables and streams for which it was parsed; where one of them has changed, it is parsed
+//! again.
+//! Concurrency: immutable; sessions for which a parsed statement is the same share it.
 
 use crate::answer::{Answer, Done};
 use crate::error::Result;
@@ -22,7 +22,7 @@ pub struct Prepared {
     what: Arc<Described>,
 }
 
-/// What there is to know of a statement that was read.
+/// Types of the parameters and schema of the answer of a parsed statement.
 pub(crate) async fn described(
     session: &Session,
     statement: Parsed,
@@ -58,14 +58,14 @@ impl Prepared {
         Arc::clone(&self.what.schema)
     }
 
-    /// Bytes that it takes as long as it is kept, about.
+    /// Memory of the prepared statement, approximately.
     #[must_use]
     pub fn bytes(&self) -> usize {
         const COLUMN_BYTES: usize = 256;
         self.what.statement.bytes() + COLUMN_BYTES * self.what.schema.fields().len()
     }
 
-    /// What it will do; counts are 0.
+    /// Effect of the statement, with counts of 0.
     #[must_use]
     pub fn done(&self) -> Done {
         self.what.done

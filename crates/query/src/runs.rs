@@ -1,10 +1,10 @@
 //! Rows of a sorted input, run by run: those that are equal in the columns that come first in its
 //! order, which are a device's rows in the order of time.
 //!
-//! Invariants: a run is given once, whole or part by part, its rows in their order; what is held of
-//! it is reserved from the statement's memory before it is held.
-//! Failure: `memory_limit` when a run, or the part of it that is asked for, is larger than the
-//! statement may hold.
+//! Invariants: a run is returned once, whole or part by part, its rows in their order; its memory
+//! is reserved from the statement's memory first.
+//! Failure: `memory_limit` when a run, or the requested part of it, is larger than the statement
+//! may take.
 
 use arrow::array::{Array, RecordBatch};
 use arrow::compute::{concat_batches, partition};
@@ -21,7 +21,7 @@ pub(crate) struct Runs {
     schema: SchemaRef,
     keys: Vec<usize>,
     converter: RowConverter,
-    /// What was read and is not in a run yet.
+    /// The rest of the last batch, not in a run yet.
     rest: Option<RecordBatch>,
     held: Vec<RecordBatch>,
     held_rows: usize,
@@ -97,7 +97,7 @@ impl Runs {
         }
     }
 
-    /// Takes the rows that go on with the run; true when others follow, which are kept.
+    /// Takes the rows that continue the run; true when others follow, which are retained.
     fn take(&mut self, batch: RecordBatch) -> Result<bool> {
         let rows = batch.num_rows();
         let (own, next) = if self.keys.is_empty() {
@@ -122,7 +122,7 @@ impl Runs {
         };
         if own > 0 {
             let own = batch.slice(0, own);
-            // What is put together is there twice for a moment.
+            // The concatenated rows are there twice for a moment.
             self.reserved.try_grow(bytes(&own).saturating_mul(2))?;
             self.held_rows += own.num_rows();
             self.held.push(own);
@@ -131,7 +131,7 @@ impl Runs {
         Ok(self.rest.is_some())
     }
 
-    /// What is held.
+    /// The rows gathered so far.
     fn part(&mut self, ends: bool) -> Result<Part> {
         if ends {
             self.key = None;

@@ -1,17 +1,18 @@
-//! A database that can be asked in SQL, and the sessions that ask.
+//! A database for SQL, and its sessions.
 //!
-//! Invariants: a statement sees one snapshot, taken when it begins; it never runs what
-//! [`crate::statement`] does not name; what it may see is asked of the session's [`Access`] alone.
+//! Invariants: a statement sees one snapshot, taken when it begins; it never runs a kind of
+//! statement that [`crate::statement`] does not name; the session's [`Access`] alone decides what
+//! it may see.
 //! Concurrency: a session may run several statements at once; each has its own memory, deadline and
 //! cancellation.
 
 use crate::answer::{self, Answer, Done, Limited, too_slow};
 use crate::asof::{self, PlanAsOf};
 use crate::catalog::{CATALOG, Catalog, Catalogs, SCHEMA};
+use crate::complexity;
 use crate::error::{Code, Error, Result, nearest};
-use crate::fences::{self, Fences, MayGoOn};
 use crate::gapfill::{self, FillGaps};
-use crate::gate;
+use crate::guards::{self, GuardRule, MayGoOn};
 use crate::limits::{AllMemory, Limits, StatementMemory};
 use crate::nodes;
 use crate::parameters::Parameters;
@@ -19,6 +20,7 @@ use crate::pattern::{self, FilterPartitions};
 use crate::planner::{self, Planners, Simple};
 use crate::plans::{PlanKey, Plans};
 use crate::pyramid::UsePyramid;
+use crate::rewrites::names;
 use crate::rules::arguments::Arguments;
 use crate::rules::distinct_order::DistinctOrder;
 use crate::rules::epoch_bins::EpochBins;
@@ -36,7 +38,6 @@ use crate::source::{Snapshots, Source};
 use crate::stop::Stop;
 use crate::table::NewestOfMany;
 use crate::view::{Role, TableCache, View};
-use crate::wording::names;
 use crate::zones::{self, CompareInZone, InZone};
 use arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion::catalog::SchemaProvider;
@@ -63,7 +64,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use tokio::time::Instant;
 
-/// A database that can be asked in SQL. Cheap to clone; make one per database.
+/// A database for SQL. Cheap to clone; make one per database.
 #[derive(Clone)]
 pub struct Query {
     pub(crate) shared: Arc<Shared>,
@@ -76,40 +77,39 @@ pub(crate) struct Shared {
     tables: Arc<TableCache>,
     plans: Plans,
     planners: Planners,
-    /// What every statement's state is a copy of.
+    /// Template of every statement's state.
     state: SessionState,
     simple: Simple,
 }
 
-/// What a door adds to its sessions: names that its clients expect.
+/// Additions of a front end to its sessions: names that its clients expect.
 pub trait Extension: Send + Sync + fmt::Debug {
     /// Looks at a statement, and may change it, before it is planned.
     ///
     /// # Errors
-    /// What the client is to be told instead of an answer.
+    /// The error that the client gets instead of an answer.
     fn rewrite(&self, statement: &mut ast::Statement) -> Result<()>;
 
-    /// Schemas beside `public`. One called `information_schema` takes the place of the built-in
-    /// one.
+    /// Schemas beside `public`. One called `information_schema` replaces the built-in one.
     fn schemas(&self) -> Vec<(String, Arc<dyn SchemaProvider>)>;
 
     /// Functions beside the built-in ones.
     fn functions(&self) -> Vec<Arc<ScalarUDF>>;
 
-    /// What extensions have in common that give the same names the same meaning in every session,
-    /// but for functions that are not immutable and for tables of their own schemas: their sessions
-    /// share plans. `None` = plans are not kept.
+    /// The key under which sessions share plans: extensions with one key give the same names the
+    /// same meaning in every session, but for functions that are not immutable and for tables of
+    /// their own schemas. `None` = plans are not cached.
     fn shared(&self) -> Option<&'static str> {
         None
     }
 
-    /// The session's time zone, where the door keeps it. `None` = as it was `SET`.
+    /// The session's time zone, where the front end stores it. `None` = as it was `SET`.
     fn zone(&self) -> Option<Zone> {
         None
     }
 }
 
-/// What a column of a table is.
+/// Kinds of columns of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ColumnKind {
     /// The timestamp.
@@ -125,7 +125,7 @@ pub enum ColumnKind {
 pub struct ColumnDescription {
     /// Its name.
     pub name: String,
-    /// What it is.
+    /// Kind of the column.
     pub kind: ColumnKind,
     /// Its type.
     pub data_type: DataType,
@@ -213,13 +213,13 @@ impl Query {
         self.shared.memory.used()
     }
 
-    /// Plans that are kept for statements that come again.
+    /// Number of cached plans.
     #[must_use]
     pub fn plans(&self) -> usize {
         self.shared.plans.len()
     }
 
-    /// Names of streams that are held for statements and for tables they read: now, and at the most
+    /// Names of streams in memory for statements and for tables they read: now, and at the most
     /// since the beginning. Of a table with more streams than [`Limits::names`] only pages are.
     #[must_use]
     pub fn names_held(&self) -> (usize, usize) {
@@ -274,7 +274,7 @@ impl Query {
     }
 }
 
-/// What rewrites a plan: the library's rules, and ours among them.
+/// The logical optimizer: the library's rules, and ours among them.
 fn optimizer() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     let mut optimizer: Vec<Arc<dyn OptimizerRule + Send + Sync>> = Vec::new();
     for rule in Optimizer::new().rules {
@@ -289,7 +289,7 @@ fn optimizer() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     }
     optimizer.push(Arc::new(KeysOnce));
     optimizer.push(Arc::new(UsePyramid));
-    optimizer.push(Arc::new(Fences));
+    optimizer.push(Arc::new(GuardRule));
     optimizer
 }
 
@@ -305,7 +305,7 @@ fn base_state(limits: &Limits) -> SessionState {
     options.execution.time_zone = Some("+00:00".to_owned());
     // It fails on groups without a value, and orders NaN by the bits.
     options.optimizer.enable_topk_aggregation = false;
-    // It is told apart whether a column may be absent where no row depends on it.
+    // Another check finds columns that may be absent where no row depends on them.
     options.execution.skip_physical_aggregate_schema_check = true;
     let runtime = Arc::new(RuntimeEnv::default());
     // Before the rule that gives both sides of a comparison one type.
@@ -329,7 +329,7 @@ fn base_state(limits: &Limits) -> SessionState {
     rules.push(Arc::new(Numbers));
     rules.push(Arc::new(InZone));
     rules.push(Arc::new(TextForms));
-    rules.push(Arc::new(Fences));
+    rules.push(Arc::new(GuardRule));
     let optimizer = optimizer();
     let mut physical = PhysicalOptimizer::new().rules;
     physical.push(Arc::new(NewestOfMany));
@@ -341,7 +341,7 @@ fn base_state(limits: &Limits) -> SessionState {
         .with_analyzer_rules(planner::analyzer_rules(rules))
         .with_optimizer_rules(planner::optimizer_rules(optimizer))
         .with_physical_optimizer_rules(planner::physical_rules(physical));
-    // Files are no business of a statement: nothing that reads or writes them is kept.
+    // Statements use no files: everything that reads or writes them is removed.
     builder.file_formats().take();
     builder.table_factories().take();
     crate::functions::register(&mut builder);
@@ -352,7 +352,7 @@ fn base_state(limits: &Limits) -> SessionState {
     functions.push(crate::functions::time_bucket(zones::CLOCKS));
     functions.extend(gapfill::functions());
     functions.push(asof::nearest());
-    fences::register(&mut builder);
+    guards::register(&mut builder);
     builder.build()
 }
 
@@ -379,14 +379,14 @@ pub(crate) struct Running {
     pub(crate) view: Arc<View>,
     pub(crate) state: SessionState,
     deadline: Option<(Instant, std::time::Duration)>,
-    /// What it takes, and until when it may go on: everything that plans is done within its scope.
-    pub(crate) fenced: Arc<fences::Statement>,
+    /// Account and deadline of the statement: all planning runs within its scope.
+    pub(crate) guarded: Arc<guards::Statement>,
 }
 
 impl Running {
-    /// What a statement means, as far as it names what there is.
+    /// The logical plan of a statement, with its names resolved.
     pub(crate) async fn resolve(&self, statement: Statement) -> Result<LogicalPlan> {
-        gate::measure(&statement, &|table| {
+        complexity::measure(&statement, &|table| {
             let table = self.view.table(table).ok().flatten()?;
             Some(table.schema.fields().len() as u64)
         })?;
@@ -396,13 +396,13 @@ impl Running {
             _ => None,
         };
         let planned = self.state.statement_to_plan(statement);
-        let mut planned = self.fenced.scope(planned).await;
+        let mut planned = self.guarded.scope(planned).await;
         if planned.as_ref().is_err_and(names::is_clash)
             && let Some(mut inner) = again
         {
             names::keep_apart(&mut inner);
             let apart = self.state.statement_to_plan(Statement::Statement(inner));
-            planned = self.fenced.scope(apart).await;
+            planned = self.guarded.scope(apart).await;
         }
         if let Ok(plan) = &planned {
             planner::limit_expressions(plan)?;
@@ -453,8 +453,8 @@ impl Running {
 impl Session {
     /// Does some reading or planning on a thread that may be busy with it.
     ///
-    /// What plans is large: it is put on the heap at once, since the tasks that wait for it have
-    /// small stacks.
+    /// Futures of planning are large, and the tasks that wait for them have small stacks: `work` is
+    /// put on the heap at once.
     pub(crate) fn planned<T: Send + 'static>(
         &self,
         large: bool,
@@ -478,13 +478,13 @@ impl Session {
         self.query.source().note(name)
     }
 
-    /// What of the database the session sees now.
+    /// The session's view of the database now.
     pub(crate) fn view(&self) -> Result<View> {
         self.query.view(Arc::clone(&self.access))
     }
 
     /// Plans, and what was read of statements, of all sessions.
-    pub(crate) fn kept_plans(&self) -> &Plans {
+    pub(crate) fn cached_plans(&self) -> &Plans {
         &self.query.shared.plans
     }
 
@@ -518,17 +518,17 @@ impl Session {
         )
     }
 
-    /// The settings, with what the door keeps of them.
+    /// The settings, with those that the front end stores.
     pub(crate) fn settings_now(&self) -> Settings {
         let mut settings = self.settings.read().clone();
-        if let Some(zone) = self.extension.as_ref().and_then(|door| door.zone()) {
+        if let Some(zone) = self.extension.as_ref().and_then(|own| own.zone()) {
             settings.zone = zone;
         }
         settings
     }
 
     /// Keeps the plan of a statement that reads.
-    pub(crate) fn keep_plan(
+    pub(crate) fn cache_plan(
         &self,
         sql: &str,
         parameters: &[ScalarValue],
@@ -570,7 +570,7 @@ impl Session {
             }
             for function in extension.functions() {
                 use datafusion::execution::FunctionRegistry;
-                state.register_udf(fences::fenced(function))?;
+                state.register_udf(guards::guarded(function))?;
             }
         }
         let catalog = Arc::new(Catalog::new(Arc::clone(&view), schemas));
@@ -587,7 +587,7 @@ impl Session {
             view,
             state,
             deadline,
-            fenced: fences::Statement::new(deadline, shared.limits.memory, memory),
+            guarded: guards::Statement::new(deadline, shared.limits.memory, memory),
         })
     }
 
@@ -599,23 +599,23 @@ impl Session {
         done: Done,
     ) -> Result<Answer> {
         let schema = plan.schema();
-        let told = names::told(&schema);
-        let plan = Stop::new(&running.fenced).guard(plan)?;
+        let renamed = names::without_marks(&schema);
+        let plan = Stop::new(&running.guarded).guard(plan)?;
         let context = Arc::new(self.context(running, &plan)?);
         let rows = execute_stream(plan, context)?;
-        let rows = match &told {
+        let rows = match &renamed {
             None => rows,
-            Some(told) => answer::with_names(rows, Arc::clone(told)),
+            Some(renamed) => answer::with_names(rows, Arc::clone(renamed)),
         };
         let limited = Limited::new(rows, running.deadline, self.query.shared.limits.rows, None);
         Ok(Answer {
-            schema: told.unwrap_or(schema),
+            schema: renamed.unwrap_or(schema),
             rows: Box::pin(limited),
             done,
         })
     }
 
-    /// What a statement computes in: its own memory, no files.
+    /// Context of a statement's computation: its own memory, no files.
     fn context(&self, running: &Running, plan: &Arc<dyn ExecutionPlan>) -> Result<TaskContext> {
         let shared = &self.query.shared;
         let memory = StatementMemory::new(shared.limits.memory, Arc::clone(&shared.memory));
@@ -628,9 +628,9 @@ impl Session {
             .build_arc()?;
         let state = &running.state;
         let config = state.config().clone();
-        let config = config.with_batch_size(fences::batch_rows(plan));
-        // What is computed has its functions at hand. Only the catalog, which lists them, asks for
-        // all of them, and copying them takes longer than a small statement.
+        let config = config.with_batch_size(guards::batch_rows(plan));
+        // Planned expressions have their functions at hand. Only the catalog, which lists them,
+        // needs all of them, and copying them takes longer than a small statement.
         let lists_functions = plan.exists(|part| Ok(part.name() == "StreamingTableExec"))?;
         if lists_functions {
             let context = TaskContext::from(state).with_runtime(runtime);
@@ -648,11 +648,11 @@ impl Session {
         ))
     }
 
-    /// What a statement means, made ready to be planned.
+    /// The optimized logical plan.
     pub(crate) fn optimize(&self, running: &Running, plan: &LogicalPlan) -> Result<LogicalPlan> {
         let simple = &self.query.shared.simple;
         let state = &running.state;
-        Ok(running.fenced.plan(|| simple.optimize(state, plan))?)
+        Ok(running.guarded.plan(|| simple.optimize(state, plan))?)
     }
 
     /// Plans a statement that reads.
@@ -661,13 +661,13 @@ impl Session {
         running: &Running,
         logical: LogicalPlan,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let (state, fenced) = (&running.state, &running.fenced);
+        let (state, guarded) = (&running.state, &running.guarded);
         let planned = async {
             let optimized = self.optimize(running, &logical)?;
             // The rows of VALUES are computed here: they are no constants of a plan.
             let planner = state.query_planner();
             let physical = planner.create_physical_plan(&optimized, state);
-            fenced.work(physical).await
+            guarded.work(physical).await
         };
         Ok(match running.deadline {
             None => planned.await?,

@@ -1,4 +1,4 @@
-//! Settings of a session, changed with `SET` and told by `SHOW`.
+//! Settings of a session, changed with `SET` and shown by `SHOW`.
 
 use crate::error::{Error, Result, with_suggestion};
 use datafusion::common::config::{ConfigExtension, ConfigOptions};
@@ -10,7 +10,7 @@ use headwater_wire::zone::Zone;
 pub(crate) struct Settings {
     /// Answer aggregates from the pyramid where that is exact.
     pub(crate) use_pyramid: bool,
-    /// By whose clocks text without an offset is read, and days begin.
+    /// Time zone in which text without an offset is read, and days begin.
     pub(crate) zone: Zone,
 }
 
@@ -24,7 +24,7 @@ impl Default for Settings {
 }
 
 extensions_options! {
-    /// What rules of the planner look at.
+    /// Options for rules of the planner.
     pub(crate) struct Switches {
         /// Answer aggregates from the pyramid where that is exact.
         pub(crate) use_pyramid: bool, default = true

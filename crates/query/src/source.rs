@@ -10,13 +10,13 @@ use std::sync::Arc;
 pub(crate) enum Source {
     Database(Database),
     Reader(Reader),
-    /// A database of its own, which statements may change, and what is read: others with it.
+    /// A database that statements may change, and the snapshots that they read: its own and others.
     Across(Database, Arc<dyn Snapshots>),
 }
 
 /// Takes snapshots of all that is to be read.
 pub trait Snapshots: Send + Sync {
-    /// What there is now.
+    /// A snapshot of the present state.
     ///
     /// # Errors
     /// When the database is closed, or what belongs to it cannot be read.
@@ -41,7 +41,7 @@ impl Source {
         }
     }
 
-    /// What a named snapshot keeps.
+    /// The state of a named snapshot.
     pub(crate) fn snapshot_named(&self, name: &str) -> headwater::Result<Snapshot> {
         match self {
             Source::Database(db) | Source::Across(db, _) => db.snapshot_named(name),

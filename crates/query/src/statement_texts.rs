@@ -1,5 +1,4 @@
-//! The statements of a text, each with its place there, so that a mistake is told where whoever
-//! wrote the text sees it.
+//! The statements of a text, each with its position there, so that errors refer to the whole text.
 
 use crate::{Error, Result, Session};
 
@@ -15,7 +14,7 @@ pub struct Placed {
 }
 
 impl Placed {
-    /// The error of this statement, with its place in the whole text.
+    /// The error of this statement, with its position in the whole text.
     #[must_use]
     pub fn locate(&self, error: Error) -> Error {
         error.moved_to(self.line, self.column)
@@ -56,7 +55,7 @@ pub fn statements(sql: &str) -> Result<Vec<Placed>> {
 }
 
 /// The statement of a text that obviously has one only: nothing separates it from another, and it
-/// begins with a word. What is wrong within shows when it is read. It costs a look at the text.
+/// begins with a word. Errors within show when it is parsed. Costs one scan of the text.
 #[must_use]
 pub(crate) fn is_one(sql: &str) -> Option<Placed> {
     let text = sql.trim();

@@ -1,14 +1,14 @@
-//! Ends joins whose asker has gone, or whose time is up, between two steps of theirs.
+//! Ends joins between two of their steps, when their statement is cancelled or its time is up.
 //!
-//! A join that finds no rows hands nothing out until it has compared all of them, and gives nobody
-//! the chance to end it. Its condition is computed for some thousand pairs of rows at a time: there
-//! it is looked whether somebody still waits. Joins that find rows, and hand out more batches than
-//! they take in, let other work of their thread go on after some of them.
+//! A join that finds no rows returns nothing until it has compared all of them, and cannot be ended
+//! meanwhile. Its condition is computed for some thousand pairs of rows at a time: there the
+//! statement is checked. Joins that find rows, and return more batches than they take in, yield to
+//! other work of their thread after some of them.
 //!
-//! Invariant: a plan that was kept has none of this; it is put into the plan of one run.
+//! Invariant: a cached plan has none of this; it is put into the plan of one run.
 
 use crate::error::Error;
-use crate::fences::Statement;
+use crate::guards::Statement;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{FieldRef, Schema};
 use datafusion::common::Result;
@@ -38,9 +38,9 @@ impl Stop {
         }
     }
 
-    /// The plan within fences, with joins that can be ended.
+    /// The plan within guards, with joins that can be ended.
     pub(crate) fn guard(&self, plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
-        crate::fences::guard(self.guard_joins(plan)?, &self.statement)
+        crate::guards::guard(self.guard_joins(plan)?, &self.statement)
     }
 
     /// The plan with joins that can be ended.
@@ -124,7 +124,7 @@ impl PhysicalExpr for Watched {
 
     fn evaluate(&self, batch: &RecordBatch) -> Result<ColumnarValue> {
         let _inside = self.stop.statement.enter();
-        crate::fences::checkpoint()?;
+        crate::guards::checkpoint()?;
         self.condition.evaluate(batch)
     }
 

@@ -1,17 +1,16 @@
 //! Threads that compute statements, apart from those that serve.
 //!
-//! A join or a sort may keep a thread busy for long between two points at which it could turn to
-//! something else. On the threads that serve connections, signals and timers nobody would be
-//! answered meanwhile.
+//! A join or a sort may keep a thread busy for long between two points at which it could yield. On
+//! the threads that serve connections, signals and timers, no client would be answered meanwhile.
 //!
-//! Invariants: the rows of an answer are computed at most [`BATCHES_WAITING`] batches ahead of who
-//! takes them; dropping the rows, or the future that waits for them, ends the statement at the next
-//! point at which it can be left.
+//! Invariants: the rows of an answer are computed at most [`BATCHES_WAITING`] batches ahead of the
+//! client; dropping the rows, or the future that waits for them, ends the statement at the next
+//! point at which it yields.
 //! Failure: a statement that panics ends its answer with the error `internal`.
 
 use crate::answer::Answer;
+use crate::cancel::CancelToken;
 use crate::error::{Error, Result};
-use crate::gone::Gone;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use datafusion::common::DataFusionError;
@@ -26,11 +25,11 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 /// Bytes of a thread's stack, which are taken from the machine only as far as they are used:
-/// operators and expressions are as deep within each other as the gate lets them be.
+/// operators and expressions are as deep within each other as the complexity check allows.
 const STACK_BYTES: usize = 16 << 20;
 /// Most threads for work that blocks.
 const BLOCKING_MAX: usize = 64;
-/// Batches that wait for whoever takes them.
+/// Batches that wait for the client.
 const BATCHES_WAITING: usize = 2;
 
 /// Threads that compute statements. Dropping this leaves them to end by themselves.
@@ -58,7 +57,7 @@ impl Threads {
         })
     }
 
-    /// Lets something else run on these threads: a look for what a watch tells of.
+    /// Runs other work on these threads: the evaluation of a watch.
     ///
     /// # Errors
     /// `internal` when it panics.
@@ -77,7 +76,7 @@ impl Threads {
     /// [`Prepared::run`](crate::Prepared::run). The rows of the answer are computed there as well.
     ///
     /// # Errors
-    /// Those of the statement.
+    /// The errors of the statement.
     pub async fn answer(
         &self,
         run: impl Future<Output = Result<Answer>> + Send + 'static,
@@ -87,7 +86,7 @@ impl Threads {
         };
         let (begun, beginning) = oneshot::channel();
         let (sender, receiver) = mpsc::channel(BATCHES_WAITING);
-        let gone = Gone::default();
+        let cancel = CancelToken::default();
         let work = async move {
             let Answer {
                 schema,
@@ -96,7 +95,7 @@ impl Threads {
             } = match run.await {
                 Ok(answer) => answer,
                 Err(error) => {
-                    // Nobody waits any more, here and below: nobody is to be told.
+                    // The client has disconnected, here and below.
                     let _ = begun.send(Err(error));
                     return;
                 }
@@ -112,8 +111,8 @@ impl Threads {
             let _ = sender.send(None).await;
         };
         let task = Task {
-            handle: runtime.spawn(gone.clone().scope(work)),
-            gone,
+            handle: runtime.spawn(cancel.clone().scope(work)),
+            cancel,
         };
         let (schema, done) = beginning.await.map_err(|_| panicked())??;
         let rows = Rows {
@@ -142,17 +141,17 @@ fn panicked() -> Error {
     Error::internal("the statement panicked; what it said stands in the log")
 }
 
-/// A statement that ends with whoever waits for it.
+/// A statement that is cancelled when its client disconnects.
 #[derive(Debug)]
 struct Task {
     handle: JoinHandle<()>,
-    gone: Gone,
+    cancel: CancelToken,
 }
 
 impl Drop for Task {
     fn drop(&mut self) {
         // Where it cannot be ended as a task yet.
-        self.gone.set();
+        self.cancel.set();
         self.handle.abort();
     }
 }
@@ -212,7 +211,7 @@ mod tests {
         RecordBatch::try_from_iter([("n", column)]).unwrap()
     }
 
-    /// An answer that counts the batches it was asked for; number `panics` panics.
+    /// An answer that counts its polled batches; number `panics` panics.
     fn counted(made: Arc<AtomicUsize>, panics: i64) -> Answer {
         let schema = batch(0).schema();
         let rows = futures_util::stream::iter(0..100).map(move |n| {

@@ -1,5 +1,5 @@
-//! Values as PostgreSQL counts and writes them: instants, days, spans and floats. What a cast to
-//! text gives, and what its clients are sent, is one.
+//! Values as PostgreSQL counts and writes them: instants, days, spans and floats. A cast to text
+//! and an answer to a PostgreSQL client have the same text.
 //!
 //! Source for the calendar: "chrono-Compatible Low-Level Date Algorithms" (Howard Hinnant), the
 //! proleptic Gregorian one.
@@ -24,7 +24,7 @@ pub struct Span {
     pub months: i32,
     /// Whole days.
     pub days: i32,
-    /// What is less than a day, or not counted in days.
+    /// The part below a day, or not counted in days.
     pub ns: i128,
 }
 
@@ -205,7 +205,7 @@ pub fn put_instant(ns: i128, offset_seconds: Option<i32>, bytes: &mut Vec<u8>) {
 /// Writes a span in PostgreSQL's own style.
 pub fn put_span(span: Span, bytes: &mut Vec<u8>) {
     let begin = bytes.len();
-    // Behind a part below zero, one above it says so.
+    // A positive part behind a negative one is written with its sign.
     let mut is_negative = false;
     let mut part = |value: i32, unit: &str| {
         if value == 0 {

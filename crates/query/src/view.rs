@@ -2,15 +2,15 @@
 //!
 //! Invariants: all of a statement reads one snapshot; a stream that the session may not read
 //! appears nowhere, nor does a tag or a field that only such streams have (a field whose name the
-//! access does not tell); streams are in the order of their tags' columns, absent tags last, so
+//! access does not show); streams are in the order of their tags' columns, absent tags last, so
 //! that rows of streams read one after the other are ordered by (tags, time).
-//! Concurrency: immutable but for caches of what the snapshot holds.
+//! Concurrency: immutable but for caches of the snapshot's contents.
 
 mod pages;
 mod streams;
 
 pub(crate) use pages::{Choice, Chosen, Pages};
-pub(crate) use streams::{NamesHeld, Streams};
+pub(crate) use streams::{LoadedNames, Streams};
 
 use crate::columns::{TIME, arrow_field, tag_type, time_type};
 use crate::error::{Error, Result};
@@ -29,7 +29,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Names looked at together, at most.
 const PAGE_MAX: usize = 4_096;
 
-/// What a column of a table is.
+/// Role of a column of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Time,
@@ -44,13 +44,13 @@ pub(crate) enum Role {
 pub(crate) struct TableView {
     pub(crate) name: String,
     pub(crate) schema: SchemaRef,
-    /// What each column is.
+    /// Role of each column.
     pub(crate) roles: Vec<Role>,
     /// The fields under their names in the table; a column may be called otherwise.
     pub(crate) fields: Vec<(String, FieldType)>,
     /// Tag keys, sorted.
     pub(crate) keys: Arc<[String]>,
-    /// All streams; `None` = there are more than are held, they are read a page at a time.
+    /// All streams; `None` = more than fit into memory, they are read a page at a time.
     pub(crate) streams: Option<Arc<Streams>>,
     /// The named snapshot that it is a table of; `None` = of the present.
     pub(crate) past: Option<String>,
@@ -90,7 +90,7 @@ impl TableView {
         }
     }
 
-    /// What a column is.
+    /// Role of a column.
     pub(crate) fn role(&self, column: &str) -> Option<Role> {
         let at = self.schema.index_of(column).ok()?;
         self.roles.get(at).copied()
@@ -122,8 +122,8 @@ impl TableView {
 #[derive(Debug, Default)]
 pub(crate) struct TableCache {
     state: Mutex<Cached>,
-    held: Arc<NamesHeld>,
-    /// Names of a table that are held; of a table with more streams none is.
+    names: Arc<LoadedNames>,
+    /// Names of a table in memory, at most; of a table with more streams none is.
     names_max: usize,
 }
 
@@ -134,7 +134,7 @@ struct Cached {
     tables: HashMap<(String, String), Option<Arc<TableView>>>,
 }
 
-/// Tables kept at most; a session of its own kind has its own.
+/// Cached tables, at most; a session of its own kind has its own.
 const CACHED_MAX: usize = 4_096;
 
 impl TableCache {
@@ -145,9 +145,9 @@ impl TableCache {
         }
     }
 
-    /// The names of streams that are held for statements and tables.
-    pub(crate) fn names(&self) -> &NamesHeld {
-        &self.held
+    /// Counter of the names of streams in memory for statements and tables.
+    pub(crate) fn names(&self) -> &LoadedNames {
+        &self.names
     }
 
     fn get(&self, definitions: u64, key: &(String, String)) -> Option<Option<Arc<TableView>>> {
@@ -173,7 +173,7 @@ impl TableCache {
 /// Opens a named snapshot.
 type OpenPast = Arc<dyn Fn(&str) -> headwater::Result<Snapshot> + Send + Sync>;
 
-/// What one statement sees.
+/// The view of one statement.
 pub(crate) struct View {
     snapshot: Snapshot,
     access: Arc<dyn Access>,
@@ -183,13 +183,13 @@ pub(crate) struct View {
     tables: Mutex<HashMap<String, Option<Arc<TableView>>>>,
     /// Opens named snapshots.
     past: Option<OpenPast>,
-    /// Those that the statement has named.
+    /// Views of the named snapshots that the statement reads.
     named: Mutex<HashMap<String, Arc<View>>>,
-    /// Some table has a field that the session is not told of. When it will be depends on values,
-    /// not on definitions, so nothing that was made of this view is kept.
+    /// Set when some table has a field that the session does not see. When it will depends on
+    /// values, not on definitions, so nothing that was made of this view is cached.
     hides: AtomicBool,
-    /// What nodes of the statement's plan have found and share, by their numbers.
-    kept: Mutex<HashMap<u64, Arc<dyn Any + Send + Sync>>>,
+    /// State that nodes of the statement's plan share, by number.
+    shared: Mutex<HashMap<u64, Arc<dyn Any + Send + Sync>>>,
 }
 
 impl std::fmt::Debug for View {
@@ -220,19 +220,19 @@ impl View {
             past: None,
             named: Mutex::new(HashMap::new()),
             hides: AtomicBool::new(false),
-            kept: Mutex::new(HashMap::new()),
+            shared: Mutex::new(HashMap::new()),
         }
     }
 
-    /// What was kept for the statement under a number, which stands for one thing in the process;
-    /// made when nobody has asked for it yet.
-    pub(crate) fn keep<T: Any + Send + Sync>(
+    /// The shared state of the statement under a number, which stands for one thing in the process;
+    /// made at the first call.
+    pub(crate) fn shared<T: Any + Send + Sync>(
         &self,
         number: u64,
         make: impl FnOnce() -> T,
     ) -> Result<Arc<T>> {
-        let mut kept = self.kept.lock();
-        let found = kept.entry(number).or_insert_with(|| Arc::new(make()));
+        let mut shared = self.shared.lock();
+        let found = shared.entry(number).or_insert_with(|| Arc::new(make()));
         let found = Arc::clone(found).downcast();
         found.map_err(|_| Error::internal("two things are kept under one number"))
     }
@@ -245,7 +245,7 @@ impl View {
         }
     }
 
-    /// What the statement sees of a named snapshot: the same one for all of it.
+    /// The view of a named snapshot: the same one for all of the statement.
     fn past(&self, name: &str) -> Result<Arc<View>> {
         let mut named = self.named.lock();
         if let Some(view) = named.get(name) {
@@ -293,7 +293,7 @@ impl View {
         }))
     }
 
-    /// The key under which what was made of this view may be kept for others who may do the same.
+    /// The key under which sessions with the same rights share what was made of this view.
     pub(crate) fn shared_key(&self) -> Option<String> {
         let hides = self.hides.load(Ordering::Relaxed);
         self.access_key.clone().filter(|_| !hides)
@@ -357,7 +357,7 @@ impl View {
 
     /// Streams with the tags of a table, in the order of their columns.
     fn sorted(&self, names: Vec<StreamName>, keys: &Arc<[String]>) -> Streams {
-        Streams::sorted(names, Arc::clone(keys), &self.cache.held)
+        Streams::sorted(names, Arc::clone(keys), &self.cache.names)
     }
 
     /// The table, and whether it has all of its fields.
@@ -374,13 +374,13 @@ impl View {
         } else {
             BTreeSet::new()
         };
-        // `None` = there are more than are held.
+        // `None` = more than fit into memory.
         let mut names = Some(Vec::new());
         if all && u64::try_from(most).is_ok_and(|most| info.streams > most) {
             names = None;
         }
         let mut last: Option<StreamName> = None;
-        // Who sees only some of the streams is told only of their tags.
+        // A session that sees only some of the streams sees only their tags.
         while names.is_some() || (!all && keys.len() < info.tags.len()) {
             let page = self
                 .snapshot
@@ -409,7 +409,7 @@ impl View {
             return Ok((None, true));
         }
         let keys: Arc<[String]> = keys.into_iter().collect();
-        let told = match all {
+        let visible = match all {
             true => None,
             false => self.access.fields(&self.snapshot, name)?,
         };
@@ -417,7 +417,11 @@ impl View {
         let fields: Vec<_> = info
             .fields
             .into_iter()
-            .filter(|f| told.as_ref().is_none_or(|told| told.contains(&f.name)))
+            .filter(|f| {
+                visible
+                    .as_ref()
+                    .is_none_or(|visible| visible.contains(&f.name))
+            })
             .map(|f| (f.name, f.field_type))
             .collect();
         let is_whole = fields.len() == count;

@@ -1,10 +1,11 @@
-//! What all requests to the database share.
+//! State that all requests to the database share.
 
 use crate::access::ticket::Audience;
-use crate::databases::KeptNames;
+use crate::components::Components;
+use crate::databases::DatabaseNames;
 use crate::error::ApiError;
-use crate::holdings::Holdings;
 use crate::ingest::Ingest;
+use crate::inventory::Inventory;
 use crate::live::Hub;
 use crate::metrics::Metrics;
 use crate::notices::Notices;
@@ -21,68 +22,43 @@ use std::sync::Arc;
 /// The state behind every route.
 #[derive(Debug)]
 pub(crate) struct App {
-    /// The database; of one that is only read, what was there at the start: see [`App::db`].
+    /// The database; of one that is only read, its state at the start: see [`App::db`].
     pub(crate) opened: Database,
-    /// Of a database that is only read, what looks at it.
+    /// Reader of a database that another process owns.
     pub(crate) reader: Option<Reader>,
-    /// What names of databases mean.
-    pub(crate) databases: Arc<KeptNames>,
+    /// Names of databases.
+    pub(crate) databases: Arc<DatabaseNames>,
     pub(crate) settings: Settings,
-    /// What all servers have: access, limits, clocks, the stop.
+    /// Access, limits, clocks and the stop of every server.
     pub(crate) shell: Arc<Shell>,
     pub(crate) metrics: Metrics,
-    /// Held while an asker has everything compacted.
+    /// Locked while a client has everything compacted.
     pub(crate) compacting: parking_lot::Mutex<()>,
     pub(crate) ingest: Ingest,
-    /// What questions of InfluxQL and OpenTSDB may keep.
+    /// Memory of queries of InfluxQL and OpenTSDB.
     pub(crate) memory: Arc<headwater_ask::Memory>,
-    /// Who follows new values.
+    /// Subscribers of new values.
     pub(crate) live: Arc<Hub>,
     /// Formatted tiles.
     pub(crate) tiles: TileCache,
-    /// How long tiles took to be read.
+    /// Measured costs of tiles.
     pub(crate) tile_costs: TileCosts,
-    /// What this node holds, for dispatchers.
-    pub(crate) holdings: Holdings,
-    /// What tells others that this has changed.
+    /// Inventory of this node, for dispatchers.
+    pub(crate) inventory: Inventory,
+    /// Notices of changes to other nodes.
     pub(crate) notices: Arc<Notices>,
     /// The edges of a cloud node and their copies.
     pub(crate) fleet: Option<Arc<Fleet>>,
-    /// The bucket in which a cloud node keeps its copies.
-    #[cfg(feature = "bucket")]
-    pub(crate) bucket: Option<Arc<crate::bucket::Bucket>>,
-    /// What keeps edges of a cloud node connected to another cloud.
+    /// Relays of a cloud's edges to another cloud.
     pub(crate) relays: Option<Arc<Relays>>,
-    /// What keeps an edge connected to its cloud.
+    /// Connection of an edge to its cloud.
     pub(crate) uplink: Option<Arc<Uplink>>,
-    /// What is counted of messages from a broker; all zero without one.
-    #[cfg(feature = "mqtt")]
-    pub(crate) messages: Arc<crate::mqtt_figures::Figures>,
-    /// Messages to the broker.
-    #[cfg(feature = "mqtt")]
-    pub(crate) publisher: crate::mqtt_publisher::Publisher,
-    /// SQL over the database.
-    #[cfg(feature = "sql")]
-    pub(crate) query: headwater_query::Query,
-    /// Where statements are computed, so that nothing else waits for them.
-    #[cfg(feature = "sql")]
-    pub(crate) sql_threads: Arc<headwater_query::Threads>,
-    /// What is counted of writing the lake.
-    #[cfg(feature = "sql")]
-    pub(crate) lake: crate::lake_figures::Figures,
-    /// Where the lake is; `None` = there is none.
-    #[cfg(feature = "sql")]
-    pub(crate) lake_place: Option<headwater_lake::Place>,
-    /// The watches that are followed.
-    #[cfg(feature = "sql")]
-    pub(crate) watches: crate::watched::Watches,
-    /// A place for each statement that may run.
-    #[cfg(feature = "sql")]
-    pub(crate) places: Arc<headwater_query::Places>,
+    /// The parts that run beside requests, with their state.
+    pub(crate) components: Components,
 }
 
 impl App {
-    /// The database; of one that is only read, what was looked at last.
+    /// The database; of one that is only read, its newest state.
     pub(crate) fn db(&self) -> Database {
         match &self.reader {
             Some(reader) => reader.database(),
@@ -90,7 +66,7 @@ impl App {
         }
     }
 
-    /// What there is to be read: the database, and what a cloud node has of its edges.
+    /// Snapshot of the database, and of a cloud's copies of its edges.
     pub(crate) fn snapshot(&self) -> headwater::Result<Snapshot> {
         let own = self.db().snapshot()?;
         match &self.fleet {
@@ -99,7 +75,7 @@ impl App {
         }
     }
 
-    /// What there is to be read, or what a named snapshot of the own database keeps.
+    /// Snapshot of the present, or a named snapshot of the node's own database.
     pub(crate) fn snapshot_of(&self, past: Option<&str>) -> Result<Snapshot, ApiError> {
         let Some(name) = past else {
             return Ok(self.snapshot()?);
@@ -113,16 +89,6 @@ impl App {
                 }
                 _ => error.into(),
             })
-    }
-
-    /// The newest record that concerns a table, of which everybody sees those up to `sequence`.
-    #[cfg(feature = "sql")]
-    pub(crate) fn changed_at(&self, table: &str, sequence: u64) -> u64 {
-        match &self.fleet {
-            None => self.db().changed_at(table).unwrap_or(sequence),
-            // What comes from edges has no numbers here: any change may concern any table.
-            Some(_) => sequence,
-        }
     }
 
     /// Up to when what is shown of these streams is the newest that is known of them; behind it a
@@ -161,7 +127,7 @@ impl App {
         Ok(())
     }
 
-    /// How it stands with other nodes.
+    /// Status of the connections with other nodes.
     pub(crate) fn node_status(&self) -> headwater::Result<NodeStatus> {
         Ok(NodeStatus {
             role: self.settings.sync.role.name().to_owned(),

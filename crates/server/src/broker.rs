@@ -1,7 +1,7 @@
-//! Connecting to an MQTT broker: settings as the client takes them.
+//! Connection options of an MQTT broker, made of the settings.
 //!
-//! Invariant: passwords and certificates are read anew for each connection.
-//! Failure: what cannot be read is told with its setting and its file.
+//! Invariant: passwords and certificates are read again for each connection.
+//! Failure: an error names the setting and the file that cannot be read.
 
 use crate::broker_login::{password, tls};
 use crate::settings::Mqtt;
@@ -12,7 +12,8 @@ use std::sync::Arc;
 /// Seconds until a connection that is not answered is given up.
 const CONNECT_SECONDS: u64 = 10;
 
-/// What to connect with, read anew from files. `section` is where the settings stand: `mqtt`.
+/// Options of the client, from files read again. `section` names the section of the settings:
+/// `mqtt`.
 ///
 /// # Errors
 /// Names the setting and the file that cannot be used.

@@ -1,7 +1,7 @@
-//! What logging in to a broker takes: its password, and what TLS goes by.
+//! Credentials for a broker: its password, and the TLS configuration.
 //!
-//! Invariant: both are read anew for each connection.
-//! Failure: what cannot be read is told with its setting and its file.
+//! Invariant: both are read again for each connection.
+//! Failure: an error names the setting and the file that cannot be read.
 
 use crate::settings::Mqtt;
 use rustls::crypto::ring;
@@ -25,7 +25,7 @@ pub(crate) fn password(section: &str, settings: &Mqtt) -> Result<String, String>
     Ok(text.strip_suffix('\r').unwrap_or(text).to_owned())
 }
 
-/// What TLS to a broker goes by.
+/// TLS configuration for a broker.
 ///
 /// # Errors
 /// When a certificate or a key cannot be used, or there is none to trust.
@@ -40,7 +40,7 @@ pub(crate) fn tls(section: &str, settings: &Mqtt) -> Result<ClientConfig, String
             }
         }
         None => {
-            // Those that cannot be read are no use to others either; none at all is an error.
+            // Unparsable certificates are useless to other programs too; none at all is an error.
             roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
             if roots.is_empty() {
                 return Err(format!(

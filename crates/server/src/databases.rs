@@ -1,12 +1,13 @@
-//! What clients of InfluxDB call databases, as a server keeps it: in a note of its database.
+//! Databases as InfluxDB's clients name them, stored in a note of the server's database.
 //!
-//! Invariants: a name that a write was stored under is durable before the write is; a name whose
-//! first writes were all refused is taken back, so that they leave no trace; names change one after
-//! another. A database that had tables before names were kept has all names together.
-//! Concurrency: readers take the newest list; changes take turns. `changing` is taken before
+//! Invariants: the name of a database is durable before a write under it is; a name whose first
+//! writes were all refused is removed again, so that they leave no trace; changes of names are
+//! serialised. A database that had tables before names were stored maps all names to the same
+//! tables.
+//! Concurrency: readers take the newest list; changes are serialised. `changing` is locked before
 //! `young`.
-//! Failure: what cannot be stored is not in force. A name that cannot be taken back stays, and the
-//! log says so; after a crash between a name and its first row it stays too.
+//! Failure: a change that cannot be stored is not in force. A name that cannot be removed stays,
+//! and the log says so; after a crash between a name and its first row it stays too.
 
 use crate::access::Access;
 use crate::access::rules::Action;
@@ -21,31 +22,32 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::runtime::Handle;
 
-/// The note that holds the names.
+/// Key of the note that stores the names.
 const NOTE: &str = "databases";
 
-/// The names of a server.
+/// Database names of a server.
 #[derive(Debug)]
-pub(crate) struct KeptNames {
+pub(crate) struct DatabaseNames {
     db: Database,
-    /// Whether names are apart, where they are kept with the database; `None` = settings say all.
+    /// Whether names are separate, where they are stored with the database; `None` = as the
+    /// settings say.
     apart: Option<bool>,
     names: RwLock<Arc<Names>>,
     changing: Mutex<()>,
-    /// Names that a write made and under which nothing is stored yet, with the writes on their way.
+    /// Names that a write created and under which nothing is stored yet, with the writes in flight.
     young: Mutex<BTreeMap<String, usize>>,
 }
 
-/// A write on its way under a name that holds nothing yet. Dropped without [`FirstWrite::stored`],
-/// the last of them takes the name back.
+/// Write in flight under a name without data. When the last of them is dropped without
+/// [`FirstWrite::stored`], the name is removed.
 #[derive(Debug)]
 pub(crate) struct FirstWrite {
-    names: Arc<KeptNames>,
+    names: Arc<DatabaseNames>,
     name: String,
 }
 
 impl FirstWrite {
-    /// The name stays: something is stored under it.
+    /// Makes the name permanent: something is stored under it.
     pub(crate) fn stored(&self) {
         self.names.young.lock().remove(&self.name);
     }
@@ -57,7 +59,7 @@ impl Drop for FirstWrite {
         if !names.young.lock().contains_key(&name) {
             return;
         }
-        // Taking it back waits for a disk, which no thread of a runtime may.
+        // Removing the name waits for a disk, which no thread of a runtime may.
         match Handle::try_current() {
             Ok(runtime) => drop(runtime.spawn_blocking(move || names.end_write(&name))),
             Err(_) => names.end_write(&name),
@@ -65,8 +67,8 @@ impl Drop for FirstWrite {
     }
 }
 
-impl KeptNames {
-    /// The names that the settings say, or those that were kept.
+impl DatabaseNames {
+    /// Opens the names of the settings, or the stored ones.
     ///
     /// # Errors
     /// When they cannot be read, or are not what this build writes.
@@ -79,7 +81,7 @@ impl KeptNames {
                 (kept(&db, apart, settings.read_only)?, Some(apart))
             }
         };
-        Ok(KeptNames {
+        Ok(DatabaseNames {
             db,
             apart,
             names: RwLock::new(Arc::new(names)),
@@ -88,32 +90,32 @@ impl KeptNames {
         })
     }
 
-    /// Takes the names that are kept with a newer state of the database, which others write to.
+    /// Reloads the names stored with a newer state of the database, which another process writes.
     ///
     /// # Errors
     /// When they cannot be read, or are not what this build writes.
-    pub(crate) fn look_again(&self, db: &Database) -> std::result::Result<(), StartError> {
+    pub(crate) fn reload(&self, db: &Database) -> std::result::Result<(), StartError> {
         if let Some(apart) = self.apart {
             *self.names.write() = Arc::new(kept(db, apart, true)?);
         }
         Ok(())
     }
 
-    /// True when [`KeptNames::to_write`] may wait for a disk: this asker's write makes the name, or
-    /// nothing is stored under it yet.
+    /// True when [`DatabaseNames::to_write`] may wait for a disk: this client's write creates the
+    /// name, or nothing is stored under it yet.
     pub(crate) fn may_wait(&self, name: &str, access: &Access) -> bool {
         self.is_made_by(name, access) || self.young.lock().contains_key(name)
     }
 
-    /// True when a write of this asker under the name makes it one.
+    /// True when a write of this client creates the name.
     fn is_made_by(&self, name: &str, access: &Access) -> bool {
         let names = self.names();
         names.is_new(name) && access.any_behind(Action::Write, &names.beginning(name))
     }
 
-    /// Where a write under a name goes. A new name is made to be one, if the asker may write
-    /// something under it; else the write goes where the asker may not write either, so that
-    /// nothing tells which names there are. With what is to be kept until the write is decided.
+    /// Target of a write under a name. A new name is created if the client may write something
+    /// under it; else the write goes where the client may not write either, so that nothing reveals
+    /// which names exist. The returned guard lives until the write is decided.
     ///
     /// # Errors
     /// When the name cannot be one, or is not the only one.
@@ -136,8 +138,8 @@ impl KeptNames {
         Ok((space, first))
     }
 
-    /// Makes a name for a write, or counts the write where the name was made for another one that
-    /// is still on its way.
+    /// Creates a name for a write, or counts the write where another one in flight created the
+    /// name.
     fn begin_write(self: &Arc<Self>, name: &str, access: &Access) -> Result<Option<FirstWrite>> {
         let _turn = self.changing.lock();
         let made = self.is_made_by(name, access);
@@ -166,7 +168,7 @@ impl KeptNames {
                 *writes -= 1;
                 return;
             }
-            // It stays listed as young until it is taken back, so that no write comes in between.
+            // Stays listed as young until it is removed, so that no write comes between.
             Some(_) => {}
         }
         let taken_back = self.replace(&mut |names| {
@@ -181,7 +183,7 @@ impl KeptNames {
         self.young.lock().remove(name);
     }
 
-    /// Changes the names; the caller has the turn.
+    /// Changes the names; the caller has `changing` locked.
     fn replace(&self, change: &mut dyn FnMut(&mut Names) -> Result<()>) -> Result<()> {
         let before = self.names();
         let mut names = Names::clone(&before);
@@ -195,20 +197,20 @@ impl KeptNames {
     }
 }
 
-impl Databases for KeptNames {
+impl Databases for DatabaseNames {
     fn names(&self) -> Arc<Names> {
         Arc::clone(&self.names.read())
     }
 
     fn change(&self, change: &mut dyn FnMut(&mut Names) -> Result<()>) -> Result<()> {
         let _turn = self.changing.lock();
-        // A name that a statement makes, or speaks of, stays although nothing is written under it.
+        // A name that a statement creates or mentions stays although nothing is written under it.
         self.young.lock().clear();
         self.replace(change)
     }
 }
 
-/// The names in the note. Without one: apart, if `apart` says so or the database is new.
+/// Names in the note. Without a note: separate, if `apart` says so or the database is new.
 fn kept(db: &Database, apart: bool, read_only: bool) -> std::result::Result<Names, StartError> {
     let failed = |source| StartError::Names { source };
     let note = db.note(NOTE).map_err(|error| failed(error.into()))?;
@@ -222,13 +224,13 @@ fn kept(db: &Database, apart: bool, read_only: bool) -> std::result::Result<Name
     };
     let names = match known {
         Some(names) if names.is_apart() || !apart => return Ok(names),
-        // Set to be apart since.
+        // Set to separate since.
         Some(_) => Names::apart(),
         None if apart || db.tables().is_empty() => Names::apart(),
         None => Names::together(),
     };
     if !read_only {
-        // So that a later start, which finds tables, knows what was said to those who wrote them.
+        // So that a later start, which finds tables, knows what writers were answered.
         db.set_note(NOTE, Some(names.text().as_bytes()))
             .map_err(|error| failed(error.into()))?;
     }

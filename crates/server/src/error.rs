@@ -1,4 +1,4 @@
-//! The one form in which a route says no, and which of its errors becomes which answer.
+//! Error answers of routes, and the mapping of errors to them.
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -7,7 +7,7 @@ use headwater_shell::ErrorAnswer;
 use serde_json::json;
 use std::ops::{Deref, DerefMut};
 
-/// An answer that is not a success: status, stable code, message, and details for programs.
+/// Answer that is not a success: status, stable code, message, and details for programs.
 #[derive(Debug)]
 pub(crate) struct ApiError(ErrorAnswer);
 
@@ -20,7 +20,7 @@ impl ApiError {
         ApiError(ErrorAnswer::new(status, code, message))
     }
 
-    /// Something went wrong inside; the log has more.
+    /// Internal error; the log has more.
     pub(crate) fn internal() -> ApiError {
         ApiError(ErrorAnswer::internal())
     }

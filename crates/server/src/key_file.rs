@@ -1,13 +1,13 @@
-//! A file with the secret that a key is made of, for what this node signs.
+//! File with the secret that a key for signatures of this node is derived from.
 //!
-//! Invariant: only its owner may read it, and it is whole or not there.
-//! Failure: told with the file's name and what was expected.
+//! Invariant: only its owner may read it, and it is complete or absent.
+//! Failure: an error names the file and what was expected.
 
 use crate::access::token::fill_random;
 use headwater_shell::replace_private;
 use std::path::Path;
 
-/// What the file holds, which is made at the first start.
+/// Reads the secret, which is made at the first start.
 ///
 /// # Errors
 /// When it can neither be read nor made, or is no such file.
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_made_once_and_a_damaged_one_is_told() {
+    fn a_key_is_made_once_and_a_damaged_one_is_reported() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("new/notices.key");
         let made = seed(&path).unwrap();

@@ -1,29 +1,29 @@
-//! The lake beside the databases: brought to where they are again and again, and its figures.
+//! Keeps the lake up to date with the databases, and counts that.
 //!
-//! Invariants: a table that cannot be written keeps no other from being written. Nothing is
-//! remembered here: what is due is found in the lake and the databases each time.
-//! Concurrency: one turn at a time, on a thread that may wait. Another program may write the same
-//! lake: one of the two commits first, and the other looks again.
-//! Failure: what fails is counted, told in the log, and tried again by the next turn. A turn that
-//! the server's end meets stops between two days.
+//! Invariants: a table that cannot be written does not prevent others from being written. No state
+//! is kept here: each turn compares the lake with the databases.
+//! Concurrency: one turn at a time, on a thread that may block. Another program may write the same
+//! lake: one of the two commits first, and the other starts over.
+//! Failure: an error is counted, logged, and retried by the next turn. When the server stops, a
+//! turn ends between two days.
 
 use crate::app::App;
 use crate::settings::{Lake, Settings};
 use crate::start_error::StartError;
 use headwater::{Error, ErrorKind, Snapshot, Timestamp};
 use headwater_io::{Clock, SystemClock};
-use headwater_lake::{LakeError, Place, Steps, WriteOptions, write};
+use headwater_lake::{LakeError, LakeLocation, Steps, WriteOptions, write};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// Until the first turn after the start.
+/// Delay of the first turn after the start.
 const FIRST: Duration = Duration::from_secs(1);
 
-/// Where the lake of the settings is; `None` when there is none.
-pub(crate) fn place(settings: &Settings) -> Result<Option<Place>, StartError> {
+/// Location of the lake of the settings; `None` when there is none.
+pub(crate) fn place(settings: &Settings) -> Result<Option<LakeLocation>, StartError> {
     let dir = settings.lake.dir.as_deref();
-    let open = |dir| Place::open(dir, &|name| std::env::var(name).ok());
+    let open = |dir| LakeLocation::open(dir, &|name| std::env::var(name).ok());
     let place = dir.map(open).transpose();
     place.map_err(|error| StartError::Lake(error.to_string()))
 }
@@ -34,24 +34,24 @@ pub(crate) async fn run(app: Arc<App>, every: Duration) {
     let mut pause = FIRST.min(every);
     loop {
         tokio::select! {
-            // An error means that the server is gone.
+            // An error means that the server has stopped.
             _ = stopping.wait_for(|stop| *stop) => return,
             () = tokio::time::sleep(pause) => {}
         }
         let (app, stop) = (Arc::clone(&app), stopping.clone());
         let turn = tokio::task::spawn_blocking(move || {
-            if let Some(place) = &app.lake_place {
+            if let Some(place) = &app.lake().location {
                 Turn::new(&app, stop).all(place);
             }
         });
         if let Err(error) = turn.await {
-            tracing::error!(%error, "writing the lake panicked, and begins anew");
+            tracing::error!(%error, "writing the lake panicked and restarts");
         }
         pause = every;
     }
 }
 
-/// One time that all databases are looked at.
+/// One pass over all databases.
 struct Turn<'a> {
     app: &'a App,
     stop: watch::Receiver<bool>,
@@ -87,8 +87,8 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Brings all tables to where the databases are.
-    fn all(mut self, lake: &Place) {
+    /// Brings all tables up to date.
+    fn all(mut self, lake: &LakeLocation) {
         self.database("its own database", lake, &|| self.app.db().snapshot());
         let edges = self.app.fleet.as_ref().map(|fleet| (fleet, fleet.views()));
         for (fleet, edge) in edges
@@ -105,7 +105,7 @@ impl<'a> Turn<'a> {
         if *self.stop.borrow() {
             return;
         }
-        let figures = &self.app.lake;
+        let figures = &self.app.lake().stats;
         figures.blocked.set(self.blocked);
         if self.failures == 0 {
             let seconds = self.now.as_nanos().div_euclid(1_000_000_000);
@@ -117,12 +117,12 @@ impl<'a> Turn<'a> {
     fn database(
         &mut self,
         name: &str,
-        lake: &Place,
+        lake: &LakeLocation,
         look: &dyn Fn() -> headwater::Result<Snapshot>,
     ) {
         let tables = match look() {
             Ok(snapshot) => snapshot.table_names(),
-            // An edge of which nothing has come yet.
+            // An edge without data yet.
             Err(error) if error.kind() == ErrorKind::NotFound => return,
             Err(error) => return self.failed(name, "", &error.into()),
         };
@@ -134,8 +134,8 @@ impl<'a> Turn<'a> {
             match write(look, lake, &self.options) {
                 Ok(written) => {
                     for told in &written.tables {
-                        self.app.lake.rows.inc_by(told.rows);
-                        self.app.lake.days.inc_by(told.days_written);
+                        self.app.lake().stats.rows.inc_by(told.rows);
+                        self.app.lake().stats.days.inc_by(told.days_written);
                         self.blocked += i64::try_from(told.blocked.len()).unwrap_or(i64::MAX);
                     }
                 }
@@ -147,7 +147,7 @@ impl<'a> Turn<'a> {
 
     fn failed(&mut self, database: &str, table: &str, error: &LakeError) {
         self.failures += 1;
-        self.app.lake.failures.inc();
+        self.app.lake().stats.failures.inc();
         tracing::warn!(database, table, %error, "a table of the lake was not written");
     }
 }

@@ -24,20 +24,20 @@ mod broker;
 mod broker_login;
 #[cfg(feature = "bucket")]
 mod bucket;
+mod change_notifier;
+mod components;
 mod databases;
 mod dispatcher;
 mod error;
-mod fetching;
-mod granted;
-mod holdings;
+mod fetch_missing;
 mod ingest;
+mod inventory;
 mod key_file;
 #[cfg(feature = "sql")]
 mod lake;
 #[cfg(feature = "sql")]
 mod lake_figures;
 mod live;
-mod looking;
 mod metrics;
 #[cfg(feature = "mqtt")]
 mod mqtt;
@@ -49,18 +49,19 @@ mod notices;
 mod points;
 #[cfg(feature = "sql")]
 mod postgres;
+mod query_access;
+mod refresh;
 mod request;
-mod revoking;
+mod revocation;
 mod routes;
 mod serve;
 pub mod settings;
 mod single;
 mod start_error;
-mod telling;
 mod tile_cache;
 mod tile_costs;
 #[cfg(feature = "sql")]
-mod watched;
+mod watch_registry;
 #[cfg(feature = "sql")]
 mod watches;
 

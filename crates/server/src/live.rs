@@ -1,14 +1,14 @@
-//! Who wants to be told of new values, and telling them.
+//! Subscriptions to new values, and their delivery.
 //!
-//! The write route takes from a batch what somebody watches ([`Hub::select`]) before it hands the
-//! batch to the engine, and passes it on ([`Hub::publish`]) when the write is durable. So nobody is
-//! told of what a crash could take back.
+//! The write route takes from a batch the watched values ([`Hub::select`]) before it hands the
+//! batch to the engine, and delivers them ([`Hub::publish`]) when the write is durable. So no
+//! client gets a value that a crash could take back.
 //!
-//! Invariants: nobody listening costs a writer one atomic load; a listener holds at most
-//! [`VALUES_MAX`] values and [`BYTES_MAX`] bytes, and learns how many it missed when it was too
-//! slow for that; writers never wait for listeners.
-//! Concurrency: one lock over who watches what, taken for writing only when somebody comes or goes;
-//! one short lock for each listener's queue.
+//! Invariants: without listeners a write costs one atomic load; a listener's queue has at most
+//! [`VALUES_MAX`] values and [`BYTES_MAX`] bytes, and reports the number of dropped values to a
+//! client that was too slow; writers never wait for listeners.
+//! Concurrency: one lock over the watched streams, taken for writing only when a listener comes or
+//! goes; one short lock for each listener's queue.
 
 use axum::body::Bytes;
 use headwater::{Column, Refused, StreamName, StreamRows};
@@ -25,7 +25,7 @@ const VALUES_MAX: usize = 65_536;
 /// Bytes of text that wait for a listener.
 const BYTES_MAX: usize = 4 << 20;
 
-/// Where news are handed in and listeners register.
+/// Registry of listeners, and entry point for news.
 #[derive(Debug, Default)]
 pub(crate) struct Hub {
     listeners: AtomicUsize,
@@ -40,7 +40,7 @@ struct Watch {
     name: Arc<[u8]>,
 }
 
-/// What somebody watches of a batch.
+/// Watched values of a batch.
 #[derive(Debug)]
 pub(crate) struct News {
     parts: Vec<Part>,
@@ -57,13 +57,13 @@ struct Part {
 }
 
 impl Hub {
-    /// How many listen.
+    /// Number of listeners.
     #[cfg(test)]
     pub(crate) fn listeners(&self) -> usize {
         self.listeners.load(Ordering::Relaxed)
     }
 
-    /// What somebody watches of these entries of a batch; `None` when nobody does.
+    /// Selects the watched values of a batch; `None` when there are none.
     pub(crate) fn select(&self, entries: &[StreamRows]) -> Option<News> {
         if self.listeners.load(Ordering::Acquire) == 0 {
             return None;
@@ -89,8 +89,8 @@ impl Hub {
         (!parts.is_empty()).then_some(News { parts })
     }
 
-    /// Tells listeners of what [`Hub::select`] took, without the rows that were refused. To be
-    /// called when the write is durable.
+    /// Delivers the values that [`Hub::select`] took, without the refused rows. To be called when
+    /// the write is durable.
     pub(crate) fn publish(&self, news: Option<News>, refused: &[Refused]) {
         let Some(news) = news else { return };
         let refused: HashSet<(usize, usize)> = refused.iter().map(|r| (r.entry, r.row)).collect();
@@ -107,7 +107,7 @@ impl Hub {
         }
     }
 
-    /// Listens to channels from now on, until the subscription is dropped. `None` when `max` listen
+    /// Subscribes to channels, until the subscription is dropped. `None` when there are `max`
     /// already.
     pub(crate) fn subscribe(
         self: &Arc<Self>,
@@ -141,7 +141,7 @@ impl Hub {
 }
 
 impl Part {
-    /// `"time":[…],"value":[…]` and how many; `None` when nothing is left.
+    /// `"time":[…],"value":[…]` and their number; `None` when nothing is left.
     fn text(&self, refused: &HashSet<(usize, usize)>) -> Option<(Bytes, usize)> {
         let mut times = b"\"time\":[".to_vec();
         let mut values = b"],\"value\":[".to_vec();
@@ -200,7 +200,7 @@ impl Listener {
     }
 }
 
-/// Somebody who listens.
+/// Listener of a client.
 #[derive(Debug)]
 pub(crate) struct Subscription {
     hub: Arc<Hub>,
@@ -209,7 +209,7 @@ pub(crate) struct Subscription {
 }
 
 impl Subscription {
-    /// Waits until there may be something.
+    /// Waits until something may have arrived.
     pub(crate) async fn woken(&self) {
         self.listener.woken.notified().await;
     }
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn listeners_are_told_what_they_watch_and_nothing_else() {
+    fn listeners_receive_watched_values_only() {
         let hub = Arc::new(Hub::default());
         assert!(hub.select(batch("t,x=1", 0..3).entries()).is_none());
         let one = hub.subscribe(&[channel("t,x=1.a")], 2).unwrap();
@@ -303,7 +303,7 @@ mod tests {
             "event: data\ndata: {\"channel\":\"t,x=1.b\",\"time\":[\"0\",\"2\"],\"value\":[true,true]}\n\n"
         );
         assert_eq!(text(&one), "");
-        // Who has gone hears nothing, and makes room for another.
+        // A closed subscription receives nothing, and frees its slot.
         let news = hub.select(batch("t,x=1", 3..4).entries());
         drop(one);
         hub.publish(news, &[]);
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_too_slow_learns_how_much_was_missed() {
+    fn a_slow_listener_learns_how_much_was_missed() {
         let hub = Arc::new(Hub::default());
         let slow = hub.subscribe(&[channel("t,x=1.a")], 8).unwrap();
         let mut written = 0;

@@ -1,8 +1,8 @@
-//! Messages to the broker, over the connection that takes messages from it.
+//! Publishes messages to the broker, over the connection that receives messages from it.
 //!
-//! Invariants: a message is told to be taken only when the broker has acknowledged it. One that
-//! was under way when the connection ended is told to be lost, and is not sent by itself again:
-//! whoever wanted it sent decides.
+//! Invariants: a message is reported as taken only when the broker has acknowledged it. One in
+//! flight when the connection ended is reported as lost, and is not sent again here: its sender
+//! decides.
 //! Concurrency: one lock, held while a message is queued, so that messages go out in the order in
 //! which they wait here.
 
@@ -13,7 +13,7 @@ use rumqttc::v5::mqttbytes::QoS;
 use std::collections::{HashMap, VecDeque};
 use tokio::sync::oneshot;
 
-/// Hands messages to the broker.
+/// Sends messages to the broker.
 #[derive(Debug, Default)]
 pub(crate) struct Publisher {
     inner: Mutex<Inner>,
@@ -21,9 +21,9 @@ pub(crate) struct Publisher {
 
 #[derive(Default)]
 struct Inner {
-    /// None as long as there is no connection.
+    /// `None` as long as there is no connection.
     client: Option<AsyncClient>,
-    /// Messages that have no number yet.
+    /// Messages that have no packet identifier yet.
     queued: VecDeque<oneshot::Sender<()>>,
     /// Messages that the broker has not acknowledged.
     sent: HashMap<u16, oneshot::Sender<()>>,
@@ -40,7 +40,7 @@ impl std::fmt::Debug for Inner {
 }
 
 impl Publisher {
-    /// Whether there is a connection.
+    /// True when there is a connection.
     pub(crate) fn is_connected(&self) -> bool {
         self.inner.lock().client.is_some()
     }
@@ -64,12 +64,12 @@ impl Publisher {
         taken.await.is_ok()
     }
 
-    /// There is a connection.
+    /// Sets the client of a new connection.
     pub(crate) fn connected(&self, client: AsyncClient) {
         self.inner.lock().client = Some(client);
     }
 
-    /// The oldest message that was queued has a number.
+    /// Assigns a packet identifier to the oldest queued message.
     pub(crate) fn sent(&self, number: u16) {
         let mut inner = self.inner.lock();
         if let Some(sender) = inner.queued.pop_front() {
@@ -77,16 +77,16 @@ impl Publisher {
         }
     }
 
-    /// The broker has answered a message: it has it, or refuses it.
+    /// Handles the broker's answer to a message: accepted or refused.
     pub(crate) fn taken(&self, number: u16, has_it: bool) {
         let sender = self.inner.lock().sent.remove(&number);
         if let Some(sender) = sender.filter(|_| has_it) {
-            // Whoever sent it may have gone.
+            // The sender may have been cancelled.
             let _ = sender.send(());
         }
     }
 
-    /// The connection has ended, and with it all that was under way.
+    /// Ends the connection, and with it all messages in flight.
     pub(crate) fn disconnected(&self) {
         *self.inner.lock() = Inner::default();
     }

@@ -1,16 +1,16 @@
-//! Where `SELECT … INTO` writes: the way of all writes, from the thread that works on the question.
+//! Writer of `SELECT … INTO`: the common write path, on the thread that evaluates the query.
 //!
-//! Invariants: what is told as written is as durable as any write that is acknowledged; who follows
-//! new data is told of it; it is counted like lines.
-//! Concurrency: the question's thread waits for the engine and for the log.
-//! Failure: a server that only reads refuses before the question is worked on.
+//! Invariants: points reported as written are as durable as any acknowledged write; subscribers of
+//! new data receive them; they are counted like lines.
+//! Concurrency: the query's thread waits for the engine and for the log.
+//! Failure: a read-only server refuses before the query is evaluated.
 
 use crate::app::App;
 use headwater::Batch;
 use headwater_ask::influxql::{PointWriter, Stored};
 use headwater_ask::{Error, Kind};
 
-/// Writes points of statements into the database of a server.
+/// Writes points of statements to the database of a server.
 pub(crate) struct Points<'a>(pub(crate) &'a App);
 
 impl PointWriter for Points<'_> {

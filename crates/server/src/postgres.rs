@@ -1,11 +1,11 @@
-//! What the door for PostgreSQL's clients gets from this server: who may do what, TLS, and places
-//! for statements.
+//! Environment of the PostgreSQL front end in this server: access, TLS, and admission of
+//! statements.
 
 use crate::access::Access;
 use crate::access::rules::Action;
 use crate::access::token::{Carried, fill_random};
 use crate::app::App;
-use crate::granted::{Granted, owner};
+use crate::query_access::{QueryAccess, owner};
 use crate::settings::Settings;
 use headwater_postgres::{Door, DoorSettings, Grant, Host, Metrics, Statements};
 use headwater_query::Owner;
@@ -13,12 +13,12 @@ use headwater_shell::Shell;
 use std::io;
 use std::sync::Arc;
 
-/// The door over a server's database.
+/// Creates the front end over a server's database.
 pub(crate) fn door(app: &App, metrics: Metrics) -> Arc<Door> {
     let statements = Statements {
-        query: app.query.clone(),
-        threads: Arc::clone(&app.sql_threads),
-        places: Arc::clone(&app.places),
+        query: app.sql().query.clone(),
+        threads: Arc::clone(&app.sql().threads),
+        places: Arc::clone(&app.sql().slots),
     };
     Door::new(
         Arc::new(Tokens(Arc::clone(&app.shell))),
@@ -52,7 +52,7 @@ impl Host for Tokens {
 
     fn admit(&self, token: Option<String>) -> Option<Arc<dyn Grant>> {
         let carried = token.map_or(Carried::Nothing, Carried::Token);
-        // Who is not let in is told nothing of why.
+        // A refused client gets no reason.
         let access = self.0.guard().admit(&carried).ok()?;
         Some(Arc::new(Session(access)))
     }
@@ -66,7 +66,7 @@ impl Host for Tokens {
     }
 }
 
-/// What the token of a session allows.
+/// Access of a session's token.
 struct Session(Access);
 
 impl Grant for Session {
@@ -81,7 +81,7 @@ impl Grant for Session {
     }
 
     fn access(&self) -> Arc<dyn headwater_query::Access> {
-        Arc::new(Granted(self.0.clone()))
+        Arc::new(QueryAccess(self.0.clone()))
     }
 
     fn owner(&self) -> Owner {

@@ -1,7 +1,7 @@
-//! What the routes that read have in common: reading what is asked, and the forms of answers.
+//! Common parts of the reading routes: parsing requests, and forms of answers.
 //!
-//! Invariant: what may not be read is answered exactly as what is not there; no text of the engine
-//! that lists names goes out.
+//! Invariant: an object that may not be read is answered exactly as an absent one; no text of the
+//! engine that lists names goes out.
 
 use crate::access::Access;
 use crate::error::ApiError;
@@ -18,9 +18,9 @@ use serde_json::json;
 
 pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 pub(crate) const CSV: HeaderValue = HeaderValue::from_static("text/csv; charset=utf-8");
-/// Conditions of a request.
+/// Most conditions of a request.
 const FILTERS_MAX: usize = 32;
-/// Answers belong to who asked, and change with the data.
+/// Answers are specific to the client, and change with the data.
 pub(crate) const ASK_AGAIN: HeaderValue = HeaderValue::from_static("private, no-cache");
 
 impl From<QueryError> for ApiError {
@@ -40,7 +40,7 @@ impl From<QueryError> for ApiError {
 /// The query string of a request, which may have these parameters only.
 pub(crate) fn query(uri: &Uri, known: &[&str]) -> Result<Query, ApiError> {
     let query = Query::parse(uri.query().unwrap_or_default())?;
-    // What a cloud does with it was done before (`fetching`); elsewhere nothing need be fetched.
+    // On a cloud `fetch_missing` has consumed it; elsewhere nothing need be fetched.
     let known: Vec<&str> = known.iter().copied().chain(["fetch"]).collect();
     query.only(&known)?;
     if let Some(fetch) = query.one("fetch")?
@@ -51,14 +51,14 @@ pub(crate) fn query(uri: &Uri, known: &[&str]) -> Result<Query, ApiError> {
     Ok(query)
 }
 
-/// Conditions on fields, as they were written.
+/// Conditions on fields, as written.
 pub(crate) fn filter_texts(query: &Query) -> Result<Vec<String>, ApiError> {
     let texts: Vec<String> = query.all("filter").map(str::to_owned).collect();
     at_most(texts.len(), FILTERS_MAX, "filters")?;
     Ok(texts)
 }
 
-/// The conditions, on fields that the asker is told of.
+/// Conditions, on fields that the client may see.
 pub(crate) fn filters(
     texts: &[String],
     told: &[(String, FieldType)],
@@ -89,7 +89,7 @@ pub(crate) fn parse_channel(text: &str) -> Result<Channel, ApiError> {
     })
 }
 
-/// An answer for what is not there, or may not be seen.
+/// Answer for an object that is absent, or may not be seen.
 pub(crate) fn not_found(what: &str, name: &impl std::fmt::Display) -> ApiError {
     ApiError::new(
         StatusCode::NOT_FOUND,
@@ -98,7 +98,7 @@ pub(crate) fn not_found(what: &str, name: &impl std::fmt::Display) -> ApiError {
     )
 }
 
-/// An answer for a snapshot that is not there.
+/// Answer for a snapshot that is absent.
 pub(crate) fn no_snapshot(name: &str) -> ApiError {
     ApiError::new(
         StatusCode::NOT_FOUND,
@@ -107,7 +107,7 @@ pub(crate) fn no_snapshot(name: &str) -> ApiError {
     )
 }
 
-/// The snapshot that is to be read; `None` = the present.
+/// The named snapshot to read; `None` = the present.
 pub(crate) fn past(query: &Query) -> Result<Option<String>, ApiError> {
     match query.one("snapshot")? {
         Some("") => {
@@ -117,12 +117,12 @@ pub(crate) fn past(query: &Query) -> Result<Option<String>, ApiError> {
     }
 }
 
-/// More was asked for than one answer may hold.
+/// Error for a request of more than one answer may have.
 pub(crate) fn too_much(message: String) -> ApiError {
     ApiError::new(StatusCode::BAD_REQUEST, "E_LIMIT", message)
 }
 
-/// Checks a number of things asked for.
+/// Checks the number of requested items.
 pub(crate) fn at_most(count: usize, max: usize, what: &str) -> Result<(), ApiError> {
     if count <= max {
         return Ok(());
@@ -132,7 +132,7 @@ pub(crate) fn at_most(count: usize, max: usize, what: &str) -> Result<(), ApiErr
     )))
 }
 
-/// `Some` for what is there and may be seen; what is not found is `None`, other errors stay.
+/// `Some` for an object that is there and may be seen; `None` for an absent one; other errors stay.
 pub(crate) fn found<T>(result: headwater::Result<T>) -> Result<Option<T>, ApiError> {
     match result {
         Ok(found) => Ok(Some(found)),
@@ -141,8 +141,8 @@ pub(crate) fn found<T>(result: headwater::Result<T>) -> Result<Option<T>, ApiErr
     }
 }
 
-/// The type of a channel's field; `None` when stream or field are not there, or the asker is not
-/// told of them.
+/// The type of a channel's field; `None` when stream or field are absent, or the client may not see
+/// them.
 pub(crate) fn channel_type(
     snapshot: &Snapshot,
     access: &Access,
@@ -151,7 +151,7 @@ pub(crate) fn channel_type(
     Ok(access.field_type(snapshot, &channel.stream, &channel.field)?)
 }
 
-/// An answer with a body.
+/// Answer with a body.
 pub(crate) fn answer(content_type: HeaderValue, body: impl Into<Bytes>) -> Response {
     let mut response = Response::new(Body::from(body.into()));
     let headers = response.headers_mut();
@@ -160,12 +160,12 @@ pub(crate) fn answer(content_type: HeaderValue, body: impl Into<Bytes>) -> Respo
     response
 }
 
-/// Up to when an answer shows the newest that is known here, in ns since 1970: behind it a newer
-/// version is on its way to this node.
+/// Header with the instant, in ns since 1970, up to which an answer is current: behind it a newer
+/// version is in transit to this node.
 const UNTIL: HeaderName = HeaderName::from_static("x-headwater-until");
 
-/// The answer, with up to when it is the newest that is known.
-pub(crate) fn told(mut response: Response, until: Option<Timestamp>) -> Response {
+/// Adds the instant up to which an answer is current.
+pub(crate) fn with_until(mut response: Response, until: Option<Timestamp>) -> Response {
     if let Some(until) = until {
         let value = HeaderValue::from(until.as_nanos());
         response.headers_mut().insert(UNTIL, value);
@@ -173,7 +173,7 @@ pub(crate) fn told(mut response: Response, until: Option<Timestamp>) -> Response
     response
 }
 
-/// How an answer is written.
+/// Form of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     Json,

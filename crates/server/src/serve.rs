@@ -6,21 +6,19 @@
 
 use crate::access::tokens::{Guard, TokenFile};
 use crate::app::App;
-#[cfg(feature = "bucket")]
-use crate::bucket::{Bucket, Keeper};
-use crate::databases::KeptNames;
+use crate::components::{self, Components, Opening, Reserved};
+use crate::databases::DatabaseNames;
 use crate::dispatcher::Dispatcher;
-use crate::holdings::Holdings;
 use crate::ingest::{Ingest, Limits};
+use crate::inventory::Inventory;
 use crate::metrics::Metrics;
-use crate::notices::{Figures as NoticeFigures, Notices};
+use crate::notices::{NoticeMetrics, Notices};
 use crate::settings::{NodeRole, Settings};
 use crate::single::Single;
 use crate::start_error::StartError;
 use crate::tile_cache::TileCache;
 use crate::tile_costs::TileCosts;
 use headwater::{Database, Reader};
-use headwater_fleet::{Fleet, Relays, Uplink, UplinkFile};
 use headwater_io::Env;
 use headwater_shell::{Bound, Listener};
 use std::net::SocketAddr;
@@ -32,20 +30,15 @@ use tokio::sync::watch;
 pub struct Server {
     bound: Bound,
     role: Served,
-    /// In which it keeps its copies; without its group it stops.
-    #[cfg(feature = "bucket")]
-    bucket: Option<Arc<Bucket>>,
-    /// For clients of PostgreSQL.
-    #[cfg(feature = "sql")]
-    postgres_addr: Option<SocketAddr>,
+    components: Components,
 }
 
-/// What is served.
+/// The role of a server.
 #[derive(Debug)]
 enum Served {
     /// A database.
     Single(Box<Single>),
-    /// Where questions are answered.
+    /// Redirects queries to the nodes that answer them.
     Dispatcher(Dispatcher),
 }
 
@@ -73,114 +66,48 @@ impl Server {
 
     async fn start_with(settings: Settings, open: Option<Database>) -> Result<Server, StartError> {
         let env = Env::system();
-        #[cfg(feature = "bucket")]
-        let bucket = Bucket::open(&settings, &env)?;
-        #[cfg(feature = "bucket")]
-        if let Some(bucket) = &bucket {
-            // Before it listens, so that nobody is sent to a node that waits for its turn.
-            bucket.take().await?;
-        }
+        let mut reserved = Reserved::take(&settings, &env).await?;
         let tokens = TokenFile::of_database(settings.db()).with_clock(Arc::clone(&env.clock));
-        let doors: Vec<SocketAddr> = settings.postgres_addr.into_iter().collect();
-        let listener = Listener::bind(settings.shell(), env.clone(), tokens, &doors).await?;
+        let front_ends: Vec<SocketAddr> = settings.postgres_addr.into_iter().collect();
+        let listener = Listener::bind(settings.shell(), env.clone(), tokens, &front_ends).await?;
         if settings.sync.role == NodeRole::Dispatcher {
             let (bound, dispatcher) = Dispatcher::begin(&settings, listener)?;
             return Ok(Server {
                 bound,
-                #[cfg(feature = "bucket")]
-                bucket: None,
                 role: Served::Dispatcher(dispatcher),
-                #[cfg(feature = "sql")]
-                postgres_addr: None,
+                components: Components::default(),
             });
         }
-        #[cfg(feature = "sql")]
-        let postgres = match settings.postgres_addr {
-            None => None,
-            Some(addr) => {
-                let bound = tokio::net::TcpListener::bind(addr).await;
-                Some(bound.map_err(|source| StartError::ListenPostgres { addr, source })?)
-            }
-        };
+        reserved.bind(&settings).await?;
         let (db, reader) = match open {
             Some(db) => (db, None),
             None => open_database(&settings).await?,
         };
-        told(&settings, listener.local_addr(), &db, listener.guard());
+        report(&settings, listener.local_addr(), &db, listener.guard());
         let live = Arc::default();
-        #[cfg(feature = "mqtt")]
-        let source = crate::mqtt::Source::new(&settings)?;
         let limits = Limits::of(&settings);
         let ingest = Ingest::start(db.clone(), Arc::clone(&live), limits, &env)?;
-        #[cfg(feature = "bucket")]
-        let kept = match &bucket {
-            None => None,
-            Some(bucket) => {
-                let (held, dir) = (Arc::clone(bucket), settings.db().to_owned());
-                let restored = tokio::task::spawn_blocking(move || held.restore(&dir)).await;
-                Some((bucket, restored.map_err(std::io::Error::other)??))
-            }
+        let mut opening = Opening {
+            settings: &settings,
+            env: &env,
+            db: db.clone(),
+            reader: reader.clone(),
+            fleet: None,
+            relays: None,
+            uplink: None,
         };
-        let others = Others::open(&settings, &db, &env)?;
-        #[cfg(feature = "bucket")]
-        let keeper = (kept.zip(others.fleet.as_ref()))
-            .map(|((bucket, contents), fleet)| Keeper::new(bucket, fleet, &settings, contents));
-        #[cfg(feature = "sql")]
-        let limits = settings.sql_limits();
-        #[cfg(feature = "sql")]
-        // One for each statement at least: what keeps a thread busy for long keeps nobody else from
-        // running.
-        let sql_threads = Arc::new(headwater_query::Threads::new(
-            limits.parallel.max(settings.sql_statements_max.min(64)),
-        )?);
-        #[cfg(feature = "sql")]
-        let query = match (&reader, &others.fleet) {
-            (Some(reader), _) => headwater_query::Query::read_only(reader.clone(), limits),
-            (None, None) => headwater_query::Query::new(db.clone(), limits),
-            (None, Some(fleet)) => {
-                let all = Arc::new(All(db.clone(), Arc::clone(fleet)));
-                headwater_query::Query::across(db.clone(), all, limits)
-            }
-        };
+        let components = components::open(reserved, &mut opening).await?;
+        let (fleet, relays, uplink) = (opening.fleet, opening.relays, opening.uplink);
         let metrics = Metrics::default();
-        let notices = Notices::open(&settings, NoticeFigures::default())?;
-        #[cfg(feature = "sql")]
-        let mut of_postgres = None;
-        #[cfg(feature = "sql")]
-        let watches = crate::watched::Watches::default();
-        #[cfg(feature = "sql")]
-        let lake = crate::lake_figures::Figures::default();
-        #[cfg(feature = "sql")]
-        let lake_place = crate::lake::place(&settings)?;
+        let notices = Notices::open(&settings, NoticeMetrics::default())?;
         let bound = listener.shell(|registry| {
             metrics.register(registry);
-            notices.figures.register(registry);
-            #[cfg(feature = "sql")]
-            {
-                of_postgres = Some(headwater_postgres::Metrics::new(registry));
-                watches.figures.register(registry);
-                lake.register(registry);
-            }
-            #[cfg(feature = "mqtt")]
-            if let Some(source) = &source {
-                source.figures.register(registry);
-            }
+            notices.metrics.register(registry);
+            components.register(registry);
         });
         let app = App {
             memory: headwater_ask::Memory::new(settings.query_memory, settings.query_memory_all),
-            #[cfg(feature = "sql")]
-            sql_threads,
-            #[cfg(feature = "sql")]
-            query,
-            #[cfg(feature = "sql")]
-            watches,
-            #[cfg(feature = "sql")]
-            lake,
-            #[cfg(feature = "sql")]
-            lake_place,
-            #[cfg(feature = "sql")]
-            places: headwater_query::Places::new(settings.sql_statements_max),
-            databases: Arc::new(KeptNames::open(db.clone(), &settings)?),
+            databases: Arc::new(DatabaseNames::open(db.clone(), &settings)?),
             opened: db,
             reader,
             shell: Arc::clone(bound.shell()),
@@ -188,22 +115,14 @@ impl Server {
             compacting: parking_lot::Mutex::new(()),
             ingest,
             live,
-            holdings: Holdings::default(),
+            inventory: Inventory::default(),
             notices,
-            fleet: others.fleet,
-            #[cfg(feature = "bucket")]
-            bucket: bucket.clone(),
-            relays: others.relays,
-            uplink: others.uplink,
+            fleet,
+            relays,
+            uplink,
+            components: components.clone(),
             tiles: TileCache::new(settings.tile_cache),
             tile_costs: TileCosts::new(),
-            #[cfg(feature = "mqtt")]
-            publisher: crate::mqtt_publisher::Publisher::default(),
-            #[cfg(feature = "mqtt")]
-            messages: source
-                .as_ref()
-                .map(|source| Arc::clone(&source.figures))
-                .unwrap_or_default(),
             settings,
         };
         if !app.settings.dispatch.ticket_keys.is_empty() {
@@ -213,44 +132,33 @@ impl Server {
             })?;
         }
         Ok(Server {
-            #[cfg(feature = "sql")]
-            postgres_addr: postgres.as_ref().and_then(|bound| bound.local_addr().ok()),
-            #[cfg(feature = "bucket")]
-            bucket,
-            role: Served::Single(Box::new(Single {
-                app: Arc::new(app),
-                #[cfg(feature = "bucket")]
-                keeper,
-                #[cfg(feature = "sql")]
-                postgres: postgres.zip(of_postgres),
-                #[cfg(feature = "mqtt")]
-                source,
-            })),
             bound,
+            role: Served::Single(Box::new(Single { app: Arc::new(app) })),
+            components,
         })
     }
 
-    /// The database, and what is counted of messages.
+    /// The database, and the stats of the broker.
     #[cfg(all(test, feature = "mqtt"))]
     pub(crate) fn of_messages(&self) -> (Database, Arc<crate::mqtt_figures::Figures>) {
         let Served::Single(single) = &self.role else {
             unreachable!("no dispatcher takes messages");
         };
-        let figures = single.source.as_ref().map(|s| Arc::clone(&s.figures));
-        (single.app.opened.clone(), figures.unwrap_or_default())
+        let broker = self.components.get::<components::Broker>();
+        let stats = broker.map(|broker| Arc::clone(&broker.stats));
+        (single.app.opened.clone(), stats.unwrap_or_default())
     }
 
-    /// Where it listens.
+    /// The address for HTTP.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         self.bound.local_addr()
     }
 
-    /// Where it listens for clients of PostgreSQL, if it does.
-    #[cfg(feature = "sql")]
+    /// The address for clients of PostgreSQL; `None` without one.
     #[must_use]
     pub fn postgres_addr(&self) -> Option<SocketAddr> {
-        self.postgres_addr
+        self.components.address()
     }
 
     /// The address of its page.
@@ -266,16 +174,15 @@ impl Server {
     /// When the database cannot be closed, or another node holds the group of copies that this one
     /// has in a bucket: then it has stopped by itself.
     pub async fn run(self, stop: watch::Receiver<bool>) -> Result<(), StartError> {
-        #[cfg(feature = "bucket")]
-        let (stop, ended) = match &self.bucket {
-            None => (stop, None),
-            Some(bucket) => (or_ended(stop, bucket.ended()), Some(bucket.ended())),
+        let ended = self.components.ended();
+        let stop = match &ended {
+            None => stop,
+            Some(ended) => or_ended(stop, ended.clone()),
         };
         match self.role {
             Served::Single(single) => self.bound.serve(*single, stop).await,
             Served::Dispatcher(dispatcher) => self.bound.serve(dispatcher, stop).await,
         }?;
-        #[cfg(feature = "bucket")]
         if let Some(why) = ended.and_then(|ended| ended.borrow().clone()) {
             return Err(StartError::Bucket(why));
         }
@@ -283,8 +190,7 @@ impl Server {
     }
 }
 
-/// Becomes true at the stop, or when a group of copies is held no more.
-#[cfg(feature = "bucket")]
+/// Becomes true at the stop, or when a component ends the node.
 fn or_ended(
     mut stop: watch::Receiver<bool>,
     mut ended: watch::Receiver<Option<String>>,
@@ -312,59 +218,6 @@ pub fn serve(settings: Settings, ready: impl FnOnce(&str)) -> Result<(), StartEr
         |server: &Server| ready(&server.url()),
         async |server, stop| server.run(stop).await,
     )
-}
-
-/// A cloud's own database with its copies, for statements.
-#[cfg(feature = "sql")]
-struct All(Database, Arc<Fleet>);
-
-#[cfg(feature = "sql")]
-impl headwater_query::Snapshots for All {
-    fn snapshot(&self) -> headwater::Result<headwater::Snapshot> {
-        self.1.across(self.0.snapshot()?)
-    }
-}
-
-/// What there is besides the node's own database.
-struct Others {
-    fleet: Option<Arc<Fleet>>,
-    relays: Option<Arc<Relays>>,
-    uplink: Option<Arc<Uplink>>,
-}
-
-impl Others {
-    /// As the role of the node has it.
-    fn open(settings: &Settings, db: &Database, env: &Env) -> Result<Others, StartError> {
-        let dir = settings.db();
-        let mut others = Others {
-            fleet: None,
-            relays: None,
-            uplink: None,
-        };
-        match settings.sync.role {
-            NodeRole::Cloud => {
-                let reader = settings.engine.clone();
-                let fleet = Arc::new(Fleet::open(env.clone(), dir, reader)?);
-                let (identity, _) =
-                    headwater_fleet::database_of(db).map_err(|source| StartError::Database {
-                        dir: dir.display().to_string(),
-                        source,
-                    })?;
-                fleet.set_node(identity);
-                let relays = Relays::open(&fleet, dir, settings.sync.uplink()?)?;
-                (others.fleet, others.relays) = (Some(fleet), Some(Arc::new(relays)));
-            }
-            NodeRole::Edge => {
-                let uplink = Uplink::new(db.clone(), env.clone(), dir, settings.sync.uplink()?)?;
-                others.uplink = Some(Arc::new(uplink));
-            }
-            NodeRole::Single if UplinkFile::read(dir)?.is_some() => tracing::warn!(
-                "this database has joined a cloud, and nothing is sent there: start with --role edge"
-            ),
-            NodeRole::Single | NodeRole::Dispatcher => {}
-        }
-        Ok(others)
-    }
 }
 
 /// The database of the settings: as its owner, or where it is only read, as one who looks at it and
@@ -397,7 +250,7 @@ fn is_unwritable(error: &headwater::Error) -> bool {
 }
 
 /// One line about what runs, and one for each thing that recovery did.
-fn told(settings: &Settings, addr: SocketAddr, db: &Database, guard: &Guard) {
+fn report(settings: &Settings, addr: SocketAddr, db: &Database, guard: &Guard) {
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         %addr,

@@ -5,8 +5,7 @@
 
 use crate::app::App;
 use crate::error::ApiError;
-use crate::fetching::fetching;
-use crate::looking;
+use crate::fetch_missing::fetch_missing;
 use crate::routes::{self, Needs};
 use crate::start_error::StartError;
 use axum::middleware::from_fn_with_state;
@@ -26,15 +25,6 @@ pub fn endpoints() -> Vec<Endpoint> {
 #[derive(Debug)]
 pub(crate) struct Single {
     pub(crate) app: Arc<App>,
-    /// For clients of PostgreSQL, until it is begun.
-    #[cfg(feature = "sql")]
-    pub(crate) postgres: Option<(tokio::net::TcpListener, headwater_postgres::Metrics)>,
-    /// What keeps copies in a bucket, until it is begun.
-    #[cfg(feature = "bucket")]
-    pub(crate) keeper: Option<crate::bucket::Keeper>,
-    /// Where messages come from, besides requests, until it is begun.
-    #[cfg(feature = "mqtt")]
-    pub(crate) source: Option<crate::mqtt::Source>,
 }
 
 impl Role for Single {
@@ -42,50 +32,9 @@ impl Role for Single {
 
     type Error = StartError;
 
-    fn begin(&mut self, shell: &Arc<Shell>) -> Work {
+    fn begin(&mut self, _: &Arc<Shell>) -> Work {
         let mut work = Work::default();
-        if let Some(uplink) = &self.app.uplink {
-            let run = Arc::clone(uplink).run(shell.stopping());
-            work.workers.push(Box::pin(run));
-        }
-        if let Some(relays) = &self.app.relays {
-            let run = Arc::clone(relays).run(shell.stopping());
-            work.workers.push(Box::pin(run));
-        }
-        work.workers
-            .push(Box::pin(crate::telling::run(Arc::clone(&self.app))));
-        work.workers
-            .push(Box::pin(crate::revoking::run(Arc::clone(&self.app))));
-        #[cfg(feature = "bucket")]
-        if let Some(keeper) = self.keeper.take() {
-            work.workers.push(Box::pin(keeper.run(shell.stopping())));
-        }
-        #[cfg(feature = "mqtt")]
-        if let Some(source) = self.source.take() {
-            work.workers
-                .push(Box::pin(source.run(Arc::clone(&self.app))));
-        }
-        // Watches are followed by who owns the database, and keeps what was told.
-        #[cfg(feature = "sql")]
-        if self.app.reader.is_none() {
-            work.workers
-                .push(Box::pin(crate::watches::run(Arc::clone(&self.app))));
-        }
-        if let (Some(reader), Some(every)) = (&self.app.reader, self.app.settings.read_only_refresh)
-        {
-            let run = looking::run(Arc::clone(&self.app), reader.clone(), every);
-            work.workers.push(Box::pin(run));
-        }
-        #[cfg(feature = "sql")]
-        if let (Some(_), Some(every)) = (&self.app.lake_place, self.app.settings.lake.every) {
-            let run = crate::lake::run(Arc::clone(&self.app), every);
-            work.workers.push(Box::pin(run));
-        }
-        #[cfg(feature = "sql")]
-        if let Some((listener, metrics)) = self.postgres.take() {
-            let door = crate::postgres::door(&self.app, metrics);
-            work.doors.push(Box::pin(door.run(listener)));
-        }
+        self.app.components.begin(&self.app, &mut work);
         work
     }
 
@@ -95,7 +44,7 @@ impl Role for Single {
         if self.app.fleet.is_none() {
             return routes.map(with_state).collect();
         }
-        let fetching = from_fn_with_state(Arc::clone(&self.app), fetching);
+        let fetching = from_fn_with_state(Arc::clone(&self.app), fetch_missing);
         let routes = routes.map(|mut route| {
             if route.endpoint.needs == Needs::Read {
                 route.handler = route.handler.layer(fetching.clone());
@@ -128,10 +77,7 @@ impl Role for Single {
                 if let Err(error) = &stats {
                     tracing::warn!(%error, "no figures of the engine");
                 }
-                #[cfg(feature = "bucket")]
-                if let Some(bucket) = &self.app.bucket {
-                    self.app.metrics.bucket.fetched(bucket);
-                }
+                self.app.components.collect();
                 match self.app.node_status() {
                     Ok(status) => self.app.metrics.nodes.fetched(status),
                     Err(error) => tracing::warn!(%error, "no figures of other nodes"),

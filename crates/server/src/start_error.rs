@@ -15,7 +15,7 @@ pub enum StartError {
     Database {
         /// Its directory.
         dir: String,
-        /// What the engine says.
+        /// Error of the engine.
         source: headwater::Error,
     },
     /// The files of the database may not be written.
@@ -25,13 +25,13 @@ pub enum StartError {
     Unwritable {
         /// Its directory.
         dir: String,
-        /// What the engine says.
+        /// Error of the engine.
         source: headwater::Error,
     },
-    /// The names of databases cannot be read or kept.
+    /// The names of databases cannot be read or stored.
     #[error("the names of databases, which InfluxDB's clients use: {source}")]
     Names {
-        /// What keeps them from that.
+        /// Cause of the failure.
         source: headwater_ask::Error,
     },
     /// The address for clients of PostgreSQL cannot be listened on.
@@ -42,13 +42,13 @@ pub enum StartError {
     ListenPostgres {
         /// The address asked for.
         addr: SocketAddr,
-        /// What the system says.
+        /// Error of the operating system.
         source: std::io::Error,
     },
-    /// What is known of other nodes cannot be read.
+    /// Stored state of other nodes cannot be read.
     #[error("other nodes: {0}")]
     Fleet(#[from] headwater_fleet::FleetError),
-    /// The bucket of a cloud cannot be used, or its group of copies is held no more.
+    /// The bucket of a cloud cannot be used, or its lease is lost.
     #[error("the bucket: {0}")]
     Bucket(String),
     /// The lake cannot be used where it is said to be.
@@ -57,10 +57,10 @@ pub enum StartError {
     /// A dispatcher cannot begin with these settings.
     #[error("dispatch: {0}")]
     Dispatch(String),
-    /// Notices cannot be told or heard with these settings.
+    /// Notices cannot be published or received with these settings.
     #[error("notices: {0}")]
     Notices(String),
-    /// Messages cannot be taken from a broker with these settings.
+    /// Messages cannot be received from a broker with these settings.
     #[error("mqtt: {0}")]
     Mqtt(String),
     /// The system denied something that serving needs.

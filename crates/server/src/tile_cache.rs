@@ -1,10 +1,10 @@
-//! Formatted tiles, kept as long as what they show stays the same.
+//! Cache of formatted tiles, valid as long as their data stays the same.
 //!
-//! Invariants: at most so many bytes; an answer is given only when every version in it is that of
-//! the data now, and only to who may read every stream in it. An answer for who may read some
-//! streams only is given to the same token only: whether a field is told of depends on what else
-//! its rules let one read.
-//! Concurrency: looking something up waits for nothing that could wait for I/O.
+//! Invariants: the size is bounded; an entry is returned only when every version in it is that of
+//! the data now, and only to a client that may read every stream in it. An entry for a client that
+//! may read some streams only is returned to the same token only: whether a field is visible
+//! depends on its other rules.
+//! Concurrency: a look-up never waits for I/O.
 
 use crate::access::Access;
 use axum::body::Bytes;
@@ -18,45 +18,45 @@ use std::fmt;
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::Arc;
 
-/// Longer addresses are not kept.
+/// Longest address that is cached, in bytes.
 const KEY_BYTES_MAX: usize = 4_096;
 
-/// A part of an answer: a range of a stream at a version.
+/// Part of an answer: a range of a stream at a version.
 #[derive(Debug)]
 pub(crate) struct Shown {
     pub(crate) stream: StreamName,
     pub(crate) range: ClosedRange,
-    /// `None` where time alone changes the answer, or there is no such channel.
+    /// `None` where time alone changes the answer, or the channel is absent.
     pub(crate) version: Option<DataVersion>,
     pub(crate) status: TileStatus,
 }
 
-/// An answer with what it depends on.
+/// Answer with its dependencies.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct CacheEntry {
     pub(crate) shown: Vec<Shown>,
     pub(crate) etag: Option<HeaderValue>,
     pub(crate) body: Bytes,
     pub(crate) content_type: HeaderValue,
-    /// No write can change it any more.
+    /// True when no write can change it any more.
     pub(crate) is_closed: bool,
-    /// Up to when it is the newest that is known here; nothing where nothing newer is known.
+    /// Instant up to which it is the newest version known here; `None` = no newer one is known.
     pub(crate) until: Option<Timestamp>,
 }
 
 #[derive(Clone)]
 struct Weigh;
 
-impl Weighter<Box<str>, Arc<Kept>> for Weigh {
-    fn weight(&self, key: &Box<str>, kept: &Arc<Kept>) -> u64 {
-        let shown = kept.shown.len() * (size_of::<Shown>() + 64);
-        (key.len() + kept.body.len() + shown + 256) as u64
+impl Weighter<Box<str>, Arc<CacheEntry>> for Weigh {
+    fn weight(&self, key: &Box<str>, entry: &Arc<CacheEntry>) -> u64 {
+        let shown = entry.shown.len() * (size_of::<Shown>() + 64);
+        (key.len() + entry.body.len() + shown + 256) as u64
     }
 }
 
-/// Answers by path and query.
+/// Cache of answers, by path and query.
 pub(crate) struct TileCache {
-    answers: Cache<Box<str>, Arc<Kept>, Weigh>,
+    answers: Cache<Box<str>, Arc<CacheEntry>, Weigh>,
 }
 
 impl fmt::Debug for TileCache {
@@ -75,7 +75,7 @@ impl TileCache {
         }
     }
 
-    /// Under what the answer to a request is kept.
+    /// Cache key of a request's answer.
     pub(crate) fn key(access: &Access, uri: &Uri) -> Option<String> {
         let path = uri.path_and_query()?.as_str();
         let asker = access.kept_for();
@@ -83,22 +83,22 @@ impl TileCache {
         (path.len() <= KEY_BYTES_MAX).then(|| [asker.as_str(), path].join("\n"))
     }
 
-    /// The answer kept under a key of [`TileCache::key`], if it is here and still true, and may be
+    /// The answer under a key of [`TileCache::key`], if it is cached and still valid, and may be
     /// seen.
-    pub(crate) fn get(&self, db: &Database, access: &Access, key: &str) -> Option<Arc<Kept>> {
-        let kept = self.answers.get(key)?;
-        let is_true = kept.shown.iter().all(|shown| {
+    pub(crate) fn get(&self, db: &Database, access: &Access, key: &str) -> Option<Arc<CacheEntry>> {
+        let entry = self.answers.get(key)?;
+        let is_true = entry.shown.iter().all(|shown| {
             shown.version.is_some()
                 && access.may_read_stream(&shown.stream)
                 && db.quick_version(&shown.stream, &shown.range) == shown.version
         });
-        is_true.then_some(kept)
+        is_true.then_some(entry)
     }
 
-    /// Keeps an answer, if its versions can tell for how long.
-    pub(crate) fn put(&self, key: &str, kept: &Arc<Kept>) {
-        if kept.etag.is_some() {
-            self.answers.insert(key.into(), Arc::clone(kept));
+    /// Caches an answer, if its versions can invalidate it.
+    pub(crate) fn put(&self, key: &str, entry: &Arc<CacheEntry>) {
+        if entry.etag.is_some() {
+            self.answers.insert(key.into(), Arc::clone(entry));
         }
     }
 }
@@ -113,7 +113,7 @@ pub(crate) fn etag_of(shown: &[Shown]) -> Option<HeaderValue> {
     HeaderValue::from_str(&format!("\"{:016x}\"", hasher.finish())).ok()
 }
 
-/// True when the asker has the answer with this tag.
+/// True when the client has the answer with this tag.
 pub(crate) fn is_known(etag: &HeaderValue, headers: &HeaderMap) -> bool {
     let Ok(etag) = etag.to_str() else {
         return false;

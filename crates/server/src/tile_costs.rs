@@ -1,29 +1,27 @@
-//! What tiles cost to read, learnt from reading them: whether one may be read on the runtime's own
-//! thread.
+//! Measured costs of reading tiles: whether one may be read on the runtime's own thread.
 //!
 //! Why: to hand a request to another thread, and its answer back, are two changes of threads, a
-//! good part of what a usual tile takes. So tiles of a kind that were quick are read where their
-//! request came in. What has not been read yet, or took long (many rows without buckets, a slow
-//! medium), is read away from there, so that other requests do not wait for it.
+//! good part of the time of a usual tile. So tiles of a kind that were quick are read on the thread
+//! of their request. A kind that has not been read yet, or took long (many rows without buckets, a
+//! slow disk), is read on another thread, so that other requests do not wait for it.
 //!
-//! Invariants: only a place is chosen here, never an answer. A kind is channels and a level. Two
-//! kinds may share a figure: then a slow one makes the other be read elsewhere too, and a quick one
-//! lets the other through until it has shown itself.
-//! Concurrency: figures are single words; to lose one that comes at the same time as another does
-//! no harm.
+//! Invariants: only a thread is chosen here, never an answer. A kind is channels and a level. Two
+//! kinds may share a measurement: then a slow one moves the other off the runtime too, and a quick
+//! one admits the other until it has been measured.
+//! Concurrency: measurements are single words; a lost concurrent update does no harm.
 
 use headwater::Level;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// What a thread of the runtime may be kept from other requests for.
+/// Longest time that a read may block a thread of the runtime.
 const QUICK_US: u32 = 500;
-/// A kind of which nothing is known.
+/// Value of a kind without a measurement.
 const UNKNOWN: u32 = u32::MAX;
 const KINDS: usize = 4_096;
 
-/// Times of reading by kind, in microseconds: the mean of the newest and of what was held before.
+/// Times of reading by kind, in microseconds: the mean of the newest and of the mean before.
 #[derive(Debug)]
 pub(crate) struct TileCosts {
     kinds: Box<[AtomicU32]>,
@@ -36,7 +34,7 @@ impl TileCosts {
         }
     }
 
-    /// The figure of these channels at this level.
+    /// The measurement of these channels at this level.
     pub(crate) fn of<'a>(
         &self,
         channels: impl IntoIterator<Item = &'a str>,
@@ -53,7 +51,7 @@ impl TileCosts {
     }
 }
 
-/// The figure of a kind.
+/// The measurement of a kind.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TileCost<'a> {
     figure: Option<&'a AtomicU32>,
@@ -67,7 +65,7 @@ impl TileCost<'_> {
 
     pub(crate) fn learn(self, took: Duration) {
         let Some(figure) = self.figure else { return };
-        // The largest number says that nothing is known.
+        // The largest number marks an unknown kind.
         let took = u32::try_from(took.as_micros()).map_or(UNKNOWN - 1, |us| us.min(UNKNOWN - 1));
         let next = match figure.load(Ordering::Relaxed) {
             UNKNOWN => took,
@@ -86,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_not_quick() {
+    fn an_unknown_kind_is_not_quick() {
         let costs = TileCosts::new();
         assert!(!costs.of(["pump.rpm"], level()).is_quick());
     }
@@ -122,7 +120,7 @@ mod tests {
     fn levels_and_channels_are_kinds_of_their_own() {
         let costs = TileCosts::new();
         costs.of(["pump.rpm"], level()).learn(Duration::ZERO);
-        // Chance may put some of them together, but not all.
+        // Hashing may put some of them together, but not all.
         let others = (0..64).map(|n| format!("pump.{n}"));
         assert!(
             others
@@ -135,7 +133,7 @@ mod tests {
                 .into_iter()
                 .any(|l| !costs.of(["pump.rpm"], l).is_quick())
         );
-        // Of several channels the sum is what a request takes.
+        // The time of a request for several channels is their sum.
         assert!(!costs.of(["pump.rpm", "pump.on"], level()).is_quick());
     }
 }

@@ -1,9 +1,9 @@
-//! Answers in fewer bytes: gzip for those who take it.
+//! Compression of answers: gzip for clients that accept it.
 //!
-//! Invariants: what was whole is whole when it is unpacked, and what broke off is seen to; what is
-//! small, packed already, of a kind that hardly shrinks, known by a tag of its bytes, or sent
-//! bit by bit as things happen is left as it is.
-//! Concurrency: the work is done where the answer is sent, a piece of it at a time.
+//! Invariants: an unpacked answer is complete when the original was, and a broken one is
+//! recognised; an answer is left as it is when it is small, packed already, of a kind that hardly
+//! shrinks, known by a tag of its bytes, or sent bit by bit as things happen. Concurrency: the work
+//! is done where the answer is sent, a part of it at a time.
 
 use axum::body::{Body, Bytes, HttpBody};
 use axum::http::header::{
@@ -18,7 +18,7 @@ use std::io::Write;
 
 /// Smaller answers are sent in one packet anyway.
 const BYTES_MIN: u64 = 1_400;
-/// Kinds that shrink, by their beginning. Streams of events are none of them: each event is wanted
+/// Kinds that shrink, by their beginning. Streams of events are not among them: each event is due
 /// at once.
 const KINDS: [&str; 4] = [
     "application/json",
@@ -41,7 +41,7 @@ pub(crate) fn takes_gzip(headers: &HeaderMap) -> bool {
         })
 }
 
-/// The answer packed, where that is worth while and its asker takes it.
+/// The answer packed, where that is worth while and its client accepts it.
 pub(crate) fn packed(mut response: Response, takes_gzip: bool) -> Response {
     if !is_worth_while(&response) {
         return response;

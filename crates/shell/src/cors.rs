@@ -1,14 +1,14 @@
-//! Pages of other origins that may ask this server: those of a list, and no others.
+//! Pages of other origins that may send requests to this server: the ones of a list, and no others.
 //!
-//! Invariant: an origin that is not on the list is told nothing by which its pages could read an
-//! answer. What a page may do stays the matter of its token.
+//! Invariant: an origin that is not on the list gets no header by which its pages could read an
+//! answer. The rights of a page are those of its token.
 
 use axum::body::Body;
 use axum::http::header::{self, HeaderName, HeaderValue};
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::Response;
 
-/// What pages may send, and which headers of answers they may read.
+/// Methods that pages may use; the next constants are the headers.
 const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, POST");
 const HEADERS: HeaderValue = HeaderValue::from_static(
     "authorization, content-type, content-encoding, accept, if-none-match, x-request-id, \
@@ -24,7 +24,7 @@ const KEPT: HeaderValue = HeaderValue::from_static("3600");
 /// Reads an origin as browsers send it: a scheme, a name, perhaps a port, and nothing behind.
 ///
 /// # Errors
-/// What was expected.
+/// The expected form.
 pub fn parse_origin(text: &str) -> Result<String, String> {
     let is_name = |name: &str| {
         !name.is_empty() && !name.contains(['/', '@', ' ', '?', '#', '*']) && name.is_ascii()
@@ -47,7 +47,7 @@ pub(crate) fn welcome(origins: &[String], headers: &HeaderMap) -> Option<HeaderV
         .then(|| origin.clone())
 }
 
-/// Whether a browser asks if a page may send what it wants to.
+/// True for a browser's preflight request.
 pub(crate) fn is_preflight(method: &Method, headers: &HeaderMap) -> bool {
     method == Method::OPTIONS && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
 }

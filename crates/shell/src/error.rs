@@ -13,7 +13,7 @@ pub struct ErrorAnswer {
     pub status: StatusCode,
     /// A word that never changes its meaning.
     pub code: &'static str,
-    /// What was expected, what was found, and what to do.
+    /// The expected and the actual value, and the remedy.
     pub message: String,
     /// More for programs, by name.
     pub details: Map<String, Value>,
@@ -57,7 +57,7 @@ impl ErrorAnswer {
 }
 
 impl ErrorAnswer {
-    /// What the body of the answer says, as JSON.
+    /// Body of the answer, as JSON.
     #[must_use]
     pub fn into_body(self) -> Value {
         let mut body = self.details;

@@ -1,12 +1,12 @@
-//! Taking connections, and letting go of them in order.
+//! Accepting connections, and ending them in order.
 //!
 //! Invariants: there are never more connections than the setting allows; more wait in the system's
-//! queue. After the stop no new one is taken, and each that is open ends after the request it is
+//! queue. After the stop no new one is accepted, and each that is open ends after the request it is
 //! at, or when time is up.
 //!
-//! Why not a ready-made accept loop: a limit of connections, times for TLS and heads of requests,
-//! certificates that change and an end with a time limit are all needed, and are a page of code
-//! together.
+//! Reasons against a ready-made accept loop: a limit of connections, times for TLS and heads of
+//! requests, certificates that change and an end with a time limit are all needed, and are a page
+//! of code together.
 
 use crate::patient::Patient;
 use crate::shell::Shell;
@@ -27,7 +27,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Most requests at once on one connection of HTTP/2.
 const STREAMS_MAX: u32 = 128;
 
-/// How long a client may take nothing of what is sent to it.
+/// Longest time that a client may read nothing of its answer.
 const UNREAD_MAX: Duration = Duration::from_secs(60);
 
 pub(crate) struct Listening {
@@ -45,9 +45,9 @@ impl Listening {
         http.http1()
             .timer(TokioTimer::new())
             .header_read_timeout(settings.header_timeout)
-            // Heads and bodies in one piece. Not `pipeline_flush`, which does the same and never
-            // sends what it has while bytes are left to be read, as they are behind what is no
-            // request.
+            // Heads and bodies in one write. Not `pipeline_flush`, which does the same and never
+            // sends its buffer while bytes are left to be read, as they are behind bytes that are
+            // no request.
             .writev(false);
         http.http2()
             .timer(TokioTimer::new())
@@ -57,7 +57,7 @@ impl Listening {
         let graceful = GracefulShutdown::new();
         let places = Arc::new(Semaphore::new(settings.connections_max));
         let stopped = async {
-            // An error means that the sender is gone: that is a stop too.
+            // An error means that the sender was dropped: that is a stop too.
             let _ = stop.wait_for(|stop| *stop).await;
         };
         tokio::pin!(stopped);
@@ -101,7 +101,7 @@ impl Listening {
                 drop(place);
             });
         }
-        // Nobody may connect any more while the rest ends.
+        // Refuses new connections while the rest ends.
         drop(self.listener);
         let limit = self.shell.settings.shutdown_timeout;
         tokio::time::timeout(limit, graceful.shutdown())

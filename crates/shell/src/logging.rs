@@ -21,10 +21,10 @@ impl FormatTime for Clock {
     }
 }
 
-/// Whether a text is a level or directives.
+/// Checks that a text is a level or directives.
 ///
 /// # Errors
-/// What is wrong with it.
+/// A description of the defect.
 pub fn check_level(text: &str) -> Result<(), String> {
     if text.trim().is_empty() {
         return Err("there is no level".to_owned());

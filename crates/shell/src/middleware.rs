@@ -1,13 +1,13 @@
-//! What happens to every request before and after its route, whatever the server serves.
+//! Steps of every request before and after its route, whatever the server serves.
 //!
-//! In this order: a request id; that it names one host; the name it came under, where no token is
+//! In this order: a request id; that it names one host; the name in its address, where no token is
 //! needed; its token, and whether that suffices for the route; a permit, of which there are as many
 //! as requests may be worked on; the handler, within a time limit. Then headers on the answer, a
-//! line in the log if wanted, and metrics.
+//! line in the log if configured, and metrics.
 //!
 //! Invariants: no handler runs for a request that its [`Needs`] keeps out. Routes that need
-//! nothing, and metrics, take no permit, so that they answer under full load.
-//! Failure: a handler that panics is answered 500 and logged; the server goes on.
+//! nothing, and metrics, take no permit, so that they answer under full load. Failure: a handler
+//! that panics is answered 500 and logged; the server goes on.
 
 use crate::access::Access;
 use crate::access::host::{Stranger, is_named_once};
@@ -41,7 +41,7 @@ const TICKET_PARAMETER: &str = "ticket=";
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const VERSION: HeaderName = HeaderName::from_static("x-headwater-version");
 
-/// What a page of this server may load: only from this server.
+/// Content that a page of this server may load: only from this server.
 const POLICY: &str = "default-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'";
 
 /// On every answer that has a body.
@@ -69,14 +69,14 @@ const SECURITY: [(HeaderName, HeaderValue); 6] = [
     ),
 ];
 
-/// What the middleware knows about a route. The rest, paths without a route, has none.
+/// Properties of a route for the middleware. The rest, paths without a route, has none.
 #[derive(Clone)]
 struct Gate {
     shell: Arc<Shell>,
     endpoint: Option<Arc<(Endpoint, Observed)>>,
 }
 
-/// The service made of routes, each behind the same gate, and so are paths without a route.
+/// The service made of routes, each behind the same middleware, and so are paths without a route.
 pub(crate) fn router(shell: &Arc<Shell>, routes: Vec<Route>) -> Router {
     let mut router = Router::new();
     for Route { endpoint, handler } in routes {
@@ -135,7 +135,7 @@ async fn pass(State(gate): State<Gate>, request: Request, next: Next) -> Respons
         None => gate.shell.metrics.request_elsewhere(),
     }
     if let Some(path) = path {
-        // A full disk is told of once, not for each request.
+        // A full disk is reported once, not for each request.
         let is_full = status == StatusCode::INSUFFICIENT_STORAGE;
         let failed = (status.is_server_error() && !is_full) || took > SLOW;
         if failed || gate.shell.settings.log_requests == LogRequests::All {
@@ -149,7 +149,7 @@ async fn pass(State(gate): State<Gate>, request: Request, next: Next) -> Respons
     response
 }
 
-/// How long a route whose work takes too long has to say so itself, and what that was.
+/// Grace time in which a route whose work takes too long has to say so itself, with the work.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// From the name to the handler.
@@ -221,8 +221,8 @@ async fn within(gate: &Gate, mut request: Request, next: Next) -> Response {
     }
 }
 
-/// The ticket that a request carries, in its address or as its token. It is taken out of the
-/// address, so that no route sees it.
+/// Ticket of a request, in its address or as its token. The one in the address is removed, so that
+/// no route sees it.
 fn ticket_of(request: &mut Request, token: &Carried) -> Option<String> {
     let in_address = without_ticket(request.uri());
     let in_address = in_address.map(|(uri, ticket)| {
@@ -254,7 +254,7 @@ fn without_ticket(uri: &Uri) -> Option<(Uri, String)> {
     Some((Uri::from_parts(parts).ok()?, ticket))
 }
 
-/// What a request may do by its ticket.
+/// Rights of a request by its ticket.
 fn admit_ticket(
     shell: &Shell,
     needs: Needs,
@@ -285,7 +285,7 @@ fn denied(denied: Denied) -> ErrorAnswer {
     ErrorAnswer::new(StatusCode::UNAUTHORIZED, code, message)
 }
 
-/// What a request may do, if that suffices for the route.
+/// Rights of a request, if they suffice for the route.
 fn admit(shell: &Shell, needs: Needs, token: &Carried) -> Result<Access, ErrorAnswer> {
     let access = shell.guard().admit(token).map_err(denied)?;
     let (action, word) = match needs {

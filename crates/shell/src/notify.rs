@@ -1,4 +1,4 @@
-//! Tells systemd how far the process is (`sd_notify`, `Type=notify`).
+//! Reports the state of the process to systemd (`sd_notify`, `Type=notify`).
 //!
 //! Source: the protocol in sd_notify(3): a datagram of `KEY=VALUE` lines to the socket named by
 //! `NOTIFY_SOCKET`.
@@ -7,7 +7,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// Sends a state, if the process was started by something that wants to know.
+/// Sends a state, if the process was started with a socket for it.
 pub(crate) fn notify(state: &str) {
     let Some(name) = std::env::var_os("NOTIFY_SOCKET") else {
         return;
@@ -20,6 +20,6 @@ pub(crate) fn notify(state: &str) {
         UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address)
     })();
     if let Err(error) = sent {
-        tracing::warn!(%error, "systemd cannot be told how far the server is");
+        tracing::warn!(%error, "systemd cannot be notified of the state of the server");
     }
 }

@@ -1,7 +1,7 @@
-//! A connection that is given up when its client takes nothing for long.
+//! A connection that is given up when its client reads nothing for long.
 //!
-//! Without this, who asks for much and reads nothing would keep what is to be sent, and hold up the
-//! server's end, for as long as it likes.
+//! Without this, a client that requests much and reads nothing would occupy the buffers of its
+//! answer, and delay the server's end, for as long as it likes.
 //!
 //! Invariant: a write that goes on, however slowly, is never cut off.
 
@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::watch;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// How often a write that waits is looked at.
+/// Interval of checks of a waiting write.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// A connection whose writes must go on.

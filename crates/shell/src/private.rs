@@ -1,6 +1,6 @@
 //! Files that only their owner may read, and that are replaced whole.
 //!
-//! Invariant: a reader sees the file of before or that of after, also over a power cut.
+//! Invariant: a reader sees the old file or the new one, also over a power cut.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};

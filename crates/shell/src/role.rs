@@ -1,4 +1,4 @@
-//! What a shell serves.
+//! The part of a server that a shell serves.
 
 use crate::error::ErrorAnswer;
 use crate::route::Route;
@@ -7,20 +7,20 @@ use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
-/// What a shell serves: the part of a server that is not the same for all of them.
+/// The part of a server that is not the same for all of them.
 ///
 /// [`Bound::serve`](crate::Bound::serve) calls [`Role::begin`] first, then takes requests for
-/// [`Role::routes`] until the server is to stop; then it waits for the doors and the requests and
-/// calls [`Role::requests_ended`], waits for the workers, and calls [`Role::close`] last.
+/// [`Role::routes`] until the server is to stop; then it waits for the listeners and the requests
+/// and calls [`Role::requests_ended`], waits for the workers, and calls [`Role::close`] last.
 pub trait Role: Send + Sync + Sized + 'static {
-    /// What `/health` says while the process answers.
+    /// Answer of `/health` while the process answers.
     const HEALTHY: &'static str = "ready";
 
-    /// What can go wrong at its end.
+    /// Errors of its end.
     type Error: From<std::io::Error> + Send + 'static;
 
-    /// Its doors besides HTTP, and its work in the background. Called once, before the first
-    /// request.
+    /// Starts its listeners besides HTTP, and its work in the background. Called once, before the
+    /// first request.
     fn begin(&mut self, shell: &Arc<Shell>) -> Work {
         let _ = shell;
         Work::default()
@@ -35,29 +35,29 @@ pub trait Role: Send + Sync + Sized + 'static {
     /// Why it is not.
     fn ready(&self) -> Result<Map<String, Value>, ErrorAnswer>;
 
-    /// Fetches figures that `/metrics` tells. It is waited for only for a moment, and then goes on
-    /// by itself; figures that are not there yet are told the next time.
+    /// Fetches metrics for `/metrics`. The caller waits only for a moment, and the fetch then goes
+    /// on by itself; metrics that are not there yet are reported the next time.
     fn refresh_figures(self: Arc<Self>) -> BoxFuture<'static, ()> {
         Box::pin(std::future::ready(()))
     }
 
-    /// Called when the last request and the last door have ended, or their time was up: workers may
-    /// end now that wait for what requests bring.
+    /// Called when the last request and the last listener have ended, or their time was up: workers
+    /// that wait for requests may end now.
     fn requests_ended(&self) {}
 
     /// Ends it, once nothing of it is used any more. May block.
     ///
     /// # Errors
-    /// When something was not kept as it should.
+    /// When something was not persisted as it should.
     fn close(&self) -> Result<(), Self::Error>;
 }
 
-/// What goes on in a role besides requests.
+/// Work of a role besides requests.
 #[derive(Default)]
 pub struct Work {
-    /// What serves others than HTTP's clients.
+    /// Listeners for other clients than HTTP's.
     pub doors: Vec<Door>,
-    /// What else goes on.
+    /// Other work.
     pub workers: Vec<Worker>,
 }
 
@@ -74,6 +74,6 @@ impl std::fmt::Debug for Work {
 /// that it had begun has ended by then.
 pub type Door = BoxFuture<'static, bool>;
 
-/// Works until [`Shell::stopping`] is true, or [`Role::requests_ended`] was called, and what it
-/// holds has been dealt with. A worker that does not end holds the end of the server up.
+/// Works until [`Shell::stopping`] is true, or [`Role::requests_ended`] was called, and its pending
+/// work is done. A worker that does not end delays the end of the server.
 pub type Worker = BoxFuture<'static, ()>;

@@ -1,17 +1,18 @@
-//! A route: where it is, what it needs, and what handles it.
+//! A route: its path, its needs, and its handler.
 
 use axum::handler::Handler;
 use axum::http::Method;
 use axum::routing::{MethodFilter, MethodRouter, on};
 
-/// What a request must be allowed before a route looks at it.
+/// Rights that a request needs before a route handles it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Needs {
     /// Nothing: also answered without a token.
     Nothing,
     /// A valid token, whatever it allows.
     Token,
-    /// A token that may read something. What may not be read is answered like what is not there.
+    /// A token that may read something. Streams that may not be read are answered like ones that do
+    /// not exist.
     Read,
     /// A token that may write something.
     Write,
@@ -26,7 +27,7 @@ pub struct Endpoint {
     pub method: Method,
     /// The path, with `{name}` for one part of it and `{*name}` for the rest.
     pub path: &'static str,
-    /// Who may use it.
+    /// Needs of a request.
     pub needs: Needs,
     /// Whether a token may stand in the address, as the password `p` of clients that send no
     /// header.
@@ -38,12 +39,12 @@ pub struct Endpoint {
 pub struct Route<S = ()> {
     /// Where it is, and what it needs.
     pub endpoint: Endpoint,
-    /// What handles it.
+    /// Handler of the path.
     pub handler: MethodRouter<S>,
 }
 
 impl<S: Clone + Send + Sync + 'static> Route<S> {
-    /// One that is asked by GET, or HEAD.
+    /// A route for GET and HEAD.
     pub fn get<H, T>(path: &'static str, needs: Needs, handler: H) -> Route<S>
     where
         H: Handler<T, S>,
@@ -60,7 +61,7 @@ impl<S: Clone + Send + Sync + 'static> Route<S> {
         }
     }
 
-    /// One that is asked by POST.
+    /// A route for POST.
     pub fn post<H, T>(path: &'static str, needs: Needs, handler: H) -> Route<S>
     where
         H: Handler<T, S>,

@@ -1,8 +1,8 @@
 //! Starting, serving and stopping.
 //!
-//! A start binds the address first, so that a port that is taken is told before a role's own start,
-//! which may last. A stop takes no more connections, lets requests and doors end, then the work in
-//! the background, then the role.
+//! A start binds the address first, so that a port that is taken is reported before a role's own
+//! start, which may last. A stop takes no more connections, lets requests and listeners end, then
+//! the work in the background, then the role.
 
 use crate::access::tokens::{Guard, TokenError, TokenFile};
 use crate::listen::Listening;
@@ -24,19 +24,19 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-/// How often changes of tokens and certificates are looked for.
+/// Interval of checks for changed tokens and certificates.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Why a shell cannot listen.
+/// Errors of a start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
     /// The address cannot be listened on.
     #[error("cannot listen on {addr}: {source}; name another with --http-addr, for example --http-addr {}:0 for any free port", addr.ip())]
     Listen {
-        /// The address asked for.
+        /// The configured address.
         addr: SocketAddr,
-        /// What the system says.
+        /// The error of the system.
         source: std::io::Error,
     },
     /// Others could reach the server, and nothing would keep them out.
@@ -84,8 +84,9 @@ impl Listener {
     /// Checks that these settings may be served, and begins to listen. `doors` are addresses
     /// besides that of HTTP, for which the same must hold.
     ///
-    /// # Errors When an address is taken or may not be served with these settings, or a certificate
-    /// or the tokens cannot be read.
+    /// # Errors
+    /// When an address is taken or may not be served with these settings, or a certificate or the
+    /// tokens cannot be read.
     pub async fn bind(
         settings: ShellSettings,
         env: Env,
@@ -132,7 +133,7 @@ impl Listener {
         &self.guard
     }
 
-    /// The shell; `register` puts the metrics of its role beside those that every server has.
+    /// Creates the shell; `register` adds the metrics of its role.
     #[must_use]
     pub fn shell(self, register: impl FnOnce(&mut Registry)) -> Bound {
         let metrics = Metrics::new(&self.env, register);
@@ -155,7 +156,7 @@ impl Listener {
 }
 
 impl Bound {
-    /// What all requests will share.
+    /// The state that all requests will share.
     #[must_use]
     pub fn shell(&self) -> &Arc<Shell> {
         &self.shell
@@ -177,8 +178,8 @@ impl Bound {
         format!("{scheme}://{}/", self.addr)
     }
 
-    /// Serves a role until `stop` is true or its sender is gone; then lets what has begun end, and
-    /// closes the role.
+    /// Serves a role until `stop` is true or its sender was dropped; then waits for everything in
+    /// progress, and closes the role.
     ///
     /// # Errors
     /// Those of the role's end.
@@ -217,7 +218,7 @@ impl Bound {
         };
         let ended = {
             let wait = async {
-                // An error means that the sender is gone: that is a stop too.
+                // An error means that the sender was dropped: that is a stop too.
                 let _ = stop.wait_for(|stop| *stop).await;
                 notify("STOPPING=1");
                 tracing::info!("stopping: no more connections are taken");
@@ -270,7 +271,7 @@ async fn keep(shell: Arc<Shell>) {
 }
 
 /// Runs a server until SIGTERM or SIGINT, in a runtime of its own: `start` makes it, and `run`
-/// serves until what it is given becomes true. `ready` is called once it answers.
+/// serves until the passed watch becomes true. `ready` is called once it answers.
 ///
 /// # Errors
 /// Those of the start and of the end, and those of the system.
@@ -287,7 +288,7 @@ pub fn run_until_signal<S, E: From<std::io::Error>>(
         // Before the start, so that a signal during a long recovery is not lost.
         let mut term = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
-        // Without somebody who listens, this one would end the process.
+        // Without a handler, this signal would end the process.
         let _hangup = signal(SignalKind::hangup())?;
         let server = start().await?;
         let (stop, stopped) = watch::channel(false);

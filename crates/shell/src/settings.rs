@@ -1,11 +1,10 @@
-//! What can be set about the shell, as plain values. Where they come from is the matter of the
-//! program.
+//! Settings of the shell, as plain values. The program reads them from its own sources.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How log lines are written.
+/// Format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
     /// For reading.
@@ -19,7 +18,7 @@ pub enum LogFormat {
 pub enum LogRequests {
     /// No request is logged.
     None,
-    /// Those that failed inside the server, or took longer than a second.
+    /// Requests that failed inside the server, or took longer than a second.
     Failed,
     /// Every one.
     All,
@@ -34,11 +33,11 @@ pub struct ShellSettings {
     pub allow_open: bool,
     /// Serve others than this machine without TLS.
     pub allow_plaintext: bool,
-    /// Names under which requests without a token may come in, besides those of this machine.
+    /// Names under which requests without a token are admitted, besides those of this machine.
     pub hosts: Vec<String>,
     /// Origins whose pages may ask this server, in small letters.
     pub cors_origins: Vec<String>,
-    /// Let nobody change anything, whatever a token allows.
+    /// Refuses every change, whatever a token allows.
     pub read_only: bool,
     /// Most connections at once.
     pub connections_max: usize,

@@ -1,4 +1,4 @@
-//! What all requests share, whatever they are for.
+//! The state that all requests share.
 //!
 //! Concurrency: shared by all tasks; nothing here waits.
 
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
-/// What all requests share.
+/// The state that all requests share.
 pub struct Shell {
     pub(crate) settings: ShellSettings,
     env: Env,
@@ -30,7 +30,7 @@ pub struct Shell {
     stopping: watch::Receiver<bool>,
     /// By the monotonic clock.
     started: Duration,
-    /// Tells the requests of one run from those of others.
+    /// Distinguishes the requests of one run from those of others.
     run_number: u32,
     requests_named: AtomicU64,
     full: FullDisk,
@@ -95,7 +95,7 @@ impl Shell {
         self.stopping.clone()
     }
 
-    /// How long it has run.
+    /// Time since the start.
     #[must_use]
     pub fn uptime(&self) -> Duration {
         self.env.clock.monotonic().saturating_sub(self.started)
@@ -117,8 +117,8 @@ impl Shell {
         })
     }
 
-    /// Takes note of how a write was answered, and tells of a full disk once when it begins to be,
-    /// and once when there is room again: who sends goes on sending.
+    /// Records the status of a write, and logs a full disk once when it fills up, and once when
+    /// there is space again: clients go on sending.
     pub(crate) fn note_write(&self, status: StatusCode) {
         match self.full.note(status) {
             None => {}
@@ -141,7 +141,7 @@ impl Shell {
     }
 }
 
-/// What is to be told of the disk.
+/// A change of the disk to be logged.
 #[derive(Debug, PartialEq, Eq)]
 enum Disk {
     Full,
@@ -151,7 +151,7 @@ enum Disk {
     },
 }
 
-/// How many writes were answered 507 since one was stored.
+/// Number of writes answered 507 since one was stored.
 #[derive(Debug, Default)]
 struct FullDisk(AtomicU64);
 

@@ -1,4 +1,4 @@
-//! Routes that every server has: is it alive, is it ready, and its figures.
+//! Routes of every server: liveness, readiness, and metrics.
 
 use crate::error::ErrorAnswer;
 use crate::metrics::plain;
@@ -14,10 +14,10 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long to wait for a role's figures before older ones are told.
+/// Longest wait for a role's metrics before older ones are reported.
 const WAIT: Duration = Duration::from_millis(200);
 
-/// What the handlers share.
+/// State that the handlers share.
 struct Served<R> {
     shell: Arc<Shell>,
     role: Arc<R>,
@@ -84,20 +84,21 @@ async fn ready<R: Role>(State(served): State<Served<R>>) -> Result<Json<Value>, 
     Ok(Json(Value::Object(answer)))
 }
 
-/// Figures for Prometheus and what reads its formats.
+/// Metrics for Prometheus and other readers of its formats.
 async fn metrics<R: Role>(
     State(served): State<Served<R>>,
     headers: HeaderMap,
 ) -> Result<impl IntoResponse, ErrorAnswer> {
     let fetching = tokio::spawn(Arc::clone(&served.role).refresh_figures());
     match tokio::time::timeout(WAIT, fetching).await {
-        // Whether it came in time or not, what is there is told; it goes on by itself.
+        // In time or not, the present metrics are reported; the fetch goes on by itself.
         Ok(Ok(())) | Err(_) => {}
         Ok(Err(error)) => tracing::error!(%error, "fetching figures panicked"),
     }
     let text = served.shell.metrics.text();
     let text = text.map_err(|_| ErrorAnswer::internal())?;
-    // Whoever does not name the newer format may not know it: some readers fail at its first line.
+    // A client that does not name the newer format may not know it: some readers fail at its first
+    // line.
     let mut accepted = headers.get_all(ACCEPT).iter();
     let (kind, text) = if accepted.any(|a| a.to_str().is_ok_and(names_openmetrics)) {
         (

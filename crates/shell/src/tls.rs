@@ -18,7 +18,7 @@ use std::time::SystemTime;
 pub struct TlsError {
     /// The file.
     pub path: String,
-    /// What is wrong with it.
+    /// The defect.
     pub reason: String,
 }
 

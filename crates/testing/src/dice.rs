@@ -26,7 +26,7 @@ impl Dice {
         self.next() % bound.max(1)
     }
 
-    /// The place of one of so many.
+    /// The index of one of so many.
     pub fn index(&mut self, len: usize) -> usize {
         usize::try_from(self.below(u64::try_from(len).unwrap())).unwrap()
     }

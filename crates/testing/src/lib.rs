@@ -1,11 +1,11 @@
-//! What tests of several crates share: chance, waiting, programs of others, and servers to test
-//! against.
+//! Helpers for the tests of several crates: chance, waiting, programs of others, and servers to
+//! test against.
 //!
 //! Invariants: a test that cannot be run says so by [`or_skip`] and in no other way, so that `make
-//! test` can tell what was skipped, and fails instead where `TEST_CLIENTS=required`, which CI sets.
-//! Environments of packages are made once for all programs, by `tools/environment`.
-//! Concurrency: everything may be asked for by several threads and processes at once.
-//! Failure: this is for tests only; what should not happen panics.
+//! test` can report what was skipped, and fails instead where `TEST_CLIENTS=required`, which CI
+//! sets. Environments of packages are made once for all programs, by `tools/environment`.
+//! Concurrency: everything may be called by several threads and processes at once.
+//! Failure: panics, since only tests use the crate.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,

@@ -15,7 +15,7 @@ pub struct Broker {
     child: Option<Child>,
 }
 
-/// Whether there is a broker to test with; where not, that is told as [`or_skip`] tells it.
+/// Whether there is a broker to test with; if not, that is reported as by [`or_skip`].
 pub fn has_broker() -> bool {
     let found = installed("mosquitto").and_then(|_| installed("mosquitto_pub"));
     or_skip(found).is_some()
@@ -36,7 +36,7 @@ impl Broker {
             "listener {port} 127.0.0.1\npersistence true\npersistence_location {folder}/\nautosave_interval 1\nlog_dest file {folder}/log\n\
              max_queued_messages 0\nmax_inflight_messages 1000\nset_tcp_nodelay true\n"
         );
-        // A broker that root starts would become another user, who may not write here.
+        // A broker that root starts would become another user, which may not write here.
         if rustix::process::geteuid().is_root() {
             text.push_str("user root\n");
         }

@@ -20,8 +20,8 @@ impl S3Server {
     /// The secret of that key.
     pub const SECRET: &str = "testsecret12";
 
-    /// Starts one, and waits until it answers; `None` where it is not installed, which is told as
-    /// [`or_skip`] tells it. `VERSITYGW` names the program where it lies elsewhere.
+    /// Starts one, and waits until it answers; `None` where it is not installed, which is reported
+    /// as by [`or_skip`]. `VERSITYGW` names the program where it lies elsewhere.
     pub fn start() -> Option<S3Server> {
         let named = std::env::var_os("VERSITYGW").map(PathBuf::from);
         let program = or_skip(named.map_or_else(|| installed("versitygw"), Ok))?;

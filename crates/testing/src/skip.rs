@@ -2,8 +2,8 @@
 
 use std::io::Write;
 
-/// What a test needs, or `None` where it is missing, which is told: the test ends then. Panics
-/// where `TEST_CLIENTS=required`.
+/// The requirement of a test, or `None` where it is missing, which is reported: the test ends then.
+/// Panics where `TEST_CLIENTS=required`.
 pub fn or_skip<T>(found: Result<T, String>) -> Option<T> {
     match found {
         Ok(found) => Some(found),
@@ -19,7 +19,7 @@ pub fn or_skip<T>(found: Result<T, String>) -> Option<T> {
     }
 }
 
-/// Tells that a recording is not beside the repository, which has only some of them: its
+/// Reports that a recording is not beside the repository, which has only some of them: its
 /// statements are not tested. That is never a failure, since a checkout alone must pass.
 pub fn recording_is_missing(name: &str) {
     note(&format!(
@@ -27,8 +27,8 @@ pub fn recording_is_missing(name: &str) {
     ));
 }
 
-/// Prints it, and appends it to the file that `TEST_SKIPS` names, from which `make test` tells at
-/// its end what was skipped.
+/// Prints the reason, and appends it to the file that `TEST_SKIPS` names, from which `make test`
+/// lists at its end what was skipped.
 fn note(why: &str) {
     let test = std::thread::current().name().unwrap_or("a test").to_owned();
     eprintln!("skipped: {test}: {why}");

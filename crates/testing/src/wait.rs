@@ -3,8 +3,8 @@
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-/// Waits for something that happens elsewhere; far longer than it takes, because a test tells what
-/// is, not how fast the machine was.
+/// Waits for something that happens elsewhere; far longer than it takes, because a test reports the
+/// outcome, not the speed of the machine.
 pub fn until(what: &str, mut happened: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !happened() {

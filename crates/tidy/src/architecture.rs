@@ -2,8 +2,8 @@
 
 use crate::{crates as folders, root};
 
-/// Where the page of a crate lies in its folder; the first one that is there, since a package has a
-/// `README.md` for those who install it.
+/// Location of the page of a crate in its folder; the first one that is there, since a package has
+/// a `README.md` for those that install it.
 const PAGES: [&str; 2] = ["src/README.md", "README.md"];
 
 /// A crate as its page has it.

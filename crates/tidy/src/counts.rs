@@ -1,5 +1,5 @@
-//! How often something is done in the code of a crate that its rules want seldom: for the counts
-//! that may only fall (tests/it/ratchets.rs).
+//! Counts of constructs that the rules of a crate want seldom in its code: for the counts that may
+//! only fall (tests/it/ratchets.rs).
 //!
 //! Invariant: code for tests only does not count.
 
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use syn::visit::{self, Visit};
 use syn::{Attribute, Expr, Item, Stmt};
 
-/// What is counted, in the words of the messages.
+/// The counted construct, in the words of the messages.
 pub const CASTS: &str = "`as` between numbers, which cuts without a word";
 /// See [`CASTS`].
 pub const INDEXING: &str = "`a[i]`, which panics without a reason";
@@ -28,7 +28,7 @@ pub const FRAGMENTS: &str = "doc comments of one word, or that begin in the midd
 /// See [`CASTS`].
 pub const BARE_INSTANTS: &str = "instants in signatures and fields that are `i64`, not `Timestamp`";
 
-/// What instants are called. Columns of times are numbers, and so is what has its unit in its name.
+/// Names of instants. Columns of times are numbers, and so is what has its unit in its name.
 const INSTANTS: [&str; 20] = [
     "arrival",
     "at",

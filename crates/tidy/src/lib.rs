@@ -16,6 +16,7 @@
 pub mod architecture;
 pub mod counts;
 pub mod modules;
+pub mod words;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -85,8 +86,8 @@ pub fn crates() -> Vec<String> {
         .collect()
 }
 
-/// Panics with every crate that a list lacks or has too much: `add` says what to
-/// write for a crate that is missing.
+/// Panics with every crate that is missing from a list, or that is too much in it: `add` says what
+/// to write for a crate that is missing.
 pub fn assert_all_crates(list: &str, listed: &[&str], add: impl Fn(&str) -> String) {
     let there = crates();
     let mut offences = Vec::new();

@@ -1,4 +1,5 @@
-//! Which module of a crate names which: the arrows between its rooms, read from the parsed sources.
+//! Dependencies between the modules of a crate, read from the parsed sources: arrows from a module
+//! to those it names.
 //!
 //! A path that begins with `crate` or `super` leads to a module; one that names an item which the
 //! crate's root passes on leads to where the root has it from. Code for tests only does not count:
@@ -32,7 +33,7 @@ pub struct Crate {
     pub arrows: Vec<Arrow>,
 }
 
-/// Whether an item is compiled for tests only.
+/// True when an item is compiled for tests only.
 pub(crate) fn is_for_tests(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         attribute.path().is_ident("test")
@@ -63,7 +64,7 @@ impl Crate {
         Crate::of(sources)
     }
 
-    /// Of sources: each with the name to tell, its path from the crate's root, and its text.
+    /// Of sources: each with the name to report, its path from the crate's root, and its text.
     #[must_use]
     pub fn of(sources: impl IntoIterator<Item = (String, String, String)>) -> Crate {
         let mut out = Crate::default();
@@ -222,7 +223,7 @@ struct Walk<'a> {
     module: Vec<String>,
     source: &'a str,
     arrows: Vec<Arrow>,
-    /// What `use` brings into the module, and what that stands for.
+    /// Names that `use` brings into the module, and their paths.
     names: BTreeMap<String, Vec<String>>,
 }
 

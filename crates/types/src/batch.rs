@@ -1,4 +1,4 @@
-//! What a writer hands in: columns per stream, by name.
+//! Batches of a writer: columns per stream, by name.
 //!
 //! Invariants: the entries of a batch name each stream at most once when built through
 //! [`Batch::stream`]; all columns of an entry have as many rows as it has times; tags are sorted by
@@ -134,8 +134,8 @@ impl std::fmt::Display for StreamName {
     }
 }
 
-/// Appends the text of a stream, as [`StreamName`] shows itself: for those who have its parts and
-/// no name.
+/// Appends the text of a stream, as [`StreamName`] shows itself: for callers that have its parts
+/// and no name.
 ///
 /// ```
 /// let mut text = String::new();
@@ -304,7 +304,7 @@ pub struct Batch {
     requires_all: bool,
 }
 
-/// Who made a batch, and its number there.
+/// Producer of a batch, and the batch's number there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Producer {
     /// Names the producer; 1 to 255 bytes.
@@ -329,7 +329,7 @@ impl Batch {
         self.producer = Some(Producer { name, number });
     }
 
-    /// Who made the batch, if it is numbered.
+    /// The producer, if the batch is numbered.
     #[must_use]
     pub fn producer(&self) -> Option<&Producer> {
         self.producer.as_ref()

@@ -1,8 +1,8 @@
 //! Instants for rows that bring none.
 //!
 //! Invariants: of one [`Instants`] no instant is given twice, and none is before the clock's that
-//! it was asked with.
-//! Concurrency: asked by any number of threads at once, without a lock.
+//! it was called with.
+//! Concurrency: called by any number of threads at once, without a lock.
 //! Failure: behind the last instant there is none: it is given again.
 
 use crate::Timestamp;

@@ -35,7 +35,7 @@ pub fn first_mut<'a, T>(list: &'a mut [T], count: usize, what: &str) -> &'a mut 
     part.unwrap_or_default()
 }
 
-/// How many things there are, as it is written down: no memory holds 2^64.
+/// A count as `u64`, as formats store it; saturates, though no memory holds 2^64.
 pub fn wide(count: usize) -> u64 {
     u64::try_from(count).unwrap_or(u64::MAX)
 }

@@ -4,8 +4,7 @@ use crate::column::Column;
 use crate::value::FieldId;
 use std::ops::Range;
 
-/// What an allocator takes for each allocation besides the bytes asked for, about: a header and
-/// rounding up.
+/// Approximate overhead of an allocation beyond the bytes requested: a header and rounding up.
 const ALLOCATION_BYTES: usize = 16;
 
 /// Rows of one stream. `times` are nanoseconds since 1970; every column has `times.len()` rows.
@@ -42,7 +41,8 @@ impl Rows {
             .map(|(_, c)| c)
     }
 
-    /// Rows `range` of `other` appended; columns that one side lacks are filled with absent values.
+    /// Rows `range` of `other` appended; columns that are missing on one side are filled with
+    /// absent values.
     pub fn extend_from(&mut self, other: &Rows, range: Range<usize>) {
         let before = self.len();
         for (field, theirs) in &other.columns {
@@ -146,8 +146,8 @@ impl Rows {
         }
     }
 
-    /// Bytes these rows occupy in memory: what was asked of the allocator, and what it takes for
-    /// itself, about.
+    /// Approximate bytes that these rows occupy in memory: those requested from the allocator, and
+    /// its overhead.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         let slots = self.columns.capacity() * size_of::<(FieldId, Column)>();

@@ -1,11 +1,11 @@
-//! Where a web hook may go: addresses that only this machine or its own network reaches are
-//! refused, so that nobody reaches by a watch what they could not reach themselves.
+//! Addresses that a web hook may use: addresses that only this machine or its own network reaches
+//! are refused, so that a watch reaches nothing that its owner could not reach directly.
 //!
 //! Invariant: an address that embeds another one (IPv4 in IPv6) is judged by that.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Whether an address is one of the internet, which anybody may reach.
+/// Whether an address is one of the public internet.
 #[must_use]
 pub fn is_public(address: IpAddr) -> bool {
     match address {
@@ -38,7 +38,7 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     if let Some(mapped) = address.to_ipv4_mapped() {
         return is_public_v4(mapped);
     }
-    // NAT64 reaches IPv4 behind it; of other prefixes for it nobody knows here.
+    // NAT64 reaches IPv4 behind it; other NAT64 prefixes are not known here.
     if a == 0x64 && b == 0xff9b {
         return address.segments().get(2..6) == Some(&[0, 0, 0, 0]) && embedded(g, h);
     }

@@ -1,10 +1,10 @@
-//! What a watch is, as a database keeps it.
+//! Definition of a watch, as a database stores it.
 //!
-//! Invariants: ids are never used twice, so that what an earlier watch of the same name told is not
-//! taken for what this one did. A definition is the statement that made it: what it means is read
-//! anew.
+//! Invariants: ids are never reused, so that events of an earlier watch of the same name are not
+//! taken for events of this one. A definition is the statement that created it, and is parsed again
+//! at each use.
 //! Concurrency: plain data.
-//! Failure: bytes that are none are an error that says where.
+//! Failure: invalid bytes are an error that says where.
 
 use crate::event::text;
 use headwater_codec::{Cursor, DecodeError, PutBytes, checksum::crc32c};
@@ -24,7 +24,7 @@ pub struct Definition {
     pub owner: Option<String>,
     /// When it was made, by the clock.
     pub created_ns: i64,
-    /// What begins earlier is not looked for.
+    /// Matches that begin earlier are not reported.
     pub since_ns: i64,
     /// The table whose rows it looks at.
     pub table: String,
@@ -34,7 +34,7 @@ pub struct Definition {
     pub statement: String,
 }
 
-/// A hash of what somebody may read, where that is known as a text: it tells changes of it.
+/// A hash of a session's read rights, where these are known as a text: it changes when they change.
 #[must_use]
 pub fn rights_of(key: Option<&str>) -> String {
     let hash = key.map(|key| Sha256::digest(key.as_bytes()));

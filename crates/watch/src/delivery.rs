@@ -13,7 +13,7 @@ use crate::journal::Journal;
 use headwater_codec::{Cursor, DecodeError, PutBytes};
 use std::collections::BTreeMap;
 
-/// How often an event is tried.
+/// Attempts to deliver an event, at most.
 pub const ATTEMPTS_MAX: u32 = 8;
 /// Most dead letters of a watch; the oldest go, and are counted as lost.
 pub const DEAD_MAX: usize = 1_000;
@@ -30,18 +30,18 @@ pub struct Failure {
     pub is_final: bool,
 }
 
-/// An event that nobody took.
+/// An event that could not be delivered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dead {
     /// The event.
     pub event: Event,
-    /// How often it was tried.
+    /// Number of attempts.
     pub attempts: u32,
     /// Why it was not taken the last time.
     pub reason: String,
 }
 
-/// What is to be done.
+/// Next action of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Nothing until there is another event.
@@ -89,7 +89,7 @@ impl Delivery {
         self.reason.as_deref()
     }
 
-    /// What is to be done now.
+    /// The next action at an instant.
     #[must_use]
     pub fn next(&self, journal: &Journal, now_ns: i64) -> Next {
         let Some(event) = journal.behind(self.done, 1).events.pop() else {
@@ -113,7 +113,7 @@ impl Delivery {
         failure.is_final || self.attempts >= ATTEMPTS_MAX || self.failures > ATTEMPTS_MAX
     }
 
-    /// How often the event that is tried was tried.
+    /// Number of failed attempts of the current event.
     #[must_use]
     pub fn attempts(&self) -> u32 {
         self.attempts
@@ -149,12 +149,12 @@ impl Delivery {
         }
     }
 
-    /// A dead letter was delivered, or is not wanted any more.
+    /// A dead letter was delivered, or discarded.
     pub(crate) fn buried(&mut self, sequence: u64) {
         self.dead.remove(&sequence);
     }
 
-    /// A dead letter as it is kept, with what is said of it cut to a line.
+    /// A dead letter as it is stored, with its reason cut to a line.
     #[must_use]
     pub fn dead_of(event: Event, attempts: u32, reason: &str) -> Dead {
         let mut reason = reason.to_owned();

@@ -1,7 +1,7 @@
-//! What is told of a watch, and how events are named.
+//! Events of a watch, and their ids.
 //!
 //! Invariants: an event's sequence number counts the events of its watch without gaps; its id names
-//! a version of a match, so that whoever hears of one twice knows it.
+//! a version of a match, so that a receiver recognises a repeated event.
 //! Concurrency: plain data.
 //! Failure: bytes that are no event are an error that says where.
 
@@ -26,12 +26,12 @@ pub struct Key {
     pub first: Position,
 }
 
-/// What is told.
+/// Kinds of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// A match, or a stream of which no row came for so long.
     Match,
-    /// What was told is not so any more: rows came late, were replaced or deleted.
+    /// A reported match is not true any more: rows came late, were replaced or deleted.
     Retraction,
     /// A stream that was absent has rows again.
     Return,
@@ -57,12 +57,12 @@ impl Kind {
     }
 }
 
-/// Something that is told.
+/// An event of a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     /// Counts the events of a watch, from 1.
     pub sequence: u64,
-    /// What it is.
+    /// Kind of the event.
     pub kind: Kind,
     /// Which match.
     pub key: Key,
@@ -72,9 +72,9 @@ pub struct Event {
     pub last_ns: i64,
     /// Where the search went on behind it.
     pub next: Position,
-    /// When it was told, by the clock.
+    /// Time of the report, by the clock.
     pub told_ns: i64,
-    /// What the statement answers of it, as a JSON object.
+    /// The answer of the statement, as a JSON object.
     pub row: String,
 }
 
@@ -167,7 +167,7 @@ pub fn id_of(watch: u64, key: &Key, version: u32) -> String {
     crate::signature::hex(hash.get(..16).unwrap_or(&hash))
 }
 
-/// What tells two answers about one match apart.
+/// Digest that differs between two answers about one match.
 pub(crate) fn digest(last_ns: i64, row: &str) -> [u8; 32] {
     let mut hash = Sha256::new();
     hash.update(last_ns.to_le_bytes());

@@ -1,16 +1,16 @@
-//! The newest events of a watch, for who comes back and asks what came since.
+//! The newest events of a watch, for readers that return and continue behind a number.
 //!
 //! Invariants: events stand in the order of their numbers, without gaps; a journal is bounded, and
-//! what it dropped is told as a gap.
+//! reports dropped events as a gap.
 //! Concurrency: plain data, one owner.
 
 use crate::event::Event;
 use headwater_codec::{Cursor, DecodeError, PutBytes};
 use std::collections::VecDeque;
 
-/// Most events that are kept.
+/// Events in a journal, at most.
 pub const EVENTS_MAX: usize = 10_000;
-/// Most bytes of events that are kept.
+/// Bytes of the events in a journal, at most.
 const BYTES_MAX: usize = 4 << 20;
 
 /// The newest events.
@@ -21,10 +21,10 @@ pub struct Journal {
     newest: u64,
 }
 
-/// What came behind a number.
+/// Events behind a number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Behind {
-    /// So many events are not kept any more: they stood before these.
+    /// Number of dropped events before these.
     pub missed: u64,
     /// The number of the newest event there was.
     pub newest: u64,
@@ -53,7 +53,7 @@ impl Journal {
         }
     }
 
-    /// How many there are.
+    /// Number of events.
     #[must_use]
     pub fn len(&self) -> usize {
         self.events.len()

@@ -1,4 +1,4 @@
-//! What proves that a web hook came from here: HMAC with SHA-256 (RFC 2104).
+//! Signatures of web hooks: HMAC with SHA-256 (RFC 2104).
 
 use sha2::{Digest, Sha256};
 

@@ -1,15 +1,15 @@
-//! What was told of a watch, and what has to be told by what is found now.
+//! Reported matches of a watch, and the events that follow from the matches found now.
 //!
-//! A round hands in everything that is found from [`Begin`] on. What is found and was not told is
-//! told once no row that is still to come, or may come as late as is allowed, can change it; what
-//! was told and is not found is taken back. Matches that began longer ago than corrections are made
-//! are *settled*: they are forgotten, and the search goes on behind them.
+//! A round contains all matches from [`Begin`] on. A match that was not reported is reported once
+//! no row that is still to come, or may come as late as is allowed, can change it; a reported match
+//! that is not found is retracted. Matches that began longer ago than corrections are made are
+//! *settled*: they are forgotten, and the search goes on behind them.
 //!
-//! Invariants: after each round, the matches told and not taken back are those found and decided.
-//! A version of a match is told once. The watermark and what is settled never go back. A state is
-//! made of its steps alone: whoever applies the same steps has the same state.
+//! Invariants: after each round, the reported and not retracted matches are those found and
+//! decided. A version of a match is reported once. The watermark and the settled time never go
+//! back. A state is made of its steps alone: the same steps give the same state.
 //! Concurrency: plain data, one owner.
-//! Failure: `TooMany` matches for the memory of one watch; nothing is told then.
+//! Failure: `TooMany` matches for the memory of one watch; nothing is reported then.
 
 use crate::event::{Event, Key, Kind, Position, digest, position, put_position, small, text};
 use headwater_codec::{Cursor, DecodeError, PutBytes};
@@ -18,15 +18,15 @@ use std::fmt;
 
 /// Most matches that one watch holds until they are settled.
 pub const MATCHES_MAX: usize = 100_000;
-/// Versions of absences that ended are kept this long.
+/// Time for which versions of ended absences are retained.
 const ENDED_NS: i64 = 86_400_000_000_000;
-/// Most partitions whose search goes on elsewhere.
+/// Partitions whose search continues at another row, at most.
 const PARTITIONS_MAX: u64 = 1 << 32;
 
 /// Where a search begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Begin {
-    /// How far the watch has come.
+    /// The watermark of the watch.
     pub watermark_ns: i64,
     /// The first row of a search has this time at least.
     pub settled_ns: i64,
@@ -48,7 +48,7 @@ impl Begin {
 
 /// A match that is found.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Found {
+pub struct Match {
     /// Which one.
     pub key: Key,
     /// The time of its last row.
@@ -57,16 +57,16 @@ pub struct Found {
     pub decided_ns: i64,
     /// Where the search goes on behind it.
     pub next: Position,
-    /// What the statement answers, as a JSON object.
+    /// The answer of the statement, as a JSON object.
     pub row: String,
 }
 
-/// How long things last for a watch.
+/// Durations of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// How long a match may be.
+    /// Duration of a match, at most.
     pub within_ns: i64,
-    /// How long after it could grow no more a match is corrected.
+    /// Duration of the corrections of a match, from when it can grow no more.
     pub corrections_ns: i64,
     /// Streams without rows, not matches.
     pub absence: bool,
@@ -75,28 +75,28 @@ pub struct Bounds {
 /// Everything that is found by now.
 #[derive(Clone, Debug)]
 pub struct Round {
-    /// What the clock says.
+    /// The wall clock.
     pub now_ns: i64,
     /// All rows up to this time should be there.
     pub watermark_ns: i64,
     /// No row has come for so long that none is waited for.
     pub is_quiet: bool,
-    /// What is found from the state's [`Begin`] on.
-    pub found: Vec<Found>,
+    /// All matches from the state's [`Begin`] on.
+    pub found: Vec<Match>,
     /// Of an absence, the newest row of each group.
     pub newest: BTreeMap<String, i64>,
 }
 
-/// What a round changes: what is told, and how far the watch has come.
+/// Changes of a round: its events, and the progress of the watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     /// The watermark behind it.
     pub watermark_ns: i64,
-    /// What is settled behind it.
+    /// Settled time behind the step.
     pub settled_ns: i64,
-    /// Versions of what began before and is not told any more are forgotten.
+    /// Versions of matches that began before and are not reported any more are forgotten.
     pub forget_ns: i64,
-    /// What is told, in this order.
+    /// Events, in this order.
     pub events: Vec<Event>,
 }
 
@@ -116,14 +116,14 @@ impl fmt::Display for TooMany {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Entry {
     version: u32,
-    /// It was told, and not taken back.
+    /// Reported, and not retracted.
     told: bool,
     digest: [u8; 32],
     last_ns: i64,
     next: Position,
 }
 
-/// What was told.
+/// The reported matches of a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State {
     sequence: u64,
@@ -158,13 +158,13 @@ impl State {
         self.watermark_ns
     }
 
-    /// Matches that began before are told for good.
+    /// Matches that began before are final.
     #[must_use]
     pub fn settled_ns(&self) -> i64 {
         self.settled_ns
     }
 
-    /// Matches that were told, and were not taken back or settled.
+    /// Number of matches that were reported, and were not retracted or settled.
     #[must_use]
     pub fn live(&self) -> usize {
         self.entries.values().filter(|entry| entry.told).count()
@@ -180,18 +180,18 @@ impl State {
         }
     }
 
-    /// The watch of another life of the database goes on with numbers that were never told.
+    /// Skips numbers, for the watch of a restored database.
     pub(crate) fn leap(&mut self, by: u64) {
         self.sequence = self.sequence.saturating_add(by);
     }
 
-    /// What a round has to tell.
+    /// The events of a round.
     ///
     /// # Errors
     /// [`TooMany`].
     pub fn step(&self, bounds: Bounds, round: &Round) -> Result<Step, TooMany> {
         let watermark_ns = self.watermark_ns.max(round.watermark_ns);
-        let found: BTreeMap<&Key, &Found> = round.found.iter().map(|f| (&f.key, f)).collect();
+        let found: BTreeMap<&Key, &Match> = round.found.iter().map(|f| (&f.key, f)).collect();
         assert_eq!(
             found.len(),
             round.found.len(),
@@ -244,16 +244,16 @@ impl State {
         })
     }
 
-    /// What was told and is not found, or is found otherwise.
+    /// Retractions and returns: reported matches that are not found, or are found otherwise.
     fn taken_back(
         &self,
         bounds: Bounds,
         round: &Round,
-        found: &BTreeMap<&Key, &Found>,
+        found: &BTreeMap<&Key, &Match>,
     ) -> Vec<Event> {
         let mut events = Vec::new();
         for (key, entry) in self.entries.iter().filter(|(_, entry)| entry.told) {
-            let same = |f: &&Found| digest(f.last_ns, &f.row) == entry.digest;
+            let same = |f: &&Match| digest(f.last_ns, &f.row) == entry.digest;
             if found.get(key).copied().filter(same).is_some() {
                 continue;
             }
@@ -277,12 +277,12 @@ impl State {
         events
     }
 
-    /// What may be settled by a watermark.
+    /// The time that a watermark settles.
     fn settles(&self, bounds: Bounds, watermark_ns: i64) -> i64 {
         let reach = bounds.within_ns.saturating_add(bounds.corrections_ns);
         let settled = watermark_ns.saturating_sub(reach);
         match bounds.absence {
-            // What is absent stays told, however long ago its newest row is.
+            // A reported absence stays, however long ago its newest row is.
             true => self.settled_ns,
             false => self.settled_ns.max(settled),
         }
@@ -308,7 +308,7 @@ impl State {
         );
         self.watermark_ns = step.watermark_ns;
         self.settle(step.settled_ns);
-        // Only with steps that are written down, so that who reads them forgets the same.
+        // Only with persisted steps, so that every reader of them forgets the same.
         if !step.events.is_empty() {
             let stays =
                 |key: &Key, entry: &mut Entry| entry.told || key.first.time_ns >= step.forget_ns;
@@ -450,7 +450,7 @@ impl Step {
         let settled_ns = from.i64("what is settled")?;
         let forget_ns = from.i64("what is forgotten")?;
         let mut events = Vec::new();
-        // A change takes each match back and tells it anew, at most.
+        // A change retracts each match and reports it again, at most.
         let most = u64::try_from(2 * MATCHES_MAX).unwrap_or(u64::MAX);
         for _ in 0..from.varint_up_to(most, "how many events there are")? {
             events.push(Event::decode(from)?);
@@ -463,7 +463,7 @@ impl Step {
         })
     }
 
-    /// Whether this step may follow on a state: what is read of a damaged file may not.
+    /// Whether this step may follow on a state: a step read from a damaged file may not.
     pub(crate) fn follows(&self, state: &State) -> bool {
         let mut sequence = state.sequence;
         let mut known: BTreeMap<&Key, (u32, bool)> = BTreeMap::new();

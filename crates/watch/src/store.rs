@@ -1,17 +1,17 @@
-//! The file of a watch: what is kept at its beginning, and the changes since.
+//! The file of a watch: its state when the file was begun, and the changes since.
 //!
-//! A file is written anew when the changes are longer than what they changed: into the other one of
-//! two names, so that one of them is whole at any time. A change whose writing failed may stand
-//! there or not; so the next one begins a file.
+//! A file is rewritten when the changes are longer than the state they changed: into the other one
+//! of two names, so that one of them is whole at any time. A change whose writing failed may be in
+//! the file or not; so the next one begins a file.
 //!
-//! Invariants: what [`Store::append`] returned for is found by every later opening. A change that
-//! was torn by a crash was never told of, and is cut off. Where bytes are damaged, what stood
-//! before them is taken, and numbers that were told are not used again.
+//! Invariants: every later opening finds the changes that [`Store::append`] returned for. A change
+//! that a crash tore was never reported, and is cut off. Where bytes are damaged, the state before
+//! them is taken, and reported numbers are not used again.
 //! Concurrency: one owner of a watch at a time.
-//! Failure: `io` errors of the medium; what was given stays to be given again.
+//! Failure: `io` errors of the device; the caller appends the change again.
 //! Format: docs/format/watch.md.
 
-use crate::kept::{Change, Kept};
+use crate::persisted::{Change, Persisted};
 use headwater_codec::{PutBytes, checksum::crc32c};
 use headwater_io::{File, Files, OpenMode};
 use std::io;
@@ -25,7 +25,7 @@ const BASE: u8 = 1;
 /// A record's length and checksum.
 const FRAME_BYTES: usize = 8;
 /// Changes of less than this are not worth a new file.
-const ANEW_BYTES: u64 = 64 << 10;
+const REWRITE_BYTES: u64 = 64 << 10;
 /// The longest file that is read.
 const FILE_BYTES_MAX: u64 = 1 << 30;
 
@@ -39,7 +39,7 @@ pub struct Store {
     file: Option<Arc<dyn File>>,
     /// Where the next change goes.
     len: u64,
-    /// How long the file was when it was begun.
+    /// Length of the file when it was begun.
     begun: u64,
 }
 
@@ -48,9 +48,9 @@ pub struct Store {
 pub struct Opened {
     /// The file.
     pub store: Store,
-    /// What is kept.
-    pub kept: Kept,
-    /// What of it was damaged, in words.
+    /// The persisted state.
+    pub kept: Persisted,
+    /// Description of the damage, if there was any.
     pub damage: Option<String>,
 }
 
@@ -58,12 +58,12 @@ impl Store {
     /// Opens the file of a watch, or begins one with `new`.
     ///
     /// # Errors
-    /// When the medium cannot be read.
+    /// When the device cannot be read.
     pub fn open(
         files: Arc<dyn Files>,
         dir: &Path,
         id: u64,
-        new: impl FnOnce() -> Kept,
+        new: impl FnOnce() -> Persisted,
     ) -> io::Result<Opened> {
         files.create_dir_all(dir)?;
         let mut store = Store {
@@ -110,8 +110,8 @@ impl Store {
                 damage: Some(why),
             });
         }
-        // What a crash tore is cut off by what is written over it: a record that stays behind a
-        // shorter one must not be read as the next.
+        // A torn record is cut off: bytes that stay behind a shorter one must not be read as the
+        // next.
         if read.file.len()? > read.len {
             read.file.set_len(read.len)?;
         }
@@ -124,14 +124,14 @@ impl Store {
         })
     }
 
-    /// Writes a change down; `kept` is what there is before it. It is durable when this returns.
+    /// Appends a change; `kept` is the state before it. The change is durable when this returns.
     ///
     /// # Errors
-    /// When the medium does not take it; it is as if it had not been asked then.
-    pub fn append(&mut self, kept: &Kept, change: &Change) -> io::Result<()> {
+    /// When the device refuses it; the state is then as without the call.
+    pub fn append(&mut self, kept: &Persisted, change: &Change) -> io::Result<()> {
         let changes = self.len.saturating_sub(self.begun);
         match &self.file {
-            Some(file) if changes <= ANEW_BYTES.max(2 * self.begun) => {
+            Some(file) if changes <= REWRITE_BYTES.max(2 * self.begun) => {
                 let mut body = Vec::new();
                 change.encode(&mut body);
                 let record = framed(&body);
@@ -151,8 +151,8 @@ impl Store {
         }
     }
 
-    /// Begins a file with all that is kept.
-    fn begin(&mut self, kept: &Kept) -> io::Result<()> {
+    /// Begins a file with the whole state.
+    fn begin(&mut self, kept: &Persisted) -> io::Result<()> {
         self.file = None;
         let generation = self.generation + 1;
         let path = self.path(generation);
@@ -182,7 +182,7 @@ impl Store {
     /// Removes the files of a watch that is no more.
     ///
     /// # Errors
-    /// When the medium does not take it.
+    /// When the device refuses it.
     pub fn remove(self) -> io::Result<()> {
         for generation in [0, 1] {
             let path = self.path(generation);
@@ -198,7 +198,7 @@ impl Store {
             .join(format!("{:016x}.{}", self.id, generation % 2))
     }
 
-    /// Reads a file: what is kept, or why it is not worth anything.
+    /// Reads a file: its state, or the reason why it is not valid.
     fn read(&self, path: &Path) -> io::Result<Result<Read, String>> {
         let file = self.files.open(path, OpenMode::Write)?;
         let len = file.len()?;
@@ -223,7 +223,7 @@ impl Store {
 
 struct Read {
     generation: u64,
-    kept: Kept,
+    kept: Persisted,
     len: u64,
     begun: u64,
     damage: Option<String>,
@@ -235,12 +235,12 @@ struct Read {
 pub struct Decoded {
     /// Of two files, the one that counts has the greater.
     pub generation: u64,
-    /// What is kept.
-    pub kept: Kept,
+    /// The persisted state.
+    pub kept: Persisted,
     /// Up to where the bytes are good.
     pub len: u64,
     begun: u64,
-    /// What is wrong behind it, unless that is what a crash tore.
+    /// Damage behind it, unless a crash tore it.
     pub damage: Option<String>,
 }
 
@@ -269,7 +269,7 @@ pub fn decode(bytes: &[u8], id: u64) -> Result<Decoded, String> {
         Some((&BASE, body)) => body,
         _ => return Err("at 32: expected what is kept".to_owned()),
     };
-    let mut kept = Kept::decode(body).map_err(|why| format!("at 32: {why}"))?;
+    let mut kept = Persisted::decode(body).map_err(|why| format!("at 32: {why}"))?;
     let begun = at;
     let mut damage = None;
     while at < bytes.len() {
@@ -312,7 +312,7 @@ fn framed(body: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The record at a place, and the place behind it.
+/// The record at a location, and the location behind it.
 fn record(bytes: &[u8], at: usize) -> Option<(&[u8], usize)> {
     let word = |at: usize| -> Option<u32> {
         Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))

@@ -1,8 +1,8 @@
 //! Names of channels as programs write them: `STREAM.FIELD`, and addresses of tiles.
 //!
-//! Rule: a backslash keeps the next character; the channel is cut at its last dot that no backslash
-//! keeps, so dots in the stream need no quoting and dots in a field do. What [`Channel`] prints,
-//! [`Channel::parse`] reads back.
+//! Rule: a backslash escapes the next character; the channel is cut at its last dot without a
+//! backslash, so dots in the stream need no quoting and dots in a field do. [`Channel::parse`]
+//! reads back the text that [`Channel`] prints.
 
 use headwater_types::{Level, StreamName};
 use std::fmt;

@@ -1,14 +1,13 @@
 //! Intervals on the clocks of a zone.
 //!
-//! Purpose: one division of time by clocks for every door: buckets and calendar units of SQL, the
-//! gaps between them, InfluxQL's `GROUP BY time() tz()`.
-//! Invariants: every instant lies in exactly one interval, which is named by an instant at or
-//! before it. Intervals of an hour and less last as long as they are wide: an hour that the clocks
-//! show twice is two hours. Wider ones begin at the first instant at which the clocks show the
-//! beginning or a later time, and hold all instants that show a time of theirs: a day has 23 or 25
-//! hours where the clocks change.
-//! Concurrency: immutable, cheap to clone.
-//! Failure: intervals that begin beyond 64-bit nanoseconds are `None`.
+//! Purpose: one division of time by clocks for every front end: buckets and calendar units of SQL,
+//! the gaps between them, InfluxQL's `GROUP BY time() tz()`. Invariants: every instant lies in
+//! exactly one interval, which is named by an instant at or before it. Intervals of an hour and
+//! less last as long as they are wide: an hour that the clocks show twice is two hours. Wider ones
+//! begin at the first instant at which the clocks show the beginning or a later time, and hold all
+//! instants that show a time of theirs: a day has 23 or 25 hours where the clocks change.
+//! Concurrency: immutable, cheap to clone. Failure: intervals that begin beyond 64-bit nanoseconds
+//! are `None`.
 
 use crate::zone::Zone;
 use headwater_types::Timestamp;
@@ -17,10 +16,10 @@ use jiff::tz::TimeZone;
 use std::collections::BTreeSet;
 
 const HOUR_NS: i64 = 3_600_000_000_000;
-/// Where the names of two intervals change places, they are beside each other.
+/// Where the names of two intervals swap, they are beside each other.
 const NAMES_AHEAD: usize = 3;
 
-/// How wide intervals are.
+/// Width of intervals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Width {
     /// Nanoseconds, above 0.
@@ -128,7 +127,7 @@ impl Intervals {
         }
     }
 
-    /// What clocks show at the beginning of the next interval, if they are not set before.
+    /// The clock's time at the beginning of the next interval, if the clock is not set before.
     fn next(&self, begin_ns: i128) -> Option<i128> {
         match self.width {
             Width::Fixed(width) => Some(begin_ns + i128::from(width)),
@@ -173,7 +172,7 @@ fn month(months: i32) -> Option<i128> {
 #[derive(Debug, Clone)]
 pub struct Begins {
     intervals: Intervals,
-    /// Those that were found, and not yet given.
+    /// Names that were found, and not yet given.
     names: BTreeSet<Timestamp>,
     /// An instant whose interval comes next.
     cursor: Option<i64>,

@@ -1,7 +1,7 @@
 //! Names of columns that stand beside others.
 
 /// The name of a column beside those that are taken: its own, or with `_1`, `_2` and so on behind
-/// it. Every door names columns by this: a field called `time` is `time_1` beside the times.
+/// it. Every front end names columns by this: a field called `time` is `time_1` beside the times.
 ///
 /// ```
 /// let taken = ["time", "time_1"];

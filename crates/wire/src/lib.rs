@@ -4,10 +4,10 @@
 //!
 //! Invariant: no sockets, no files, no clocks and no threads; the only input and output are byte
 //! slices and the [`std::io::Read`] or [`std::fmt::Write`] the caller hands in.
-//! Failure: a bad line is data. It comes back as a [`RefusedLine`] and changes nothing but itself.
-//! No input makes a parser panic or hold more memory than its limits say.
-//! Format: docs/format/csv.md, docs/format/lineprotocol.md, docs/format/tile.md,
-//! docs/http/reading.md, docs/mqtt.md, docs/http/prometheus.md.
+//! Invariant: no sockets, no files, no clocks and no threads; the only input and output are byte
+//! slices and the [`std::io::Read`] or [`std::fmt::Write`] the caller hands in.
+//! Failure: a bad line is data, comes back as a [`RefusedLine`] and changes nothing but itself. No
+//! input makes a parser panic or hold more memory than its limits say.
 
 pub mod channel;
 pub mod clocks;

@@ -202,7 +202,7 @@ pub(crate) fn is_exact_in_f64(value: i64) -> bool {
     (value as f64) as i128 == i128::from(value)
 }
 
-/// What the text of a cell looks like.
+/// Form of the text of a cell.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Shape {
     /// An integer in its usual spelling.
@@ -219,7 +219,7 @@ pub(crate) enum Shape {
     Text,
 }
 
-/// What a cell without a declared type holds. Texts that would lose something as a number stay
+/// The value of a cell without a declared type. Texts that would lose something as a number stay
 /// text.
 #[inline]
 pub(crate) fn shape_of(text: &[u8]) -> Shape {

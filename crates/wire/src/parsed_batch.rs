@@ -1,9 +1,9 @@
-//! What a parser hands out: the good lines as a batch, the bad ones with their reasons.
+//! Result of a parser: the good lines as a batch, the bad ones with their reasons.
 
 use crate::refusal::{Fault, RefusalCounts, RefusedLine};
 use headwater_types::Batch;
 
-/// Refused lines kept with text in one batch; further ones are only counted.
+/// Refused lines with text in one batch; further ones are only counted.
 const REFUSED_KEPT_MAX: usize = 1_000;
 
 /// The outcome of parsing a piece of input.
@@ -40,7 +40,7 @@ impl ParsedBatch {
     }
 
     /// Counts a line that is not stored; of the first 1,000 the reason and the beginning of the
-    /// `original` are kept.
+    /// `original` are retained.
     pub fn refuse(&mut self, line: u64, fault: Fault, original: &[u8]) {
         self.refused_counts.add(fault.code);
         if self.refused.len() < REFUSED_KEPT_MAX {

@@ -1,13 +1,13 @@
-//! What Prometheus sends by remote write 1.0: a protocol buffer in a block of snappy, as columns.
+//! Remote write 1.0 of Prometheus: a protocol buffer in a block of snappy, as columns.
 //!
 //! Purpose: [`unpack`] and [`read`]. A series is a stream: its label `__name__` is the table, the
 //! others are tags, and its samples are the field `value`. Milliseconds become nanoseconds; values
 //! keep every bit. A marker of staleness is no sample: its row has no value.
 //!
 //! Invariants: the few kinds of fields are walked in place, so that no message makes more memory
-//! than it is long; what is not a message as a whole is refused as a whole; of a message, a series
-//! that cannot be stored changes nothing but itself. Unknown fields are passed over, as the
-//! encoding asks for.
+//! than it is long; bytes that are no message are refused as a whole; of a message, a series that
+//! cannot be stored changes nothing but itself. Unknown fields are passed over, as the encoding
+//! demands.
 //! Failure: [`MessageError`] names the byte; refused series come back as [`crate::RefusedLine`]s
 //! whose line is the number of the series.
 //! Source: the Prometheus Remote-Write 1.0 specification,
@@ -42,15 +42,15 @@ pub enum MessageError {
     /// More than is allowed would come out.
     #[error("unpacked, the body has {bytes} bytes; at most {max} are allowed")]
     TooLarge {
-        /// What the block says.
+        /// The length that the block says.
         bytes: usize,
-        /// What is allowed.
+        /// The limit.
         max: usize,
     },
     /// Not a message of this protocol.
     #[error("the unpacked body is no WriteRequest of remote write 1.0: {what} at byte {at}")]
     Malformed {
-        /// What is wrong.
+        /// The part that is wrong.
         what: &'static str,
         /// Where, from the beginning of the unpacked body.
         at: usize,
@@ -161,7 +161,7 @@ impl<'a> Series<'a> {
                     self.times_ms.push(time_ms);
                     self.values.push(sample);
                 }
-                // Exemplars (3) point into traces, which are kept elsewhere.
+                // Exemplars (3) point into traces, which are stored elsewhere.
                 4 => self.histograms += 1,
                 _ => {}
             }

@@ -14,7 +14,7 @@ use std::str::FromStr;
 /// The most pairs of a query string.
 pub const PAIRS_MAX: usize = 2_048;
 
-/// What is wrong with a query string or one of its values.
+/// Errors of a query string or one of its values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum QueryError {
@@ -24,7 +24,7 @@ pub enum QueryError {
     /// More pairs than allowed.
     #[error("more than {PAIRS_MAX} parameters")]
     TooMany,
-    /// Nobody asks for this name.
+    /// No parameter has this name.
     #[error("unknown parameter `{name}`; there are: {known}")]
     Unknown {
         /// The name.
@@ -40,7 +40,7 @@ pub enum QueryError {
     Missing {
         /// The name.
         name: String,
-        /// What it should be.
+        /// The form that was expected.
         expected: &'static str,
     },
     /// A value that cannot be read.
@@ -48,7 +48,7 @@ pub enum QueryError {
     Value {
         /// The name.
         name: String,
-        /// What was expected.
+        /// The reason.
         reason: String,
         /// The value, cut.
         found: String,

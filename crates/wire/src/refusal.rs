@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-/// Longest part of a refused line that is kept, in characters.
+/// Longest part of a refused line that is retained, in characters.
 const ORIGINAL_CHARS_MAX: usize = 200;
 
 /// Why a line was refused. The text of a code is stable.
@@ -84,7 +84,7 @@ pub struct RefusedLine {
     pub line: u64,
     /// The kind of fault.
     pub code: RefusalCode,
-    /// What was expected, what was found, and what to do.
+    /// The message: what was expected, what was found, and what to do.
     pub message: String,
     /// The beginning of the line, at most 200 characters; bytes that are not UTF-8 show as
     /// `U+FFFD`.
@@ -115,7 +115,7 @@ impl fmt::Display for RefusedLine {
 pub struct Fault {
     /// The kind of fault.
     pub code: RefusalCode,
-    /// What was expected, what was found, and what to do.
+    /// The message: what was expected, what was found, and what to do.
     pub message: String,
 }
 

@@ -81,7 +81,7 @@ pub fn quoted(text: &str) -> Vec<u8> {
     out
 }
 
-/// How fast rows follow each other.
+/// Speed of a replay.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
     /// As fast as they are read.
@@ -94,7 +94,7 @@ impl Pace {
     /// Reads `max`, or a number above nothing.
     ///
     /// # Errors
-    /// What was expected.
+    /// The expected form.
     pub fn parse(text: &str) -> Result<Pace, &'static str> {
         match text {
             "max" => Ok(Pace::Max),
@@ -105,7 +105,7 @@ impl Pace {
         }
     }
 
-    /// How long after the first row another is due.
+    /// The time after the first row at which another is due.
     #[must_use]
     pub fn due(self, first: Timestamp, time: Timestamp) -> Duration {
         let Pace::Times(times) = self else {

@@ -1,6 +1,6 @@
 //! Time zones by their names, and clocks in them.
 //!
-//! Purpose: one reading of zones for every door: how far a zone's clocks are from UTC at an
+//! Purpose: one reading of zones for every front end: how far a zone's clocks are from UTC at an
 //! instant, and which instant they show.
 //! Invariants: a zone's name reads back as the same zone. A time of day that the clocks skip is
 //! that long after the change by which they skip it, and one that they show twice is the later one,
@@ -29,7 +29,7 @@ pub struct Zone {
 pub struct UnknownZone(String);
 
 impl UnknownZone {
-    /// What would do, for messages.
+    /// The accepted forms, for messages.
     pub const FORMS: &str = "UTC, a name of the IANA database such as Europe/Berlin, a number of hours east of UTC such as 2, or a POSIX zone such as GMT-2, whose hours count west";
 }
 
@@ -60,7 +60,7 @@ impl std::hash::Hash for Zone {
     }
 }
 
-/// What the one zone without rules may be called.
+/// Names of the one zone without rules.
 const UTC: [&str; 11] = [
     "utc",
     "gmt",
@@ -150,9 +150,9 @@ impl Zone {
         self.rules.is_none()
     }
 
-    /// How far its clocks are ahead of UTC at an instant, in seconds. The instant is in nanoseconds
-    /// since 1970; beyond the years that the calendar library knows (-9999 to 9999) it is as at
-    /// their end.
+    /// The offset of its clocks from UTC at an instant, in seconds, positive in the east. The
+    /// instant is in nanoseconds since 1970; beyond the years that the calendar library knows
+    /// (-9999 to 9999) the offset is the one at their end.
     #[must_use]
     pub fn offset_seconds(&self, at_ns: i128) -> i32 {
         let Some(rules) = &self.rules else {
@@ -166,8 +166,8 @@ impl Zone {
         rules.to_offset(at).seconds()
     }
 
-    /// What its clocks show at an instant: both in nanoseconds since 1970, the first in UTC, the
-    /// second as if that were the zone. `None` = beyond 64 bits.
+    /// The time of its clocks at an instant: both in nanoseconds since 1970, the first in UTC, the
+    /// second as if the zone were UTC. `None` = beyond 64 bits.
     #[must_use]
     pub fn wall_ns(&self, at_ns: i64) -> Option<i64> {
         let offset = i64::from(self.offset_seconds(at_ns.into()));

@@ -8,7 +8,7 @@ import { streamLabel } from "../lib/channel";
 import { formatCount } from "../lib/format";
 import { formatInstant } from "../lib/time";
 import { Icon } from "./icons";
-import { useMenu } from "./Toolbar";
+import { useMenu } from "./menu";
 
 const OPERATORS = ["=", "!=", "<", "<=", ">", ">="] as const;
 export const HITS_MAX = 1_000;

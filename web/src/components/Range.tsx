@@ -15,7 +15,7 @@ import {
   type Span,
   type Zone,
 } from "../lib/time";
-import { useMenu } from "./Toolbar";
+import { useMenu } from "./menu";
 
 const PRESETS: readonly (readonly [label: string, text: string, length: bigint])[] = [
   ["5 min", "5m", 5n * MINUTE],

@@ -7,7 +7,7 @@ import { useEmitter, useShared } from "../context";
 import { formatBytes, formatCount } from "../lib/format";
 import { formatInstant } from "../lib/time";
 import { Icon } from "./icons";
-import { useMenu } from "./Toolbar";
+import { useMenu } from "./menu";
 
 export function SnapshotButton(): JSX.Element {
   const { explorer } = useShared();

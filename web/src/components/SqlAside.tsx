@@ -3,7 +3,7 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import type { TableColumns } from "../api/sql";
 import { quotedName, readSaved, save } from "../lib/sql";
-import { useMenu } from "./Toolbar";
+import { useMenu } from "./menu";
 
 /** So few tables show their columns at once. */
 const OPEN_MAX = 3;

@@ -8,7 +8,7 @@ import { ResultChart } from "../components/ResultChart";
 import { ResultTable } from "../components/ResultTable";
 import { SavedStatements, Schema } from "../components/SqlAside";
 import { SqlEditor } from "../components/SqlEditor";
-import { useMenu } from "../components/Toolbar";
+import { useMenu } from "../components/menu";
 import { useShared } from "../context";
 import { download } from "../explore/save";
 import { formatCount } from "../lib/format";

@@ -1,6 +1,6 @@
 //! The first and the last row of a stream in a range, and what they have of fields.
 //!
-//! Invariant: all that is told of a row is told of the same one: of several rows of one instant,
+//! Invariant: everything reported of a row is of the same one: of several rows of one instant,
 //! which only some tables keep, of the first at the beginning and of the last at the end.
 
 use crate::error::found;
@@ -22,7 +22,7 @@ pub(super) struct Rows<'a> {
 enum Newest {
     /// So many fields were looked for one by one.
     Apart(usize),
-    /// Those of all fields that have one.
+    /// The values of all fields that have one.
     Together(Vec<LastValue>),
     /// Not all of them can be read here.
     Elsewhere,
@@ -62,8 +62,8 @@ impl<'a> Rows<'a> {
         Ok(end)
     }
 
-    /// What the last row, or the first one, has of a field; it is at that instant. `keeps` = there
-    /// may be several of one instant.
+    /// The value of a field in the last row, or the first one, which is at that instant. `keeps` =
+    /// there may be several of one instant.
     pub(super) fn value(
         &mut self,
         field: &str,

@@ -9,10 +9,10 @@ use super::functions::Function;
 use super::measurements::Member;
 use super::plan::{Call, Node};
 use super::points::value;
-use super::raw::{Computed, Wanted};
+use super::raw::{Computed, RowRequest};
 use super::reading::{Grouping, Reads};
 use super::rows::chosen;
-use super::{Asker, Cell};
+use super::{Evaluator, Cell};
 use crate::error::Error;
 use crate::windows::Windows;
 use headwater::{ClosedRange, Comparison, Filter, Timestamp, Value};
@@ -25,7 +25,7 @@ use std::collections::btree_map::Entry;
 /// values.
 type Points = Vec<(i64, Option<Value>)>;
 
-impl Asker<'_> {
+impl Evaluator<'_> {
     /// The rows of a group, in the order of the answer.
     pub(super) fn computed(
         &self,
@@ -103,7 +103,7 @@ impl Asker<'_> {
             }
             Call::Field(field) => {
                 let alone = grouping.plan.of_field(*field);
-                let wanted = Wanted {
+                let wanted = RowRequest {
                     range,
                     descending,
                     keep: None,
@@ -118,7 +118,7 @@ impl Asker<'_> {
         }
     }
 
-    /// What a call gives for the intervals of the grid, in the order of the answer.
+    /// The values of a call for the intervals of the grid, in the order of the answer.
     fn series(
         &self,
         call: &Call,
@@ -242,7 +242,7 @@ impl Asker<'_> {
         Ok(best)
     }
 
-    /// Rows of the calls' values: one for each place where a call has one, or stands empty.
+    /// Rows of the calls' values: one for each slot where a call has one, or stands empty.
     fn put_together(
         &self,
         grouping: &Grouping<'_>,
@@ -259,7 +259,7 @@ impl Asker<'_> {
             .collect();
         let mut rows: Vec<(i64, Vec<Option<Value>>)> = Vec::new();
         if let ([_], [_]) = (plan.nodes.as_slice(), series.as_slice()) {
-            // Several values may stand at one place.
+            // Several values may stand at one slot.
             let points = series.into_iter().flatten();
             rows.extend(points.map(|(place, value)| (place, vec![value])));
         } else {
@@ -305,7 +305,7 @@ impl Asker<'_> {
     }
 }
 
-/// What functions of other series make of one.
+/// Applies a function of other series to one.
 fn transformed(call: &Call, points: Points, windows: &Windows, descending: bool) -> Points {
     let Call::Transform(transform, inner) = call else {
         return points;

@@ -93,7 +93,7 @@ pub(super) fn check_bits(
     )))
 }
 
-/// The name of a type in InfluxDB. Bytes are told as text.
+/// The name of a type in InfluxDB. Bytes are shown as text.
 pub(super) fn type_name(field_type: FieldType) -> &'static str {
     match field_type {
         FieldType::F64 => "float",

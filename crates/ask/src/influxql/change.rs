@@ -1,14 +1,14 @@
-//! What takes away: `DELETE`, `DROP SERIES`, `DROP MEASUREMENT`; and what is said to statements
-//! about retention policies.
+//! Removals: `DELETE`, `DROP SERIES`, `DROP MEASUREMENT`; and the answers to statements about
+//! retention policies.
 //!
-//! Invariants: a series is touched only if the asker may write to it; one that the asker may read
+//! Invariants: a series is touched only if the client may write to it; one that the client may read
 //! and not write to refuses the whole statement before anything is changed; of others nothing is
-//! told. What a condition takes away is decided by tags and time alone.
+//! reported. Tags and time alone decide what a condition removes.
 //! Concurrency: series that come up while a statement is carried out are left alone.
 
 use super::condition::{Compiler, Condition};
 use super::predicate::Predicate;
-use super::{Answer, Asker, invalid};
+use super::{Answer, Evaluator, invalid};
 use crate::databases::Names;
 use crate::error::{Error, Kind, found};
 use headwater::{ClosedRange, Database, StreamName};
@@ -17,16 +17,16 @@ use headwater_wire::influxql::{MeasurementName, Policy, Removal, Source};
 /// Names looked at together, and dropped together.
 const NAMES_AT_ONCE: usize = 4_096;
 
-/// What is to be done with series.
+/// Effect of a statement on series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     /// Their rows of a range go.
     Cleared(ClosedRange),
-    /// They go.
+    /// The series are dropped.
     Dropped,
 }
 
-impl Asker<'_> {
+impl Evaluator<'_> {
     /// `DELETE`: rows; series of which nothing can be left go too.
     pub(super) fn delete(&self, removal: &Removal) -> Result<Answer, Error> {
         let condition = Condition::new(removal.condition.as_ref(), self.now, None)?;
@@ -52,7 +52,7 @@ impl Asker<'_> {
         self.remove(&removal.sources, &condition, Fate::Dropped)
     }
 
-    /// `DROP MEASUREMENT`: the table, if the asker may manage it, or all its series.
+    /// `DROP MEASUREMENT`: the table, if the client may manage it, or all its series.
     pub(super) fn drop_measurement(&self, name: &str) -> Result<Answer, Error> {
         let space = self.space(self.database)?;
         let db = self.database_to_change()?;
@@ -70,7 +70,7 @@ impl Asker<'_> {
         self.remove(&[source], &condition, Fate::Dropped)
     }
 
-    /// `DROP DATABASE`: its tables, and its name. One that is not there is gone already, as in
+    /// `DROP DATABASE`: its tables, and its name. One that is not there is dropped already, as in
     /// InfluxDB.
     pub(super) fn drop_database(&self, name: &str) -> Result<Answer, Error> {
         let Some(databases) = self.databases.filter(|_| self.names.is_apart()) else {
@@ -125,7 +125,7 @@ impl Asker<'_> {
         Ok(Answer::default())
     }
 
-    /// What is said to who makes or changes a retention policy.
+    /// The answer to a statement that makes or changes a retention policy.
     pub(super) fn policy(policy: &Policy) -> Answer {
         let name = &policy.name;
         Answer {
@@ -162,7 +162,7 @@ impl Asker<'_> {
         for (table, streams) in doomed {
             for some in streams.chunks(NAMES_AT_ONCE) {
                 self.budget.check()?;
-                // One that is gone already is what was wanted.
+                // One that is dropped already needs nothing.
                 match fate {
                     Fate::Cleared(range) => found(db.delete_streams(&table, some, range))?,
                     Fate::Dropped => found(db.drop_named_streams(&table, some))?,

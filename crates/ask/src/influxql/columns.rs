@@ -1,7 +1,7 @@
 //! Which columns a `SELECT` has: wildcards written out, and what columns are called.
 //!
 //! Invariants: wildcards stand for the fields and tags of all measurements of the statement, so
-//! that each of its series has the same columns; a name that was given is kept, also where another
+//! that each of its series has the same columns; a name that was given stays, also where another
 //! column has it, and any other name is there once; the column of times alone is called `time`.
 
 use super::condition::compile_regex;
@@ -9,7 +9,7 @@ use super::functions::Function;
 use super::measurements::{GroupKeys, Measurement};
 use super::sources::{queries, stored};
 use super::times::is_time;
-use super::{Asker, invalid};
+use super::{Evaluator, invalid};
 use crate::error::Error;
 use crate::streams;
 use headwater::FieldType;
@@ -19,7 +19,7 @@ use headwater_wire::influxql::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-/// What wildcards stand for.
+/// The columns that wildcards stand for.
 #[derive(Debug, Default)]
 pub(super) struct Columns {
     /// With their types; of those that differ, that of numbers.
@@ -31,13 +31,13 @@ pub(super) struct Columns {
 pub(super) struct Written {
     /// The name it was given.
     pub(super) alias: Option<String>,
-    /// What it is called else.
+    /// The name otherwise.
     pub(super) name: String,
     pub(super) expression: Expression,
 }
 
 impl Columns {
-    /// Those of one measurement.
+    /// The columns of one measurement.
     pub(super) fn of(measurement: &Measurement) -> Columns {
         Columns {
             fields: measurement.fields.iter().cloned().collect(),
@@ -225,9 +225,9 @@ fn uses_wildcards(select: &Select) -> bool {
     select.group_by.iter().any(is_many) || select.fields.iter().any(|f| has_wildcard(&f.expression))
 }
 
-impl Asker<'_> {
-    /// What wildcards of a statement about these measurements stand for, if that is not what one of
-    /// them has.
+impl Evaluator<'_> {
+    /// The columns that wildcards stand for in a statement about several measurements; `None` for
+    /// one measurement, or without wildcards.
     pub(super) fn united(
         &self,
         select: &Select,
@@ -239,7 +239,7 @@ impl Asker<'_> {
         }
     }
 
-    /// The columns of all measurements of a statement, and of what questions within it answer.
+    /// The columns of all measurements of a statement, and of its subqueries.
     fn columns_of(&self, select: &Select) -> Result<Rc<Columns>, Error> {
         let place = std::ptr::from_ref(select).addr();
         if let Some(known) = self.columns.borrow().get(&place) {
@@ -318,7 +318,7 @@ pub(super) fn names(columns: &[(Option<String>, String)]) -> Vec<String> {
     out
 }
 
-/// What a column is called: the names of what it is made of.
+/// The name of a column: the names of its parts.
 pub(super) fn name_of(expression: &Expression) -> String {
     match expression {
         Expression::Reference { name, .. } | Expression::Call { name, .. } => name.clone(),

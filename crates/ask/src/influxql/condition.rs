@@ -94,7 +94,7 @@ impl Condition {
         )))
     }
 
-    /// Narrows it to what a question around this one asks for.
+    /// Narrows it to the range of the outer query.
     pub(super) fn narrow(&mut self, range: ClosedRange, has_start: bool, has_end: bool) {
         self.range = self.range.intersect(&range);
         self.has_start |= has_start;
@@ -148,7 +148,7 @@ impl Span {
         }
     }
 
-    /// What time is compared with.
+    /// The span of a comparison of `time`.
     fn compared(operator: Operator, at: i128) -> Result<Span, Error> {
         let all = ClosedRange::ALL;
         let clamped =
@@ -181,7 +181,7 @@ impl Span {
         })
     }
 
-    /// What says of a row that it lies within.
+    /// The condition that a row lies within.
     fn condition(self) -> Expression {
         if self.range.is_empty() || self.range == ClosedRange::ALL {
             return Expression::Literal(Literal::Boolean(!self.range.is_empty()));

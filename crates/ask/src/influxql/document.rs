@@ -2,7 +2,7 @@
 //!
 //! Invariants: the document is the one that [`super::json`] makes of the same answers, as long as
 //! no statement fails behind rows that were handed out already; then these stand before its
-//! `error`. No more is held than a piece.
+//! `error`. No more than a piece is buffered.
 //! Failure: what goes wrong behind the first piece is in the document, which is ended as any other.
 
 use super::taker::Taker;
@@ -17,9 +17,9 @@ pub const PIECE_BYTES: usize = 256 << 10;
 pub(super) struct Document<'a, 'o> {
     out: &'a mut Out<'o>,
     form: Form,
-    /// What was written down and not handed out yet.
+    /// Bytes that were written and not handed out yet.
     held: Vec<u8>,
-    /// Where the statement begins in what is held, if all of it is.
+    /// Where the statement begins in the buffer, if all of it is.
     statement: Option<usize>,
     number: usize,
     pub(super) zone: Option<TimeZone>,

@@ -1,17 +1,17 @@
 //! `EXPLAIN`: what a statement is about, which of it the pyramid answers, and what is read.
 //!
-//! Invariants: without `ANALYZE` no row is read and nothing is computed, of questions within the
-//! statement neither; nothing is ever written; only what the asker may read is told.
+//! Invariants: without `ANALYZE` no row is read and nothing is computed, not even of subqueries;
+//! nothing is ever written; only what the client may read is reported.
 
 use super::columns::Columns;
 use super::functions::Need;
 use super::measurements::{GroupKeys, Measurement, Member};
 use super::plan::{Call, Plan, plan};
 use super::scope::Scope;
-use super::select::{Asked, groups, names_in};
+use super::select::{ResolvedSelect, groups, names_in};
 use super::sources::{all_sources, queries, stored};
 use super::taker::Taker;
-use super::{Answer, Asker, Cell, Series};
+use super::{Answer, Evaluator, Cell, Series};
 use crate::error::Error;
 use headwater::{ClosedRange, Timestamp};
 use headwater_wire::influxql::Select;
@@ -19,7 +19,7 @@ use headwater_wire::instant::format_instant;
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-/// Measurements that are told of one by one.
+/// Measurements that are reported one by one.
 const TOLD_MAX: usize = 100;
 
 /// Counts what is answered.
@@ -55,8 +55,8 @@ impl Lines {
     }
 }
 
-impl Asker<'_> {
-    /// What a statement would do; `is_analyzed`: and what it did.
+impl Evaluator<'_> {
+    /// The plan of a statement; `is_analyzed`: and its measured work.
     pub(super) fn explain(&self, select: &Select, is_analyzed: bool) -> Result<Answer, Error> {
         self.must_read()?;
         self.check_sources(&all_sources(select))?;
@@ -100,24 +100,24 @@ impl Asker<'_> {
         depth: usize,
         lines: &mut Lines,
     ) -> Result<(), Error> {
-        let asked = self.asked(select, scope)?;
+        let resolved = self.resolve(select, scope)?;
         lines.push(depth, select.to_string());
         let depth = depth + 1;
         lines.push(
             depth,
-            format!("range: {}", range_told(&asked.condition.range)),
+            format!("range: {}", range_told(&resolved.condition.range)),
         );
-        if let Some(every) = asked.own.every {
+        if let Some(every) = resolved.own.every {
             let width = jiff::SignedDuration::from_nanos(every.width_ns);
             lines.push(depth, format!("intervals: of {width:#} each"));
         }
-        if asked.condition.range.is_empty() {
+        if resolved.condition.range.is_empty() {
             lines.push(depth, "nothing is read: no instant lies in the range");
             return Ok(());
         }
         let names = self.names_of(select)?;
         let united = self.united(select, &names)?;
-        let names = names_in(names, scope, asked.own.descending);
+        let names = names_in(names, scope, resolved.own.descending);
         if names.is_empty() {
             lines.push(depth, "nothing is read: there is no such measurement");
         }
@@ -131,7 +131,7 @@ impl Asker<'_> {
                 self.measured(
                     select,
                     &name,
-                    &asked,
+                    &resolved,
                     united.as_deref(),
                     (depth, &mut *lines),
                 )?;
@@ -145,28 +145,28 @@ impl Asker<'_> {
                 depth,
                 "rows of the question within, held or read as it is asked for:",
             );
-            self.explained(query, Some(&asked.own), depth + 1, lines)?;
+            self.explained(query, Some(&resolved.own), depth + 1, lines)?;
         }
         Ok(())
     }
 
-    /// What is read of one stored measurement.
+    /// The reads of one stored measurement.
     fn measured(
         &self,
         select: &Select,
         name: &str,
-        asked: &Asked,
+        resolved: &ResolvedSelect,
         united: Option<&Columns>,
         (depth, lines): (usize, &mut Lines),
     ) -> Result<(), Error> {
-        let range = asked.own.range;
-        let Some(measurement) = self.measurement(name, &asked.condition, range, &[])? else {
+        let range = resolved.own.range;
+        let Some(measurement) = self.measurement(name, &resolved.condition, range, &[])? else {
             return Ok(());
         };
         let own = Columns::of(&measurement);
         let columns = united.unwrap_or(&own);
-        let keys = GroupKeys::new(&asked.dimensions, &columns.tag_keys)?;
-        let Some(plan) = plan(select, &measurement, columns, &keys, asked.own.every)? else {
+        let keys = GroupKeys::new(&resolved.dimensions, &columns.tag_keys)?;
+        let Some(plan) = plan(select, &measurement, columns, &keys, resolved.own.every)? else {
             let told = format!(
                 "measurement {:?}: none of the fields is there",
                 measurement.name
@@ -196,7 +196,7 @@ impl Asker<'_> {
         if let Some(extent) = extent(&measurement, &range) {
             lines.push(depth + 1, format!("events: {}", range_told(&extent)));
         }
-        for line in reads(&plan, &measurement.members, asked.windows.is_divided()) {
+        for line in reads(&plan, &measurement.members, resolved.windows.is_divided()) {
             lines.push(depth + 1, line);
         }
         Ok(())
@@ -212,7 +212,7 @@ fn extent(measurement: &Measurement, range: &ClosedRange) -> Option<ClosedRange>
     there.reduce(|a, b| ClosedRange::new(a.first.min(b.first), a.last.max(b.last)))
 }
 
-/// What is read of the streams, and why.
+/// The reads of the streams, and their reasons.
 fn reads(plan: &Plan, members: &[Member], is_divided: bool) -> Vec<String> {
     if members.is_empty() {
         return vec!["reads: nothing".to_owned()];
@@ -240,7 +240,7 @@ fn reads(plan: &Plan, members: &[Member], is_divided: bool) -> Vec<String> {
     out
 }
 
-/// What a function reads, and why; `is_known`: the pyramid knows the rows of some stream.
+/// The reads of a function, and their reasons; `is_known`: the pyramid has the rows of some stream.
 fn of_call(plan: &Plan, call: &Call, is_known: bool, is_divided: bool) -> Option<String> {
     let (function, place) = call.function()?;
     let field = plan.read.get(place)?;

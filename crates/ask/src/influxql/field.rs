@@ -13,7 +13,7 @@ pub(super) struct ReadField {
     pub(super) stored: FieldType,
     /// As what it is read, if that is something else.
     cast: Option<FieldType>,
-    /// It is a tag of what another question answered.
+    /// The field is a tag of a subquery's answer.
     pub(super) is_tag: bool,
 }
 
@@ -54,7 +54,7 @@ impl ReadField {
         self.cast.unwrap_or(self.stored)
     }
 
-    /// What is read of what is stored.
+    /// The column as this field reads a stored one.
     pub(super) fn read(&self, column: &Column) -> Column {
         let Some(wanted) = self.cast else {
             return column.clone();

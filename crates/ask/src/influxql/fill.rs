@@ -1,4 +1,4 @@
-//! What stands in intervals without values.
+//! Values of intervals that have none.
 
 use super::arithmetic::{finite, number};
 use headwater::Value;
@@ -65,8 +65,8 @@ fn whole(value: f64) -> Value {
     Value::I64(value as i64)
 }
 
-/// What an interval has on the line between two others, each by its number. Between integers it is
-/// an integer, cut.
+/// The value of an interval on the line between two others, each by its number. Between integers
+/// the value is an integer, cut.
 fn line(a: (i64, &Value), b: (i64, &Value), interval: i64) -> Option<Value> {
     let (from, to) = (number(a.1.as_ref())?, number(b.1.as_ref())?);
     let share = (interval as f64 - a.0 as f64) / (b.0 as f64 - a.0 as f64);

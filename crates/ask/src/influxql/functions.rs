@@ -1,4 +1,4 @@
-//! The functions: what they are called, what they need to be read, and what they give.
+//! The functions: their names, what they need to be read, and their results.
 
 use super::arithmetic::{compare, finite, from_wide, number};
 use crate::fold::{Bucket, first, last};
@@ -32,7 +32,7 @@ pub(super) enum Function {
     Sample(usize),
 }
 
-/// What must be read for a function.
+/// Rows and aggregates that a function needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Need {
     Aggregate,
@@ -41,7 +41,7 @@ pub(super) enum Need {
 }
 
 impl Function {
-    /// Those that need no second argument.
+    /// The function of a name, of those that need no second argument.
     pub(super) fn named(name: &str) -> Option<Function> {
         Some(match name {
             "count" => Function::Count,
@@ -60,7 +60,7 @@ impl Function {
         })
     }
 
-    /// What statements call it.
+    /// The name in statements.
     pub(super) fn name(self) -> &'static str {
         match self {
             Function::Count => "count",
@@ -154,7 +154,7 @@ impl Function {
         }
     }
 
-    /// What it gives for an interval, from its aggregate or ends.
+    /// The result for an interval, from its aggregate or ends.
     pub(super) fn of_bucket(self, bucket: &Bucket, field_type: FieldType) -> Option<Value> {
         let a = bucket.aggregate(0);
         let is_bool = field_type == FieldType::Bool;
@@ -183,7 +183,7 @@ impl Function {
         (rank >= 1.0 && rank <= count as f64).then(|| rank as usize - 1)
     }
 
-    /// What it gives for an interval, from its values in the order of time; [`Function::Distinct`]
+    /// The result for an interval, from its values in the order of time; [`Function::Distinct`]
     /// gives several.
     pub(super) fn of_values(self, values: &mut Vec<(i64, Value)>) -> Vec<(Option<i64>, Value)> {
         let one = |value: Option<Value>| value.map(|v| (None, v)).into_iter().collect();

@@ -1,14 +1,14 @@
 //! `SELECT … INTO`: the rows of an answer become points of a measurement.
 //!
-//! Invariants: whether the asker may write every series that comes out is known before the first
-//! point is written; who may not write everything has the statement carried out twice, once for
-//! the names of the series. A row without a value is no point. What is read is the snapshot,
-//! whatever is written meanwhile.
-//! Failure: what goes wrong behind the first point says how many rows were written before.
+//! Invariants: whether the client may write every series that comes out is known before the first
+//! point is written; for a client that may not write everything, the statement is carried out
+//! twice, once for the names of the series. A row without a value is no point. Reads are of the
+//! snapshot, whatever is written meanwhile.
+//! Failure: an error behind the first point says how many rows were written before.
 
 use super::sources::all_sources;
 use super::taker::Taker;
-use super::{Answer, Asker, Cell, Series, invalid};
+use super::{Answer, Evaluator, Cell, Series, invalid};
 use crate::databases::{Names, Space, not_found};
 use crate::error::{Error, Kind};
 use headwater::{Batch, Database, StreamName, Timestamp, Value};
@@ -18,7 +18,7 @@ use std::collections::HashSet;
 /// Values that are handed to the writer at once.
 const BATCH_VALUES: usize = 50_000;
 
-/// What became of points.
+/// Outcome of writing points.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stored {
     /// Rows that are stored.
@@ -27,7 +27,7 @@ pub struct Stored {
     pub refused: Option<String>,
 }
 
-/// Stores the points that `SELECT … INTO` makes. Whether they may be written was asked before.
+/// Stores the points that `SELECT … INTO` makes. The right to write them was checked before.
 pub trait PointWriter {
     /// Whether anything is written at all. Asked before the statement is carried out.
     ///
@@ -54,16 +54,16 @@ impl PointWriter for Database {
     }
 }
 
-/// What is done with the points.
+/// Purpose of a pass over the points.
 enum Doing<'a> {
-    /// The names of their series are asked about.
+    /// Collects the names of their series.
     Asking(HashSet<StreamName>),
-    /// They are written.
+    /// Writes them.
     Writing(&'a dyn PointWriter),
 }
 
 struct Points<'a> {
-    asker: &'a Asker<'a>,
+    asker: &'a Evaluator<'a>,
     space: Space,
     /// The measurement, if it is not that of the rows.
     measurement: Option<&'a str>,
@@ -73,7 +73,7 @@ struct Points<'a> {
     written: u64,
 }
 
-impl Asker<'_> {
+impl Evaluator<'_> {
     /// Writes what a statement answers, and answers how many rows that are.
     pub(super) fn select_into(&self, select: &Select, target: &Target) -> Result<Answer, Error> {
         self.must_read()?;
@@ -118,8 +118,8 @@ impl Asker<'_> {
         }
     }
 
-    /// The database of a target. Who may neither read nor write in it is told the same as if there
-    /// were none.
+    /// The database of a target. A client that may neither read nor write in it gets the answer of
+    /// one that does not exist.
     fn space_to_write(&self, target: &Target) -> Result<Space, Error> {
         let own = target.database.as_deref().filter(|name| !name.is_empty());
         let space = self.names.space(own.or(self.database))?;

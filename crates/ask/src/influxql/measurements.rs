@@ -1,10 +1,10 @@
 //! The measurements a statement is about, and their series.
 
+use super::buffered::{BufferedRows, constant};
 use super::condition::{Compiler, Condition, compile_regex};
 use super::field::ReadField;
-use super::held::{HeldRows, constant};
 use super::predicate::Predicate;
-use super::{Asker, invalid};
+use super::{Evaluator, invalid};
 use crate::databases::Space;
 use crate::error::Error;
 use crate::streams;
@@ -17,15 +17,15 @@ use std::collections::BTreeSet;
 /// reading.
 pub(super) type Each<'a> = dyn FnMut(&ScanChunk, &[u32]) -> Result<bool, Error> + 'a;
 
-/// Rows that another question hands on, each by itself.
+/// Rows that a subquery hands on, each by itself.
 pub(super) trait HandsOn: std::fmt::Debug {
     /// Hands out chunks of a range, with the columns that are read, of the series that they are of.
     ///
     /// # Errors
-    /// What reading them says, and `each`.
+    /// Errors of reading them, and of `each`.
     fn each_chunk(
         &self,
-        asker: &Asker<'_>,
+        asker: &Evaluator<'_>,
         member: &Member,
         wanted: (&[ReadField], ClosedRange),
         each: &mut Each<'_>,
@@ -37,9 +37,9 @@ pub(super) trait HandsOn: std::fmt::Debug {
 pub(super) enum Rows {
     /// In the snapshot.
     Stored,
-    /// Another question answered them.
-    Held(HeldRows),
-    /// Another question hands them on.
+    /// The answer of a subquery.
+    Buffered(BufferedRows),
+    /// Handed on by a subquery.
     Passed(Box<dyn HandsOn>),
 }
 
@@ -49,10 +49,10 @@ pub(super) struct Member {
     pub(super) stream: StreamName,
     /// Where it has events.
     pub(super) extent: ClosedRange,
-    /// What must hold of its rows.
+    /// The condition on its rows.
     pub(super) rest: Predicate,
     pub(super) rows: Rows,
-    /// Tags by which another question grouped it, and which have no value.
+    /// Tags by which a subquery grouped it, and which have no value.
     pub(super) empty_tags: Vec<String>,
 }
 
@@ -75,7 +75,7 @@ impl Member {
         }
     }
 
-    /// Whether another question answered it.
+    /// Whether it is the answer of a subquery.
     pub(super) fn is_answered(&self) -> bool {
         !matches!(self.rows, Rows::Stored)
     }
@@ -93,12 +93,12 @@ impl Member {
 /// A measurement with what of it is asked for.
 #[derive(Debug, Default)]
 pub(super) struct Measurement {
-    /// What clients call it.
+    /// The name that clients see.
     pub(super) name: String,
     pub(super) fields: Vec<(String, FieldType)>,
     pub(super) tag_keys: BTreeSet<String>,
     pub(super) members: Vec<Member>,
-    /// Tags of what questions within this one answer.
+    /// Tags of the answers of subqueries.
     pub(super) answered_tags: BTreeSet<String>,
     /// The fields that the condition reads.
     pub(super) read: Vec<ReadField>,
@@ -109,7 +109,7 @@ pub(super) struct Measurement {
 pub(super) struct GroupKeys(pub(super) Vec<String>);
 
 impl GroupKeys {
-    /// Those of a measurement, by name.
+    /// The tags of a measurement that the dimensions name, in order.
     pub(super) fn new(
         dimensions: &[Dimension],
         tag_keys: &BTreeSet<String>,
@@ -138,13 +138,13 @@ impl GroupKeys {
     }
 }
 
-enum Wanted {
+enum NamePattern {
     All,
     Exact(String),
     Matching(Regex),
 }
 
-impl Asker<'_> {
+impl Evaluator<'_> {
     /// The names of the tables that are meant, in order; without sources those of the database.
     pub(super) fn measurement_names<'s>(
         &self,
@@ -163,30 +163,32 @@ impl Asker<'_> {
             .into_iter()
             .map(|source| {
                 let name = match &source.name {
-                    MeasurementName::Exact(name) => Wanted::Exact(name.clone()),
-                    MeasurementName::Matching(pattern) => Wanted::Matching(compile_regex(pattern)?),
+                    MeasurementName::Exact(name) => NamePattern::Exact(name.clone()),
+                    MeasurementName::Matching(pattern) => {
+                        NamePattern::Matching(compile_regex(pattern)?)
+                    }
                 };
                 Ok((self.space_of(source)?, name))
             })
-            .collect::<Result<Vec<(Space, Wanted)>, Error>>()?;
+            .collect::<Result<Vec<(Space, NamePattern)>, Error>>()?;
         if wanted.is_empty() {
-            wanted.push((self.space(self.database)?, Wanted::All));
+            wanted.push((self.space(self.database)?, NamePattern::All));
         }
         names.retain(|table| {
             wanted.iter().any(|(space, wanted)| {
                 let name = self.names.measurement(space, table);
                 name.is_some_and(|name| match wanted {
-                    Wanted::All => true,
-                    Wanted::Exact(exact) => exact == name,
-                    Wanted::Matching(regex) => regex.is_match(name),
+                    NamePattern::All => true,
+                    NamePattern::Exact(exact) => exact == name,
+                    NamePattern::Matching(regex) => regex.is_match(name),
                 })
             })
         });
         Ok(names)
     }
 
-    /// A measurement with its series that may have rows in a range; `None` when the asker sees none
-    /// of it. Rows that are not stored may have more fields.
+    /// A measurement with its series that may have rows in a range; `None` when the client sees
+    /// none of it. Rows that are not stored may have more fields.
     pub(super) fn measurement(
         &self,
         name: &str,

@@ -1,17 +1,18 @@
-//! What statements of InfluxQL mean here.
+//! Meaning of statements of InfluxQL.
 //!
-//! A measurement is a table, and its series are streams. `Asker::answer` carries one statement
+//! A measurement is a table, and its series are streams. `Evaluator::answer` carries one statement
 //! out on a snapshot.
 //!
 //! Invariants: rows are read only where the aggregates of the pyramid do not say it; streams that
-//! the asker may not read are as if they were not there, in answers, counts and names alike;
-//! whatever is kept is counted by a `Budget`.
+//! the client may not read are as if they were not there, in answers, counts and names alike;
+//! memory in use is counted by a `Budget`.
 //! Failure: a statement that cannot be carried out is an [`Error`], which belongs into the
 //! statement's result.
 //! Page: docs/http/influxql.md.
 
 mod aggregate;
 mod arithmetic;
+mod buffered;
 mod change;
 mod columns;
 mod condition;
@@ -20,7 +21,6 @@ mod explain;
 mod field;
 mod fill;
 mod functions;
-mod held;
 mod into;
 mod measurements;
 mod parts;
@@ -62,7 +62,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// The policy that stands for the one way in which data are kept.
+/// The policy that stands for the one way in which data are retained.
 const POLICY: &str = "autogen";
 
 /// A series of an answer.
@@ -113,12 +113,12 @@ impl From<Option<Value>> for Cell {
     }
 }
 
-/// What a statement is answered.
+/// Answer of a statement.
 #[derive(Debug, Default)]
 pub struct Answer {
     /// `None` for statements that have none.
     pub series: Option<Vec<Series>>,
-    /// Something the asker should know.
+    /// A warning for the client.
     pub warning: Option<String>,
     /// The zone in which times are written as text; UTC without one.
     pub(crate) zone: Option<TimeZone>,
@@ -127,16 +127,16 @@ pub struct Answer {
 /// Bytes of a text of statements.
 pub const TEXT_BYTES_MAX: usize = 1 << 20;
 
-/// Who asks, and of what.
+/// A client of InfluxQL, and the snapshot that it queries.
 #[derive(Clone)]
-pub struct Asker<'a> {
+pub struct Evaluator<'a> {
     snapshot: &'a Snapshot,
     access: &'a dyn Access,
     budget: &'a Budget,
     now: Timestamp,
-    /// What names of databases mean.
+    /// The databases by their names.
     names: Arc<Names>,
-    /// Where they are kept, if statements may make and end databases.
+    /// Where they are persisted, if statements may make and end databases.
     databases: Option<&'a dyn Databases>,
     /// The database of what names none.
     database: Option<&'a str>,
@@ -144,22 +144,22 @@ pub struct Asker<'a> {
     changes: Option<&'a Database>,
     /// Nothing may be changed by the request, as far as it says.
     is_read_only: bool,
-    /// Who stores what statements write, if they may.
+    /// Stores what statements write, if they may.
     writer: Option<&'a dyn PointWriter>,
-    /// What wildcards stand for, by where their statements lie; of one statement.
+    /// The columns of wildcards, by the addresses of their statements; of one statement.
     columns: Known,
     /// Where what is chosen at random begins.
     seed: Option<u64>,
 }
 
-/// What wildcards of questions stand for, by where the questions lie in memory.
+/// The columns of wildcards of queries, by the addresses of the queries in memory.
 type Known = Rc<RefCell<HashMap<usize, Rc<Columns>>>>;
 
 pub(crate) fn invalid(message: impl Into<String>) -> Error {
     Error::query(message)
 }
 
-impl<'a> Asker<'a> {
+impl<'a> Evaluator<'a> {
     /// Statements see the snapshot, and of it what `access` shows; `now` is what `now()` gives.
     #[must_use]
     pub fn new(
@@ -167,8 +167,8 @@ impl<'a> Asker<'a> {
         access: &'a dyn Access,
         budget: &'a Budget,
         now: Timestamp,
-    ) -> Asker<'a> {
-        Asker {
+    ) -> Evaluator<'a> {
+        Evaluator {
             snapshot,
             access,
             budget,
@@ -184,44 +184,44 @@ impl<'a> Asker<'a> {
         }
     }
 
-    /// What `SELECT … INTO` writes is handed there, as far as the asker may write it.
+    /// Hands the points of `SELECT … INTO` to a writer, as far as the client may write them.
     #[must_use]
-    pub fn with_writer(mut self, writer: &'a dyn PointWriter) -> Asker<'a> {
+    pub fn with_writer(mut self, writer: &'a dyn PointWriter) -> Evaluator<'a> {
         self.writer = Some(writer);
         self
     }
 
-    /// What is chosen at random is the same each time, for the same rows.
+    /// Makes random choices repeatable: the same each time, for the same rows.
     #[must_use]
-    pub fn with_seed(mut self, seed: u64) -> Asker<'a> {
+    pub fn with_seed(mut self, seed: u64) -> Evaluator<'a> {
         self.seed = Some(seed);
         self
     }
 
-    /// Statements may change this database, of which the snapshot is, as far as the asker may.
+    /// Statements may change this database, of which the snapshot is, as far as the client may.
     #[must_use]
-    pub fn with_changes(mut self, db: &'a Database) -> Asker<'a> {
+    pub fn with_changes(mut self, db: &'a Database) -> Evaluator<'a> {
         self.changes = Some(db);
         self
     }
 
     /// Names of databases mean what is said there; without it they mean nothing.
     #[must_use]
-    pub fn with_databases(mut self, databases: &'a dyn Databases) -> Asker<'a> {
+    pub fn with_databases(mut self, databases: &'a dyn Databases) -> Evaluator<'a> {
         self.databases = Some(databases);
         self
     }
 
     /// The request said that it only reads, which statements that change something warn of.
     #[must_use]
-    pub fn with_read_only(mut self, is_read_only: bool) -> Asker<'a> {
+    pub fn with_read_only(mut self, is_read_only: bool) -> Evaluator<'a> {
         self.is_read_only = is_read_only;
         self
     }
 }
 
-impl Asker<'_> {
-    /// Reads a text of statements and carries them out, as [`Asker::answers`].
+impl Evaluator<'_> {
+    /// Reads a text of statements and carries them out, as [`Evaluator::answers`].
     ///
     /// # Errors
     /// [`Kind::Query`] for a text that cannot be read, [`Kind::Limit`] for one that is too long,
@@ -235,8 +235,8 @@ impl Asker<'_> {
         self.answers(&statements, None)
     }
 
-    /// Carries statements out, one after another. What follows one that fails is not carried out,
-    /// as in InfluxDB. `database` is what the request says.
+    /// Carries statements out, one after another. Statements behind one that fails are not carried
+    /// out, as in InfluxDB. `database` is the parameter of the request.
     ///
     /// # Errors
     /// Where the statement is not the reason: [`Kind::is_of_server`].
@@ -269,8 +269,8 @@ impl Asker<'_> {
     }
 
     /// The same on another snapshot, with the names of now; `database` is what the request says.
-    fn on<'s>(&'s self, snapshot: &'s Snapshot, database: Option<&'s str>) -> Asker<'s> {
-        Asker {
+    fn on<'s>(&'s self, snapshot: &'s Snapshot, database: Option<&'s str>) -> Evaluator<'s> {
+        Evaluator {
             snapshot,
             database,
             names: self.databases.map(|d| d.names()).unwrap_or_default(),
@@ -279,7 +279,7 @@ impl Asker<'_> {
         }
     }
 
-    /// What statements behind one that changes something see.
+    /// The snapshot of the statements behind one that changes something.
     fn after(&self, statement: &Statement) -> Result<Option<Snapshot>, Error> {
         let changes = match statement {
             Statement::Select(select) => select.into.is_some(),
@@ -340,7 +340,7 @@ impl Asker<'_> {
                 select,
             } => self.explain(select, *is_analyzed),
             Statement::Show(show) => {
-                let asker = Asker {
+                let asker = Evaluator {
                     database: show.database.as_deref().or(self.database),
                     ..self.clone()
                 };
@@ -416,8 +416,8 @@ impl Asker<'_> {
         ))
     }
 
-    /// What a name stands for, or the name of the request without one. Who may read and manage
-    /// nothing in a database is told the same as if there were none.
+    /// The database of a name, or of the request's without one. A client that may read and manage
+    /// nothing in a database gets the answer of one that does not exist.
     fn space(&self, asked: Option<&str>) -> Result<Space, Error> {
         let space = self.names.space(asked)?;
         match &space {
@@ -426,7 +426,7 @@ impl Asker<'_> {
         }
     }
 
-    /// True when the asker may know of a database beside the main one.
+    /// True when the client may know of a database beside the main one.
     fn knows(&self, name: &str) -> bool {
         if self.access.all() {
             return true;
@@ -452,7 +452,7 @@ impl Asker<'_> {
     }
 }
 
-/// What InfluxDB says of a statement that changes something in a request that only reads.
+/// InfluxDB's warning for a statement that changes something in a request that only reads.
 fn deprecated(statement: &str) -> String {
     format!(
         "deprecated use of '{statement}' in a read only context, please use a POST request instead"

@@ -1,13 +1,13 @@
 //! Answers that are written down as they are worked out, part by part.
 //!
-//! Invariants: no more of an answer is held than a part or a piece, and the stretch of rows it was
-//! read with, however many rows there are; a part says whether another one follows; what cannot be
-//! carried out any further is told at the end of what was answered.
+//! Invariants: no more of an answer is buffered than a part or a piece, and the stretch of rows it
+//! was read with, however many rows there are; a part says whether another one follows; an error is
+//! reported at the end of the rows before it.
 
 use super::document::{Document, PIECE_BYTES};
 use super::taker::Taker;
 use super::write::{Form, Out, Sheet, begin, push_series, whole};
-use super::{Answer, Asker, Series};
+use super::{Answer, Evaluator, Series};
 use crate::error::{Error, Result};
 use headwater::Snapshot;
 use headwater_wire::influxql::Statement;
@@ -16,13 +16,13 @@ use jiff::tz::TimeZone;
 /// Rows of a part, when nothing else is said.
 const ROWS: usize = 10_000;
 
-impl Asker<'_> {
-    /// As [`Asker::answers`], written down and handed to `out` piece by piece: as one JSON
+impl Evaluator<'_> {
+    /// As [`Evaluator::answers`], written down and handed to `out` piece by piece: as one JSON
     /// document, as one for each part if the form has [`Form::chunk_rows`], or as CSV. Rows that
-    /// are answered as they are are not held, however many there are.
+    /// are answered as they are are not buffered, however many there are.
     ///
     /// # Errors
-    /// What `out` says, and as [`Asker::answers`] where nothing was handed out yet.
+    /// Errors of `out`, and as [`Evaluator::answers`] where nothing was handed out yet.
     pub fn in_parts(
         &self,
         statements: &[Statement],
@@ -152,11 +152,11 @@ struct Writer<'a> {
     /// Of the statement.
     number: usize,
     zone: Option<TimeZone>,
-    /// What was written of a text of CSV, if it is one.
+    /// The state of a CSV text, if it is one.
     sheet: Option<Sheet>,
     /// CSV that was not handed out yet.
     held: Vec<u8>,
-    /// What was taken and is not written yet, since it is not known what follows.
+    /// The series that is not written yet, since it is not known what follows.
     waiting: Option<Series>,
     /// Something of the statement was written.
     wrote: bool,

@@ -1,10 +1,10 @@
-//! Rows of a question that changes nothing but their columns: read where they are stored, as the
-//! question around it asks for them, so that none of them is held.
+//! Rows of a subquery that changes nothing but their columns: read where they are stored, as the
+//! outer query needs them, so that none of them is buffered.
 //!
-//! Invariant: they are the rows that the question would answer: those its condition lets through,
-//! of which one of its columns that are no tags has a value.
+//! Invariant: they are the rows that the subquery would answer: the ones that its condition lets
+//! through, of which one of its columns that are no tags has a value.
 
-use super::Asker;
+use super::Evaluator;
 use super::field::ReadField;
 use super::measurements::{Each, HandsOn, Member};
 use super::plan::{Node, Plan};
@@ -14,7 +14,7 @@ use crate::error::Error;
 use headwater::{ClosedRange, Column, FieldType, ScanChunk};
 use std::rc::Rc;
 
-/// A stored series as another question answers it.
+/// A stored series as a subquery answers it.
 #[derive(Debug)]
 pub(super) struct PassedRows {
     pub(super) stored: Box<Member>,
@@ -22,7 +22,7 @@ pub(super) struct PassedRows {
     pub(super) range: ClosedRange,
 }
 
-/// The type of what a column of such a question gives; `None` where values decide.
+/// The type of a column of such a subquery; `None` where values decide.
 pub(super) fn type_of(plan: &Plan, node: &Node) -> Option<FieldType> {
     use super::arithmetic::type_of_operation;
     match node {
@@ -86,7 +86,7 @@ impl PassedRows {
         out
     }
 
-    /// Whether a row of the question is there.
+    /// Whether a row of the subquery exists.
     fn is_row(&self, chunk: &ScanChunk, row: u32) -> bool {
         let of = |column: usize| chunk.columns.get(column)?.get(place(row));
         self.plan.nodes.iter().any(|node| match node {
@@ -100,7 +100,7 @@ impl PassedRows {
 impl HandsOn for PassedRows {
     fn each_chunk(
         &self,
-        asker: &Asker<'_>,
+        asker: &Evaluator<'_>,
         member: &Member,
         (read, range): (&[ReadField], ClosedRange),
         each: &mut Each<'_>,

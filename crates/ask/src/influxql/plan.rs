@@ -23,16 +23,16 @@ const COLUMNS_MAX: usize = 4_096;
 const ROWS_MAX: i64 = 100_000;
 const SECOND: i64 = 1_000_000_000;
 
-/// What a column is computed from.
+/// Source of a column's values.
 #[derive(Clone, Debug)]
 pub(super) enum Node {
     /// Of a field that is not there.
     Nothing,
     Value(Value),
-    /// A place in the list of fields that are read.
+    /// An index in the list of fields that are read.
     Field(usize),
     Tag(String),
-    /// A place in the list of calls.
+    /// An index in the list of calls.
     Call(usize),
     Operation(Operator, Box<Node>, Box<Node>),
     Math(Math, Box<Node>),
@@ -58,7 +58,7 @@ impl Call {
         }
     }
 
-    /// How many intervals before the range it looks at.
+    /// The number of intervals before the range that the function looks at.
     pub(super) fn reach(&self) -> u32 {
         match self {
             Call::Field(_) | Call::Function(..) => 0,
@@ -76,9 +76,9 @@ pub(super) struct Plan {
     pub(super) read: Vec<ReadField>,
     /// Rows are chosen: a field or tag stands outside of functions, or a function gives rows.
     pub(super) chooses_rows: bool,
-    /// What no two rows may have alike that a function gives.
+    /// The key of which a function gives no two rows alike.
     pub(super) by: Vec<Node>,
-    /// What the column of times is called, if not `time`.
+    /// The name of the column of times, if not `time`.
     pub(super) time_name: Option<String>,
     /// Places of columns that are tags by which rows were chosen.
     pub(super) tag_columns: Vec<usize>,
@@ -140,11 +140,11 @@ impl Plan {
 pub(super) struct Every {
     pub(super) width_ns: i64,
     pub(super) offset_ns: i64,
-    /// A question around the statement asks for them.
+    /// The intervals come from the outer query.
     pub(super) is_inherited: bool,
 }
 
-/// How many intervals before the range a statement looks at, as far as it can be read from it.
+/// The number of intervals before the range that a statement looks at, as far as its text says.
 pub(super) fn reach(select: &Select) -> u32 {
     let fields = select
         .fields
@@ -184,8 +184,8 @@ struct Planner<'a> {
     by: Vec<Node>,
 }
 
-/// Plans a statement for a measurement; `None` when the measurement has nothing of what is asked
-/// for.
+/// Plans a statement for a measurement; `None` when the measurement has nothing of the requested
+/// columns.
 pub(super) fn plan(
     select: &Select,
     measurement: &Measurement,
@@ -339,7 +339,7 @@ impl Planner<'_> {
                 self.has_plain = true;
                 match (cast, self.compiler.column(name, *cast)) {
                     (Some(Cast::Tag), _) | (None, None) => {
-                        // A row that another question answered is there whatever is told of it.
+                        // A row of a subquery exists, whichever of its columns are read.
                         self.has_field |= self.measurement.answered_tags.contains(name);
                         Ok(Node::Tag(name.clone()))
                     }
@@ -578,7 +578,7 @@ impl Planner<'_> {
                     Some(Cast::Tag) => None,
                     cast => self.compiler.column(name, *cast),
                 };
-                // Tags of what another question answered are read like its fields.
+                // Tags of a subquery's answer are read like its fields.
                 let is_answered = self.measurement.answered_tags.contains(name);
                 Ok(field.or_else(|| is_answered.then(|| self.compiler.tag(name))))
             }

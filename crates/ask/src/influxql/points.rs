@@ -12,7 +12,7 @@ use super::plan::{Call, Node, Plan};
 use super::random::Random;
 use super::raw::{self, Computed};
 use super::reading::Grouping;
-use super::{Asker, Cell};
+use super::{Evaluator, Cell};
 use crate::error::Error;
 use crate::fold::goes_before;
 use headwater::{Value, ValueRef};
@@ -34,13 +34,13 @@ type Sample = Vec<(i64, Option<Value>)>;
 
 /// The rows of an interval that may be chosen.
 #[derive(Default)]
-struct Held {
+struct Candidates {
     candidates: Vec<Candidate>,
     /// Rows that were looked at.
     seen: u64,
 }
 
-impl Asker<'_> {
+impl Evaluator<'_> {
     /// The rows of several samples, each of a field of its own, beside each other.
     pub(super) fn samples(
         &self,
@@ -82,7 +82,7 @@ impl Asker<'_> {
         };
         let as_numbers = plan.reads_text(field) && !function.takes_any();
         let mut random = Random::new(self.seed);
-        let mut found: BTreeMap<i64, Held> = BTreeMap::new();
+        let mut found: BTreeMap<i64, Candidates> = BTreeMap::new();
         for member in members {
             let range = windows.range;
             self.each_chunk(member, &plan.read, range, &[], &mut |chunk, rows| {
@@ -123,23 +123,23 @@ impl Asker<'_> {
         Ok(rows.collect())
     }
 
-    /// Holds a row if it may be chosen. What else is in it says `of`.
+    /// Adds a row to the candidates if it may be chosen; `of` gives its other cells.
     fn weigh(
         &self,
         plan: &Plan,
         function: Function,
         (value, time): (ValueRef<'_>, i64),
         of: &dyn Fn(&Node) -> Option<Value>,
-        (held, random): (&mut Held, &mut Random),
+        (held, random): (&mut Candidates, &mut Random),
     ) -> Result<(), Error> {
         held.seen += 1;
         let (seen, held) = (held.seen, &mut held.candidates);
         let key: Vec<Option<Value>> = plan.by.iter().map(of).collect();
-        let place = match function {
+        let slot = match function {
             Function::Sample(most) => drawn(most, held.len(), seen, random),
-            function => place(function, held, (value, time), &key),
+            function => slot(function, held, (value, time), &key),
         };
-        let Some(place) = place else {
+        let Some(slot) = slot else {
             return Ok(());
         };
         let call = |_| Some(value.to_owned());
@@ -154,13 +154,13 @@ impl Asker<'_> {
             key,
         };
         let count = plan.nodes.len() + 2;
-        match place {
-            Place::Instead(at) => {
+        match slot {
+            Slot::Instead(at) => {
                 if let Some(held) = held.get_mut(at) {
                     *held = candidate;
                 }
             }
-            Place::New(at) => {
+            Slot::New(at) => {
                 self.budget.take_values(count)?;
                 held.insert(at, candidate);
             }
@@ -173,8 +173,8 @@ impl Asker<'_> {
         Ok(())
     }
 
-    /// A row for each interval. What stands beside the value of an empty one is what was there
-    /// before, the number to be filled in, or nothing.
+    /// A row for each interval. Beside the value of an empty one stands what was there before, the
+    /// number to be filled in, or nothing.
     fn with_filled(
         &self,
         grouping: &Grouping<'_>,
@@ -218,18 +218,20 @@ impl Asker<'_> {
                 cells,
             });
         }
+        assert_eq!(out.len(), count, "every interval of the range has a row");
         Ok(out)
     }
 }
 
-enum Place {
-    /// Of one that is held.
+/// Slot of a row among the candidates of its interval.
+enum Slot {
+    /// Instead of a candidate.
     Instead(usize),
-    /// Before one that is held, or behind all.
+    /// Before a candidate, or behind all.
     New(usize),
 }
 
-/// How many rows a function gives.
+/// The most rows that a function gives.
 fn most(function: Function) -> Option<usize> {
     match function {
         Function::Top(most) | Function::Bottom(most) => Some(most),
@@ -237,42 +239,42 @@ fn most(function: Function) -> Option<usize> {
     }
 }
 
-/// Where the row belongs of which `seen` were looked at with it, among those of a sample that are
-/// held: every one of them is there with the same chance.
-fn drawn(most: usize, held: usize, seen: u64, random: &mut Random) -> Option<Place> {
+/// The slot of a row among the candidates of a sample, of which `seen` rows were looked at with it:
+/// every row is chosen with the same chance.
+fn drawn(most: usize, held: usize, seen: u64, random: &mut Random) -> Option<Slot> {
     if held < most {
-        return Some(Place::New(held));
+        return Some(Slot::New(held));
     }
     let at = usize::try_from(random.below(seen)).ok()?;
-    (at < most).then_some(Place::Instead(at))
+    (at < most).then_some(Slot::Instead(at))
 }
 
-/// Where a value belongs among those that are held; `None` when it is of no use.
-fn place(
+/// The slot of a value among the candidates; `None` when it is of no use.
+fn slot(
     function: Function,
     held: &[Candidate],
     new: (ValueRef<'_>, i64),
     key: &[Option<Value>],
-) -> Option<Place> {
+) -> Option<Slot> {
     let goes_before = |held: &Candidate| better(function, new, (held.value.as_ref(), held.time));
     match function {
-        Function::Percentile(_) => Some(Place::New(held.len())),
+        Function::Percentile(_) => Some(Slot::New(held.len())),
         Function::Top(most) | Function::Bottom(most) if key.is_empty() => {
             let at = held.partition_point(|h| !goes_before(h));
-            (at < most).then_some(Place::New(at))
+            (at < most).then_some(Slot::New(at))
         }
         // Of each key the best one, or of all.
         _ => match held.iter().position(|h| h.key == key) {
-            None => Some(Place::New(held.len())),
+            None => Some(Slot::New(held.len())),
             Some(at) => {
                 let is_better = held.get(at).is_some_and(goes_before);
-                is_better.then_some(Place::Instead(at))
+                is_better.then_some(Slot::Instead(at))
             }
         },
     }
 }
 
-/// Those that are given, of those that may be: by time where there are several.
+/// The chosen rows among the candidates: by time where there are several.
 fn choose(function: Function, mut held: Vec<Candidate>) -> Vec<Candidate> {
     match function {
         Function::Percentile(percent) => {
@@ -302,7 +304,7 @@ fn choose(function: Function, mut held: Vec<Candidate>) -> Vec<Candidate> {
     }
 }
 
-/// Whether a row is to be chosen instead of the one held.
+/// Whether a row is to be chosen instead of a candidate.
 fn better(function: Function, new: (ValueRef<'_>, i64), held: (ValueRef<'_>, i64)) -> bool {
     let by_value = |wanted: Ordering| match compare(new.0, held.0) {
         Some(Ordering::Equal) => new.1 < held.1,

@@ -1,4 +1,4 @@
-//! What must hold of a row: conditions over tags and fields, ready to be asked.
+//! Conditions of rows over tags and fields, ready to be evaluated.
 //!
 //! Invariants: of a stream's tags everything is decided once, so that what is left for its rows is
 //! about fields only; a tag that is not there is an empty text; a field that is not there makes
@@ -16,7 +16,7 @@ use regex::Regex;
 #[derive(Clone, Debug)]
 pub(super) enum Operand {
     Value(Value),
-    /// A place in the list of fields that are read.
+    /// An index in the list of fields that are read.
     Field(usize),
     Tag(String),
     Operation(Operator, Box<Operand>, Box<Operand>),
@@ -34,10 +34,10 @@ pub(super) enum Predicate {
     Matches(Operand, Regex, bool),
 }
 
-/// In the place of a field's number: the row's time, an integer of ns.
+/// Instead of a field's number: the row's time, an integer of ns.
 pub(super) const TIME: usize = usize::MAX;
 
-/// The value of a field in a row, by its place in the list of fields that are read, or its
+/// The value of a field in a row, by its index in the list of fields that are read, or its
 /// [`TIME`].
 pub(super) type Row<'a> = &'a dyn Fn(usize) -> Option<ValueRef<'a>>;
 
@@ -63,36 +63,36 @@ impl Operand {
         }
     }
 
-    fn on<'a>(&'a self, row: Row<'a>) -> Option<Held<'a>> {
+    fn on<'a>(&'a self, row: Row<'a>) -> Option<OperandValue<'a>> {
         match self {
-            Operand::Value(value) => Some(Held::Borrowed(value.as_ref())),
-            Operand::Field(index) => row(*index).map(Held::Borrowed),
+            Operand::Value(value) => Some(OperandValue::Borrowed(value.as_ref())),
+            Operand::Field(index) => row(*index).map(OperandValue::Borrowed),
             Operand::Tag(_) => None,
             Operand::Operation(operator, left, right) => {
                 let (left, right) = (left.on(row)?, right.on(row)?);
-                operate(*operator, left.get(), right.get()).map(Held::Owned)
+                operate(*operator, left.get(), right.get()).map(OperandValue::Owned)
             }
         }
     }
 }
 
 /// A value of a row or a statement, or computed from them.
-enum Held<'a> {
+enum OperandValue<'a> {
     Borrowed(ValueRef<'a>),
     Owned(Value),
 }
 
-impl Held<'_> {
+impl OperandValue<'_> {
     fn get(&self) -> ValueRef<'_> {
         match self {
-            Held::Borrowed(value) => *value,
-            Held::Owned(value) => value.as_ref(),
+            OperandValue::Borrowed(value) => *value,
+            OperandValue::Owned(value) => value.as_ref(),
         }
     }
 }
 
 impl Predicate {
-    /// What is left of it for the rows of a stream.
+    /// The part of the condition that remains for the rows of a stream.
     pub(super) fn on_stream(&self, stream: &StreamName) -> Predicate {
         let decided = |predicate: Predicate, reads_fields: bool| {
             if reads_fields {

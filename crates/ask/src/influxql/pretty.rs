@@ -1,6 +1,6 @@
 //! JSON over several lines, piece by piece.
 //!
-//! Invariant: however a text is cut into pieces, the same comes out; what it means stays the same.
+//! Invariant: however a text is cut into pieces, the same comes out; its meaning stays the same.
 
 /// Writes JSON over several lines, each part four blanks further in than what holds it.
 #[derive(Debug, Default)]
@@ -8,7 +8,7 @@ pub struct Pretty {
     depth: usize,
     in_text: bool,
     escaped: bool,
-    /// What opens a list or an object, of which it is not known yet whether it is empty.
+    /// The last byte opened a list or an object, of which it is not known yet whether it is empty.
     opened: bool,
 }
 

@@ -1,6 +1,6 @@
 //! Numbers at random, for samples.
 //!
-//! Invariant: the same seed gives the same numbers in the same order. They are no secrets.
+//! Invariant: the same seed gives the same numbers in the same order. The numbers are no secrets.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 

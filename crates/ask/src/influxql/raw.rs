@@ -1,14 +1,14 @@
 //! Rows as they are, of all series of a group together.
 //!
-//! Invariants: with a limit, no more than twice as many rows as it allows are held, whatever the
-//! series hold; newest rows are looked for from the end backwards; rows of one instant are ordered
-//! by their texts and tags, by the names of their columns, then as their series are; rows that are
-//! handed on are read in stretches of time, of which each fits.
+//! Invariants: with a limit, no more than twice as many rows as it allows are in memory, however
+//! many there are; newest rows are looked for from the end backwards; rows of one instant are
+//! ordered by their texts and tags, by the names of their columns, then as their series are; rows
+//! that are handed on are read in stretches of time, of which each fits.
 
 use super::arithmetic::operate;
 use super::measurements::Member;
 use super::plan::{Node, Plan};
-use super::{Asker, Cell, cells_bytes};
+use super::{Evaluator, Cell, cells_bytes};
 use crate::budget::VALUE_BYTES;
 use crate::error::{Error, Kind};
 use crate::windows::narrow;
@@ -32,9 +32,9 @@ pub(super) struct Row {
     pub(super) cells: Vec<Cell>,
 }
 
-/// What rows are wanted.
+/// Range, order and limit of a read of rows.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wanted {
+pub(super) struct RowRequest {
     pub(super) range: ClosedRange,
     pub(super) descending: bool,
     /// Most rows that are of use.
@@ -42,21 +42,21 @@ pub(super) struct Wanted {
 }
 
 struct Collector<'a> {
-    asker: &'a Asker<'a>,
+    asker: &'a Evaluator<'a>,
     plan: &'a Plan,
-    wanted: Wanted,
+    wanted: RowRequest,
     /// Columns that may be texts, by name.
     texts: Vec<usize>,
     rows: Vec<Row>,
 }
 
-impl Asker<'_> {
+impl Evaluator<'_> {
     /// The rows of a group, in the order asked for.
     pub(super) fn raw(
         &self,
         plan: &Plan,
         members: &[&Member],
-        wanted: Wanted,
+        wanted: RowRequest,
     ) -> Result<Vec<Row>, Error> {
         let mut collector = Collector {
             asker: self,
@@ -81,14 +81,14 @@ impl Asker<'_> {
     }
 }
 
-impl Asker<'_> {
-    /// Hands the rows of a group on, in the order asked for, until `each` says false. What was
-    /// handed on is not held.
+impl Evaluator<'_> {
+    /// Hands the rows of a group on, in the order asked for, until `each` says false. Rows that
+    /// were handed on are not retained.
     pub(super) fn in_stretches(
         &self,
         plan: &Plan,
         members: &[&Member],
-        wanted: Wanted,
+        wanted: RowRequest,
         each: &mut dyn FnMut(Vec<Row>) -> Result<bool, Error>,
     ) -> Result<(), Error> {
         let mut left = ClosedRange::EMPTY;
@@ -106,12 +106,13 @@ impl Asker<'_> {
         let mut step = width(&left);
         while !left.is_empty() {
             let (stretch, rest) = cut(left, step, wanted.descending);
+            assert!(!stretch.is_empty(), "a stretch holds an instant");
             let before = self.budget.bytes_kept();
             let is_one_instant = width(&stretch) == 1;
             if !is_one_instant {
                 self.budget.cap(STRETCH_BYTES);
             }
-            let part = Wanted {
+            let part = RowRequest {
                 range: stretch,
                 descending: wanted.descending,
                 keep: None,
@@ -131,7 +132,7 @@ impl Asker<'_> {
                 step = step.saturating_mul(2);
             }
             let goes_on = rows.is_empty() || each(rows)?;
-            // What became of them is counted by who took them.
+            // The receiver counts what it makes of them.
             self.budget.give_bytes(used);
             if !goes_on {
                 return Ok(());
@@ -142,7 +143,7 @@ impl Asker<'_> {
     }
 }
 
-/// Memory of a row that is kept, about.
+/// Bytes of a row in memory, about.
 fn row_bytes(cells: &[Cell]) -> usize {
     VALUE_BYTES + cells_bytes(cells)
 }
@@ -168,7 +169,7 @@ fn cut(range: ClosedRange, width: i128, descending: bool) -> (ClosedRange, Close
     }
 }
 
-/// What is no text stands before texts; of it nothing is told.
+/// Orders cells by their texts; anything else stands before texts.
 fn text_order(a: Option<&Cell>, b: Option<&Cell>) -> Ordering {
     let text = |cell: Option<&Cell>| match cell {
         Some(Cell::Value(Value::String(text))) => Some(text.clone()),
@@ -270,8 +271,8 @@ impl Collector<'_> {
     }
 }
 
-/// The cells of a row, and whether one of them comes from a field. What another question answered
-/// is a row whatever is told of it.
+/// The cells of a row, and whether one of them comes from a field. A row of a subquery counts,
+/// whichever of its columns are read.
 fn cells(plan: &Plan, member: &Member, chunk: &ScanChunk, row: usize) -> (Vec<Cell>, bool) {
     let mut has_value = member.is_answered();
     let mut cells = Vec::with_capacity(plan.nodes.len());

@@ -1,10 +1,10 @@
-//! What functions read of the rows of a group: aggregates of intervals, and values.
+//! Reads of functions over the rows of a group: aggregates of intervals, and values.
 //!
 //! Invariants: what the pyramid knows is not read from rows; rows are read where a condition on
 //! fields, or the function itself, asks for each value; a text that is a number counts as one for
 //! functions of numbers.
 
-use super::Asker;
+use super::Evaluator;
 use super::arithmetic::number;
 use super::condition::Condition;
 use super::functions::{Function, Need, areas};
@@ -18,7 +18,7 @@ use headwater::{Column, FieldType, Value, ValueRef};
 use headwater_wire::influxql::Fill;
 use std::collections::BTreeMap;
 
-/// How a group is computed.
+/// Plan of the computation of a group.
 pub(super) struct Grouping<'a> {
     pub(super) plan: &'a Plan,
     pub(super) condition: &'a Condition,
@@ -49,21 +49,21 @@ struct Source {
     reach: u32,
 }
 
-/// What was read of a field.
+/// The values and aggregates read of a field.
 #[derive(Default)]
 struct Read {
     buckets: Buckets,
     values: BTreeMap<i64, Vec<(i64, Value)>>,
 }
 
-/// What was read of a group.
+/// The values and aggregates read of a group.
 pub(super) struct Reads(BTreeMap<Source, Read>);
 
-/// What a function gives for an interval: the interval's number, a time if the value has one, and
-/// the value, if there is any.
+/// A function's result for an interval: the interval's number, a time if the value has one, and the
+/// value, if there is any.
 pub(super) type Given = (i64, Option<i64>, Option<Value>);
 
-impl Asker<'_> {
+impl Evaluator<'_> {
     /// Reads what the functions need of all members.
     pub(super) fn read(
         &self,
@@ -168,7 +168,7 @@ impl Reads {
         of_reach.filter_map(first_of).min()
     }
 
-    /// What the function of a call gives for each interval that has something.
+    /// The results of a call's function for each interval that has something.
     pub(super) fn given(&self, grouping: &Grouping<'_>, call: &Call) -> Vec<Given> {
         let plan = grouping.plan;
         let Some((function, field)) = call.function() else {

@@ -1,13 +1,13 @@
 //! Rows of a series that a condition lets through.
 
-use super::Asker;
+use super::Evaluator;
 use super::field::ReadField;
 use super::measurements::{Each, Member, Rows};
 use super::predicate::TIME;
 use crate::error::{Error, found};
 use headwater::{ClosedRange, Column, FieldType, Filter, ScanChunk, ScanSpec, ValueRef};
 
-impl Asker<'_> {
+impl Evaluator<'_> {
     /// Hands out chunks of rows by time, with the numbers of those that the condition lets through,
     /// until `each` says false. The columns are `read`. A filter may be left out of account.
     pub(super) fn each_chunk(
@@ -23,7 +23,7 @@ impl Asker<'_> {
         match &member.rows {
             Rows::Stored => {}
             Rows::Passed(passed) => return passed.each_chunk(self, member, (read, range), each),
-            Rows::Held(held) => {
+            Rows::Buffered(held) => {
                 let tag = |key: &str, rows: usize| member.tag_column(key, rows);
                 let chunk = held.of(read, range, &tag);
                 if !chunk.times.is_empty() {
@@ -96,7 +96,7 @@ pub(super) fn let_through(member: &Member, chunk: &ScanChunk, rows: &mut Vec<u32
     }
 }
 
-/// The number of a row as a place in its columns.
+/// The number of a row as an index in its columns.
 pub(super) fn place(row: u32) -> usize {
     usize::try_from(row).unwrap_or(usize::MAX)
 }

@@ -1,10 +1,10 @@
-//! What a question hands on to the questions within it.
+//! Fields, tags and range that a query hands on to its subqueries.
 
 use super::plan::Every;
 use headwater::ClosedRange;
 use jiff::tz::TimeZone;
 
-/// What a question around another one asks for.
+/// The part of an outer query that restricts a subquery.
 #[derive(Clone, Debug)]
 pub(super) struct Scope {
     /// Which rows it looks at.
@@ -16,6 +16,6 @@ pub(super) struct Scope {
     pub(super) every: Option<Every>,
     pub(super) descending: bool,
     pub(super) zone: Option<TimeZone>,
-    /// The one measurement it asks about, for now.
+    /// The one measurement that it reads, for now.
     pub(super) only: Option<String>,
 }

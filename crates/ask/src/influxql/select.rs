@@ -6,12 +6,12 @@ use super::columns::Columns;
 use super::condition::{Condition, time_zone};
 use super::measurements::{GroupKeys, Measurement, Member, count};
 use super::plan::{Every, Plan, plan, reach};
-use super::raw::Wanted;
+use super::raw::RowRequest;
 use super::reading::Grouping;
 use super::scope::Scope;
 use super::taker::Taker;
 use super::times::check_times;
-use super::{Asker, Cell, Series, cells_bytes, invalid};
+use super::{Evaluator, Cell, Series, cells_bytes, invalid};
 use crate::error::Error;
 use crate::windows::Windows;
 use headwater::{ClosedRange, Timestamp};
@@ -52,7 +52,8 @@ struct Counted {
 }
 
 impl Counted {
-    /// Counts one more series that has rows, whichever of these are wanted; whether it is wanted.
+    /// Counts one more series that has rows, whichever of these are selected; whether it is
+    /// selected.
     fn takes_another(&mut self) -> bool {
         self.passed += 1;
         let is_wanted = self.passed > self.limits.offset;
@@ -63,18 +64,18 @@ impl Counted {
     }
 }
 
-/// What a statement asks for, whatever it is about.
-pub(super) struct Asked {
+/// The parts of a statement, resolved without its measurements.
+pub(super) struct ResolvedSelect {
     pub(super) condition: Condition,
     pub(super) windows: Windows,
     fill: Fill,
-    /// Those of questions around it too.
+    /// The dimensions of the outer queries too.
     pub(super) dimensions: Vec<Dimension>,
-    /// What it asks of questions within it.
+    /// The scope for its subqueries.
     pub(super) own: Scope,
 }
 
-impl Asked {
+impl ResolvedSelect {
     fn grouping<'a>(&'a self, plan: &'a Plan) -> Grouping<'a> {
         Grouping {
             plan,
@@ -86,30 +87,30 @@ impl Asked {
     }
 }
 
-impl Asker<'_> {
-    /// Hands the series of an answer to a taker; `scope` is what a question around this one asks
-    /// for.
+impl Evaluator<'_> {
+    /// Hands the series of an answer to a taker; `scope` is the restriction by the outer query.
     pub(super) fn select(
         &self,
         select: &Select,
         scope: Option<&Scope>,
         taker: &mut dyn Taker,
     ) -> Result<(), Error> {
-        let asked = self.asked(select, scope)?;
+        let resolved = self.resolve(select, scope)?;
         let rows = Limits::new(select.offset, select.limit, "LIMIT or OFFSET")?;
         let mut counted = Counted {
             passed: 0,
             taken: 0,
             limits: Limits::new(select.soffset, select.slimit, "SLIMIT or SOFFSET")?,
         };
-        if asked.condition.range.is_empty() {
+        if resolved.condition.range.is_empty() {
             return Ok(());
         }
         let all = self.names_of(select)?;
         let united = self.united(select, &all)?;
-        for name in names_in(all, scope, asked.own.descending) {
+        for name in names_in(all, scope, resolved.own.descending) {
             let before = self.budget.bytes_kept();
-            let Some(measurement) = self.source(select, &name, &asked.condition, &asked.own)?
+            let Some(measurement) =
+                self.source(select, &name, &resolved.condition, &resolved.own)?
             else {
                 continue;
             };
@@ -117,12 +118,12 @@ impl Asker<'_> {
             let held = self.budget.bytes_kept().saturating_sub(before);
             let own_columns = Columns::of(&measurement);
             let columns = united.as_deref().unwrap_or(&own_columns);
-            let keys = GroupKeys::new(&asked.dimensions, &columns.tag_keys)?;
-            let Some(plan) = plan(select, &measurement, columns, &keys, asked.own.every)? else {
+            let keys = GroupKeys::new(&resolved.dimensions, &columns.tag_keys)?;
+            let Some(plan) = plan(select, &measurement, columns, &keys, resolved.own.every)? else {
                 continue;
             };
-            let grouping = asked.grouping(&plan);
-            for (values, members) in groups(&measurement, &keys, asked.own.descending) {
+            let grouping = resolved.grouping(&plan);
+            for (values, members) in groups(&measurement, &keys, resolved.own.descending) {
                 let head = Head {
                     name: &measurement.name,
                     keys: &keys,
@@ -139,8 +140,12 @@ impl Asker<'_> {
         Ok(())
     }
 
-    /// What a statement asks for, whatever it is about.
-    pub(super) fn asked(&self, select: &Select, scope: Option<&Scope>) -> Result<Asked, Error> {
+    /// Resolves the parts of a statement that need no measurement.
+    pub(super) fn resolve(
+        &self,
+        select: &Select,
+        scope: Option<&Scope>,
+    ) -> Result<ResolvedSelect, Error> {
         check_times(select)?;
         let own_zone = select.time_zone.as_deref().map(time_zone).transpose()?;
         let zone = own_zone.or_else(|| scope?.zone.clone());
@@ -172,7 +177,7 @@ impl Asker<'_> {
             zone,
             only: None,
         };
-        Ok(Asked {
+        Ok(ResolvedSelect {
             condition,
             windows,
             fill,
@@ -181,7 +186,7 @@ impl Asker<'_> {
         })
     }
 
-    /// What must hold of the rows, also of a question around this one.
+    /// The condition of the rows, also of the outer query.
     fn condition(
         &self,
         select: &Select,
@@ -242,7 +247,7 @@ impl Asker<'_> {
         let (plan, limits) = (grouping.plan, head.limits);
         let before = self.budget.bytes_kept();
         let hands_on = taker.hands_on();
-        let mut wanted = Wanted {
+        let mut wanted = RowRequest {
             range: grouping.condition.range,
             descending: grouping.descending,
             keep: limits.keep(),
@@ -252,7 +257,7 @@ impl Asker<'_> {
             let (mut offset, mut left) = (limits.offset, limits.limit);
             let (mut is_counted, mut goes_on) = (false, false);
             return self.in_stretches(plan, members, wanted, &mut |rows| {
-                // A series that has rows counts, whichever of them are wanted.
+                // A series that has rows counts, whichever of them are selected.
                 if !is_counted && !rows.is_empty() {
                     is_counted = true;
                     if !counted.takes_another() {
@@ -283,7 +288,7 @@ impl Asker<'_> {
             let rows = rows.into_iter().map(|r| (r.time, r.cells));
             (has_rows, flat(plan, rows, limits))
         };
-        // What it was computed from is not kept.
+        // What it was computed from is released.
         let is_told = has_rows && counted.takes_another() && !cells.is_empty();
         let is_kept = is_told && !hands_on;
         self.budget
@@ -295,7 +300,7 @@ impl Asker<'_> {
     }
 }
 
-/// The names of the measurements that are asked about, in the order of the answer.
+/// The names of the measurements of a statement, in the order of the answer.
 pub(super) fn names_in(
     names: BTreeSet<String>,
     scope: Option<&Scope>,
@@ -327,7 +332,7 @@ const ALL: Limits = Limits {
     limit: usize::MAX,
 };
 
-/// What a group is called, and which of its rows are told.
+/// The name of a group, and the rows of it that are answered.
 struct Head<'a> {
     name: &'a str,
     keys: &'a GroupKeys,

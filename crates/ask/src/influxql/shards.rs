@@ -3,10 +3,10 @@
 //! A partition is what InfluxDB calls a shard. Partitions of several tables over one span are one
 //! shard of their database, and each shard is a group of its own.
 //!
-//! Invariant: who may not read all there is, is told of none, since a span tells when something was
-//! measured; so is who asks a door that has only a snapshot.
+//! Invariant: a client that may not read all there is sees no shard, since a span tells when
+//! something was measured; nor does the client of a front end that has only a snapshot.
 
-use super::{Asker, Cell, POLICY, Series};
+use super::{Evaluator, Cell, POLICY, Series};
 use crate::databases::Space;
 use headwater::{Timestamp, Value};
 use std::collections::BTreeSet;
@@ -18,8 +18,8 @@ struct Shard {
     end: Timestamp,
 }
 
-impl Asker<'_> {
-    /// Those of each database, numbered through.
+impl Evaluator<'_> {
+    /// The shards of each database, numbered through.
     fn spans(&self) -> Vec<Shard> {
         let Some(db) = self.changes.filter(|_| self.access.reads_all()) else {
             return Vec::new();

@@ -1,12 +1,12 @@
-//! `SHOW`: names of what there is, as far as the asker may read it.
+//! `SHOW`: names of what there is, as far as the client may read it.
 //!
-//! Invariant: a tag, a value or a series is told only if a stream that may be read has it; a field,
-//! only if the asker is told of it ([`crate::Access::typed_fields`]).
+//! Invariant: a tag, a value or a series is listed only if a stream that may be read has it; a
+//! field, only if the client may know of it ([`crate::Access::typed_fields`]).
 
 use super::arithmetic::type_name;
 use super::condition::{Condition, compile_regex};
 use super::measurements::{Measurement, Member, count};
-use super::{Asker, Cell, POLICY, Series, invalid};
+use super::{Evaluator, Cell, POLICY, Series, invalid};
 use crate::error::Error;
 use crate::streams;
 use headwater_wire::influxql::{Expression, KeyFilter, Operator, Show, ShowWhat};
@@ -54,7 +54,7 @@ fn table(name: &str, columns: &[&str], rows: impl IntoIterator<Item = Vec<String
     }
 }
 
-impl Asker<'_> {
+impl Evaluator<'_> {
     pub(super) fn show(&self, show: &Show) -> Result<Vec<Series>, Error> {
         if show.what == ShowWhat::Databases {
             return Ok(vec![self.databases_shown()]);
@@ -147,7 +147,7 @@ impl Asker<'_> {
         Ok(out)
     }
 
-    /// The databases of which the asker may know.
+    /// The databases of which the client may know.
     fn databases_shown(&self) -> Series {
         let others = self.names.others().filter(|name| self.knows(name));
         let names = std::iter::once(self.names.main()).chain(others);
@@ -155,7 +155,7 @@ impl Asker<'_> {
         table("databases", &["name"], rows)
     }
 
-    /// What there is, as far as the asker may read it.
+    /// Statistics of the data that the client may read.
     fn stats(&self, database: &str, names: &[String]) -> Result<Vec<Series>, Error> {
         let (mut measurements, mut series) = (0_i64, 0_i64);
         for name in names {
@@ -348,7 +348,7 @@ fn counted(lists: Vec<Series>) -> Vec<Series> {
         .collect()
 }
 
-/// What a count is called: InfluxDB estimates where it is asked about everything, and not exactly.
+/// The name of a count: InfluxDB estimates where everything is counted, and not exactly.
 fn estimated(show: &Show) -> &'static str {
     let is_about_all = show.sources.is_empty() && show.condition.is_none();
     match is_about_all && !show.exact {

@@ -1,4 +1,4 @@
-//! Who takes the series of an answer: a list of them, or what writes them down as they come.
+//! Receivers of the series of an answer: a list of them, or a writer of each as it comes.
 
 use super::Series;
 use crate::error::Error;
@@ -11,7 +11,7 @@ pub(super) trait Taker {
     /// When nobody takes any more.
     fn take(&mut self, series: Series, goes_on: bool) -> Result<(), Error>;
 
-    /// Whether what was taken is not held.
+    /// Whether series are not retained.
     fn hands_on(&self) -> bool;
 }
 

@@ -22,7 +22,7 @@ pub(super) enum Transform {
 }
 
 impl Transform {
-    /// How many intervals before the range it looks at.
+    /// The number of intervals before the range that the function looks at.
     pub(super) fn reach(self) -> u32 {
         match self {
             Transform::CumulativeSum => 0,

@@ -1,14 +1,14 @@
-//! Where the rows of a `SELECT` come from: what is stored, and what questions within it answer.
+//! Where the rows of a `SELECT` come from: stored rows, and answers of subqueries.
 //!
-//! Invariants: what a question within another one answers is asked of one measurement at a time;
-//! rows that it hands on each by itself are read as they are asked for, others are held while that
-//! measurement is worked on; its columns are fields, and the tags it was grouped by are tags, also
-//! those that only the question around it groups by, which nothing but the grouping sees.
+//! Invariants: a subquery is evaluated for one measurement at a time; rows that it hands on each by
+//! itself are read as the outer query needs them, others are buffered while that measurement is
+//! worked on; its columns are fields, and the tags it was grouped by are tags, also those that only
+//! the outer query groups by, which nothing but the grouping sees.
 
-use super::Asker;
+use super::Evaluator;
+use super::buffered::{BufferedRows, BufferedSeries, SeriesBuffer, as_floats, wider};
 use super::columns::Columns;
 use super::condition::{Compiler, Condition, compile_regex};
-use super::held::{HeldRows, HeldSeries, Holder, as_floats, wider};
 use super::measurements::{GroupKeys, Measurement, Member, Rows};
 use super::passed::{self, PassedRows};
 use super::plan::{Node, plan};
@@ -21,8 +21,8 @@ use headwater_wire::influxql::{Dimension, Select};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-impl Asker<'_> {
-    /// The names of the measurements that a question is about, in order.
+impl Evaluator<'_> {
+    /// The names of the measurements that a query is about, in order.
     pub(super) fn names_of(&self, select: &Select) -> Result<BTreeSet<String>, Error> {
         let mut names = BTreeSet::new();
         let stored = stored(select);
@@ -35,7 +35,7 @@ impl Asker<'_> {
         Ok(names)
     }
 
-    /// A measurement of a question: its stored series, and those that questions within it answer.
+    /// A measurement of a query: its stored series, and those of subqueries.
     pub(super) fn source(
         &self,
         select: &Select,
@@ -43,7 +43,7 @@ impl Asker<'_> {
         condition: &Condition,
         scope: &Scope,
     ) -> Result<Option<Measurement>, Error> {
-        let mut holder = Holder::new(self.budget);
+        let mut buffer = SeriesBuffer::new(self.budget);
         let mut passed: Vec<Answered> = Vec::new();
         let mut unseen: BTreeSet<&String> = scope.keys.iter().collect();
         for query in queries(select) {
@@ -53,7 +53,7 @@ impl Asker<'_> {
             };
             match self.passed(query, name, &within)? {
                 Some(series) => passed.extend(series),
-                None => self.select(query, Some(&within), &mut holder)?,
+                None => self.select(query, Some(&within), &mut buffer)?,
             }
             for dimension in &query.group_by {
                 match dimension {
@@ -67,10 +67,10 @@ impl Asker<'_> {
                 }
             }
         }
-        let held = holder.series;
+        let held = buffer.series;
         let fields = fields(&held, &passed);
         let stored = stored(select);
-        // Without questions the name comes from these.
+        // Without subqueries the name comes from these.
         let is_stored = stored.len() == select.sources.len()
             || !stored.is_empty() && !self.names_among(vec![name.to_owned()], stored)?.is_empty();
         let mut out = match is_stored {
@@ -110,8 +110,9 @@ impl Asker<'_> {
         Ok(out)
     }
 
-    /// The series of a question that hands the rows of a stored measurement on as they are, or
-    /// computed each by itself; `None` when it is none of that kind, and its rows have to be held.
+    /// The series of a subquery that hands the rows of a stored measurement on as they are, or
+    /// computed each by itself; `None` when it is none of that kind, and its rows have to be
+    /// buffered.
     fn passed(
         &self,
         query: &Select,
@@ -127,19 +128,19 @@ impl Asker<'_> {
         if !names.contains(name) {
             return Ok(Some(Vec::new()));
         }
-        let asked = self.asked(query, Some(scope))?;
-        if asked.condition.range.is_empty() {
+        let resolved = self.resolve(query, Some(scope))?;
+        if resolved.condition.range.is_empty() {
             return Ok(Some(Vec::new()));
         }
         let united = self.united(query, &names)?;
-        let measurement = self.source(query, name, &asked.condition, &asked.own)?;
+        let measurement = self.source(query, name, &resolved.condition, &resolved.own)?;
         let Some(measurement) = measurement else {
             return Ok(Some(Vec::new()));
         };
         let own = Columns::of(&measurement);
         let columns = united.as_deref().unwrap_or(&own);
-        let keys = GroupKeys::new(&asked.dimensions, &columns.tag_keys)?;
-        let every = asked.own.every;
+        let keys = GroupKeys::new(&resolved.dimensions, &columns.tag_keys)?;
+        let every = resolved.own.every;
         let Some(plan) = plan(query, &measurement, columns, &keys, every)? else {
             return Ok(Some(Vec::new()));
         };
@@ -164,19 +165,19 @@ impl Asker<'_> {
                 .cloned()
                 .zip(keys.of(&stored.stream))
                 .collect(),
-            extent: stored.extent.intersect(&asked.condition.range),
+            extent: stored.extent.intersect(&resolved.condition.range),
             fields: fields.clone(),
             rows: Rows::Passed(Box::new(PassedRows {
                 stored: Box::new(stored),
                 plan: Rc::clone(&plan),
-                range: asked.condition.range,
+                range: resolved.condition.range,
             })),
         });
         Ok(Some(series.collect()))
     }
 }
 
-/// A series that another question answers.
+/// A series of a subquery's answer.
 struct Answered {
     name: String,
     tags: Vec<(String, String)>,
@@ -205,7 +206,7 @@ impl Answered {
 
 /// The columns of series as fields. Numbers of several types are floats; of other types the first
 /// one counts.
-fn fields(held: &[HeldSeries], passed: &[Answered]) -> Vec<(String, FieldType)> {
+fn fields(held: &[BufferedSeries], passed: &[Answered]) -> Vec<(String, FieldType)> {
     let mut out: Vec<(String, FieldType)> = Vec::new();
     let mut add = |name: &String, found: FieldType| match out.iter_mut().find(|(n, _)| n == name) {
         Some((_, known)) => *known = wider(*known, found),
@@ -216,7 +217,7 @@ fn fields(held: &[HeldSeries], passed: &[Answered]) -> Vec<(String, FieldType)> 
             add(name, column.field_type());
         }
     }
-    // Series that are passed on have the same fields, but those of several questions.
+    // Series that are passed on have the same fields, but those of several subqueries.
     let mut last: Option<&[(String, FieldType)]> = None;
     for series in passed {
         if last != Some(series.fields.as_slice()) {
@@ -227,8 +228,8 @@ fn fields(held: &[HeldSeries], passed: &[Answered]) -> Vec<(String, FieldType)> 
     out
 }
 
-/// A series that is held, its columns as the fields say.
-fn answered(mut series: HeldSeries, fields: &[(String, FieldType)], since: i64) -> Answered {
+/// A buffered series, its columns as the fields say.
+fn answered(mut series: BufferedSeries, fields: &[(String, FieldType)], since: i64) -> Answered {
     series.sort();
     let (mut names, mut columns): (Vec<String>, Vec<Column>) = (Vec::new(), Vec::new());
     for (name, column) in series.columns {
@@ -242,6 +243,8 @@ fn answered(mut series: HeldSeries, fields: &[(String, FieldType)], since: i64) 
                 false => column,
             };
             column.push_absent(series.times.len().saturating_sub(column.len()));
+            let is_whole = column.len() == series.times.len();
+            assert!(is_whole, "a column has a value or none for each row");
             names.push(name);
             columns.push(column);
         }
@@ -256,7 +259,7 @@ fn answered(mut series: HeldSeries, fields: &[(String, FieldType)], since: i64) 
         tags: series.tags,
         extent,
         fields: Vec::new(),
-        rows: Rows::Held(HeldRows {
+        rows: Rows::Buffered(BufferedRows {
             names,
             rows: ScanChunk { times, columns },
             since,

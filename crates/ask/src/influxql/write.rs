@@ -41,10 +41,10 @@ impl Epoch {
 /// Takes the bytes of an answer, piece by piece.
 pub type Out<'a> = dyn FnMut(Vec<u8>) -> crate::error::Result<()> + 'a;
 
-/// How the answer is written.
+/// Form of a written answer.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Form {
-    /// How times are written.
+    /// The form of times.
     pub epoch: Epoch,
     /// Rows of a part of the answer, if it is to come in parts.
     pub chunk_rows: Option<usize>,
@@ -131,7 +131,7 @@ pub(super) fn push_series(
     out.push(b'}');
 }
 
-/// What stands before the rows of a series.
+/// Appends the part of a series before its rows.
 pub(super) fn push_head(out: &mut Vec<u8>, series: &Series) {
     out.push(b'{');
     if !series.name.is_empty() {
@@ -237,7 +237,7 @@ pub fn csv(answers: &[Result<Answer, Error>], form: Form) -> Vec<u8> {
     out
 }
 
-/// What was written of a CSV text so far.
+/// State of a CSV text that is being written.
 #[derive(Debug, Default)]
 pub(super) struct Sheet {
     has_begun: bool,

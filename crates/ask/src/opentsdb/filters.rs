@@ -1,4 +1,4 @@
-//! Which series the filters of a question let through.
+//! Which series the filters of a query let through.
 
 use super::invalid;
 use crate::error::Error;

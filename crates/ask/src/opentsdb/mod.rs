@@ -1,8 +1,8 @@
-//! Questions of OpenTSDB's clients: series of a metric chosen by tags, downsampled, put together.
+//! Queries of OpenTSDB's clients: series of a metric chosen by tags, downsampled, put together.
 //!
 //! Invariants: an interval's value comes from the pyramid and not from rows, but for its first and
-//! last value; only streams that the asker may read are counted, listed or put together; whatever
-//! is kept is counted by a `Budget`.
+//! last value; only streams that the client may read are counted, listed or put together; memory in
+//! use is counted by a `Budget`.
 //! Page: docs/http/opentsdb.md.
 
 mod combine;
@@ -21,13 +21,13 @@ use headwater_wire::json::{push_f64, push_i64, push_i128, push_str};
 use headwater_wire::opentsdb::{Aggregator, Question, SubQuestion, VALUE};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Who asks, and of what.
-pub struct Asker<'a> {
-    /// What is asked.
+/// A client of OpenTSDB's queries, and the snapshot that it queries.
+pub struct Evaluator<'a> {
+    /// The snapshot to read.
     pub snapshot: &'a Snapshot,
-    /// Who asks.
+    /// The rights of the client.
     pub access: &'a dyn Access,
-    /// How much the answer may take.
+    /// The limits of the answer.
     pub budget: &'a Budget,
 }
 
@@ -40,7 +40,7 @@ struct Member {
 /// Series put together under the values of some tags; for `none` one series.
 type Groups = BTreeMap<Vec<String>, Vec<Member>>;
 
-/// What of a metric is asked for and listed.
+/// Kind of the names of a metric that a client lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Names {
     /// The names of metrics.
@@ -60,7 +60,7 @@ fn no_metric(name: &str) -> Error {
     invalid(format!("No such name for 'metrics': '{name}'"))
 }
 
-impl Asker<'_> {
+impl Evaluator<'_> {
     /// The type of a metric's value; `None` when there is no such metric with numbers.
     fn value_type(&self, table: &str) -> Result<Option<FieldType>, Error> {
         let fields = self
@@ -89,7 +89,7 @@ impl Asker<'_> {
         Ok(out)
     }
 
-    /// Answers a question as JSON.
+    /// Answers a query as JSON.
     ///
     /// # Errors
     /// [`crate::Kind::Query`] for a metric that is not there, and when the budget is used up.
@@ -130,7 +130,7 @@ impl Asker<'_> {
                 out.push(b',');
             }
             push_result(out, question, query, &names, &points);
-            // What it was computed from is not kept, only its text.
+            // What it was computed from is released, only its text stays.
             self.budget.keep_only(before, points.len() * VALUE_BYTES)?;
         }
         Ok(())
@@ -214,7 +214,7 @@ impl Asker<'_> {
     /// The series of a metric, at most `limit`, and how many there are.
     ///
     /// # Errors
-    /// As [`Asker::answer`].
+    /// As [`Evaluator::answer`].
     pub fn lookup(
         &self,
         query: &SubQuestion,

@@ -1,14 +1,14 @@
 //! The points of one series: as they are, or of intervals; and their rates.
 
 use super::combine::{Number, Points};
-use super::{Asker, Member};
+use super::{Evaluator, Member};
 use crate::error::{Error, found};
 use crate::fold::{Bucket, Buckets, Fold, first, first_and_last, last};
 use crate::windows::{Windows, narrow};
 use headwater::{ClosedRange, ScanSpec, Sum, Value, ValueRef};
 use headwater_wire::opentsdb::{Aggregator, Downsample, DownsampleFill, Rate, SubQuestion, VALUE};
 
-impl Asker<'_> {
+impl Evaluator<'_> {
     /// The points of a series, counted in the budget.
     pub(super) fn points(
         &self,
@@ -99,7 +99,10 @@ impl Asker<'_> {
             let value = there.next_if(|(number, _)| *number == n);
             (windows.start(n), value.map_or(empty, |(_, v)| v))
         });
-        Ok(filled.collect())
+        let filled = filled.collect();
+        let is_whole = there.next().is_none();
+        assert!(is_whole, "every bucket lies in an interval of the range");
+        Ok(filled)
     }
 }
 
@@ -152,7 +155,7 @@ fn rates(points: &[(i64, Number)], rate: &Rate) -> Points {
             change += rate.counter_max.unwrap_or(i64::MAX as f64);
         }
         let mut value = change / seconds;
-        // It did not: it began anew.
+        // It did not: it started from zero.
         if fell && rate.reset_value.is_some_and(|reset| value > reset) {
             value = 0.0;
         }

@@ -1,4 +1,4 @@
-//! What is asked of a device, and what it gives.
+//! Commands of a device, and their answers.
 //!
 //! Invariants: offsets and lengths are in bytes of the device.
 //! Concurrency and failure: plain values.
@@ -7,52 +7,52 @@ use headwater_io::queue::{Direction, Purpose, Request};
 
 use crate::numbers::long;
 
-/// What is asked of a device. Offsets and lengths are in bytes, and need not be aligned.
+/// A command to a device. Offsets and lengths are in bytes, and need not be aligned.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Command {
-    /// Bytes, please.
+    /// Reads bytes.
     Read {
-        /// From where on.
+        /// First byte.
         offset: u64,
-        /// How many.
+        /// Number of bytes.
         length: u64,
     },
-    /// These bytes go there.
+    /// Writes bytes.
     Write {
-        /// From where on.
+        /// First byte.
         offset: u64,
         /// The bytes.
         data: Vec<u8>,
-        /// It is answered when it is durable.
+        /// True to answer when the bytes are durable.
         fua: bool,
     },
-    /// The range reads as zeros from now on.
+    /// Makes the range read as zeros.
     Zero {
-        /// From where on.
+        /// First byte.
         offset: u64,
-        /// How many bytes.
+        /// Number of bytes.
         length: u64,
-        /// The range shall keep its space, so that later writes find some.
+        /// True to keep the space of the range, so that later writes find some.
         keeps_space: bool,
-        /// It is answered when it is durable.
+        /// True to answer when the change is durable.
         fua: bool,
     },
-    /// Nobody needs the range any more: whole blocks in it read as zeros, the others stay.
+    /// Discards the range: whole blocks in it read as zeros, the others stay.
     Trim {
-        /// From where on.
+        /// First byte.
         offset: u64,
-        /// How many bytes.
+        /// Number of bytes.
         length: u64,
-        /// It is answered when it is durable.
+        /// True to answer when the change is durable.
         fua: bool,
     },
-    /// Everything that was answered before is to be durable.
+    /// Makes everything durable that was answered before.
     Flush,
-    /// Which parts of a range were written?
+    /// Lists the parts of a range that were written, and those that were not.
     Status {
-        /// From where on.
+        /// First byte.
         offset: u64,
-        /// How many bytes.
+        /// Number of bytes.
         length: u64,
     },
 }
@@ -60,18 +60,18 @@ pub enum Command {
 /// A part of a range that was written, or was not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Extent {
-    /// How many bytes.
+    /// Number of bytes.
     pub length: u64,
-    /// False = it reads as zeros, and takes no space.
+    /// False = the part reads as zeros, and takes no space.
     pub is_written: bool,
 }
 
-/// What a command gives.
+/// Answer to a command.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Answer {
-    /// It was done.
+    /// Success, without data.
     Done,
-    /// What was read.
+    /// The bytes that were read.
     Data(Vec<u8>),
     /// The parts of the range, in its order.
     Extents(Vec<Extent>),
@@ -101,8 +101,8 @@ impl Command {
         }
     }
 
-    /// How queue sets see it. Parts for several sets go to their owners, so that they are carried
-    /// out side by side.
+    /// The command as a request to queue sets. Parts for several sets go to their owners, so that
+    /// they are carried out side by side.
     pub(super) fn request(&self, client: u64, sets: usize) -> Request {
         let (place, length) = self.range();
         let direction = match self {

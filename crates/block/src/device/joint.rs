@@ -19,7 +19,7 @@ use crate::store::SetStore;
 /// Called once with the answer, on whatever thread the last set was done.
 pub(super) type Answered = Box<dyn FnOnce(io::Result<Answer>) + Send>;
 
-/// What the parts of a command have in common.
+/// State that the parts of a command share.
 pub(super) struct Joint {
     layout: Layout,
     command: Command,
@@ -90,33 +90,33 @@ impl Joint {
     fn carry_out(&self, store: &Mutex<SetStore>, set: u32) -> io::Result<()> {
         let (offset, length) = self.command.range();
         let mut store = store.lock();
-        let pieces = self.layout.pieces(offset, length);
-        for piece in pieces.filter(|piece| piece.set == set) {
-            let within = index(piece.within)..index(piece.within.saturating_add(piece.length));
+        let ranges = self.layout.ranges(offset, length);
+        for range in ranges.filter(|range| range.set == set) {
+            let within = index(range.within)..index(range.within.saturating_add(range.length));
             match &self.command {
-                Command::Read { .. } if piece.length == length => {
+                Command::Read { .. } if range.length == length => {
                     let mut data = std::mem::take(&mut self.state.lock().data);
-                    let read = store.read(piece.place, &mut data);
+                    let read = store.read(range.offset, &mut data);
                     self.state.lock().data = data;
                     read?;
                 }
                 Command::Read { .. } => {
-                    let mut data = vec![0; index(piece.length)];
-                    store.read(piece.place, &mut data)?;
+                    let mut data = vec![0; index(range.length)];
+                    store.read(range.offset, &mut data)?;
                     if let Some(to) = self.state.lock().data.get_mut(within) {
                         to.copy_from_slice(&data);
                     }
                 }
                 Command::Write { data, .. } => {
-                    store.write(piece.place, data.get(within).unwrap_or(&[]))?;
+                    store.write(range.offset, data.get(within).unwrap_or(&[]))?;
                 }
                 Command::Zero { keeps_space, .. } => {
-                    store.zero(piece.place, piece.length, *keeps_space)?;
+                    store.zero(range.offset, range.length, *keeps_space)?;
                 }
-                Command::Trim { .. } => store.trim(piece.place, piece.length)?,
+                Command::Trim { .. } => store.trim(range.offset, range.length)?,
                 Command::Status { .. } => {
-                    let mut within = piece.within;
-                    let runs = store.status(piece.place, piece.length);
+                    let mut within = range.within;
+                    let runs = store.status(range.offset, range.length);
                     let mut state = self.state.lock();
                     for (length, is_written) in runs {
                         state.runs.push((within, Extent { length, is_written }));
@@ -146,7 +146,7 @@ fn merged(mut runs: Vec<(u64, Extent)>) -> Vec<Extent> {
     out
 }
 
-/// What a command does in one set.
+/// The part of a command in one set.
 pub(super) struct Part {
     pub(super) store: Arc<Mutex<SetStore>>,
     pub(super) set: u32,

@@ -2,7 +2,7 @@
 //!
 //! Invariants: a superblock stands for a device whose sets are durable, names and all; nothing that
 //! was ever written to is made over.
-//! Concurrency: whoever makes has the device's lock.
+//! Concurrency: the maker holds the device's lock.
 //! Failure: an attempt that failed is repeated by the next one.
 
 use std::io;
@@ -16,7 +16,7 @@ use crate::error::BlockError;
 use crate::format::{HEADER_BYTES, REDO_BLOCKS_MAX, Superblock};
 use crate::layout::Layout;
 use crate::numbers::long;
-use crate::store::{SetPlace, create, is_unwritten};
+use crate::store::{SetLayout, create, is_unwritten};
 
 /// The greatest size of a device: what lies in files of that size is still addressed by `i64`.
 const SIZE_MAX: u64 = 1 << 46;
@@ -56,7 +56,7 @@ pub(super) fn read_superblock(
     }
 }
 
-/// What was found, if it is what was asked for.
+/// Returns the superblock of the device if it fits the options.
 pub(super) fn checked(
     found: Superblock,
     options: &DeviceOptions,
@@ -76,7 +76,7 @@ pub(super) fn checked(
     }
 }
 
-/// What a superblock may say.
+/// Checks the values of a superblock.
 fn check(superblock: &Superblock) -> Result<(), String> {
     let block_bytes = long(BLOCK_BYTES);
     let Layout {
@@ -133,7 +133,7 @@ pub(super) fn make(env: &Env, options: &DeviceOptions) -> Result<Superblock, Blo
     check(&superblock).map_err(BlockError::invalid)?;
     remove_half_made(files, dir)?;
     for set in 0..superblock.layout.sets {
-        create(files, &set_path(dir, set), SetPlace::of(&superblock, set))?;
+        create(files, &set_path(dir, set), SetLayout::of(&superblock, set))?;
     }
     let sync_dir = || {
         let synced = files.sync_dir(dir);
@@ -147,7 +147,7 @@ pub(super) fn make(env: &Env, options: &DeviceOptions) -> Result<Superblock, Blo
     });
     let written = written.map_err(|error| BlockError::io("make", &path, error));
     if let Err(error) = written.and_then(|()| sync_dir()) {
-        // It may show and not be on the medium; no later sync would tell.
+        // It may show and not be on the medium; no later sync would report it.
         if let Err(error) = files.remove(&path) {
             tracing::warn!(%error, file = %path.display(), "a superblock in doubt was not removed");
         }

@@ -27,25 +27,25 @@ use self::making::{checked, make, read_superblock, set_path, superblock_path};
 use crate::error::{BlockError, BlockErrorKind};
 use crate::format::Superblock;
 use crate::numbers::index;
-use crate::store::{SetPlace, SetStore};
+use crate::store::{SetLayout, SetStore};
 
-/// How a device is opened, and made when there is none.
+/// Options for opening a device, and for making it when there is none.
 #[derive(Clone, Debug)]
 pub struct DeviceOptions {
-    /// Where its files are.
+    /// Directory of its files.
     pub dir: PathBuf,
     /// Its size in bytes, a multiple of 4096. Must be given to make one; otherwise it must be right
     /// or absent.
     pub size: Option<u64>,
-    /// How many sets, 1 to 64; `None` = as it was made, 4 for a new one.
+    /// Number of sets, 1 to 64; `None` = as it was made, 4 for a new one.
     pub sets: Option<u32>,
-    /// How many bytes lie together in a set; for a new device only. A multiple of 4096.
+    /// Bytes that lie together in a set; for a new device only. A multiple of 4096.
     pub stripe_bytes: u32,
-    /// How many blocks become durable together at most, 4 to 480; for a new device only.
+    /// Most blocks that become durable together, 4 to 480; for a new device only.
     pub redo_blocks: u32,
-    /// Which waiting request of a set goes first.
+    /// Order in which waiting requests of a set are started.
     pub order: Order,
-    /// By how many others it may be passed meanwhile.
+    /// Most other requests that may pass a waiting one.
     pub passes_max: u64,
 }
 
@@ -99,8 +99,8 @@ impl Device {
         let layout = superblock.layout;
         let mut stores = Vec::new();
         for set in 0..layout.sets {
-            let place = SetPlace::of(&superblock, set);
-            let store = SetStore::open(files, &set_path(dir, set), place)?;
+            let layout = SetLayout::of(&superblock, set);
+            let store = SetStore::open(files, &set_path(dir, set), layout)?;
             stores.push(Arc::new(Mutex::new(store)));
         }
         let set_options = SetOptions {
@@ -125,7 +125,7 @@ impl Device {
         self.superblock.layout.size
     }
 
-    /// How many sets it has.
+    /// Number of sets.
     #[must_use]
     pub fn sets(&self) -> u32 {
         self.superblock.layout.sets

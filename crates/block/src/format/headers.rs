@@ -13,14 +13,14 @@ const DEVICE_MAGIC: &[u8; 8] = b"HWBDEV\x00\x01";
 const SET_MAGIC: &[u8; 8] = b"HWBSET\x00\x01";
 const CRC_AT: usize = HEADER_BYTES - 4;
 
-/// What a device is.
+/// The superblock: identity and shape of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Superblock {
     /// Drawn when the device was made.
     pub(crate) identity: [u8; 16],
     /// Its size and its sets.
     pub(crate) layout: Layout,
-    /// How many blocks a redo slot holds.
+    /// Blocks that a redo slot holds.
     pub(crate) redo_blocks: u32,
 }
 
@@ -52,7 +52,7 @@ impl Superblock {
     }
 }
 
-/// Which set of which device a file is.
+/// Identity of a file: its device, and its set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct SetHeader {
     /// The device's.
@@ -61,7 +61,7 @@ pub(crate) struct SetHeader {
     pub(crate) set: u32,
     /// As in the superblock.
     pub(crate) redo_blocks: u32,
-    /// How many blocks clients have in the set.
+    /// Blocks of the set that clients have.
     pub(crate) blocks: u64,
 }
 

@@ -10,7 +10,7 @@ use crate::numbers::long;
 
 const CRC_AT: usize = BLOCK_BYTES - 4;
 
-/// How many blocks a page of the map tells of.
+/// Blocks that a page of the map covers.
 pub(crate) const BLOCKS_OF_A_PAGE: u64 = 8 * (4096 - 4);
 
 /// A page from its bits: bit `n % 64` of word `n / 64` is block `n`.
@@ -41,7 +41,7 @@ pub(crate) fn decode_page(page: &[u8]) -> Option<Vec<u64>> {
     Some(words.collect())
 }
 
-/// How many pages tell of so many blocks.
+/// Number of pages that cover so many blocks.
 pub(crate) const fn pages_of(blocks: u64) -> u64 {
     blocks.div_ceil(BLOCKS_OF_A_PAGE)
 }

@@ -1,7 +1,7 @@
 //! Redo slots: blocks that are written in place once they are durable here.
 //!
 //! Invariants: a slot counts as a whole or not at all: its header has a checksum, which covers the
-//! list of places, and so do the blocks behind it.
+//! list of locations, and so do the blocks behind it.
 //! Concurrency and failure: plain functions; what does not decode is `None`.
 
 use super::{identity_at, u32_at, u64_at};
@@ -10,9 +10,9 @@ use crate::numbers::long;
 
 const MAGIC: &[u8; 8] = b"HWREDO\x00\x01";
 const CRC_AT: usize = 60;
-const PLACES_AT: usize = 64;
+const LOCATIONS_AT: usize = 64;
 
-/// A header and its places fit into one block.
+/// A header and its locations fit into one block.
 pub(crate) const REDO_BLOCKS_MAX: u32 = 480;
 
 /// The first block of a slot.
@@ -26,8 +26,8 @@ pub(crate) struct SlotHeader {
     pub(crate) sequence: u64,
     /// CRC-32C of the blocks, one behind the other.
     pub(crate) contents_crc: u32,
-    /// Where each of the blocks goes, counted in blocks from the first page of the map on.
-    pub(crate) places: Vec<u64>,
+    /// Location of each of the blocks, counted in blocks from the first page of the map on.
+    pub(crate) locations: Vec<u64>,
 }
 
 impl SlotHeader {
@@ -38,7 +38,7 @@ impl SlotHeader {
 
     /// The first block of the slot.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let count = u32::try_from(self.places.len()).unwrap_or(u32::MAX);
+        let count = u32::try_from(self.locations.len()).unwrap_or(u32::MAX);
         assert!(count <= REDO_BLOCKS_MAX, "a slot has room for no more");
         let mut out = MAGIC.to_vec();
         out.extend_from_slice(&self.identity);
@@ -46,12 +46,12 @@ impl SlotHeader {
         out.extend_from_slice(&count.to_le_bytes());
         out.extend_from_slice(&self.sequence.to_le_bytes());
         out.extend_from_slice(&self.contents_crc.to_le_bytes());
-        out.resize(PLACES_AT, 0);
-        for place in &self.places {
-            out.extend_from_slice(&place.to_le_bytes());
+        out.resize(LOCATIONS_AT, 0);
+        for location in &self.locations {
+            out.extend_from_slice(&location.to_le_bytes());
         }
         let crc = checksum(&out).unwrap_or(0);
-        if let Some(at) = out.get_mut(CRC_AT..PLACES_AT) {
+        if let Some(at) = out.get_mut(CRC_AT..LOCATIONS_AT) {
             at.copy_from_slice(&crc.to_le_bytes());
         }
         out.resize(BLOCK_BYTES, 0);
@@ -66,28 +66,28 @@ impl SlotHeader {
         if count > REDO_BLOCKS_MAX {
             return None;
         }
-        let end = PLACES_AT + usize::try_from(count).ok()? * 8;
+        let end = LOCATIONS_AT + usize::try_from(count).ok()? * 8;
         let covered = bytes.get(..end)?;
         if checksum(covered)? != u32_at(bytes, CRC_AT)? {
             return None;
         }
         let zeros = bytes.get(44..CRC_AT)?.iter().all(|byte| *byte == 0);
-        let places = covered.get(PLACES_AT..)?;
+        let locations = covered.get(LOCATIONS_AT..)?;
         zeros.then_some(SlotHeader {
             identity: identity_at(bytes, 8)?,
             set: u32_at(bytes, 24)?,
             sequence: u64_at(bytes, 32)?,
             contents_crc: u32_at(bytes, 40)?,
-            places: places
+            locations: locations
                 .chunks_exact(8)
-                .filter_map(|place| u64_at(place, 0))
+                .filter_map(|location| u64_at(location, 0))
                 .collect(),
         })
     }
 }
 
-/// Of the header without the checksum itself, and of the places.
+/// Of the header without the checksum itself, and of the locations.
 fn checksum(covered: &[u8]) -> Option<u32> {
     let crc = crc32c::crc32c(covered.get(..CRC_AT)?);
-    Some(crc32c::crc32c_append(crc, covered.get(PLACES_AT..)?))
+    Some(crc32c::crc32c_append(crc, covered.get(LOCATIONS_AT..)?))
 }

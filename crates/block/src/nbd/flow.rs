@@ -1,9 +1,8 @@
-//! What is on its way for one connection: requests that were taken, and replies that wait to be
-//! sent.
+//! Flow of one connection: requests that were taken, and replies that wait to be sent.
 //!
 //! Invariants: requests and their bytes are bounded; what was admitted is released once, when its
 //! reply was sent or thrown away.
-//! Concurrency: one thread admits, one sends, any thread replies; who replies never waits.
+//! Concurrency: one thread admits, one sends, any thread replies; replying never waits.
 //! Failure: once sending failed, replies are thrown away and nothing more is admitted.
 
 use std::collections::VecDeque;
@@ -19,7 +18,7 @@ const REQUESTS_MAX: usize = 256;
 pub(crate) struct Reply {
     pub(crate) head: Vec<u8>,
     pub(crate) data: Vec<u8>,
-    /// What the request was admitted with.
+    /// Weight with which the request was admitted.
     pub(crate) weight: u32,
 }
 
@@ -27,9 +26,9 @@ pub(crate) struct Reply {
 #[derive(Debug, Default)]
 pub(crate) struct Flow {
     state: Mutex<State>,
-    /// There is room for a request, or none ever will be.
+    /// Signalled when a request fits, or none ever will.
     room: Condvar,
-    /// There is a reply, or there will be no more.
+    /// Signalled when there is a reply, or there will be no more.
     to_send: Condvar,
 }
 
@@ -60,7 +59,7 @@ impl Flow {
         }
     }
 
-    /// Puts a reply to a request that was admitted behind the others.
+    /// Queues a reply to a request that was admitted.
     pub(crate) fn reply(&self, reply: Reply) {
         self.state.lock().replies.push_back(reply);
         self.to_send.notify_one();

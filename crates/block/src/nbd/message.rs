@@ -24,7 +24,7 @@ const REQUEST_MAGIC: u32 = 0x2560_9513;
 const SIMPLE_MAGIC: u32 = 0x6744_6698;
 const CHUNK_MAGIC: u32 = 0x668e_33ef;
 
-/// What a client may ask for before it begins.
+/// Options that a client may send before it begins.
 pub(crate) mod option {
     pub(crate) const EXPORT_NAME: u32 = 1;
     pub(crate) const ABORT: u32 = 2;
@@ -36,7 +36,7 @@ pub(crate) mod option {
     pub(crate) const SET_META_CONTEXT: u32 = 10;
 }
 
-/// How an option is answered.
+/// Replies to an option.
 pub(crate) mod reply {
     pub(crate) const ACK: u32 = 1;
     pub(crate) const SERVER: u32 = 2;
@@ -50,7 +50,7 @@ pub(crate) mod reply {
     pub(crate) const TOO_BIG: u32 = ERROR + 9;
 }
 
-/// What is told of an export.
+/// Kinds of information on an export.
 pub(crate) mod info {
     pub(crate) const EXPORT: u16 = 0;
     pub(crate) const NAME: u16 = 1;
@@ -58,7 +58,7 @@ pub(crate) mod info {
     pub(crate) const BLOCK_SIZE: u16 = 3;
 }
 
-/// What an export can do.
+/// Capabilities of an export.
 pub(crate) mod export_flag {
     pub(crate) const HAS_FLAGS: u16 = 1;
     pub(crate) const FLUSH: u16 = 1 << 2;
@@ -70,7 +70,7 @@ pub(crate) mod export_flag {
     pub(crate) const FAST_ZERO: u16 = 1 << 11;
 }
 
-/// How a request is meant.
+/// Flags of a request.
 mod request_flag {
     pub(super) const FUA: u16 = 1;
     pub(super) const NO_HOLE: u16 = 2;
@@ -125,7 +125,7 @@ pub(crate) fn name_of(bytes: &[u8]) -> Option<&str> {
     (bytes.len() <= NAME_BYTES_MAX && !bytes.contains(&0)).then_some(name)
 }
 
-/// Which export is asked about, and what beside its size.
+/// Name of the requested export, and the information requested beside its size.
 pub(crate) fn info_request(data: &[u8]) -> Option<(&str, Vec<u16>)> {
     let (name, rest) = prefixed_name(data)?;
     let count = usize::from(u16_of(rest, 0)?);
@@ -137,7 +137,7 @@ pub(crate) fn info_request(data: &[u8]) -> Option<(&str, Vec<u16>)> {
     Some((name, asked.collect()))
 }
 
-/// Of which export which contexts are asked for.
+/// The export and the contexts that are requested.
 pub(crate) fn context_request(data: &[u8]) -> Option<(&str, Vec<&str>)> {
     let (name, rest) = prefixed_name(data)?;
     let count = u32_of(rest, 0)?;
@@ -166,9 +166,9 @@ fn length_of(length: usize) -> u32 {
     u32::try_from(length).unwrap_or(u32::MAX)
 }
 
-/// What a request asks for.
+/// Operation of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Asked {
+pub(crate) enum Operation {
     Read,
     Write {
         fua: bool,
@@ -185,7 +185,7 @@ pub(crate) enum Asked {
     Status {
         only_one: bool,
     },
-    /// Nothing that is known, or what must not be: the number of the error.
+    /// An unknown operation, or one that is not allowed: the number of the error.
     Wrong(u32),
 }
 
@@ -216,7 +216,7 @@ impl RequestHeader {
         })
     }
 
-    /// How many bytes follow the header.
+    /// Bytes that follow the header.
     pub(crate) fn data_bytes(&self) -> u32 {
         match self.kind {
             1 => self.length,
@@ -224,68 +224,68 @@ impl RequestHeader {
         }
     }
 
-    /// What it asks of a device of this size on a connection that agreed on these features.
-    pub(crate) fn asked(&self, size: u64, agreed: &Agreed) -> Asked {
+    /// The operation on a device of this size, on a connection that agreed on these features.
+    pub(crate) fn operation(&self, size: u64, agreed: &Agreed) -> Operation {
         // FUA is allowed with everything, and counts for what changes something.
         let fua = self.flags & request_flag::FUA != 0;
         let has = |flag| self.flags & flag != 0;
-        let (asked, flags, needs_range) = match self.kind {
-            0 if agreed.structured => (Asked::Read, request_flag::DONT_FRAGMENT, true),
-            0 => (Asked::Read, 0, true),
-            1 => (Asked::Write { fua }, 0, true),
-            2 => return Asked::Disconnect,
-            3 => (Asked::Flush, 0, false),
-            4 => (Asked::Trim { fua }, 0, true),
+        let (operation, flags, needs_range) = match self.kind {
+            0 if agreed.structured => (Operation::Read, request_flag::DONT_FRAGMENT, true),
+            0 => (Operation::Read, 0, true),
+            1 => (Operation::Write { fua }, 0, true),
+            2 => return Operation::Disconnect,
+            3 => (Operation::Flush, 0, false),
+            4 => (Operation::Trim { fua }, 0, true),
             6 => {
                 let keeps_space = has(request_flag::NO_HOLE);
                 if keeps_space && has(request_flag::FAST_ZERO) {
-                    return Asked::Wrong(errno::NOT_SUPPORTED);
+                    return Operation::Wrong(errno::NOT_SUPPORTED);
                 }
                 let flags = request_flag::NO_HOLE | request_flag::FAST_ZERO;
-                (Asked::Zero { keeps_space, fua }, flags, true)
+                (Operation::Zero { keeps_space, fua }, flags, true)
             }
             7 if agreed.allocation => {
                 let only_one = has(request_flag::ONE);
-                (Asked::Status { only_one }, request_flag::ONE, true)
+                (Operation::Status { only_one }, request_flag::ONE, true)
             }
-            _ => return Asked::Wrong(errno::INVALID),
+            _ => return Operation::Wrong(errno::INVALID),
         };
         if self.flags & !(flags | request_flag::FUA) != 0 {
-            return Asked::Wrong(errno::INVALID);
+            return Operation::Wrong(errno::INVALID);
         }
         if !needs_range {
             let is_plain = self.offset == 0 && self.length == 0;
             return if is_plain {
-                asked
+                operation
             } else {
-                Asked::Wrong(errno::INVALID)
+                Operation::Wrong(errno::INVALID)
             };
         }
-        self.within(size, asked)
+        self.within(size, operation)
     }
 
-    fn within(&self, size: u64, asked: Asked) -> Asked {
-        let moves_bytes = matches!(asked, Asked::Read | Asked::Write { .. });
+    fn within(&self, size: u64, operation: Operation) -> Operation {
+        let moves_bytes = matches!(operation, Operation::Read | Operation::Write { .. });
         if self.length == 0 || (moves_bytes && self.length > REQUEST_BYTES_MAX) {
-            return Asked::Wrong(errno::INVALID);
+            return Operation::Wrong(errno::INVALID);
         }
         let end = self.offset.checked_add(u64::from(self.length));
         if end.is_some_and(|end| end <= size) {
-            return asked;
+            return operation;
         }
-        Asked::Wrong(match asked {
-            Asked::Write { .. } | Asked::Zero { .. } => errno::NO_SPACE,
+        Operation::Wrong(match operation {
+            Operation::Write { .. } | Operation::Zero { .. } => errno::NO_SPACE,
             _ => errno::INVALID,
         })
     }
 }
 
-/// What a connection agreed on.
+/// Features that a connection agreed on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Agreed {
     /// Reads are answered in chunks.
     pub(crate) structured: bool,
-    /// Block status may be asked for.
+    /// Block status may be requested.
     pub(crate) allocation: bool,
 }
 
@@ -366,21 +366,22 @@ mod tests {
 
     #[test]
     fn requests_are_taken_as_the_protocol_says() {
-        let of =
-            |kind, flags, offset, length| request(kind, flags, offset, length).asked(1 << 20, &ALL);
-        assert_eq!(of(0, 4, 0, 1), Asked::Read);
-        assert_eq!(of(1, 1, 0, 4096), Asked::Write { fua: true });
-        assert_eq!(of(3, 1, 0, 0), Asked::Flush);
-        assert_eq!(of(4, 0, 0, 1 << 20), Asked::Trim { fua: false });
+        let of = |kind, flags, offset, length| {
+            request(kind, flags, offset, length).operation(1 << 20, &ALL)
+        };
+        assert_eq!(of(0, 4, 0, 1), Operation::Read);
+        assert_eq!(of(1, 1, 0, 4096), Operation::Write { fua: true });
+        assert_eq!(of(3, 1, 0, 0), Operation::Flush);
+        assert_eq!(of(4, 0, 0, 1 << 20), Operation::Trim { fua: false });
         assert_eq!(
             of(6, 2, 0, 9),
-            Asked::Zero {
+            Operation::Zero {
                 keeps_space: true,
                 fua: false
             }
         );
-        assert_eq!(of(7, 8, 0, 9), Asked::Status { only_one: true });
-        assert_eq!(of(2, 0xffff, 9, 9), Asked::Disconnect);
+        assert_eq!(of(7, 8, 0, 9), Operation::Status { only_one: true });
+        assert_eq!(of(2, 0xffff, 9, 9), Operation::Disconnect);
         for (kind, flags, offset, length, error) in [
             // A flag of another request, none at all, and a command that is not offered.
             (1, 4, 0, 1, errno::INVALID),
@@ -400,7 +401,7 @@ mod tests {
         ] {
             assert_eq!(
                 of(kind, flags, offset, length),
-                Asked::Wrong(error),
+                Operation::Wrong(error),
                 "{kind} {flags} {offset} {length}"
             );
         }
@@ -409,9 +410,9 @@ mod tests {
     #[test]
     fn what_was_not_agreed_on_is_refused() {
         let none = Agreed::default();
-        let status = request(7, 0, 0, 9).asked(4096, &none);
-        let unfragmented = request(0, 4, 0, 9).asked(4096, &none);
-        let wrong = Asked::Wrong(errno::INVALID);
+        let status = request(7, 0, 0, 9).operation(4096, &none);
+        let unfragmented = request(0, 4, 0, 9).operation(4096, &none);
+        let wrong = Operation::Wrong(errno::INVALID);
         assert_eq!((status, unfragmented), (wrong, wrong));
     }
 

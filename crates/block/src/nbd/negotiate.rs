@@ -1,4 +1,4 @@
-//! What client and server agree on before the first request.
+//! Negotiation between client and server, before the first request.
 //!
 //! Invariants: an option is answered by its own reply or ends the connection; a client is bounded
 //! in how many options it may send, and in how long they are.
@@ -21,7 +21,7 @@ const SKIPPED_BYTES_MAX: u32 = 1 << 20;
 /// Old clients expect so many zeros behind the answer to a name.
 const ZEROS: usize = 124;
 
-/// What is served: the default export, which has a name, too.
+/// The export that is served: the default export, which has a name, too.
 #[derive(Clone, Debug)]
 pub(crate) struct Export {
     pub(crate) name: String,
@@ -48,7 +48,7 @@ impl Export {
     }
 }
 
-/// How a negotiation ended.
+/// Outcome of a negotiation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Outcome {
     /// Requests follow.
@@ -57,7 +57,7 @@ pub(crate) enum Outcome {
     Ended,
 }
 
-/// What follows an answer.
+/// The step after an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Next {
     Option,
@@ -139,7 +139,7 @@ fn skip(stream: &mut impl Read, length: u32) -> io::Result<()> {
 struct Negotiation<'a> {
     export: &'a Export,
     agreed: Agreed,
-    /// The export for which block status was asked for.
+    /// The export for which block status was requested.
     allocation_of: Option<String>,
 }
 
@@ -170,7 +170,7 @@ impl Negotiation<'_> {
         Ok(self.agreed)
     }
 
-    /// Block status counts for the export for which it was asked for.
+    /// Block status counts for the export for which it was requested.
     fn begin(&mut self, name: &str) {
         self.agreed.allocation =
             self.agreed.structured && self.allocation_of.as_deref() == Some(name);

@@ -1,8 +1,8 @@
 //! Requests of a connection that has begun: one thread reads them and hands them to the device,
 //! another sends the replies, in whatever order the device gives them.
 //!
-//! Invariants: every request that was read is replied to, unless the connection breaks. Who carries
-//! a request out never waits for the client.
+//! Invariants: every request that was read is replied to, unless the connection breaks. A thread
+//! that carries out a request never waits for the client.
 //! Concurrency: [`take_requests`] and [`send_replies`] on a thread each, [`Flow`] between them.
 //! Failure: errors of the medium are replies; what cannot be read on ends the connection, and what
 //! was begun for it is carried out all the same.
@@ -12,14 +12,14 @@ use std::sync::Arc;
 
 use super::flow::{Flow, Reply};
 use super::message::{
-    Agreed, Asked, REQUEST_BYTES_MAX, RequestHeader, data_chunk, errno, error_chunk, simple_reply,
-    status_chunk,
+    Agreed, Operation, REQUEST_BYTES_MAX, RequestHeader, data_chunk, errno, error_chunk,
+    simple_reply, status_chunk,
 };
 use crate::device::{Answer, Command, Device, Extent};
 
-/// The most that one answer tells the status of; clients ask again for the rest.
+/// Most bytes whose status one answer covers; clients request the rest again.
 const STATUS_BYTES_MAX: u64 = 256 << 20;
-/// As much as the extents of one answer may take.
+/// Most bytes that the extents of one answer may take.
 const STATUS_WEIGHT: u32 = 1 << 20;
 /// Shorter data are sent together with their front.
 const TOGETHER_BYTES_MAX: usize = 64 << 10;
@@ -41,11 +41,11 @@ pub(crate) fn take_requests(
         if header.data_bytes() > REQUEST_BYTES_MAX {
             return Err(wrong("the client began a write of more than 32 MiB"));
         }
-        let asked = header.asked(device.size(), &agreed);
-        let weight = match asked {
-            Asked::Disconnect => return Ok(()),
-            Asked::Read | Asked::Write { .. } => header.length,
-            Asked::Status { .. } => STATUS_WEIGHT,
+        let operation = header.operation(device.size(), &agreed);
+        let weight = match operation {
+            Operation::Disconnect => return Ok(()),
+            Operation::Read | Operation::Write { .. } => header.length,
+            Operation::Status { .. } => STATUS_WEIGHT,
             _ => header.data_bytes(),
         };
         if !flow.admit(weight) {
@@ -56,7 +56,7 @@ pub(crate) fn take_requests(
             header,
             weight,
             agreed,
-            asked,
+            operation,
         };
         let mut data = vec![0; usize::try_from(header.data_bytes()).unwrap_or(0)];
         input.read_exact(&mut data)?;
@@ -73,40 +73,40 @@ fn wrong(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
-/// A request that was admitted. It is replied to, or given up when it is dropped.
+/// A request that was admitted. Dropping it without a reply gives it up.
 struct Taken {
     flow: Option<Arc<Flow>>,
     header: RequestHeader,
     weight: u32,
     agreed: Agreed,
-    asked: Asked,
+    operation: Operation,
 }
 
 impl Taken {
-    /// What the device is to do.
+    /// The command for the device.
     fn command(&self, data: Vec<u8>) -> Result<Command, u32> {
         let offset = self.header.offset;
         let length = u64::from(self.header.length);
-        Ok(match self.asked {
-            Asked::Read => Command::Read { offset, length },
-            Asked::Write { fua } => Command::Write { offset, data, fua },
-            Asked::Flush | Asked::Disconnect => Command::Flush,
-            Asked::Trim { fua } => Command::Trim {
+        Ok(match self.operation {
+            Operation::Read => Command::Read { offset, length },
+            Operation::Write { fua } => Command::Write { offset, data, fua },
+            Operation::Flush | Operation::Disconnect => Command::Flush,
+            Operation::Trim { fua } => Command::Trim {
                 offset,
                 length,
                 fua,
             },
-            Asked::Zero { keeps_space, fua } => Command::Zero {
+            Operation::Zero { keeps_space, fua } => Command::Zero {
                 offset,
                 length,
                 keeps_space,
                 fua,
             },
-            Asked::Status { .. } => Command::Status {
+            Operation::Status { .. } => Command::Status {
                 offset,
                 length: length.min(STATUS_BYTES_MAX),
             },
-            Asked::Wrong(error) => return Err(error),
+            Operation::Wrong(error) => return Err(error),
         })
     }
 
@@ -119,8 +119,8 @@ impl Taken {
             }
             Ok(Answer::Data(data)) => self.reply(simple_reply(cookie, 0), data),
             Ok(Answer::Extents(extents)) => {
-                let only_one = self.asked == (Asked::Status { only_one: true });
-                let extents = told(&extents, only_one);
+                let only_one = self.operation == (Operation::Status { only_one: true });
+                let extents = wire_extents(&extents, only_one);
                 self.reply(status_chunk(cookie, &extents), Vec::new());
             }
             Err(error) => {
@@ -161,14 +161,14 @@ impl Taken {
 impl Drop for Taken {
     fn drop(&mut self) {
         // Its data did not come, or the device gave it up: then the connection ends, or a client
-        // waits for what will not come; the latter is told.
+        // waits for what will not come; the latter is notified.
         let head = simple_reply(self.header.cookie, errno::SHUTDOWN);
         self.reply(head, Vec::new());
     }
 }
 
 /// Extents as they are sent.
-fn told(extents: &[Extent], only_one: bool) -> Vec<(u32, bool)> {
+fn wire_extents(extents: &[Extent], only_one: bool) -> Vec<(u32, bool)> {
     let most = if only_one { 1 } else { extents.len() };
     extents
         .iter()
@@ -177,8 +177,8 @@ fn told(extents: &[Extent], only_one: bool) -> Vec<(u32, bool)> {
         .collect()
 }
 
-/// Sends replies until there are no more. After an error the rest is thrown away; `broken` is told
-/// of it.
+/// Sends replies until there are no more. After an error the rest is thrown away, and `broken` is
+/// called.
 pub(crate) fn send_replies(output: &mut impl Write, flow: &Flow, broken: impl Fn()) {
     let mut is_broken = false;
     while let Some(mut reply) = flow.next_reply() {

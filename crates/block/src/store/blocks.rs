@@ -49,7 +49,7 @@ impl Block {
         }
     }
 
-    /// Gives a part of the block.
+    /// Copies a part of the block.
     pub(crate) fn copy_to(&self, part: Range<usize>, to: &mut [u8]) {
         if let Some(from) = self.0.get(part) {
             to.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
@@ -66,17 +66,17 @@ impl Block {
 
 /// The part of a range that lies in one block.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct BlockPiece {
-    /// Which block.
+pub(crate) struct BlockRange {
+    /// Number of the block.
     pub(crate) block: u64,
-    /// Which bytes of the block.
+    /// Bytes of the block.
     pub(crate) inside: Range<usize>,
-    /// Which bytes of the range.
+    /// Bytes of the range.
     pub(crate) within: Range<usize>,
 }
 
 /// The blocks of a range, in its order.
-pub(crate) fn pieces(offset: u64, length: u64) -> impl Iterator<Item = BlockPiece> {
+pub(crate) fn ranges(offset: u64, length: u64) -> impl Iterator<Item = BlockRange> {
     let block_bytes = long(BLOCK_BYTES);
     let mut done = 0;
     std::iter::from_fn(move || {
@@ -86,17 +86,17 @@ pub(crate) fn pieces(offset: u64, length: u64) -> impl Iterator<Item = BlockPiec
         let at = offset.saturating_add(done);
         let start = at % block_bytes;
         let bytes = (block_bytes - start).min(length - done);
-        let piece = BlockPiece {
+        let range = BlockRange {
             block: at / block_bytes,
             inside: index(start)..index(start + bytes),
             within: index(done)..index(done + bytes),
         };
         done += bytes;
-        Some(piece)
+        Some(range)
     })
 }
 
-/// Which blocks were written.
+/// Blocks that were written.
 #[derive(Debug)]
 pub(crate) struct Map(Vec<Vec<u64>>);
 
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn a_range_is_cut_at_blocks() {
-        let found: Vec<_> = pieces(4000, 5000)
+        let found: Vec<_> = ranges(4000, 5000)
             .map(|p| (p.block, p.inside, p.within))
             .collect();
         assert_eq!(
@@ -161,7 +161,7 @@ mod tests {
                 (2, 0..808, 4192..5000)
             ]
         );
-        assert_eq!(pieces(5, 0).count(), 0);
+        assert_eq!(ranges(5, 0).count(), 0);
     }
 
     #[test]

@@ -15,7 +15,7 @@ mod blocks;
 mod open;
 
 pub(crate) use blocks::Block;
-pub(crate) use open::{SetPlace, create, is_unwritten};
+pub(crate) use open::{SetLayout, create, is_unwritten};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -28,22 +28,22 @@ use headwater_io::File;
 use crate::BLOCK_BYTES;
 use crate::format::{BLOCKS_OF_A_PAGE, SlotHeader, encode_page};
 use crate::numbers::{index, long};
-use blocks::{Map, pieces};
+use blocks::{Map, ranges};
 
 /// One set of an open device.
 #[derive(Debug)]
 pub(crate) struct SetStore {
     file: Arc<dyn File>,
     path: PathBuf,
-    place: SetPlace,
+    layout: SetLayout,
     map: Map,
     /// Written since the last commit; never more than fit into a slot with their pages of the map.
     dirty: BTreeMap<u64, Block>,
     dirty_pages: BTreeSet<u64>,
-    /// What the newest slot holds, by place. It is read from here until the next slot is durable,
-    /// since what was put in place is not before that.
+    /// Blocks of the newest slot, by location. Reads take them from here until the next slot is
+    /// durable, since what was written to their locations is not durable before.
     newest: BTreeMap<u64, Block>,
-    /// True when the newest slot's blocks were put in place.
+    /// True when the newest slot's blocks were written to their locations.
     is_settled: bool,
     /// Of the newest slot.
     sequence: u64,
@@ -56,24 +56,24 @@ impl SetStore {
     pub(crate) fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         // Blocks that lie in the file one behind the other are read together.
         let mut run: Option<(u64, Range<usize>)> = None;
-        for piece in pieces(offset, long(buf.len())) {
-            let is_in_file = self.map.has(piece.block)
-                && !self.dirty.contains_key(&piece.block)
-                && !self.newest.contains_key(&self.place.data(piece.block));
+        for range in ranges(offset, long(buf.len())) {
+            let is_in_file = self.map.has(range.block)
+                && !self.dirty.contains_key(&range.block)
+                && !self.newest.contains_key(&self.layout.data(range.block));
             if is_in_file {
                 match &mut run {
-                    Some((_, bytes)) => bytes.end = piece.within.end,
+                    Some((_, bytes)) => bytes.end = range.within.end,
                     None => {
-                        let at = self.place.data_offset(piece.block) + long(piece.inside.start);
-                        run = Some((at, piece.within));
+                        let at = self.layout.data_offset(range.block) + long(range.inside.start);
+                        run = Some((at, range.within));
                     }
                 }
                 continue;
             }
             self.read_run(run.take(), buf)?;
-            if let Some(to) = buf.get_mut(piece.within) {
-                match self.in_memory(piece.block) {
-                    Some(block) => block.copy_to(piece.inside, to),
+            if let Some(to) = buf.get_mut(range.within) {
+                match self.in_memory(range.block) {
+                    Some(block) => block.copy_to(range.inside, to),
                     None => to.fill(0),
                 }
             }
@@ -96,43 +96,42 @@ impl SetStore {
         if !self.map.has(block) {
             return None;
         }
-        let newest = || self.newest.get(&self.place.data(block));
+        let newest = || self.newest.get(&self.layout.data(block));
         self.dirty.get(&block).or_else(newest)
     }
 
     /// Writes, into memory; whole blocks become durable with the next commit.
     pub(crate) fn write(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
         self.require_sound()?;
-        for piece in pieces(offset, long(data.len())) {
-            let Some(from) = data.get(piece.within.clone()) else {
+        for range in ranges(offset, long(data.len())) {
+            let Some(from) = data.get(range.within.clone()) else {
                 return Err(io::ErrorKind::InvalidInput.into());
             };
             let mut block = if from.len() == BLOCK_BYTES {
                 Block::zeros()
             } else {
-                self.load(piece.block)?
+                self.load(range.block)?
             };
-            block.copy_from(piece.inside, from);
-            self.put(piece.block, block)?;
+            block.copy_from(range.inside, from);
+            self.put(range.block, block)?;
         }
         Ok(())
     }
 
-    /// Makes a range read as zeros. Whole blocks become holes, unless they are wanted to keep their
-    /// space.
+    /// Makes a range read as zeros. Whole blocks become holes, unless they are to keep their space.
     pub(crate) fn zero(&mut self, offset: u64, length: u64, keeps_space: bool) -> io::Result<()> {
         self.require_sound()?;
-        for piece in pieces(offset, length) {
-            let is_whole = piece.inside.len() == BLOCK_BYTES;
+        for range in ranges(offset, length) {
+            let is_whole = range.inside.len() == BLOCK_BYTES;
             if is_whole && !keeps_space {
-                self.forget(piece.block)?;
-            } else if keeps_space || self.map.has(piece.block) {
+                self.forget(range.block)?;
+            } else if keeps_space || self.map.has(range.block) {
                 let mut block = match is_whole {
                     true => Block::zeros(),
-                    false => self.load(piece.block)?,
+                    false => self.load(range.block)?,
                 };
-                block.fill(piece.inside, 0);
-                self.put(piece.block, block)?;
+                block.fill(range.inside, 0);
+                self.put(range.block, block)?;
             }
         }
         Ok(())
@@ -141,20 +140,20 @@ impl SetStore {
     /// Forgets the whole blocks of a range; what is left of others stays.
     pub(crate) fn trim(&mut self, offset: u64, length: u64) -> io::Result<()> {
         self.require_sound()?;
-        for piece in pieces(offset, length) {
-            if piece.inside.len() == BLOCK_BYTES {
-                self.forget(piece.block)?;
+        for range in ranges(offset, length) {
+            if range.inside.len() == BLOCK_BYTES {
+                self.forget(range.block)?;
             }
         }
         Ok(())
     }
 
-    /// Which parts of a range were written: runs with their lengths.
+    /// Written and unwritten parts of a range: runs with their lengths.
     pub(crate) fn status(&self, offset: u64, length: u64) -> Vec<(u64, bool)> {
         let mut runs: Vec<(u64, bool)> = Vec::new();
-        for piece in pieces(offset, length) {
-            let is_written = self.map.has(piece.block);
-            let bytes = long(piece.inside.len());
+        for range in ranges(offset, length) {
+            let is_written = self.map.has(range.block);
+            let bytes = long(range.inside.len());
             match runs.last_mut() {
                 Some((length, last)) if *last == is_written => *length += bytes,
                 _ => runs.push((bytes, is_written)),
@@ -179,23 +178,25 @@ impl SetStore {
         self.settle()?;
         let batch = self.batch();
         let sequence = self.sequence + 1;
-        let (places, contents): (Vec<u64>, Vec<&Block>) =
-            batch.iter().map(|(place, block)| (*place, block)).unzip();
+        let (locations, contents): (Vec<u64>, Vec<&Block>) = batch
+            .iter()
+            .map(|(location, block)| (*location, block))
+            .unzip();
         let blocks: Vec<u8> = contents
             .into_iter()
             .flat_map(Block::bytes)
             .copied()
             .collect();
         let header = SlotHeader {
-            identity: self.place.identity,
-            set: self.place.set,
+            identity: self.layout.identity,
+            set: self.layout.set,
             sequence,
             contents_crc: crc32c::crc32c(&blocks),
-            places,
+            locations,
         };
         let mut slot = header.encode();
         slot.extend_from_slice(&blocks);
-        let at = self.place.slot_offset(sequence);
+        let at = self.layout.slot_offset(sequence);
         self.file.write_all_at(at, &slot)?;
         self.sync()?;
         self.sequence = sequence;
@@ -204,8 +205,8 @@ impl SetStore {
         self.dirty.clear();
         self.dirty_pages.clear();
         if let Err(error) = self.settle() {
-            // The batch is durable, and is put in place before the next one, which tells the error
-            // to its caller if it stays.
+            // The batch is durable, and is written to its locations before the next one, which
+            // reports the error to its caller if it stays.
             tracing::warn!(%error, file = %self.path.display(), "blocks wait in their redo slot");
         }
         Ok(())
@@ -218,7 +219,7 @@ impl SetStore {
         self.sync()
     }
 
-    /// Puts in place what is durable in the newest slot.
+    /// Writes the blocks that are durable in the newest slot to their locations.
     fn settle(&mut self) -> io::Result<()> {
         if self.is_settled {
             return Ok(());
@@ -226,14 +227,14 @@ impl SetStore {
         let mut run: Vec<u8> = Vec::new();
         let mut run_at = 0;
         let mut next = None;
-        for (place, block) in &self.newest {
-            if next != Some(*place) {
+        for (location, block) in &self.newest {
+            if next != Some(*location) {
                 self.put_in_place(run_at, &run)?;
                 run.clear();
-                run_at = self.place.offset(*place);
+                run_at = self.layout.offset(*location);
             }
             run.extend_from_slice(block.bytes());
-            next = Some(place + 1);
+            next = Some(location + 1);
         }
         self.put_in_place(run_at, &run)?;
         self.is_settled = true;
@@ -247,14 +248,14 @@ impl SetStore {
         self.file.write_all_at(at, run)
     }
 
-    /// What changed, by place: blocks, and pages of the map as they are now.
+    /// Changes, by location: blocks, and pages of the map as they are now.
     fn batch(&self) -> BTreeMap<u64, Block> {
         let pages = self.dirty_pages.iter().map(|page| {
             let bytes = encode_page(self.map.page(*page));
             (*page, Block::of(&bytes))
         });
         let blocks = self.dirty.iter();
-        let blocks = blocks.map(|(block, bytes)| (self.place.data(*block), bytes.clone()));
+        let blocks = blocks.map(|(block, bytes)| (self.layout.data(*block), bytes.clone()));
         pages.chain(blocks).collect()
     }
 
@@ -313,7 +314,7 @@ impl SetStore {
     /// Commits first when so much more would not fit into a slot.
     fn make_room(&mut self, adds: usize) -> io::Result<()> {
         let held = self.dirty.len() + self.dirty_pages.len();
-        if held + adds > index(u64::from(self.place.redo_blocks)) {
+        if held + adds > index(u64::from(self.layout.redo_blocks)) {
             self.commit()?;
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! Making the file of a set, and opening it: what redo slots hold is put in place.
 //!
 //! Invariants: an opened set is as its newest whole slot left it, and all of it is durable.
-//! Concurrency: whoever opens has the device's lock.
+//! Concurrency: the opener holds the device's lock.
 //! Failure: a damaged header or page of the map keeps the device from opening; a slot that is not
 //! whole is what a power cut leaves, and is passed over.
 
@@ -19,19 +19,19 @@ use crate::error::BlockError;
 use crate::format::{HEADER_BYTES, SetHeader, SlotHeader, Superblock, decode_page, pages_of};
 use crate::numbers::{index, long};
 
-/// Where everything lies in the file of a set.
+/// Locations in the file of a set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct SetPlace {
+pub(crate) struct SetLayout {
     pub(crate) identity: [u8; 16],
     pub(crate) set: u32,
     pub(crate) redo_blocks: u32,
-    /// How many blocks clients have here.
+    /// Blocks that clients have in this set.
     pub(crate) blocks: u64,
 }
 
-impl SetPlace {
-    pub(crate) fn of(superblock: &Superblock, set: u32) -> SetPlace {
-        SetPlace {
+impl SetLayout {
+    pub(crate) fn of(superblock: &Superblock, set: u32) -> SetLayout {
+        SetLayout {
             identity: superblock.identity,
             set,
             redo_blocks: superblock.redo_blocks,
@@ -39,22 +39,22 @@ impl SetPlace {
         }
     }
 
-    /// The place of a block of data, counted from the first page of the map.
+    /// The location of a block of data, counted from the first page of the map.
     pub(crate) fn data(&self, block: u64) -> u64 {
         pages_of(self.blocks) + block
     }
 
-    /// Where a place is in the file.
-    pub(crate) fn offset(&self, place: u64) -> u64 {
-        long(BLOCK_BYTES) * (1 + place) + 2 * SlotHeader::slot_bytes(self.redo_blocks)
+    /// Offset of a location in the file.
+    pub(crate) fn offset(&self, location: u64) -> u64 {
+        long(BLOCK_BYTES) * (1 + location) + 2 * SlotHeader::slot_bytes(self.redo_blocks)
     }
 
-    /// Where a block of data is in the file.
+    /// Offset of a block of data in the file.
     pub(crate) fn data_offset(&self, block: u64) -> u64 {
         self.offset(self.data(block))
     }
 
-    /// Where the slot with this sequence is in the file.
+    /// Offset of the slot with this sequence in the file.
     pub(crate) fn slot_offset(&self, sequence: u64) -> u64 {
         long(BLOCK_BYTES) + sequence % 2 * SlotHeader::slot_bytes(self.redo_blocks)
     }
@@ -75,20 +75,20 @@ impl SetPlace {
 
 /// Makes the file of a set without any blocks, durable but for its name. The slots get their space
 /// at once, so that a full medium is found out before a write is taken.
-pub(crate) fn create(files: &dyn Files, path: &Path, place: SetPlace) -> Result<(), BlockError> {
+pub(crate) fn create(files: &dyn Files, path: &Path, layout: SetLayout) -> Result<(), BlockError> {
     let made = (|| {
         let file = files.open(path, OpenMode::CreateNew)?;
-        let mut front = place.header().encode();
-        front.resize(index(place.offset(0)), 0);
+        let mut front = layout.header().encode();
+        front.resize(index(layout.offset(0)), 0);
         file.write_all_at(0, &front)?;
-        file.set_len(place.file_bytes())?;
+        file.set_len(layout.file_bytes())?;
         file.sync_data()
     })();
     made.map_err(|error| BlockError::io("make", path, error))
 }
 
-/// True when nothing was ever written to the set in a file: then it may be made anew. What clients
-/// wrote shows in a slot or in the map; without a header that can be read, everything is looked at.
+/// True when nothing was ever written to the set in a file: then it may be made again. Writes of
+/// clients show in a slot or in the map; without a readable header, the whole file is checked.
 pub(crate) fn is_unwritten(files: &dyn Files, path: &Path) -> io::Result<bool> {
     const AT_ONCE: usize = 1 << 20;
     let file = files.open(path, OpenMode::Read)?;
@@ -97,13 +97,13 @@ pub(crate) fn is_unwritten(files: &dyn Files, path: &Path) -> io::Result<bool> {
     file.read_exact_at(0, &mut front)?;
     let end = match SetHeader::decode(&front) {
         Some(header) => {
-            let place = SetPlace {
+            let layout = SetLayout {
                 identity: header.identity,
                 set: header.set,
                 redo_blocks: header.redo_blocks,
                 blocks: header.blocks,
             };
-            place.data_offset(0).min(length)
+            layout.data_offset(0).min(length)
         }
         None => length,
     };
@@ -124,24 +124,24 @@ impl SetStore {
     pub(crate) fn open(
         files: &dyn Files,
         path: &Path,
-        place: SetPlace,
+        layout: SetLayout,
     ) -> Result<SetStore, BlockError> {
         let file = files
             .open(path, OpenMode::Write)
             .map_err(|error| BlockError::io("open", path, error))?;
-        let opening = Opening { file, path, place };
+        let opening = Opening { file, path, layout };
         opening.check_header()?;
         let slots = opening.slots()?;
         // As they were read: a sync of an earlier process may have failed, after which a system
         // shows bytes that it will never write. Nothing is put in place from such a slot.
         for slot in &slots {
-            opening.write(place.slot_offset(slot.sequence), &slot.bytes)?;
+            opening.write(layout.slot_offset(slot.sequence), &slot.bytes)?;
         }
         opening.sync()?;
         let sequence = slots.last().map_or(0, |newest| newest.sequence);
         for slot in &slots {
             for (at, block) in &slot.blocks {
-                opening.write(place.offset(*at), block.bytes())?;
+                opening.write(layout.offset(*at), block.bytes())?;
             }
         }
         opening.sync()?;
@@ -149,7 +149,7 @@ impl SetStore {
         Ok(SetStore {
             file: opening.file,
             path: path.to_owned(),
-            place,
+            layout,
             map,
             dirty: BTreeMap::new(),
             dirty_pages: BTreeSet::new(),
@@ -164,7 +164,7 @@ impl SetStore {
 /// A slot that is whole.
 struct Slot {
     sequence: u64,
-    /// With their places.
+    /// With their locations.
     blocks: Vec<(u64, Block)>,
     /// All of it as it was read, as far as it is used.
     bytes: Vec<u8>,
@@ -173,14 +173,14 @@ struct Slot {
 struct Opening<'a> {
     file: Arc<dyn File>,
     path: &'a Path,
-    place: SetPlace,
+    layout: SetLayout,
 }
 
 impl Opening<'_> {
     fn check_header(&self) -> Result<(), BlockError> {
         let length = self.file.len();
         let length = length.map_err(|error| BlockError::io("look at", self.path, error))?;
-        let wanted = self.place.file_bytes();
+        let wanted = self.layout.file_bytes();
         if length != wanted {
             let expected = format!("{wanted} bytes, the file has {length}");
             return Err(BlockError::corrupt(self.path, length, &expected));
@@ -190,7 +190,7 @@ impl Opening<'_> {
             let expected = "the header of a set, whose checksum fits";
             return Err(BlockError::corrupt(self.path, 0, expected));
         };
-        let wanted = self.place.header();
+        let wanted = self.layout.header();
         if header != wanted {
             let expected = format!(
                 "set {} of this device, found set {} of device {}",
@@ -207,31 +207,34 @@ impl Opening<'_> {
     fn slots(&self) -> Result<Vec<Slot>, BlockError> {
         let mut found = Vec::new();
         for number in 0..2 {
-            let at = self.place.slot_offset(number);
-            let bytes = self.read(at, index(SlotHeader::slot_bytes(self.place.redo_blocks)))?;
+            let at = self.layout.slot_offset(number);
+            let bytes = self.read(at, index(SlotHeader::slot_bytes(self.layout.redo_blocks)))?;
             found.extend(self.whole(number, bytes));
         }
         found.sort_unstable_by_key(|slot| slot.sequence);
         Ok(found)
     }
 
-    /// What a slot holds, if it is whole and of this set.
+    /// Decodes a slot, if it is whole and of this set.
     fn whole(&self, number: u64, mut bytes: Vec<u8>) -> Option<Slot> {
         let (front, blocks) = bytes.split_at_checked(BLOCK_BYTES)?;
         let header = SlotHeader::decode(front)?;
-        let blocks = blocks.get(..header.places.len() * BLOCK_BYTES)?;
-        let places = pages_of(self.place.blocks) + self.place.blocks;
-        let is_ours = header.identity == self.place.identity
-            && header.set == self.place.set
+        let blocks = blocks.get(..header.locations.len() * BLOCK_BYTES)?;
+        let locations = pages_of(self.layout.blocks) + self.layout.blocks;
+        let is_ours = header.identity == self.layout.identity
+            && header.set == self.layout.set
             && header.sequence % 2 == number
-            && header.places.iter().all(|place| *place < places)
+            && header
+                .locations
+                .iter()
+                .all(|location| *location < locations)
             && crc32c::crc32c(blocks) == header.contents_crc;
         if !is_ours {
             return None;
         }
         let used = BLOCK_BYTES + blocks.len();
         let blocks = blocks.chunks_exact(BLOCK_BYTES).map(Block::of);
-        let blocks = header.places.iter().copied().zip(blocks).collect();
+        let blocks = header.locations.iter().copied().zip(blocks).collect();
         bytes.truncate(used);
         Some(Slot {
             sequence: header.sequence,
@@ -247,8 +250,8 @@ impl Opening<'_> {
 
     fn map(&self) -> Result<Map, BlockError> {
         let mut pages = Vec::new();
-        for page in 0..pages_of(self.place.blocks) {
-            let at = self.place.offset(page);
+        for page in 0..pages_of(self.layout.blocks) {
+            let at = self.layout.offset(page);
             let bytes = self.read(at, BLOCK_BYTES)?;
             let Some(words) = decode_page(&bytes) else {
                 let expected = "a page of the map, whose checksum fits";

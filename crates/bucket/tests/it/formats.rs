@@ -1,7 +1,7 @@
 //! Bytes that were put once are read for ever: golden bytes, and bytes that are none.
 
 use headwater_bucket::{
-    Addition, CopyEntry, Head, Lease, Pack, PackEntry, PackIndex, Place, Range,
+    Addition, CopyEntry, Head, Lease, Pack, PackEntry, PackIndex, PackLocation, Range,
 };
 use headwater_types::Timestamp;
 use std::collections::BTreeMap;
@@ -82,7 +82,7 @@ fn a_pack_has_these_bytes() {
     let index = PackIndex::decode(&pack.bytes[at..]).unwrap();
     assert_eq!(index, pack.index);
     let (_, place) = index.entries[0].pieces[0];
-    let place_is = Place {
+    let place_is = PackLocation {
         at: 16,
         bytes: 3,
         crc: 0x364b_3fb7,

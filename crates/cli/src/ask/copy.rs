@@ -14,12 +14,12 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 
-/// What to copy, and where to.
+/// A COPY statement: its query, and its file.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Copy {
     /// The query.
     pub(crate) sql: String,
-    /// Where the query begins in the statement: line and column, from 1.
+    /// Position of the query in the statement: line and column, from 1.
     pub(crate) place: (u32, u32),
     file: PathBuf,
     format: Format,
@@ -30,7 +30,7 @@ const SHAPE: &str = "write COPY (SELECT …) TO 'FILE.parquet', or COPY TABLE TO
 impl Copy {
     /// `None` for a statement that is no COPY.
     pub(crate) fn parse(statement: &str) -> Result<Option<Copy>, Error> {
-        // What cannot be read at all is told by whoever runs it.
+        // A statement that cannot be read at all fails when it is run.
         let Ok(tokens) = Tokenizer::new(&GenericDialect {}, statement).tokenize_with_location()
         else {
             return Ok(None);
@@ -160,8 +160,8 @@ impl Copy {
                 Ok(())
             }
             Err(failure) => {
-                // The reason is told; that a part of it may stay behind as well is not worth
-                // another.
+                // The reason is reported; a partial file that stays behind is not worth another
+                // failure.
                 let _ = std::fs::remove_file(&partial);
                 Err(failure)
             }

@@ -15,7 +15,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// A database, and the threads that compute.
 pub(crate) struct Local {
-    /// Waits for answers and signals, on the thread that asks.
+    /// Waits for answers and signals, on the calling thread.
     runtime: Runtime,
     threads: Threads,
     session: Session,

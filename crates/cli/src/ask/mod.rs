@@ -1,8 +1,8 @@
 //! Questions in SQL: to a database on this machine, or to a server.
 //!
-//! Invariants: both give batches of columns as they come, so what is printed or written does not
-//! depend on whom was asked; a local database is only read unless its owner is asked for. Rows are
-//! held a batch at a time.
+//! Invariants: both give batches of columns as they come, so the output does not depend on the
+//! source; a local database is opened read only unless `--write` is given. Rows are in memory a
+//! batch at a time.
 
 mod copy;
 mod local;
@@ -20,7 +20,7 @@ use headwater_query::{Error, Placed, statements};
 use local::Local;
 use remote::Remote;
 
-/// Whom to ask.
+/// The database or server to query.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Target {
     /// Directory of a database on this machine; read only, also while a server has it open
@@ -50,14 +50,14 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Opens what is to be asked.
-    pub(crate) fn open(self) -> Result<Asker, Failure> {
+    /// Opens the database, or connects to the server.
+    pub(crate) fn open(self) -> Result<Session, Failure> {
         match (self.url, self.db) {
-            (Some(url), _) => Ok(Asker::Remote(Remote::new(&url, self.token)?)),
+            (Some(url), _) => Ok(Session::Remote(Remote::new(&url, self.token)?)),
             (None, Some(db)) => {
                 let memory = self.memory;
                 let store = DbArgs { db, memory };
-                Ok(Asker::Local(Box::new(Local::open(&store, self.write)?)))
+                Ok(Session::Local(Box::new(Local::open(&store, self.write)?)))
             }
             (None, None) => Err(Failure::usage(
                 "say whom to ask: --db DIR for a directory, or --url URL for a server",
@@ -66,8 +66,8 @@ impl Target {
     }
 }
 
-/// Who answers.
-pub(crate) enum Asker {
+/// A session on a local database or a server.
+pub(crate) enum Session {
     Local(Box<Local>),
     Remote(Remote),
 }
@@ -78,12 +78,12 @@ pub(crate) struct Rows<'a> {
     pub(crate) batches: Box<dyn Iterator<Item = Result<RecordBatch, Error>> + 'a>,
 }
 
-impl Asker {
+impl Session {
     /// Runs a statement. `parameters` are the texts of `$1`, `$2`, …
     pub(crate) fn run(&self, sql: &str, parameters: &[String]) -> Result<Rows<'_>, Error> {
         match self {
-            Asker::Local(local) => local.run(sql, parameters),
-            Asker::Remote(remote) => remote.run(sql, parameters),
+            Session::Local(local) => local.run(sql, parameters),
+            Session::Remote(remote) => remote.run(sql, parameters),
         }
     }
 
@@ -95,16 +95,16 @@ impl Asker {
         mut take: impl FnMut(Rows<'_>) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         for statement in taken_apart(sql)? {
-            let told = |error: Error| mistake(sql, &statement.locate(error));
-            if let Some(copy) = Copy::parse(&statement.text).map_err(told)? {
+            let failed = |error: Error| mistake(sql, &statement.locate(error));
+            if let Some(copy) = Copy::parse(&statement.text).map_err(failed)? {
                 let rows = self.run(&copy.sql, parameters).map_err(|error| {
                     let (line, column) = copy.place;
-                    told(error.moved_to(line, column))
+                    failed(error.moved_to(line, column))
                 })?;
                 copy.write(rows)?;
                 continue;
             }
-            let rows = self.run(&statement.text, parameters).map_err(told)?;
+            let rows = self.run(&statement.text, parameters).map_err(failed)?;
             take(rows)?;
         }
         Ok(())

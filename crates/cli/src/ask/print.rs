@@ -12,7 +12,7 @@ use headwater_columnar::{Cells, Format, TimeText, Writer, is_number};
 /// Rows of a block of aligned columns.
 const BLOCK_ROWS: usize = 1_000;
 
-/// How rows are printed.
+/// Format of printed rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Shape {
     // Aligned columns, for reading
@@ -39,7 +39,7 @@ impl Shape {
     }
 }
 
-/// Prints rows as they come; how many there were. What came before a failure is printed.
+/// Prints rows as they come, and returns their number. Rows that came before a failure are printed.
 pub(crate) fn print_rows(rows: Rows<'_>, shape: Shape) -> Result<u64, Failure> {
     if matches!(shape, Shape::Arrow | Shape::Parquet) {
         not_for_terminals(shape.format().map_or("", Format::name))?;
@@ -91,7 +91,7 @@ pub(crate) fn print_rows(rows: Rows<'_>, shape: Shape) -> Result<u64, Failure> {
 struct Table {
     headings: Vec<Heading>,
     rows: Vec<Vec<String>>,
-    /// Whether a block was printed.
+    /// True when a block was printed.
     begun: bool,
 }
 

@@ -1,4 +1,4 @@
-//! A server that is asked over HTTP; its rows come as an Arrow stream.
+//! A server that answers over HTTP; its rows come as an Arrow stream.
 
 use super::Rows;
 use crate::failure::Failure;
@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use std::io::Read;
 use std::time::Duration;
 
-/// How long to wait for a connection.
+/// Longest wait for a connection.
 const CONNECT: Duration = Duration::from_secs(10);
-/// Longest answer that tells of an error.
+/// Longest answer that reports an error.
 const ERROR_BYTES_MAX: u64 = 1 << 20;
 
 pub(crate) struct Remote {
@@ -51,7 +51,7 @@ impl Remote {
         let body = answer.body_mut().as_reader();
         if !status.is_success() {
             let mut text = String::new();
-            // What cannot be read is told by the status.
+            // The status reports what cannot be read.
             let _ = body.take(ERROR_BYTES_MAX).read_to_string(&mut text);
             return Err(error_of(&text, status.as_u16()));
         }
@@ -80,11 +80,11 @@ fn broken(error: &dyn std::fmt::Display) -> Error {
     )
 }
 
-/// The error that a server tells of.
+/// The error that a server reports.
 fn error_of(body: &str, status: u16) -> Error {
-    let told: Value = serde_json::from_str(body).unwrap_or_default();
-    let text = |key: &str| told[key].as_str().map(str::to_owned);
-    let number = |key: &str| told[key].as_u64().and_then(|n| u32::try_from(n).ok());
+    let error_body: Value = serde_json::from_str(body).unwrap_or_default();
+    let text = |key: &str| error_body[key].as_str().map(str::to_owned);
+    let number = |key: &str| error_body[key].as_u64().and_then(|n| u32::try_from(n).ok());
     let message = text("message").unwrap_or_else(|| format!("the server answered {status}"));
     let mut error = Error::new("server", "XX000", message);
     error.hint = text("hint");

@@ -15,7 +15,7 @@ const ENVELOPE_STYLE: &str = "\u{1b}[36m";
 const MEAN_STYLE: &str = "\u{1b}[1;33m";
 const PLAIN_STYLE: &str = "\u{1b}[0m";
 
-/// What a dot belongs to.
+/// Layer that a dot belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Layer {
     Envelope,

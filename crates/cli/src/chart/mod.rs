@@ -13,7 +13,7 @@ pub(crate) use axis::ValueAxis;
 use axis::time_ticks;
 use canvas::{Canvas, DOTS_HIGH, DOTS_WIDE, Layer};
 
-/// What happened in one bin.
+/// Aggregates of one bin.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Point {
     pub(crate) min: f64,
@@ -26,7 +26,7 @@ pub(crate) struct Point {
 pub(crate) struct Chart<'a> {
     /// One per dot column; `None` where nothing happened.
     pub(crate) points: &'a [Option<Point>],
-    /// Where the first bin begins.
+    /// Start of the first bin.
     pub(crate) from_ns: i64,
     /// Width of a bin.
     pub(crate) bin_ns: i64,

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 #[command(after_help = "\
 Into a folder that holds an older backup of the same database, only what is new is copied; the older one counts until the
 new one is whole. Of what is there already an eighth is compared with its checksums each time, with --verify all of it; what
-has decayed is copied anew. Exit code 1 when the database, or with --verify the backup, is damaged; damage is told on stdout.")]
+has decayed is copied again. Exit code 1 when the database, or with --verify the backup, is damaged; damage is listed on stdout.")]
 pub(crate) struct Backup {
     #[command(flatten)]
     db: DbArgs,
@@ -47,7 +47,7 @@ impl Backup {
         );
         if report.files_mended > 0 {
             eprintln!(
-                "{} of {} files looked at had decayed in the backup and were copied anew",
+                "{} of {} files looked at had decayed in the backup and were copied again",
                 grouped(report.files_mended),
                 grouped(report.files_verified)
             );

@@ -17,9 +17,9 @@ use tokio::signal::unix::{SignalKind, signal};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 A device is made by the first start, which needs --size, and opened as it was made by the others: neither its size nor its sets
-can be changed. What a flush or a write with FUA acknowledged survives a power cut, and no block of 4 KiB is ever torn; whoever
-can reach the address may read and write everything. The address is printed on stdout, as clients write it, once the device is
-served. SIGTERM and SIGINT end it with everything stored. docs/block-device.md says more.")]
+can be changed. What a flush or a write with FUA acknowledged survives a power cut, and no block of 4 KiB is ever torn; every
+client that can reach the address may read and write everything. The address is printed on stdout, as clients write it, once
+the device is served. SIGTERM and SIGINT end it with everything stored. docs/block-device.md says more.")]
 pub(crate) struct Block {
     /// Directory of the device's files, on the medium that is to be used
     #[arg(long, value_name = "DIR")]
@@ -83,7 +83,7 @@ impl Block {
             let mut term = listen(SignalKind::terminate())?;
             let mut interrupt = listen(SignalKind::interrupt())?;
             let server = self.start().map_err(failure)?;
-            // Whoever started it may have closed stdout.
+            // The parent may have closed stdout.
             let _ = print(&format!("{}\n", server.address().uri()));
             if std::io::stderr().is_terminal() {
                 eprintln!("Ctrl-C stops it and stores everything.");

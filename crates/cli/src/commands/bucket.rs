@@ -24,20 +24,20 @@ Examples:
   headwater bucket collect s3://plants/north")]
 pub(crate) struct Bucket {
     #[command(subcommand)]
-    what: What,
+    command: BucketCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum BucketCommand {
     /// Say who holds the group of copies, and what there is of each
-    Status(Place),
+    Status(BucketArgs),
     /// Read everything back, and compare it with its checksums; exit code 1 when something is wrong
-    Verify(Place),
+    Verify(BucketArgs),
     /// Take away packs that nothing names any more
-    Collect(Place),
+    Collect(BucketArgs),
 }
 
-/// How it is printed.
+/// Format of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Shown {
     // Lines, for reading
@@ -47,7 +47,7 @@ enum Shown {
 }
 
 #[derive(Debug, Args)]
-struct Place {
+struct BucketArgs {
     /// Where the bucket is
     #[arg(value_name = "BUCKET")]
     bucket: String,
@@ -56,7 +56,7 @@ struct Place {
     #[arg(long, value_name = "N", default_value_t = 0)]
     group: u32,
 
-    /// How to print it
+    /// Format of the output
     #[arg(long, value_enum, default_value_t = Shown::Text)]
     format: Shown,
 }
@@ -65,10 +65,10 @@ type Store = Counted<Arc<dyn ObjectStore>>;
 
 impl Bucket {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        match self.what {
-            What::Status(place) => place.status(),
-            What::Verify(place) => place.verify(),
-            What::Collect(place) => place.collect(),
+        match self.command {
+            BucketCommand::Status(args) => args.status(),
+            BucketCommand::Verify(args) => args.verify(),
+            BucketCommand::Collect(args) => args.collect(),
         }
     }
 }
@@ -81,7 +81,7 @@ fn failed(error: &BucketError) -> Failure {
     }
 }
 
-impl Place {
+impl BucketArgs {
     fn open(&self) -> Result<Store, Failure> {
         let address: Address = self.bucket.parse().map_err(|e| failed(&e))?;
         let clock = Env::system().clock;

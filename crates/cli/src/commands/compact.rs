@@ -5,13 +5,13 @@ use crate::failure::Failure;
 use crate::grid::bytes;
 use crate::progress::spinner;
 use crate::server::Server;
-use crate::store::{DbArgs, Place, PlaceArgs};
+use crate::store::{DbArgs, DbTarget, TargetArgs};
 use clap::Args;
 use headwater::Database;
 use serde_json::json;
 use std::time::Duration;
 
-/// How often a server that still compacts is asked again.
+/// Interval between checks of a server that still compacts.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Rewrite partitions that would become smaller or tidier, and carry out deletes, retention and
@@ -19,7 +19,7 @@ const LOOK: Duration = Duration::from_secs(1);
 #[derive(Debug, Args)]
 pub(crate) struct Compact {
     #[command(flatten)]
-    place: PlaceArgs,
+    target: TargetArgs,
 
     /// Most bytes to write a second, for media that are slow or wear out: 1MiB (a server has a
     /// setting for it)
@@ -29,14 +29,14 @@ pub(crate) struct Compact {
 
 impl Compact {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let (before, after) = match self.place.open()? {
-            Place::Here(db) => self.here(&db)?,
-            Place::There(_) if self.rate.is_some() => {
+        let (before, after) = match self.target.open()? {
+            DbTarget::Local(db) => self.here(&db)?,
+            DbTarget::Remote(_) if self.rate.is_some() => {
                 return Err(Failure::usage(
                     "--rate: a server compacts at the rate of its setting compaction.rate",
                 ));
             }
-            Place::There(server) => there(&server)?,
+            DbTarget::Remote(server) => there(&server)?,
         };
         eprintln!("{} on disk before, {} now", bytes(before), bytes(after));
         Ok(())
@@ -60,7 +60,7 @@ impl Compact {
 }
 
 /// As [`Compact::here`], on a server. One that needs longer than it lets requests take goes on by
-/// itself; it is asked again until it has nothing left to do.
+/// itself; it is polled until it has nothing left to do.
 fn there(server: &Server) -> Result<(u64, u64), Failure> {
     let spinner = spinner("compacting");
     let mut before = None;

@@ -3,7 +3,7 @@
 use crate::arguments::{RemovedRange, parse_tag};
 use crate::failure::Failure;
 use crate::server::Server;
-use crate::store::{DbArgs, Place, PlaceArgs};
+use crate::store::{DbArgs, DbTarget, TargetArgs};
 use clap::Args;
 use headwater::DeleteSpec;
 use headwater_wire::instant::format_instant;
@@ -21,7 +21,7 @@ Examples:
   headwater delete --url http://127.0.0.1:7373 weather --to now-30d")]
 pub(crate) struct Delete {
     #[command(flatten)]
-    place: PlaceArgs,
+    target: TargetArgs,
 
     /// Name of the table
     #[arg(value_name = "TABLE")]
@@ -51,9 +51,9 @@ impl Delete {
                 "which events? Give --from, --to or both, --all-time, or --drop-streams",
             ));
         }
-        let count = match self.place.open()? {
-            Place::Here(db) => self.here(&db)?,
-            Place::There(server) => self.there(&server)?,
+        let count = match self.target.open()? {
+            DbTarget::Local(db) => self.here(&db)?,
+            DbTarget::Remote(server) => self.there(&server)?,
         };
         if count == 0 && !self.drop_streams {
             eprintln!("nothing was in range: no stream has an event there");
@@ -68,7 +68,7 @@ impl Delete {
         Ok(())
     }
 
-    /// How many streams it concerned.
+    /// Deletes in a directory, and returns the number of streams concerned.
     fn here(&self, db: &DbArgs) -> Result<u64, Failure> {
         let db = db.open_existing()?;
         let count = if self.drop_streams {

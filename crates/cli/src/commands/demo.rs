@@ -4,8 +4,8 @@
 //! the table `simulated`, so that it is not taken for what someone measured.
 //!
 //! Invariants: an event's time is when its value was taken, and it is sent when its delay has
-//! passed; delays are lognormal, as those of real devices often are. What is sent depends on the
-//! seed and the time alone.
+//! passed; delays are lognormal, as those of real devices often are. The events depend on the seed
+//! and the time alone.
 
 use crate::arguments::parse_duration;
 use crate::failure::Failure;
@@ -17,7 +17,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// How often what has arrived is sent.
+/// Interval at which arrived events are sent.
 const TICK: Duration = Duration::from_millis(200);
 /// Most lines of one request.
 const LINES_MAX: usize = 5_000;
@@ -113,7 +113,7 @@ impl Demo {
         let mut simulation = Simulation::new(&self, now - self.history);
         let begun = Instant::now();
         let mut sent = 0u64;
-        let mut told = Instant::now();
+        let mut reported = Instant::now();
         eprintln!(
             "{} simulated sensors send to {base}, table `simulated`; Ctrl-C ends it",
             self.sensors
@@ -127,8 +127,8 @@ impl Demo {
                 sent += lines.len() as u64;
                 lines = rest;
             }
-            if told.elapsed() >= Duration::from_secs(10) {
-                told = Instant::now();
+            if reported.elapsed() >= Duration::from_secs(10) {
+                reported = Instant::now();
                 eprintln!(
                     "{sent} events sent, {} on their way",
                     simulation.under_way.len()
@@ -286,7 +286,7 @@ impl Sensor {
     }
 }
 
-/// What is measured, and what is on its way.
+/// The simulated sensors, and the events on their way.
 struct Simulation {
     sensors: Vec<Sensor>,
     dice: Dice,

@@ -5,16 +5,16 @@ use crate::failure::Failure;
 use crate::http::encoded;
 use crate::output::Output;
 use crate::server::Server;
-use crate::store::{DbArgs, Place, PlaceArgs};
+use crate::store::{DbArgs, DbTarget, TargetArgs};
 use clap::Args;
 use headwater::{ClosedRange, DiffSpec, DiffStretch, Reader, Snapshot};
 use headwater_wire::instant::format_instant;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// What stands for the state of now.
+/// Name of the current state.
 const NOW: &str = "now";
-/// Longest comparison by a server; it tells while it finds.
+/// Longest comparison by a server; it reports differences as it finds them.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
 /// Say in which stretches of time the rows of streams differ between two snapshots
@@ -22,7 +22,7 @@ const LONGEST: Duration = Duration::from_secs(24 * 3600);
 #[command(after_help = "\
 Works beside the process that has the database open, or by a server with --url. A line for each stretch: stream, first and last instant, rows
 that only A has (removed), that only B has (added), and that have other values (changed). What both have stored in the
-same place is not read. Only rows are compared: of aggregates whose rows have gone nothing is told. Exit code 0 whether
+same place is not read. Only rows are compared: of aggregates whose rows were removed nothing is said. Exit code 0 whether
 something differs or not.
 
 Examples:
@@ -31,7 +31,7 @@ Examples:
   headwater diff --url http://127.0.0.1:7373 monday now")]
 pub(crate) struct Diff {
     #[command(flatten)]
-    place: PlaceArgs,
+    target: TargetArgs,
 
     /// Name of a snapshot, or `now`
     #[arg(value_name = "A")]
@@ -59,15 +59,15 @@ pub(crate) struct Diff {
 
 /// A line of the answer, and the sums.
 #[derive(Default)]
-struct Told {
+struct Report {
     as_json: bool,
     streams: u64,
     /// Rows removed, added and changed.
     sums: [u64; 3],
 }
 
-impl Told {
-    /// Puts a line for a stretch.
+impl Report {
+    /// Prints a line for a stretch.
     fn stretch(
         &self,
         stream: &str,
@@ -152,20 +152,20 @@ impl Told {
 impl Diff {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let mut out = Output::new();
-        let mut told = Told {
+        let mut report = Report {
             as_json: self.json,
-            ..Told::default()
+            ..Report::default()
         };
-        match self.place.open_for(LONGEST)? {
-            Place::Here(db) => self.here(&db, &mut told, &mut out)?,
-            Place::There(server) => self.there(&server, &mut told, &mut out)?,
+        match self.target.open_for(LONGEST)? {
+            DbTarget::Local(db) => self.here(&db, &mut report, &mut out)?,
+            DbTarget::Remote(server) => self.there(&server, &mut report, &mut out)?,
         }
         out.finish()?;
-        told.end();
+        report.end();
         Ok(())
     }
 
-    fn here(&self, db: &DbArgs, told: &mut Told, out: &mut Output) -> Result<(), Failure> {
+    fn here(&self, db: &DbArgs, report: &mut Report, out: &mut Output) -> Result<(), Failure> {
         let reader = db.open_to_read()?;
         let before = state(&reader, &self.before)?;
         let after = state(&reader, &self.after)?;
@@ -176,15 +176,15 @@ impl Diff {
         };
         let mut failed = None;
         let compared = before.diff(&after, &spec, |found| {
-            told.streams += 1;
+            report.streams += 1;
             let stream = found.stream.to_string();
             for stretch in &found.stretches {
                 let of = [stretch.removed, stretch.added, stretch.changed];
-                for (sum, more) in told.sums.iter_mut().zip(of) {
+                for (sum, more) in report.sums.iter_mut().zip(of) {
                     *sum += more;
                 }
                 if failed.is_none() {
-                    failed = told.stretch(&stream, stretch, out).err();
+                    failed = report.stretch(&stream, stretch, out).err();
                 }
             }
             Ok(())
@@ -195,11 +195,11 @@ impl Diff {
         }
     }
 
-    /// As a server tells it.
-    fn there(&self, server: &Server, told: &mut Told, out: &mut Output) -> Result<(), Failure> {
+    /// Prints the report of a server.
+    fn there(&self, server: &Server, report: &mut Report, out: &mut Output) -> Result<(), Failure> {
         let mut is_whole = false;
         server.lines(&self.path(), |line| {
-            is_whole = told.line(line, out)?;
+            is_whole = report.line(line, out)?;
             Ok(true)
         })?;
         match is_whole {
@@ -210,7 +210,7 @@ impl Diff {
         }
     }
 
-    /// What a server is asked.
+    /// Path of the request to a server.
     fn path(&self) -> String {
         let mut path = format!(
             "/api/v1/diff?before={}&after={}",

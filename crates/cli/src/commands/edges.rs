@@ -8,7 +8,7 @@ use crate::output::{print, print_json};
 use crate::server::Server;
 use clap::{Args, Subcommand};
 use headwater::StreamName;
-use headwater_fleet::{EdgeStatus, MigrationPolicy, MigrationScore, Want, WantRule};
+use headwater_fleet::{EdgeStatus, MigrationPolicy, MigrationScore, StreamShare, WantRule};
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -33,25 +33,25 @@ pub(crate) struct Edges {
     format: ListFormat,
 
     #[command(subcommand)]
-    what: Option<What>,
+    command: Option<EdgesCommand>,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum EdgesCommand {
     /// List the edges and how it stands with each (also without `list`)
     List,
     /// Invite an edge: prints the text for `headwater join`, which is kept nowhere
     Add {
-        /// What the edge is called here: letters, digits, `-`, `_` and `.`
+        /// Name of the edge here: letters, digits, `-`, `_` and `.`
         #[arg(value_name = "NAME")]
         name: String,
         /// Address under which the edge reaches this cloud; that of --url unless given
         #[arg(long, value_name = "URL")]
         at: Option<String>,
-        /// What is wanted of it: full (all rows), or summaries:LEVEL
+        /// Subscription to it: full (all rows), or summaries:LEVEL
         #[arg(long, value_name = "WANT", value_parser = parse_want)]
-        want: Option<Want>,
-        /// How long the invitation holds
+        want: Option<StreamShare>,
+        /// Validity of the invitation
         #[arg(long, value_name = "DURATION", default_value = "7d", value_parser = parse_duration)]
         valid: i64,
         /// Certificate that the edge verifies this cloud by, where systems do not trust it anyway
@@ -79,13 +79,13 @@ enum What {
         browsers: bool,
     },
     /// Want something else of an edge
-    Want {
+    StreamShare {
         #[arg(value_name = "NAME")]
         name: String,
         /// full (all rows), summaries:LEVEL, or nothing
         #[arg(value_name = "WANT", value_parser = parse_want)]
-        want: Want,
-        /// What is wanted of some streams, such as 'pumps,site=4 full' or '* summaries:8 5' (the
+        want: StreamShare,
+        /// Subscription to some streams, such as 'pumps,site=4 full' or '* summaries:8 5' (the
         /// number is a priority); the first that fits decides, what stands before where none does
         #[arg(long, value_name = "RULE", value_parser = parse_rule)]
         rule: Vec<WantRule>,
@@ -95,8 +95,8 @@ enum What {
         #[arg(value_name = "NAME")]
         name: String,
         /// forever (the default of every edge), or a duration such as 90d; 0s = not at all
-        #[arg(value_name = "HOW LONG", value_parser = parse_kept)]
-        kept: Kept,
+        #[arg(value_name = "HOW LONG", value_parser = parse_retention)]
+        retention: RetentionArg,
     },
     /// Say what is copied of an edge before somebody asks for it, and in which order
     Migrate(Migrate),
@@ -136,7 +136,7 @@ impl Migrate {
 struct Relay {
     #[arg(value_name = "NAME")]
     name: String,
-    /// What `headwater edges add` printed at the other cloud; it is worth one joining
+    /// Text that `headwater edges add` printed at the other cloud; it is worth one joining
     #[arg(value_name = "INVITATION", required_unless_present_any = ["new_incarnation", "stop"])]
     invitation: Option<String>,
     /// Address of the other cloud, where this one reaches it under another than the invitation
@@ -149,7 +149,7 @@ struct Relay {
     /// Ask the edge for what the other cloud wants and this one has not
     #[arg(long, requires = "invitation")]
     fetch: bool,
-    /// Have the other cloud put aside what it has of the edge, and begin anew
+    /// Have the other cloud put aside what it has of the edge, and begin again
     #[arg(long)]
     new_incarnation: bool,
     /// Pass it on no more; what the other cloud has stays there
@@ -177,28 +177,28 @@ impl Relay {
     }
 }
 
-/// For how long something is kept: seconds, or for ever.
+/// Time for which data is retained: seconds, or for ever.
 #[derive(Clone, Copy, Debug)]
-struct Kept(Option<u64>);
+struct RetentionArg(Option<u64>);
 
-fn parse_kept(text: &str) -> Result<Kept, String> {
+fn parse_retention(text: &str) -> Result<RetentionArg, String> {
     if text == "forever" {
-        return Ok(Kept(None));
+        return Ok(RetentionArg(None));
     }
     let nanos = parse_duration(text).map_err(|e| format!("{e}; or forever"))?;
-    Ok(Kept(Some(nanos.unsigned_abs() / 1_000_000_000)))
+    Ok(RetentionArg(Some(nanos.unsigned_abs() / 1_000_000_000)))
 }
 
-fn parse_want(text: &str) -> Result<Want, String> {
+fn parse_want(text: &str) -> Result<StreamShare, String> {
     match text {
-        "full" => return Ok(Want::Full),
-        "nothing" => return Ok(Want::Nothing),
+        "full" => return Ok(StreamShare::Full),
+        "nothing" => return Ok(StreamShare::Nothing),
         _ => {}
     }
     let level = text.strip_prefix("summaries:");
     level
         .and_then(|level| level.parse().ok())
-        .map(Want::Summaries)
+        .map(StreamShare::Summaries)
         .ok_or_else(|| "expected full, nothing, or summaries:LEVEL such as summaries:12".to_owned())
 }
 
@@ -238,9 +238,9 @@ fn parse_score(text: &str) -> Result<MigrationScore, String> {
 impl Edges {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let server = self.node.open()?;
-        match self.what {
-            None | Some(What::List) => list(&edges_of(&server)?, self.format),
-            Some(What::Add {
+        match self.command {
+            None | Some(EdgesCommand::List) => list(&edges_of(&server)?, self.format),
+            Some(EdgesCommand::Add {
                 name,
                 at,
                 want,
@@ -268,20 +268,20 @@ impl Edges {
                 );
                 Ok(())
             }
-            Some(What::Remove { name }) => {
+            Some(EdgesCommand::Remove { name }) => {
                 server.sync(&json!({ "op": "remove_edge", "edge": name }))?;
                 print(&format!("removed {name}: its copy is put aside\n"))
             }
-            Some(What::Keep {
+            Some(EdgesCommand::Keep {
                 name,
-                kept: Kept(seconds),
+                retention: RetentionArg(seconds),
             }) => {
                 server.sync(&json!({ "op": "keep", "edge": name, "seconds": seconds }))?;
                 print(&format!("{name}: kept so from now on\n"))
             }
-            Some(What::Migrate(migrate)) => migrate.run(&server),
-            Some(What::Relay(relay)) => relay.run(&server),
-            Some(What::Address {
+            Some(EdgesCommand::Migrate(migrate)) => migrate.run(&server),
+            Some(EdgesCommand::Relay(relay)) => relay.run(&server),
+            Some(EdgesCommand::Address {
                 name,
                 address,
                 browsers,
@@ -294,7 +294,7 @@ impl Edges {
                 server.sync(&json!({ "op": "address", "edge": name, "address": address }))?;
                 print(&said)
             }
-            Some(What::Want { name, want, rule }) => {
+            Some(EdgesCommand::StreamShare { name, want, rule }) => {
                 server.sync(&json!({ "op": "want", "edge": name, "want": want, "rules": rule }))?;
                 print(&format!("{name}: wanted from now on\n"))
             }
@@ -302,12 +302,12 @@ impl Edges {
     }
 }
 
-/// What is wanted, as it is said on the command line.
-fn said(want: Want) -> String {
+/// A subscription, as the command line writes it.
+fn said(want: StreamShare) -> String {
     match want {
-        Want::Full => "full".to_owned(),
-        Want::Summaries(level) => format!("summaries:{level}"),
-        Want::Nothing => "nothing".to_owned(),
+        StreamShare::Full => "full".to_owned(),
+        StreamShare::Summaries(level) => format!("summaries:{level}"),
+        StreamShare::Nothing => "nothing".to_owned(),
     }
 }
 

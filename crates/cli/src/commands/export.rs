@@ -42,7 +42,7 @@ pub(crate) struct Export {
     #[arg(long, value_enum, default_value_t = RowFormat::Csv)]
     format: RowFormat,
 
-    /// How times are written (CSV)
+    /// Format of times (CSV)
     #[arg(long, value_enum, default_value_t = TimeText::Rfc3339)]
     time_format: TimeText,
 
@@ -55,7 +55,7 @@ pub(crate) struct Export {
     delimiter: u8,
 }
 
-/// How times are written.
+/// Format of times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TimeText {
     // 2013-07-04T12:00:00Z
@@ -86,11 +86,11 @@ impl TimeText {
 trait RowWriter {
     fn start_stream(&mut self, name: &StreamName, fields: &[(String, FieldType)]);
     fn write_chunk(&mut self, out: &mut Vec<u8>, chunk: &ScanChunk) -> Result<(), Failure>;
-    /// Writes what is held back.
+    /// Writes the rows that are held back.
     fn finish(&mut self, _out: &mut Vec<u8>) -> Result<(), Failure> {
         Ok(())
     }
-    /// Says on stderr what could not be written.
+    /// Reports on stderr the rows that could not be written.
     fn report(&self) {}
 }
 

@@ -10,13 +10,13 @@ use crate::http::agent;
 use crate::output::{Format, print};
 use crate::store::DbArgs;
 use clap::Args;
-use headwater_ask::influxql::{Asker, Epoch, Form, csv, json};
+use headwater_ask::influxql::{Evaluator, Epoch, Form, csv, json};
 use headwater_ask::{Budget, CancelToken, Deadline, Unrestricted};
 use serde_json::Value;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How long a server may take for an answer.
+/// Longest wait for an answer of a server.
 const TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Ask in InfluxQL, a database on this machine or a server
@@ -54,7 +54,7 @@ pub(crate) struct Influxql {
     #[arg(long, value_name = "SIZE", value_parser = crate::arguments::parse_size, default_value = "256MiB")]
     memory: usize,
 
-    /// How rows are printed
+    /// Format of the rows
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
 
@@ -106,7 +106,7 @@ impl Influxql {
         let reader = DbArgs { db, memory }.open_to_read()?;
         let snapshot = reader.snapshot();
         let budget = Budget::new(Deadline::NEVER, CancelToken::default());
-        let asker = Asker::new(&snapshot, &Unrestricted, &budget, now());
+        let asker = Evaluator::new(&snapshot, &Unrestricted, &budget, now());
         let answers = asker.ask(&self.text).map_err(Failure::failed)?;
         let bytes = match self.format {
             Format::Csv => csv(&answers, FORM),
@@ -143,18 +143,18 @@ impl Influxql {
         if status.is_success() {
             return Ok(Answer { text });
         }
-        let told: Value = serde_json::from_str(&text).unwrap_or_default();
-        Err(Failure::failed(match told["message"].as_str() {
+        let error: Value = serde_json::from_str(&text).unwrap_or_default();
+        Err(Failure::failed(match error["message"].as_str() {
             Some(message) => message.to_owned(),
             None => format!("the server answered {status}"),
         }))
     }
 }
 
-/// Bytes of an answer of a server: a million values, and room.
+/// Most bytes of an answer of a server: a million values, and some slack.
 const ANSWER_BYTES_MAX: u64 = 1 << 30;
 
-/// What was answered, in JSON or CSV.
+/// An answer, in JSON or CSV.
 struct Answer {
     text: String,
 }
@@ -176,12 +176,12 @@ fn failed(answer: &Value) -> Result<(), Failure> {
     }
 }
 
-/// As [`failed`]: CSV tells it in a part with the heading `error`.
+/// As [`failed`]: CSV reports it in a part with the heading `error`.
 fn failed_csv(text: &str) -> Result<(), Failure> {
-    let told = text
+    let error = text
         .strip_prefix("error\n")
         .or_else(|| Some(text.split_once("\n\nerror\n")?.1));
-    match told {
+    match error {
         Some(error) => Err(Failure::failed(error.trim_end())),
         None => Ok(()),
     }

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 INVITATION is what `headwater edges add NAME` printed at the cloud; it is worth one joining. A server that runs on the
 database with --role edge connects within seconds. What is sent, and when, is set at this side: docs/operate/settings.md,
 sync.*. A database that was restored, repaired or moved to another machine, and that the cloud refuses therefore, joins with
---new-incarnation: the cloud puts aside what it has, and begins anew.
+--new-incarnation: the cloud puts aside what it has, and begins again.
 
 Examples:
   headwater join hwjoin1.eyJ1cmwi… --db plant.db
@@ -35,7 +35,7 @@ pub(crate) struct Join {
     #[arg(long, value_name = "FILE", requires = "invitation")]
     ca: Option<PathBuf>,
 
-    /// Have the cloud put aside what it has of this database, and begin anew
+    /// Have the cloud put aside what it has of this database, and begin again
     #[arg(long)]
     new_incarnation: bool,
 
@@ -64,7 +64,7 @@ impl Join {
             file.begins_anew = true;
             file.write(&self.db).map_err(Failure::failed)?;
             return print(&format!(
-                "{}: the cloud puts its copy aside and begins anew at the next connection\n",
+                "{}: the cloud puts its copy aside and begins again at the next connection\n",
                 file.edge
             ));
         };

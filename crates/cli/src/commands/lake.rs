@@ -18,11 +18,11 @@ Examples:
   duckdb -c \"select count(*) from iceberg_scan('./lake/weather')\"")]
 pub(crate) struct Lake {
     #[command(subcommand)]
-    what: What,
+    command: LakeCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum LakeCommand {
     Write(Write),
     Status(Status),
     Verify(Verify),
@@ -37,7 +37,7 @@ place of those it had. A write that was stopped at any moment is taken up by the
 not be read; the others are written.")]
 struct Write {
     #[command(flatten)]
-    place: Place,
+    args: LakeArgs,
 
     /// Only this table; may be repeated
     #[arg(long = "table", value_name = "NAME")]
@@ -47,7 +47,7 @@ struct Write {
     #[arg(long, value_name = "DURATION")]
     closed_for: Option<String>,
 
-    /// How long older snapshots of a table are kept for those who still read them
+    /// Time for which older snapshots of a table are retained for their readers
     #[arg(long, value_name = "DURATION", default_value = "5d")]
     keep_snapshots: String,
 
@@ -56,14 +56,14 @@ struct Write {
     orphan_age: String,
 }
 
-/// Write all days of a table anew, as the database has them now
+/// Write all days of a table again, as the database has them now
 #[derive(Debug, Args)]
 #[command(after_help = "\
 For a table whose files were damaged or lost, as `verify` tells. Readers see each day as it was until it is replaced.
-Days of which the rows have gone because of their age stay as they are: nobody has them but the lake.")]
+Days whose rows were removed because of their age stay as they are: nobody has them but the lake.")]
 struct Rebuild {
     #[command(flatten)]
-    place: Place,
+    args: LakeArgs,
 
     /// The table; with it the table of what aging has left of it
     #[arg(value_name = "TABLE")]
@@ -74,7 +74,7 @@ struct Rebuild {
 #[derive(Debug, Args)]
 struct Status {
     #[command(flatten)]
-    place: Place,
+    args: LakeArgs,
 
     /// Print JSON
     #[arg(long)]
@@ -88,7 +88,7 @@ Exit code 1 when a day is wrong: its files are missing or damaged, or have other
 changed since. A day that the database has changed since it was written is counted as behind, and is not wrong.")]
 struct Verify {
     #[command(flatten)]
-    place: Place,
+    args: LakeArgs,
 
     /// Compare all values too, not only the numbers of rows
     #[arg(long)]
@@ -100,7 +100,7 @@ struct Verify {
 }
 
 #[derive(Debug, Args)]
-struct Place {
+struct LakeArgs {
     #[command(flatten)]
     db: DbArgs,
 
@@ -111,22 +111,22 @@ struct Place {
 
 impl Lake {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        match self.what {
-            What::Write(command) => command.run(),
-            What::Status(command) => command.run(),
-            What::Verify(command) => command.run(),
-            What::Rebuild(command) => command.run(),
+        match self.command {
+            LakeCommand::Write(command) => command.run(),
+            LakeCommand::Status(command) => command.run(),
+            LakeCommand::Verify(command) => command.run(),
+            LakeCommand::Rebuild(command) => command.run(),
         }
     }
 }
 
 #[cfg(not(feature = "sql"))]
 mod without {
-    use super::{Place, Rebuild, Status, Verify, Write};
+    use super::{LakeArgs, Rebuild, Status, Verify, Write};
     use crate::failure::Failure;
     use crate::output::built_without;
 
-    impl Place {
+    impl LakeArgs {
         fn refuse(&self, command: &str) -> Result<(), Failure> {
             let (db, lake) = (self.db.db.display(), &self.lake);
             Err(built_without(&format!("lake {command} --db {db} {lake}")))
@@ -141,35 +141,35 @@ mod without {
                 self.keep_snapshots,
                 self.orphan_age,
             );
-            self.place.refuse("write")
+            self.args.refuse("write")
         }
     }
 
     impl Rebuild {
         pub(super) fn run(self) -> Result<(), Failure> {
             let _ = self.table;
-            self.place.refuse("rebuild")
+            self.args.refuse("rebuild")
         }
     }
 
     impl Status {
         pub(super) fn run(self) -> Result<(), Failure> {
             let _ = self.json;
-            self.place.refuse("status")
+            self.args.refuse("status")
         }
     }
 
     impl Verify {
         pub(super) fn run(self) -> Result<(), Failure> {
             let _ = (self.deep, self.json);
-            self.place.refuse("verify")
+            self.args.refuse("verify")
         }
     }
 }
 
 #[cfg(feature = "sql")]
 mod with {
-    use super::{Place, Rebuild, Status, Verify, Write};
+    use super::{LakeArgs, Rebuild, Status, Verify, Write};
     use crate::arguments::parse_duration;
     use crate::clock::now;
     use crate::failure::Failure;
@@ -180,10 +180,10 @@ mod with {
     use headwater_lake::{Blocked, Missing, TableVerified, TableWritten, WriteOptions};
     use std::time::Duration;
 
-    impl Place {
-        /// Where the lake is; who may use a bucket is said by the environment.
-        fn lake(&self) -> Result<headwater_lake::Place, Failure> {
-            let place = headwater_lake::Place::open(&self.lake, &|name| std::env::var(name).ok());
+    impl LakeArgs {
+        /// Location of the lake; the environment has the credentials of a bucket.
+        fn lake(&self) -> Result<headwater_lake::LakeLocation, Failure> {
+            let place = headwater_lake::LakeLocation::open(&self.lake, &|name| std::env::var(name).ok());
             place.map_err(Failure::failed)
         }
     }
@@ -207,7 +207,7 @@ mod with {
                 let until = now().as_nanos().saturating_sub(ago);
                 options.until = Some(Timestamp::from_nanos(until));
             }
-            self.place.write(&options)
+            self.args.write(&options)
         }
     }
 
@@ -216,11 +216,11 @@ mod with {
             let mut options = WriteOptions::default();
             options.tables = vec![self.table];
             options.rebuild = true;
-            self.place.write(&options)
+            self.args.write(&options)
         }
     }
 
-    impl Place {
+    impl LakeArgs {
         fn write(&self, options: &WriteOptions) -> Result<(), Failure> {
             let lake = self.lake()?;
             let reader = self.db.open_to_read()?;
@@ -244,7 +244,7 @@ mod with {
         }
     }
 
-    /// What was done with a table.
+    /// Line about a table that was written.
     fn line(table: &TableWritten) -> String {
         let mut parts = vec![format!(
             "{} days written ({} rows, {})",
@@ -268,7 +268,7 @@ mod with {
         format!("{}: {}\n", table.table, parts.join(", "))
     }
 
-    /// Says on stderr which days could not be read; how many.
+    /// Reports on stderr the days that could not be read, and returns their number.
     fn tell(table: &str, blocked: &[Blocked]) -> usize {
         for Blocked { day, why } in blocked {
             eprintln!("headwater: {table}, {day}: {why}");
@@ -285,8 +285,8 @@ mod with {
 
     impl Status {
         pub(super) fn run(self) -> Result<(), Failure> {
-            let lake = self.place.lake()?;
-            let snapshot = self.place.db.open_to_read()?.snapshot();
+            let lake = self.args.lake()?;
+            let snapshot = self.args.db.open_to_read()?.snapshot();
             let status = headwater_lake::status(&snapshot, &lake).map_err(Failure::failed)?;
             if self.json {
                 return print_json(&status);
@@ -331,8 +331,8 @@ mod with {
 
     impl Verify {
         pub(super) fn run(self) -> Result<(), Failure> {
-            let lake = self.place.lake()?;
-            let snapshot = self.place.db.open_to_read()?.snapshot();
+            let lake = self.args.lake()?;
+            let snapshot = self.args.db.open_to_read()?.snapshot();
             let working = spinner("comparing");
             let verified = headwater_lake::verify(&snapshot, &lake, self.deep);
             working.finish_and_clear();
@@ -356,7 +356,7 @@ mod with {
         }
     }
 
-    /// What was found of a table.
+    /// Line about a table that was verified.
     fn compared(table: &TableVerified) -> String {
         let name = &table.table;
         let mut text = format!(

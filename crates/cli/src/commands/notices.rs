@@ -1,4 +1,4 @@
-//! `headwater notices`: what a broker is told of who may tell and hear notices.
+//! `headwater notices`: configures the access of a broker to notices.
 
 use crate::failure::Failure;
 use crate::output::print;
@@ -13,20 +13,20 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Args)]
 pub(crate) struct Notices {
     #[command(subcommand)]
-    what: What,
+    command: NoticesCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum NoticesCommand {
     Rules(Rules),
     Apply(Apply),
 }
 
 impl Notices {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        match self.what {
-            What::Rules(rules) => rules.run(),
-            What::Apply(apply) => apply.run(),
+        match self.command {
+            NoticesCommand::Rules(rules) => rules.run(),
+            NoticesCommand::Apply(apply) => apply.run(),
         }
     }
 }
@@ -34,7 +34,7 @@ impl Notices {
 /// Print who may tell and hear notices, as a broker wants it
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The list of tokens says who may: whoever logs in to the broker does so by the name of a token. A notice of the node NAME counts
+The list of tokens gives the rights: a client logs in to the broker by the name of a token. A notice of the node NAME counts
 as a row of headwater_notices,node=NAME: who may read it hears the notice, who may write it tells it. See
 docs/cluster/notices.md.
 
@@ -47,7 +47,7 @@ struct Rules {
     #[arg(long, value_name = "DIR", env = "HEADWATER_DB", hide_env_values = true)]
     db: PathBuf,
 
-    /// What the topics of notices begin with: the setting notices.topic
+    /// Prefix of the topics of notices: the setting notices.topic
     #[arg(long, value_name = "TOPIC", default_value = "headwater/notices")]
     topic: String,
 
@@ -104,7 +104,7 @@ struct Apply {
     #[arg(long, value_name = "DOMAIN")]
     domain: Option<String>,
 
-    /// What the topics of notices begin with: the setting notices.topic
+    /// Prefix of the topics of notices: the setting notices.topic
     #[arg(long, value_name = "TOPIC", default_value = "headwater/notices")]
     topic: String,
 }

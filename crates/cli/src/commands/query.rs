@@ -18,7 +18,7 @@ pub(crate) struct Query {
     #[command(flatten)]
     target: crate::ask::Target,
 
-    /// How rows are printed
+    /// Format of the rows
     #[cfg(feature = "sql")]
     #[arg(long, value_enum, default_value_t = crate::ask::Shape::Table)]
     format: crate::ask::Shape,
@@ -33,7 +33,7 @@ pub(crate) struct Query {
     #[arg(value_name = "SQL")]
     sql: String,
 
-    /// Everything, to be told that SQL is not there
+    /// Any arguments, to report that SQL was not built in
     #[cfg(not(feature = "sql"))]
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
     _arguments: Vec<String>,
@@ -53,8 +53,8 @@ impl Query {
                 .map_err(|error| Failure::failed(format!("cannot read stdin: {error}")))?,
             _ => self.sql,
         };
-        let asker = self.target.open()?;
-        asker.run_all(&sql, &self.parameters, |rows| {
+        let session = self.target.open()?;
+        session.run_all(&sql, &self.parameters, |rows| {
             print_rows(rows, self.format).map(|_| ())
         })
     }

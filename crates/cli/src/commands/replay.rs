@@ -56,7 +56,7 @@ pub(crate) struct Replay {
     format: ReplayFormat,
 }
 
-/// How rows are printed.
+/// Format of the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum ReplayFormat {
     // One object per line

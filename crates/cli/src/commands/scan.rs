@@ -242,7 +242,7 @@ impl Printer {
         }
     }
 
-    /// Prints what is held back of a stream.
+    /// Prints the rows of a stream that are held back.
     fn end(&mut self, out: &mut Vec<u8>) {
         if let Printer::Table {
             headings,

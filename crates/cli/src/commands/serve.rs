@@ -94,7 +94,7 @@ impl Serve {
         let settings = self.settings.load()?.settings;
         headwater_server::begin_logging(&settings);
         headwater_server::serve(settings, |url| {
-            // Whoever started it may have closed stdout; the log has the address too.
+            // The parent may have closed stdout; the log has the address too.
             let _ = print(&format!("{url}\n"));
             if std::io::stderr().is_terminal() {
                 eprintln!("Open this address in a browser. Ctrl-C stops the server and closes the database.");
@@ -117,7 +117,7 @@ pub(crate) struct Config {
     format: ConfigFormat,
 }
 
-/// How settings are printed.
+/// Format of settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum ConfigFormat {
     // For reading

@@ -1,4 +1,4 @@
-//! A table as people and programs are told of it, whether it lies here or on a server.
+//! A table as it is shown to people and programs, whether it lies here or on a server.
 
 use crate::grid::{Heading, grouped, render};
 use headwater::TableInfo;

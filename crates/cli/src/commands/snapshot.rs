@@ -1,9 +1,9 @@
-//! `headwater snapshot`: states of a database that are kept under names.
+//! `headwater snapshot`: named snapshots of a database.
 
 use crate::failure::Failure;
 use crate::grid::{Heading, bytes, render};
 use crate::output::{print, print_json};
-use crate::store::{Place, PlaceArgs};
+use crate::store::{DbTarget, TargetArgs};
 use clap::{Args, Subcommand};
 use headwater_server::shown_snapshots;
 use serde_json::{Value, json};
@@ -21,15 +21,15 @@ Examples:
   headwater diff --db ./data before-the-import now")]
 pub(crate) struct Snapshot {
     #[command(subcommand)]
-    what: What,
+    command: SnapshotCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum SnapshotCommand {
     /// Store what memory holds, and keep the state of now
     Create {
         #[command(flatten)]
-        place: PlaceArgs,
+        target: TargetArgs,
 
         /// Its name
         #[arg(value_name = "NAME")]
@@ -38,7 +38,7 @@ enum What {
     /// List the snapshots, the oldest first, and those that ended by themselves
     List {
         #[command(flatten)]
-        place: PlaceArgs,
+        target: TargetArgs,
 
         /// Print JSON
         #[arg(long)]
@@ -47,7 +47,7 @@ enum What {
     /// Drop a snapshot; what only it keeps is removed
     Drop {
         #[command(flatten)]
-        place: PlaceArgs,
+        target: TargetArgs,
 
         /// Its name
         #[arg(value_name = "NAME")]
@@ -57,22 +57,22 @@ enum What {
 
 impl Snapshot {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        match self.what {
-            What::Create { place, name } => create(&place, &name),
-            What::List { place, json } => list(&place, json),
-            What::Drop { place, name } => drop_named(&place, &name),
+        match self.command {
+            SnapshotCommand::Create { target, name } => create(&target, &name),
+            SnapshotCommand::List { target, json } => list(&target, json),
+            SnapshotCommand::Drop { target, name } => drop_named(&target, &name),
         }
     }
 }
 
-fn create(place: &PlaceArgs, name: &str) -> Result<(), Failure> {
-    match place.open()? {
-        Place::Here(db) => {
+fn create(target: &TargetArgs, name: &str) -> Result<(), Failure> {
+    match target.open()? {
+        DbTarget::Local(db) => {
             let db = db.open_existing()?;
             db.create_snapshot(name)?;
             db.close()?;
         }
-        Place::There(server) => {
+        DbTarget::Remote(server) => {
             server.manage(&json!({ "op": "create_snapshot", "name": name }))?;
         }
     }
@@ -80,14 +80,14 @@ fn create(place: &PlaceArgs, name: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-fn drop_named(place: &PlaceArgs, name: &str) -> Result<(), Failure> {
-    match place.open()? {
-        Place::Here(db) => {
+fn drop_named(target: &TargetArgs, name: &str) -> Result<(), Failure> {
+    match target.open()? {
+        DbTarget::Local(db) => {
             let db = db.open_existing()?;
             db.drop_snapshot(name)?;
             db.close()?;
         }
-        Place::There(server) => {
+        DbTarget::Remote(server) => {
             server.manage(&json!({ "op": "drop_snapshot", "name": name }))?;
         }
     }
@@ -95,21 +95,21 @@ fn drop_named(place: &PlaceArgs, name: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-fn list(place: &PlaceArgs, as_json: bool) -> Result<(), Failure> {
-    let told = match place.open()? {
-        Place::Here(db) => {
+fn list(target: &TargetArgs, as_json: bool) -> Result<(), Failure> {
+    let snapshots = match target.open()? {
+        DbTarget::Local(db) => {
             let reader = db.open_to_read()?;
             shown_snapshots(&reader.snapshots(), &reader.ended_snapshots())
         }
-        Place::There(server) => server.manage(&json!({ "op": "show_snapshots" }))?.body,
+        DbTarget::Remote(server) => server.manage(&json!({ "op": "show_snapshots" }))?.body,
     };
     match as_json {
-        true => print_json(&told),
-        false => print(&text(&told)),
+        true => print_json(&snapshots),
+        false => print(&text(&snapshots)),
     }
 }
 
-fn text(told: &Value) -> String {
+fn text(snapshots: &Value) -> String {
     let of = |value: &Value, key: &str| match value.get(key) {
         Some(Value::String(text)) => text.clone(),
         Some(Value::Null) | None => "never".to_owned(),
@@ -118,7 +118,7 @@ fn text(told: &Value) -> String {
     let size = |value: &Value, key: &str| {
         bytes(value.get(key).and_then(Value::as_u64).unwrap_or_default())
     };
-    let list = |key: &str| told.get(key).and_then(Value::as_array).cloned();
+    let list = |key: &str| snapshots.get(key).and_then(Value::as_array).cloned();
     let rows: Vec<Vec<String>> = list("snapshots")
         .unwrap_or_default()
         .iter()

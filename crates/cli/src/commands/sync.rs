@@ -14,13 +14,13 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How often it is looked whether a comparison is through.
+/// Interval between checks whether a comparison is through.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// A node that is asked.
+/// A node to query.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct NodeArgs {
-    /// The server that is asked
+    /// The server to query
     #[arg(
         long,
         value_name = "URL",
@@ -52,7 +52,7 @@ impl NodeArgs {
     }
 }
 
-/// How a list is printed.
+/// Format of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ListFormat {
     // For reading
@@ -76,14 +76,14 @@ pub(crate) struct Sync {
     node: NodeArgs,
 
     #[command(subcommand)]
-    what: What,
+    command: SyncCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
-    /// How it stands
+enum SyncCommand {
+    /// Show the state
     Status {
-        /// An edge, where a cloud is asked; all of them unless given
+        /// An edge, if the node is a cloud; all of them unless given
         #[arg(value_name = "EDGE")]
         edge: Option<String>,
         /// Format of the output
@@ -92,7 +92,7 @@ enum What {
     },
     /// Compare what the cloud has with what the edge has, both read from their media
     Verify {
-        /// The edge, where a cloud is asked
+        /// The edge, if the node is a cloud
         #[arg(value_name = "EDGE")]
         edge: Option<String>,
         /// Format of the output
@@ -117,7 +117,7 @@ enum What {
         /// Last instant
         #[arg(long, value_name = "TIME", value_parser = parse_time)]
         to: Timestamp,
-        /// How long the pin counts; until it is taken away unless given
+        /// Lifetime of the pin; until it is removed unless given
         #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
         r#for: Option<i64>,
     },
@@ -135,13 +135,13 @@ enum What {
     },
     /// Send nothing any more, or ask an edge for nothing any more
     Pause {
-        /// The edge, where a cloud is asked
+        /// The edge, if the node is a cloud
         #[arg(value_name = "EDGE")]
         edge: Option<String>,
     },
     /// Go on after a pause
     Resume {
-        /// The edge, where a cloud is asked
+        /// The edge, if the node is a cloud
         #[arg(value_name = "EDGE")]
         edge: Option<String>,
     },
@@ -150,14 +150,14 @@ enum What {
 impl Sync {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let server = self.node.open()?;
-        match self.what {
-            What::Status { edge, format } => status(&server, edge.as_deref(), format),
-            What::Verify { edge, format } => verify(&server, edge.as_deref(), format),
-            What::FetchAgain { edge } => {
+        match self.command {
+            SyncCommand::Status { edge, format } => status(&server, edge.as_deref(), format),
+            SyncCommand::Verify { edge, format } => verify(&server, edge.as_deref(), format),
+            SyncCommand::FetchAgain { edge } => {
                 server.sync(&json!({ "op": "fetch_again", "edge": edge }))?;
                 print(&format!("{edge}: what differs is fetched again\n"))
             }
-            What::Pin {
+            SyncCommand::Pin {
                 edge,
                 streams,
                 from,
@@ -178,15 +178,15 @@ impl Sync {
                 let number = answer.number("pin").unwrap_or(0);
                 print(&format!("{edge}: pin {number}\n"))
             }
-            What::Unpin { edge, pin } => {
+            SyncCommand::Unpin { edge, pin } => {
                 server.sync(&json!({ "op": "unpin", "edge": edge, "pin": pin }))?;
                 print(&format!("{edge}: pin {pin} is taken away\n"))
             }
-            What::Pins { edge } => {
+            SyncCommand::Pins { edge } => {
                 print_json(&server.sync(&json!({ "op": "pins", "edge": edge }))?.body)
             }
-            What::Pause { edge } => paused(&server, "pause", edge),
-            What::Resume { edge } => paused(&server, "resume", edge),
+            SyncCommand::Pause { edge } => paused(&server, "pause", edge),
+            SyncCommand::Resume { edge } => paused(&server, "resume", edge),
         }
     }
 }
@@ -200,22 +200,22 @@ fn paused(server: &Server, op: &str, edge: Option<String>) -> Result<(), Failure
 const NO_CLOUD: &str =
     "this server is no cloud: start it with --role cloud, or name another with --url";
 
-/// The edges that a cloud tells of.
+/// The edges of a cloud.
 pub(crate) fn edges_of(server: &Server) -> Result<Vec<EdgeStatus>, Failure> {
     let edges = server.sync_status()?.edges;
     edges.ok_or_else(|| Failure::failed(NO_CLOUD))
 }
 
-/// What one side tells of the other.
-enum Told {
+/// Status that one node reports of another.
+enum PeerStatus {
     /// A cloud, of an edge.
     Edge(Box<EdgeStatus>),
     /// An edge, of its cloud.
     Cloud(Box<UplinkStatus>),
 }
 
-impl Told {
-    fn of(status: NodeStatus, edge: Option<&str>) -> Result<Told, Failure> {
+impl PeerStatus {
+    fn of(status: NodeStatus, edge: Option<&str>) -> Result<PeerStatus, Failure> {
         if let Some(name) = edge {
             let edges = status.edges.ok_or_else(|| Failure::failed(NO_CLOUD))?;
             let found = edges.into_iter().find(|edge| edge.name == name);
@@ -224,10 +224,10 @@ impl Told {
                     "there is no edge `{name}`; `headwater edges` lists those there are"
                 ))
             })?;
-            return Ok(Told::Edge(Box::new(found)));
+            return Ok(PeerStatus::Edge(Box::new(found)));
         }
         match status.cloud {
-            Some(cloud) => Ok(Told::Cloud(Box::new(cloud))),
+            Some(cloud) => Ok(PeerStatus::Cloud(Box::new(cloud))),
             None if status.edges.is_some() => Err(Failure::usage(
                 "this server is a cloud: name an edge, such as `headwater sync verify pump-7`",
             )),
@@ -239,21 +239,21 @@ impl Told {
 
     fn verified(&self) -> (bool, Option<VerifiedStatus>) {
         match self {
-            Told::Edge(edge) => (edge.is_verifying, edge.verified),
-            Told::Cloud(cloud) => (cloud.is_verifying, cloud.verified),
+            PeerStatus::Edge(edge) => (edge.is_verifying, edge.verified),
+            PeerStatus::Cloud(cloud) => (cloud.is_verifying, cloud.verified),
         }
     }
 
     fn value(&self) -> Result<Value, Failure> {
         let value = match self {
-            Told::Edge(edge) => serde_json::to_value(edge),
-            Told::Cloud(cloud) => serde_json::to_value(cloud),
+            PeerStatus::Edge(edge) => serde_json::to_value(edge),
+            PeerStatus::Cloud(cloud) => serde_json::to_value(cloud),
         };
         value.map_err(Failure::failed)
     }
 }
 
-/// How long ago something was.
+/// Text for the time since an instant.
 pub(crate) fn ago(at_ns: Option<i64>) -> String {
     let Some(at) = at_ns else {
         return "never".to_owned();
@@ -275,7 +275,7 @@ fn status(server: &Server, edge: Option<&str>, format: ListFormat) -> Result<(),
             let values = edges.iter().map(serde_json::to_value);
             values.collect::<Result<_, _>>().map_err(Failure::failed)?
         }
-        _ => vec![Told::of(status, edge)?.value()?],
+        _ => vec![PeerStatus::of(status, edge)?.value()?],
     };
     if format == ListFormat::Json {
         return match all.as_slice() {
@@ -296,15 +296,15 @@ fn status(server: &Server, edge: Option<&str>, format: ListFormat) -> Result<(),
     Ok(())
 }
 
-/// Whatever is told, line by line: times as how long ago, sizes for reading.
-fn lines(told: &Value) -> Vec<Vec<String>> {
+/// Lines for a status: times as how long ago, sizes for reading.
+fn lines(status: &Value) -> Vec<Vec<String>> {
     let mut lines = Vec::new();
-    push_lines(&mut lines, "", told);
+    push_lines(&mut lines, "", status);
     lines
 }
 
-fn push_lines(lines: &mut Vec<Vec<String>>, before: &str, told: &Value) {
-    let Some(object) = told.as_object() else {
+fn push_lines(lines: &mut Vec<Vec<String>>, before: &str, status: &Value) {
+    let Some(object) = status.as_object() else {
         return;
     };
     for (key, value) in object {
@@ -347,10 +347,10 @@ fn is_size(key: &str) -> bool {
 }
 
 fn verify(server: &Server, edge: Option<&str>, format: ListFormat) -> Result<(), Failure> {
-    Told::of(server.sync_status()?, edge)?;
+    PeerStatus::of(server.sync_status()?, edge)?;
     server.sync(&json!({ "op": "verify", "edge": edge }))?;
     let found = loop {
-        match Told::of(server.sync_status()?, edge)?.verified() {
+        match PeerStatus::of(server.sync_status()?, edge)?.verified() {
             (_, Some(found)) => break found,
             (true, None) => std::thread::sleep(LOOK),
             (false, None) => {

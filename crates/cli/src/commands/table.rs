@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::grid::{Heading, render};
 use crate::output::{print, print_json};
 use crate::server::Server;
-use crate::store::{Place, PlaceArgs};
+use crate::store::{DbTarget, TargetArgs};
 use clap::{Args, Subcommand, ValueEnum};
 use headwater::{Database, Duplicates, FieldSpec, FieldType, TableChange, TableSpec};
 use serde_json::{Value, json};
@@ -58,7 +58,7 @@ struct Settings {
 #[derive(Debug, Args)]
 struct DropTable {
     #[command(flatten)]
-    place: PlaceArgs,
+    target: TargetArgs,
 
     /// Name of the table
     #[arg(value_name = "NAME")]
@@ -72,7 +72,7 @@ struct DropTable {
 #[derive(Debug, Args)]
 struct Create {
     #[command(flatten)]
-    place: PlaceArgs,
+    target: TargetArgs,
 
     /// Name of the table
     #[arg(value_name = "NAME")]
@@ -85,7 +85,7 @@ struct Create {
 #[derive(Debug, Args)]
 struct Alter {
     #[command(flatten)]
-    place: PlaceArgs,
+    target: TargetArgs,
 
     /// Name of the table
     #[arg(value_name = "NAME")]
@@ -98,7 +98,7 @@ struct Alter {
 #[derive(Debug, Args)]
 struct Show {
     #[command(flatten)]
-    place: PlaceArgs,
+    target: TargetArgs,
 
     /// Name of one table
     #[arg(value_name = "NAME")]
@@ -109,7 +109,7 @@ struct Show {
     format: ShowFormat,
 }
 
-/// How tables are printed.
+/// Format of tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum ShowFormat {
     // For reading
@@ -144,7 +144,7 @@ impl Table {
 }
 
 impl Settings {
-    /// As a server is asked.
+    /// Request to a server.
     fn asked(&self, op: &str, table: &str) -> Value {
         let fields = self.fields.iter();
         let fields: Vec<_> = fields
@@ -164,9 +164,9 @@ impl Settings {
 
 impl Create {
     fn run(self) -> Result<(), Failure> {
-        let db = match self.place.open()? {
-            Place::Here(db) => db,
-            Place::There(server) => {
+        let db = match self.target.open()? {
+            DbTarget::Local(db) => db,
+            DbTarget::Remote(server) => {
                 let asked = self.settings.asked("create_table", &self.name);
                 return server.manage(&asked).map(drop);
             }
@@ -189,7 +189,7 @@ impl Create {
 
 impl Alter {
     fn run(self) -> Result<(), Failure> {
-        let place = self.place.open()?;
+        let target = self.target.open()?;
         let asked = self.settings.asked("alter_table", &self.name);
         let change = TableChange {
             leaf_events: self.settings.leaf_events,
@@ -204,9 +204,9 @@ impl Alter {
                 "nothing to change: give --field, --duplicates, --leaf-events, --retention or --raw-for",
             ));
         }
-        match place {
-            Place::There(server) => server.manage(&asked).map(drop),
-            Place::Here(db) => {
+        match target {
+            DbTarget::Remote(server) => server.manage(&asked).map(drop),
+            DbTarget::Local(db) => {
                 let db = db.open_existing()?;
                 db.alter_table(&self.name, &change)?;
                 Ok(db.close()?)
@@ -217,9 +217,9 @@ impl Alter {
 
 impl DropTable {
     fn run(self) -> Result<(), Failure> {
-        let db = match self.place.open()? {
-            Place::Here(db) => db.open_existing()?,
-            Place::There(server) => {
+        let db = match self.target.open()? {
+            DbTarget::Local(db) => db.open_existing()?,
+            DbTarget::Remote(server) => {
                 let shown = shown_by(&server, Some(&self.name))?;
                 self.agreed(shown.first().map(|table| table.streams))?;
                 let asked = json!({ "op": "drop_table", "table": self.name });
@@ -234,7 +234,7 @@ impl DropTable {
         Ok(())
     }
 
-    /// Whether a table with so many streams may be dropped.
+    /// True when a table with so many streams may be dropped.
     fn agreed(&self, streams: Option<u64>) -> Result<(), Failure> {
         match streams {
             Some(streams) if !self.yes => Err(Failure::failed(format!(
@@ -248,20 +248,20 @@ impl DropTable {
 
 /// The tables of a server, or one of them.
 fn shown_by(server: &Server, name: Option<&str>) -> Result<Vec<ShownTable>, Failure> {
-    let told = server.manage(&json!({ "op": "show_tables", "table": name }))?;
-    let tables = told.body.get("tables").cloned().unwrap_or(Value::Null);
+    let answer = server.manage(&json!({ "op": "show_tables", "table": name }))?;
+    let tables = answer.body.get("tables").cloned().unwrap_or(Value::Null);
     serde_json::from_value(tables)
         .map_err(|error| Failure::failed(format!("the server's list of tables: {error}")))
 }
 
 impl Show {
     fn run(self) -> Result<(), Failure> {
-        let mut tables = match self.place.open()? {
-            Place::Here(db) => {
+        let mut tables = match self.target.open()? {
+            DbTarget::Local(db) => {
                 let db = db.open_existing()?;
                 db.tables().iter().map(ShownTable::of).collect()
             }
-            Place::There(server) => shown_by(&server, self.name.as_deref())?,
+            DbTarget::Remote(server) => shown_by(&server, self.name.as_deref())?,
         };
         tables.sort_by(|a, b| a.name.cmp(&b.name));
         if let Some(name) = &self.name {

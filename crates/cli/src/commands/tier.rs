@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use crate::output::print;
 use crate::server::Server;
-use crate::store::{DbArgs, Place, PlaceArgs};
+use crate::store::{DbArgs, DbTarget, TargetArgs};
 use clap::{Args, Subcommand};
 use headwater::io::{PmemFiles, Standing};
 use headwater::{FastTier, TierParts};
@@ -18,11 +18,11 @@ but for `show`; a server (--url) moves what lies there while it serves, and take
 setting tier.fast, which should name the same. docs/operate/tiers.md says what to place where.")]
 pub(crate) struct Tier {
     #[command(subcommand)]
-    what: What,
+    command: TierCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum TierCommand {
     /// Say which tier the database uses: `fast: DIR (PARTS)`, or `fast: none`
     Show {
         #[command(flatten)]
@@ -31,18 +31,18 @@ enum What {
     /// Use a tier, or place other parts in it
     Use {
         #[command(flatten)]
-        place: PlaceArgs,
+        target: TargetArgs,
         /// Folder of the tier
         #[arg(long, value_name = "DIR")]
         fast: PathBuf,
-        /// What is to lie there: log, buffers, index, newest, or several with commas between
+        /// Parts to place there: log, buffers, index, newest, or several with commas between
         #[arg(long, value_name = "PARTS", default_value = "log,buffers")]
         parts: TierParts,
     },
     /// Use no tier any more: everything lies in the directory of the database again
     Leave {
         #[command(flatten)]
-        place: PlaceArgs,
+        target: TargetArgs,
     },
     /// Take up a database and its tier that were moved to other folders
     Adopt {
@@ -56,9 +56,13 @@ enum What {
 
 impl Tier {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let db = match self.what {
-            What::Show { db } => db,
-            What::Use { place, fast, parts } => {
+        let db = match self.command {
+            TierCommand::Show { db } => db,
+            TierCommand::Use {
+                target,
+                fast,
+                parts,
+            } => {
                 if parts.is_empty() {
                     return Err(Failure::usage(
                         "--parts: expected log, buffers, index, newest, or several; `headwater tier leave` uses none",
@@ -68,22 +72,22 @@ impl Tier {
                     folder: fast,
                     parts,
                 };
-                match place.open()? {
-                    Place::There(server) => return there(&server, Some(&tier)),
-                    Place::Here(db) => {
+                match target.open()? {
+                    DbTarget::Remote(server) => return there(&server, Some(&tier)),
+                    DbTarget::Local(db) => {
                         headwater::use_fast_tier(&db.options(), Some(&tier))?;
                         db
                     }
                 }
             }
-            What::Leave { place } => match place.open()? {
-                Place::There(server) => return there(&server, None),
-                Place::Here(db) => {
+            TierCommand::Leave { target } => match target.open()? {
+                DbTarget::Remote(server) => return there(&server, None),
+                DbTarget::Local(db) => {
                     headwater::use_fast_tier(&db.options(), None)?;
                     db
                 }
             },
-            What::Adopt { db, fast } => {
+            TierCommand::Adopt { db, fast } => {
                 let mut options = db.options();
                 options.fast_dir = Some(fast);
                 headwater::adopt_fast_tier(&options)?;
@@ -102,7 +106,7 @@ impl Tier {
     }
 }
 
-/// Has a server move what lies in the tier, while it serves.
+/// Makes a server move the parts in the tier, while it serves.
 fn there(server: &Server, tier: Option<&FastTier>) -> Result<(), Failure> {
     let asked = json!({
         "op": "move_tier",
@@ -116,7 +120,7 @@ fn there(server: &Server, tier: Option<&FastTier>) -> Result<(), Failure> {
     }
 }
 
-/// What the medium of a tier is, where it is more or less than files of the system.
+/// Note on the medium of a tier, where it is more or less than files of the system.
 fn standing(folder: &Path) -> &'static str {
     match PmemFiles::new().standing(folder) {
         Ok(Standing::Persistent) => " on persistent memory",

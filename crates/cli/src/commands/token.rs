@@ -1,4 +1,4 @@
-//! `headwater token`: who may use a served database.
+//! `headwater token`: access to a served database.
 
 use crate::arguments::parse_duration;
 use crate::failure::Failure;
@@ -19,11 +19,11 @@ also after the last one was revoked. Patterns are tables and tags: `weather`, `w
 docs/operate/security.md.")]
 pub(crate) struct Token {
     #[command(subcommand)]
-    what: What,
+    command: TokenCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum TokenCommand {
     Create(Create),
     List(List),
     Revoke(Revoke),
@@ -31,22 +31,22 @@ enum What {
 
 impl Token {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        match self.what {
-            What::Create(create) => create.run(),
-            What::List(list) => list.run(),
-            What::Revoke(revoke) => revoke.run(),
+        match self.command {
+            TokenCommand::Create(create) => create.run(),
+            TokenCommand::List(list) => list.run(),
+            TokenCommand::Revoke(revoke) => revoke.run(),
         }
     }
 }
 
 #[derive(Debug, Args)]
-struct Place {
+struct TokenFileArgs {
     /// Directory of the database
     #[arg(long, value_name = "DIR", env = "HEADWATER_DB", hide_env_values = true)]
     db: PathBuf,
 }
 
-impl Place {
+impl TokenFileArgs {
     fn file(&self) -> TokenFile {
         TokenFile::of_database(&self.db)
     }
@@ -67,7 +67,7 @@ Examples:
   headwater token create --db my.db --name prometheus      # without rules: only /metrics")]
 struct Create {
     #[command(flatten)]
-    place: Place,
+    args: TokenFileArgs,
 
     /// Name of the token, of which there is no other
     #[arg(long, value_name = "NAME")]
@@ -85,7 +85,7 @@ struct Create {
     #[arg(long, value_name = "PATTERN", value_parser = parse_pattern)]
     manage: Vec<Pattern>,
 
-    /// How long it is valid, such as 90d; for ever if not given
+    /// Validity, such as 90d; for ever if not given
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     expires: Option<i64>,
 }
@@ -112,7 +112,7 @@ impl Create {
             rules: rules.collect(),
             expires: self.expires.map(end).transpose()?,
         };
-        let token = self.place.file().create(new).map_err(Failure::failed)?;
+        let token = self.args.file().create(new).map_err(Failure::failed)?;
         print(&format!("{token}\n"))?;
         eprintln!(
             "This is the only time the token is shown. Send it as `Authorization: Bearer {token}`."
@@ -125,14 +125,14 @@ impl Create {
 #[derive(Debug, Args)]
 struct List {
     #[command(flatten)]
-    place: Place,
+    args: TokenFileArgs,
 
     /// Format of the output
     #[arg(long, value_enum, default_value_t = ListFormat::Table)]
     format: ListFormat,
 }
 
-/// How the list is printed.
+/// Format of the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum ListFormat {
     // For reading
@@ -167,7 +167,7 @@ impl Line {
 
 impl List {
     fn run(self) -> Result<(), Failure> {
-        let tokens = self.place.file().read().map_err(Failure::failed)?;
+        let tokens = self.args.file().read().map_err(Failure::failed)?;
         let in_use = tokens.is_some();
         let tokens = tokens.unwrap_or_default();
         let lines: Vec<Line> = tokens.grants().iter().map(|g| Line::of(g)).collect();
@@ -206,7 +206,7 @@ impl List {
 #[derive(Debug, Args)]
 struct Revoke {
     #[command(flatten)]
-    place: Place,
+    args: TokenFileArgs,
 
     /// Name or id of the token
     #[arg(value_name = "NAME")]
@@ -215,9 +215,6 @@ struct Revoke {
 
 impl Revoke {
     fn run(self) -> Result<(), Failure> {
-        self.place
-            .file()
-            .revoke(&self.name)
-            .map_err(Failure::failed)
+        self.args.file().revoke(&self.name).map_err(Failure::failed)
     }
 }

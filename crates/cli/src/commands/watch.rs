@@ -1,4 +1,5 @@
-//! `headwater watch`: the watches of a server, what they tell, and what a web hook did not take.
+//! `headwater watch`: the watches of a server, their matches, and matches that a web hook did not
+//! take.
 //!
 //! Invariant: `follow` prints each event once as long as the server keeps it: after a cut it goes
 //! on behind the last one that it printed, and says on stderr what it missed.
@@ -29,11 +30,11 @@ pub(crate) struct Watch {
     node: NodeArgs,
 
     #[command(subcommand)]
-    what: What,
+    command: WatchCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum WatchCommand {
     /// List the watches and how it stands with each
     List {
         /// Format of the list
@@ -65,10 +66,10 @@ enum What {
 
 impl Watch {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        match self.what {
-            What::List { format } => list(&self.node, format),
-            What::Follow { name, after, limit } => follow(&self.node, &name, after, limit),
-            What::Dead { name, retry } => dead(&self.node, &name, retry),
+        match self.command {
+            WatchCommand::List { format } => list(&self.node, format),
+            WatchCommand::Follow { name, after, limit } => follow(&self.node, &name, after, limit),
+            WatchCommand::Dead { name, retry } => dead(&self.node, &name, retry),
         }
     }
 }

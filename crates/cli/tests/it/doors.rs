@@ -8,7 +8,7 @@ use arrow::array::{
     TimestampMillisecondArray, UInt64Array,
 };
 use arrow::datatypes::{Field, Schema};
-use headwater_testing::doors::{Cell, Door, Need, Request, Row, State, Told, held, lines, walk};
+use headwater_testing::doors::{Cell, Door, Need, Request, Row, State, Outcome, held, lines, walk};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -197,7 +197,7 @@ impl Door for Files {
         self.server.is_none()
     }
 
-    fn send(&mut self, request: &Request) -> Told {
+    fn send(&mut self, request: &Request) -> Outcome {
         let bytes = match self.format {
             "csv" => csv(request),
             "lp" => lines(request).into_bytes(),
@@ -262,7 +262,7 @@ impl Door for Files {
             Some(std::iter::repeat_n(code, words.next()?.parse().ok()?))
         });
         let replaced = u64::try_from(count("replaced its values")).unwrap();
-        Told {
+        Outcome {
             refused,
             codes: Some(codes.flatten().collect()),
             replaced: Some(replaced),

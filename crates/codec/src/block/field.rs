@@ -6,7 +6,7 @@ use super::wide::{put_wide, skip_wide, take_wide};
 use super::{cut, inside};
 use crate::bytes::{Cursor, DecodeError, PutBytes};
 use crate::decimal::{from_integer, places_of, power, to_integer};
-use crate::pack::{Room, put_integers, skip_integers, take_integers};
+use crate::pack::{Scratch, put_integers, skip_integers, take_integers};
 use headwater_types::FieldType;
 use headwater_types::aggregate::Carry;
 use headwater_types::{Aggregate, Extremes};
@@ -184,8 +184,8 @@ fn take_m2_bits(
     if shift > 63 {
         return Err(cursor.fail("a shift of M2 below 64"));
     }
-    let mut room = Room::new();
-    let values = inside(room.take(cursor, count)?, part);
+    let mut scratch = Scratch::new();
+    let values = inside(scratch.take(cursor, count)?, part);
     for (a, value) in active.iter_mut().zip(values) {
         a.m2 = f64::from_bits((*value as u64) << shift);
     }
@@ -330,19 +330,19 @@ fn put_numbers(active: &[&Aggregate], out: &mut Vec<u8>) {
     }
 }
 
-/// What is known of a block when its fields are read.
+/// Context for reading the fields of a block.
 pub(super) struct Shape<'a> {
     /// Rows of every bucket.
     pub(super) rows: &'a [u64],
-    /// The buckets that are wanted, by their places.
+    /// The requested buckets, by their positions.
     pub(super) part: &'a Range<usize>,
     /// The middles of those.
     pub(super) middles: &'a [i128],
 }
 
-/// Reads what [`put`] wrote, and gives the aggregates of the buckets that are wanted. Of a field
-/// that is not `wanted` only counts and sums of times are true, since those of the next field may
-/// follow from them. `before` are the same buckets of the field before.
+/// Reads what [`put`] wrote, and gives the aggregates of the requested buckets. Of a field that is
+/// not `wanted` only counts and sums of times are true, since those of the next field may follow
+/// from them. `before` are the same buckets of the field before.
 pub(super) fn take(
     cursor: &mut Cursor<'_>,
     shape: &Shape<'_>,
@@ -394,10 +394,10 @@ pub(super) fn take(
     let filled = |list: &[Aggregate]| list.iter().filter(|a| a.finite() > 0).count();
     let count = filled(&out);
     let skipped = filled(out.get(..part.start).unwrap_or_default());
-    let mut room = Room::new();
+    let mut scratch = Scratch::new();
     let offsets = match head & OWN_TIMES {
         0 => None,
-        _ => Some(take_wide(cursor, rows.len(), part, &mut room)?),
+        _ => Some(take_wide(cursor, rows.len(), part, &mut scratch)?),
     };
     let mut out = cut(out, part);
     match (offsets, before) {
@@ -427,7 +427,7 @@ pub(super) fn take(
     Ok((field_type, out))
 }
 
-/// How the moments of a field are kept: its flags, and the power of ten of its decimals.
+/// Reads the form of a field's moments: its flags, and the power of ten of its decimals.
 fn take_form(cursor: &mut Cursor<'_>, float: bool) -> Result<(u8, f64), DecodeError> {
     let flags = cursor.u8("how mean and M2 are kept")?;
     let known = if float && flags & DECIMAL != 0 {
@@ -483,7 +483,7 @@ fn take_moments(
     part: &Range<usize>,
     active: &mut [&mut Aggregate],
 ) -> Result<(), DecodeError> {
-    let (mut lows, mut spreads, mut room) = (Room::new(), Room::new(), Room::new());
+    let (mut lows, mut spreads, mut scratch) = (Scratch::new(), Scratch::new(), Scratch::new());
     let float = field_type == FieldType::F64;
     let (flags, power) = take_form(cursor, float)?;
     let decimal = flags & DECIMAL != 0;
@@ -502,7 +502,7 @@ fn take_moments(
     }
     let mut sums = Vec::with_capacity(active.len());
     if !float || flags & MEAN_FROM_SUM != 0 {
-        let differences = take_wide(cursor, count, part, &mut room)?;
+        let differences = take_wide(cursor, count, part, &mut scratch)?;
         for (((a, low), spread), difference) in
             active.iter().zip(lows).zip(spreads).zip(differences.iter())
         {
@@ -520,7 +520,7 @@ fn take_moments(
             a.sum = s.sum.wrapping_add(s.low.wrapping_mul(i128::from(s.finite)));
         }
     } else {
-        let rest = inside(room.take(cursor, count)?, part);
+        let rest = inside(scratch.take(cursor, count)?, part);
         for (index, (a, rest)) in active.iter_mut().zip(rest).enumerate() {
             let base = match sums.get(index) {
                 Some(s) => s.mean(power),
@@ -536,8 +536,8 @@ fn take_moments(
         return Err(cursor.fail("sums beside squares"));
     }
     let settle = flags & M2_SETTLED != 0;
-    let mut more = Room::new();
-    let ts = inside(room.take(cursor, count)?, part);
+    let mut more = Scratch::new();
+    let ts = inside(scratch.take(cursor, count)?, part);
     let rest = inside(more.take(cursor, count)?, part);
     for (((a, s), t), rest) in active.iter_mut().zip(&sums).zip(ts).zip(rest) {
         let mean = a.mean().unwrap_or_default();

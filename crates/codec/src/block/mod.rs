@@ -203,7 +203,7 @@ impl BucketBlock {
         };
         let middles = block.middles();
         let mut next = 0u64;
-        // The field before, if it is not wanted.
+        // The field before, if it is not selected.
         let mut passed: Option<Vec<Aggregate>> = None;
         for _ in 0..fields {
             let field = next

@@ -59,7 +59,7 @@ impl Sums {
             .checked_add(i64::try_from(rest).ok()?)
     }
 
-    /// M2, but for the last bits; settled as [`settled_m2`] does when asked to.
+    /// M2, but for the last bits; settled as [`settled_m2`] does on request.
     pub(super) fn m2(&self, t: i64, power: f64, mean: f64, settle: bool) -> f64 {
         let numerator = match self.narrow_numerator(t) {
             Some(numerator) => numerator as f64,

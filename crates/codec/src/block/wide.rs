@@ -2,7 +2,7 @@
 
 use super::{cut, inside};
 use crate::bytes::{Cursor, DecodeError, PutBytes};
-use crate::pack::{Room, put_integers, skip_integers};
+use crate::pack::{Scratch, put_integers, skip_integers};
 use std::ops::Range;
 
 /// Powers of a thousand that sums of times are divided by when all are multiples.
@@ -74,7 +74,7 @@ pub(super) fn take_wide<'a>(
     cursor: &mut Cursor<'_>,
     count: usize,
     part: &Range<usize>,
-    room: &'a mut Room,
+    scratch: &'a mut Scratch,
 ) -> Result<WideSums<'a>, DecodeError> {
     let unit = cursor.u8("a unit of sums")?;
     if unit == WIDE {
@@ -86,6 +86,6 @@ pub(super) fn take_wide<'a>(
     let Some(factor) = UNITS.get(usize::from(unit)) else {
         return Err(cursor.fail("a unit of sums below 4"));
     };
-    let narrow = room.take(cursor, count)?;
+    let narrow = scratch.take(cursor, count)?;
     Ok(WideSums::Narrow(inside(narrow, part), *factor))
 }

@@ -1,7 +1,7 @@
 //! Decoding of chosen rows and columns of a leaf.
 
 use super::header::{ColumnEntry, Header};
-use super::pages::{Pages, Wanted};
+use super::pages::{Pages, Selection};
 use super::{codec, floats, integers, presence, text};
 use crate::bytes::{Cursor, DecodeError};
 use crate::pack::unpack_bools;
@@ -24,10 +24,10 @@ pub(super) fn read(
     if header.rows == 0 {
         return Ok(out);
     }
-    let wanted = pages.wanted(range.clone(), None);
+    let selection = pages.selection(range.clone(), None);
     let entry = &header.times;
     out.times = in_column(leaf, entry, |cursor| {
-        integers::take(entry.codec, cursor, &pages, &wanted)
+        integers::take(entry.codec, cursor, &pages, &selection)
     })?;
     let asked = fields.map(|fields| {
         let mut asked = fields.to_vec();
@@ -80,8 +80,8 @@ fn column(
     if pages.total() == 0 {
         return Err(cursor.fail("a present row in a column of a leaf"));
     }
-    let wanted = pages.wanted(range.clone(), bits.as_ref());
-    let values = values(entry, cursor, pages, &wanted)?;
+    let selection = pages.selection(range.clone(), bits.as_ref());
+    let values = values(entry, cursor, pages, &selection)?;
     let bits = bits.map(|bits| {
         let mut cut = Bitmap::default();
         cut.extend_from(&bits, range);
@@ -94,19 +94,19 @@ fn values(
     entry: &ColumnEntry,
     cursor: &mut Cursor<'_>,
     pages: &Pages,
-    wanted: &Wanted,
+    selection: &Selection,
 ) -> Result<Values, DecodeError> {
     let codec = entry.codec;
     Ok(match entry.field_type {
-        FieldType::F64 => Values::F64(floats::take(codec, cursor, pages, wanted)?),
-        FieldType::I64 => Values::I64(integers::take(codec, cursor, pages, wanted)?),
+        FieldType::F64 => Values::F64(floats::take(codec, cursor, pages, selection)?),
+        FieldType::I64 => Values::I64(integers::take(codec, cursor, pages, selection)?),
         FieldType::U64 => {
-            let signed = integers::take(codec, cursor, pages, wanted)?;
+            let signed = integers::take(codec, cursor, pages, selection)?;
             Values::U64(signed.into_iter().map(|v| v as u64).collect())
         }
-        FieldType::Bool => Values::Bool(bools(codec, cursor, wanted.values.clone())?),
-        FieldType::String => Values::String(text::take(codec, cursor, pages, wanted)?),
-        FieldType::Bytes => Values::Bytes(text::take(codec, cursor, pages, wanted)?),
+        FieldType::Bool => Values::Bool(bools(codec, cursor, selection.values.clone())?),
+        FieldType::String => Values::String(text::take(codec, cursor, pages, selection)?),
+        FieldType::Bytes => Values::Bytes(text::take(codec, cursor, pages, selection)?),
     })
 }
 

@@ -1,7 +1,7 @@
 //! Columns of floats: decimals as integers, constants, pco, or eight bytes each.
 
-use super::hints::{Choice, ColumnHint, Way};
-use super::pages::{Pages, Wanted};
+use super::hints::{Choice, ColumnHint, Encoding};
+use super::pages::{Pages, Selection};
 use super::{codec, integers, pco_pages};
 use crate::bytes::{Cursor, DecodeError, PutBytes};
 use crate::decimal::{decimals, from_integer, power};
@@ -51,10 +51,10 @@ fn pco_payload(values: &[f64], pages: &Pages, hint: &mut Option<Choice>) -> Opti
     let mut chunk = None;
     if let Some(choice) = hint {
         choice.age += 1;
-        match choice.way {
-            Way::Plain if !choice.is_stale(choice.bits) => return None,
-            Way::Plain => {}
-            Way::Pco(mode, order) => {
+        match choice.encoding {
+            Encoding::Plain if !choice.is_stale(choice.bits) => return None,
+            Encoding::Plain => {}
+            Encoding::Pco(mode, order) => {
                 chunk = pco_pages::with(values, pages, mode, order)
                     .filter(|chunk| !choice.is_stale(bits_of(chunk.len)));
             }
@@ -63,34 +63,34 @@ fn pco_payload(values: &[f64], pages: &Pages, hint: &mut Option<Choice>) -> Opti
     if chunk.is_none() {
         let found = pco_pages::search(values, pages)?;
         if !worth(found.len) {
-            *hint = Some(Choice::new(Way::Plain, 64.0));
+            *hint = Some(Choice::new(Encoding::Plain, 64.0));
             return None;
         }
-        *hint = Some(Choice::new(found.way, bits_of(found.len)));
+        *hint = Some(Choice::new(found.encoding, bits_of(found.len)));
         chunk = Some(found);
     }
     chunk?.write().filter(|payload| worth(payload.len()))
 }
 
-/// Reads the wanted values.
+/// Reads the selected values.
 pub(super) fn take(
     codec: u8,
     cursor: &mut Cursor<'_>,
     pages: &Pages,
-    wanted: &Wanted,
+    selection: &Selection,
 ) -> Result<Vec<f64>, DecodeError> {
     match codec {
         codec::CONSTANT => {
             let bits = cursor.u64("a constant")?;
-            Ok(vec![f64::from_bits(bits); wanted.values.len()])
+            Ok(vec![f64::from_bits(bits); selection.values.len()])
         }
         codec::RAW => {
-            cursor.take(wanted.values.start * 8, "floats")?;
-            let bytes = cursor.take(wanted.values.len() * 8, "floats")?;
+            cursor.take(selection.values.start * 8, "floats")?;
+            let bytes = cursor.take(selection.values.len() * 8, "floats")?;
             let (words, _) = bytes.as_chunks::<8>();
             Ok(words.iter().map(|w| f64::from_le_bytes(*w)).collect())
         }
-        codec::PCO => pco_pages::read(cursor, pages, wanted),
+        codec::PCO => pco_pages::read(cursor, pages, selection),
         _ if codec & codec::DECIMAL != 0 => {
             let places = cursor.u8("decimal places")?;
             let power = power(places).ok_or_else(|| cursor.fail("at most 12 decimal places"))?;
@@ -103,11 +103,11 @@ pub(super) fn take(
                 index += cursor.varint_up_to(most, "the index of an exception")?;
                 exceptions.push((index, cursor.u64("an exception")?));
             }
-            let integers = integers::take(codec & !codec::DECIMAL, cursor, pages, wanted)?;
+            let integers = integers::take(codec & !codec::DECIMAL, cursor, pages, selection)?;
             let mut out: Vec<f64> = integers.iter().map(|i| from_integer(*i, power)).collect();
             for (index, bits) in exceptions {
                 if let Some(slot) = index
-                    .checked_sub(wanted.values.start)
+                    .checked_sub(selection.values.start)
                     .and_then(|i| out.get_mut(i))
                 {
                     *slot = f64::from_bits(bits);

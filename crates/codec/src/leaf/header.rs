@@ -17,7 +17,7 @@ const WHOLE_BYTES_MAX: usize = 1024;
 const PAGE_SHIFT: u8 = 8;
 const _: () = assert!(1 << PAGE_SHIFT == PAGE_ROWS);
 
-/// What the directory says of a column.
+/// Entry of a column in the directory.
 #[derive(Clone, Debug)]
 pub(super) struct ColumnEntry {
     pub(super) field: FieldId,
@@ -27,7 +27,7 @@ pub(super) struct ColumnEntry {
     pub(super) presence: u8,
     /// One of [`super::codec`].
     pub(super) codec: u8,
-    /// Where the payload stands in the leaf.
+    /// Location of the payload in the leaf.
     pub(super) offset: usize,
     pub(super) len: usize,
     /// `None` when the header checksum covers it.

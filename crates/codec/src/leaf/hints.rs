@@ -1,5 +1,5 @@
-//! What the encoder remembers from leaf to leaf: per column the way that was found best, because
-//! searching costs several times the encoding.
+//! Hints that the encoder keeps from leaf to leaf: per column the encoding that was found best,
+//! because searching costs several times the encoding.
 //!
 //! Invariant: hints change sizes and times, never the values read back.
 
@@ -13,14 +13,14 @@ const SEARCH_EVERY_THOROUGH: u32 = 4;
 /// Columns remembered at most; further ones are searched each time.
 const COLUMNS_MAX: usize = 4_096;
 
-/// What the encoder remembers from leaf to leaf of one table, per column, so that it need not
+/// Hints that the encoder keeps from leaf to leaf of one table, per column, so that it need not
 /// search again.
 #[derive(Clone, Debug, Default)]
 pub struct EncodeHints {
     times: ColumnHint,
     columns: BTreeMap<FieldId, ColumnHint>,
     spare: ColumnHint,
-    /// What each leaf adds to the age of a choice beyond one.
+    /// Leaves that each leaf adds to the age of a choice beyond one.
     ageing: u32,
 }
 
@@ -68,26 +68,26 @@ impl ColumnHint {
     }
 }
 
-/// What was found best, and how it did.
+/// The encoding that was found best, and its size.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Choice {
-    pub(super) way: Way,
+    pub(super) encoding: Encoding,
     /// Size when it was found, in bits per value.
     pub(super) bits: f32,
     /// Leaves since.
     pub(super) age: u32,
 }
 
-/// The ways to write numbers in pages.
+/// Encodings of numbers in pages.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Way {
+pub(super) enum Encoding {
     /// Bit packing for integers, eight bytes each for floats.
     Plain,
     /// pco with this mode and this order of differences.
     Pco(Mode, usize),
 }
 
-/// pco's ways to split a number.
+/// Modes in which pco splits a number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Mode {
     Classic,
@@ -97,12 +97,16 @@ pub(super) enum Mode {
 }
 
 impl Choice {
-    pub(super) fn new(way: Way, bits: f32) -> Choice {
-        Choice { way, bits, age: 0 }
+    pub(super) fn new(encoding: Encoding, bits: f32) -> Choice {
+        Choice {
+            encoding,
+            bits,
+            age: 0,
+        }
     }
 
     /// True when the choice is old, or this leaf came out clearly larger than the one it was found
-    /// on, or clearly smaller: then the data have changed, and another way may do even better.
+    /// on, or clearly smaller: then the data have changed, and another encoding may do even better.
     pub(super) fn is_stale(&self, bits: f32) -> bool {
         self.age >= SEARCH_EVERY || bits > self.bits * 1.2 + 0.5 || bits < self.bits * 0.8 - 0.5
     }
@@ -115,7 +119,7 @@ mod tests {
     /// Leaves for which a choice is kept.
     fn kept(mut hints: EncodeHints) -> usize {
         let field = FieldId(3);
-        hints.column(field).integers = Some(Choice::new(Way::Plain, 8.0));
+        hints.column(field).integers = Some(Choice::new(Encoding::Plain, 8.0));
         let ages = |hints: &mut EncodeHints| {
             let choice = hints.column(field).integers.as_mut()?;
             // As the encoder of a column does.

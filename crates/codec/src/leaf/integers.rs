@@ -1,8 +1,8 @@
 //! Columns of integers: times, i64, u64 and decimals.
 
 use super::codec;
-use super::hints::{Choice, Way};
-use super::pages::{Pages, Wanted, put_payloads};
+use super::hints::{Choice, Encoding};
+use super::pages::{Pages, Selection, put_payloads};
 use super::pco_pages::{self, Chunk};
 use crate::bytes::{Cursor, DecodeError, PutBytes};
 use crate::pack::{block_len, put_block, take_block};
@@ -73,7 +73,7 @@ fn is_arithmetic(values: &[i64], step: i64) -> bool {
     })
 }
 
-/// What all values have in common: `base` plus a multiple of `factor`. A factor of 1 goes with base 0.
+/// Form that all values share: `base` plus a multiple of `factor`. A factor of 1 goes with base 0.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Scale {
     base: i64,
@@ -174,10 +174,10 @@ fn choose(values: &[i64], pages: &Pages, plain: usize, hint: &mut Option<Choice>
     let bits_of = |len: usize| len as f32 * 8.0 / values.len() as f32;
     if let Some(choice) = hint {
         choice.age += 1;
-        match choice.way {
-            Way::Plain if !choice.is_stale(bits_of(plain)) => return None,
-            Way::Plain => {}
-            Way::Pco(mode, order) => {
+        match choice.encoding {
+            Encoding::Plain if !choice.is_stale(bits_of(plain)) => return None,
+            Encoding::Plain => {}
+            Encoding::Pco(mode, order) => {
                 if let Some(chunk) = pco_pages::with(values, pages, mode, order)
                     && !choice.is_stale(bits_of(chunk.len))
                 {
@@ -188,30 +188,30 @@ fn choose(values: &[i64], pages: &Pages, plain: usize, hint: &mut Option<Choice>
     }
     let chunk = pco_pages::search(values, pages)?;
     if chunk.len * PLAIN_WORTH >= plain * 1_000 {
-        *hint = Some(Choice::new(Way::Plain, bits_of(plain)));
+        *hint = Some(Choice::new(Encoding::Plain, bits_of(plain)));
         None
     } else {
-        *hint = Some(Choice::new(chunk.way, bits_of(chunk.len)));
+        *hint = Some(Choice::new(chunk.encoding, bits_of(chunk.len)));
         Some(chunk)
     }
 }
 
-/// Reads the wanted values.
+/// Reads the selected values.
 pub(super) fn take(
     codec: u8,
     cursor: &mut Cursor<'_>,
     pages: &Pages,
-    wanted: &Wanted,
+    selection: &Selection,
 ) -> Result<Vec<i64>, DecodeError> {
     match codec {
         codec::CONSTANT => {
             let value = cursor.signed("a constant")?;
-            Ok(vec![value; wanted.values.len()])
+            Ok(vec![value; selection.values.len()])
         }
         codec::ARITHMETIC => {
             let first = cursor.signed("the first value")?;
             let step = cursor.signed("the step")?;
-            Ok(wanted
+            Ok(selection
                 .values
                 .clone()
                 .map(|i| first.wrapping_add(step.wrapping_mul(i as i64)))
@@ -220,9 +220,9 @@ pub(super) fn take(
         codec::PACKED | codec::PCO => {
             let scale = Scale::take(cursor)?;
             let mut values = if codec == codec::PCO {
-                pco_pages::read(cursor, pages, wanted)?
+                pco_pages::read(cursor, pages, selection)?
             } else {
-                pages.read(cursor, wanted, |payload, slots: &mut [i64]| {
+                pages.read(cursor, selection, |payload, slots: &mut [i64]| {
                     let mut cursor = Cursor::new(payload);
                     take_block(&mut cursor, slots).map_err(|e| e.expected)
                 })?

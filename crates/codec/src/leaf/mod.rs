@@ -73,16 +73,16 @@ mod codec {
     }
 }
 
-/// What a leaf says of one of its columns, for inspection.
+/// Description of a column of a leaf, for inspection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ColumnInfo {
     /// The field; `None` for the times.
     pub field: Option<FieldId>,
     /// Type of the values; i64 for the times.
     pub field_type: FieldType,
-    /// How the values are kept, as in docs/format/leaf.md.
+    /// Codec of the values, as in docs/format/leaf.md.
     pub codec: &'static str,
-    /// How the present rows are kept: `all`, `bitmap` or `runs`.
+    /// Encoding of the present rows: `all`, `bitmap` or `runs`.
     pub presence: &'static str,
     /// Size of the payload.
     pub encoded_bytes: usize,

@@ -1,4 +1,4 @@
-//! Which values of a column each page holds, when only present values are kept.
+//! Values of a column in each page, when only present values are stored.
 
 use super::PAGE_ROWS;
 use crate::bytes::{Cursor, DecodeError};
@@ -14,9 +14,9 @@ pub(super) struct Pages {
     starts: Vec<usize>,
 }
 
-/// The values wanted of a column, and the pages that hold them.
+/// The values to read of a column, and the pages that hold them.
 #[derive(Debug)]
-pub(super) struct Wanted {
+pub(super) struct Selection {
     /// Values, by index among the present ones.
     pub(super) values: Range<usize>,
     /// Pages to decode.
@@ -59,8 +59,8 @@ impl Pages {
         })
     }
 
-    /// What rows `rows` ask for.
-    pub(super) fn wanted(&self, rows: Range<usize>, presence: Option<&Bitmap>) -> Wanted {
+    /// Selects the values of rows `rows`.
+    pub(super) fn selection(&self, rows: Range<usize>, presence: Option<&Bitmap>) -> Selection {
         let values = match presence {
             None => rows.clone(),
             Some(bits) => {
@@ -75,26 +75,26 @@ impl Pages {
         } else {
             rows.start / PAGE_ROWS..rows.end.div_ceil(PAGE_ROWS)
         };
-        Wanted { values, pages }
+        Selection { values, pages }
     }
 
-    /// Decodes the wanted pages with `page(payload, slots)` and returns the wanted values. Payloads
-    /// are as [`put_payloads`] wrote them.
+    /// Decodes the selected pages with `page(payload, slots)` and returns the selected values.
+    /// Payloads are as [`put_payloads`] wrote them.
     pub(super) fn read<T: Copy + Default>(
         &self,
         cursor: &mut Cursor<'_>,
-        wanted: &Wanted,
+        selection: &Selection,
         mut page: impl FnMut(&[u8], &mut [T]) -> Result<(), &'static str>,
     ) -> Result<Vec<T>, DecodeError> {
         let payloads = self.payloads(cursor)?;
-        let first = self.values_of(wanted.pages.start).start;
-        let last = match wanted.pages.end.checked_sub(1) {
+        let first = self.values_of(selection.pages.start).start;
+        let last = match selection.pages.end.checked_sub(1) {
             Some(last) => self.values_of(last).end,
             None => first,
         };
         let mut out = vec![T::default(); last.saturating_sub(first)];
         let mut rest = out.as_mut_slice();
-        for at in wanted.pages.clone() {
+        for at in selection.pages.clone() {
             let len = self.values_of(at).len();
             let Some((slots, more)) = rest.split_at_mut_checked(len) else {
                 break;
@@ -106,8 +106,8 @@ impl Pages {
                 page(payload, slots).map_err(|expected| cursor.fail(expected))?;
             }
         }
-        out.truncate(wanted.values.end.saturating_sub(first));
-        out.drain(..wanted.values.start.saturating_sub(first).min(out.len()));
+        out.truncate(selection.values.end.saturating_sub(first));
+        out.drain(..selection.values.start.saturating_sub(first).min(out.len()));
         Ok(out)
     }
 

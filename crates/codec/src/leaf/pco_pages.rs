@@ -4,8 +4,8 @@
 //! Payload: pco's header, its chunk metadata, then the pages as [`super::pages::put_payloads`]
 //! writes them, each beginning with its number of values implied by the leaf.
 
-use super::hints::{Mode, Way};
-use super::pages::{Pages, Wanted, put_payloads};
+use super::hints::{Encoding, Mode};
+use super::pages::{Pages, Selection, put_payloads};
 use crate::bytes::{Cursor, DecodeError, PutBytes};
 use pco::data_types::Number;
 use pco::metadata::{DynLatent, Mode as PcoMode};
@@ -18,7 +18,7 @@ const LEVEL: usize = 4;
 /// A chunk that is compressed but not written.
 pub(super) struct Chunk {
     compressor: ChunkCompressor,
-    pub(super) way: Way,
+    pub(super) encoding: Encoding,
     /// Estimated size.
     pub(super) len: usize,
 }
@@ -62,13 +62,13 @@ fn compress<T: Number>(values: &[T], pages: &Pages, mode: ModeSpec, order: usize
     // pco's hint for a page is a fifth above what it expects.
     let body: usize = (0..count).map(|p| compressor.page_size_hint(p)).sum();
     Some(Chunk {
-        way: Way::Pco(mode_of(&compressor.meta().mode), order),
+        encoding: Encoding::Pco(mode_of(&compressor.meta().mode), order),
         len: compressor.meta_size_hint() + body * 5 / 6,
         compressor,
     })
 }
 
-/// Compresses in a known way.
+/// Compresses with a known encoding.
 pub(super) fn with<T: Number>(
     values: &[T],
     pages: &Pages,
@@ -81,9 +81,9 @@ pub(super) fn with<T: Number>(
 /// Searches mode and order of differences.
 pub(super) fn search<T: Number>(values: &[T], pages: &Pages) -> Option<Chunk> {
     let mut best = compress(values, pages, ModeSpec::Auto, 1)?;
-    let mode = match best.way {
-        Way::Pco(mode, _) => mode,
-        Way::Plain => Mode::Classic,
+    let mode = match best.encoding {
+        Encoding::Pco(mode, _) => mode,
+        Encoding::Plain => Mode::Classic,
     };
     for order in [0, 2] {
         if let Some(chunk) = compress(values, pages, mode_spec(mode), order)
@@ -113,11 +113,11 @@ impl Chunk {
     }
 }
 
-/// Reads the wanted values.
+/// Reads the selected values.
 pub(super) fn read<T: Number + Default>(
     cursor: &mut Cursor<'_>,
     pages: &Pages,
-    wanted: &Wanted,
+    selection: &Selection,
 ) -> Result<Vec<T>, DecodeError> {
     const META: &str = "pco chunk metadata";
     let head = cursor.prefixed(META)?;
@@ -125,7 +125,7 @@ pub(super) fn read<T: Number + Default>(
     let (mut chunk, _) = file
         .chunk_decompressor::<T, _>(rest)
         .map_err(|_| cursor.fail(META))?;
-    pages.read(cursor, wanted, |payload, slots: &mut [T]| {
+    pages.read(cursor, selection, |payload, slots: &mut [T]| {
         let mut page = chunk
             .page_decompressor(payload, slots.len())
             .map_err(|_| "a pco page")?;

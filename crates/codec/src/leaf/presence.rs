@@ -1,4 +1,4 @@
-//! Which rows of a column are present: all, a bitmap, or run lengths, whichever is smallest.
+//! Presence of the rows of a column: all, a bitmap, or run lengths, whichever is smallest.
 
 use crate::bytes::{Cursor, DecodeError, PutBytes};
 use crate::presence::{bits_from, put_bits};

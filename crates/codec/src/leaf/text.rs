@@ -1,7 +1,7 @@
 //! Columns of strings and bytes: a constant, a dictionary with packed codes, or pages of lengths
 //! and zstd frames, in which the text of the first page serves the others as a dictionary.
 
-use super::pages::{Pages, Wanted, put_payloads};
+use super::pages::{Pages, Selection, put_payloads};
 use super::{MAX_TEXT_BYTES, PAGE_ROWS, codec};
 use crate::bytes::{Cursor, DecodeError, PutBytes};
 use crate::pack::{put_block, put_integers, take_block, take_integers};
@@ -19,7 +19,7 @@ const ENTRIES_MAX: usize = 4_096;
 /// cost more time than it saves bytes.
 const PREFIX_MAX: usize = 8 << 10;
 
-/// How the text of a page is kept; the numbers are part of the format.
+/// Forms of the text of a page; the numbers are part of the format.
 const STORED: u8 = 0;
 const FRAME: u8 = 1;
 const FRAME_AFTER_FIRST: u8 = 2;
@@ -75,7 +75,7 @@ fn put_frames(values: &VarBytes, pages: &Pages, out: &mut Vec<u8>) {
     put_payloads(&bytes, &ends, out);
 }
 
-/// How the text is kept, then the text.
+/// Writes the form of the text, then the text.
 fn put_bytes(
     text: &[u8],
     plain: Option<&mut Compressor<'_>>,
@@ -100,16 +100,16 @@ fn put_bytes(
     out.extend_from_slice(text);
 }
 
-/// Reads the wanted values.
+/// Reads the selected values.
 pub(super) fn take(
     codec: u8,
     cursor: &mut Cursor<'_>,
     pages: &Pages,
-    wanted: &Wanted,
+    selection: &Selection,
 ) -> Result<VarBytes, DecodeError> {
     let out = match codec {
         codec::CONSTANT => {
-            let count = wanted.values.len();
+            let count = selection.values.len();
             let one = cursor.take(cursor.remaining(), "a constant")?;
             if one.len().saturating_mul(count) > MAX_TEXT_BYTES {
                 return Err(cursor.fail("at most 1 GiB of text"));
@@ -126,13 +126,13 @@ pub(super) fn take(
             let total = ends.last().map_or(0, |end| *end as usize);
             let packed = cursor.prefixed("dictionary entries")?;
             let bytes = text_of(packed, total, None).map_err(|e| cursor.fail(e))?;
-            let codes = pages.read(cursor, wanted, |payload, slots: &mut [i64]| {
+            let codes = pages.read(cursor, selection, |payload, slots: &mut [i64]| {
                 take_block(&mut Cursor::new(payload), slots).map_err(|e| e.expected)
             })?;
             VarBytes::from_parts(ends, bytes)
                 .and_then(|entries| look_up(&entries, &codes, MAX_TEXT_BYTES))
         }
-        codec::ZSTD => return take_frames(cursor, pages, wanted),
+        codec::ZSTD => return take_frames(cursor, pages, selection),
         _ => return Err(cursor.fail("a codec of strings")),
     };
     out.ok_or_else(|| cursor.fail("codes of dictionary entries"))
@@ -141,12 +141,12 @@ pub(super) fn take(
 fn take_frames(
     cursor: &mut Cursor<'_>,
     pages: &Pages,
-    wanted: &Wanted,
+    selection: &Selection,
 ) -> Result<VarBytes, DecodeError> {
     let payloads = pages.payloads(cursor)?;
     let mut out = VarBytes::new();
     let mut first: Option<Decompressor<'static>> = None;
-    for at in wanted.pages.clone() {
+    for at in selection.pages.clone() {
         let values = pages.values_of(at);
         let Some(payload) = payloads.get(at).filter(|_| !values.is_empty()) else {
             continue;
@@ -162,14 +162,14 @@ fn take_frames(
         if out.bytes().len() + page.bytes().len() > MAX_TEXT_BYTES {
             return Err(cursor.fail("at most 1 GiB of text"));
         }
-        let from = wanted.values.start.max(values.start) - values.start;
-        let to = wanted.values.end.clamp(values.start, values.end) - values.start;
+        let from = selection.values.start.max(values.start) - values.start;
+        let to = selection.values.end.clamp(values.start, values.end) - values.start;
         out.extend_from(&page, from.min(to)..to);
     }
     Ok(out)
 }
 
-/// What [`text_of`] says when the text of the first page is needed first.
+/// Error of [`text_of`] when the text of the first page is needed first.
 const NEEDS_FIRST: &str = "the text of the first page";
 
 /// A decompressor that knows the text of the first filled page.

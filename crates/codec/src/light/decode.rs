@@ -12,7 +12,7 @@ use headwater_types::Rows;
 use headwater_types::{Bitmap, Column, Values, VarBytes};
 use headwater_types::{FieldId, FieldType};
 
-/// What may still be allocated.
+/// Memory that may still be allocated.
 struct Budget {
     heap: usize,
     text: usize,

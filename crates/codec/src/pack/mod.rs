@@ -23,7 +23,7 @@ const DELTA: u8 = 65;
 /// Tags from here on are not in use.
 const TAG_END: u8 = 130;
 
-/// How a block is best written.
+/// The best encoding of a block.
 #[derive(Clone, Copy)]
 struct Plan {
     delta: bool,
@@ -211,13 +211,13 @@ pub(crate) fn take_integers(
     Ok(out)
 }
 
-/// Room for a list of at most [`BLOCK`] values that is looked at once: it needs no memory of its
+/// Scratch for a list of at most [`BLOCK`] values that is looked at once: it needs no memory of its
 /// own then.
-pub(crate) struct Room([i64; BLOCK]);
+pub(crate) struct Scratch([i64; BLOCK]);
 
-impl Room {
-    pub(crate) fn new() -> Room {
-        Room([0; BLOCK])
+impl Scratch {
+    pub(crate) fn new() -> Scratch {
+        Scratch([0; BLOCK])
     }
 
     /// As [`take_integers`], for at most [`BLOCK`] values.
@@ -259,8 +259,8 @@ mod tests {
         let mut cursor = Cursor::new(&out);
         assert_eq!(take_integers(&mut cursor, values.len()).unwrap(), values);
         cursor.finish().unwrap();
-        let mut room = Room::new();
-        let found = room.take(&mut Cursor::new(&out), values.len());
+        let mut scratch = Scratch::new();
+        let found = scratch.take(&mut Cursor::new(&out), values.len());
         match values.len() {
             ..=BLOCK => assert_eq!(found.unwrap(), values),
             _ => assert!(found.is_err()),

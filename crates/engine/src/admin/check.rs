@@ -1,13 +1,13 @@
-//! Verifies everything a database holds on its medium: lengths, headers, checksums, order, and that
-//! the pyramid says what the rows say. In bounded memory: one leaf, one block of buckets at a time.
+//! Verifies all data of a database on its medium: lengths, headers, checksums, order, and that the
+//! pyramid agrees with the rows. In bounded memory: one leaf, one block of buckets at a time.
 
 mod indexes;
 
 use crate::common::error::Damage;
 use crate::common::ids::{SegmentId, StreamId};
 use crate::core::Core;
-use crate::open::kept_states::open_whole;
 use crate::open::reader::open_core;
+use crate::open::snapshot_states::open_whole;
 use crate::read::merge::{Merge, Source};
 use crate::storage::segment::pyramid::{Bucket, Buckets, add_rows, from_block};
 use crate::storage::segment::{BlockEntry, LeafEntry, Partition, StreamState};
@@ -19,7 +19,7 @@ use headwater_types::{Aggregate, Extremes, Level, Timestamp};
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// What a check found.
+/// Result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckReport {
     /// Damaged parts. Empty = the database is sound.
@@ -40,7 +40,7 @@ pub struct CheckReport {
     pub log_records: u64,
     /// Named snapshots looked at: of each the segments that are part of the database no more.
     pub snapshots: u64,
-    /// Names of those of them of which something is damaged.
+    /// Names of the damaged ones among them.
     pub damaged_snapshots: Vec<String>,
 }
 
@@ -85,7 +85,7 @@ pub fn check(env: Env, options: Options) -> Result<CheckReport> {
     Ok(report)
 }
 
-/// Looks at what named snapshots keep beside the database.
+/// Checks the files that named snapshots keep beside the database.
 fn snapshots(core: &Arc<Core>, report: &mut CheckReport) -> Result<()> {
     for snapshot in core.named.all() {
         report.snapshots += 1;
@@ -402,7 +402,7 @@ fn same_bucket(a: &Bucket, b: &Bucket) -> bool {
             .all(|((fa, ta, x), (fb, tb, y))| fa == fb && ta == tb && same_aggregate(x, y))
 }
 
-/// Equal in what is exact, close in mean and deviation (law 3).
+/// Equal in exact fields, close in mean and deviation (law 3).
 fn same_aggregate(a: &Aggregate, b: &Aggregate) -> bool {
     let exact = |x: &Aggregate| {
         (

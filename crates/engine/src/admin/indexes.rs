@@ -1,7 +1,7 @@
-//! Indexes as embedders ask for them.
+//! Indexes in the interface of embedders.
 //!
-//! Invariants: an index that was created is there at every later opening and in every later backup,
-//! until it or its table is dropped; a database made anew from its segments has none. Whether there
+//! Invariants: an index that was created exists at every later opening and in every later backup,
+//! until it or its table is dropped; a database rebuilt from its segments has none. Whether there
 //! is an index changes no answer.
 //! Concurrency: one change of indexes at a time; readers and writers wait for none.
 //! Failure: a change that failed may be on the medium all the same, so the database takes no more
@@ -9,32 +9,33 @@
 
 use crate::core::Core;
 use crate::maintenance::indexing::{
-    Missing, Piece, create, drop_indexes, is_alive, is_made, missing, next_piece, partitions, put,
-    room,
+    Missing, Outcome, create, drop_indexes, index_space, is_alive, is_made, missing,
+    next_increment, partitions, put,
 };
 use crate::storage::index::{IndexDefinition, IndexPolicy, IndexUse, PolicyRecord, types_in};
 use crate::{Database, Error, Reader, Result};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// An index that is asked for.
+/// Definition of an index to create.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexSpec {
     /// Its name: no other index of the database has it.
     pub name: String,
     /// The table.
     pub table: String,
-    /// One to four fields. Filters use it that compare the first one, or the first few of which all
-    /// but the last are asked to be equal to something.
+    /// One to four fields. Filters use the index that compare the first one, or the first few of
+    /// which all but the last are compared for equality.
     pub fields: Vec<String>,
 }
 
-/// How far an index is.
+/// Progress of building an index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IndexProgress {
     /// Partitions of the table, but for those that cannot be read.
     pub partitions: u64,
-    /// Of these, how many the index holds wholly. Of the others filters read what is missing.
+    /// Of these, the number that the index covers wholly. In the others filters read the missing
+    /// leaves.
     pub partitions_complete: u64,
 }
 
@@ -47,24 +48,24 @@ pub struct IndexInfo {
     pub table: String,
     /// Its fields.
     pub fields: Vec<String>,
-    /// Values it holds, rows that are gone included.
+    /// Indexed values, including those of removed rows.
     pub entries: u64,
     /// Bytes of its files.
     pub bytes: u64,
     /// Files it has; at most eight for each partition, but for moments.
     pub runs: u64,
-    /// How far it is.
+    /// Its progress.
     pub progress: IndexProgress,
     /// Its table made it by itself ([`IndexPolicy`]), and drops it by itself.
     pub automatic: bool,
-    /// The indexes of the table take what they may: no more rows are taken in.
+    /// The indexes of the table are at their limit: no more rows are indexed.
     pub over_budget: bool,
 }
 
 impl Database {
-    /// Creates an index over fields of a table, for filters whose values may stand anywhere. It is
-    /// made in the background and is of use partition by partition; [`Database::build_index`] waits
-    /// for it. Answers are the same with and without.
+    /// Creates an index over fields of a table, for filters whose values may stand anywhere. The
+    /// background builds it, partition by partition, and each is usable once it is built;
+    /// [`Database::build_index`] waits for it. Answers are the same with and without.
     ///
     /// ```
     /// use headwater_types::{Batch, StreamName};
@@ -118,9 +119,9 @@ impl Database {
         drop_indexes(core, &[index.id])
     }
 
-    /// Makes what is missing of an index now, on the caller, in pieces of about a quarter of a
-    /// million rows; `go_on` is asked before each one. True when nothing is missing any more, false
-    /// when `go_on` ended it: a later call, and the background, go on from there.
+    /// Builds the missing part of an index now, on the caller, in increments of about a quarter of
+    /// a million rows; `go_on` is called before each one. True when nothing is missing any more,
+    /// false when `go_on` ended it: a later call, and the background, continue from there.
     ///
     /// # Errors
     /// `not_found` when there is no such index, or none any more; `io`, `full`, `closed`, `forked`.
@@ -138,12 +139,12 @@ impl Database {
             if go_on(&progress).is_break() {
                 return Ok(false);
             }
-            if next_piece(core, Some(index.id))? == Piece::Nothing {
+            if next_increment(core, Some(index.id))? == Outcome::Nothing {
                 if let Some(info) = info(core, &index).filter(|info| info.over_budget)
                     && progress.partitions_complete < progress.partitions
                 {
                     return Err(Error::invalid(format!(
-                        "index `{name}` is not made wholly: the indexes of table `{}` take what its index_budget allows: drop one of them, or allow more",
+                        "index `{name}` is not complete: the indexes of table `{}` take what its index_budget allows: drop one of them, or allow more",
                         info.table
                     )));
                 }
@@ -152,9 +153,10 @@ impl Database {
         }
     }
 
-    /// Says how a table has its indexes: whether some are made and dropped by what filters read in
-    /// vain, and how much room all of them may take. An index that would go beyond is not made any
-    /// further, and those that the table made by itself are dropped where all take too much.
+    /// Sets the index policy of a table: whether some are made and dropped by the rows that filters
+    /// read in vain, and how much space all of them may take. An index that would exceed it is not
+    /// built any further, and those that the table made by itself are dropped where all take too
+    /// much.
     ///
     /// ```
     /// use headwater_engine::{Database, IndexBudget, IndexPolicy, Options, TableSpec};
@@ -193,7 +195,7 @@ impl Database {
         Ok(())
     }
 
-    /// How a table has its indexes.
+    /// Returns the index policy of a table.
     ///
     /// # Errors
     /// `not_found` for a table that is not there.
@@ -211,14 +213,14 @@ impl Database {
         list(self.core())
     }
 
-    /// Says when filters use indexes, until the database is closed: to find out what they bring.
+    /// Sets when filters use indexes, until the database is closed: to measure their benefit.
     pub fn use_indexes(&self, usage: IndexUse) {
         self.core().indexes.set_usage(usage);
     }
 }
 
 impl Reader {
-    /// The indexes, by name, as of the owner's last step.
+    /// The indexes, by name, as of the owner's last job.
     #[must_use]
     pub fn indexes(&self) -> Vec<IndexInfo> {
         list(&self.core())
@@ -267,7 +269,7 @@ fn info(core: &Core, index: &IndexDefinition) -> Option<IndexInfo> {
         runs: 0,
         progress: progress(core, index),
         automatic: is_made(core, index),
-        over_budget: room(core, &table).is_some_and(|room| room.is_full()),
+        over_budget: index_space(core, &table).is_some_and(|space| space.is_full()),
     };
     let all = core.indexes.all_runs().into_iter();
     for (_, runs) in all.filter(|((_, of), _)| *of == index.id) {

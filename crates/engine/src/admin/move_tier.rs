@@ -1,18 +1,19 @@
-//! Changes what lies in the fast tier of a database while it is open.
+//! Changes the parts in the fast tier of a database while it is open.
 //!
-//! What is repeated in the tier is made there in the background, or removed. Rows that snapshots
-//! keep go to the new place from then on, and stay where they are until they end. The log moves
-//! when nothing in it is needed: all of it is stored while writers go on, then batches wait until
-//! the rest is, the new place is named, and the next record goes there.
+//! Copies of segments in the tier are made there in the background, or removed. Rows that snapshots
+//! keep go to the new location from then on; rows stored before stay where they are until those
+//! snapshots end. The log moves when nothing in it is needed: all of it is stored while writers go
+//! on, then batches wait until the rest is, the new location is named, and the next record goes
+//! there.
 //!
-//! Invariants: the layout changes with one write of `DIR/tier`, at which the log holds nothing that
-//! is needed in either place; so a crash finds all of it in segments, whichever it reads. What is
-//! left behind is removed after that.
-//! Concurrency: one change at a time. Batches wait while the last rows are stored, nobody else
-//! waits for longer than a group of the log.
-//! Failure: before `DIR/tier` is written everything stays as it was, and is told; if that write
-//! fails nobody knows what a later opening finds, and the log latches. What cannot be removed
-//! afterwards is told in the log.
+//! Invariants: the layout changes with one write of `DIR/tier`, at which the log has nothing that
+//! is needed in either location; so a crash finds all of it in segments, whichever it reads. Files
+//! left behind are removed after that.
+//! Concurrency: one change at a time. Batches wait while the last rows are stored, all others no
+//! longer than for a group of the log.
+//! Failure: before `DIR/tier` is written everything stays as it was, and the error is returned; if
+//! that write fails it is unknown which layout a later opening finds, and the log latches. Files
+//! that cannot be removed afterwards are reported in the log.
 
 use crate::core::{Core, Placed};
 use crate::device::guard::GuardedFiles;
@@ -21,9 +22,11 @@ use crate::device::reserve::{Reserve, ReservedFiles};
 use crate::device::tiers::{BulkLog, FastTier, OwnedTier, TierParts, TierRecord, without_tier};
 use crate::maintenance::flush::{store_all, store_all_alone};
 use crate::maintenance::jobs;
-use crate::maintenance::relocate::{Wanted, clear, prepare, remove, remove_all, wanted_of};
+use crate::maintenance::relocate::{
+    TierPlacement, clear, placement_of, prepare, remove, remove_all,
+};
 use crate::open::recover::{announcer, place_of};
-use crate::storage::fast_index::{FastIndex, What};
+use crate::storage::fast_index::{FastIndex, RepeatKind};
 use crate::storage::segment::named;
 use crate::wal::mirror::Mirror;
 use crate::wal::{MakeKnown, Moved};
@@ -35,14 +38,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// So often the rest is stored before the log is said to hold what cannot be.
+/// Attempts to store the rest before `busy` is reported.
 const ROUNDS: usize = 16;
 
 impl Database {
     /// Has the open database use a fast tier, another one, or other parts of it; `None` = no tier
-    /// any more. Reads go on. Writes go on while the log is stored that is to move, and wait while
-    /// the last of it is. When this returns every later opening finds the new layout; whatever
-    /// happens before, one of the two. What the tier repeats of segments is made in the background.
+    /// any more. Reads go on. Writes go on while the log to move is stored, and wait while the last
+    /// of it is. When this returns every later opening finds the new layout; after a crash before,
+    /// one of the two. Copies of segments in the tier are made in the background.
     ///
     /// ```
     /// use headwater_engine::{Database, FastTier, Options};
@@ -58,11 +61,11 @@ impl Database {
     /// ```
     ///
     /// # Errors
-    /// `tier` when the folder belongs to another database or is not empty, `locked` when somebody
-    /// uses it, `full` without room for the log there, `invalid` for a folder that cannot be one,
-    /// `busy` when the log holds what cannot be stored, `closed`, `io`. The layout stays as it is
-    /// then; after an error of `DIR/tier` itself the database takes no more writes, and the next
-    /// opening finds which of the two it is.
+    /// `tier` when the folder belongs to another database or is not empty, `locked` when another
+    /// process uses it, `full` without space for the log there, `invalid` for a folder that cannot
+    /// be one, `busy` when the log has events that cannot be stored, `closed`, `io`. The layout
+    /// stays as it is then; after an error of `DIR/tier` itself the database takes no more writes,
+    /// and the next opening finds which of the two it is.
     pub fn move_tier(&self, wanted: Option<&FastTier>) -> Result<()> {
         move_tier(self.own_core()?, wanted)
     }
@@ -71,12 +74,12 @@ impl Database {
 fn move_tier(core: &Core, wanted: Option<&FastTier>) -> Result<()> {
     let _alone = core.placing.begin_change();
     core.log.check()?;
-    let wanted = wanted_of(wanted.filter(|tier| !tier.parts.is_empty()))?;
+    let wanted = placement_of(wanted.filter(|tier| !tier.parts.is_empty()))?;
     let before = core.placing.now();
     let is = before
         .tier
         .as_ref()
-        .map_or_else(Wanted::none, |owned| Wanted {
+        .map_or_else(TierPlacement::none, |owned| TierPlacement {
             fast: owned.tier.folder.clone(),
             parts: owned.tier.parts,
         });
@@ -107,19 +110,19 @@ fn move_tier(core: &Core, wanted: Option<&FastTier>) -> Result<()> {
 struct Change<'a> {
     core: &'a Core,
     before: &'a Placed,
-    is: Wanted,
-    wanted: Wanted,
+    is: TierPlacement,
+    wanted: TierPlacement,
     is_same_folder: bool,
 }
 
 /// The tier as it is to be.
 struct NewTier {
     tier: Option<Arc<OwnedTier>>,
-    /// What `DIR/tier` is to say.
+    /// The new content of `DIR/tier`.
     record: Option<TierRecord>,
     placed: Placed,
-    /// What the tier is to repeat of segments, where it did not.
-    repeats: Vec<(What, Arc<FastIndex>)>,
+    /// The copies of segments that the tier is to have, and did not have.
+    repeats: Vec<(RepeatKind, Arc<FastIndex>)>,
 }
 
 impl Change<'_> {
@@ -132,8 +135,8 @@ impl Change<'_> {
         is != wanted || is && !self.is_same_folder
     }
 
-    /// What of segments stays repeated as it is.
-    fn stays(&self, what: What) -> bool {
+    /// True when copies of segments of a kind stay as they are.
+    fn stays(&self, what: RepeatKind) -> bool {
         self.is_same_folder && what.is_in(self.is.parts) && what.is_in(self.wanted.parts)
     }
 
@@ -159,7 +162,7 @@ impl Change<'_> {
             let tier = new.tier.clone().filter(|_| self.wanted.parts.buffers);
             *pins = pins.moved(env.buffer_files(), root, tier);
         }
-        for what in What::ALL {
+        for what in RepeatKind::ALL {
             if !self.stays(what)
                 && let Some(old) = self.core.store.repeats().set(what, None)
             {
@@ -170,7 +173,7 @@ impl Change<'_> {
             self.take_up(*what, repeated)?;
         }
         if let Err(error) = self.leave() {
-            tracing::warn!(%error, "what the change of the fast tier left behind could not be removed");
+            tracing::warn!(%error, "the old files of a change of the fast tier could not be removed");
         }
         self.core.signals.wake_workers();
         tracing::info!(
@@ -181,7 +184,7 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// Makes ready whatever the new layout needs, and changes nothing that the present one has.
+    /// Prepares everything that the new layout needs, and changes nothing of the present one.
     fn prepare(&self) -> Result<NewTier> {
         let plain = without_tier(&self.core.env);
         let mut reserves = self.before.reserves.clone();
@@ -214,7 +217,7 @@ impl Change<'_> {
             .inspect_err(|_| self.undo())
     }
 
-    /// The tier that is wanted, whose folder is this database's from now on.
+    /// The requested tier, whose folder is this database's from now on.
     fn tier(&self, plain: &Env, old: Option<&OwnedTier>) -> Result<OwnedTier> {
         let dir = self.core.options.dir.as_path();
         let raw = self.core.placing.fast_files();
@@ -239,7 +242,7 @@ impl Change<'_> {
         })
     }
 
-    /// What the layout is with the tier.
+    /// The layout with the tier.
     fn with_tier(
         &self,
         plain: &Env,
@@ -252,7 +255,7 @@ impl Change<'_> {
         record.unsettled = self.wanted.parts.log;
         let env = self.place(plain, &tier, &mut reserves)?;
         let mut repeats = Vec::new();
-        for what in What::ALL.into_iter().filter(|what| !self.stays(*what)) {
+        for what in RepeatKind::ALL.into_iter().filter(|what| !self.stays(*what)) {
             let place = place_of(what, (&env, &core.options), &tier, &core.guard);
             if let Some(place) = place {
                 let none = std::iter::empty();
@@ -290,7 +293,7 @@ impl Change<'_> {
         if parts.log && !self.log_moves() {
             log_files = Arc::clone(self.before.env.log_files());
         } else if parts.log {
-            let reserve = room_for_log(core, &guarded, folder)?;
+            let reserve = space_for_log(core, &guarded, folder)?;
             if let Some(reserve) = reserve {
                 log_files = Arc::new(ReservedFiles {
                     files: guarded,
@@ -304,7 +307,7 @@ impl Change<'_> {
             env.media.log_root = Some(folder.clone());
         }
         if parts.buffers {
-            // What snapshots keep must not take the space that is reserved.
+            // Files of snapshots must not take the space that is reserved.
             env.media.buffers = Some(Arc::new(GuardedFiles::new(
                 &tier.files,
                 &core.guard,
@@ -315,7 +318,7 @@ impl Change<'_> {
         Ok(env)
     }
 
-    /// The layout is what the new record says, for every opening from now on.
+    /// The layout is that of the new record, for every opening from now on.
     fn name(&self, new: &NewTier) -> Result<()> {
         let core = self.core;
         let Some(mut record) = new.record.clone() else {
@@ -350,7 +353,7 @@ impl Change<'_> {
             jobs::commit_log_cut(core)?;
             let make_known: MakeKnown = announcer(now, &core.meta, new.tier.as_ref());
             let moved = core.log.move_to((files, &to), make_known, || {
-                // A copy of what is not needed any more must not be where the log is to lie.
+                // A copy that is not needed any more must not be where the log is to lie.
                 if let Some(mirror) = &self.before.mirror {
                     mirror.end();
                 }
@@ -376,7 +379,7 @@ impl Change<'_> {
         ))
     }
 
-    /// The copy of the log, where there is to be one. It has happened already that the log moved.
+    /// Starts the copy of the log, where there is to be one. The log may have moved before.
     fn mirror(&self, new: &NewTier) {
         let placed = &new.placed;
         match self.begun_mirror(placed) {
@@ -401,13 +404,13 @@ impl Change<'_> {
         Ok(mirror.map(Arc::new))
     }
 
-    /// Repeats in the tier what it did not: now by name, the bytes in the background.
-    fn take_up(&self, what: What, repeated: &Arc<FastIndex>) -> Result<()> {
+    /// Adds copies to the tier: now by name, the bytes in the background.
+    fn take_up(&self, what: RepeatKind, repeated: &Arc<FastIndex>) -> Result<()> {
         let core = self.core;
         core.store.repeats().set(what, Some(Arc::clone(repeated)));
         for index in core.shards.indices() {
             let shard = core.shards.get(index)?;
-            // No step names or removes a segment meanwhile.
+            // No job names or removes a segment meanwhile.
             let _stepping = shard.stepping.lock();
             let partitions = Arc::clone(&shard.state.lock().partitions);
             for partition in partitions.all() {
@@ -417,7 +420,7 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// What is left of a tier that is not used any more.
+    /// Removes the remains of a tier that is not used any more.
     fn leave(&self) -> Result<()> {
         if self.is.parts.is_empty() || self.is.fast == self.wanted.fast {
             return Ok(());
@@ -425,7 +428,7 @@ impl Change<'_> {
         clear(&**self.core.placing.fast_files(), &self.is.fast)
     }
 
-    /// The layout stays: what was made ready goes again, and the copy of the log goes on.
+    /// The layout stays: prepared files are removed again, and the copy of the log goes on.
     fn give_up(&self) -> Result<()> {
         self.undo();
         if let Some(mirror) = &self.before.mirror {
@@ -437,7 +440,7 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// Removes what was made ready in the tier.
+    /// Removes prepared files in the tier.
     fn undo(&self) {
         let files = &**self.core.placing.fast_files();
         let fast = &self.wanted.fast;
@@ -448,13 +451,13 @@ impl Change<'_> {
             (true, false) => Ok(()),
         };
         if let Err(error) = undone {
-            tracing::warn!(%error, "what was made ready for a fast tier could not be removed");
+            tracing::warn!(%error, "the files prepared for a fast tier could not be removed");
         }
     }
 }
 
-/// Holds batches back while no partition is being rewritten: what is left in memory must not wait
-/// for that.
+/// Blocks batches while no partition is being rewritten: rows left in memory must not wait for
+/// that.
 pub(crate) fn writers_wait(core: &Core) -> (MutexGuard<'_, ()>, RwLockWriteGuard<'_, ()>) {
     for _ in 0..ROUNDS {
         drop(core.compaction.begin());
@@ -467,8 +470,8 @@ pub(crate) fn writers_wait(core: &Core) -> (MutexGuard<'_, ()>, RwLockWriteGuard
     (core.compaction.begin(), held_back)
 }
 
-/// Makes sure that there is room for the log in a folder, and keeps space there, if that is set.
-fn room_for_log(
+/// Ensures that there is space for the log in a folder, and reserves space there, if that is set.
+fn space_for_log(
     core: &Core,
     files: &Arc<dyn Files>,
     folder: &Path,
@@ -479,14 +482,14 @@ fn room_for_log(
         true => options.reserve_bytes,
         false => options.log_file_size(),
     };
-    // Not by the guard: what fails here is no reason to write nowhere else.
+    // Not by the guard: a failure here is no reason to refuse all other writes.
     let raw = core.placing.fast_files();
     let made = Reserve::open(raw, &core.env.clock, folder, bytes)?;
     if made.is_given_up_in(folder) {
         return Err(Error::new(
             ErrorKind::Full,
             format!(
-                "{}: no room for the log: {bytes} bytes could not be written",
+                "{}: no space for the log: {bytes} bytes could not be written",
                 folder.display()
             ),
         ));

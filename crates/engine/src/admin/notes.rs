@@ -2,7 +2,7 @@
 //! something to its users.
 //!
 //! Invariants: a note that was set is found at every later opening and in every later backup; the
-//! engine never looks into one. A database made anew from its segments has none.
+//! engine never looks into one. A database rebuilt from its segments has none.
 //! Concurrency: one change of the metadata at a time.
 //! Failure: a change that failed may be on the medium all the same, so the database takes no more
 //! writes then.

@@ -1,11 +1,11 @@
 //! Hashes of groups that were written before there were hashes, or that a repair has put there:
-//! read and hashed a part at a time, when somebody asks for it.
+//! read and hashed a part at a time, on request.
 //!
-//! Invariants: what is kept is the hash of bytes below the committed length, and only as long as
-//! the segment is the one that was read.
-//! Concurrency: one transaction of the metadata at a time; steps and writers go on meanwhile.
-//! Failure: a segment that cannot be read is left out, and looked at again the next time. After a
-//! failed transaction the database latches.
+//! Invariants: a stored hash is of bytes below the committed length, and only as long as the
+//! segment is the one that was read.
+//! Concurrency: one transaction of the metadata at a time; jobs and writers go on meanwhile.
+//! Failure: a segment that cannot be read is left out, and read again the next time. After a failed
+//! transaction the database latches.
 
 use crate::common::ids::SegmentId;
 use crate::core::Core;
@@ -20,9 +20,9 @@ use std::sync::Arc;
 const READ_BYTES: u64 = 1 << 20;
 
 impl Database {
-    /// Hashes what segments hold of which no hashes are known, reading so many bytes about; true
-    /// when there is nothing left to hash, but for segments that cannot be read. Groups that are
-    /// written from now on need none of this.
+    /// Hashes groups of segments without known hashes, reading so many bytes about; true when there
+    /// is nothing left to hash, but for segments that cannot be read. Groups that are written from
+    /// now on need none of this.
     ///
     /// # Errors
     /// `closed`, `io` and `full` when the metadata cannot be written.
@@ -62,7 +62,7 @@ fn unproven(core: &Core) -> Result<Vec<Partition>> {
         held.extend(state.partitions.all().map(|p| (p.id(), Arc::clone(p))));
     }
     let named = core.meta.partitions()?.into_iter();
-    // Of what was freed the hashes were known, and cannot be made again.
+    // The hashes of freed rows were known, and cannot be made again.
     let stubs = core.store.stubs();
     let unproven = named.filter(|(id, record)| record.chain.is_none() && !stubs.is_freed(*id));
     let with_file = unproven.filter_map(|(id, record)| {
@@ -118,7 +118,7 @@ fn hash_groups(
                 *left = left.saturating_sub(end - start);
                 let mut hasher = GroupHasher::default();
                 reading.each(start, *index_at, |bytes| hasher.put(bytes))?;
-                // Upper blocks stood in no place of their own.
+                // Upper blocks had no location of their own.
                 hasher.upper_from(*index_at);
                 reading.each(*index_at, end, |bytes| hasher.put(bytes))?;
                 let group = hasher.finish(end);

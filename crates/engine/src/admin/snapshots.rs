@@ -1,10 +1,10 @@
-//! Named snapshots as embedders ask for them: states of a database that last, to be read later.
+//! Named snapshots in the interface of embedders: states of a database that last, to be read later.
 //!
-//! Invariants: a snapshot holds everything that was acknowledged before it was asked for, and of
-//! every batch all or nothing.
+//! Invariants: a snapshot has everything that was acknowledged before the call, and of every batch
+//! all or nothing.
 //! Concurrency: one is made at a time; batches wait at the entrance while the last of memory is
 //! stored, which was nearly all stored before.
-//! Failure: one that cannot be made leaves nothing behind; a failed commit latches.
+//! Failure: a failed creation leaves nothing behind; a failed commit latches.
 
 use crate::admin::move_tier::writers_wait;
 use crate::common::ids::{SegmentId, Sequence};
@@ -12,9 +12,9 @@ use crate::core::Core;
 use crate::maintenance::flush::{flush_all, store_all_alone};
 use crate::metadata::catalog::check_name;
 use crate::metadata::tables::SnapshotChange;
-use crate::open::kept_states::{end, end_due, open_named};
+use crate::open::snapshot_states::{end, end_due, open_named};
 use crate::read::Snapshot;
-use crate::replica::pinned::HeldState;
+use crate::replica::pinned::PinnedState;
 use crate::replication::state::State;
 use crate::storage::named_snapshots::{NamedSnapshot, SNAPSHOTS_MAX, SnapshotEnd, SnapshotRecord};
 use crate::{Database, Error, Reader, Result};
@@ -22,7 +22,7 @@ use headwater_types::Timestamp;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What reads of the present are called where a snapshot can be named: no snapshot has this name.
+/// Name of the present where a snapshot can be named: no snapshot has this name.
 const NOW: &str = "now";
 
 /// A named snapshot.
@@ -44,8 +44,8 @@ pub struct SnapshotInfo {
     pub events: u64,
     /// Bytes of the segments that it names.
     pub bytes: u64,
-    /// Bytes of those of them that are part of the database no more, and are there for snapshots
-    /// only: for this one or for several.
+    /// Bytes of those that no longer belong to the database, and exist for snapshots only: for this
+    /// one or for several.
     pub kept_bytes: u64,
     /// Bytes that its end alone would free.
     pub own_bytes: u64,
@@ -54,7 +54,7 @@ pub struct SnapshotInfo {
 /// A named snapshot that ended by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndedSnapshot {
-    /// Its name, which may be that of another one by now.
+    /// Its name, which another one may have taken since.
     pub name: String,
     /// When it was made.
     pub created: Timestamp,
@@ -65,11 +65,11 @@ pub struct EndedSnapshot {
 }
 
 impl Database {
-    /// Stores what memory holds, and keeps the state of then under a name: it can be read, also
+    /// Stores the events in memory, and keeps the present state under a name: it can be read, also
     /// after the database was closed and opened, until it is dropped or ends by itself
     /// ([`crate::Options::snapshot_age_max`], [`crate::Options::snapshot_bytes_max`], a full disk).
-    /// What users delete later is not in it either; what goes because of its age stays in it.
-    /// As long as there is a snapshot, versions of Headwater that do not know them refuse the
+    /// Later deletes by users apply to it too; data that ends because of its age stays in it. As
+    /// long as there is a snapshot, versions of Headwater that do not know them refuse the
     /// database.
     ///
     /// ```
@@ -112,7 +112,7 @@ impl Database {
         let taken = self.take(core, number);
         let snapshot = taken.and_then(|(held, ends)| keep(core, (number, name), held, ends));
         let snapshot = snapshot.inspect_err(|_| {
-            // What the metadata know of it the next opening puts right, or the next commit.
+            // The next opening corrects the entry in the metadata, or the next commit does.
             core.named_ends.remove_copy(&number.to_string());
         })?;
         let now: Vec<_> = core.named.all();
@@ -120,8 +120,8 @@ impl Database {
         Ok(info(core, &snapshot, &now))
     }
 
-    /// The state as it is, with nothing in memory, and with what is known of deletes from it on.
-    fn take(&self, core: &Core, number: u64) -> Result<(HeldState, Sequence)> {
+    /// The state as it is, with nothing in memory, and with the deletes retained from it on.
+    fn take(&self, core: &Core, number: u64) -> Result<(PinnedState, Sequence)> {
         let newest = core.named.all().pop();
         let before = match newest {
             Some(newest) => core.meta.snapshot_state(newest.number)?,
@@ -136,8 +136,8 @@ impl Database {
         store_all_alone(core)?;
         let keeper = number.to_string();
         let newest = {
-            // No delete is between its number and its place before the shards.
-            let _door = core.door.shut();
+            // No delete is between its number and its effect on the shards.
+            let _barrier = core.write_barrier.close();
             let added = core.named_ends.add_copy(&keeper);
             added.map_err(|_| too_many(core))?;
             core.log.newest()
@@ -148,7 +148,7 @@ impl Database {
         Ok((held, newest))
     }
 
-    /// Drops the snapshot of this name: its files go when nobody reads them.
+    /// Drops the snapshot of this name: its files are removed when they have no reader.
     ///
     /// # Errors
     /// `not_found`, `closed`, `io`, `full`.
@@ -237,7 +237,7 @@ fn check_free(core: &Core, name: &str) -> Result<()> {
 fn keep(
     core: &Core,
     (number, name): (u64, &str),
-    held: HeldState,
+    held: PinnedState,
     known: Sequence,
 ) -> Result<Arc<NamedSnapshot>> {
     let (state, mut files) = held.into_files()?;
@@ -262,7 +262,7 @@ fn keep(
     let ids = record.segments.iter().map(|(id, _)| *id);
     let files: Option<Vec<_>> = ids.map(|id| files.remove(&id)).collect();
     let files = files.ok_or_else(|| Error::internal("a state without one of its files"))?;
-    // From here on no file goes, whatever takes its place, and whether or not this succeeds: a
+    // From here on no file is removed, even if it is replaced, and whether or not this succeeds: a
     // transaction that fails may be on the medium all the same.
     for file in &files {
         file.keep();

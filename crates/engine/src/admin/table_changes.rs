@@ -1,15 +1,15 @@
-//! Which tables have changed, for those who read again only what has.
+//! Change numbers of tables, for clients that read again only changed tables.
 //!
 //! Invariants: as of [`crate::core::TableChanges`].
-//! Concurrency: a look at the catalog and one at a map.
+//! Concurrency: a look-up in the catalog and one in a map.
 
 use crate::Database;
 
 impl Database {
     /// The newest record that concerns a table, since the database was opened: a write, a delete, a
-    /// change of its definition or of what is kept of it; 0 when there was none. Who has read the
-    /// table in a snapshot whose [`crate::Snapshot::sequence`] is not smaller finds nothing else in
-    /// it, but for values that expire and rows that age meanwhile. `None` without such a table.
+    /// change of its definition or of its retention; 0 when there was none. A snapshot whose
+    /// [`crate::Snapshot::sequence`] is not smaller shows the same content of the table, but for
+    /// values that expire and rows that age meanwhile. `None` without such a table.
     ///
     /// ```
     /// use headwater_engine::{Database, Options};

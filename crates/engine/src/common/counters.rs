@@ -1,5 +1,4 @@
-//! What was accepted and what was written, by cause and kind. Always on; kept over restarts in the
-//! metadata.
+//! Counters of accepted and written data, by cause and kind. Always on; persisted in the metadata.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -20,7 +19,7 @@ pub(crate) enum Cause {
     Delete,
 }
 
-/// Names under which counters are kept, in the order of the fields of [`Counters`].
+/// Names of the persisted counters, in the order of the fields of [`Counters`].
 const NAMES: [&str; 14] = [
     "events_accepted",
     "bytes_accepted",
@@ -38,12 +37,12 @@ const NAMES: [&str; 14] = [
     "flushes",
 ];
 
-/// Kept beside the counters: the day since 1970 UTC of the newest compaction.
+/// Persisted beside the counters: the day since 1970 UTC of the newest compaction.
 pub(crate) const COMPACTION_DAY: &str = "compaction_day";
 /// The bytes written for compaction on that day.
 pub(crate) const COMPACTION_DAY_BYTES: &str = "compaction_day_bytes";
 
-/// The counters. Each is a sum since the database was made, as of the last step, plus what came
+/// The counters. Each is a sum since the database was made, as of the last job, plus the increase
 /// since.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
@@ -88,7 +87,7 @@ impl Counters {
         }
     }
 
-    /// Adds what another set counted.
+    /// Adds the counts of another set.
     pub(crate) fn absorb(&self, other: &Counters) {
         for (index, value) in other.values.iter().enumerate() {
             self.add(index, value.load(Ordering::Relaxed));

@@ -1,15 +1,15 @@
-//! What can go wrong, in words a caller can act on.
+//! Errors of the engine, in words a caller can act on.
 //!
-//! [`ErrorKind`] says what to do; [`Error::code`] is stable and never changes its meaning; the
-//! message says what was expected, what was found and what to do. An error is logged where it is
-//! consumed, not here.
+//! [`ErrorKind`] says which action helps; [`Error::code`] is stable and never changes its meaning;
+//! the message says what was expected, what was found and what to do. An error is logged where it
+//! is consumed, not here.
 
 use headwater_codec::DecodeError;
 use headwater_codec::checksum::crc32c;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// What the caller can do about an error.
+/// Kind of an error: the action that a caller can take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -21,7 +21,7 @@ pub enum ErrorKind {
     Busy,
     /// The database was closed, or latched after a failed write: reopen it.
     Closed,
-    /// Bytes on the medium are not what was written: run `headwater check`.
+    /// Bytes on the medium differ from the ones that were written: run `headwater check`.
     Corrupt,
     /// No space left: free some, or delete data.
     Full,
@@ -36,10 +36,10 @@ pub enum ErrorKind {
     Forked,
     /// The fast tier of the database is missing, of another database, or of another time.
     Tier,
-    /// What is asked for is known to be there, but not here: it was not copied yet. Ask where it
-    /// was written, or wait until it has been fetched.
+    /// The data exist, but not here: they were not copied yet. Ask where they were written, or wait
+    /// until they have been fetched.
     Elsewhere,
-    /// What is asked for was there, and is not kept any more: look again at what there is.
+    /// The data existed, and are not retained any more: read again which data exist.
     Gone,
     /// A defect of Headwater itself.
     Internal,
@@ -92,9 +92,9 @@ pub struct Damage {
     pub file: PathBuf,
     /// Offset of the damaged part in the file.
     pub offset: u64,
-    /// What should be there.
+    /// The expected content.
     pub expected: String,
-    /// What is there.
+    /// The content found.
     pub found: String,
 }
 
@@ -130,7 +130,7 @@ impl fmt::Display for Hole {
 
 impl std::error::Error for Hole {}
 
-/// Why a file with what stays of a segment cannot be read: its head is damaged.
+/// Damage of the head of a file with the remaining parts of a segment, which makes it unreadable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StubDamage {
     pub(crate) file: PathBuf,
@@ -216,9 +216,9 @@ impl Error {
     /// Fails when a file has the header of its kind in another version; the last byte of a magic is
     /// the version.
     ///
-    /// The checksum comes first, and stands at the same place in every version: bytes for which it
+    /// The checksum comes first, and stands at the same offset in every version: bytes for which it
     /// does not fit are no header, be it that a power cut left them so or that a bit has turned,
-    /// and whoever reads on finds that. Version 0 never was one.
+    /// and the reader of the rest finds that. Version 0 never existed.
     pub(crate) fn check_version(file: &Path, header: &[u8], magic: &[u8; 8]) -> Result<()> {
         let ([kind @ .., version], Some([found_kind @ .., found])) =
             (magic, header.first_chunk::<8>())
@@ -288,7 +288,7 @@ impl Error {
         }))
     }
 
-    /// What to do about it.
+    /// The kind, which says what a caller can do.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.0.kind

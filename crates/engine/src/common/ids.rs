@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// A map whose keys are numbers that nobody outside chooses, or are keyed hashes already: it
-/// spreads them, and no more.
+/// A map whose keys are numbers that clients cannot choose, or are keyed hashes already: it spreads
+/// them, and no more.
 pub(crate) type NumberMap<K, V> = HashMap<K, V, BuildHasherDefault<NumberHasher>>;
 
 /// Spreads a number over all bits, by a multiplication with the golden ratio (Knuth, "The Art of
@@ -54,8 +54,8 @@ id! {
     SegmentId(u64)
 }
 id! {
-    /// The global number of a log record; it orders everything that changes what a reader sees. The
-    /// first is 1.
+    /// The global number of a log record; it orders everything that changes the view of a reader.
+    /// The first is 1.
     Sequence(u64)
 }
 id! {

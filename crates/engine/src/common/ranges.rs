@@ -1,7 +1,7 @@
 //! Lists of closed ranges of time, sorted and apart from one another.
 //!
-//! Invariants: what [`union`] gives is sorted, and no two of its ranges share or touch an instant;
-//! the look-ups rely on that.
+//! Invariants: the result of [`union`] is sorted, and no two of its ranges share or touch an
+//! instant; the look-ups rely on that.
 //! Failure: none.
 
 use headwater_types::invariant::part_of;
@@ -23,7 +23,7 @@ pub(crate) fn union(mut ranges: Vec<ClosedRange>) -> Vec<ClosedRange> {
     out
 }
 
-/// What two lists of ranges, each sorted and apart, share.
+/// Intersection of two lists of ranges, each sorted and apart.
 pub(crate) fn intersection(a: &[ClosedRange], b: &[ClosedRange]) -> Vec<ClosedRange> {
     let mut out = Vec::new();
     let (mut a, mut b) = (a.iter().peekable(), b.iter().peekable());
@@ -40,7 +40,7 @@ pub(crate) fn intersection(a: &[ClosedRange], b: &[ClosedRange]) -> Vec<ClosedRa
     out
 }
 
-/// What is left of ranges without others; both sorted and apart.
+/// Difference of two lists of ranges; both sorted and apart.
 pub(crate) fn without(ranges: &[ClosedRange], others: &[ClosedRange]) -> Vec<ClosedRange> {
     let mut out = Vec::new();
     for range in ranges {
@@ -68,7 +68,7 @@ pub(crate) fn swallows(ranges: &[ClosedRange], inner: &ClosedRange) -> bool {
         .any(|r| r.first <= inner.first && inner.last <= r.last)
 }
 
-/// Those of the ranges, which are sorted and apart, that share an instant with `other`.
+/// The ranges, of a sorted list apart from each other, that share an instant with `other`.
 pub(crate) fn overlapping<'a>(ranges: &'a [ClosedRange], other: &ClosedRange) -> &'a [ClosedRange] {
     let from = ranges.partition_point(|r| r.last < other.first);
     let to = ranges.partition_point(|r| r.first <= other.last);

@@ -11,14 +11,14 @@ pub struct Refused {
     pub row: usize,
     /// Stable code.
     pub code: &'static str,
-    /// What was expected, what was found, what to do.
+    /// The expectation, the value found, the remedy.
     pub message: String,
 }
 
 /// The value has another type than the field.
 pub const REFUSED_TYPE: &str = "E_TYPE";
-/// The timestamp lies before what the table keeps: its retention or its aging has passed it, or
-/// only aggregates are kept there.
+/// The timestamp lies before the retained rows of the table: its retention or its aging has passed
+/// it, or only aggregates are retained there.
 pub const REFUSED_ENDED: &str = "E_TIME_ENDED";
 /// The timestamp lies too far in the future.
 pub const REFUSED_FUTURE: &str = "E_TIME_FUTURE";
@@ -36,8 +36,8 @@ pub const REFUSED_NAME: &str = "E_NAME";
 /// database.
 pub const REFUSED_UNREADABLE: &str = "E_UNREADABLE";
 
-/// The place in its entry of a row that is left of it; `kept` are the places of all that are left,
-/// `None` = all rows are.
+/// The position in its entry of a remaining row; `kept` are the positions of all that remain,
+/// `None` = all rows do.
 pub(crate) fn place_in_entry(kept: Option<&[usize]>, row: usize) -> usize {
     let Some(kept) = kept else { return row };
     let place = kept.get(row);

@@ -1,9 +1,9 @@
-//! Settings of the ways to the medium that are one of several words.
+//! Settings of I/O back ends that are one of several words.
 //!
-//! Invariants: what is shown reads back as the same value; a word, once released, keeps its
+//! Invariants: the displayed text parses as the same value; a word, once released, keeps its
 //! meaning.
 //! Concurrency: plain values.
-//! Failure: a word that is not among them is `invalid`, with those that are.
+//! Failure: an unknown word is `invalid`, and the error lists the known ones.
 
 use crate::{Error, Result};
 use headwater_io::queue::Rule;
@@ -16,24 +16,24 @@ pub enum IoBackend {
     /// Calls that wait, each for itself. The default.
     #[default]
     File,
-    /// The same, and where something is asked for ahead, a queue of the kernel (io_uring); calls
-    /// alone where the kernel refuses one, with a line in the log.
+    /// The same, and for read-ahead a queue of the kernel (io_uring); calls alone where the kernel
+    /// refuses one, with a line in the log.
     Uring,
 }
 
 /// To which of several queue sets a segment goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum QueuePlacement {
-    /// To the one with the least to do: the sum of what is asked of its segments in a time. The
+    /// To the one with the least load: the sum of the requests for its segments in a time. The
     /// default.
     #[default]
     Load,
-    /// As in the paper on queue sets: to the one whose segments are asked for something the least
-    /// often on average, however many they are.
+    /// As in the paper on queue sets: to the one with the least frequent requests per segment on
+    /// average, however many segments it has.
     Interval,
 }
 
-/// The words of a setting, and what they mean.
+/// The words of a setting, and their meanings.
 const BACKENDS: [(&str, IoBackend); 2] = [("file", IoBackend::File), ("uring", IoBackend::Uring)];
 const PLACEMENTS: [(&str, QueuePlacement); 2] = [
     ("load", QueuePlacement::Load),
@@ -41,12 +41,12 @@ const PLACEMENTS: [(&str, QueuePlacement); 2] = [
 ];
 
 impl IoBackend {
-    /// What it may be.
+    /// The allowed words.
     pub const WORDS: &[&str] = &["file", "uring"];
 }
 
 impl QueuePlacement {
-    /// What it may be.
+    /// The allowed words.
     pub const WORDS: &[&str] = &["load", "interval"];
 
     pub(crate) fn rule(self) -> Rule {

@@ -1,7 +1,7 @@
 //! Under which conditions events are stored: as on a machine, or exactly as in the papers.
 //!
-//! Invariants: fixed when a database is opened. Whoever stores differently under exact conditions
-//! asks here, and nobody looks at the setting itself.
+//! Invariants: fixed when a database is opened. Code that stores differently under exact conditions
+//! asks here, and never reads the setting itself.
 //! Failure: none.
 
 use crate::Options;
@@ -24,9 +24,9 @@ impl Regime {
         }
     }
 
-    /// True when events are counted and neither bytes nor the clock matter, so that what is written
-    /// can be repeated and held against the papers: a step follows the insertion that filled a
-    /// buffer, leaves are cut full, and partitions neither end nor are compacted.
+    /// True when events are counted and neither bytes nor the clock matter, so that the writes can
+    /// be repeated and compared with the papers: a job follows the insertion that filled a buffer,
+    /// leaves are cut full, and partitions neither end nor are compacted.
     pub(crate) fn is_exact(self) -> bool {
         self.memory_events.is_some()
     }

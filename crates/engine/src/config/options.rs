@@ -6,7 +6,7 @@ use headwater_late::{FlushRule, PolicyChoice};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What an acknowledged write has survived.
+/// Guarantee of an acknowledged write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     /// Acknowledged means on the medium: survives a power cut. The default.
@@ -30,10 +30,11 @@ pub struct Options {
     pub memory_budget_bytes: usize,
     /// Shards of a new database (an existing one keeps its own number). Default min(cores, 4).
     pub shards: u16,
-    /// What an acknowledgement promises. Default [`Durability::Synced`].
+    /// The guarantee of an acknowledgement. Default [`Durability::Synced`].
     pub durability: Durability,
-    /// How in-order and late events share memory, what a flush keeps back, what a merge rewrites.
-    /// Default adaptive: each shard chooses what it is predicted to write least with.
+    /// Late-data policy: how in-order and late events share memory, which events a flush keeps
+    /// back, which leaves a merge rewrites. Default adaptive: each shard chooses the policy with
+    /// the least predicted writes.
     pub late_policy: PolicyChoice,
     /// A late buffer that does not fill is merged after this time; `None` = it waits. At least 1 s,
     /// default 10 min.
@@ -52,8 +53,8 @@ pub struct Options {
     /// Events of a bucket of the pyramid's base level, about; streams with fewer than twice as many
     /// rows in a partition have no pyramid there. 4 to 4,096, default 128.
     pub bucket_events: u32,
-    /// A partition is compacted when what it holds of a stream is spread over this many groups.
-    /// Default 256.
+    /// A partition is compacted when its rows of a stream are spread over this many groups. Default
+    /// 256.
     pub groups_max: u32,
     /// Most bytes a second that compaction writes, for media that wear out or are slow; `None` = no
     /// limit.
@@ -68,27 +69,26 @@ pub struct Options {
     /// A clock that jumped is believed when new rows bear it out in several stretches of time of
     /// this length. Default 1 hour.
     pub clock_settle: Duration,
-    /// When nothing has been written for this long, and a MiB of the log before, what memory holds
-    /// is stored, and the log gives back files that it does not need; none = never. Default 30 s.
+    /// When nothing has been written for this long, and a MiB of the log before, the events in
+    /// memory are stored, and the log releases files that it does not need; none = never. Default
+    /// 30 s.
     pub idle_after: Option<Duration>,
     /// The folder of a fast tier, on a small fast medium: taken into use at the opening, if it is
     /// not yet. `None` = the one that the database has, if it has one. Default none.
     pub fast_dir: Option<PathBuf>,
-    /// What is to lie in [`Options::fast_dir`]. Default the log, and rows that memory has no room
-    /// for.
+    /// The parts to put in [`Options::fast_dir`]. Default the log, and rows that exceed memory.
     pub fast_parts: TierParts,
-    /// What the log may take in the fast tier, in bytes; `None` = as in bulk, four times the memory
+    /// Limit of the log in the fast tier, in bytes; `None` = as in bulk, four times the memory
     /// budget. Default none.
     pub fast_bytes: Option<u64>,
-    /// What the index of segments may take in the fast tier, in bytes, if it is kept there; what is
-    /// beyond that is read in bulk. `None` = as much as there is room for. Default none.
+    /// Limit of the index of segments in the fast tier, in bytes, if it has one; the rest is read
+    /// in bulk. `None` = as much as there is space for. Default none.
     pub fast_index_bytes: Option<u64>,
-    /// What copies of the newest segments may take in the fast tier, in bytes, if they are kept
-    /// there; older ones are read in bulk. `None` = 32 times the memory budget, and never more.
-    /// Default none.
+    /// Limit of copies of the newest segments in the fast tier, in bytes, if it has them; older
+    /// ones are read in bulk. `None` = 32 times the memory budget, and never more. Default none.
     pub fast_newest_bytes: Option<u64>,
-    /// Segments whose span of time ended longer ago than this are not kept in the fast tier;
-    /// `None` = as many as there is room for. Default none.
+    /// Segments whose span of time ended longer ago than this are not copied to the fast tier;
+    /// `None` = as many as there is space for. Default none.
     pub fast_newest_age: Option<Duration>,
     /// The log in a fast tier is copied to bulk this often, so that a tier that is lost costs
     /// little; `None` = never. Default none.
@@ -112,23 +112,22 @@ pub struct Options {
     /// Events later than the clock by more than this are refused; `None` = never (the library's
     /// default).
     pub max_future: Option<Duration>,
-    /// Most space kept free for a full disk (`DIR/reserve`), in bytes, so that what was taken in
-    /// can be stored and deletes work; it grows with the log, from 1 MiB on. 0 = none. Default 8
-    /// MiB.
+    /// Most space reserved for a full disk (`DIR/reserve`), in bytes, so that accepted writes can
+    /// be stored and deletes work; it grows with the log, from 1 MiB on. 0 = none. Default 8 MiB.
     pub reserve_bytes: u64,
     /// Named snapshots older than this end by themselves; `None` = never. At least 1 s, default 90
     /// days.
     pub snapshot_age_max: Option<Duration>,
-    /// What files that are there for named snapshots only may take, in bytes; beyond that the
-    /// oldest ends. `None` = as much as there is room for. Default 64 GiB.
+    /// Limit of files that exist for named snapshots only, in bytes; beyond that the oldest ends.
+    /// `None` = as much as there is space for. Default 64 GiB.
     pub snapshot_bytes_max: Option<u64>,
-    /// Segment files held open at once. Default 256.
+    /// Segment files open at once. Default 256.
     pub open_files_max: usize,
     /// By which calls files are read and written. Default [`IoBackend::File`].
     pub io_backend: IoBackend,
-    /// How many leaves a scan asks for at once, ahead of its reader; 1 = it waits for each. It
-    /// matters where a medium goes on meanwhile: with [`IoBackend::Uring`], or with queue sets. At
-    /// most 64, default 8.
+    /// Number of leaves that a scan requests at once, ahead of its reader; 1 = it waits for each.
+    /// The number matters where a medium works in parallel: with [`IoBackend::Uring`], or with
+    /// queue sets. At most 64, default 8.
     pub read_ahead: usize,
     /// Queue sets before the files of segments, each with a thread, in which reads go before
     /// flushes and these before compaction; 0 = none, every call goes to the system as it comes. At

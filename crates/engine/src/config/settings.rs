@@ -1,5 +1,5 @@
-//! Every setting of a database, described once: what it is called, what it may be, what it is for,
-//! and how it is read from and put into [`Options`].
+//! Every setting of a database, described once: its name, its range, its purpose, and its getter
+//! and setter in [`Options`].
 //!
 //! Flags, settings files and pages of servers, keyword arguments of Python and the checks that C
 //! and Go leave none out are made from this table.
@@ -23,7 +23,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// What a setting may be.
+/// Type and range of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SettingKind {
     /// Bytes; where `or_none`, also no limit; where `or_zero`, also 0, which has a meaning of its
@@ -45,7 +45,7 @@ pub enum SettingKind {
         /// Whether there may be none.
         or_none: bool,
     },
-    /// What an acknowledged write has survived; [`Durability::Every`] within this range.
+    /// The guarantee of an acknowledged write; [`Durability::Every`] within this range.
     Durability(RangeInclusive<Duration>),
     /// A policy for late data.
     Policy,
@@ -73,7 +73,7 @@ pub enum SettingValue {
 pub struct SettingError {
     /// The setting's name in [`Options`].
     pub field: &'static str,
-    /// What it may be.
+    /// The allowed values, in words.
     pub expected: &'static str,
 }
 
@@ -92,11 +92,11 @@ pub struct Setting {
     pub key: &'static str,
     /// As programs call it, the field of [`Options`]: `late_merge_interval`.
     pub field: &'static str,
-    /// What it may be.
+    /// Type and range of its value.
     pub kind: SettingKind,
     /// The same in words, for messages and pages.
     pub allowed: &'static str,
-    /// What it is for, as a sentence.
+    /// Its purpose, as a sentence.
     pub about: &'static str,
     get: fn(&Options) -> SettingValue,
     set: fn(&mut Options, SettingValue) -> Option<()>,
@@ -115,7 +115,8 @@ impl Setting {
         (self.get)(options)
     }
 
-    /// Gives it a value, within its range or not: opening checks what the engine cannot work with.
+    /// Sets its value, within its range or not: opening checks the values that the engine cannot
+    /// work with.
     ///
     /// # Errors
     /// When the value is of another kind, or larger than its field holds.
@@ -123,7 +124,7 @@ impl Setting {
         (self.set)(options, value).ok_or(self.refusal())
     }
 
-    /// Gives it a value within its range, as doors for people and files do.
+    /// Sets its value within its range, as front ends for people and files do.
     ///
     /// # Errors
     /// When the value is of another kind, or outside of the range.
@@ -178,7 +179,7 @@ impl Setting {
     }
 }
 
-/// How a number is read and put, of a field of any integer type.
+/// Getter and setter of a number, of a field of any integer type.
 macro_rules! number {
     ($field:ident) => {
         (
@@ -194,7 +195,7 @@ macro_rules! number {
     };
 }
 
-/// How a limit is read and put, of a field that may be `None`.
+/// Getter and setter of a limit, of a field that may be `None`.
 macro_rules! limit {
     ($field:ident) => {
         (
@@ -210,7 +211,7 @@ macro_rules! limit {
     };
 }
 
-/// How a length of time is read and put, of a field that always has one.
+/// Getter and setter of a length of time, of a field that always has one.
 macro_rules! span {
     ($field:ident) => {
         (
@@ -346,14 +347,14 @@ pub static SETTINGS: &[Setting] = settings! {
     "durability" durability(durability),
         SettingKind::Durability(Duration::from_millis(1)..=HOUR),
         "synced, written, or the longest time between syncs (a duration of 1ms to 1h)",
-        "What an acknowledged write has survived: synced = a power cut; written = the end of the process; a duration = the end of the process, and of a power cut all but about this much time.";
+        "Failures that an acknowledged write survives: synced = a power cut; written = the end of the process; a duration = the end of the process, and of a power cut all but about this much time.";
     "shards" number(shards), count(1, 64), "1 to 64",
         "Shards of a new database; an existing one keeps its own number.";
     "max_future" optional_span(max_future), within_or_none(Duration::from_nanos(1), Duration::MAX),
         "a duration, or none",
-        "Events later than the clock by more than this are refused, since one wrong clock would spoil what is newest.";
+        "Events later than the clock by more than this are refused, since one wrong clock would spoil the newest values.";
     "late.policy" policy(late_policy), SettingKind::Policy, PolicyChoice::ALLOWED,
-        "How in-order and late events share memory, and what a flush keeps back; adaptive = as is predicted to write least.";
+        "How in-order and late events share memory, and which events a flush keeps back; adaptive = the policy with the least predicted writes.";
     "late.merge_interval" optional_span(late_merge_interval),
         within_or_none(SECOND, Duration::from_secs(365 * 86_400)), "1s to 365d, or none",
         "Late events that do not fill their buffer are merged after this time.";
@@ -376,7 +377,7 @@ pub static SETTINGS: &[Setting] = settings! {
         "Size that files of the commit log reach; 0 = by the memory budget. The first has at most 256 KiB.";
     "idle_after" optional_span(idle_after),
         within_or_none(SECOND, Duration::from_secs(365 * 86_400)), "1s to 365d, or none",
-        "After this time without a write, what memory holds is stored and the log gives back files it does not need.";
+        "After this time without a write, the events in memory are stored and the log releases files it does not need.";
     "tier.fast_size" limit(fast_bytes),
         SettingKind::Bytes { range: MIB..=1024 * GIB, or_none: true, or_zero: false },
         "1MiB to 1024GiB, or none",
@@ -384,26 +385,26 @@ pub static SETTINGS: &[Setting] = settings! {
     "tier.index_size" limit(fast_index_bytes),
         SettingKind::Bytes { range: MIB..=1024 * GIB, or_none: true, or_zero: false },
         "1MiB to 1024GiB, or none",
-        "Most that the index of segments takes in a fast tier, where it is kept there; none = as much as there is room for.";
+        "Most that the index of segments takes in a fast tier, where it is kept there; none = as much as there is space for.";
     "tier.newest_size" limit(fast_newest_bytes),
         SettingKind::Bytes { range: MIB..=1024 * GIB, or_none: true, or_zero: false },
         "1MiB to 1024GiB, or none",
         "Most that copies of the newest partitions take in a fast tier, where they are kept there; none = 32 times the memory budget, which is the most in any case.";
     "tier.newest_age" optional_span(fast_newest_age),
         within_or_none(SECOND, Duration::from_secs(100 * 365 * 86_400)), "1s to 36500d, or none",
-        "Partitions whose span of time ended longer ago are not kept in a fast tier; none = as many as there is room for.";
+        "Partitions whose span of time ended longer ago are not kept in a fast tier; none = as many as there is space for.";
     "tier.log_mirror" optional_span(log_mirror),
         within_or_none(Duration::from_millis(10), HOUR), "10ms to 1h, or none",
         "The commit log in a fast tier is copied to the large medium this often, which bounds what is lost with the tier; none = never.";
     "reserve" number(reserve_bytes), bytes(0, GIB), "0 to 1GiB",
-        "Most space kept free for a full disk, so that what was taken in can be stored and deletes work; it grows with the commit log, from 1 MiB on.";
+        "Most space kept free for a full disk, so that accepted writes can be stored and deletes work; it grows with the commit log, from 1 MiB on.";
     "snapshots.age_max" optional_span(snapshot_age_max),
         within_or_none(SECOND, Duration::from_secs(36_500 * 86_400)), "1s to 36500d, or none",
         "Named snapshots older than this end by themselves; none = never.";
     "snapshots.bytes_max" limit(snapshot_bytes_max), LIMIT, "1KiB to 1024GiB, or none",
         "Most that files take that are there for named snapshots only; beyond that the oldest ends.";
     "open_files_max" number(open_files_max), count(8, 1_000_000), "8 to 1000000",
-        "Segment files held open at once.";
+        "Segment files open at once.";
     "io.backend" choice(io_backend), SettingKind::Choice(IoBackend::WORDS), "file or uring",
         "By which calls files are read and written: file = calls that wait; uring = the same, and what scans ask for ahead through a queue of the kernel, where it has one.";
     "io.read_ahead" number(read_ahead), count(1, 64), "1 to 64",
@@ -422,7 +423,7 @@ pub static SETTINGS: &[Setting] = settings! {
     "bucket_events" number(bucket_events), count(4, 4096), "4 to 4096",
         "Events of a bucket of the pyramid's base level, about.";
     "compaction.groups_max" number(groups_max), count(2, 65_536), "2 to 65536",
-        "A partition is compacted when what it holds of a stream is spread over this many groups.";
+        "A partition is compacted when its rows of a stream are spread over this many groups.";
     "compaction.bytes_per_second" limit(compaction_bytes_per_second), LIMIT,
         "1KiB to 1024GiB, or none",
         "Most that compaction writes a second, for media that wear out or are slow.";
@@ -440,8 +441,8 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
 
-    /// Fields of [`Options`] that are not set by name: where the database is, whether it may be
-    /// made, what lies in a fast tier, and what only experiments and tests change.
+    /// Fields of [`Options`] that are not set by name: the location of the database, whether it may
+    /// be made, the parts in a fast tier, and fields that only experiments and tests change.
     const OTHERS: [&str; 6] = [
         "dir",
         "must_exist",

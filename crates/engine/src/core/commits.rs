@@ -1,8 +1,8 @@
-//! What commits of the metadata remember from one to the next.
+//! State that commits of the metadata pass from one to the next.
 //!
 //! Invariants: one commit at a time, so that definitions reach the metadata in the order of the
 //! log; the generation that a commit names as the first needed never falls.
-//! Concurrency: who asks for numbers never waits for a commit.
+//! Concurrency: readers of the numbers never wait for a commit.
 
 use crate::common::counters::Counters;
 use parking_lot::{Mutex, MutexGuard};
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 #[derive(Debug)]
 pub(crate) struct Commits {
-    /// Held while the metadata are changed.
+    /// Locked while the metadata are changed.
     alone: Mutex<()>,
     counted: Mutex<CountedBytes>,
     /// The first log generation needed, as the metadata say it.
@@ -61,14 +61,14 @@ impl Commits {
         self.log_cut.load(Ordering::Relaxed)
     }
 
-    /// Counts what was written to the log, of all that was written since opening.
+    /// Counts the bytes written to the log, given the total since opening.
     pub(crate) fn count_log_bytes(&self, counters: &Counters, all: u64) {
         let mut counted = self.counted.lock();
         counters.bytes(all.saturating_sub(counted.log), 0, 0, 0);
         counted.log = counted.log.max(all);
     }
 
-    /// Counts what was written to the metadata, of all that was written since opening.
+    /// Counts the bytes written to the metadata, given the total since opening.
     pub(crate) fn count_meta_bytes(&self, counters: &Counters, all: u64) {
         let mut counted = self.counted.lock();
         counters.bytes(0, 0, 0, all.saturating_sub(counted.meta));

@@ -1,7 +1,7 @@
-//! What is known of rewriting partitions: which are left alone, and how much was written on a day.
+//! State of compaction: partitions to leave alone, and bytes written on a day.
 //!
 //! Concurrency: [`Compaction::begin`] is the lock under which partitions are rewritten, held over
-//! I/O; the others are held for no other lock.
+//! I/O; no other lock is taken under the others.
 
 use crate::common::ids::{SegmentId, TableId};
 use parking_lot::{Mutex, MutexGuard};
@@ -11,8 +11,8 @@ use std::time::Duration;
 
 #[derive(Debug)]
 pub(crate) struct Compaction {
-    /// Held while partitions are rewritten: they take no groups meanwhile, so a flush of everything
-    /// waits for it.
+    /// Locked while partitions are rewritten: they take no groups meanwhile, so a flush of
+    /// everything waits for it.
     running: Mutex<()>,
     written: Mutex<WrittenOnDay>,
     /// Partitions that a rewriting did not change, with the footer they had then.
@@ -23,7 +23,7 @@ pub(crate) struct Compaction {
     /// no space for it.
     postponed_to: Mutex<Duration>,
     filling: Mutex<HashMap<(TableId, SegmentId), Duration>>,
-    /// A step could not store something, since its partition is being rewritten.
+    /// A job could not store some rows, since their partition is being rewritten.
     in_the_way: AtomicBool,
 }
 
@@ -53,17 +53,17 @@ impl Compaction {
         self.in_the_way.store(false, Ordering::Relaxed);
     }
 
-    /// A step would have stored something in a partition that is being rewritten.
+    /// Notes that a job has rows for a partition that is being rewritten.
     pub(crate) fn note_in_the_way(&self) {
         self.in_the_way.store(true, Ordering::Relaxed);
     }
 
-    /// True when a step waits for what is being rewritten.
+    /// True when a job waits for the partition that is being rewritten.
     pub(crate) fn is_in_the_way(&self) -> bool {
         self.in_the_way.load(Ordering::Relaxed)
     }
 
-    /// Waits until no partition is being rewritten; none is while the guard is held by another.
+    /// Waits until no partition is being rewritten; none is while another thread has the guard.
     pub(crate) fn begin(&self) -> MutexGuard<'_, ()> {
         self.running.lock()
     }
@@ -114,8 +114,8 @@ impl Compaction {
         now < *self.postponed_to.lock()
     }
 
-    /// Partitions that are due for aging while rows for them are in memory, to be looked at and
-    /// noted anew.
+    /// Partitions that are due for aging while rows for them are in memory, to be reviewed and
+    /// noted again.
     pub(crate) fn filling(&self) -> Filling<'_> {
         Filling {
             since: self.filling.lock(),
@@ -124,7 +124,7 @@ impl Compaction {
     }
 }
 
-/// A look at the partitions that wait for aging since rows for them are in memory.
+/// The partitions that wait for aging since rows for them are in memory, during a review.
 pub(crate) struct Filling<'a> {
     since: MutexGuard<'a, HashMap<(TableId, SegmentId), Duration>>,
     still: Vec<((TableId, SegmentId), Duration)>,

@@ -1,7 +1,8 @@
-//! The turn of who defines tables and fields, and the looks at integers that become floats.
+//! The turn to define tables and fields, and the checks of integers that become floats.
 //!
-//! Invariants: one at a time defines. A look that is under way ends with the turn of who began it.
-//! Concurrency: the turn is a lock that is waited for; writers ask for looks without it.
+//! Invariants: one thread defines at a time. A check in progress ends with the turn of the thread
+//! that began it.
+//! Concurrency: the turn is a lock that is waited for; writers read the checks without it.
 
 use crate::common::ids::TableId;
 use crate::{Error, ErrorKind, Result};
@@ -11,12 +12,12 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Who makes tables, adds fields or widens them, holds this from the first look at what there is
-/// until the definitions are in force.
+/// Lock of changes of definitions: taken by every thread that makes tables, adds fields or widens
+/// them, from the first look at existing ones until the new definitions are in force.
 #[derive(Debug, Default)]
 pub(crate) struct Defining {
     lock: Mutex<()>,
-    /// Some field is being looked at: writers check their integers at the door.
+    /// Some field is being checked: writers check their integers before they enter.
     any: AtomicBool,
     state: Mutex<Looks>,
 }
@@ -27,7 +28,7 @@ struct Looks {
     inexact: HashSet<(TableId, FieldId)>,
 }
 
-/// What is being defined: until it is dropped, nobody else defines.
+/// The turn to define: until it is dropped, no other thread defines.
 pub(crate) struct Turn<'a> {
     defining: &'a Defining,
     _guard: MutexGuard<'a, ()>,
@@ -56,13 +57,14 @@ impl Defining {
         })
     }
 
-    /// Begins a look at a field: from now on writers check their integers for it at the door.
+    /// Begins the check of a field: from now on writers check their integers for it before they
+    /// enter.
     pub(crate) fn begin_look(&self, table: TableId, field: FieldId) {
         self.state.lock().under_way.insert((table, field));
         self.any.store(true, Ordering::Release);
     }
 
-    /// Remembers what a look found.
+    /// Remembers the result of a check.
     pub(crate) fn end_look(&self, table: TableId, field: FieldId, is_exact: bool) {
         let key = (table, field);
         let mut state = self.state.lock();
@@ -79,12 +81,12 @@ impl Defining {
         self.state.lock().inexact.contains(&(table, field))
     }
 
-    /// True while a look at the field is not followed by its definition.
+    /// True while a check of the field is not followed by its definition.
     pub(crate) fn is_under_way(&self, table: TableId, field: FieldId) -> bool {
         self.any.load(Ordering::Acquire) && self.state.lock().under_way.contains(&(table, field))
     }
 
-    /// True while integers are checked at the door.
+    /// True while writers check integers.
     pub(crate) fn any_look(&self) -> bool {
         self.any.load(Ordering::Acquire)
     }

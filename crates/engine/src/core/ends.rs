@@ -1,11 +1,11 @@
-//! Deletes that copies of the database have not confirmed yet: a copy that keeps what was cut away
-//! here carries them out in that, too. In the same way those that came after named snapshots are
-//! kept, which never confirm any.
+//! Deletes that copies of the database have not confirmed yet: a copy that retains data removed
+//! here applies them to that data, too. Deletes newer than named snapshots, which never confirm
+//! any, are retained in the same way.
 //!
 //! Invariants: while there is a copy, every delete with a number above `from` is there, carried out
-//! or not, and in the metadata before the log may forget its record. One goes when all copies have
-//! confirmed a state that says it, or when there are too many: then `from` says so.
-//! Concurrency: one lock, held for no other.
+//! or not, and in the metadata before the log may forget its record. A delete is dropped when all
+//! copies have confirmed a state that includes it, or when there are too many: then `from` says so.
+//! Concurrency: one lock; no other is taken under it.
 
 use crate::common::ids::{Sequence, TableId};
 use crate::metadata::tables::{EndsChange, SavedEnds};
@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Copies of a database, at the most.
 const COPIES_MAX: usize = 64;
-/// Deletes that are kept for copies, and their bytes, at the most.
+/// Maximum of deletes that are retained for copies, and of their bytes.
 const DELETES_MAX: usize = 10_000;
 const BYTES_MAX: usize = 16 << 20;
 
@@ -28,14 +28,14 @@ struct Inner {
     /// By name: deletes up to this number it knows.
     copies: BTreeMap<String, Sequence>,
     from: Sequence,
-    deletes: BTreeMap<Sequence, Kept>,
+    deletes: BTreeMap<Sequence, RetainedDelete>,
     /// In the metadata, and needed no more.
     gone: BTreeSet<Sequence>,
     bytes: usize,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct RetainedDelete {
     record: DeleteRecord,
     bytes: usize,
     is_saved: bool,
@@ -75,20 +75,20 @@ impl Inner {
 }
 
 impl Ends {
-    /// What the metadata hold, of a database whose newest delete has this number.
+    /// Loads the entries of the metadata, of a database whose newest delete has this number.
     ///
     /// # Errors
     /// A record that is none.
     pub(crate) fn load(&self, saved: SavedEnds, newest: Sequence) -> Result<(), DecodeError> {
         let mut inner = self.0.lock();
-        // Without copies nothing was kept.
+        // Without copies no delete was retained.
         inner.from = match saved.copies.is_empty() {
             true => newest,
             false => saved.from,
         };
         inner.copies = saved.copies.into_iter().collect();
         for (sequence, record) in saved.deletes {
-            let kept = Kept {
+            let kept = RetainedDelete {
                 record: DeleteRecord::decode(&mut Cursor::new(&record))?,
                 bytes: record.len(),
                 is_saved: true,
@@ -111,7 +111,7 @@ impl Ends {
         }
         let bytes = record.encode().len();
         inner.bytes += bytes;
-        let kept = Kept {
+        let kept = RetainedDelete {
             record: record.clone(),
             bytes,
             is_saved: false,
@@ -123,9 +123,9 @@ impl Ends {
         }
     }
 
-    /// There is a copy of this name from now on, which knows all deletes so far. `None` when it is
-    /// known, else what has to be in the metadata before the copy gets anything; an error when
-    /// there are too many.
+    /// Adds a copy of this name, which knows all deletes so far. `None` when it exists, otherwise
+    /// the change that has to be in the metadata before the copy gets anything; an error when there
+    /// are too many.
     pub(crate) fn add_copy(&self, name: &str) -> Result<Option<EndsChange>, usize> {
         let mut inner = self.0.lock();
         if inner.copies.contains_key(name) {
@@ -139,8 +139,8 @@ impl Ends {
         Ok(Some(inner.change(true)))
     }
 
-    /// There is no such copy any more. What has to be in the metadata then; `None` when there was
-    /// none.
+    /// Removes a copy that no longer exists. Returns the change for the metadata; `None` when there
+    /// was no such copy.
     pub(crate) fn remove_copy(&self, name: &str) -> Option<EndsChange> {
         let mut inner = self.0.lock();
         inner.copies.remove(name)?;
@@ -162,7 +162,7 @@ impl Ends {
         }
     }
 
-    /// Deletes up to a record of the log, as far as they are kept: all those above the first
+    /// Deletes up to a record of the log, as far as they are retained: all those above the first
     /// number.
     pub(crate) fn up_to(
         &self,
@@ -182,14 +182,14 @@ impl Ends {
         (inner.newest(), inner.from)
     }
 
-    /// Of those for whom deletes are kept, the ones that are not meant any more.
+    /// Names of copies or snapshots with retained deletes that `is_meant` does not accept.
     pub(crate) fn others(&self, is_meant: &dyn Fn(&str) -> bool) -> Vec<String> {
         let inner = self.0.lock();
         let others = inner.copies.keys().filter(|name| !is_meant(name));
         others.cloned().collect()
     }
 
-    /// What the metadata do not hold yet.
+    /// The changes that are not in the metadata yet.
     pub(crate) fn unsaved(&self) -> EndsChange {
         self.0.lock().change(false)
     }

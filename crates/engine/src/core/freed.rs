@@ -1,8 +1,8 @@
-//! Partitions as they were before their rows were freed, as long as somebody reads them.
+//! Partitions as they were before their rows were freed, as long as there are readers of them.
 //!
-//! Invariants: the rows of a segment are there until the last of its partitions that had them has
-//! no reader any more.
-//! Concurrency: one lock, held for no other and never over I/O.
+//! Invariants: the rows of a segment exist until the last of its partitions that had them has no
+//! reader any more.
+//! Concurrency: one lock; no other is taken under it, and it is never held over I/O.
 
 use super::Core;
 use crate::Result;
@@ -11,7 +11,7 @@ use crate::storage::segment::Partition;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// What was freed.
+/// Statistics of freed rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FreedRows {
     /// Partitions whose rows are elsewhere.
@@ -27,12 +27,12 @@ pub(crate) struct Freed {
 }
 
 impl Freed {
-    /// The rows of a partition were freed; this is what it was before.
+    /// Notes that the rows of a partition were freed; the argument is its state before.
     pub(crate) fn wait_for(&self, before: Arc<Partition>) {
         self.before.lock().push(before);
     }
 
-    /// Takes those out that nobody reads any more.
+    /// Removes and returns those without readers.
     pub(crate) fn unread(&self) -> Vec<SegmentId> {
         let mut before = self.before.lock();
         let is_read = |partition: &Arc<Partition>| Arc::strong_count(partition) > 1;
@@ -44,7 +44,7 @@ impl Freed {
 }
 
 impl Core {
-    /// What was freed of the partitions that there are.
+    /// Statistics of the rows freed in the present partitions.
     pub(crate) fn freed_rows(&self) -> Result<FreedRows> {
         let mut freed = FreedRows::default();
         let stubs = self.store.stubs();

@@ -1,15 +1,15 @@
-//! How much memory events take, and how much they may.
+//! Memory that events take, and its limit.
 //!
-//! Invariants: every change of what memory holds is added here by whoever made it; what only older
-//! snapshots see does not count.
+//! Invariants: every change of the contents of memory is added here by the thread that made it;
+//! events that only older snapshots see do not count.
 
 use crate::Options;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 #[derive(Debug)]
 pub(crate) struct MemoryUse {
-    /// Bytes of events, over all shards, of definitions on their way to the metadata, and of what a
-    /// step holds.
+    /// Bytes of events, over all shards, of definitions that are not in the metadata yet, and of
+    /// running jobs.
     bytes: AtomicUsize,
     budget_bytes: usize,
 }

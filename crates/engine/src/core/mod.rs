@@ -1,29 +1,27 @@
-//! What every part of an open database shares: rooms, each of which owns its fields.
+//! Shared state of an open database: components, each of which owns its fields.
 //!
-//! Invariants: [`Core`] itself holds no state but its rooms; what is to be kept true of a room's
-//! fields is kept by its methods alone. It is put together once, by [`crate::open::recover`].
+//! Invariants: [`Core`] itself has no state but its components; only the methods of a component
+//! maintain the invariants of its fields. [`crate::open::recover`] assembles it once.
 //! Concurrency: locks are taken in this order, never the other way round:
 //! 0. a change of the layout ([`Placing::begin_change`]), then the entrance
 //!    ([`Placing::hold_back`]);
 //! 1. `compaction` ([`Compaction::begin`]);
 //! 2. a shard's `stepping`;
-//! 3. `commits` ([`Commits::begin`]), or `pin_files`; before `commits` that of changes of indexes
-//!    ([`Indexes::begin_change`]);
-//! 4. the turn of who defines tables and fields ([`Defining::begin`]), then the `door`;
+//! 3. `commits` ([`Commits::begin`]), or `pin_files`; before `commits` the lock of changes of
+//!    indexes ([`Indexes::begin_change`]);
+//! 4. the turn to define tables and fields ([`Defining::begin`]), then the `write_barrier`;
 //! 5. the catalog;
 //! 6. a shard's `state`;
 //! 7. `producers`;
 //! 8. the log's state.
 //!
-//! The first four are held over I/O, but only steps, builders of indexes and changes of the layout
-//! take them, and batches on their way in the entrance. The turn is held over looks at what is
-//! stored; no other lock is held over I/O.
-//! Whatever other lock a room has is held for no other.
+//! The first four are held over I/O, but only jobs, builders of indexes and changes of the layout
+//! take them, and batches that wait in the entrance. The turn is held over reads of stored rows; no
+//! other lock is held over I/O. Under any other lock of a component no further lock is taken.
 
 mod commits;
 mod compaction;
 mod defining;
-mod door;
 mod ends;
 mod freed;
 pub(crate) mod late_policy;
@@ -38,11 +36,11 @@ mod shards;
 mod signals;
 mod table_changes;
 mod unreadable;
+mod write_barrier;
 
 pub(crate) use commits::Commits;
 pub(crate) use compaction::{Compaction, WrittenOnDay};
 pub(crate) use defining::{Defining, Turn};
-pub(crate) use door::Door;
 pub(crate) use ends::Ends;
 pub(crate) use freed::Freed;
 pub use freed::FreedRows;
@@ -56,6 +54,7 @@ pub(crate) use shards::{Shards, shard_number};
 pub(crate) use signals::Signals;
 pub(crate) use table_changes::TableChanges;
 pub(crate) use unreadable::UnreadablePartitions;
+pub(crate) use write_barrier::WriteBarrier;
 
 use crate::common::counters::Counters;
 use crate::common::ids::{Sequence, StreamId, TableId};
@@ -93,10 +92,10 @@ pub(crate) struct Core {
     pub(crate) counters: Counters,
     /// Where parts lie that may lie in a fast tier.
     pub(crate) placing: Placing,
-    /// Who numbers batches.
+    /// Producers of numbered batches.
     pub(crate) producers: Producers,
     pub(crate) newest_deletes: NewestDeletes,
-    /// What a retention removed while the log still has it.
+    /// Rows that a retention removed while the log still has them.
     pub(crate) removed: Removed,
     pub(crate) table_changes: TableChanges,
     /// Deletes that copies have not confirmed.
@@ -106,33 +105,33 @@ pub(crate) struct Core {
     /// Deletes that came after the oldest of these.
     pub(crate) named_ends: Ends,
     pub(crate) memory: MemoryUse,
-    /// What replays hold of rows.
+    /// Memory of replays.
     pub(crate) replays: Arc<ReplayMemory>,
     pub(crate) signals: Signals,
     pub(crate) rest: Rest,
     pub(crate) commits: Commits,
     pub(crate) segment_ids: SegmentIds,
     pub(crate) new_streams: NewStreams,
-    /// Who decides on the policy for late data.
+    /// Origin of the policy for late data.
     pub(crate) late_choice: LateChoice,
     pub(crate) clock_guard: ClockGuard,
-    /// Who gives instants to rows that come without one.
+    /// Clock that gives instants to rows without one.
     pub(crate) instants: Arc<Instants>,
     pub(crate) compaction: Compaction,
-    /// Who still reads rows that were freed.
+    /// Readers of rows that were freed.
     pub(crate) freed: Freed,
-    pub(crate) door: Door,
-    /// Who makes tables, adds fields or widens them.
+    pub(crate) write_barrier: WriteBarrier,
+    /// Lock of changes of definitions.
     pub(crate) defining: Defining,
-    /// Where pinned memory goes when it is much; held while it goes there, and for no other lock
-    /// but a shard's `state`.
+    /// Files for pinned memory when there is much; locked while they are written, with no other
+    /// lock taken but a shard's `state`.
     pub(crate) pin_files: Mutex<PinFiles>,
-    /// What must hold for files to be changed.
+    /// Conditions for changes of files.
     pub(crate) guard: Arc<Guard>,
     pub(crate) unreadable: UnreadablePartitions,
     /// Whether bulk stalls; it watches where the log lies in a fast tier.
     pub(crate) bulk: Option<Arc<Watch>>,
-    /// That of the directory; it ends with the database.
+    /// Lock of the directory; dropped with the database.
     pub(crate) _lock: Option<Box<dyn Lock>>,
 }
 
@@ -153,7 +152,7 @@ impl NewStreams {
     }
 }
 
-/// Who decides on the policy for late data.
+/// Origin of the policy for late data.
 #[derive(Debug)]
 pub(crate) struct LateChoice(Mutex<PolicyChoice>);
 
@@ -180,8 +179,8 @@ impl std::fmt::Debug for Core {
 }
 
 impl Core {
-    /// Fails with `full` while a disk is full and its reserve given up, or smaller than what the
-    /// log holds.
+    /// Fails with `full` while a disk is full and its reserve released, or smaller than the content
+    /// of the log.
     pub(crate) fn check_space(&self) -> Result<()> {
         let placed = self.placing.now();
         if let Some(tier) = &placed.tier
@@ -190,7 +189,7 @@ impl Core {
                 .iter()
                 .any(|r| r.is_given_up_in(&tier.tier.folder))
         {
-            // Nothing is lost with what is repeated there, and writes go on.
+            // The copies there are redundant, and writes go on.
             self.store.repeats().all().for_each(|kept| kept.give_way());
         }
         let log_bytes = self.log.live_bytes();
@@ -206,7 +205,7 @@ impl Core {
         reserves.try_for_each(|r| r.shrink(log_bytes, segment_bytes))
     }
 
-    /// True for who reads beside an owner, and holds no file by itself.
+    /// True for a reader beside an owner that does not keep files open by itself.
     pub(crate) fn is_reader(&self) -> bool {
         self._lock.is_none()
     }
@@ -229,7 +228,7 @@ impl Core {
         self.moment().of(table)
     }
 
-    /// The oldest sequence that replay would still need, given what memory holds now.
+    /// The oldest sequence that replay would still need, given the present content of memory.
     pub(crate) fn first_needed(&self) -> Sequence {
         let published = self.log.published();
         let unstored = self.shards.first_unstored();

@@ -1,5 +1,5 @@
-//! The newest delete of each table, whether it has been carried out or not: what is older than it
-//! may hold what was deleted, for somebody who does not know the deletes.
+//! The newest delete of each table, whether it has been carried out or not: older data may include
+//! deleted rows, for a reader that does not know the deletes.
 //!
 //! Invariants: never falls; in the metadata before the log may forget the record.
 
@@ -17,7 +17,7 @@ struct Newest {
 }
 
 impl NewestDeletes {
-    /// What the metadata hold.
+    /// Loads the entries of the metadata.
     pub(crate) fn load(&self, saved: Vec<(TableId, Sequence)>) {
         let saved = saved.into_iter().map(|(table, sequence)| {
             let newest = Newest {
@@ -51,7 +51,7 @@ impl NewestDeletes {
             .collect()
     }
 
-    /// Those that the metadata do not hold.
+    /// The entries that are not in the metadata yet.
     pub(crate) fn unsaved(&self) -> Vec<(TableId, Sequence)> {
         let all = self.0.lock();
         let unsaved = all.iter().filter(|(_, newest)| !newest.is_saved);

@@ -1,9 +1,9 @@
 //! Where the parts of an open database lie, which can change while it is open.
 //!
-//! Invariants: what is placed is replaced as one; who looked keeps what he saw. Writes that wait at
-//! the entrance have no number yet.
-//! Concurrency: one change at a time, whose lock is taken before all others but the entrance;
-//! nobody who writes holds the entrance while it is acknowledged.
+//! Invariants: the locations are replaced as one; a reader keeps the version it took. Writes that
+//! wait at the entrance have no number yet.
+//! Concurrency: one change at a time, whose lock is taken before all others but the entrance; no
+//! writer is in the entrance while its write is acknowledged.
 //! Failure: none of its own.
 
 use crate::device::reserve::Reserve;
@@ -20,7 +20,7 @@ pub(crate) struct Placed {
     pub(crate) env: Env,
     /// The fast tier, if there is one.
     pub(crate) tier: Option<Arc<OwnedTier>>,
-    /// Space for a full disk, on every medium, if it is set.
+    /// Reserves of space for a full disk, on every medium, if so configured.
     pub(crate) reserves: Vec<Arc<Reserve>>,
     /// The copy in bulk of a log in the fast tier, if there is to be one.
     pub(crate) mirror: Option<Arc<Mirror>>,

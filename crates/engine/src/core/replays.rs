@@ -2,18 +2,18 @@
 //!
 //! Invariants: all replays of a database together take a quarter of the memory budget at most, but
 //! for [`LEAST_BYTES`] that each of them gets in any case.
-//! Concurrency: one lock, held for no other and never over I/O.
+//! Concurrency: one lock; no other is taken under it, and it is never held over I/O.
 
 use crate::Options;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// What of the memory budget replays may take together.
+/// Share of the memory budget that replays may take together.
 const BUDGET_SHARE: usize = 4;
 /// So much a replay gets, however many there are: less would read each leaf again and again.
 const LEAST_BYTES: usize = 64 << 10;
 
-/// What the replays of a database may hold.
+/// Memory budget of the replays of a database.
 #[derive(Debug)]
 pub(crate) struct ReplayMemory {
     most: usize,
@@ -26,7 +26,7 @@ struct Taken {
     shares: usize,
 }
 
-/// What one of them may hold until this is dropped.
+/// Share of one replay, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct ReplayShare {
     memory: Arc<ReplayMemory>,
@@ -41,7 +41,7 @@ impl ReplayMemory {
         })
     }
 
-    /// An equal share, and no more than three quarters of what is free, so that there is something
+    /// An equal share, and no more than three quarters of the free memory, so that there is some
     /// for the next one. Replays come back for each slab: soon all have the same.
     pub(crate) fn take(self: &Arc<Self>) -> ReplayShare {
         let mut taken = self.taken.lock();

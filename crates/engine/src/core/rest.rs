@@ -1,8 +1,8 @@
 //! When a database that takes no writes is to rest.
 //!
 //! Invariants: a rest is due once for a stretch without writes, and only when much was written
-//! since the last one: who writes a row now and then is not made to store each by itself.
-//! Concurrency: held for no other lock.
+//! since the last one: a client that writes a row now and then does not cause a flush of each.
+//! Concurrency: no other lock is taken under it.
 
 use crate::common::ids::Sequence;
 use parking_lot::Mutex;
@@ -37,9 +37,9 @@ impl Rest {
         }
     }
 
-    /// True when nothing has been written for so long, and enough before. It is asked again and
-    /// again, with the newest record, the bytes of the log on its medium and those written to it
-    /// since the opening.
+    /// True when nothing has been written for so long, and enough before. Called repeatedly, with
+    /// the newest record, the bytes of the log on its medium and those written to it since the
+    /// opening.
     pub(crate) fn is_due(&self, newest: Sequence, log: (u64, u64), now: Duration) -> bool {
         let Some(after) = self.after else {
             return false;
@@ -50,7 +50,7 @@ impl Rest {
             Some((sequence, since)) if sequence == newest => {
                 let grown = match watched.written {
                     Some(before) => written.saturating_sub(before),
-                    // What the run before left behind.
+                    // Bytes of the previous run.
                     None => on_medium.max(written),
                 };
                 grown >= self.least && now.saturating_sub(since) >= after
@@ -62,7 +62,7 @@ impl Rest {
         }
     }
 
-    /// It is made to rest; should that fail, it is not tried again for the same bytes.
+    /// Notes the start of a rest; should it fail, it is not tried again for the same bytes.
     pub(crate) fn note(&self, written: u64) {
         self.watched.lock().written = Some(written);
     }

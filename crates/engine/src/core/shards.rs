@@ -1,7 +1,7 @@
 //! The shards of an open database, and which of them a stream belongs to.
 //!
 //! Invariants: their number is fixed when a database is made, and the shard of a stream with it.
-//! Concurrency: sums over shards look at one after the other; they are not those of one instant.
+//! Concurrency: sums over shards lock one after the other; they are not of one instant.
 
 use crate::common::ids::{Sequence, ShardIndex};
 use crate::core::shard::Shard;
@@ -29,19 +29,19 @@ impl<'a> IntoIterator for &'a Shards {
     }
 }
 
-/// What memory holds of events.
+/// Memory of events.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct EventsInMemory {
     pub(crate) bytes: usize,
     pub(crate) events: usize,
 }
 
-/// What memory holds of events for older snapshots alone.
+/// Memory of events that only older snapshots see.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PinnedBytes {
     /// Bytes of chunks in memory.
     pub(crate) chunks: usize,
-    /// These, and what is known of all, also of those in files.
+    /// Bytes of these, and of the entries of all, also of those in files.
     pub(crate) all: usize,
 }
 
@@ -56,7 +56,7 @@ impl Shards {
             .ok_or_else(|| Error::internal(format!("shard {} of {}", index.0, self.0.len())))
     }
 
-    /// The shard a stream belongs to, by its key bytes. Fixed for the life of the database.
+    /// The shard a stream belongs to, by its key bytes. Fixed for the lifetime of the database.
     pub(crate) fn of_key(&self, key: &[u8]) -> ShardIndex {
         shard_number(key, self.0.len())
     }
@@ -113,7 +113,7 @@ impl Shards {
         self.iter().map(of_shard).sum()
     }
 
-    /// Of every table something may have ended: each shard's next step looks.
+    /// Notes that rows of any table may have ended: each shard's next job checks.
     pub(crate) fn note_ending(&self) {
         for shard in self {
             shard.state.lock().ending = true;

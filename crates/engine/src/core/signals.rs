@@ -1,8 +1,8 @@
 //! Signals between writers and workers.
 //!
-//! Invariants: whoever waits holds the lock from its last look at what it waits for; who wakes it
+//! Invariants: a waiting thread has the lock from its last check of the condition on; a wake-up
 //! without the lock may be missed, and every wait ends by itself after a while.
-//! Concurrency: the lock is held for nothing else, and no other lock is taken with it.
+//! Concurrency: the lock protects nothing else, and no other lock is taken with it.
 
 use crate::{Error, Result};
 use headwater_io::Clock;
@@ -10,7 +10,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// A wait is looked at again after this time, whatever was missed.
+/// A wait checks again after this time, even if a wake-up was missed.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Default)]
@@ -20,7 +20,7 @@ pub(crate) struct Signals {
     wanted: Condvar,
     /// Memory was freed.
     freed: Condvar,
-    /// Why the last step failed, for writers that wait for memory.
+    /// The error of the last job, for writers that wait for memory.
     step_error: Mutex<Option<Error>>,
     stop: AtomicBool,
     threads: AtomicBool,
@@ -59,14 +59,14 @@ impl Signals {
         self.stop.store(true, Ordering::Release);
     }
 
-    /// Wakes everybody who waits.
+    /// Wakes all waiting threads.
     pub(crate) fn wake_all(&self) {
         let _held = self.lock.lock();
         self.wanted.notify_all();
         self.freed.notify_all();
     }
 
-    /// Wakes workers, which find what there is to do.
+    /// Wakes workers, which look for due work.
     pub(crate) fn wake_workers(&self) {
         let _held = self.lock.lock();
         self.wanted.notify_all();
@@ -113,12 +113,12 @@ impl Signals {
         }
     }
 
-    /// Remembers whether the newest step failed.
+    /// Notes whether the newest job failed.
     pub(crate) fn note_step<T>(&self, result: &Result<T>) {
         *self.step_error.lock() = result.as_ref().err().cloned();
     }
 
-    /// Why the newest step failed, if it did.
+    /// The error of the newest job, if it failed.
     pub(crate) fn step_error(&self) -> Option<Error> {
         self.step_error.lock().clone()
     }

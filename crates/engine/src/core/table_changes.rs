@@ -1,10 +1,10 @@
-//! The newest record that concerns a table, since opening: for those who read a table again only
+//! The newest record that concerns a table, since opening: for clients that read a table again only
 //! when it has changed.
 //!
-//! Invariants: a record is noted before it is published, so that who sees what it brought finds it
-//! noted; numbers never fall. What changes by time alone (values that expire, rows that age) is
-//! not noted.
-//! Concurrency: one lock, held for a look or a change of one map.
+//! Invariants: a record is noted before it is published, so that a reader of its data finds it
+//! noted; numbers never fall. Changes by time alone (values that expire, rows that age) are not
+//! noted.
+//! Concurrency: one lock, for a look-up or a change of one map.
 
 use crate::common::ids::{Sequence, TableId};
 use parking_lot::Mutex;

@@ -1,11 +1,11 @@
-//! That there are partitions of which nothing can be read, and what it means for the log.
+//! Whether there are unreadable partitions, and the consequences for the log.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 #[derive(Debug)]
 pub(crate) struct UnreadablePartitions {
     any: AtomicBool,
-    /// Bytes of the log when events were last stored for its sake, while it is kept for unreadable
+    /// Bytes of the log when events were last stored to shorten it, while it is kept for unreadable
     /// partitions.
     log_stored: AtomicU64,
 }
@@ -26,9 +26,9 @@ impl UnreadablePartitions {
         self.any.store(true, Ordering::Release);
     }
 
-    /// True when a log of this many bytes is longer than it should be, so that events are stored
-    /// for its sake. While it is kept for partitions that cannot be read, which storing does not
-    /// change, what came since events were last stored for its sake counts.
+    /// True when a log of this many bytes is longer than it should be, so that events are stored to
+    /// shorten it. While it is kept for partitions that cannot be read, which storing does not
+    /// change, only the bytes since the last such flush count.
     pub(crate) fn is_log_too_long(&self, live_bytes: u64, bytes_max: u64) -> bool {
         if !self.any() {
             return live_bytes > bytes_max;

@@ -1,13 +1,13 @@
-//! What must hold for an owner's files to be changed: that it is the process that opened the
-//! database, and that no sync failed.
+//! Conditions for changes of an owner's files: the process is the one that opened the database, and
+//! no sync failed.
 //!
-//! A child made by `fork` has the handles of its parent, the same place in the log among them, and
-//! none of its threads: what both write, one of them loses. And after a sync that failed, a later
-//! one that says `Ok` says nothing about what the failed one left behind: not for the bytes of a
-//! file, and not for the names in a folder, which is shared by all who make files there. So from
-//! then on nothing is changed and nothing is called durable, by nobody, until the database is
-//! opened again, which makes anew or writes again whatever such a sync may have left in doubt. Of
-//! syncs that find no space only those of folders are such: a file's bytes are written again.
+//! A child made by `fork` has the handles of its parent, the same position in the log among them,
+//! and none of its threads: when both write, one write is lost. And after a sync that failed, a
+//! later one that says `Ok` says nothing about the effect of the failed one: not for the bytes of a
+//! file, and not for the names in a folder, which all makers of files there share. So from then on
+//! nothing is changed and nothing is called durable, by any thread, until the database is opened
+//! again, which makes or writes again everything that such a sync may have left in doubt. Of syncs
+//! that find no space only those of folders are such: a file's bytes are written again.
 //!
 //! Invariants: in a forked child no file of the database is changed; after a failed sync no sync
 //! succeeds.
@@ -30,7 +30,7 @@ pub(crate) struct Guard {
     threads: Arc<dyn Threads>,
     /// The process that opened the database.
     process: u32,
-    /// What the first failed sync was of.
+    /// Path of the first failed sync.
     failed: OnceLock<PathBuf>,
     /// Bytes written to media of the database, its fast tier left out.
     bulk_written: Arc<AtomicU64>,
@@ -56,8 +56,8 @@ impl Guard {
         self.threads.process() != self.process
     }
 
-    /// Fails with `forked` in a forked child. Asked before any lock: a thread that held one may not
-    /// be there any more.
+    /// Fails with `forked` in a forked child. Called before any lock is taken: the thread that
+    /// holds one may not exist any more.
     pub(crate) fn check(&self) -> Result<()> {
         if !self.is_forked() {
             return Ok(());
@@ -90,7 +90,8 @@ impl Guard {
         self.check_change().is_err()
     }
 
-    /// Nothing that was to become durable by this sync is, and nobody may go on as if it were.
+    /// Nothing that this sync should have made durable is durable, and no thread may go on as if it
+    /// were.
     fn sync_failed(&self, path: &Path) {
         self.failed.get_or_init(|| path.to_owned());
     }
@@ -102,12 +103,12 @@ pub(crate) struct GuardedFiles {
     files: Arc<dyn Files>,
     guard: Arc<Guard>,
     written: Arc<AtomicU64>,
-    /// Held while a folder is synced.
+    /// Locked while a folder is synced.
     folders: Mutex<()>,
 }
 
 impl GuardedFiles {
-    /// Adds to `written` what is written.
+    /// Adds the bytes written to `written`.
     pub(crate) fn new(
         files: &Arc<dyn Files>,
         guard: &Arc<Guard>,
@@ -145,7 +146,7 @@ impl File for GuardedFile {
     fn sync_data(&self) -> io::Result<()> {
         self.guard.check_change()?;
         self.file.sync_data().inspect_err(|error| {
-            // Who finds no space writes all of it again: a step is given up, the log and the
+            // A writer without space writes all of it again: a job is aborted, the log and the
             // metadata latch.
             if !is_full(error) {
                 self.guard.sync_failed(&self.path);
@@ -192,7 +193,8 @@ impl Files for GuardedFiles {
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        // After a failed sync too: what a removal leaves in doubt is only whether the file is gone.
+        // Allowed after a failed sync too: the only doubt after a removal is whether the file still
+        // exists.
         self.guard.check().map_err(io::Error::other)?;
         self.files.remove(path)
     }
@@ -208,7 +210,7 @@ impl Files for GuardedFiles {
         self.files.sync_dir(dir).map_err(|error| {
             self.guard.sync_failed(dir);
             match is_full(&error) {
-                // Bytes are written again by whoever finds no space for them; names are made once,
+                // Bytes are written again by a writer without space for them; names are made once,
                 // and stay in doubt. So it is no error that space would heal.
                 true => io::Error::other(format!(
                     "{error}; which of its names stay is not known: nothing is written until the database is opened again"

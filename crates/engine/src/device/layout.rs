@@ -1,4 +1,4 @@
-//! Where the parts of a database lie: paths below its directory, and the medium of each.
+//! Locations of the parts of a database: paths below its directory, and the medium of each.
 //!
 //! Invariants: the same paths on every medium; by default all media are one.
 
@@ -34,8 +34,8 @@ pub(crate) fn folders<'e>(env: &'e Env, dir: &Path) -> Vec<(&'e Arc<dyn Files>, 
     folders
 }
 
-/// Every medium on which something lies that outlives the process, once, with the folder that
-/// stands for `dir` there; [`Env::files`] first.
+/// Every medium with data that outlives the process, once, with the folder that stands for `dir`
+/// there; [`Env::files`] first.
 pub(crate) fn durable_roots<'e>(env: &'e Env, dir: &Path) -> Vec<(&'e Arc<dyn Files>, PathBuf)> {
     let mut all = vec![(&env.files, dir.to_owned())];
     let parts = [

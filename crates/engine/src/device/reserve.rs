@@ -1,18 +1,17 @@
-//! Space kept for a full disk.
+//! Space reserved for a full disk.
 //!
-//! `DIR/reserve` is a file of zeros. When the disk is full, it is given up, and whatever was being
-//! written is written again in its space: what is in the log's hands, the step that runs, the
-//! metadata. From then on new writes say `full`, while reads, deletes, retention and compaction go
-//! on in what is left of it. As soon as there is space again the file is made again, and writes go
-//! on by themselves.
+//! `DIR/reserve` is a file of zeros. When the disk is full, it is released, and pending writes are
+//! repeated in its space: those of the log, of the running job, of the metadata. From then on new
+//! writes say `full`, while reads, deletes, retention and compaction go on in the rest of it. As
+//! soon as there is space again the file is made again, and writes go on by themselves.
 //!
-//! It grows with the log: what the log holds and segments do not is what may have to find space at
-//! once. So a small database has a small one; at a rest and a close it becomes smaller again.
+//! Its size grows with the log: rows that are in the log and not in segments may all need space at
+//! once. So a small database has a small reserve; at a rest and a close it becomes smaller again.
 //!
-//! Invariants: writes are taken in only while the file is as large as what the log holds, or as
-//! large as is set, so that what has been taken in finds its space.
+//! Invariants: writes are accepted only while the file is as large as the content of the log, or as
+//! large as is set, so that accepted writes find their space.
 //! Concurrency: one lock, held while the file is made or changes its size.
-//! Failure: when the reserve is used up too, a step is given up and tried again; the log and the
+//! Failure: when the reserve is used up too, a job is aborted and tried again; the log and the
 //! metadata latch with `full`.
 
 use crate::{Error, ErrorKind, Result};
@@ -29,7 +28,7 @@ const PATIENCE: Duration = Duration::from_millis(250);
 const PART_BYTES: u64 = 1 << 20;
 /// A reserve has so many bytes at least, unless less is set.
 const LEAST_BYTES: u64 = 1 << 20;
-/// At rest it keeps a part of what segments take: this fraction of them.
+/// At rest its size is this fraction of the size of segments.
 const PART_OF_SEGMENTS: u64 = 8;
 
 /// The reserve of an open database.
@@ -38,12 +37,12 @@ pub(crate) struct Reserve {
     files: Arc<dyn Files>,
     clock: Arc<dyn Clock>,
     path: PathBuf,
-    /// What is set: it becomes no larger.
+    /// Configured maximum of its size.
     most: u64,
-    /// Its size, while it is not given up.
+    /// Its size, while it is not released.
     bytes: AtomicU64,
     released: AtomicBool,
-    /// How often space was given back: the file, or what had been made of it.
+    /// Number of releases of space: of the whole file, or of an incomplete one.
     freed: AtomicU64,
     /// When it was last tried to make it again.
     tried: Mutex<Option<Duration>>,
@@ -111,7 +110,7 @@ impl Reserve {
             return Ok(());
         }
         drop(file);
-        // What was made of it must not fill the disk.
+        // An incomplete file must not fill the disk.
         match is_new {
             true => match self.files.remove(&self.path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -171,9 +170,9 @@ impl Reserve {
         .map_err(failed)
     }
 
-    /// Gives the space up, for who found none. `before` is what `freed` was when he began to look
-    /// for it. False when it had been given up by then; true when somebody else gave space back
-    /// meanwhile, who met the same full disk.
+    /// Releases the space, for a writer that found none. `before` is the value of `freed` when that
+    /// write began. False when the space had been released by then; true when another writer
+    /// released it meanwhile, after it met the same full disk.
     fn release(&self, before: u64) -> bool {
         let _alone = self.tried.lock();
         if self.freed.load(Ordering::Acquire) != before {
@@ -197,7 +196,7 @@ impl Reserve {
         }
     }
 
-    /// Does what needs space, again while there is more of it.
+    /// Runs an operation that needs space, again while there is more to release.
     fn with_space<T>(&self, work: impl Fn() -> io::Result<T>) -> io::Result<T> {
         loop {
             let before = self.freed.load(Ordering::Acquire);
@@ -213,7 +212,7 @@ impl Reserve {
         self.path.parent() == Some(folder)
     }
 
-    /// True while the reserve of a medium with this folder is given up.
+    /// True while the reserve of a medium with this folder is released.
     pub(crate) fn is_given_up_in(&self, folder: &Path) -> bool {
         self.released.load(Ordering::Acquire) && self.is_in(folder)
     }
@@ -222,8 +221,8 @@ impl Reserve {
         !self.released.load(Ordering::Acquire) && self.bytes.load(Ordering::Acquire) >= bytes
     }
 
-    /// Fails with `full` while the reserve is given up, or there is no space for one as large as
-    /// the log wants it, which holds so many bytes; tries to make it again now and then.
+    /// Fails with `full` while the reserve is released, or there is no space for one of the size
+    /// that a log of so many bytes needs; tries to make it again now and then.
     pub(crate) fn check(&self, log_bytes: u64) -> Result<()> {
         let bytes = self.size_for(log_bytes);
         if self.is_whole(bytes) {
@@ -254,7 +253,7 @@ impl Reserve {
     }
 }
 
-/// The files of a database with a reserve: what finds no space is tried again in that of the
+/// The files of a database with a reserve: writes without space are repeated in the space of the
 /// reserve.
 #[derive(Debug)]
 pub(crate) struct ReservedFiles {
@@ -323,8 +322,8 @@ mod tests {
 
     const BYTES: u64 = 4096;
 
-    /// A file whose first writes find no space, each just before somebody else gives the reserve
-    /// up.
+    /// A file whose first writes find no space, each just before another writer releases the
+    /// reserve.
     #[derive(Debug)]
     struct Late {
         reserve: Weak<Reserve>,
@@ -386,8 +385,8 @@ mod tests {
     #[test]
     fn who_finds_no_space_after_the_reserve_was_given_up_is_told() {
         let (reserve, file) = reserved(3);
-        // The first refusal is followed by a second attempt, the second is final: nothing was given
-        // back in between.
+        // The first refusal is followed by a second attempt, the second is final: nothing was
+        // released in between.
         let error = file.write_all_at(0, b"commit").unwrap_err();
         assert!(is_full(&error));
         assert!(reserve.released.load(Ordering::Acquire));

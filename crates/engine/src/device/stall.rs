@@ -1,9 +1,10 @@
-//! Whether a medium stalls: whether a look into it has not come back for a while.
+//! Detects a stalled medium: an access that has not returned for a while.
 //!
-//! Invariants: what is watched goes on as without; every look is given up by itself, also when it
-//! panics. Writes and syncs of steps are not watched: they are large, and nobody but steps waits
-//! for them. Neither is what is asked for ahead: whoever asked goes on meanwhile.
-//! Concurrency: no lock. A look beyond the number of places is not watched: others stall with it.
+//! Invariants: accesses behave as without monitoring; every entry is released by itself, also after
+//! a panic. Writes and syncs of jobs are not monitored: they are large, and only jobs wait for
+//! them. Neither is read-ahead: its caller goes on meanwhile.
+//! Concurrency: no lock. An access beyond the number of slots is not monitored: others stall with
+//! it.
 //! Failure: none.
 
 use headwater_io::{Clock, Completion, File, Files, OpenMode};
@@ -18,13 +19,13 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// So many looks are watched at once.
 const PLACES: usize = 64;
 
-/// Watches looks into media.
+/// Monitors accesses to media.
 #[derive(Debug)]
 pub(crate) struct Watch {
     clock: Arc<dyn Clock>,
-    /// When looks began that have not come back, in ns; 0 = the place is free.
+    /// Start times of accesses that have not returned, in ns; 0 = the slot is free.
     begun: [AtomicU64; PLACES],
-    /// Where a free place is looked for first.
+    /// The slot where the search for a free one begins.
     next: AtomicUsize,
     /// Looks are watched.
     on: AtomicBool,
@@ -63,7 +64,7 @@ impl Watch {
 
     fn now(&self) -> u64 {
         let now = self.clock.monotonic().as_nanos();
-        // Never 0, which is a free place.
+        // Never 0, which is a free slot.
         u64::try_from(now).unwrap_or(u64::MAX).saturating_add(1)
     }
 
@@ -127,7 +128,7 @@ impl File for WatchedFile {
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        // Whoever looks into the metadata waits while their file grows.
+        // A reader of the metadata waits while their file grows.
         let _looking = self.watch.begin();
         self.file.set_len(len)
     }
@@ -181,7 +182,7 @@ mod tests {
         clock.advance(PATIENCE);
         assert!(watch.is_stalled());
         drop(young);
-        // More looks than places: none waits, and each place becomes free again.
+        // More accesses than slots: none waits, and each slot becomes free again.
         let many: Vec<Looking<'_>> = (0..PLACES * 2).map(|_| watch.begin()).collect();
         clock.advance(PATIENCE);
         assert!(watch.is_stalled());

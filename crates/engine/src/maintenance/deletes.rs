@@ -1,4 +1,4 @@
-//! What users end: events in a range, streams, tables.
+//! Deletes by users: events in a range, streams, tables.
 
 use crate::common::ids::{Sequence, StreamId};
 use crate::core::Core;
@@ -12,7 +12,7 @@ use headwater_types::{ClosedRange, StreamName};
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// More deletes than this waiting to be carried out are carried out by whoever adds one.
+/// Number of pending deletes above which the thread that adds one carries them out.
 const WAITING_MAX: usize = 256;
 
 /// Which events to delete.
@@ -42,7 +42,7 @@ fn streams_with(
     streams_where(core, table, &has)
 }
 
-/// The streams of a table that are wanted, by number.
+/// The matching streams of a table, by number.
 fn streams_where(
     core: &Core,
     table: &Table,
@@ -135,7 +135,7 @@ fn delete_from(
         let streams = record.streams.as_deref();
         let claims = refuse_parts_of_freed(core, table, streams, range)?;
         let _latch = core.log.latch_on_panic("put a delete before the shards");
-        let _door = core.door.shut();
+        let _barrier = core.write_barrier.close();
         if core.store.stubs().claims() != claims {
             // More was freed meanwhile.
             continue;
@@ -191,9 +191,9 @@ fn drop_found(core: &Core, table: &Table, found: Vec<StreamRecord>) -> Result<u6
     };
     let sequence = {
         let _latch = core.log.latch_on_panic("put a delete before the shards");
-        let _door = core.door.shut();
-        // Readers that come later must not find the streams before they know that they are gone,
-        // and the other way round.
+        let _barrier = core.write_barrier.close();
+        // Later readers must not find the streams before they know that they are dropped, and the
+        // other way round.
         let sequence = core.catalog.drop_streams(found, || {
             core.log.enqueue(RecordKind::Delete, record.encode(), true)
         })?;
@@ -208,7 +208,7 @@ fn drop_found(core: &Core, table: &Table, found: Vec<StreamRecord>) -> Result<u6
 pub(crate) fn drop_table(core: &Core, name: &str) -> Result<()> {
     core.log.check()?;
     let sequence = {
-        let _door = core.door.shut();
+        let _barrier = core.write_barrier.close();
         let change = |_, old: Option<&Table>| {
             let mut table = old
                 .cloned()
@@ -235,7 +235,7 @@ fn bury(core: &Core, record: &DeleteRecord, sequence: Sequence) {
     core.table_changes.note([record.table], sequence);
     core.ends.note(sequence, record);
     core.named_ends.note(sequence, record);
-    core.door.note_delete();
+    core.write_barrier.note_delete();
     core.log.inserted(sequence);
 }
 

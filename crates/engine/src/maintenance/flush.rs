@@ -1,9 +1,9 @@
-//! When a shard stores what memory holds, and how much: because memory is used up, the log is too
+//! When a shard stores events in memory, and how many: because memory is used up, the log is too
 //! long, late events have waited, or the database is flushed or closed.
 //!
 //! Concurrency: called by the shard's worker, or by writers where there are no threads. Every loop
 //! here ends: it goes on while there is something of before it began.
-//! Failure: a step that failed for want of space is tried again when asked; other failures have
+//! Failure: a job that failed for want of space is tried again on request; other failures have
 //! latched the database.
 
 use crate::Result;
@@ -32,7 +32,7 @@ pub(crate) fn log_bytes_max(core: &Core) -> u64 {
     let usual = LOG_BUDGETS_MAX * core.options.memory_budget_bytes as u64;
     let is_fast = core.placing.now().is_log_fast();
     match core.options.fast_bytes {
-        // The files that are being filled and made ready are beside what is needed.
+        // The files that are being filled and prepared come on top of the needed ones.
         Some(most) if is_fast => usual.min(most.saturating_sub(2 * core.options.log_file_size())),
         _ => usual,
     }
@@ -43,7 +43,7 @@ pub(crate) fn flush_if_due(core: &Core, index: ShardIndex) -> Result<bool> {
     if has_ended(core, index)? && jobs::sweep(core, index)? {
         return Ok(true);
     }
-    // What is left of the reserve is for what frees space.
+    // The rest of the reserve is for operations that free space.
     if core.check_space().is_err() {
         return Ok(false);
     }
@@ -65,14 +65,14 @@ pub(crate) fn flush_if_due(core: &Core, index: ShardIndex) -> Result<bool> {
     }
     if core.memory.is_flush_due() {
         let held = core.shards.events_in_memory();
-        // The shards that hold no less than others: not all of what is used are events.
+        // The shards with no less memory than others: not all memory in use is events.
         let shards = core.shards.len().max(1);
         if bytes > 0 && bytes >= core.memory.flush_bytes().min(held.bytes) / shards {
             let buffers = jobs::buffers_to_store(policy, view);
             if step(core, index, buffers, Urgency::Memory)? {
                 return Ok(true);
             }
-            // Nothing there to take, such as a flank that is retained whole: take what there is.
+            // Nothing there to take, such as a flank that is retained whole: take whatever exists.
             if step(core, index, Buffers::Both, Urgency::All)? {
                 return Ok(true);
             }
@@ -132,8 +132,8 @@ pub(crate) fn flush_all(core: &Core) -> Result<()> {
     jobs::commit_log_cut(core)
 }
 
-/// When nothing has been written for a while: stores what memory holds, and gives back what the log
-/// does not need. True when it did something.
+/// When nothing has been written for a while: stores the events in memory, and releases files that
+/// the log does not need. True when it did something.
 pub(crate) fn rest_if_due(core: &Core) -> Result<bool> {
     let log = core.log.bytes_on_medium_and_written();
     let now = core.env.clock.monotonic();
@@ -152,13 +152,13 @@ pub(crate) fn rest_if_due(core: &Core) -> Result<bool> {
     Ok(true)
 }
 
-/// On a full disk: gives back what of the log nobody needs, which waits there to be used again, or
-/// for the next commit. True when it did something.
+/// On a full disk: releases files of the log that are not needed, which wait there for recycling,
+/// or for the next commit. True when it did something.
 pub(crate) fn give_back_if_full(core: &Core) -> Result<bool> {
     if core.check_space().is_ok() {
         return Ok(false);
     }
-    // What only definitions need of the log the next commit stores.
+    // Records of the log that only definitions need are stored by the next commit.
     let is_needed = core.shards.first_unstored().is_some();
     let given = core.log.give_back(is_needed)?;
     let needed = match is_needed {
@@ -187,13 +187,13 @@ pub(crate) fn leave_log(core: &Core) -> Result<()> {
     }
 }
 
-/// Steps until nothing is left in memory of what was there at the beginning. Writers may go on.
+/// Runs jobs until memory has nothing left of what was there at the beginning. Writers may go on.
 pub(crate) fn store_all(core: &Core) -> Result<()> {
     let _no_compaction = core.compaction.begin();
     store_all_alone(core)
 }
 
-/// As [`store_all`], for who sees to it that no partition is being rewritten.
+/// As [`store_all`], for a caller that prevents rewriting of partitions.
 pub(crate) fn store_all_alone(core: &Core) -> Result<()> {
     core.log.wait_published(core.log.newest())?;
     let newest = core.log.published();

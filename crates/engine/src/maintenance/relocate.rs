@@ -1,21 +1,21 @@
-//! Changes what lies in the fast tier of a database, between two openings.
+//! Changes the parts in the fast tier of a database, between two openings.
 //!
-//! Invariants: the log moves only when nothing in it is needed, and its place changes with one
-//! write of `DIR/tier`; what it leaves behind is removed after that. A change that was cut short
-//! has happened or not, and is made again by the next opening that wants it.
+//! Invariants: the log moves only when nothing in it is needed, and its location changes with one
+//! write of `DIR/tier`; files left behind are removed after that. An interrupted change has
+//! happened or not, and is repeated by the next opening with the same request.
 //! Concurrency: holds the locks of the database and of the tier.
-//! Failure: as an opening; kind `busy` when the log holds what cannot be stored yet.
+//! Failure: as an opening; kind `busy` when the log has events that cannot be stored yet.
 
 use crate::device::layout::{log_dir, meta_path};
 use crate::device::tiers::{
-    FastTier, Prepared, TierParts, TierRecord, absolute, is_same_folder, is_within, lock_fast,
-    log_begun, of_another, path_in, place, same_set, same_time,
+    FastTier, Prepared, TierParts, TierRecord, absolute, is_same_folder, is_within, located,
+    lock_fast, log_begun, of_another, path_in, same_set, same_time,
 };
 use crate::maintenance::flush::{leave_log, store_all};
 use crate::metadata::owner;
 use crate::metadata::tables::copy::look;
 use crate::open::recover;
-use crate::storage::fast_index::What;
+use crate::storage::fast_index::RepeatKind;
 use crate::wal::{Access, replay};
 use crate::{Error, ErrorKind, Options, Result};
 use headwater_io::{Env, Files, NoThreads};
@@ -24,8 +24,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Has the database in `options.dir` use a fast tier, another one, or other parts of it; `None` =
-/// no tier any more. It must not be open. What lies in the log is stored before the log moves. A
-/// database that is not there yet gets its tier by [`Options::fast_dir`].
+/// no tier any more. The database must not be open. Events in the log are stored before the log
+/// moves. A new database gets its tier by [`Options::fast_dir`].
 ///
 /// # Errors
 /// `locked` when it is open, `not_found` without a database, `tier` when the folder belongs to
@@ -43,7 +43,7 @@ pub fn use_fast_tier(env: &Env, options: &Options, wanted: Option<&FastTier>) ->
         )));
     }
     let is = is_now(env, &options.dir)?;
-    let wanted = wanted_of(wanted)?.named_as(&**env.fast_files(), &is)?;
+    let wanted = placement_of(wanted)?.named_as(&**env.fast_files(), &is)?;
     match is_so(&is, &wanted) {
         true => make_sure(env, &options.dir),
         false => change(env, options, &wanted),
@@ -97,16 +97,16 @@ pub fn adopt_fast_tier(env: &Env, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// What is to lie where.
+/// The parts to put in the fast tier.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Wanted {
+pub(crate) struct TierPlacement {
     pub(crate) fast: PathBuf,
     pub(crate) parts: TierParts,
 }
 
-impl Wanted {
-    pub(crate) fn none() -> Wanted {
-        Wanted {
+impl TierPlacement {
+    pub(crate) fn none() -> TierPlacement {
+        TierPlacement {
             fast: PathBuf::new(),
             parts: TierParts::NONE,
         }
@@ -114,10 +114,10 @@ impl Wanted {
 
     /// The same, with the folder named as it is named already, if it is the same folder: from here
     /// on names are compared.
-    pub(crate) fn named_as(self, files: &dyn Files, is: &Wanted) -> Result<Wanted> {
+    pub(crate) fn named_as(self, files: &dyn Files, is: &TierPlacement) -> Result<TierPlacement> {
         let has_folders = !self.parts.is_empty() && !is.fast.as_os_str().is_empty();
         if has_folders && is_same_folder(files, &is.fast, &self.fast)? {
-            return Ok(Wanted {
+            return Ok(TierPlacement {
                 fast: is.fast.clone(),
                 ..self
             });
@@ -126,48 +126,50 @@ impl Wanted {
     }
 }
 
-pub(crate) fn wanted_of(tier: Option<&FastTier>) -> Result<Wanted> {
+pub(crate) fn placement_of(tier: Option<&FastTier>) -> Result<TierPlacement> {
     Ok(match tier {
-        Some(tier) => Wanted {
+        Some(tier) => TierPlacement {
             fast: absolute(&tier.folder)?,
             parts: tier.parts,
         },
-        None => Wanted::none(),
+        None => TierPlacement::none(),
     })
 }
 
-/// Before an opening: what the options want of tiers becomes so.
+/// Before an opening: puts the tier settings of the options into effect.
 pub(crate) fn settle(env: &Env, options: &Options) -> Result<()> {
     let Some(fast) = &options.fast_dir else {
         return Ok(());
     };
-    let wanted = Wanted {
+    let wanted = TierPlacement {
         fast: absolute(fast)?,
         parts: options.fast_parts,
     };
     let is = is_now(env, &options.dir)?;
     let wanted = wanted.named_as(&**env.fast_files(), &is)?;
-    // The opening makes sure of what is so.
+    // The opening makes the present state durable.
     match is_so(&is, &wanted) {
         true => Ok(()),
         false => change(env, options, &wanted),
     }
 }
 
-fn is_now(env: &Env, dir: &Path) -> Result<Wanted> {
+fn is_now(env: &Env, dir: &Path) -> Result<TierPlacement> {
     let record = TierRecord::read(&*env.files, dir)?;
-    Ok(record.map_or_else(Wanted::none, |record| Wanted {
-        fast: record.fast,
-        parts: record.parts,
-    }))
+    Ok(
+        record.map_or_else(TierPlacement::none, |record| TierPlacement {
+            fast: record.fast,
+            parts: record.parts,
+        }),
+    )
 }
 
-/// True when the records say what is wanted, durably or not.
-fn is_so(is: &Wanted, wanted: &Wanted) -> bool {
+/// True when the records agree with the request, durably or not.
+fn is_so(is: &TierPlacement, wanted: &TierPlacement) -> bool {
     is.parts == wanted.parts && (is.fast == wanted.fast || wanted.parts.is_empty())
 }
 
-/// Makes what the records say stay: perhaps the change that wrote them was cut short.
+/// Makes the records durable: perhaps the change that wrote them was interrupted.
 fn make_sure(env: &Env, dir: &Path) -> Result<()> {
     let _lock = owner::take_lock(env, dir)?;
     let ours = TierRecord::take_over(&*env.files, dir)?;
@@ -179,7 +181,7 @@ fn make_sure(env: &Env, dir: &Path) -> Result<()> {
     TierRecord::take_over(&**env.fast_files(), &ours.fast).map(drop)
 }
 
-fn change(env: &Env, options: &Options, wanted: &Wanted) -> Result<()> {
+fn change(env: &Env, options: &Options, wanted: &TierPlacement) -> Result<()> {
     let dir = options.dir.as_path();
     let is = is_now(env, dir)?;
     let is_same_folder = is.fast == wanted.fast || wanted.parts.is_empty();
@@ -209,12 +211,12 @@ fn change(env: &Env, options: &Options, wanted: &Wanted) -> Result<()> {
     let lock = owner::take_lock(env, dir)?;
     let meta_lock = owner::lock_meta(env, dir)?;
     let before = TierRecord::take_over(&*env.files, dir)?;
-    let placed = place(env, dir)?;
+    let placed = located(env, dir)?;
     if log_moves && exists {
         require_nothing_needed(&placed, options)?;
     }
     if log_moves && is.parts.log {
-        // A mirror of what is not needed any more must not be where the log is to lie.
+        // A mirror that is not needed any more must not be where the log is to lie.
         remove_all(&**env.log_files(), &log_dir(env, dir))?;
     }
     if !wanted.parts.is_empty() {
@@ -226,11 +228,11 @@ fn change(env: &Env, options: &Options, wanted: &Wanted) -> Result<()> {
         record.next = record.token;
         record.write(&*env.files, dir)?;
     }
-    // What is left behind means nothing from here on.
+    // Files left behind mean nothing from here on.
     if log_moves {
         remove_all(&**placed.log_files(), &log_dir(&placed, dir))?;
     }
-    for what in What::ALL {
+    for what in RepeatKind::ALL {
         if what.is_in(is.parts) && !(what.is_in(wanted.parts) && is_same_folder) {
             what.clear(&**env.fast_files(), &is.fast)?;
         }
@@ -242,7 +244,8 @@ fn change(env: &Env, options: &Options, wanted: &Wanted) -> Result<()> {
     Ok(())
 }
 
-/// Removes what a tier that is not used any more holds: the file that says whose it is last.
+/// Removes the contents of a tier that is not used any more: the file that names its database is
+/// last.
 pub(crate) fn clear(files: &dyn Files, fast: &Path) -> Result<()> {
     remove_all(files, &fast.join("log"))?;
     remove(files, &fast.join("reserve"))?;
@@ -256,7 +259,7 @@ pub(crate) fn prepare(
     env: &Env,
     dir: &Path,
     before: Option<&TierRecord>,
-    wanted: &Wanted,
+    wanted: &TierPlacement,
 ) -> Result<Prepared> {
     let files = env.fast_files();
     let fast = wanted.fast.as_path();
@@ -279,7 +282,7 @@ pub(crate) fn prepare(
         Some(found) if !is_same_folder(&*env.files, &found.bulk, &bulk)? => {
             return Err(of_another(&bulk, fast, &found));
         }
-        // Taken into use by nobody, or by a database in this folder that is not there any more.
+        // Taken into use by no database, or by one in this folder that does not exist any more.
         _ => {
             let names = files.list(&log).map_err(|e| Error::io("list", &log, e))?;
             if let Some(name) = names.first() {
@@ -293,15 +296,15 @@ pub(crate) fn prepare(
             }
         }
     }
-    // What an earlier use left there is of no use any more: `DIR/tier` says where the log is.
+    // Files of an earlier use there are of no use any more: `DIR/tier` says where the log is.
     let in_use = before.filter(|record| !record.parts.is_empty() && record.fast == fast);
     if !in_use.is_some_and(|record| record.parts.log) {
         remove_all(&**files, &log)?;
     }
     let token = env.chance.next_u64();
     let mut record = TierRecord::new(set, token, wanted.parts, (&bulk, fast));
-    // Of a tier that is in use only the parts change, with one write: its token is that of both
-    // until an opening draws another one.
+    // Of a tier that is in use only the parts change, with one write: both have its token until an
+    // opening draws another one.
     if let Some(before) = in_use {
         (record.token, record.next) = (before.token, before.next);
         record.unsettled = before.unsettled;
@@ -317,7 +320,7 @@ pub(crate) fn prepare(
     })
 }
 
-/// Fails when the log holds something that no segment has: that of a partition that cannot be read.
+/// Fails when the log has events that no segment has: events of a partition that cannot be read.
 fn require_nothing_needed(env: &Env, options: &Options) -> Result<()> {
     let dir = options.dir.as_path();
     let log_dir = log_dir(env, dir);
@@ -352,7 +355,7 @@ pub(crate) fn remove_all(files: &dyn Files, folder: &Path) -> Result<()> {
     for name in &names {
         remove(files, &folder.join(name))?;
     }
-    // Also where nothing is left: who removed it was perhaps killed before this.
+    // Also where nothing is left: the process that removed it was perhaps killed before this.
     files
         .sync_dir(folder)
         .map_err(|e| Error::io("sync", folder, e))

@@ -1,11 +1,12 @@
-//! What workers do, or writers where there are no threads: flush, end what is due to end, compact.
+//! The work of background threads, or of writers where there are no threads: flush, end data that
+//! is due to end, compact.
 //!
-//! Concurrency: one worker per shard flushes, and makes up for what the fast tier does not have of
-//! segments; one more compacts; one copies the log of a fast tier, where that is wanted. Without
-//! threads [`maintain`] does it all on the caller. Every loop here ends: one that rewrites goes on
-//! while there are partitions with a reason ([`jobs::compaction_wanted`]), which a rewriting takes
-//! away.
-//! Failure: a step that failed for want of space is tried again when asked, a rewriting after a
+//! Concurrency: one worker per shard flushes, and copies to the fast tier the parts of segments
+//! that it does not have; one more compacts; one copies the log of a fast tier, where so
+//! configured. Without threads [`maintain`] does it all on the caller. Every loop here ends: one
+//! that rewrites goes on while there are partitions with a reason ([`jobs::compaction_wanted`]),
+//! which a rewriting takes away.
+//! Failure: a job that failed for want of space is tried again on request, a rewriting after a
 //! while; other failures have latched the database.
 
 use crate::common::ids::{SegmentId, ShardIndex};
@@ -14,23 +15,23 @@ use crate::core::late_policy::late_work_is_due;
 use crate::maintenance::flush::{
     flush_if_due, give_back_if_full, log_bytes_max, rest_if_due, sweep_all,
 };
-use crate::maintenance::indexing::{Piece, next_piece};
+use crate::maintenance::indexing::{Outcome, next_increment};
 use crate::maintenance::jobs;
 use crate::maintenance::retention::move_horizons;
-use crate::open::kept_states::end_due;
+use crate::open::snapshot_states::end_due;
 use crate::wal::mirror::Mirror;
 use crate::{ErrorKind, Result};
 use headwater_io::queue::Purpose;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long compaction waits when there was no space for it.
+/// Delay of compaction when there was no space for it.
 const SPACE_PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long compaction waits when writers needed the partition that was being rewritten.
+/// Delay of compaction when writers needed the partition that was being rewritten.
 const WRITERS_FIRST: Duration = Duration::from_secs(30);
 
-/// Does what is due, on the caller.
+/// Does the due work, on the caller.
 pub(crate) fn maintain(core: &Core) -> Result<()> {
     core.log.wait_published(core.log.newest())?;
     mirror_if_due(core);
@@ -47,7 +48,7 @@ pub(crate) fn maintain(core: &Core) -> Result<()> {
             }
         }
         progress |= give_back_if_full(core)?;
-        if !progress && !rest_if_due(core)? && !index_a_piece(core) {
+        if !progress && !rest_if_due(core)? && !run_index_increment(core) {
             break;
         }
     }
@@ -60,9 +61,8 @@ pub(crate) fn maintain(core: &Core) -> Result<()> {
     Ok(())
 }
 
-/// Repeats in the fast tier what it is to have of one segment and does not have, from this number
-/// on. Gives the number from which on to look for the next; `None` = there is none. First it lets
-/// go of what has become old there.
+/// Copies to the fast tier the missing parts of one segment, from this number on. Gives the number
+/// from which on to look for the next; `None` = there is none. First it drops old copies there.
 fn keep_behind(core: &Core, shard: ShardIndex, from: SegmentId) -> Result<Option<SegmentId>> {
     let mut next: Option<SegmentId> = None;
     for kept in core.store.repeats().all() {
@@ -83,8 +83,8 @@ fn keep_behind(core: &Core, shard: ShardIndex, from: SegmentId) -> Result<Option
     Ok(Some(SegmentId(id.0 + 1)))
 }
 
-/// Without threads, the writer does what workers would do. Its write is acknowledged: what fails
-/// here is told to the next one that needs it, by the latch or when memory is used up.
+/// Without threads, the writer does the background work. Its write is acknowledged: a failure here
+/// is reported to the next one that needs it, by the latch or when memory is used up.
 pub(crate) fn maintain_after_write(core: &Core) {
     if core.signals.has_threads() {
         return;
@@ -99,7 +99,7 @@ pub(crate) fn maintain_after_write(core: &Core) {
     }
 }
 
-/// Copies what was written to the log in a fast tier, when it is time.
+/// Copies new records of the log in a fast tier, when it is time.
 fn mirror_if_due(core: &Core) {
     let now = core.env.clock.monotonic();
     if let Some(mirror) = &core.placing.now().mirror
@@ -110,8 +110,8 @@ fn mirror_if_due(core: &Core) {
     }
 }
 
-/// Copies what was written to the log in a fast tier before a flush returns. What it stored is in
-/// bulk; the copy must not have rows that a delete took from memory, and lack the delete.
+/// Copies the log in a fast tier before a flush returns. The flushed events are in bulk; the copy
+/// must not have rows that a delete took from memory without the delete.
 pub(crate) fn mirror_flushed(core: &Core) -> Result<()> {
     let now = core.env.clock.monotonic();
     match &core.placing.now().mirror {
@@ -120,7 +120,7 @@ pub(crate) fn mirror_flushed(core: &Core) -> Result<()> {
     }
 }
 
-/// Copies what was written to the log in a fast tier.
+/// Copies new records of the log in a fast tier.
 pub(crate) fn mirror_log(core: &Core, mirror: &Mirror) {
     let now = core.env.clock.monotonic();
     if let Err(error) = mirror.round(&core.log, core.commits.log_generation(), now) {
@@ -128,15 +128,15 @@ pub(crate) fn mirror_log(core: &Core, mirror: &Mirror) {
     }
 }
 
-/// A partition that should be rewritten, among those that there were when `made_before` was the
-/// next segment, and what became of them.
+/// A partition that should be rewritten, among those that existed when `made_before` was the next
+/// segment, and their replacements.
 fn compaction_due(
     core: &Core,
     thorough: bool,
     made_before: SegmentId,
 ) -> Option<(ShardIndex, SegmentId)> {
     (0u16..).zip(&core.shards).find_map(|(index, shard)| {
-        // What is held of a partition may have to be read: not under the lock.
+        // Reading the state of a partition may need I/O: not under the lock.
         let (partitions, busy) = {
             let state = shard.state.lock();
             (Arc::clone(&state.partitions), state.busy.clone())
@@ -154,7 +154,7 @@ fn compaction_due(
     })
 }
 
-/// What the background should rewrite now.
+/// The partition that the background should rewrite now.
 fn compaction_due_now(core: &Core) -> Option<(ShardIndex, SegmentId)> {
     if core.compaction.is_postponed(core.env.clock.monotonic()) || core.check_space().is_err() {
         return None;
@@ -175,7 +175,7 @@ fn compact(core: &Core, index: ShardIndex, id: SegmentId) -> bool {
         Err(error) => {
             tracing::warn!(segment = id.0, %error, "compaction failed: the partition stays as it is");
             match error.kind() {
-                // What was written of it is gone again, and would be written again.
+                // The output was removed again, and would be written again.
                 ErrorKind::Full => {
                     let now = core.env.clock.monotonic();
                     core.compaction.postpone_to(now + SPACE_PATIENCE);
@@ -190,7 +190,7 @@ fn compact(core: &Core, index: ShardIndex, id: SegmentId) -> bool {
 
 /// Rewrites every partition that would become tidier.
 pub(crate) fn compact_all(core: &Core) -> Result<()> {
-    // What others write meanwhile is not waited for.
+    // Writes of other threads meanwhile are not waited for.
     let made_before = core.segment_ids.next();
     // A partition that was split may be due for aging, in parts.
     loop {
@@ -212,7 +212,7 @@ pub(crate) fn compact_all(core: &Core) -> Result<()> {
     }
 }
 
-/// The life of a shard's worker.
+/// Main loop of a shard's worker.
 pub(crate) fn flush_worker(core: &Core, index: ShardIndex) {
     // Where segments are looked for of which the fast tier is to repeat something.
     let mut from = SegmentId(0);
@@ -235,13 +235,13 @@ pub(crate) fn flush_worker(core: &Core, index: ShardIndex) {
                 tracing::warn!(%error, "a flush failed for want of space");
                 core.signals.wait_for_work();
             }
-            // Latched: the next writer is told.
+            // Latched: the next writer gets the error.
             Err(_) => return,
         }
     }
 }
 
-/// The life of the worker that compacts.
+/// Main loop of the worker that compacts.
 pub(crate) fn compaction_worker(core: &Core) {
     while !core.signals.is_stopped() {
         if core.log.check_failure().is_ok()
@@ -266,16 +266,16 @@ pub(crate) fn compaction_worker(core: &Core) {
         if core.log.check_failure().is_ok()
             && let Err(error) = give_back_if_full(core)
         {
-            tracing::warn!(%error, "the log could not give back what nobody needs; it will be tried again");
+            tracing::warn!(%error, "the log could not release files that are not needed; it will try again");
             core.signals.wait_for_work();
         }
         if core.log.check_failure().is_ok()
             && let Err(error) = rest_if_due(core)
         {
-            tracing::warn!(%error, "what memory holds could not be stored; the log has it");
+            tracing::warn!(%error, "the events in memory could not be stored; the log has them");
             core.signals.wait_for_work();
         }
-        let has_indexed = core.log.check_failure().is_ok() && index_a_piece(core);
+        let has_indexed = core.log.check_failure().is_ok() && run_index_increment(core);
         match compaction_due_now(core) {
             Some((index, id)) if core.log.check_failure().is_ok() => {
                 if !compact(core, index, id) {
@@ -288,16 +288,16 @@ pub(crate) fn compaction_worker(core: &Core) {
     }
 }
 
-/// Does the next piece of work on indexes, if there is any. Filters read what is missing, so a
-/// failure is told in the log only, and it is tried again after a while.
-fn index_a_piece(core: &Core) -> bool {
+/// Runs the next increment of indexing, if there is any. Filters read the missing leaves, so a
+/// failure is only logged, and it is tried again after a while.
+fn run_index_increment(core: &Core) -> bool {
     let now = core.env.clock.monotonic();
     if core.indexes.is_postponed(now) || core.check_space().is_err() {
         return false;
     }
     let _working = Purpose::Compaction.begin();
-    match next_piece(core, None) {
-        Ok(piece) => piece == Piece::Done,
+    match next_increment(core, None) {
+        Ok(piece) => piece == Outcome::Done,
         Err(error) => {
             tracing::warn!(%error, "a part of an index could not be made; it will be tried again");
             core.indexes.postpone_to(now + SPACE_PATIENCE);
@@ -306,12 +306,12 @@ fn index_a_piece(core: &Core) -> bool {
     }
 }
 
-/// The life of the thread that copies the log of a fast tier to bulk, while it lies in one.
+/// Main loop of the thread that copies the log of a fast tier to bulk, while it lies in one.
 pub(crate) fn mirror_worker(core: &Core, interval: Duration) {
     while !core.signals.is_stopped() {
         core.signals.pause(&*core.env.clock, interval);
         if core.log.check_failure().is_err() {
-            // Latched: the next writer is told.
+            // Latched: the next writer gets the error.
             return;
         }
         if let Some(mirror) = &core.placing.now().mirror {
@@ -320,7 +320,7 @@ pub(crate) fn mirror_worker(core: &Core, interval: Duration) {
     }
 }
 
-/// The life of the thread that leads groups nobody waits for.
+/// Main loop of the thread that leads groups nobody waits for.
 pub(crate) fn log_worker(core: &Core) {
     while !core.signals.is_stopped() && core.log.background_round(Duration::from_secs(1)) {}
 }

@@ -1,11 +1,11 @@
-//! Rows in memory, each row with the sequence of its write. What a reader or a step holds never
-//! changes.
+//! Rows in memory, each row with the sequence of its write. Chunks of a reader or a job never
+//! change.
 
 use crate::common::ids::Sequence;
 use headwater_types::{ClosedRange, Rows, Timestamp};
 use std::sync::Arc;
 
-/// What a chunk takes besides its rows: itself, its counters and its place in a list, with the
+/// Memory of a chunk besides its rows: itself, its counters and its slot in a list, with the
 /// allocator's share.
 const OWN_BYTES: usize = size_of::<Chunk>() + 48;
 
@@ -53,7 +53,7 @@ pub(crate) struct Chunk {
     /// True when they rise with every row: there are no rows of one time to be merged.
     pub(crate) rising: bool,
     /// Readers with an older version of the shard do not see this chunk: they see the one it was
-    /// cut from.
+    /// split from.
     pub(crate) born: u64,
     pub(crate) bytes: usize,
 }

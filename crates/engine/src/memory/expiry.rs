@@ -1,10 +1,10 @@
 //! Values that end at an instant given with their write.
 //!
 //! Each field of a write that expires has a companion column with the instants, under a number of
-//! its own. It follows the field's values wherever they go, through the log, memory, leaves, merges
-//! and buckets; so a value has the expiry of the write it came from, also after another write has
-//! replaced its neighbours. Where two writes of a field meet at one time the later one counts with
-//! its expiry, or with none; the earlier value does not come back when it has expired.
+//! its own. The companion follows the field's values everywhere, through the log, memory, leaves,
+//! merges and buckets; so a value has the expiry of the write it came from, also after another
+//! write has replaced its neighbours. Where two writes of a field meet at one time the later one
+//! counts with its expiry, or with none; the earlier value does not come back when it has expired.
 //! Source: the expiry of GOLSM's entries, by value instead of by entry.
 
 use headwater_types::{Column, Extremes, FieldId, FieldType, Rows, Timestamp, Values};
@@ -12,7 +12,7 @@ use headwater_types::{Column, Extremes, FieldId, FieldType, Rows, Timestamp, Val
 /// Field numbers stay below it.
 const COMPANION: u32 = 1 << 31;
 
-/// The number under which a field's expiries are kept.
+/// The field number of a field's expiries.
 pub(crate) fn expiry_of(field: FieldId) -> FieldId {
     FieldId(field.0 | COMPANION)
 }
@@ -57,8 +57,8 @@ fn instant(expiries: &Column, row: usize) -> Option<Timestamp> {
     }
 }
 
-/// Takes expired values out, and rows that have lost all their values. Companions of values that
-/// stay are kept.
+/// Removes expired values, and rows that have lost all their values. Companions of values that stay
+/// also stay.
 pub(crate) fn without_expired(rows: Rows, now: Timestamp) -> Rows {
     let count = rows.len();
     let has_expired =
@@ -121,7 +121,7 @@ pub(crate) fn without_expired(rows: Rows, now: Timestamp) -> Rows {
     out
 }
 
-/// Takes the companions away: rows as a reader wants them.
+/// Removes the companions: rows as readers get them.
 pub(crate) fn without_companions(mut rows: Rows) -> Rows {
     rows.columns.retain(|(f, _)| owner_of(*f).is_none());
     rows
@@ -163,7 +163,7 @@ impl ExpirySpan {
         }
     }
 
-    /// What is known of rows stored before, and these.
+    /// The span of rows stored before and of these.
     pub(crate) fn joined(self, first: Option<Timestamp>, end: Option<Timestamp>) -> ExpirySpan {
         ExpirySpan {
             first: match (self.first, first) {

@@ -1,15 +1,14 @@
-//! The front of a list of chunks, merged once for all who read it.
+//! The front of a list of chunks, merged once for all its readers.
 //!
-//! Points that are written again stay in memory as versions until a step stores them, and a
-//! question would merge all of them each time. So a reader that finds many versions merges the
-//! chunks at the front of a list once and leaves the result here; who reads after it reads that
-//! chunk and those behind.
+//! Points that are written again stay in memory as versions until a job stores them, and each query
+//! would merge all of them. So a reader that finds many versions merges the chunks at the front of
+//! a list once and caches the result here; later readers read that chunk and those behind.
 //!
-//! Invariants: what is here is only ever read: steps, deletes, snapshots of older states and the
-//! log go by the chunks themselves, which stay. A front stands for the first so many chunks of its
-//! list, as they are: whatever changes one of them or their order takes it away.
-//! Concurrency: made without a lock, put in place under the shard's, if the list still begins with
-//! the chunks it was made of.
+//! Invariants: a front is only ever read: jobs, deletes, snapshots of older states and the log use
+//! the chunks themselves, which stay. A front stands for the first so many chunks of its list, as
+//! they are: any change of one of them or of their order drops it.
+//! Concurrency: made without a lock, installed under the shard's, if the list still begins with the
+//! chunks it was made of.
 //! Failure: none; without a front the chunks are read.
 
 use super::sorted_rows;
@@ -37,7 +36,7 @@ pub(crate) struct Front {
 }
 
 impl Front {
-    /// How many chunks of the list may not change.
+    /// Number of chunks of the list that may not change.
     pub(super) fn count(&self) -> usize {
         self.count
     }
@@ -46,7 +45,7 @@ impl Front {
         self.merged.as_ref().map_or(0, |chunk| chunk.bytes)
     }
 
-    /// What may be read in place of the first chunks of the list, and how many these are; none for
+    /// The chunk to read instead of the first chunks of the list, and the number of these; none for
     /// a snapshot in whose table a field still had another type.
     pub(super) fn merged(&self, table: &Arc<Table>) -> Option<(&Arc<Chunk>, usize)> {
         let own = self.table.as_ref()?;
@@ -58,8 +57,8 @@ impl Front {
             .map(|chunk| (chunk, self.count))
     }
 
-    /// What to merge, if the list has become so long that it should be merged anew: as many rows
-    /// have come as there were, so all merging together costs a row about as much as two.
+    /// The chunks to merge, if the list has become so long that it should be merged again: as many
+    /// rows have come as there were, so all merging together costs a row about as much as two.
     pub(super) fn due(&self, list: &[Arc<Chunk>], rows: usize) -> Option<Due> {
         let known = self
             .merged
@@ -96,9 +95,9 @@ impl Due {
         self.list.len() <= list.len() && self.list.iter().zip(list).all(same)
     }
 
-    /// Merges. What is half of the rows at most is kept, else only that it was tried. Rows of
-    /// chunks that stand apart in time, as those of events in order do, have no versions, and are
-    /// not merged to find that out.
+    /// Merges the chunks. A result of half of the rows at most is cached, otherwise only the fact
+    /// that it was tried. Rows of chunks that stand apart in time, as those of events in order do,
+    /// have no versions, and are not merged to find that out.
     pub(crate) fn front(&self, table: &Arc<Table>) -> Front {
         let most = self.rows / 2;
         Front {
@@ -137,9 +136,9 @@ fn rows_apart(chunks: &[Arc<Chunk>]) -> usize {
     apart
 }
 
-/// True when a merged front may be read beside these chunks by who sees everything up to
-/// `sequence`: its rows say of themselves that they came last of all it was made of, so none of the
-/// others may have come in between where it may hold the same times.
+/// True when a reader of everything up to `sequence` may read a merged front beside these chunks:
+/// the rows of the front have the sequence of the newest of its chunks, so none of the others may
+/// have come in between where it may have the same times.
 pub(super) fn may_be_read<'a>(
     merged: &Chunk,
     mut others: impl Iterator<Item = &'a Arc<Chunk>>,

@@ -1,20 +1,20 @@
 //! Events not yet in segments: per stream, chunks in a flank and a late buffer.
 //!
-//! Invariants: an event is in memory from its insertion until a step that stored it is published,
+//! Invariants: an event is in memory from its insertion until a job that stored it is published,
 //! and then for readers that opened their snapshot before; readers filter by sequence and version,
 //! so they see each event exactly once.
 //! Concurrency: guarded by the shard's lock; chunks are shared by reference count, and one that
-//! only its stream holds may still grow.
+//! only its stream references may still grow.
 //! Failure: none; nothing here does I/O.
 
 pub(crate) mod chunk;
 pub(crate) mod expiry;
 mod front;
+mod in_order;
 pub(crate) mod pins;
-mod place;
 mod sort;
 mod stream;
 
-pub(crate) use place::{lie_in_order, rows_in};
+pub(crate) use in_order::{lie_in_order, rows_in};
 pub(crate) use sort::{in_table_type, merge_equal_times, rows_between, search, sorted_rows};
 pub(crate) use stream::StreamMemory;

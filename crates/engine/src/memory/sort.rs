@@ -1,10 +1,10 @@
 //! Rows of a stream's chunks, sorted by time and then arrival.
 //!
 //! Work is done by stretches: rows that stand one behind the other in a chunk and are in order.
-//! They are dealt to a few piles that rise by time, as they come: events in order make one pile,
-//! bursts of late ones another, and only what fits none is sorted row by row (the idea of patience
-//! sorting: Chandramouli and Goldstein, "Patience is a virtue", SIGMOD 2014). The piles are merged
-//! then, and whole stretches are copied.
+//! Stretches are dealt to a few piles that rise by time, as they come: events in order make one
+//! pile, bursts of late ones another, and only rows that fit none are sorted one by one (the idea
+//! of patience sorting: Chandramouli and Goldstein, "Patience is a virtue", SIGMOD 2014). The piles
+//! are merged then, and whole stretches are copied.
 
 use crate::common::ids::Sequence;
 use crate::memory::chunk::{Chunk, Sequences};
@@ -18,9 +18,9 @@ use std::sync::Arc;
 /// Piles that rise by time before the rest is sorted.
 const PILES: usize = 3;
 
-/// A row: its time, its write, its chunk, its place there. Rows are put in this order. Within one
-/// write rows keep their order; one write's rows of a stream may stand in several chunks only after
-/// a cut by time, so equal times never do.
+/// A row: its time, its write, its chunk, its position there. Rows are put in this order. Within
+/// one write rows keep their order; one write's rows of a stream may stand in several chunks only
+/// after a split by time, so equal times never do.
 type Key = (i64, Sequence, u32, u32);
 
 /// Rows that stand one behind the other in a chunk and are in order; at least one.
@@ -176,8 +176,8 @@ impl Sorting<'_> {
         self.key(stretch.chunk, stretch.rows.end - 1)
     }
 
-    /// Where the rows of a stretch before `key` end. It is looked for from the front in growing
-    /// steps: where two lists take turns, that is a few rows on.
+    /// End of the rows of a stretch before `key`. The search goes from the front in growing steps:
+    /// where two lists take turns, that is a few rows on.
     fn split(&self, stretch: &Stretch, key: Key) -> u32 {
         let (mut low, mut high) = (stretch.rows.start, stretch.rows.end);
         let mut step = 1;
@@ -234,7 +234,7 @@ impl Sorting<'_> {
             && written <= sequence
             && range.intersect(&chunk.span) == chunk.span
         {
-            // All of one write: only times tell where a stretch ends.
+            // All of one write: only times show where a stretch ends.
             let mut start = 0;
             let pairs = (1u32..).zip(chunk.rows.times.windows(2));
             let falls = pairs.filter(|(_, pair)| matches!(pair, [a, b] if b < a));
@@ -273,7 +273,7 @@ impl Sorting<'_> {
         end(&mut from, chunk.len() as u32);
     }
 
-    /// Puts a stretch on the first pile it continues; what lies before the top of a pile goes on to
+    /// Puts a stretch on the first pile it continues; the part before the top of a pile goes on to
     /// the next.
     fn deal(&self, stretch: Stretch, piles: &mut [Vec<Stretch>; PILES], rest: &mut Vec<Key>) {
         let mut left = stretch;
@@ -341,7 +341,7 @@ fn put(list: &mut Vec<Stretch>, chunk: u32, rows: Range<u32>) {
     }
 }
 
-/// Copies stretches one behind the other; fields that a chunk lacks are absent there.
+/// Copies stretches one behind the other; fields that a chunk does not have are absent there.
 fn assembled(
     chunks: &[&Chunk],
     stretches: &[Stretch],
@@ -393,7 +393,7 @@ fn assembled(
     Rows { times, columns }
 }
 
-/// As [`assembled`], for the small read that finds everything in one place.
+/// As [`assembled`], for the small read of a single stretch.
 fn one_stretch(
     chunks: &[&Chunk],
     stretch: &Stretch,

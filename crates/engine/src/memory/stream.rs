@@ -12,19 +12,19 @@ use std::sync::Arc;
 /// Two neighbouring chunks smaller than this are joined, so that one-line writes do not cost a
 /// chunk each.
 const JOIN_ROWS: usize = 512;
-/// A chunk that nobody else holds takes rows until it has so many.
+/// A chunk without other references takes rows until it has so many.
 const APPEND_ROWS: usize = 2048;
 
-/// What one stream holds in memory.
+/// Events of one stream in memory.
 ///
 /// Invariants: flank times are above the watermark, late times at or below it (policy `separate`);
-/// under `conventional` everything is in the flank. `pinned` holds chunks that a step took, for
+/// under `conventional` everything is in the flank. `pinned` has chunks that a job took, for
 /// readers with an older version; `bytes` are those of the others.
 #[derive(Debug, Default)]
 pub(crate) struct StreamMemory {
     pub(crate) flank: Vec<Arc<Chunk>>,
     pub(crate) late: Vec<Arc<Chunk>>,
-    /// What the first chunks of the flank, and of the late buffer, come to.
+    /// Merged first chunks of the flank, and of the late buffer.
     fronts: [Front; 2],
     pinned: Vec<Pinned>,
     /// Bytes of those in memory.
@@ -41,7 +41,7 @@ pub(crate) struct StreamMemory {
 }
 
 impl StreamMemory {
-    /// True for an event that belongs to the flank: the one place where lateness is decided.
+    /// True for an event that belongs to the flank: the only code that decides lateness.
     #[inline]
     pub(crate) fn is_in_order(&self, time: Timestamp) -> bool {
         self.watermark.is_none_or(|w| time > w)
@@ -74,8 +74,8 @@ impl StreamMemory {
         self.bytes as isize - before
     }
 
-    /// Divides what is held as the policy asks for: late events with the others, or apart. Readers
-    /// see the same rows: what is cut is of the age of what it was cut from.
+    /// Divides the events by the policy: late events with the others, or apart. Readers see the
+    /// same rows: a split chunk has the age of the original.
     pub(crate) fn divide(&mut self, separate: bool) {
         if self.separate == separate {
             return;
@@ -112,8 +112,8 @@ impl StreamMemory {
         }
     }
 
-    /// Adds rows to the newest chunk of the flank, if no reader or step holds it: small writes then
-    /// cost a copy and no chunk.
+    /// Adds rows to the newest chunk of the flank, if no reader or job references it: small writes
+    /// then cost a copy and no chunk.
     fn append(&mut self, rows: &Rows, sequence: Sequence) -> bool {
         let [flank, _] = &self.fronts;
         if flank.count() == self.flank.len() {
@@ -159,7 +159,7 @@ impl StreamMemory {
         }
     }
 
-    /// The smallest sequence of an event held.
+    /// The smallest sequence of an event in memory.
     pub(crate) fn first_sequence(&self) -> Option<Sequence> {
         self.flank
             .iter()
@@ -181,9 +181,9 @@ impl StreamMemory {
             .collect()
     }
 
-    /// As [`StreamMemory::visible`], for who sees everything up to `sequence` and nothing deleted,
-    /// of a table in which a row replaces another one of its time: what was merged already stands
-    /// for what it was merged of.
+    /// As [`StreamMemory::visible`], for a reader of everything up to `sequence` without deletes,
+    /// of a table in which a row replaces another one of its time: a merged front stands for its
+    /// chunks.
     pub(crate) fn visible_merged(
         &self,
         table: &Arc<Table>,
@@ -222,7 +222,7 @@ impl StreamMemory {
         out
     }
 
-    /// What a reader who sees everything up to `sequence` should merge for all who read after it:
+    /// The chunks that a reader of everything up to `sequence` should merge for all later readers:
     /// by list.
     pub(crate) fn due_fronts(&self, version: u64, sequence: Sequence) -> [Option<Due>; 2] {
         let seen = |list: &[Arc<Chunk>]| {
@@ -237,7 +237,8 @@ impl StreamMemory {
         lists.map(|(list, rows, front)| front.due(list, rows).filter(|_| seen(list)))
     }
 
-    /// Leaves merged fronts for readers, where the lists still begin with what these were made of.
+    /// Leaves merged fronts for readers, where the lists still begin with the chunks they were made
+    /// of.
     pub(crate) fn keep_fronts(&mut self, due: [Option<(Due, Front)>; 2]) {
         let lists = [&self.flank, &self.late];
         for ((made, list), front) in due.into_iter().zip(lists).zip(&mut self.fronts) {
@@ -249,7 +250,7 @@ impl StreamMemory {
         }
     }
 
-    /// Bytes of what was merged for readers.
+    /// Bytes of fronts merged for readers.
     pub(crate) fn front_bytes(&self) -> usize {
         self.fronts.iter().map(Front::bytes).sum()
     }
@@ -261,9 +262,9 @@ impl StreamMemory {
         all.filter(move |c| c.span.overlaps(&range))
     }
 
-    /// Removes the events a step stored: those in `range` with a sequence up to `sequence`. What is
-    /// left and now at or below the watermark is late. `version` is the shard's new one; `open`
-    /// snapshots, all of older ones, still see what was removed.
+    /// Removes the events a job stored: those in `range` with a sequence up to `sequence`.
+    /// Remaining events that are now at or below the watermark are late. `version` is the shard's
+    /// new one; `open` snapshots, all of older ones, still see the removed events.
     pub(crate) fn remove_stored(
         &mut self,
         taken: &[ClosedRange],
@@ -295,7 +296,7 @@ impl StreamMemory {
                 continue;
             }
             let pinned = Pinned::new(&chunk, version, open);
-            let born = born_anew(&chunk, pinned.as_ref(), version, open);
+            let born = birth_of_rest(&chunk, pinned.as_ref(), version, open);
             if separate {
                 if let Some(part) = chunk.select(born, |t, s| !is_taken(t, s) && in_order(t)) {
                     self.push(part, true);
@@ -311,7 +312,7 @@ impl StreamMemory {
     }
 
     /// Removes the events for which `stays` says no. `version` is the shard's new one; `open`
-    /// snapshots, all of older ones, still see what was removed. False when nothing was removed.
+    /// snapshots, all of older ones, still see the removed events. False when nothing was removed.
     pub(crate) fn remove_deleted(
         &mut self,
         stays: &impl Fn(Timestamp, Sequence) -> bool,
@@ -346,7 +347,7 @@ impl StreamMemory {
                     self.late_rows -= gone;
                 }
                 let pinned = Pinned::new(&chunk, version, open);
-                let born = born_anew(&chunk, pinned.as_ref(), version, open);
+                let born = birth_of_rest(&chunk, pinned.as_ref(), version, open);
                 let part = chunk.select(born, stays);
                 self.bytes += part.as_ref().map_or(0, |p| p.bytes);
                 left.extend(part);
@@ -367,8 +368,7 @@ impl StreamMemory {
         self.pinned.extend(pinned);
     }
 
-    /// Lets go of what only a snapshot saw that was closed; `files` are to be let go of without a
-    /// lock.
+    /// Drops chunks that only a closed snapshot saw; `files` are to be dropped without a lock.
     pub(crate) fn unpin(
         &mut self,
         open: &OpenSnapshots,
@@ -395,7 +395,7 @@ impl StreamMemory {
             .reduce(|a, b| ClosedRange::new(a.first.min(b.first), a.last.max(b.last)))
     }
 
-    /// How many chunks are pinned, in memory or in files.
+    /// Number of pinned chunks, in memory or in files.
     pub(crate) fn pinned_count(&self) -> usize {
         self.pinned.len()
     }
@@ -414,9 +414,14 @@ impl StreamMemory {
     }
 }
 
-/// From which version on readers see what is left of a chunk: those that see the pinned one must
-/// not see both. Where nobody is there who could, it may grow again.
-fn born_anew(chunk: &Chunk, pinned: Option<&Pinned>, version: u64, open: &OpenSnapshots) -> u64 {
+/// The version from which on readers see the rest of a chunk: those that see the pinned one must
+/// not see both. Without such readers it may grow again.
+fn birth_of_rest(
+    chunk: &Chunk,
+    pinned: Option<&Pinned>,
+    version: u64,
+    open: &OpenSnapshots,
+) -> u64 {
     match pinned {
         Some(_) => version,
         None if open.is_empty() => 0,

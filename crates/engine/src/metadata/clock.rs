@@ -1,4 +1,4 @@
-//! What time it is for the ending of data, since what a wrong clock ends cannot be brought back.
+//! The time by which data ends, since data that a wrong clock ends cannot be brought back.
 //!
 //! The clock is believed while it goes on from the instant that was believed last, as the monotonic
 //! clock counts, and does not jump ahead by more than `clock_jump_max`; small jumps add up, and are
@@ -7,10 +7,11 @@
 //! `clock_settle` as the jump has `clock_jump_max`, most streams that bring rows bring them at the
 //! clock's time. Neither one batch, nor one stream among others, nor an hour that passes is enough.
 //!
-//! Invariants: the instant for a table is never after the clock; the metadata keep believed
-//! instants only, and while the clock is not believed, what has been seen for it so far; so a
-//! restart changes nothing about what is believed.
-//! Concurrency: one lock, held for no other; writers take it only while the clock is not believed.
+//! Invariants: the instant for a table is never after the clock; the metadata have believed
+//! instants only, and while the clock is not believed, the evidence for it so far; so a restart
+//! changes nothing about what is believed.
+//! Concurrency: one lock; no other is taken under it; writers take it only while the clock is not
+//! believed.
 
 use crate::common::ids::{StreamId, TableId};
 use crate::metadata::tables::PartitionRecord;
@@ -23,16 +24,16 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// The believed instant, under the name of the counters it is kept among, ns since 1970. Before
-/// [`KEPT_BELIEVED`] was kept beside it, it was the clock's time, believed or not.
+/// The believed instant, under its name among the persisted counters, ns since 1970. Before
+/// [`KEPT_BELIEVED`] was stored beside it, it was the clock's time, believed or not.
 const KEPT_INSTANT: &str = "clock_ns";
 /// 1 = the instant was believed.
 const KEPT_BELIEVED: &str = "clock_believed";
-/// By how much the clock has jumped ahead, ns, less what time has made up for.
+/// Sum of the clock's jumps ahead, ns, less the time that has made up for them.
 const KEPT_JUMPED: &str = "clock_jumped_ns";
 /// The number of the newest doubt; each clock that is not believed gets one.
 const KEPT_DOUBT: &str = "clock_doubt";
-/// How far the clock was ahead of the believed instant, ns as i64; 0 = it is believed.
+/// Lead of the clock over the believed instant, ns as i64; 0 = it is believed.
 const KEPT_AHEAD: &str = "clock_ahead_ns";
 /// For how long the process has run under the clock that is not believed, ns.
 const KEPT_RUN: &str = "clock_doubt_run_ns";
@@ -49,32 +50,33 @@ const STREAMS_MAX: usize = 4096;
 /// 2020-01-01, ns since 1970. A clock that shows less was not set yet: to leave that time behind is
 /// no jump.
 const SET_FROM: i64 = 1_577_836_800_000_000_000;
-/// Of the events of a database, one in so many may lie after what is taken for their newest time.
+/// Of the events of a database, one in so many may lie after the time that is taken for their
+/// newest.
 const STRAY_PART: u64 = 32;
 
-/// Says what time it is.
+/// Gives the believed instant.
 #[derive(Debug)]
 pub(crate) struct ClockGuard {
     jump_max: Duration,
     settle: Duration,
     state: Mutex<GuardState>,
-    /// There is a doubt, so that writers have something to tell.
+    /// The clock is doubted, so that writers report evidence.
     doubts: AtomicBool,
-    /// What it says whatever the clock shows: of a state of the past.
+    /// The fixed time of a past state, whatever the clock shows.
     fixed: Option<Moment>,
 }
 
 #[derive(Debug, Default)]
 struct GuardState {
-    /// As of the last look; before the first, what the metadata remember.
+    /// As of the last reading; before the first, the persisted value.
     believed: Option<i64>,
     /// The metadata did not remember it.
     is_guess: bool,
-    /// Monotonic time when the metadata were last told.
+    /// Monotonic time of the last change of the metadata.
     kept: Option<Duration>,
     /// Monotonic time at the last look.
     monotonic: Option<Duration>,
-    /// By how much the clock has jumped ahead, ns, less what time has made up for.
+    /// Sum of the clock's jumps ahead, ns, less the time that has made up for them.
     jumped: i128,
     doubts_so_far: u64,
     doubt: Option<Doubt>,
@@ -84,16 +86,16 @@ struct GuardState {
 #[derive(Debug)]
 struct Doubt {
     number: u64,
-    /// How far it is ahead of the believed instant, ns.
+    /// Lead of the clock over the believed instant, ns.
     ahead: i128,
     /// For how long the process has run under it.
     run: Duration,
     witnesses: BTreeMap<TableId, Witness>,
-    /// Not yet told in the log of this process.
-    untold: bool,
+    /// Not yet reported in the log of this process.
+    unreported: bool,
 }
 
-/// What a table's new rows say about the clock.
+/// Evidence of a table's new rows for the clock.
 #[derive(Debug, Default)]
 struct Witness {
     /// Stretches of time that bore it out.
@@ -123,7 +125,7 @@ impl Witness {
     }
 }
 
-/// One look at the clock.
+/// One reading of the clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Moment {
     clock: i64,
@@ -177,7 +179,7 @@ impl Moment {
         }
     }
 
-    /// What [`Moment::put`] gave.
+    /// Reads the output of [`Moment::put`].
     pub(crate) fn read(cursor: &mut Cursor<'_>) -> Result<Moment, DecodeError> {
         let clock = cursor.i64("instant of the clock")?;
         let mut moment = Moment {
@@ -205,7 +207,7 @@ impl Moment {
 fn newest_of(partitions: &[&PartitionRecord], at: i64) -> i64 {
     let spans = partitions.iter().map(|p| EventSpan {
         range: p.span(),
-        // What is aged counts no events: a partition is one at least.
+        // An aged partition counts no events: it counts as one at least.
         events: p.events.max(1),
     });
     newest_of_spans(spans.collect(), Timestamp::from_nanos(at)).as_nanos()
@@ -233,9 +235,9 @@ fn newest_of_spans(mut spans: Vec<EventSpan>, at: Timestamp) -> Timestamp {
     at
 }
 
-/// What metadata that are made anew remember of time: the instant that the events of the database
-/// bear out, at most what the clock shows. Without it a clock that has been wrong for long would be
-/// believed at once, and end what it says is over.
+/// Counters of time for rebuilt metadata: the instant that the events of the database bear out, at
+/// most the clock's. Without it a clock that has been wrong for long would be believed at once, and
+/// end all data that is over by it.
 pub(crate) fn borne_out_by(spans: Vec<EventSpan>, clock: Timestamp) -> Vec<(String, u64)> {
     match u64::try_from(newest_of_spans(spans, clock).as_nanos()) {
         Ok(instant) => vec![
@@ -247,7 +249,7 @@ pub(crate) fn borne_out_by(spans: Vec<EventSpan>, clock: Timestamp) -> Vec<(Stri
 }
 
 impl ClockGuard {
-    /// `kept` is what [`ClockGuard::to_keep`] gave to the last commit.
+    /// `kept` is the output of [`ClockGuard::to_keep`] for the last commit.
     pub(crate) fn new(
         jump_max: Duration,
         settle: Duration,
@@ -259,8 +261,8 @@ impl ClockGuard {
             .get(KEPT_INSTANT)
             .and_then(|ns| i64::try_from(*ns).ok());
         let is_believed = number(KEPT_BELIEVED) == 1;
-        // What earlier versions kept may be a wrong clock's, and metadata that were made anew know
-        // nothing: the events are a witness of what time it was at least.
+        // Instants of earlier versions may be a wrong clock's, and rebuilt metadata have none: the
+        // events are a witness of the least possible time.
         let believed = match instant {
             Some(at) if is_believed => Some(at),
             at => Some(newest_of(partitions, at.unwrap_or(i64::MAX))).filter(|n| *n < i64::MAX),
@@ -281,7 +283,7 @@ impl ClockGuard {
             ahead: i128::from(ahead),
             run: Duration::from_nanos(number(KEPT_RUN)),
             witnesses: witnesses.collect(),
-            untold: true,
+            unreported: true,
         });
         ClockGuard {
             jump_max,
@@ -324,7 +326,7 @@ impl ClockGuard {
         self.state.lock().believed.is_none()
     }
 
-    /// Looks at the clock.
+    /// Reads the clock.
     pub(crate) fn look(&self, clock: &dyn Clock) -> Moment {
         if let Some(fixed) = &self.fixed {
             return fixed.clone();
@@ -373,15 +375,15 @@ impl ClockGuard {
                 ahead,
                 run: Duration::ZERO,
                 witnesses: BTreeMap::new(),
-                untold: true,
+                unreported: true,
             });
             self.doubts.store(true, Ordering::Release);
         }
         let needed = self.stretches_needed(ahead);
         let mut borne_out = Vec::new();
         if let Some(doubt) = &mut state.doubt {
-            if std::mem::take(&mut doubt.untold) {
-                self.tell(wall, expected, needed);
+            if std::mem::take(&mut doubt.unreported) {
+                self.report(wall, expected, needed);
             }
             let out = doubt
                 .witnesses
@@ -396,7 +398,7 @@ impl ClockGuard {
         }
     }
 
-    fn tell(&self, clock: i64, expected: i64, needed: u64) {
+    fn report(&self, clock: i64, expected: i64, needed: u64) {
         let (clock, expected) = (
             Timestamp::from_nanos(clock).to_string(),
             Timestamp::from_nanos(expected).to_string(),
@@ -449,15 +451,15 @@ impl ClockGuard {
         }
     }
 
-    /// True when what the metadata remember is so old that an opening after a power cut would take
-    /// it for a jump.
+    /// True when the persisted instant is so old that an opening after a power cut would take it
+    /// for a jump.
     pub(crate) fn is_to_be_kept(&self, clock: &dyn Clock) -> bool {
         let state = self.state.lock();
         let since = state.kept.unwrap_or_default();
         clock.monotonic().saturating_sub(since) > self.jump_max / 4
     }
 
-    /// What the metadata are to remember, by the names of counters.
+    /// Counters for the metadata, by name.
     pub(crate) fn to_keep(&self, clock: &dyn Clock) -> Vec<(String, u64)> {
         let mut state = self.state.lock();
         self.look_at(&mut state, clock);
@@ -566,7 +568,7 @@ mod tests {
                 let moment = guard.look(&clock);
                 assert!(!moment.is_borne_out(TABLE) || round > 90, "round {round}");
                 assert!(moment.of(TableId(9)).as_nanos() < LATER);
-                // The stretch is told only when the next has begun.
+                // A stretch is reported only when the next has begun.
                 clock.advance(HOUR);
                 guard.hear(&clock, TABLE, StreamId(0), &[clock.now().as_nanos()]);
                 kept = guard.to_keep(&clock);

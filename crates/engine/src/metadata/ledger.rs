@@ -1,12 +1,12 @@
-//! Hashes of what segments hold, made when it is written: whoever has the head of a segment's chain
-//! can prove that he has the whole segment, and nobody has to read it for that.
+//! Hashes of the contents of segments, made when they are written: the head of a segment's chain
+//! suffices to prove a whole copy of it, and no reader has to read the original for that.
 //!
-//! A group has two hashes: of what stands before its last stretch of upper blocks, which is leaves
-//! and blocks of the base level, and of the rest: upper blocks, checkpoint, footer. The chain of a
+//! A group has two hashes: of the part before its last stretch of upper blocks, which is leaves and
+//! blocks of the base level, and of the rest: upper blocks, checkpoint, footer. The chain of a
 //! segment begins with its header and takes in one group after the other.
 //!
-//! Invariants: two segments with the same head hold the same bytes (SHA-256); what was hashed is
-//! what was handed to the file, not what is read of it later.
+//! Invariants: two segments with the same head have the same bytes (SHA-256); hashes are of the
+//! bytes handed to the file, not of a later read.
 //! Concurrency: plain data.
 //! Format: docs/format/meta.md.
 
@@ -67,7 +67,7 @@ pub(crate) fn hash(cursor: &mut Cursor<'_>) -> Result<Hash, DecodeError> {
     Ok(out)
 }
 
-/// What a chain begins with.
+/// Start of a chain.
 pub(crate) fn begin(header: &[u8]) -> Hash {
     Sha256::new()
         .chain_update(HEADER)
@@ -122,7 +122,7 @@ impl GroupHasher {
     }
 }
 
-/// What is known of a segment whose bytes are to be proven.
+/// Hashes of a segment whose bytes are to be proven.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentLedger {
     /// The segment.
@@ -135,7 +135,7 @@ pub struct SegmentLedger {
     pub(crate) groups: Vec<(u64, u64)>,
 }
 
-/// Proves that bytes are those of a segment: it takes all of them, in their order.
+/// Proves that bytes are those of a segment: takes all of them, in their order.
 #[derive(Clone, Debug)]
 pub struct Proof {
     ledger: SegmentLedger,
@@ -161,7 +161,7 @@ impl Proof {
         }
     }
 
-    /// What it is of.
+    /// The ledger that it proves.
     #[must_use]
     pub fn ledger(&self) -> &SegmentLedger {
         &self.ledger
@@ -188,7 +188,7 @@ impl Proof {
         borders.filter(|border| *border > self.at).min()
     }
 
-    /// Takes the bytes that it wants.
+    /// Takes the next bytes.
     pub fn take(&mut self, bytes: &[u8]) {
         let is_header = self.at < self.header_bytes;
         self.at = self

@@ -1,8 +1,8 @@
 //! The owner of a database: one process, by two locks.
 //!
-//! Invariants: who holds an [`Owner`] holds `DIR/lock`, which names it, and the lock of the
-//! metadata's file, once there is one; nobody else changes the files of the database meanwhile,
-//! also when the first of them is removed.
+//! Invariants: an [`Owner`] has the lock of `DIR/lock`, which names it, and the lock of the
+//! metadata's file, once there is one; no other process changes the files of the database
+//! meanwhile, also when the first of them is removed.
 //! Failure: kind `locked`, which says whether it is this process or another one.
 
 use crate::device::guard::{Guard, GuardedFiles};
@@ -12,7 +12,7 @@ use headwater_io::{Env, Lock, LockError};
 use std::path::Path;
 use std::sync::Arc;
 
-/// What makes this process the owner of a database.
+/// Proof that this process owns a database: its locks.
 pub(crate) struct Owner {
     pub(crate) guard: Arc<Guard>,
     /// Of the metadata's file, if there is one.
@@ -22,8 +22,8 @@ pub(crate) struct Owner {
 
 impl Owner {
     /// Takes both locks, and lets files be changed only as the guard allows. The lock of `DIR/lock`
-    /// names the owner; should that file be removed, that of the metadata, without which there is
-    /// no database, still keeps everybody else out.
+    /// names the owner; should that file be removed, the lock of the metadata, without which there
+    /// is no database, still keeps all others out.
     pub(crate) fn of(env: &mut Env, dir: &Path) -> Result<Owner> {
         let lock = take_lock(env, dir)?;
         let meta_lock = lock_meta(env, dir)?;

@@ -1,10 +1,10 @@
-//! `DIR/repairing`: which files a repair is about to write, so that one that was cut short leaves
+//! `DIR/repairing`: which files a repair is about to write, so that an interrupted one leaves
 //! nothing that looks well and may vanish. See docs/format/repair.md.
 //!
-//! Invariants: it is durable, with its name, before the first of these files is changed, and goes
-//! when all of them are durable. Whoever owns the database next writes them again as they are, and
-//! syncs them, before anything in them is believed.
-//! Failure: one that is not whole was never finished, and nothing was changed.
+//! Invariants: the list is durable, with its name, before the first of these files is changed, and
+//! is removed when all of them are durable. The next owner of the database writes them again as
+//! they are, and syncs them, before anything in them is believed.
+//! Failure: a list that is not whole was never finished, and nothing was changed.
 
 use crate::device::layout::{files_of, log_dir, meta_path, segment_dir};
 use crate::metadata::tables::write_again;
@@ -158,8 +158,8 @@ pub(crate) fn end(env: &Env, dir: &Path) -> Result<()> {
     sync_dir(&*env.files, dir)
 }
 
-/// Makes durable what a repair left that was cut short, whatever of it is there. For the owner, in
-/// an environment in which parts are found where they lie.
+/// Makes durable the output of an interrupted repair, as far as it exists. For the owner, in an
+/// environment in which parts are found where they lie.
 pub(crate) fn settle(env: &Env, dir: &Path) -> Result<()> {
     let path = marker_path(dir);
     let read = |e| Error::io("read", &path, e);
@@ -184,7 +184,7 @@ pub(crate) fn settle(env: &Env, dir: &Path) -> Result<()> {
             other => other.map_err(|e| Error::io("open", &path, e))?,
         };
         write_again(&*file).map_err(|e| Error::io("rewrite", &path, e))?;
-        tracing::info!(path = %path.display(), "wrote again what a repair left that was cut short");
+        tracing::info!(path = %path.display(), "wrote the output of an interrupted repair again");
     }
     sync_dir(&**env.segment_files(), &segment_dir(dir))?;
     sync_dir(&**env.log_files(), &log_dir(env, dir))?;
@@ -210,7 +210,7 @@ mod tests {
         for len in 0..bytes.len() {
             assert!(decode(bytes.get(..len).unwrap()).is_none(), "{len}");
         }
-        // What leads elsewhere, or to the folder itself.
+        // A path that leads elsewhere, or to the folder itself.
         for name in ["../x", "..", ".", "", "a/b", "a\\b", "1.log\0"] {
             for changed in [
                 Changed::Log(name.to_owned()),

@@ -1,15 +1,15 @@
-//! Producers: who numbers its batches has a repeated one recognised.
+//! Producers: writers that number their batches, so that a repeated one is recognised.
 //!
-//! A batch may carry a producer and a number. One whose number is at most the newest of that
+//! A batch may carry a producer and a number. A batch whose number is at most the newest of that
 //! producer is acknowledged, when that newest one is, and not stored again. The number is part of
-//! the batch's log record, so both are there or neither is; steps put the numbers of the records up
+//! the batch's log record, so both are there or neither is; jobs put the numbers of the records up
 //! to their sequence into the metadata, and the log keeps a record until they have.
 //!
-//! Invariants: what the metadata say of a producer is true of the records that are on the medium,
-//! never of more; numbers of a producer only rise. At most [`PRODUCERS_MAX`] are remembered:
+//! Invariants: the metadata of a producer agree with the records that are on the medium, and never
+//! run ahead of them; numbers of a producer only rise. At most [`PRODUCERS_MAX`] are remembered:
 //! beyond, the one that wrote longest ago is forgotten.
-//! Concurrency: one lock, held from the look-up of a number until its record has its place in the
-//! log.
+//! Concurrency: one lock, held from the look-up of a number until its record has its position in
+//! the log.
 
 use crate::common::ids::Sequence;
 use crate::{Error, Result};
@@ -44,7 +44,7 @@ struct KnownProducer {
     unsaved: VecDeque<(Sequence, u64)>,
 }
 
-/// What a producer's newest batch is, for the metadata; no number = it is forgotten.
+/// A producer's newest batch, for the metadata; no number = it is forgotten.
 pub(crate) type SavedProducer = (String, Option<(u64, Sequence)>);
 
 /// Checks the name of a producer.
@@ -59,8 +59,7 @@ pub(crate) fn check_producer(producer: &Producer) -> Result<()> {
 }
 
 impl State {
-    /// The record that holds the newest batch of a producer, if this batch has been taken in
-    /// before.
+    /// The record of the newest batch of a producer, if this batch was accepted before.
     pub(crate) fn repeated(&self, producer: &Producer) -> Option<Sequence> {
         let known = self.known.get(&producer.name)?;
         (producer.number <= known.number).then_some(known.sequence)
@@ -88,12 +87,12 @@ impl State {
 }
 
 impl Producers {
-    /// Holds the lock while a batch is looked up and gets its place in the log.
+    /// Locks while a batch is looked up and gets its position in the log.
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock()
     }
 
-    /// Takes what the metadata say, at opening, before the log is read.
+    /// Loads the numbers of the metadata, at opening, before the log is read.
     pub(crate) fn load(&self, saved: Vec<(String, u64, Sequence)>) {
         let mut state = self.state.lock();
         for (name, number, sequence) in saved {
@@ -107,7 +106,7 @@ impl Producers {
         }
     }
 
-    /// What the metadata get with a step of this sequence.
+    /// The numbers for the metadata with a job of this sequence.
     pub(crate) fn unsaved_up_to(&self, sequence: Sequence) -> Vec<SavedProducer> {
         let state = self.state.lock();
         let newest = state.known.iter().filter_map(|(name, known)| {

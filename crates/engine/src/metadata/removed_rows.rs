@@ -1,17 +1,17 @@
 //! Rows that a retention removed while the log still has them.
 //!
-//! The cut of a table may go back, and with the rows their covers went: without a mark those of the
-//! log would come back at the next opening, or beside the owner.
+//! The retention cutoff of a table may go back, and the covers of the rows were removed with them:
+//! without a mark those of the log would come back at the next opening, or beside the owner.
 //!
-//! Invariants: a mark is in the metadata by the commit that removes what it says, and memory loses
-//! the same rows; it goes when the log begins behind it.
+//! Invariants: a mark is in the metadata by the commit that removes its rows, and memory loses the
+//! same rows; it is dropped when the log begins behind it.
 
 use crate::common::ids::{Sequence, ShardIndex, TableId};
 use crate::metadata::catalog::Horizon;
 use headwater_types::Timestamp;
 use parking_lot::Mutex;
 
-/// Rows of a table in a shard that are gone: those before an instant, of records up to one.
+/// Removed rows of a table in a shard: those before an instant, of records up to one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RemovedMark {
     pub(crate) table: TableId,
@@ -44,7 +44,7 @@ pub(crate) struct RemovedChange {
 pub(crate) struct Removed(Mutex<Vec<RemovedMark>>);
 
 impl Removed {
-    /// What the metadata hold.
+    /// Loads the marks of the metadata.
     pub(crate) fn of(saved: Vec<RemovedMark>) -> Removed {
         Removed(Mutex::new(saved))
     }
@@ -56,7 +56,7 @@ impl Removed {
         own.copied().collect()
     }
 
-    /// What a commit changes that makes these, when the log begins behind a record.
+    /// Change of the marks by a commit that makes these, when the log begins behind a record.
     pub(crate) fn change(&self, new: &[RemovedMark], begins_behind: Sequence) -> RemovedChange {
         let all = self.0.lock();
         let is_gone = |mark: &&RemovedMark| {
@@ -68,7 +68,7 @@ impl Removed {
         }
     }
 
-    /// It was committed.
+    /// Applies a change that was committed.
     pub(crate) fn changed(&self, change: &RemovedChange) {
         let mut all = self.0.lock();
         all.retain(|mark| !change.gone.contains(mark));

@@ -2,6 +2,6 @@
 //!
 //! Invariant: no setting takes part in recovery.
 
-pub(crate) mod kept_states;
 pub(crate) mod reader;
 pub(crate) mod recover;
+pub(crate) mod snapshot_states;

@@ -3,7 +3,7 @@
 use crate::core::Core;
 use crate::core::late_policy::late_report;
 use crate::device::layout::meta_path;
-use crate::device::tiers::place;
+use crate::device::tiers::located;
 use crate::metadata::tables::copy::look;
 use crate::open::recover::{self, OpenedBy, Recovery};
 use crate::read::Snapshot;
@@ -13,14 +13,14 @@ use headwater_io::Env;
 use parking_lot::RwLock;
 use std::sync::Arc;
 
-/// A database opened to read only, also while another process owns it. It takes no lock and changes
-/// no file.
+/// A database opened to read only, also while another process owns it. A reader takes no lock and
+/// changes no file.
 ///
-/// It sees one state of the database: everything acknowledged (with `Durability::Synced`) before it
-/// was opened or refreshed, and perhaps writes that were on their way then. After a power cut of
-/// the machine such a write may turn out not to have happened. Segment files are held open, up to
-/// [`Options::open_files_max`], so that the owner can replace them; a read that needs a replaced
-/// one beyond that number says `busy`. Cheap to clone; clones share what they see.
+/// Its view is one state of the database: everything acknowledged (with `Durability::Synced`)
+/// before it was opened or refreshed, and perhaps writes that were in progress then. After a power
+/// cut of the machine such a write may turn out not to have happened. Segment files stay open, up
+/// to [`Options::open_files_max`], so that the owner can replace them; a read that needs a replaced
+/// one beyond that number says `busy`. Cheap to clone; clones share the view.
 #[derive(Clone, Debug)]
 pub struct Reader {
     inner: Arc<Inner>,
@@ -48,8 +48,9 @@ pub(crate) fn open_core(env: &Env, options: &Options) -> Result<(Core, Recovery)
     let path = meta_path(&options.dir);
     look(env, &options.dir, |meta, copy| {
         // With each look: the owner may have moved the log since the one before.
-        let env = &place(env, &options.dir)?;
-        // Log files are freed after a commit: without one in between, none that is needed has gone.
+        let env = &located(env, &options.dir)?;
+        // Log files are freed after a commit: without one in between, all that are needed still
+        // exist.
         let nothing_freed = || copy.check_current(&**env.index_files(), &path);
         recover::load(
             env.clone(),
@@ -93,7 +94,7 @@ impl Reader {
         Reader::looking(Box::new(move || Ok(open_core(&env, &options)?.0)))
     }
 
-    /// A reader of what `look` opens.
+    /// A reader of the state that `look` opens.
     pub(crate) fn looking(look: Look) -> Result<Reader> {
         let core = RwLock::new(Arc::new(look()?));
         Ok(Reader {
@@ -105,17 +106,17 @@ impl Reader {
         Arc::clone(&self.inner.core.read())
     }
 
-    /// Looks again: later snapshots see the database as it is now. Snapshots taken before stay as
-    /// they are. When this fails, what was seen before stays.
+    /// Refreshes: later snapshots see the database as it is now. Snapshots taken before stay as
+    /// they are. When this fails, the previous view stays.
     ///
     /// # Errors
     /// As [`Reader::open`].
     pub fn refresh(&self) -> Result<()> {
         let mut core = (self.inner.look)()?;
         let mut seen = self.inner.core.write();
-        // What replays of states before hold counts on.
+        // Memory of replays of earlier states continues to count.
         core.replays = Arc::clone(&seen.replays);
-        // Whoever has prepared something for the tables that were seen must see others.
+        // Programs that prepared something for the tables of the old view must see another number.
         core.catalog.come_after(seen.catalog.changes());
         *seen = Arc::new(core);
         Ok(())
@@ -135,13 +136,13 @@ impl Reader {
         tables.iter().map(|t| core.catalog.table_info(t)).collect()
     }
 
-    /// What is known of late events, as of the owner's last step: see [`crate::Database::late`].
+    /// Statistics of late events, as of the owner's last job: see [`crate::Database::late`].
     #[must_use]
     pub fn late(&self) -> crate::LateReport {
         late_report(&self.core())
     }
 
-    /// Counters and sizes. What the owner did since its last step is not counted.
+    /// Counters and sizes. Work of the owner since its last job is not counted.
     ///
     /// # Errors
     /// When a file cannot be looked at.

@@ -8,16 +8,16 @@
 //! skipped, and none is stored: see [`crate::read::unreadable`].
 //! Failure: a log record that was once synced and is not there is damage (kind `corrupt`), not
 //! something to repair silently. A damaged segment makes its partition unreadable; the database
-//! opens without it. Nothing is removed or cut before everything has been looked at, so that a
+//! opens without it. Nothing is removed or truncated before everything has been checked, so that a
 //! database that does not open keeps all that it might be repaired from.
 
 mod files;
 mod in_memory;
 mod indexes;
-mod kept_deletes;
 mod media;
 mod metadata;
 mod opened_by;
+mod retained_deletes;
 mod tail;
 mod watermark;
 
@@ -31,9 +31,9 @@ use crate::config::mode::Regime;
 use crate::core::late_policy::{first_analyzer, kept_analyzer};
 use crate::core::shard::{Shard, held_max};
 use crate::core::{
-    Commits, Compaction, Core, Defining, Door, Ends, Freed, LateChoice, MemoryUse, NewStreams,
+    Commits, Compaction, Core, Defining, Ends, Freed, LateChoice, MemoryUse, NewStreams,
     NewestDeletes, Placed, Placing, ReplayMemory, Rest, SegmentIds, Shards, Signals, TableChanges,
-    UnreadablePartitions, WrittenOnDay,
+    UnreadablePartitions, WriteBarrier, WrittenOnDay,
 };
 use crate::device::guard::Guard;
 use crate::device::layout::{folders, log_dir, meta_path, segment_dir};
@@ -47,8 +47,8 @@ use crate::metadata::owner::Owner;
 use crate::metadata::pending_repairs;
 use crate::metadata::producers::Producers;
 use crate::metadata::removed_rows::Removed;
-use crate::metadata::tables::{KeptFor, Meta, PartitionRecord};
-use crate::read::unreadable::tell_unreadable;
+use crate::metadata::tables::{Meta, PartitionRecord, RetainedFor};
+use crate::read::unreadable::report_unreadable;
 use crate::storage::named_snapshots::NamedSnapshots;
 use crate::storage::partitions::PartitionSet;
 use crate::storage::segment::{Cover, Covers, Paging, Partition, Store};
@@ -60,18 +60,18 @@ use headwater_codec::light::decode_rows;
 use headwater_codec::{Cursor, DecodeError};
 use headwater_io::Env;
 use headwater_types::{Producer, Rows, Timestamp};
-use kept_deletes::{load_ends, settle_keepers};
 pub(crate) use media::{announcer, place_of};
 use media::{repeat_segments, reserve_space, watch_bulk};
 use metadata::open_meta;
 use opened_by::{Opener, Ownership};
 use parking_lot::Mutex;
+use retained_deletes::{load_ends, settle_keepers};
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 use tail::TailShown;
 
-/// What recovery did.
+/// Counts of what recovery did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
     /// Records read back from the log.
@@ -82,10 +82,9 @@ pub struct Recovery {
     pub torn_tail: bool,
     /// Segment files removed because no commit names them.
     pub files_removed: u64,
-    /// Segment files cut back to their committed length.
+    /// Segment files truncated to their committed length.
     pub files_truncated: u64,
-    /// Partitions of which nothing can be read, because their files are missing, cut short or
-    /// damaged.
+    /// Partitions that cannot be read, because their files are missing, truncated or damaged.
     pub partitions_unreadable: u64,
 }
 
@@ -113,14 +112,14 @@ pub(crate) fn open(mut env: Env, options: Options) -> Result<(Core, Recovery)> {
     let owner = Owner::of(&mut env, &dir)?;
     let tier = tiers::take(&mut env, &dir, &fast_files, &owner.guard)?;
     for (files, folder) in folders(&env, &dir) {
-        // Names that a killed process left are perhaps not on the medium yet; what is built on them
-        // must not vanish with them.
+        // Names that a killed process left are perhaps not on the medium yet; files that depend on
+        // them must not vanish with them.
         files
             .sync_dir(&folder)
             .map_err(|e| Error::io("sync", &folder, e))?;
     }
     pending_repairs::settle(&env, &dir)?;
-    // What snapshots keep must not take the space that is reserved for what was acknowledged, and
+    // Files of snapshots must not take the space that is reserved for acknowledged writes, and
     // neither must indexes.
     let pin_files = PinFiles::new(Arc::clone(env.buffer_files()), env.media.buffers_root(&dir));
     let run_files = Arc::clone(env.segment_files());
@@ -171,7 +170,7 @@ pub(crate) fn load(
     let shards = usize::from(meta.shards()?.max(1));
     let cache_bytes = options.memory_budget_bytes / 4;
     let partitions = meta.partitions()?;
-    // A state that was kept, or a copy, has its readers here, and they have the medium.
+    // A kept state, or a copy, is read in this process, which has the queues of the medium.
     let queues = match is_owner {
         true => media::queue_segments(&env, &options, &partitions)?,
         false => None,
@@ -271,9 +270,9 @@ pub(crate) fn load(
     let newest_deletes = NewestDeletes::default();
     newest_deletes.load(meta.newest_deletes()?);
     let removed = Removed::of(meta.removed()?);
-    let ends = load_ends(&meta, &newest_deletes, KeptFor::Copies)?;
+    let ends = load_ends(&meta, &newest_deletes, RetainedFor::Copies)?;
     let named = NamedSnapshots::load(&meta, &store, &live)?;
-    let named_ends = load_ends(&meta, &newest_deletes, KeptFor::Snapshots)?;
+    let named_ends = load_ends(&meta, &newest_deletes, RetainedFor::Snapshots)?;
     settle_keepers(&named, &named_ends);
     let mut replayer = Replayer {
         producers: &producers,
@@ -291,7 +290,7 @@ pub(crate) fn load(
         memory: 0,
         events: 0,
     };
-    // A copy has no log: what is pending of deletes is told with its state.
+    // A copy has no log: its state names the pending deletes.
     let needed = match &deletes {
         Some(_) => Needed::default(),
         None => needed,
@@ -394,7 +393,7 @@ pub(crate) fn load(
         instants: Arc::default(),
         compaction: Compaction::new(compacted),
         freed: Freed::default(),
-        door: Door::default(),
+        write_barrier: WriteBarrier::default(),
         defining: Defining::default(),
         pin_files: Mutex::new(pin_files),
         guard,
@@ -405,7 +404,7 @@ pub(crate) fn load(
         options,
     };
     if is_owner {
-        tell_unreadable(&core);
+        report_unreadable(&core);
     }
     Ok((core, recovery))
 }
@@ -422,8 +421,8 @@ struct Replayer<'a> {
     covers: Option<Covers>,
     held_max: usize,
     streams: HashMap<StreamId, (TableId, ShardIndex)>,
-    /// There is no log but the tail of a copy, in which streams that are not known may stand; and
-    /// what of it is shown.
+    /// The only log is the tail of a copy, in which unknown streams may stand; and the part of it
+    /// that is shown.
     tail: Option<TailShown>,
     memory: usize,
     events: u64,
@@ -613,8 +612,8 @@ impl Replayer<'_> {
         rows.gather(&kept)
     }
 
-    /// What segments say they hold of the records behind `after`. One that does not say becomes
-    /// unreadable.
+    /// Reads the covers of the segments for the records behind `after`. A segment whose covers
+    /// cannot be read becomes unreadable.
     fn read_covers(&self, after: Sequence) -> Result<Covers> {
         let mut covers = Vec::new();
         for shard in self.shards {
@@ -665,7 +664,7 @@ impl Replayer<'_> {
         Ok(())
     }
 
-    /// Where a stream's events belong; nowhere if it is gone.
+    /// The shard and stream of a stream's events; `None` if the stream was dropped.
     fn place(
         &mut self,
         stream: StreamId,

@@ -5,7 +5,7 @@
 //! III-A (tiles).
 
 use super::bins::Bins;
-use super::ends::{self, Side};
+use super::ends::{self, RangeEnd};
 use super::gather::{self, Sink};
 use super::view::StreamView;
 use super::walk::{SeenBucket, Visit};
@@ -13,31 +13,31 @@ use crate::Result;
 use headwater_types::{Aggregate, ClosedRange, FieldId, Rows, TILE_BUCKETS, Timestamp, Value};
 use std::collections::BTreeMap;
 
-/// Bins that room is made for before they are found: those of a tile.
+/// Bins to allocate in advance: as many as a tile has.
 const BINS_AHEAD: i128 = TILE_BUCKETS as i128;
 
-/// What to aggregate.
+/// An aggregation to compute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AggregateSpec {
-    /// The instants wanted, both ends included.
+    /// The requested instants, both ends included.
     pub range: ClosedRange,
     /// The bins.
     pub bins: Bins,
     /// Give the first and the last value of each bin too. For bins of a few leaves or less this
-    /// reads every row of the range. Where only aggregates are kept there is neither.
+    /// reads every row of the range. Where only aggregates are retained there is neither.
     pub first_last: bool,
 }
 
 /// One bin that holds a value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bin {
-    /// Where it begins: its first instant, or that of the range if that is later.
+    /// Where it begins: its first instant, or the start of the range if that is later.
     pub start: Timestamp,
     /// Count, extremes, mean, deviation and mean time.
     pub aggregate: Aggregate,
-    /// Time and value of the earliest event, if asked for.
+    /// Time and value of the earliest event, if requested.
     pub first: Option<(Timestamp, Value)>,
-    /// Time and value of the latest event, if asked for.
+    /// Time and value of the latest event, if requested.
     pub last: Option<(Timestamp, Value)>,
 }
 
@@ -99,10 +99,10 @@ impl Ends {
             let end = |side| -> Result<Option<(Timestamp, Value)>> {
                 Ok(ends::values(view, &[field], &range, side)?.pop().flatten())
             };
-            if let Some(first) = end(Side::First)? {
+            if let Some(first) = end(RangeEnd::First)? {
                 ends.first.insert(*number, first);
                 ends.last
-                    .extend(end(Side::Last)?.map(|last| (*number, last)));
+                    .extend(end(RangeEnd::Last)?.map(|last| (*number, last)));
             }
         }
         Ok(ends)
@@ -125,8 +125,8 @@ impl Ends {
     }
 }
 
-/// Aggregates by bin. They are found in rising order but for what is read from rows, which comes
-/// after the buckets of its partition.
+/// Aggregates by bin. Bins arrive in rising order, except that bins read from rows follow the
+/// buckets of their partition.
 #[derive(Default)]
 struct ByBin {
     rising: Vec<(i128, Aggregate)>,
@@ -183,7 +183,7 @@ impl Collector {
         self.bins.merge(bin, aggregate);
     }
 
-    /// Takes a bucket whose rows have gone: all that is known is when its values came on average.
+    /// Adds a bucket whose rows were aged away: only the average time of its values is known.
     fn add_final(&mut self, seen: &SeenBucket<'_>) {
         if let Some(aggregate) = seen.aggregate(self.field)
             && let Some(time) = aggregate.mean_time().map(Timestamp::from_nanos)

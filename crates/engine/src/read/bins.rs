@@ -7,7 +7,7 @@ use crate::{Error, Result};
 use headwater_types::{ClosedRange, Level, Timestamp};
 use std::ops::Range;
 
-/// How a range is divided.
+/// The division of a range into bins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bins {
     /// Not at all: one bin.

@@ -1,9 +1,10 @@
-//! What is here of a stream, where a copy has holes, without reading a leaf of its main runs.
+//! Which bytes of a stream are present in a copy with missing ranges, without reading a leaf of its
+//! main runs.
 //!
-//! Invariants: where everything is said to be here, no read of the range is elsewhere. Of a
-//! database that is no copy everything is.
-//! Concurrency, failure: as in [`super`]; what says what there is may itself be elsewhere, and then
-//! it is among what is missing.
+//! Invariants: where the coverage says that everything is here, no read of the range is elsewhere.
+//! Of a database that is no copy everything is.
+//! Concurrency, failure: as in [`super`]; the metadata of the coverage may themselves be elsewhere,
+//! and then they are among the missing ranges.
 
 use super::single::{ResolvedStream, SingleSnapshot};
 use super::view::StreamView;
@@ -13,23 +14,23 @@ use crate::{ErrorKind, Result};
 use headwater_types::{ClosedRange, Level, Timestamp};
 use std::sync::Arc;
 
-/// What is here of a stretch of a stream.
+/// Availability of a stretch of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Coverage {
     /// Of several databases, the part that the stretch is read from. `None` for one database, and
     /// where the owner of the stretch is not among the parts.
     pub part: Option<Arc<str>>,
-    /// The stretch; whole buckets, where they were asked for.
+    /// The stretch; whole buckets, where buckets were requested.
     pub range: ClosedRange,
-    /// Everything that was asked for can be read.
+    /// Everything requested can be read.
     pub is_here: bool,
     /// Up to which instant everything can be; `None` = from the beginning of the stretch on
     /// something is missing.
     pub until: Option<Timestamp>,
-    /// Some of it is shown as it was before: of what came since nothing is seen yet.
+    /// Some of it is shown in an older version: later changes are not visible yet.
     pub is_older: bool,
-    /// What has to be fetched, by segment and offset, as far as is known: footers and late rows
-    /// tell of more.
+    /// The missing ranges, by segment and offset, as far as is known: footers and late rows reveal
+    /// more.
     pub missing: Vec<MissedRange>,
 }
 
@@ -108,7 +109,7 @@ impl Look<'_> {
             return Ok(());
         };
         if is_older {
-            // What came since lies behind the newest row that is seen, but for what came late.
+            // Later events lie behind the newest visible row, except late ones.
             let ends = held.watermark().and_then(Timestamp::next);
             coverage.ends_before(ends.unwrap_or(span.first).max(span.first));
         }
@@ -148,7 +149,7 @@ pub(super) fn whole_buckets(range: ClosedRange, level: Option<Level>) -> ClosedR
     }
 }
 
-/// The parts of buckets of a level that a range cuts off at its ends: they are read as rows.
+/// The parts of buckets of a level at the ends of a range: they are read as rows.
 fn cut_buckets(range: ClosedRange, level: Level) -> impl Iterator<Item = ClosedRange> {
     let ends = [range.first, range.last].into_iter();
     let buckets = ends.map(move |at| level.bucket_span(level.bucket_of(at)));
@@ -157,7 +158,7 @@ fn cut_buckets(range: ClosedRange, level: Level) -> impl Iterator<Item = ClosedR
 }
 
 impl SingleSnapshot {
-    /// What is here of a stream in a range.
+    /// Coverage of a stream in a range.
     pub(super) fn coverage_found(
         &self,
         found: ResolvedStream<'_>,

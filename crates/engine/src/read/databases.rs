@@ -1,8 +1,9 @@
 //! Several databases under one roof: parts that are put and taken out, and snapshots over all.
 //!
-//! Invariants: a snapshot shows of each part what the part's own snapshot shows that was put last.
-//! Concurrency: shared freely; parts are looked through without the lock, so that one that is large
-//! holds up nobody.
+//! Invariants: a snapshot shows of each part the state of the part's own snapshot that was put
+//! last.
+//! Concurrency: shared freely; parts are looked through without the lock, so that a large one
+//! blocks no other.
 //! Failure: a part that cannot be looked through is not put, and the one before stays.
 
 use super::across::{Change, Keeper, Owners};
@@ -14,24 +15,25 @@ use std::sync::Arc;
 /// A database among several that are read together.
 #[derive(Debug)]
 pub struct SnapshotPart {
-    /// Its name, that of the node it comes from.
+    /// Its name: the name of the node it comes from.
     pub name: Arc<str>,
-    /// What is seen of it. Not one of several databases.
+    /// The state that is shown of it. Not one of several databases.
     pub snapshot: Snapshot,
 }
 
-/// Several databases that are read as one: a node that holds copies of many, and perhaps a database
-/// of its own. Parts are put and taken out as they change, which costs what has changed; a snapshot
+/// Several databases that are read as one: a node that has copies of many, and perhaps a database
+/// of its own. Parts are put and removed as they change, at a cost of the changes only; a snapshot
 /// over all of them costs little. Cheap to clone; clones share the parts.
 ///
 /// Tables are the union of those of all parts, and so are their streams. A field is known by its
-/// name; where its type is another one in a later part, it is also there as `field@part`. All other
+/// name; where its type differs in a later part, it is also there as `field@part`. All other
 /// properties of a table are those of the first part that has it. Parts stand in the order in which
 /// their names were put first: a node's own database, then its oldest copy.
 ///
-/// Each instant of a stream belongs to one part: as [`Owners`] say, and else the first part that
-/// has the stream. What others have of it is not shown, and told by [`Snapshot::conflicts`]. Where
-/// the owner is not among the parts, reads are [`crate::ErrorKind::Elsewhere`].
+/// Each instant of a stream belongs to one part: as [`Owners`] say, otherwise the first part that
+/// has the stream. Data of other parts at that instant is not shown, and is reported by
+/// [`Snapshot::conflicts`]. Where the owner is not among the parts, reads are
+/// [`crate::ErrorKind::Elsewhere`].
 ///
 /// ```
 /// use headwater_engine::{Across, Database, Options, SnapshotPart};
@@ -59,9 +61,9 @@ pub struct Across {
 }
 
 impl Across {
-    /// Puts a part behind those there are, or in the place of the one of its name. Of one open
-    /// database the newest snapshot that was put stays. Its streams are looked through if its
-    /// definitions may have changed ([`Snapshot::definitions`]).
+    /// Puts a part behind the existing ones, or replaces the one of its name. Of one open database
+    /// the newest snapshot that was put stays. Its streams are looked through if its definitions
+    /// may have changed ([`Snapshot::definitions`]).
     ///
     /// # Errors
     /// `invalid` for a snapshot of several databases, `corrupt`, `io`.
@@ -71,7 +73,7 @@ impl Across {
         loop {
             let before = self.keeper.lock().known(change.name());
             change.look(before.as_deref())?;
-            // Whoever put the part in between has changed what it was compared with.
+            // The thread that put the part in between has changed what it was compared with.
             match self.keeper.lock().put(change)? {
                 None => return Ok(()),
                 Some(again) => change = again,
@@ -79,7 +81,7 @@ impl Across {
         }
     }
 
-    /// Takes a part out; what belonged to it is `elsewhere` where [`Owners`] say so.
+    /// Removes a part; its data are `elsewhere` where [`Owners`] say so.
     ///
     /// # Errors
     /// `internal`.

@@ -1,8 +1,8 @@
-//! Counts what filters read in vain, and what indexes spare them, for tables that make indexes by
-//! themselves.
+//! Counts the rows that filters read in vain, and those that indexes spare them, for tables that
+//! make indexes by themselves.
 //!
-//! Invariants: what is counted changes no answer.
-//! Concurrency: a scan counts for itself and tells it when it ends.
+//! Invariants: counting changes no answer.
+//! Concurrency: a scan counts for itself and reports the counts when it ends.
 
 use super::filter::{Clause, Condition};
 use super::indexed::Usable;
@@ -13,7 +13,8 @@ use headwater_types::FieldId;
 use std::fmt;
 use std::sync::Arc;
 
-/// What a scan reads of a table, and finds, where an index over a field could have served it.
+/// Rows that a scan reads of a table, and rows that match, where an index over a field could have
+/// served it.
 pub(super) struct Counting {
     core: Arc<Core>,
     place: (TableId, FieldId),
@@ -22,7 +23,7 @@ pub(super) struct Counting {
 }
 
 impl Counting {
-    /// `None` where nobody wants to know, no index could serve the scan, or one may.
+    /// `None` where indexes are not chosen by use, no index could serve the scan, or one may.
     pub(super) fn of(
         view: &StreamView,
         conditions: &[Clause],

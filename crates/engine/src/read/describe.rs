@@ -1,4 +1,4 @@
-//! Which streams there are, and what a stream holds, without reading its rows.
+//! Lists streams and describes their contents, without reading their rows.
 
 use super::single::{ResolvedStream, SingleSnapshot};
 use super::view::StreamView;
@@ -9,22 +9,22 @@ use crate::{Error, Result};
 use headwater_codec::DecodeError;
 use headwater_types::{ClosedRange, FieldType, Level, StreamName, Timestamp, push_stream_text};
 
-/// What a stream holds.
+/// Description of a stream: its events and their span.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamInfo {
     /// Its earliest event; where rows have been aged away, the beginning of the earliest bucket.
     pub first: Option<Timestamp>,
     /// Its latest event; where rows have been aged away, the end of the latest bucket.
     pub last: Option<Timestamp>,
-    /// Its rows. While rewritten rows or deletes wait to be merged it counts what they replace or
-    /// remove too.
+    /// Its rows. While rewritten rows or deletes wait to be merged it includes the rows that they
+    /// replace or remove.
     pub rows: u64,
 }
 
 /// Some streams of a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StreamPage {
-    /// Those wanted, in the order of the catalog.
+    /// The requested streams, in the order of the catalog.
     pub streams: Vec<StreamName>,
     /// The last one that was looked at, to go on behind it; `None` at the end of the table.
     pub next: Option<StreamName>,
@@ -166,7 +166,7 @@ impl SingleSnapshot {
     }
 }
 
-/// What a partition holds: a file of a table's events in a span of time.
+/// Description of a partition: a file of a table's events in a span of time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartitionInfo {
     /// The table.
@@ -175,13 +175,13 @@ pub struct PartitionInfo {
     pub file: std::path::PathBuf,
     /// The span it owns.
     pub range: ClosedRange,
-    /// Its length, what nothing refers to any more included.
+    /// Its length, including bytes that nothing refers to any more.
     pub bytes: u64,
-    /// Its events, those of late runs included.
+    /// Its events, including late runs.
     pub events: u64,
     /// Late runs that wait to be folded.
     pub late_runs: u64,
-    /// The rows have gone and left their aggregates.
+    /// Its rows were aged away and left their aggregates.
     pub is_aged: bool,
     /// Why nothing of it can be read; `None` = no such damage is known.
     pub unreadable: Option<Damage>,
@@ -193,7 +193,7 @@ pub(crate) fn partitions(core: &Core) -> Vec<PartitionInfo> {
         let partitions = std::sync::Arc::clone(&shard.state.lock().partitions);
         for partition in partitions.all() {
             let record = &partition.record;
-            // A table that was dropped is not told of any more.
+            // A dropped table is not listed.
             let Some(table) = core.catalog.table(record.table).filter(|t| !t.life.dropped) else {
                 continue;
             };
@@ -216,7 +216,7 @@ pub(crate) fn partitions(core: &Core) -> Vec<PartitionInfo> {
     out
 }
 
-/// The ends and the sum of what was found so far.
+/// The ends and the sum so far.
 #[derive(Default)]
 struct Extent(StreamInfo);
 

@@ -1,12 +1,11 @@
-//! What differs between two states of a database: per stream, stretches of time and numbers of
-//! rows.
+//! Differences between two states of a database: per stream, stretches of time and numbers of rows.
 //!
 //! Leaves that both states have are the same, since committed bytes never change: they are not
 //! read. Where one of the two has others, since rows came, went, or were rewritten, the rows are
 //! compared.
 //!
-//! Invariants: a row that differs lies in a stretch that is told; a stretch begins and ends with
-//! rows that differ. Only rows are compared: of buckets whose rows have gone nothing is told.
+//! Invariants: a row that differs lies in a reported stretch; a stretch begins and ends with rows
+//! that differ. Only rows are compared: buckets whose rows were aged away are not reported.
 //! Concurrency: no lock is held over I/O.
 //! Failure: `corrupt` where rows that have to be compared cannot be read.
 
@@ -24,14 +23,15 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Stretches of a stream that are told apart: the last one takes in whatever differs behind it.
+/// Stretches of a stream that are reported separately: the last one includes every difference
+/// behind it.
 const STRETCHES_MAX: usize = 1000;
-/// Names asked for together.
+/// Names per page.
 const PAGE: usize = 4_096;
-/// Instants compared before it is asked whether to go on.
+/// Instants compared between two checks for cancellation.
 const INSTANTS_AT_ONCE: u64 = 4_096;
 
-/// What to compare.
+/// A comparison to make.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiffSpec {
     /// The table; `None` = all.
@@ -65,17 +65,17 @@ pub struct DiffStretch {
     pub changed: u64,
 }
 
-/// What differs of a stream.
+/// Differences of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamDiff {
     /// The stream.
     pub stream: StreamName,
-    /// The stretches, by time: at most 1,000, of which the last one takes in whatever differs
+    /// The stretches, by time: at most 1,000, of which the last one includes every difference
     /// behind it.
     pub stretches: Vec<DiffStretch>,
 }
 
-/// Who is told what differs.
+/// Receiver of differences.
 pub trait Differences {
     /// Whether a table is looked at, where none was named.
     fn accepts_table(&mut self, _table: &str) -> bool {
@@ -87,18 +87,18 @@ pub trait Differences {
         true
     }
 
-    /// Asked again and again while rows are compared.
+    /// Called repeatedly while rows are compared.
     ///
     /// # Errors
-    /// What is to end it.
+    /// The error that ends the comparison.
     fn goes_on(&mut self) -> Result<()> {
         Ok(())
     }
 
-    /// What differs of a stream.
+    /// Receives the differences of a stream.
     ///
     /// # Errors
-    /// What is to end it.
+    /// The error that ends the comparison.
     fn found(&mut self, found: StreamDiff) -> Result<()>;
 }
 
@@ -112,8 +112,9 @@ impl<F: FnMut(StreamDiff) -> Result<()>> Differences for Each<F> {
 }
 
 impl Snapshot {
-    /// What differs between this state and another one of the same database, mostly a later one:
-    /// stream by stream, handed to `each`. What both have stored in the same place is not read.
+    /// Compares this state with another one of the same database, mostly a later one: passes the
+    /// differences to `each`, stream by stream. Rows that both states have stored at the same
+    /// location are not read.
     ///
     /// ```
     /// use headwater_engine::{Database, DiffSpec, Options};
@@ -140,7 +141,7 @@ impl Snapshot {
     ///
     /// # Errors
     /// `not_found` for a table that neither has; `invalid` for states of several databases;
-    /// `corrupt` where rows that have to be compared cannot be read; what `each` gives.
+    /// `corrupt` where rows that have to be compared cannot be read; any error of `each`.
     pub fn diff(
         &self,
         other: &Snapshot,
@@ -150,11 +151,11 @@ impl Snapshot {
         self.diff_to(other, spec, &mut Each(each))
     }
 
-    /// As [`Snapshot::diff`], for those who do not want to be told of every stream, or may want to
-    /// end it before it is through. Names of streams are held a few thousand at a time.
+    /// As [`Snapshot::diff`], for callers that select streams, or may end the comparison early.
+    /// Names of streams are loaded a few thousand at a time.
     ///
     /// # Errors
-    /// As there, and what is told ends it with.
+    /// As there, and any error of `to` ends it.
     pub fn diff_to(
         &self,
         other: &Snapshot,
@@ -214,14 +215,14 @@ fn by_key(tags: &[(String, String)]) -> Vec<(String, Vec<String>)> {
 struct Names<'a> {
     snapshot: &'a Snapshot,
     page: std::vec::IntoIter<StreamName>,
-    /// The next one, with its place in the order.
+    /// The next stream, with its position in the order.
     next: Option<(Vec<u8>, StreamName)>,
     last: Option<StreamName>,
     is_at_end: bool,
 }
 
 impl Names<'_> {
-    /// Looks up what comes next, unless that is known.
+    /// Looks up the next stream, unless it is known.
     fn look(&mut self, table: &str, wanted: &[(String, Vec<String>)]) -> Result<()> {
         while self.next.is_none() {
             if let Some(name) = self.page.next() {
@@ -293,7 +294,7 @@ impl<'a> Both<'a> {
     }
 }
 
-/// What may be in one of two states only.
+/// The value, or `None` where a state does not have it: it may exist in one of two states only.
 fn there<T>(found: Result<T>) -> Result<Option<T>> {
     match found {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -316,7 +317,7 @@ fn between(
         (Some(a), Some(b)) => candidates((a, b), range)?,
         _ => vec![*range],
     };
-    let mut found = Found::default();
+    let mut found = DiffCollector::default();
     for range in candidates {
         let spec = ScanSpec {
             range,
@@ -342,7 +343,7 @@ fn between(
                 },
             }
         }
-        // What lies between two candidates is the same in both.
+        // Rows between two candidates are the same in both.
         found.is_open = false;
     }
     Ok(found.stretches)
@@ -358,23 +359,25 @@ fn view(
 }
 
 /// Where rows are stored: a leaf of a segment, and the rows of it.
-type Place = (SegmentId, u64, u32);
+type RowsLocation = (SegmentId, u64, u32);
 
-/// The stretches in which rows may differ: all others are stored in the same places.
+/// The stretches in which rows may differ: all others are stored at the same locations.
 fn candidates((a, b): (&StreamView, &StreamView), range: &ClosedRange) -> Result<Vec<ClosedRange>> {
     let mut out: Vec<ClosedRange> = Vec::new();
     for view in [a, b] {
         out.extend(view.chunks.iter().map(|chunk| chunk.span));
     }
-    // Where values expire, what both have stored may be gone in one of them.
+    // Where values expire, stored values may have expired in one of them.
     let expires = a.now != b.now;
     let of = |view: &StreamView| -> BTreeMap<SegmentId, Arc<Partition>> {
         let partitions = view.partitions_in(range).into_iter();
         partitions.map(|p| (p.id(), p)).collect()
     };
     let (of_a, of_b) = (of(a), of(b));
-    let mut places: (BTreeMap<Place, ClosedRange>, BTreeMap<Place, ClosedRange>) =
-        Default::default();
+    let mut places: (
+        BTreeMap<RowsLocation, ClosedRange>,
+        BTreeMap<RowsLocation, ClosedRange>,
+    ) = Default::default();
     for (id, partition) in &of_a {
         match of_b.get(id) {
             Some(other) if is_same((a, partition), (b, other)) && !expires => {}
@@ -392,7 +395,8 @@ fn candidates((a, b): (&StreamView, &StreamView), range: &ClosedRange) -> Result
     for (_, partition) in of_b.iter().filter(|(id, _)| !of_a.contains_key(id)) {
         leaves(b, partition, range, &mut places.1)?;
     }
-    let only = |these: &BTreeMap<Place, ClosedRange>, those: &BTreeMap<Place, ClosedRange>| {
+    let only = |these: &BTreeMap<RowsLocation, ClosedRange>,
+                those: &BTreeMap<RowsLocation, ClosedRange>| {
         let only = these.iter().filter(|(place, _)| !those.contains_key(place));
         only.map(|(_, range)| *range).collect::<Vec<_>>()
     };
@@ -423,7 +427,7 @@ fn leaves(
     view: &StreamView,
     partition: &Partition,
     range: &ClosedRange,
-    out: &mut BTreeMap<Place, ClosedRange>,
+    out: &mut BTreeMap<RowsLocation, ClosedRange>,
 ) -> Result<()> {
     if let Some(error) = &partition.unreadable {
         return Err(error.clone());
@@ -508,15 +512,15 @@ impl RowsAt {
     }
 }
 
-/// What was found so far.
+/// Differences collected so far.
 #[derive(Default)]
-struct Found {
+struct DiffCollector {
     stretches: Vec<DiffStretch>,
     /// Nothing that is the same came since the last row that differs.
     is_open: bool,
 }
 
-impl Found {
+impl DiffCollector {
     /// The rows of an instant, on either side.
     fn rows(&mut self, at: Timestamp, (a, b): (&[Row], &[Row])) {
         let mut rest: Vec<&Row> = b.iter().collect();

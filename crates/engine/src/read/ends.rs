@@ -1,14 +1,14 @@
 //! The first and the last value of fields in a range, and the first and the last row, without
-//! reading what lies between.
+//! reading the rows between.
 //!
-//! From the side that is asked for the range is read in stretches that begin and end where leaves
-//! and chunks in memory do. Each stretch holds twice as many of them as the one before. Behind
-//! [`WALKED`] of them the field is obviously rare, and the pyramid says which parts to pass over.
+//! From the requested end the range is read in stretches that begin and end where leaves and chunks
+//! in memory do. Each stretch has twice as many of them as the one before. Behind [`WALKED`] of
+//! them the field is obviously rare, and the pyramid says which parts to pass over.
 //!
-//! Invariants: what is found is what a scan of the range gives first or last, so of several rows of
-//! one instant the one that comes first or last there; late rows, what has been deleted, what has
-//! expired and absent values are treated as a scan treats them. No instant lies in two stretches.
-//! Where only aggregates are left there is neither.
+//! Invariants: the result is what a scan of the range gives first or last, so of several rows of
+//! one instant the one that comes first or last there; late rows, deleted rows, expired values and
+//! absent values are treated as a scan treats them. No instant lies in two stretches. Where only
+//! aggregates are left there is neither.
 //! Failure: `corrupt` for damage that is met before the value is.
 
 use super::merge::{Merge, Source};
@@ -16,17 +16,17 @@ use super::scan::{ScanStretch, segments};
 use super::view::{StreamView, run_sources};
 use super::walk::{Visit, Walk};
 use crate::Result;
-use crate::storage::segment::{Held, LeafEntry, Partition};
+use crate::storage::segment::{StreamContents, LeafEntry, Partition};
 use headwater_types::{ClosedRange, FieldId, Rows, Timestamp, Value};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Leaves and chunks that are read before the pyramid is asked what to pass over.
+/// Leaves and chunks that are read before the pyramid is asked which parts to pass over.
 const WALKED: usize = 16;
 
-/// Which end of a range is asked for.
+/// The end of a range to look from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Side {
+pub(super) enum RangeEnd {
     /// The earliest.
     First,
     /// The latest.
@@ -36,12 +36,12 @@ pub(super) enum Side {
 /// An instant and the value there.
 pub(super) type End = (Timestamp, Value);
 
-/// What is looked for, and what was found of it.
+/// The target of the search, and the match found so far.
 trait Target {
     /// Takes a stretch's next rows, which come by time.
-    fn take(&mut self, rows: &Rows, side: Side);
+    fn take(&mut self, rows: &Rows, side: RangeEnd);
 
-    /// The stretch is over: what was found is further to the side than all that follows.
+    /// The stretch is over: its match is further out than all that follows.
     fn settle(&mut self);
 
     /// Whether nothing more is looked for.
@@ -60,10 +60,10 @@ struct Values<'a> {
 }
 
 impl Target for Values<'_> {
-    fn take(&mut self, rows: &Rows, side: Side) {
+    fn take(&mut self, rows: &Rows, side: RangeEnd) {
         let places = self.found.iter().zip(&mut self.fresh).zip(self.fields);
         for ((found, fresh), field) in places {
-            if found.is_some() || (side == Side::First && fresh.is_some()) {
+            if found.is_some() || (side == RangeEnd::First && fresh.is_some()) {
                 continue;
             }
             let Some(column) = rows.column(*field) else {
@@ -71,8 +71,8 @@ impl Target for Values<'_> {
             };
             let mut present = (0..rows.len()).filter(|row| column.is_present(*row));
             let row = match side {
-                Side::First => present.next(),
-                Side::Last => present.next_back(),
+                RangeEnd::First => present.next(),
+                RangeEnd::Last => present.next_back(),
             };
             let end = row.and_then(|row| {
                 let time = Timestamp::from_nanos(*rows.times.get(row)?);
@@ -112,11 +112,11 @@ impl Target for Values<'_> {
 struct AnyRow(Option<Timestamp>);
 
 impl Target for AnyRow {
-    fn take(&mut self, rows: &Rows, side: Side) {
+    fn take(&mut self, rows: &Rows, side: RangeEnd) {
         let instant = |time: Option<&i64>| time.map(|t| Timestamp::from_nanos(*t));
         match side {
-            Side::First => self.0 = self.0.or(instant(rows.times.first())),
-            Side::Last => self.0 = instant(rows.times.last()).or(self.0),
+            RangeEnd::First => self.0 = self.0.or(instant(rows.times.first())),
+            RangeEnd::Last => self.0 = instant(rows.times.last()).or(self.0),
         }
     }
 
@@ -135,13 +135,13 @@ struct Search<'a> {
     view: &'a StreamView,
     /// Fields to read, rising.
     read: Vec<FieldId>,
-    side: Side,
+    side: RangeEnd,
     /// Leaves and chunks that were read.
     passed: usize,
 }
 
-/// A partition and what it holds of the stream.
-type InPartition<'a> = Option<(&'a Arc<Partition>, &'a Held)>;
+/// A partition and its state of the stream.
+type InPartition<'a> = Option<(&'a Arc<Partition>, &'a StreamContents)>;
 
 impl Search<'_> {
     fn run(&mut self, range: &ClosedRange, target: &mut impl Target) -> Result<()> {
@@ -151,8 +151,8 @@ impl Search<'_> {
         }
         while !target.is_done() {
             let next = match self.side {
-                Side::First => all.pop_front(),
-                Side::Last => all.pop_back(),
+                RangeEnd::First => all.pop_front(),
+                RangeEnd::Last => all.pop_back(),
             };
             match next {
                 None => return Ok(()),
@@ -160,11 +160,11 @@ impl Search<'_> {
                 Some(ScanStretch::Partition(partition, range)) => {
                     let state = self.view.state(&partition)?;
                     let held = state.as_ref().map(|state| (&partition, state));
-                    // So that of a long main run only the leaves at this end are looked for.
+                    // Of a long main run only the leaves at this end are looked up.
                     let mut parts = state
                         .as_ref()
                         .map_or_else(|| vec![range], |state| state.stretches(range));
-                    if self.side == Side::Last {
+                    if self.side == RangeEnd::Last {
                         parts.reverse();
                     }
                     for part in parts {
@@ -194,15 +194,15 @@ impl Search<'_> {
         {
             let taken = (self.passed + 1).min(cuts.len());
             let (stretch, behind) = match (self.side, taken) {
-                // Behind the last cut there may still be rows of late runs that reach over it.
+                // Behind the last boundary there may still be rows of late runs that reach over it.
                 (_, 0) => (open, None),
-                (Side::First, taken) => {
+                (RangeEnd::First, taken) => {
                     let (these, others) = cuts.split_at(taken);
                     cuts = others;
                     let at = these.last().copied().unwrap_or(open.last);
                     split_behind(open, at)
                 }
-                (Side::Last, taken) => {
+                (RangeEnd::Last, taken) => {
                     let (others, these) = cuts.split_at(cuts.len() - taken);
                     cuts = others;
                     let at = these.first().copied().unwrap_or(open.first);
@@ -216,8 +216,8 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Where leaves and chunks that meet the range end, for [`Side::First`], or begin, for
-    /// [`Side::Last`]: rising, inside it.
+    /// Where leaves and chunks that meet the range end, for [`RangeEnd::First`], or begin, for
+    /// [`RangeEnd::Last`]: rising, inside it.
     fn cuts(&self, held: InPartition<'_>, range: &ClosedRange) -> Result<Vec<Timestamp>> {
         let (mut main, mut late) = (Cow::default(), <&[Vec<LeafEntry>]>::default());
         if let Some((_, state)) = held {
@@ -229,8 +229,8 @@ impl Search<'_> {
         let chunks = self.view.chunks.iter();
         let spans = leaves.chain(chunks.map(|c| c.span));
         let cut = |span: ClosedRange| match self.side {
-            Side::First => span.last,
-            Side::Last => span.first,
+            RangeEnd::First => span.last,
+            RangeEnd::Last => span.first,
         };
         let inside = |at: &Timestamp| range.contains(*at);
         let mut cuts: Vec<Timestamp> = spans.map(cut).filter(inside).collect();
@@ -254,7 +254,7 @@ impl Search<'_> {
             }
             _ => vec![range],
         };
-        if self.side == Side::Last {
+        if self.side == RangeEnd::Last {
             parts.reverse();
         }
         for part in parts {
@@ -271,7 +271,7 @@ impl Search<'_> {
         &self,
         fields: &[FieldId],
         partition: &Partition,
-        state: &Held,
+        state: &StreamContents,
         range: ClosedRange,
         memory: &[i64],
     ) -> Result<Vec<ClosedRange>> {
@@ -311,7 +311,7 @@ impl Search<'_> {
         let mut merge = Merge::new(store, table, range, Some(&self.read), sources);
         while let Some(rows) = merge.next_rows()? {
             target.take(&self.view.settled(&rows), self.side);
-            if self.side == Side::First && target.is_done() {
+            if self.side == RangeEnd::First && target.is_done() {
                 break;
             }
         }
@@ -320,14 +320,14 @@ impl Search<'_> {
     }
 }
 
-/// A range up to an instant, and what lies behind it.
+/// A range up to an instant, and the rest behind it.
 fn split_behind(range: ClosedRange, at: Timestamp) -> (ClosedRange, Option<ClosedRange>) {
     let next = at.next().filter(|next| *next <= range.last);
     let behind = next.map(|next| ClosedRange::new(next, range.last));
     (ClosedRange::new(range.first, at), behind)
 }
 
-/// A range from an instant on, and what lies before it.
+/// A range from an instant on, and the rest before it.
 fn split_before(range: ClosedRange, at: Timestamp) -> (ClosedRange, Option<ClosedRange>) {
     let before = at.previous().filter(|before| *before >= range.first);
     let before = before.map(|before| ClosedRange::new(range.first, before));
@@ -339,7 +339,7 @@ pub(super) fn values(
     view: &StreamView,
     fields: &[FieldId],
     range: &ClosedRange,
-    side: Side,
+    side: RangeEnd,
 ) -> Result<Vec<Option<End>>> {
     let mut read = view.fields_to_read(fields);
     read.sort_unstable();
@@ -360,9 +360,13 @@ pub(super) fn values(
 }
 
 /// The instant of the row at one end of a range.
-pub(super) fn row(view: &StreamView, range: &ClosedRange, side: Side) -> Result<Option<Timestamp>> {
+pub(super) fn row(
+    view: &StreamView,
+    range: &ClosedRange,
+    side: RangeEnd,
+) -> Result<Option<Timestamp>> {
     let read = match view.now {
-        // A row is gone when all its values are.
+        // A row no longer exists when all its values have expired.
         Some(_) => {
             let all: Vec<FieldId> = (0..view.table.fields.len())
                 .map(|i| FieldId(i as u32))

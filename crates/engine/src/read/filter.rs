@@ -1,4 +1,4 @@
-//! Value filters: on rows, and on aggregates to skip what cannot match.
+//! Value filters: on rows, and on aggregates to skip parts that cannot match.
 
 use crate::metadata::catalog::Table;
 use crate::storage::index::{FieldBounds, ValueBound};
@@ -8,11 +8,11 @@ use headwater_types::{
 };
 use std::cmp::Ordering;
 
-/// How a field is compared with a value.
+/// Comparison of a field with a value.
 ///
-/// The `Total` ones compare floats in an order of all of them, as PostgreSQL does: NaN, whatever
-/// its sign, equals itself and lies above all numbers, and -0 equals 0. Other types they compare as
-/// the plain ones do.
+/// The `Total` ones compare floats in an order of all of them, as PostgreSQL does: NaN of either
+/// sign equals itself and lies above all numbers, and -0 equals 0. Other types they compare as the
+/// plain ones do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names say it")]
 pub enum Comparison {
@@ -64,7 +64,7 @@ pub(crate) struct Clause {
 }
 
 impl Clause {
-    /// What a scan asks: each of the filters, and one of each list.
+    /// The clauses of a scan: each of the filters, and one of each list.
     pub(crate) fn all(
         filters: &[Filter],
         any_of: &[Vec<Filter>],
@@ -108,7 +108,7 @@ impl Clause {
         if let Some(one) = self.single() {
             return retain(one, picked);
         }
-        // Each is asked of what none before it has taken.
+        // Each is evaluated for rows that none before it has taken.
         let mut left = std::mem::take(picked);
         for condition in &self.alternatives {
             let mut taken = left.clone();
@@ -125,7 +125,7 @@ impl Clause {
         picked.sort_unstable();
     }
 
-    /// False when no row can match, by what is known of each field's values there.
+    /// False when no row can match, by the known bounds of each field's values there.
     pub(crate) fn may_match(&self, known: impl Fn(FieldId) -> Option<Aggregate>) -> bool {
         let mut all = self.alternatives.iter();
         all.any(|condition| condition.may_match(known(condition.field).as_ref()))
@@ -219,8 +219,8 @@ impl Condition {
         }
     }
 
-    /// Of the rows in `picked`, those that match. Numbers are compared as slices, without a look at
-    /// each value's type.
+    /// Of the rows in `picked`, those that match. Numbers are compared as slices, without a check
+    /// of each value's type.
     fn retain(&self, column: &Column, picked: &mut Vec<u32>) {
         let presence = column.presence();
         let present = |row: u32| presence.is_none_or(|bits| bits.get(row as usize));
@@ -252,8 +252,7 @@ impl Condition {
             (ValueRef::F64(a), ValueRef::F64(b)) => self.floats(a, b),
             (ValueRef::I64(a), ValueRef::I64(b)) => Some(a.cmp(&b)),
             (ValueRef::U64(a), ValueRef::U64(b)) => Some(a.cmp(&b)),
-            // Of a field that became one of floats: what is compared may be older or newer than
-            // that.
+            // Of a field that became one of floats: the operands may be older or newer than that.
             (ValueRef::I64(a), ValueRef::F64(b)) => self.floats(a as f64, b),
             (ValueRef::F64(a), ValueRef::I64(b)) => self.floats(a, b as f64),
             (ValueRef::Bool(a), ValueRef::Bool(b)) => Some(a.cmp(&b)),

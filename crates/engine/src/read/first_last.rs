@@ -1,27 +1,26 @@
-//! What a snapshot is asked about the ends of a range: its first and its last value, and its first
-//! and its last row.
+//! Ends of a range: its first and its last value, and its first and its last row.
 //!
-//! Invariant: each is what a scan of the range gives first or last (`ends`); the newest value there
-//! is, which is asked for most, is known without a leaf (`last`).
+//! Invariant: each is what a scan of the range gives first or last (`ends`); the newest value of
+//! all, the most frequent request, is known without a leaf (`last`).
 //! Failure: `not_found` for an unknown stream or field, `corrupt` for damage that is met.
 
-use super::ends::{self, End, Side};
+use super::ends::{self, End, RangeEnd};
 use super::last;
 use super::single::{ResolvedStream, SingleSnapshot};
 use super::view::StreamView;
 use crate::Result;
 use headwater_types::{ClosedRange, FieldId, StreamName, Timestamp, Value};
 
-/// The value of a field at one end of a range. Mostly the newest value there is is asked for, which
+/// The value of a field at one end of a range. Most requests are for the newest value of all, which
 /// is known without a leaf.
 fn end_of(
     view: &StreamView,
     field: FieldId,
     range: &ClosedRange,
-    side: Side,
+    side: RangeEnd,
 ) -> Result<Option<End>> {
     let fields = [field];
-    if side == Side::Last && view.now.is_none() && reaches_all_that_is_stored(view, range) {
+    if side == RangeEnd::Last && view.now.is_none() && reaches_all_that_is_stored(view, range) {
         let newest = last::newest(view, &fields)?.pop().flatten();
         match newest {
             Some((time, _)) if time > range.last => {}
@@ -47,7 +46,7 @@ impl SingleSnapshot {
         field: &str,
         range: ClosedRange,
     ) -> Result<Option<(Timestamp, Value)>> {
-        self.end_found(self.find(stream)?, field, range, Side::First)
+        self.end_found(self.find(stream)?, field, range, RangeEnd::First)
     }
 
     /// As `Snapshot::last_in`.
@@ -57,7 +56,7 @@ impl SingleSnapshot {
         field: &str,
         range: ClosedRange,
     ) -> Result<Option<(Timestamp, Value)>> {
-        self.end_found(self.find(stream)?, field, range, Side::Last)
+        self.end_found(self.find(stream)?, field, range, RangeEnd::Last)
     }
 
     /// As `Snapshot::first_row_in`.
@@ -66,7 +65,7 @@ impl SingleSnapshot {
         stream: &StreamName,
         range: ClosedRange,
     ) -> Result<Option<Timestamp>> {
-        self.row_found(self.find(stream)?, range, Side::First)
+        self.row_found(self.find(stream)?, range, RangeEnd::First)
     }
 
     /// As `Snapshot::last_row_in`.
@@ -75,7 +74,7 @@ impl SingleSnapshot {
         stream: &StreamName,
         range: ClosedRange,
     ) -> Result<Option<Timestamp>> {
-        self.row_found(self.find(stream)?, range, Side::Last)
+        self.row_found(self.find(stream)?, range, RangeEnd::Last)
     }
 
     pub(super) fn end_found(
@@ -83,7 +82,7 @@ impl SingleSnapshot {
         found: ResolvedStream<'_>,
         field: &str,
         range: ClosedRange,
-        side: Side,
+        side: RangeEnd,
     ) -> Result<Option<(Timestamp, Value)>> {
         let view = self.view(found, &range)?;
         let field = Self::field(&view.table, field)?;
@@ -94,7 +93,7 @@ impl SingleSnapshot {
         &self,
         found: ResolvedStream<'_>,
         range: ClosedRange,
-        side: Side,
+        side: RangeEnd,
     ) -> Result<Option<Timestamp>> {
         let view = self.view(found, &range)?;
         ends::row(&view, &range, side)

@@ -1,14 +1,14 @@
-//! Brings together what an aggregate of a stream is made of: whole buckets of the pyramid, and rows
-//! for the rest.
+//! Gathers the inputs of an aggregate of a stream: whole buckets of the pyramid, and rows for the
+//! rest.
 //!
 //! Invariants: every row of the range reaches the sink once: in a bucket that it took, or as a row,
-//! merged with all of its time and without what has expired.
+//! merged with all of its time and without expired values.
 
 use super::merge::{Merge, Source};
 use super::view::{StreamView, run_sources};
 use super::walk::{SeenBucket, Visit, Walk};
 use crate::Result;
-use crate::storage::segment::{Held, LeafCaching, Partition};
+use crate::storage::segment::{StreamContents, LeafCaching, Partition};
 use headwater_types::{ClosedRange, FieldId, Rows, Timestamp};
 
 /// Takes buckets and rows.
@@ -19,13 +19,13 @@ pub(super) trait Sink {
     /// Rows, by time.
     fn add(&mut self, rows: &Rows);
 
-    /// True when it would know again what a partition holds.
+    /// True when it would recognise the state of a partition that it has seen.
     fn remembers(&self) -> bool {
         false
     }
 
-    /// A partition follows, of which all that is stored counts and nothing else does. True when the
-    /// sink knew what that is, and took it.
+    /// A partition follows, of which all stored rows count and nothing else does. True when the
+    /// sink had its result, and took it.
     fn knows(&mut self, partition: &Partition) -> bool {
         let _ = partition;
         false
@@ -37,12 +37,12 @@ pub(super) trait Sink {
     }
 }
 
-/// Whether of a partition all that is stored of a stream counts, and nothing else does: neither
-/// memory nor deletes nor what has expired.
+/// Whether all stored rows of a stream in a partition count, and nothing else does: no events in
+/// memory, no deletes, no expired values.
 fn stands_alone(
     view: &StreamView,
     partition: &Partition,
-    state: &Held,
+    state: &StreamContents,
     range: &ClosedRange,
     memory: &Rows,
 ) -> bool {
@@ -58,7 +58,7 @@ fn stands_alone(
         && !view.hidden(partition).touches(&span)
 }
 
-/// How far memory outside of partitions was handed out.
+/// Position up to which memory outside of partitions was returned.
 struct Outside {
     next: Option<i64>,
     last: i64,
@@ -184,7 +184,7 @@ pub(super) fn buckets_and_rows(
         };
         for part in to_read {
             let sources = run_sources(view, &partition, &state, &part)?;
-            // Mostly buckets that a bin cuts: some rows of a leaf.
+            // Mostly buckets that straddle a bin's border: some rows of a leaf.
             let sources = (sources, LeafCaching::UnlessSmall);
             merged(view, read, part, sources, &memory, &mut |rows| {
                 sink.add(rows)

@@ -1,6 +1,6 @@
 //! A stream that is looked up once and read many times.
 //!
-//! Invariants: a handle gives what its name would give, in every snapshot: where the stream it
+//! Invariants: a handle gives the same as its name, in every snapshot: where the stream it
 //! remembers may not be the one that a snapshot sees under the name, the name is looked up. Stream
 //! numbers are never used twice.
 //! Concurrency: immutable.
@@ -13,9 +13,8 @@ use headwater_types::StreamName;
 use std::sync::{Arc, Weak};
 
 /// A stream that was looked up once ([`crate::Snapshot::handle`]), for programs that read the same
-/// streams again and again: with it a read goes without the lookup of the name. It may be used
-/// with any snapshot, and gives what the name would give there; it keeps neither data nor the
-/// database open.
+/// streams repeatedly: a read with it needs no lookup of the name. Any snapshot accepts it, and
+/// gives the same as for the name; it keeps neither data nor the database open.
 #[derive(Clone, Debug)]
 pub struct StreamHandle {
     name: StreamName,

@@ -1,11 +1,11 @@
-//! What heavy indexes say of a filtered scan: the instants of a stream in a partition at which rows
+//! Use of heavy indexes in a filtered scan: the instants of a stream in a partition at which rows
 //! may meet all conditions.
 //!
 //! Invariants: every instant at which a row meets all conditions is handed out. A row's values may
 //! come from several versions of it, in leaves of the main run, of late runs, and in memory; so
 //! each condition has its own instants, of every version anywhere that meets it, and only instants
-//! are compared. Of a leaf that no run holds all of its span counts. Of alternatives over several
-//! fields each has an index of its own, and what any of them names counts.
+//! are compared. Of a leaf in no run all of its span counts. Of alternatives over several fields
+//! each has an index of its own, and the instants of all of them count.
 //! Concurrency, failure: a run that cannot be read is passed over, as if it were not there.
 
 use super::filter::{Clause, Condition};
@@ -19,36 +19,36 @@ use crate::storage::index::{
     types_in,
 };
 use crate::storage::read_stats;
-use crate::storage::segment::{Held, LeafEntry, Partition};
+use crate::storage::segment::{StreamContents, LeafEntry, Partition};
 use headwater_types::invariant::wide;
 use headwater_types::{ClosedRange, FieldId, Rows, Timestamp};
 use std::sync::Arc;
 
 /// An index is used where it names at most one row of so many: beyond, nearly every page of a leaf
-/// would have to be read all the same, and in smaller pieces.
+/// would have to be read all the same, and in smaller parts.
 const ROWS_PER_CANDIDATE: u64 = 256;
-/// Bytes that an entry counts for, where entries are looked up that nobody keeps.
+/// Bytes that an entry counts for, where entries are looked up and not cached.
 const ENTRY_BYTES: u64 = 8;
-/// A second index is asked as well when the first one leaves more candidates than this.
+/// A second index is used as well when the first one leaves more candidates than this.
 const CANDIDATES_FEW: u64 = 64;
 /// More alternatives than these are not looked up one by one.
 const ALTERNATIVES_MAX: usize = 64;
 /// Candidates of a leaf that are no further apart than so many rows are read at once.
 const ROWS_APART: u32 = 16;
 
-/// What an index can say of conditions, or several can of alternatives.
+/// Indexes that can answer conditions: one alone, or several for alternatives.
 pub(super) struct Usable {
-    /// What any of them names counts: one index, or those that alternatives over several fields
-    /// ask, each for its own.
+    /// A row matches if any part names it: one index, or one for each field of alternatives over
+    /// several fields.
     parts: Vec<Part>,
-    /// The clauses that are answered, as places in the list of all.
+    /// The clauses that are answered, as positions in the list of all.
     answers: Vec<usize>,
 }
 
-/// An index with what is looked for in it.
+/// An index with the keys to look up.
 struct Part {
     definition: Arc<IndexDefinition>,
-    /// The keys that are looked for; of several fields also that of rows with some of them only.
+    /// The key ranges to look up; for several fields also the range of rows with only some of them.
     ranges: Vec<KeyRange>,
 }
 
@@ -56,7 +56,7 @@ struct Part {
 pub(super) struct Candidates {
     pub(super) spans: Vec<ClosedRange>,
     pub(super) worth_narrowing: bool,
-    /// The first fields of the indexes that were asked.
+    /// The first fields of the indexes that were used.
     pub(super) fields: Vec<FieldId>,
 }
 
@@ -150,8 +150,8 @@ impl Part {
     }
 }
 
-/// The keys that alternatives ask for, of an index over these fields, the first of which all of
-/// them are about; `None` when they are about another, or when one of them has no bounds.
+/// The keys of alternatives in an index over these fields, the first of which all of them are
+/// about; `None` when they are about another, or when one of them has no bounds.
 fn ranges_of(list: &Clause, all: &[Clause], fields: &[FieldId]) -> Option<Vec<KeyRange>> {
     let first = *fields.first()?;
     let alternatives = list.alternatives();
@@ -164,8 +164,8 @@ fn ranges_of(list: &Clause, all: &[Clause], fields: &[FieldId]) -> Option<Vec<Ke
     ranges.collect()
 }
 
-/// The keys that an alternative asks for, of an index over these fields, the first of which it is
-/// about; `None` when it has no bounds.
+/// The keys of an alternative in an index over these fields, the first of which it is about; `None`
+/// when it has no bounds.
 fn range_of(condition: &Condition, all: &[Clause], fields: &[FieldId]) -> Option<KeyRange> {
     let own = condition.bounds()?;
     KeyRange::of(fields, |field| match field == condition.field {
@@ -174,7 +174,7 @@ fn range_of(condition: &Condition, all: &[Clause], fields: &[FieldId]) -> Option
     })
 }
 
-/// What conditions ask of a field, together; the rest is for who filters.
+/// Bounds that conditions set for a field together; the filter of the scan checks the rest.
 fn bounds_of(conditions: &[Clause], field: FieldId) -> FieldBounds<'_> {
     let mut found = FieldBounds::default();
     let own = conditions.iter().filter_map(Clause::single);
@@ -193,14 +193,14 @@ fn bounds_of(conditions: &[Clause], field: FieldId) -> FieldBounds<'_> {
 pub(super) struct Filtered<'a> {
     pub(super) view: &'a StreamView,
     pub(super) partition: &'a Partition,
-    pub(super) state: &'a Held,
+    pub(super) state: &'a StreamContents,
     pub(super) range: ClosedRange,
     pub(super) conditions: &'a [Clause],
     /// Rows in memory.
     pub(super) memory: &'a Rows,
 }
 
-/// An index, or several for alternatives, with what they would leave, about.
+/// An index, or several for alternatives, with the approximate number of candidates.
 struct Weighed<'a> {
     usable: &'a Usable,
     /// Of each part.
@@ -249,7 +249,7 @@ impl Filtered<'_> {
         }))
     }
 
-    /// `None` when there is nothing to look into, it cannot be read, or it is not worth it.
+    /// `None` when there is no run, it cannot be read, or the look-up does not pay.
     fn weigh<'a>(&self, usable: &'a Usable, always: bool) -> Result<Option<Weighed<'a>>> {
         let (mut entries, mut rows, mut runs) = (0u64, 0, Vec::new());
         for part in &usable.parts {
@@ -276,7 +276,7 @@ impl Filtered<'_> {
     ) -> Result<Option<(u64, u64, Arc<SegmentRuns>)>> {
         let indexes = &self.view.core.indexes;
         let runs = indexes.runs(self.partition.id(), part.definition.id);
-        // Where a field was widened since, the keys are those of other values.
+        // Where a field was widened since, the keys were made from values of another type.
         let types = types_in(&self.view.table, &part.definition);
         if runs.runs.is_empty() || runs.runs.iter().any(|run| run.record.types != types) {
             return Ok(None);
@@ -326,7 +326,7 @@ impl Filtered<'_> {
         runs.complete_to == self.partition.record.committed_bytes
     }
 
-    /// The instants at which some version of a row meets what indexes answer.
+    /// The instants at which some version of a row meets the conditions that indexes answer.
     fn instants(&self, weighed: &Weighed<'_>) -> Result<Option<Vec<ClosedRange>>> {
         let indexes = &self.view.core.indexes;
         let mut found = Vec::new();
@@ -372,7 +372,7 @@ impl Filtered<'_> {
         let store = &self.view.core.store;
         let times = match store.leaf_times(self.partition.id(), &leaf.entry, start..end) {
             Ok(times) => times,
-            // Who reads the rows is told.
+            // The reader of the rows gets the error.
             Err(error) if error.kind() == crate::ErrorKind::Corrupt => {
                 out.push(leaf.entry.range());
                 return Ok(());
@@ -385,7 +385,7 @@ impl Filtered<'_> {
             let ends = (group.first().and_then(time), group.last().and_then(time));
             out.push(match ends {
                 (Some(first), Some(last)) => ClosedRange::nanos(first, last),
-                // A leaf with fewer rows than its entry says: who reads it is told.
+                // A leaf with fewer rows than its entry says: its reader gets the error.
                 _ => leaf.entry.range(),
             });
         }
@@ -404,8 +404,8 @@ impl Filtered<'_> {
         Ok(())
     }
 
-    /// The instants of rows in memory that may meet what indexes answer: with an index over several
-    /// fields also those that have only some of them.
+    /// The instants of rows in memory that may meet the conditions that indexes answer: with an
+    /// index over several fields also those that have only some of them.
     fn in_memory(&self, usable: &Usable, out: &mut Vec<ClosedRange>) {
         let times = &self.memory.times;
         let from = times.partition_point(|t| *t < self.range.first.as_nanos());

@@ -1,12 +1,12 @@
 //! The newest value of each field.
 
-use super::ends::{self, Side};
+use super::ends::{self, RangeEnd};
 use super::merge::{Merge, Source};
 use super::view::StreamView;
 use super::walk::{Visit, Walk};
 use crate::Result;
 use crate::metadata::catalog::Field;
-use crate::storage::segment::{Held, LeafEntry, Partition};
+use crate::storage::segment::{StreamContents, LeafEntry, Partition};
 use headwater_codec::Cursor;
 use headwater_codec::light::decode_rows;
 use headwater_types::{ClosedRange, Column, FieldId, Rows, Timestamp, Value};
@@ -113,7 +113,7 @@ pub(super) fn newest(
 
 /// The newest values that have not expired.
 fn last_of_expiring(view: &StreamView, fields: &[FieldId]) -> Result<Vec<LastValue>> {
-    let newest = ends::values(view, fields, &ClosedRange::ALL, Side::Last)?;
+    let newest = ends::values(view, fields, &ClosedRange::ALL, RangeEnd::Last)?;
     Ok(named_values(view.table.fields.iter().zip(newest)))
 }
 
@@ -181,7 +181,7 @@ fn in_table_type(view: &StreamView, field: FieldId, value: Value) -> Value {
 fn in_partition(
     view: &StreamView,
     partition: &Arc<Partition>,
-    state: &Held,
+    state: &StreamContents,
     newest: Option<&Rows>,
     field: FieldId,
 ) -> Result<Best> {
@@ -193,8 +193,8 @@ fn in_partition(
     Ok(best)
 }
 
-/// The newest row of the main run, if it is kept apart and still there.
-fn newest_row(view: &StreamView, partition: &Partition, state: &Held) -> Result<Option<Rows>> {
+/// The newest row of the main run, if it is stored separately and still valid.
+fn newest_row(view: &StreamView, partition: &Partition, state: &StreamContents) -> Result<Option<Rows>> {
     let Some(bytes) = state.last_row() else {
         return Ok(None);
     };
@@ -221,7 +221,7 @@ fn newest_row(view: &StreamView, partition: &Partition, state: &Held) -> Result<
 fn main_run(
     view: &StreamView,
     partition: &Partition,
-    state: &Held,
+    state: &StreamContents,
     newest: Option<&Rows>,
     field: FieldId,
     best: &mut Best,

@@ -1,10 +1,10 @@
 //! The streams of a table a page at a time: by number, ready to be read, or those whose tags have
 //! certain values.
 //!
-//! Invariants: a snapshot finds what it would find by name: also what was dropped since, and not
-//! what was dropped before. By number, streams lie as they do in segments: who reads all of them
-//! goes through each page of a segment once.
-//! Concurrency: nothing is held between two pages.
+//! Invariants: a snapshot finds what it would find by name: also streams dropped since, and none
+//! dropped before. By number, streams lie as they do in segments: a reader of all of them goes
+//! through each page of a segment once.
+//! Concurrency: no state is pinned between two pages.
 
 use super::handle::StreamHandle;
 use super::single::SingleSnapshot;
@@ -31,7 +31,7 @@ pub struct PageStart {
 }
 
 impl PageStart {
-    /// The same place in a part of several.
+    /// The same position in a part of several.
     pub(super) fn in_part(self, part: u32) -> PageStart {
         PageStart { part, ..self }
     }

@@ -3,8 +3,8 @@
 //!
 //! Invariants: a source's rows are sorted; sources are ordered by age, the oldest first, so that of
 //! equal times the later source's are the newer ones. Output rows are in the types the table has
-//! now, every equal time merged when the table's duplicates are `last`. It copies whole ranges of
-//! rows while one source is alone in time, and goes row by row only where sources meet.
+//! now, every equal time merged when the table's duplicates are `last`. Whole ranges of rows are
+//! copied while one source is alone in time; rows are merged one by one only where sources meet.
 
 use crate::Result;
 use crate::common::ids::SegmentId;
@@ -101,7 +101,7 @@ impl Source {
         entry.range().overlaps(range) && !self.hidden.swallows(&entry.range())
     }
 
-    /// What was asked for of the leaf that comes next, after some of those behind it were.
+    /// Reads the requested part of the next leaf, after leaves behind it were read.
     fn go_on(&mut self, store: &Store, range: &ClosedRange) -> Option<LeafAhead> {
         let mut ahead = std::mem::take(&mut self.ahead);
         let leaves = self.leaves.iter();
@@ -143,12 +143,12 @@ impl<'a> Merge<'a> {
         }
     }
 
-    /// What becomes of the leaves that it decodes.
+    /// Sets the caching of the leaves that it decodes.
     pub(crate) fn keeping(self, keep: LeafCaching) -> Merge<'a> {
         Merge { keep, ..self }
     }
 
-    /// Gives the sources back, with what was not yet handed out.
+    /// Gives the sources back, with the rows that were not returned yet.
     pub(crate) fn into_sources(self) -> Vec<Source> {
         self.sources
     }
@@ -160,7 +160,7 @@ impl<'a> Merge<'a> {
             return Ok(());
         };
         while source.at >= source.rows.len() {
-            // Steps, which want all fields, read one leaf after the other.
+            // Maintenance jobs, which read all fields, read one leaf after the other.
             let ahead = match self.fields {
                 Some(_) => source.go_on(self.store, &self.range),
                 None => None,
@@ -186,14 +186,13 @@ impl<'a> Merge<'a> {
 
     /// The next rows, at least one and about [`CHUNK_ROWS`]; `None` at the end.
     ///
-    /// After an error of kind corrupt the merge may be asked again and goes on behind the damaged
-    /// leaf.
+    /// After an error of kind corrupt the next call continues behind the damaged leaf.
     pub(crate) fn next_rows(&mut self) -> Result<Option<Rows>> {
         let mut out = Rows::default();
         while out.len() < CHUNK_ROWS {
             for index in 0..self.sources.len() {
                 if let Err(error) = self.fill(index) {
-                    // What is already merged must not be lost: put it back in front.
+                    // Rows that are merged must not be lost: put them back in front.
                     if !out.is_empty() {
                         self.sources.insert(0, Source::rows(out));
                     }

@@ -4,7 +4,7 @@
 //! equals the aggregate of the same snapshot's scan (law 3).
 //! Concurrency: no lock is held over I/O; a reader never waits for a flush, a merge or a
 //! compaction.
-//! Failure: damage is an error of kind `corrupt` for what needs the damaged part, and for nothing
+//! Failure: damage is an error of kind `corrupt` for reads of the damaged part, and for nothing
 //! else; a damaged block is replaced by reading rows.
 
 mod across;
@@ -29,6 +29,7 @@ mod replay;
 mod scan;
 mod single;
 mod snapshot;
+pub(crate) mod stat_table;
 pub(crate) mod stats;
 mod stretches;
 mod summary;

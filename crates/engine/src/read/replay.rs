@@ -1,15 +1,16 @@
 //! Rows of many streams as one sequence in the order of time.
 //!
 //! The range is read in slabs of time, each small enough that its rows of all streams fit into the
-//! memory allowed: a slab that turns out to hold more ends earlier, and what was read behind its
-//! end is read again with the next one. How wide a slab is to be says the one before. The memory is
-//! what the caller allows, or a share of what the database has for replays, taken for each slab.
+//! memory allowed: a slab that turns out to be larger ends earlier, and rows read behind its end
+//! are read again with the next one. The width of a slab follows from the size of the previous one.
+//! The memory is the caller's limit, or a share of the database's memory for replays, taken for
+//! each slab.
 //!
 //! Invariants: a row comes once, at its time; of rows of one time those of a stream stand together
-//! and as a scan of the stream gives them, and streams stand as [`Snapshot::streams`] lists them.
-//! A chunk ends between two rows of different time or stream. What is held at once is bounded, but
-//! for the rows of one instant and what one chunk of a scan brings.
-//! Concurrency: one reader; nothing is held between two slabs but the snapshot.
+//! and as a scan of the stream gives them, and streams stand as [`Snapshot::streams`] lists them. A
+//! chunk ends between two rows of different time or stream. Memory is bounded, but for the rows of
+//! one instant and the size of one chunk of a scan.
+//! Concurrency: one reader; nothing is pinned between two slabs but the snapshot.
 //! Failure: the first error ends it; nothing behind it is given.
 
 use super::filter::Filter;
@@ -26,14 +27,14 @@ use std::sync::Arc;
 
 /// Rows of a chunk, about.
 const CHUNK_ROWS: usize = 8_192;
-/// Names asked for together.
+/// Names per page.
 const PAGE: usize = 4_096;
-/// How much wider the slab behind an empty one is: few steps lead over a gap.
+/// Growth of the slab behind an empty one: a gap takes few slabs.
 const EMPTY_GROWTH: u64 = 64;
-/// A row besides its values: time and stream, and its place in the order while it is sorted.
+/// A row besides its values: time and stream, and its position in the order while it is sorted.
 const ROW_BYTES: usize = 32;
 
-/// What to replay.
+/// A replay to make.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReplaySpec {
     /// The table.
@@ -50,8 +51,8 @@ pub struct ReplaySpec {
     pub range: ClosedRange,
     /// To go on behind the row that this names.
     pub after: Option<ReplayCursor>,
-    /// Bytes of rows that are held at once, about; 0 = a share of the quarter of the memory budget
-    /// that all replays of the database have together.
+    /// Bytes of rows in memory at once, about; 0 = a share of the quarter of the memory budget that
+    /// all replays of the database have together.
     pub memory_bytes: usize,
 }
 
@@ -71,8 +72,8 @@ impl ReplaySpec {
     }
 }
 
-/// A row of a replay, to go on behind it: in the same snapshot or in a later one, which does not
-/// show what has come before it since.
+/// A row of a replay, to continue behind it: in the same snapshot or in a later one, which does not
+/// show rows inserted before it since.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplayCursor {
     /// Its time.
@@ -88,7 +89,7 @@ pub struct ReplayCursor {
 pub struct ReplayChunk {
     /// Nanoseconds since 1970 UTC.
     pub times: Vec<i64>,
-    /// For each row its stream, by its place in [`Replay::stream`].
+    /// The stream of each row, by its position in [`Replay::stream`].
     pub streams: Vec<u32>,
     /// One column per field of [`Replay::fields`].
     pub columns: Vec<Column>,
@@ -102,25 +103,25 @@ struct Slab {
     streams: Vec<u32>,
     columns: Vec<Column>,
     order: Vec<u32>,
-    /// How many of the order were given.
+    /// Number of rows of the order that were given.
     given: usize,
     /// Rows of the first row's stream and time that a cursor passed over.
     before: u64,
 }
 
-/// What was read of a stream for a slab.
-struct Piece {
+/// Rows of a stream that were read for a slab.
+struct StreamRows {
     stream: u32,
     chunk: ScanChunk,
 }
 
-impl Piece {
+impl StreamRows {
     fn bytes(&self) -> usize {
         let columns: usize = self.chunk.columns.iter().map(Column::heap_bytes).sum();
         columns + self.chunk.times.len() * ROW_BYTES
     }
 
-    /// Takes off what lies behind an instant.
+    /// Removes the rows behind an instant.
     fn cut(&mut self, last: Timestamp) {
         let last = last.as_nanos();
         let keep = self.chunk.times.partition_point(|time| *time <= last);
@@ -144,14 +145,14 @@ pub struct ReplaySteps {
     streams: Vec<StreamHandle>,
     fields: Vec<(String, FieldType)>,
     scan: ScanSpec,
-    /// What the caller allows; 0 = a share of `memory`.
+    /// The caller's limit; 0 = a share of `memory`.
     memory_bytes: usize,
-    /// What the database has for replays, and what of it the slab has.
+    /// The database's memory for replays, and the share of it that the slab has.
     memory: Option<Arc<ReplayMemory>>,
     share: Option<ReplayShare>,
     /// Where the next slab begins; `None` = everything was read.
     next: Option<Timestamp>,
-    /// How wide the next slab is to be, in nanoseconds.
+    /// Width of the next slab, in nanoseconds.
     width: u64,
     slab: Option<Slab>,
     after: Option<ReplayCursor>,
@@ -175,8 +176,8 @@ impl std::fmt::Debug for ReplaySteps {
 impl Snapshot {
     /// The rows of many streams of a table as one sequence in the order of time. Of rows of one
     /// time those of a stream stand together, as a scan gives them, and streams stand in the order
-    /// of [`Snapshot::streams`]. Of the streams with the tags asked for those come of which
-    /// `accepts` says yes; `None` asks nothing.
+    /// of [`Snapshot::streams`]. Of the streams with the requested tags those come that `accepts`
+    /// says yes to; `None` accepts all.
     ///
     /// ```
     /// use headwater_engine::{Database, Options, ReplaySpec};
@@ -205,7 +206,8 @@ impl Snapshot {
     ///
     /// # Errors
     /// `not_found` without such a table or field, `invalid` for a filter of another type than its
-    /// field or a cursor of another table. The iterator gives what a scan gives, and ends with it.
+    /// field or a cursor of another table. The iterator yields the errors of a scan, and ends
+    /// after the first.
     pub fn replay(
         &self,
         spec: &ReplaySpec,
@@ -217,8 +219,8 @@ impl Snapshot {
         })
     }
 
-    /// As [`Snapshot::replay`], for callers that keep the snapshot beside the replay: each step is
-    /// told it again.
+    /// As [`Snapshot::replay`], for callers that keep the snapshot beside the replay and pass it to
+    /// each call.
     ///
     /// # Errors
     /// As there.
@@ -312,13 +314,13 @@ impl Replay<'_> {
         self.steps.fields()
     }
 
-    /// A stream by its place, which is its place in the order of streams.
+    /// A stream by its position in the order of streams.
     #[must_use]
     pub fn stream(&self, place: u32) -> Option<&StreamName> {
         self.steps.stream(place)
     }
 
-    /// How many streams there are.
+    /// Number of streams.
     #[must_use]
     pub fn stream_count(&self) -> usize {
         self.steps.stream_count()
@@ -362,14 +364,14 @@ impl ReplaySteps {
         Some(Ok(chunk))
     }
 
-    /// A stream by its place, which is its place in the order of streams.
+    /// A stream by its position in the order of streams.
     #[must_use]
     pub fn stream(&self, place: u32) -> Option<&StreamName> {
         let place = usize::try_from(place).ok()?;
         self.streams.get(place).map(StreamHandle::name)
     }
 
-    /// How many streams there are.
+    /// Number of streams.
     #[must_use]
     pub fn stream_count(&self) -> usize {
         self.streams.len()
@@ -394,9 +396,9 @@ impl ReplaySteps {
         })
     }
 
-    /// How much the next slab may hold.
+    /// Bytes that the next slab may take.
     fn allowed(&mut self) -> usize {
-        // First what the slab before had.
+        // First the share of the slab before.
         self.share = None;
         match (self.memory_bytes, &self.memory) {
             (0, Some(memory)) => {
@@ -419,11 +421,11 @@ impl ReplaySteps {
             let last = last.map_or(range.last, Timestamp::from_nanos);
             let memory = self.allowed();
             let range_of_slab = ClosedRange::new(first, last);
-            let (pieces, last) = self.pieces(snapshot, range_of_slab, memory)?;
-            let held: usize = pieces.iter().map(Piece::bytes).sum();
+            let (parts, last) = self.read_streams(snapshot, range_of_slab, memory)?;
+            let held: usize = parts.iter().map(StreamRows::bytes).sum();
             self.width = next_width(first, last, held, memory);
             self.next = last.next().filter(|next| *next <= range.last);
-            let mut slab = self.slab_of(pieces)?;
+            let mut slab = self.slab_of(parts)?;
             if let Some(after) = self.after.take() {
                 self.pass_over(&mut slab, &after);
             }
@@ -434,16 +436,16 @@ impl ReplaySteps {
         Ok(None)
     }
 
-    /// What all streams hold from the beginning of a range on, as far as it fits into so much
-    /// memory, and up to which instant that is.
-    fn pieces(
+    /// Reads the rows of all streams from the beginning of a range on, as far as they fit into so
+    /// much memory, and returns up to which instant that is.
+    fn read_streams(
         &self,
         snapshot: &Snapshot,
         range: ClosedRange,
         memory: usize,
-    ) -> Result<(Vec<Piece>, Timestamp)> {
+    ) -> Result<(Vec<StreamRows>, Timestamp)> {
         let mut last = range.last;
-        let mut pieces: Vec<Piece> = Vec::new();
+        let mut parts: Vec<StreamRows> = Vec::new();
         let mut held = 0;
         for (stream, handle) in (0u32..).zip(&self.streams) {
             let range = ClosedRange::new(range.first, last);
@@ -452,49 +454,49 @@ impl ReplaySteps {
                 ..self.scan.clone()
             };
             for chunk in handle.scan(snapshot, &spec)? {
-                let mut piece = Piece {
+                let mut part = StreamRows {
                     stream,
                     chunk: chunk?,
                 };
-                piece.cut(last);
-                if piece.chunk.times.is_empty() {
+                part.cut(last);
+                if part.chunk.times.is_empty() {
                     // The slab has come to end before.
                     break;
                 }
-                held += piece.bytes();
-                pieces.push(piece);
+                held += part.bytes();
+                parts.push(part);
                 while held > memory && last > range.first {
-                    last = middle(&pieces, range.first, last);
-                    for piece in &mut pieces {
-                        piece.cut(last);
+                    last = middle(&parts, range.first, last);
+                    for part in &mut parts {
+                        part.cut(last);
                     }
-                    pieces.retain(|piece| !piece.chunk.times.is_empty());
-                    held = pieces.iter().map(Piece::bytes).sum();
+                    parts.retain(|part| !part.chunk.times.is_empty());
+                    held = parts.iter().map(StreamRows::bytes).sum();
                 }
             }
         }
-        Ok((pieces, last))
+        Ok((parts, last))
     }
 
-    /// Puts pieces one behind the other and in order.
-    fn slab_of(&self, pieces: Vec<Piece>) -> Result<Slab> {
-        let rows: usize = pieces.iter().map(|piece| piece.chunk.times.len()).sum();
+    /// Puts rows of streams one behind the other and in order.
+    fn slab_of(&self, parts: Vec<StreamRows>) -> Result<Slab> {
+        let rows: usize = parts.iter().map(|part| part.chunk.times.len()).sum();
         let count = u32::try_from(rows).map_err(|_| {
             Error::invalid("memory for a replay holds more than 2^32 rows: allow it less")
         })?;
         let (mut times, mut streams) = (Vec::with_capacity(rows), Vec::with_capacity(rows));
         let of = |(_, field_type): &(String, FieldType)| Column::with_capacity(*field_type, rows);
         let mut columns: Vec<Column> = self.fields.iter().map(of).collect();
-        for piece in pieces {
-            let len = piece.chunk.times.len();
-            times.extend_from_slice(&piece.chunk.times);
-            streams.resize(streams.len() + len, piece.stream);
-            for (into, column) in columns.iter_mut().zip(&piece.chunk.columns) {
+        for part in parts {
+            let len = part.chunk.times.len();
+            times.extend_from_slice(&part.chunk.times);
+            streams.resize(streams.len() + len, part.stream);
+            for (into, column) in columns.iter_mut().zip(&part.chunk.columns) {
                 into.extend_from(column, 0..len);
             }
         }
-        // Rows stand stream by stream, each by time: what is equal stays in this order. A sort that
-        // need not look the times up is several times as fast.
+        // Rows stand stream by stream, each by time: equal ones stay in this order. A sort without
+        // indirect comparisons of times is several times as fast.
         let mut by_time: Vec<(i64, u32)> = times.iter().copied().zip(0..count).collect();
         by_time.sort_by_key(|(time, _)| *time);
         let order: Vec<u32> = by_time.into_iter().map(|(_, row)| row).collect();
@@ -579,13 +581,13 @@ impl Slab {
 /// A row of a [`ReplayChunk`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplayRow {
-    /// Its place in the columns of the chunk.
+    /// Its position in the columns of the chunk.
     pub index: usize,
     /// Its time.
     pub time: Timestamp,
-    /// Its stream, by its place in [`Replay::stream`].
+    /// Its stream, by its position in [`Replay::stream`].
     pub stream: u32,
-    /// Which of the rows of this stream and time it is, from 1 on: what a [`ReplayCursor`] says.
+    /// Which of the rows of this stream and time it is, from 1 on: for a [`ReplayCursor`].
     pub number: u64,
 }
 
@@ -629,11 +631,11 @@ fn stream_of(streams: &[u32], row: u32) -> usize {
         .unwrap_or(usize::MAX)
 }
 
-/// An instant before `last`, and not before `first`, up to which lies about half of what was read.
-fn middle(pieces: &[Piece], first: Timestamp, last: Timestamp) -> Timestamp {
+/// An instant before `last`, and not before `first`, up to which lies about half of the rows read.
+fn middle(parts: &[StreamRows], first: Timestamp, last: Timestamp) -> Timestamp {
     let mut times: Vec<i64> = Vec::new();
-    for piece in pieces {
-        times.extend_from_slice(&piece.chunk.times);
+    for part in parts {
+        times.extend_from_slice(&part.chunk.times);
     }
     let half = times.len() / 2;
     let middle = match half < times.len() {
@@ -644,14 +646,13 @@ fn middle(pieces: &[Piece], first: Timestamp, last: Timestamp) -> Timestamp {
     Timestamp::from_nanos(middle.min(before).max(first.as_nanos()))
 }
 
-/// How wide the next slab is to be, after one from `first` to `last` of so many bytes.
+/// Width of the next slab, after one from `first` to `last` of so many bytes.
 fn next_width(first: Timestamp, last: Timestamp, held: usize, memory: usize) -> u64 {
     let width = last.as_nanos().abs_diff(first.as_nanos()).saturating_add(1);
     if held == 0 {
         return width.saturating_mul(EMPTY_GROWTH);
     }
-    // A little more than fits: what is too much is cut off, and what is too little costs a look at
-    // every stream.
+    // A little more than fits: a surplus is cut off, and a shortfall costs a look at every stream.
     let by = memory.saturating_add(memory / 4) / held;
     let by = u64::try_from(by).unwrap_or(u64::MAX).clamp(1, 16);
     width.saturating_mul(by)

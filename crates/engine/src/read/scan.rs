@@ -8,19 +8,19 @@ use super::view::{StreamView, run_sources};
 use super::walk::{Visit, Walk};
 use crate::common::ranges::{intersection, union};
 use crate::metadata::catalog::{Field, Table};
-use crate::storage::segment::{Held, LeafCaching, Partition};
+use crate::storage::segment::{StreamContents, LeafCaching, Partition};
 use crate::{Error, Result};
 use headwater_types::invariant::{part_of, wide};
 use headwater_types::{ClosedRange, Column, FieldId, FieldType, Rows, Timestamp};
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 
-/// What to scan.
+/// A scan to make.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScanSpec {
-    /// The instants wanted, both ends included.
+    /// The requested instants, both ends included.
     pub range: ClosedRange,
-    /// The fields wanted, in this order; `None` = all, in the order they were added.
+    /// The requested fields, in this order; `None` = all, in the order they were added.
     pub fields: Option<Vec<String>>,
     /// Conditions that must all hold.
     pub filters: Vec<Filter>,
@@ -51,22 +51,23 @@ pub struct ScanChunk {
 /// See [`crate::Scan`].
 pub(crate) struct SingleScan {
     view: StreamView,
-    /// Names and types of `wanted`, made when they are asked for.
+    /// Names and types of `wanted`, made on first use.
     fields: OnceLock<Vec<(String, FieldType)>>,
     wanted: Vec<FieldId>,
-    /// Fields to read: those wanted and those of conditions, rising; empty = those wanted.
+    /// Fields to read: the requested ones and those of conditions, rising; empty = the requested
+    /// ones.
     read: Vec<FieldId>,
     conditions: Vec<Clause>,
     /// Indexes that can say something of the conditions.
     usable: Vec<Usable>,
-    /// What it reads in vain, where somebody wants to know.
+    /// Counts of rows read in vain, where indexes are chosen by use.
     counting: Option<Counting>,
-    /// What becomes of the leaves of the partition that is being read.
+    /// Caching of the leaves of the partition that is being read.
     keep: LeafCaching,
     memory: Rows,
     segments: VecDeque<ScanStretch>,
     spans: VecDeque<ClosedRange>,
-    partition: Option<(Arc<Partition>, Held)>,
+    partition: Option<(Arc<Partition>, StreamContents)>,
     current: Option<(Vec<Source>, ClosedRange)>,
     /// Rows that are all there is, when no partition meets the range.
     ready: Option<Rows>,
@@ -81,7 +82,7 @@ pub(super) enum ScanStretch {
 impl SingleScan {
     pub(crate) fn new(view: StreamView, spec: &ScanSpec) -> Result<SingleScan> {
         let table = Arc::clone(&view.table);
-        let wanted = wanted_fields(&table, spec)?;
+        let wanted = requested_fields(&table, spec)?;
         let conditions = Clause::all(&spec.filters, &spec.any_of, &table)?;
         let mut read: Vec<FieldId> = Vec::new();
         if !conditions.is_empty() || !wanted.is_sorted_by(|a, b| a < b) {
@@ -91,7 +92,7 @@ impl SingleScan {
             read.dedup();
         }
         if view.now.is_some() {
-            // A row is gone when all its values are, not only those asked for.
+            // A row no longer exists when all its values have expired, not only the requested ones.
             let all: Vec<FieldId> = (0..table.fields.len()).map(|i| FieldId(i as u32)).collect();
             read = view.fields_to_read(&all);
         }
@@ -130,7 +131,7 @@ impl SingleScan {
         })
     }
 
-    /// Rows in memory that lie in a range; `last` = no later range will ask for some.
+    /// Rows in memory that lie in a range; `last` = no later range will follow.
     fn memory_in(&mut self, range: &ClosedRange, last: bool) -> Rows {
         let from = self
             .memory
@@ -167,7 +168,7 @@ impl SingleScan {
                 None => return Ok(false),
                 Some(ScanStretch::Between(range)) => self.spans.push_back(range),
                 Some(ScanStretch::Partition(partition, range)) => {
-                    // Whatever is the matter with the partition, memory may hold something there.
+                    // Memory may have rows there whatever the state of the partition.
                     self.spans.push_back(range);
                     let Some(state) = self.view.state(&partition)? else {
                         continue;
@@ -179,12 +180,12 @@ impl SingleScan {
         }
     }
 
-    /// The parts of a partition that may hold matching rows, and what becomes of the leaves that
-    /// are decoded for them.
+    /// The parts of a partition that may have matching rows, and the caching of the leaves that are
+    /// decoded for them.
     fn spans_to_read(
         &self,
         partition: &Partition,
-        state: &Held,
+        state: &StreamContents,
         range: ClosedRange,
     ) -> Result<(VecDeque<ClosedRange>, LeafCaching)> {
         let keep = LeafCaching::default();
@@ -221,7 +222,7 @@ impl SingleScan {
     fn spans_by_pyramid(
         &self,
         partition: &Partition,
-        state: &Held,
+        state: &StreamContents,
         range: ClosedRange,
     ) -> Result<Vec<ClosedRange>> {
         let Some(walk) = Walk::new(&self.view, partition, state, range, &self.memory.times)? else {
@@ -268,8 +269,8 @@ impl SingleScan {
         Ok(union(out))
     }
 
-    /// The instants of those of these rows, which are all there are at their times, that meet the
-    /// conditions.
+    /// The instants of these rows that meet the conditions; the rows are all that exist at their
+    /// times.
     fn matching(&self, rows: Rows) -> Vec<ClosedRange> {
         let rows = self.view.settled_rows(rows);
         let mut picked: Vec<u32> = (0u32..).take(rows.len()).collect();
@@ -283,7 +284,7 @@ impl SingleScan {
         times.collect()
     }
 
-    /// Applies the conditions and puts the columns in the order wanted.
+    /// Applies the conditions and puts the columns in the requested order.
     fn shape(&mut self, rows: Rows) -> ScanChunk {
         let mut rows = self.view.settled_rows(rows);
         if !self.conditions.is_empty() {
@@ -308,7 +309,7 @@ impl SingleScan {
         let mut columns: Vec<Option<Column>> = Vec::new();
         let mut by_field = rows.columns;
         for (position, id) in self.wanted.iter().enumerate() {
-            // A field may be wanted twice: the column is moved out for its last mention only.
+            // A field may be requested twice: the column is moved out for its last mention only.
             let later = part_of(&self.wanted, position + 1.., "fields wanted later");
             let again = later.contains(id);
             let found = by_field.iter().position(|(f, _)| f == id);
@@ -386,20 +387,20 @@ impl Iterator for SingleScan {
 }
 
 /// The fields a question is for, in its order.
-pub(super) fn wanted_fields(table: &Table, spec: &ScanSpec) -> Result<Vec<FieldId>> {
+pub(super) fn requested_fields(table: &Table, spec: &ScanSpec) -> Result<Vec<FieldId>> {
     match &spec.fields {
         None => Ok((0..table.fields.len()).map(|i| FieldId(i as u32)).collect()),
-        Some(names) => names.iter().map(|n| wanted_field(table, n)).collect(),
+        Some(names) => names.iter().map(|n| requested_field(table, n)).collect(),
     }
 }
 
-pub(super) fn wanted_field(table: &Table, name: &str) -> Result<FieldId> {
+pub(super) fn requested_field(table: &Table, name: &str) -> Result<FieldId> {
     table
         .field_id(name)
         .ok_or_else(|| Error::not_found(format!("table `{}` has no field `{name}`", table.name)))
 }
 
-/// The range cut at the borders of partitions, by time; empty when no partition meets it.
+/// The range split at the borders of partitions, by time; empty when no partition meets it.
 pub(super) fn segments(view: &StreamView, range: &ClosedRange) -> VecDeque<ScanStretch> {
     let mut out = VecDeque::new();
     let mut next = Some(range.first);

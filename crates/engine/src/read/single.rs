@@ -41,7 +41,7 @@ impl Drop for SingleSnapshot {
                 sequence: self.sequence,
             };
             let files = shard.state.lock().close_snapshot(closed);
-            // Without the lock: the last to let go of a file removes it.
+            // Without the lock: the last owner of a file removes it when dropped.
             drop(files);
         }
     }
@@ -50,9 +50,9 @@ impl Drop for SingleSnapshot {
 impl SingleSnapshot {
     pub(crate) fn open(core: Arc<Core>) -> SingleSnapshot {
         loop {
-            let deletes = core.door.deletes();
+            let deletes = core.write_barrier.deletes();
             let definitions = core.catalog.changes();
-            // Shards first, the sequence after: every step in the shards' versions is at or below
+            // Shards first, the sequence after: every job in the shards' versions is at or below
             // the sequence then.
             let shards: Vec<ShardSnapshot> = core
                 .shards
@@ -62,7 +62,7 @@ impl SingleSnapshot {
             let sequence = core.log.published();
             for (shard, seen) in core.shards.iter().zip(&shards) {
                 let mut state = shard.state.lock();
-                state.snapshots.tell(seen.version, sequence);
+                state.snapshots.set_sequence(seen.version, sequence);
             }
             let tables = core.catalog.tables();
             let now = tables.expire.then(|| core.moment());
@@ -76,7 +76,7 @@ impl SingleSnapshot {
             };
             // A delete that came in between may be at or below the sequence and yet unknown to a
             // shard's list.
-            if core.door.deletes() == deletes {
+            if core.write_barrier.deletes() == deletes {
                 return snapshot;
             }
         }
@@ -228,8 +228,8 @@ impl SingleSnapshot {
         })
     }
 
-    /// The events of a stream in memory that may lie in a range, those written again merged as far
-    /// as somebody has done it, or as they have become so many that it is done here.
+    /// The events of a stream in memory that may lie in a range, versions merged as far as an
+    /// earlier reader has done it, or here when they have become so many.
     pub(super) fn chunks_to_read(
         &self,
         found: &ResolvedStream<'_>,
@@ -267,7 +267,7 @@ impl SingleSnapshot {
         held.into_iter().map(PinnedRows::chunk).collect()
     }
 
-    /// What is deleted of a stream and perhaps still there, by sequence.
+    /// Deletes of a stream that may not be carried out yet, by sequence.
     fn deletes(
         &self,
         seen: &ShardSnapshot,
@@ -439,7 +439,7 @@ impl ResolvedStream<'_> {
     }
 }
 
-/// The chunks without the events that are deleted or before the table's cut.
+/// The chunks without the events that are deleted or before the table's retention cutoff.
 fn remaining(
     chunks: Vec<Arc<Chunk>>,
     table: &Table,

@@ -1,9 +1,9 @@
-//! What `stat` tells: sizes, counts, write amplification.
+//! Sizes, counts and write amplification of a database; `stat_table` names each of them.
 
 use crate::Result;
 use crate::common::counters::Cause;
 use crate::core::Core;
-use crate::storage::fast_index::What;
+use crate::storage::fast_index::RepeatKind;
 use headwater_types::invariant::wide;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -17,11 +17,11 @@ pub struct Stats {
     pub events_in_memory: u64,
     /// Events that arrived late among those in memory.
     pub late_events_in_memory: u64,
-    /// How many streams there are.
+    /// Streams.
     pub streams: u64,
-    /// How many tables there are.
+    /// Tables.
     pub tables: u64,
-    /// How many partitions there are.
+    /// Partitions.
     pub partitions: u64,
     /// Leaves of main runs.
     pub leaves: u64,
@@ -35,7 +35,7 @@ pub struct Stats {
     pub log_bytes: u64,
     /// Bytes of all files in the fast tier; 0 without one. Part of `disk_bytes`.
     pub fast_bytes: u64,
-    /// What the log may take in the fast tier; 0 without a limit.
+    /// Limit of the log in the fast tier; 0 without one.
     pub fast_bytes_max: u64,
     /// Bytes written to the fast tier since opening.
     pub fast_written_bytes: u64,
@@ -46,27 +46,27 @@ pub struct Stats {
     pub log_mirror_behind_bytes: u64,
     /// Bytes of the index of segments that the fast tier repeats. Part of `fast_bytes`.
     pub fast_index_bytes: u64,
-    /// Reads of segments that it answered since opening, in place of bulk.
+    /// Reads of segments that the fast index answered since opening, in place of bulk.
     pub fast_index_reads: u64,
-    /// Parts of it that were dropped since opening because they were not in order.
+    /// Parts of the fast index that were invalid and dropped since opening.
     pub fast_index_dropped: u64,
-    /// How often since opening there was no room for more of it.
+    /// Times since opening that the fast tier had no room for more of the index.
     pub fast_index_refused: u64,
     /// Bytes of the newest segments that the fast tier has whole. Part of `fast_bytes`.
     pub fast_newest_bytes: u64,
-    /// How many these are.
+    /// Segments of which the fast tier has a copy.
     pub fast_newest_segments: u64,
-    /// Reads of segments that they answered since opening, in place of bulk.
+    /// Reads of segments that these copies answered since opening, in place of bulk.
     pub fast_newest_reads: u64,
-    /// How many were dropped since opening because they were not in order.
+    /// Copies that were invalid and dropped since opening.
     pub fast_newest_dropped: u64,
-    /// How often since opening there was no room for more of them.
+    /// Times since opening that the fast tier had no room for more copies.
     pub fast_newest_refused: u64,
     /// Named snapshots.
     pub snapshots: u64,
     /// Bytes of segments that are there for named snapshots only. Part of `disk_bytes`.
     pub snapshot_bytes: u64,
-    /// What these may take; 0 without a limit.
+    /// Limit of these; 0 without one.
     pub snapshot_bytes_max: u64,
     /// Partitions whose rows were freed: they are elsewhere ([`crate::Database::free_rows`]).
     pub partitions_freed: u64,
@@ -76,10 +76,9 @@ pub struct Stats {
     pub dead_bytes: u64,
     /// Bytes of memory that events occupy.
     pub memory_bytes: u64,
-    /// Bytes of memory that hold what only open snapshots still see. They take no room from
-    /// writers.
+    /// Bytes of memory that only open snapshots still read; not part of the writers' budget.
     pub pinned_bytes: u64,
-    /// Bytes of files that do (`DIR/pins`).
+    /// Bytes of files that only open snapshots still read (`DIR/pins`).
     pub pinned_file_bytes: u64,
     /// Events accepted.
     pub events_accepted: u64,
@@ -194,7 +193,7 @@ impl Stats {
             }
         }
         stats.events += stats.events_in_memory;
-        stats.tell_freed(core)?;
+        stats.count_freed(core)?;
         let log = core.log.stats();
         stats.log_bytes = log.disk_bytes;
         stats.log_syncs = log.syncs;
@@ -232,12 +231,12 @@ impl Stats {
             + stats.log_bytes
             + stats.pinned_file_bytes
             + core.meta.file_bytes();
-        stats.tell_tiers(core);
+        stats.count_tiers(core);
         Ok(stats)
     }
 
-    /// What was freed, which takes no room here.
-    fn tell_freed(&mut self, core: &Core) -> Result<()> {
+    /// Counts freed rows, which take no room here.
+    fn count_freed(&mut self, core: &Core) -> Result<()> {
         let freed = core.freed_rows()?;
         self.partitions_freed = freed.partitions;
         self.freed_bytes = freed.bytes;
@@ -245,8 +244,8 @@ impl Stats {
         Ok(())
     }
 
-    /// What lies in the fast tier, and how much either medium was written to.
-    fn tell_tiers(&mut self, core: &Core) {
+    /// Counts bytes in the fast tier, and bytes written to either device.
+    fn count_tiers(&mut self, core: &Core) {
         let placed = core.placing.now();
         let media = &placed.env.media;
         let fast = [
@@ -255,7 +254,7 @@ impl Stats {
         ];
         let fast = fast.into_iter().filter(|(root, _)| root.is_some());
         self.fast_bytes = fast.map(|(_, bytes)| bytes).sum();
-        if let Some(index) = core.store.repeats().get(What::Index) {
+        if let Some(index) = core.store.repeats().get(RepeatKind::Index) {
             self.fast_index_bytes = index.bytes();
             self.fast_index_reads = index.counters.reads.load(Ordering::Relaxed);
             self.fast_index_dropped = index.counters.dropped.load(Ordering::Relaxed);
@@ -263,7 +262,7 @@ impl Stats {
             self.fast_bytes += self.fast_index_bytes;
             self.disk_bytes += self.fast_index_bytes;
         }
-        if let Some(newest) = core.store.repeats().get(What::Newest) {
+        if let Some(newest) = core.store.repeats().get(RepeatKind::Newest) {
             self.fast_newest_bytes = newest.bytes();
             self.fast_newest_segments = newest.kept();
             self.fast_newest_reads = newest.counters.reads.load(Ordering::Relaxed);

@@ -1,5 +1,5 @@
-//! Where a table has something, and what of it is the same as it was, by numbers that outlive the
-//! process: for who keeps a copy of the rows in another form.
+//! The stretches where a table has rows, and whether they are unchanged, by numbers that outlive
+//! the process: for programs that keep a copy of the rows in another form.
 //!
 //! Invariants: every row that the snapshot shows lies in a stretch. Where two snapshots, also of
 //! different openings of a database or of different databases, show the same set of stretches with
@@ -18,13 +18,13 @@ use headwater_types::{ClosedRange, Timestamp};
 /// Where a table has something: a span of time, of some of its streams. Stretches may overlap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stretch {
-    /// The span, without what lies before the table's cut.
+    /// The span, without the part before the table's retention cutoff.
     pub range: ClosedRange,
-    /// A hash of what it was stored as. `None` = it may change without being stored anew (events in
-    /// memory, deletes that are not carried out, values that expire, pieces of a copy), or was
-    /// stored before there were hashes: who wants to know has to read it.
+    /// A hash of its stored form. `None` = it may change without being stored again (events in
+    /// memory, deletes that are not carried out, values that expire, parts of a copy), or was
+    /// stored before there were hashes: its content can only be learnt by reading.
     pub imprint: Option<[u8; 32]>,
-    /// Its rows have gone and left their aggregates.
+    /// Its rows were aged away and left their aggregates.
     pub is_aged: bool,
     /// Nothing of it can be read.
     pub is_unreadable: bool,
@@ -35,8 +35,8 @@ pub struct Stretch {
 pub struct Stretches {
     /// The number of the database, which no other has, but one that was made of a backup of it.
     pub identity: u64,
-    /// Before this instant rows have gone because of their age, or will shortly, and none can be
-    /// written; `None` = nowhere.
+    /// Before this instant rows have been removed because of their age, or will be shortly, and
+    /// none can be written; `None` = nowhere.
     pub floor: Option<Timestamp>,
     /// The stretches, by their first instants.
     pub all: Vec<Stretch>,
@@ -87,7 +87,7 @@ impl SingleSnapshot {
     }
 }
 
-/// What may become another at any time.
+/// A stretch that may change at any time.
 fn changing(range: ClosedRange) -> Stretch {
     Stretch {
         range,
@@ -97,7 +97,7 @@ fn changing(range: ClosedRange) -> Stretch {
     }
 }
 
-/// What is said of several databases.
+/// The error of an operation that several databases do not offer.
 pub(super) fn of_several(what: &str) -> Error {
     Error::invalid(format!(
         "{what}: of several databases, ask each of them for itself"

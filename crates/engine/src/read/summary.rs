@@ -1,8 +1,8 @@
-//! Rows and aggregates of several fields by bins, in one walk: what a grouped query asks for.
+//! Rows and aggregates of several fields by bins, in one walk, for grouped queries.
 //!
-//! Invariants: a bin is there when it holds a row, also one without any of the fields asked for;
-//! its rows are counted as a scan would count them. Where rows have been aged away they count as
-//! they did when they were.
+//! Invariants: a bin is there when it has a row, also one without any of the requested fields; its
+//! rows are counted as a scan would count them. Where rows have been aged away they count as they
+//! did before.
 
 use super::bins::Bins;
 use super::gather::{Sink, buckets_and_rows};
@@ -16,31 +16,31 @@ use headwater_types::{Aggregate, ClosedRange, FieldId, Rows, StreamName, Timesta
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What to summarize.
+/// A summary to compute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SummarySpec {
-    /// The instants wanted, both ends included.
+    /// The requested instants, both ends included.
     pub range: ClosedRange,
     /// The bins.
     pub bins: Bins,
-    /// The fields, in the order in which their aggregates are wanted; none = rows only.
+    /// The fields, in the order of their aggregates; none = rows only.
     pub fields: Vec<String>,
 }
 
 /// A bin that holds a row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SummaryBin {
-    /// The number of the bin: bin 0 of [`Bins::Every`] begins at the origin. It may begin before
-    /// the range.
+    /// The number of the bin: bin 0 of [`Bins::Every`] begins at the origin. Its start may lie
+    /// before the range.
     pub number: i128,
     /// Its rows.
     pub rows: u64,
-    /// One aggregate per field asked for.
+    /// One aggregate per requested field.
     pub aggregates: Vec<Aggregate>,
 }
 
-/// Bins are found in rising order but for what is read from rows, which comes after the buckets of
-/// its partition.
+/// Bins come in rising order except those read from rows, which come after the buckets of their
+/// partition.
 struct Collector<'a> {
     spec: &'a SummarySpec,
     fields: &'a [FieldId],
@@ -48,7 +48,7 @@ struct Collector<'a> {
     expiring: &'a [FieldId],
     rising: Vec<SummaryBin>,
     others: BTreeMap<i128, SummaryBin>,
-    /// Where there is one bin for everything: what partitions hold is known again.
+    /// Where there is one bin for everything: totals of partitions are cached.
     whole: Option<Whole<'a>>,
 }
 
@@ -56,7 +56,7 @@ struct Collector<'a> {
 struct Whole<'a> {
     view: &'a StreamView,
     fields: WantedFields,
-    /// What was collected before the partition that is being read.
+    /// Bins collected before the partition that is being read.
     before: Vec<SummaryBin>,
 }
 
@@ -138,8 +138,8 @@ impl Collector<'_> {
         }
     }
 
-    /// Takes a bucket whose rows have gone: all that is known is when its values came on average.
-    /// Its rows count where those of its first field do.
+    /// Adds a bucket whose rows were aged away: only the average time of its values is known. Its
+    /// rows count where those of its first field do.
     fn take_final(&mut self, seen: &SeenBucket<'_>) {
         if let Some(time) = seen.mean_time()
             && seen.counts_at(time)
@@ -229,7 +229,7 @@ impl Sink for Collector<'_> {
     }
 }
 
-/// The rows in a range, by what is known of the leaves: those at its ends alone are read. `None`
+/// The rows in a range, counted from the entries of leaves: only those at its ends are read. `None`
 /// where rows may replace others, are deleted or have expired, or have left their aggregates only.
 fn count(view: &StreamView, range: &ClosedRange) -> Result<Option<u64>> {
     if view.now.is_some() {
@@ -290,7 +290,7 @@ fn summary(view: &StreamView, fields: &[FieldId], spec: &SummarySpec) -> Result<
         return Ok(if rows > 0 { vec![bin] } else { Vec::new() });
     }
     let all: Vec<FieldId> = match view.now {
-        // A row is gone when all its values are, not only those asked for.
+        // A row no longer exists when all its values have expired, not only the requested ones.
         Some(_) => (0..view.table.fields.len())
             .map(|i| FieldId(i as u32))
             .collect(),

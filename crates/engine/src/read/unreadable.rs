@@ -1,21 +1,21 @@
 //! Partitions of which nothing can be read, and the events that belong into them.
 //!
 //! A partition is unreadable when its file is missing or shorter than committed, or its header or a
-//! footer is damaged. It keeps its span: reads that meet it fail with the place of the damage, all
-//! others go on.
+//! footer is damaged. Its span stays reserved: reads that meet it fail with the location of the
+//! damage, all others go on.
 //!
 //! Invariants: an unreadable partition takes no groups, and is not rewritten, aged, swept or
-//! removed; its file stays as it is until a repair. What of the log belongs into its span may be in
-//! it or not, since its covers cannot be read: the log keeps every such record, and so every write
-//! into the span that was accepted since. Of these events memory holds what fits into
-//! [`held_max`]; the others are *parked*: they stand in the log only, and come back when the
-//! database is opened after a repair. So nothing is lost, and nothing can be counted twice, since
-//! nothing is stored until the covers are known.
+//! removed; its file stays as it is until a repair. Records of the log in its span may be in it or
+//! not, since its covers cannot be read: the log keeps every such record, and so every write into
+//! the span that was accepted since. Memory has those of these events that fit into [`held_max`];
+//! the others are *parked*: they stand in the log only, and come back when the database is opened
+//! after a repair. So nothing is lost, and nothing can be counted twice, since nothing is stored
+//! until the covers are known.
 //! Concurrency: a partition becomes unreadable while the database is opened, or under its shard's
 //! step lock.
 //! Failure: writes into the span are refused row by row ([`crate::REFUSED_UNREADABLE`]) when more
 //! is parked than the memory budget, which an opening after the repair has to take in; other spans
-//! do not notice.
+//! are not affected.
 
 use crate::common::ids::{Sequence, ShardIndex, TableId};
 use crate::common::ranges::holds;
@@ -30,7 +30,7 @@ use std::sync::Arc;
 /// Sets the partition aside in whose file an error found damage. True if it was counted as
 /// readable up to now.
 ///
-/// The shard's step lock must be held: no step is at work on the partition then.
+/// The shard's step lock must be held: no job is at work on the partition then.
 pub(crate) fn set_aside(core: &Core, shard: &Shard, error: &Error) -> bool {
     let Some(damage) = error
         .damaged()
@@ -52,13 +52,13 @@ pub(crate) fn set_aside(core: &Core, shard: &Shard, error: &Error) -> bool {
         };
         state.version += 1;
         state.set_unreadable(&partition, error.clone());
-        // What the log still has of it may be all that is left.
+        // The records in the log may be all that is left of it.
         if partition.record.sequence > kept_after {
             state.parked.from(Sequence(kept_after.0 + 1));
         }
         let span = partition.record.span();
         let change = state.park(partition.record.table, &span, held_max);
-        tell(core, &partition, error);
+        report(core, &partition, error);
         change
     };
     core.unreadable.note_one();
@@ -105,8 +105,8 @@ pub(crate) fn refuse_unreadable(
     Ok(())
 }
 
-/// Says in the log what cannot be read from now on.
-fn tell(core: &Core, partition: &Partition, error: &Error) {
+/// Logs a partition that cannot be read from now on.
+fn report(core: &Core, partition: &Partition, error: &Error) {
     let table = core.catalog.table(partition.record.table);
     let span = partition.record.span();
     tracing::error!(
@@ -119,13 +119,13 @@ fn tell(core: &Core, partition: &Partition, error: &Error) {
     );
 }
 
-/// Says in the log what cannot be read, right after opening.
-pub(crate) fn tell_unreadable(core: &Core) {
+/// Logs the unreadable partitions, right after opening.
+pub(crate) fn report_unreadable(core: &Core) {
     for shard in &core.shards {
         let partitions = Arc::clone(&shard.state.lock().partitions);
         for partition in partitions.all() {
             if let Some(error) = &partition.unreadable {
-                tell(core, partition, error);
+                report(core, partition, error);
             }
         }
     }

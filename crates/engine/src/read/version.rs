@@ -1,11 +1,11 @@
-//! What a range of a stream looks like, as a number: equal numbers, equal data. For caches and for
+//! The version of a range of a stream, as a number: equal numbers, equal data. For caches and for
 //! `ETag`.
 //!
 //! Invariants: two versions of one open database, stream and range are equal only if every read of
 //! the range gives the same in both; the reverse does not hold (a flush changes the version and not
-//! the data). The number means nothing after the database was closed: it is keyed by chance, so
-//! that versions of another process are not taken for equal. Of a copy it means the same as long as
-//! the copy is open, however often it is looked at anew.
+//! the data). The number means nothing after the database was closed: it is keyed at random, so
+//! that versions of another process are not taken for equal. For a copy it means the same as long
+//! as the copy is open, however often it is refreshed.
 //! Concurrency: [`quick`] takes no lock that is ever held over I/O, and gives up where the catalog
 //! is busy.
 
@@ -23,14 +23,14 @@ use std::hash::{Hash, Hasher};
 /// The version of a range of a stream: see [`crate::Snapshot::version`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DataVersion {
-    /// A keyed hash of what the range is made of.
+    /// A keyed hash of the contents of the range.
     pub number: u64,
-    /// No write can change the range: it lies before what the table takes. Deletes, retention and
-    /// drops still can, and writes can again when retention or aging goes back.
+    /// No write can change the range: it lies before the times that the table accepts. Deletes,
+    /// retention and drops still can, and writes can again when retention or aging goes back.
     pub is_closed: bool,
 }
 
-/// What a version is made of.
+/// The inputs of a version.
 pub(super) struct VersionInputs<'a> {
     pub(super) core: &'a Core,
     pub(super) table: &'a Table,
@@ -43,7 +43,7 @@ pub(super) struct VersionInputs<'a> {
 }
 
 impl VersionInputs<'_> {
-    /// `None` where time alone changes what is there: a table in which values expire.
+    /// `None` where time alone changes the contents: a table in which values expire.
     pub(super) fn version(&self, range: &ClosedRange) -> Option<DataVersion> {
         let life = &self.table.life;
         if life.expires {
@@ -164,12 +164,12 @@ impl SingleSnapshot {
 }
 
 /// The version that a snapshot taken now would have, without waiting for anything that could wait
-/// for I/O. `None` when that cannot be told so: the stream was not used since opening, definitions
-/// are being changed, values expire.
+/// for I/O. `None` when it cannot be determined so: the stream was not used since opening,
+/// definitions are being changed, values expire.
 pub(crate) fn quick(core: &Core, name: &StreamName, range: &ClosedRange) -> Option<DataVersion> {
     let mut key = Vec::with_capacity(64);
     loop {
-        let deletes = core.door.deletes();
+        let deletes = core.write_barrier.deletes();
         let table = core.catalog.try_table_named(name.table())?;
         stream_key(table.id, name.tags(), &mut key);
         let stream = core.catalog.try_known_stream(&key)?;
@@ -189,7 +189,7 @@ pub(crate) fn quick(core: &Core, name: &StreamName, range: &ClosedRange) -> Opti
         };
         let version = seen.version(range)?;
         drop(state);
-        if core.door.deletes() == deletes {
+        if core.write_barrier.deletes() == deletes {
             return Some(version);
         }
     }

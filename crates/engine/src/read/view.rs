@@ -10,7 +10,7 @@ use crate::memory::sorted_rows;
 use crate::metadata::catalog::Table;
 use crate::read::merge::{Hidden, Source};
 use crate::storage::partitions::PartitionSet;
-use crate::storage::segment::{Held, Partition};
+use crate::storage::segment::{StreamContents, Partition};
 use headwater_types::{ClosedRange, FieldId, Rows, Timestamp};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -21,11 +21,12 @@ pub(crate) struct StreamView {
     pub(crate) stream: StreamId,
     pub(crate) sequence: Sequence,
     pub(crate) partitions: Arc<PartitionSet>,
-    /// Without what is deleted.
+    /// Without deleted rows.
     pub(crate) chunks: Vec<Arc<Chunk>>,
-    /// What is deleted and perhaps still in a partition.
+    /// Deletes that may not be carried out in a partition yet.
     pub(crate) deletes: Vec<(Sequence, ClosedRange)>,
-    /// Values that expire up to this instant are gone; `None` = no value of the table expires.
+    /// Values that expire up to this instant no longer exist; `None` = no value of the table
+    /// expires.
     pub(crate) now: Option<Timestamp>,
 }
 
@@ -35,7 +36,7 @@ impl StreamView {
         sorted_rows(&self.chunks, range, self.sequence, &self.table, fields)
     }
 
-    /// What must be read to know these fields.
+    /// The fields to read in order to know these fields.
     pub(crate) fn fields_to_read(&self, fields: &[FieldId]) -> Vec<FieldId> {
         if self.now.is_some() {
             with_expiries(fields)
@@ -44,8 +45,8 @@ impl StreamView {
         }
     }
 
-    /// Rows as a reader sees them, after everything of one time has been merged: without what has
-    /// expired.
+    /// Rows as a reader sees them, after everything of one time has been merged: without expired
+    /// values.
     pub(crate) fn settled<'a>(&self, rows: &'a Rows) -> Cow<'a, Rows> {
         match self.now {
             None => Cow::Borrowed(rows),
@@ -63,7 +64,7 @@ impl StreamView {
 
     /// Partitions that may hold something in a range, by time.
     pub(crate) fn partitions_in(&self, range: &ClosedRange) -> Vec<Arc<Partition>> {
-        // Of what has been deleted, or lies before the cut, nobody has to read anything.
+        // Partitions that are deleted, or lie before the retention cutoff, need not be read.
         let is_gone = |p: &Partition| {
             p.unreadable.is_some() && self.hidden(p).swallows(&p.span().intersect(range))
         };
@@ -97,8 +98,8 @@ impl StreamView {
         Hidden(union(all.collect()).into())
     }
 
-    /// What a partition holds of the stream.
-    pub(crate) fn state(&self, partition: &Partition) -> Result<Option<Held>> {
+    /// State of the stream in a partition.
+    pub(crate) fn state(&self, partition: &Partition) -> Result<Option<StreamContents>> {
         let store = &self.core.store;
         store.held_stream(&*store.state(partition)?, self.stream)
     }
@@ -109,7 +110,7 @@ impl StreamView {
 pub(crate) fn run_sources(
     view: &StreamView,
     partition: &Partition,
-    state: &Held,
+    state: &StreamContents,
     range: &ClosedRange,
 ) -> Result<Vec<Source>> {
     let main = state.leaves_in(&view.core.store, range)?;
@@ -123,7 +124,7 @@ pub(crate) fn run_sources(
 pub(crate) fn late_sources(
     view: &StreamView,
     partition: &Partition,
-    state: &Held,
+    state: &StreamContents,
     range: &ClosedRange,
 ) -> Vec<Source> {
     let id = partition.id();

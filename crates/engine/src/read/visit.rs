@@ -6,12 +6,12 @@
 //! them), they are handed out as they stand in the cache of decoded leaves and in memory.
 //! Everything else (late events, deletes, expiry, filters, fields that were widened) is scanned.
 //!
-//! Invariants: what is handed out, put end to end, is what a scan gives.
-//! Concurrency: chunks and decoded columns are held by reference count; no lock is held while the
+//! Invariants: the chunks, put end to end, are what a scan gives.
+//! Concurrency: chunks and decoded columns are shared by reference count; no lock is held while the
 //! reader's code runs.
 //! Failure: the first error ends the read.
 
-use super::scan::{ScanChunk, ScanSpec, wanted_field, wanted_fields};
+use super::scan::{ScanChunk, ScanSpec, requested_field, requested_fields};
 use super::single::{ResolvedStream, SingleSnapshot};
 use crate::Result;
 use crate::common::ids::SegmentId;
@@ -37,14 +37,14 @@ pub struct RowBlock<'a> {
 
 #[derive(Clone, Copy, Debug)]
 enum Columns<'a> {
-    Memory(&'a Rows, Wanted<'a>),
-    Leaf(&'a LeafColumns, Wanted<'a>),
+    Memory(&'a Rows, RequestedFields<'a>),
+    Leaf(&'a LeafColumns, RequestedFields<'a>),
     Own(&'a [Column]),
 }
 
-/// What was asked for.
+/// The requested range and fields.
 #[derive(Clone, Copy, Debug)]
-struct Wanted<'a> {
+struct RequestedFields<'a> {
     fields: &'a [FieldId],
     table: &'a Table,
 }
@@ -72,7 +72,7 @@ impl<'a> RowBlock<'a> {
         self.times
     }
 
-    /// Number of fields asked for.
+    /// Number of requested fields.
     #[must_use]
     pub fn width(&self) -> usize {
         match self.columns {
@@ -81,7 +81,7 @@ impl<'a> RowBlock<'a> {
         }
     }
 
-    /// The type of a field, by its place among those asked for.
+    /// The type of a field, by its position among the requested ones.
     #[must_use]
     pub fn field_type(&self, place: usize) -> Option<FieldType> {
         match self.columns {
@@ -93,7 +93,8 @@ impl<'a> RowBlock<'a> {
         }
     }
 
-    /// The values of a field, by its place among those asked for; `None` when no row here has one.
+    /// The values of a field, by its position among the requested ones; `None` when no row here has
+    /// one.
     #[must_use]
     pub fn column(&self, place: usize) -> Option<ColumnSlice<'a>> {
         let column = match self.columns {
@@ -186,16 +187,21 @@ pub(super) fn visit(
     let many;
     let fields: &[FieldId] = match spec.fields.as_deref() {
         Some([name]) => {
-            one = [wanted_field(table, name)?];
+            one = [requested_field(table, name)?];
             &one
         }
         _ => {
-            many = wanted_fields(table, spec)?;
+            many = requested_fields(table, spec)?;
             &many
         }
     };
     if let Some(lying) = RowsInPlace::find(snapshot, &found, spec, fields)? {
-        return lying.hand_out(snapshot, Wanted { fields, table }, &spec.range, &mut each);
+        return lying.hand_out(
+            snapshot,
+            RequestedFields { fields, table },
+            &spec.range,
+            &mut each,
+        );
     }
     for chunk in snapshot.scan_found(found, spec)? {
         each(RowBlock::of(&chunk?));
@@ -270,11 +276,11 @@ impl RowsInPlace {
     fn hand_out(
         self,
         snapshot: &SingleSnapshot,
-        wanted: Wanted<'_>,
+        wanted: RequestedFields<'_>,
         range: &ClosedRange,
         each: &mut impl FnMut(RowBlock<'_>),
     ) -> Result<()> {
-        // Each field once: it may be asked for twice.
+        // Each field once: it may be requested twice.
         let mut read = Cow::Borrowed(wanted.fields);
         if !self.leaves.is_empty() && !read.is_sorted_by(|a, b| a < b) {
             let fields = read.to_mut();

@@ -4,9 +4,9 @@
 //! skipped, or in a base bucket that is handed back for reading; buckets that late runs or memory
 //! touch, and buckets not wholly inside the range, are always handed back; levels above the base
 //! are not trusted where they are stale. Where the rows have been aged away, base buckets are shown
-//! as they are, also those that are only partly asked for.
-//! Failure: a damaged block is replaced by reading the rows behind it; where these have gone it is
-//! an error of the read.
+//! as they are, also those that are only partly in the range.
+//! Failure: a damaged block is replaced by reading the rows behind it; where these were removed it
+//! is an error of the read.
 
 use super::bins::Bins;
 use super::merge::{Hidden, Merge};
@@ -15,7 +15,7 @@ use crate::memory::expiry::{expiry_of, first_expiry};
 use crate::replication::needed::descent::{below, left_to_below, no_wider, stale_buckets};
 use crate::storage::read_stats;
 use crate::storage::segment::pyramid::in_table_type;
-use crate::storage::segment::{BlockEntry, BlockPart, Held, Partition};
+use crate::storage::segment::{BlockEntry, BlockPart, StreamContents, Partition};
 use crate::{ErrorKind, Result};
 use headwater_codec::block::BucketBlock;
 use headwater_types::invariant::part_of;
@@ -27,19 +27,19 @@ use std::sync::Arc;
 /// Blocks that are looked for at a time: a tile at a stored level has 8 or 9.
 const BLOCKS_AHEAD: usize = 16;
 
-/// What to do with a bucket.
+/// Decision about a bucket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Visit {
-    /// It is dealt with.
+    /// The bucket is dealt with.
     Done,
-    /// Look at what it is made of.
+    /// Visit its children.
     Descend,
 }
 
 /// One bucket shown to the visitor.
 pub(crate) struct SeenBucket<'a> {
     pub(crate) span: ClosedRange,
-    /// There are no rows behind it any more: what to do with it must be decided now.
+    /// There are no rows behind it any more: the visitor must decide now.
     pub(crate) is_final: bool,
     range: &'a ClosedRange,
     block: &'a BucketBlock,
@@ -70,9 +70,9 @@ impl SeenBucket<'_> {
         (self.span.last <= bins.end(bin)).then_some(bin)
     }
 
-    /// True when a bucket of rows that have gone, whose values came at this instant on average, is
-    /// asked for and exists. It lies on one side of the cut as a whole; deletes take it only where
-    /// they swallow it, and such a bucket is not shown.
+    /// True when an aged bucket, whose values came at this instant on average, is in the range and
+    /// exists. The bucket counts as a whole before or behind the retention cutoff; deletes take it
+    /// only where they swallow it, and such a bucket is not shown.
     pub(crate) fn counts_at(&self, time: Timestamp) -> bool {
         self.range.contains(time) && !self.view.table.life.cut.ends(time)
     }
@@ -114,29 +114,29 @@ struct DecodedBlock {
     whole: Option<Arc<BucketBlock>>,
 }
 
-/// Levels above the base from which on blocks are kept decoded: one of them stands for a few
+/// Levels above the base from which on blocks are cached decoded: one of them stands for a few
 /// hundred base blocks.
 const COARSE: i32 = 8;
 
-/// A block, or the part of it that is wanted.
-struct FoundBlock {
+/// A block, or the requested part of it.
+struct LoadedBlock {
     block: Arc<BucketBlock>,
     is_whole: bool,
 }
 
-/// A block of which no more than one in so many buckets is wanted is decoded in part, unless it is
-/// asked for again.
+/// A block of which no more than one in so many buckets is requested is decoded in part, unless it
+/// is read again.
 const PART: u64 = 4;
 
 pub(crate) struct Walk<'a> {
     view: &'a StreamView,
     partition: &'a Partition,
-    state: &'a Held,
+    state: &'a StreamContents,
     base: Level,
     aged: bool,
     /// Where it begins.
     top: Level,
-    /// The fields the visitor looks at; `None` = any.
+    /// The fields that the visitor reads; `None` = any.
     fields: Option<&'a [FieldId]>,
     range: ClosedRange,
     /// Base buckets that late runs or memory touch.
@@ -157,7 +157,7 @@ impl<'a> Walk<'a> {
     pub(crate) fn new(
         view: &'a StreamView,
         partition: &'a Partition,
-        state: &'a Held,
+        state: &'a StreamContents,
         range: ClosedRange,
         memory_times: &[i64],
     ) -> Result<Option<Walk<'a>>> {
@@ -176,7 +176,7 @@ impl<'a> Walk<'a> {
     pub(crate) fn of_main_run(
         view: &'a StreamView,
         partition: &'a Partition,
-        state: &'a Held,
+        state: &'a StreamContents,
         range: ClosedRange,
     ) -> Option<Walk<'a>> {
         let base = state.base().filter(|b| *b != Level::MAX)?;
@@ -201,21 +201,21 @@ impl<'a> Walk<'a> {
         self.base
     }
 
-    /// True when the rows have gone and left their buckets.
+    /// True when the rows were aged away and left their buckets.
     pub(crate) fn is_aged(&self) -> bool {
         self.aged
     }
 
     /// Begins at the coarsest level with buckets no wider than this, for a visitor that would only
-    /// look into wider ones.
+    /// descend into wider ones.
     pub(crate) fn no_wider_than(mut self, width_ns: i128) -> Walk<'a> {
         self.top = no_wider(self.top, self.base, width_ns);
         self
     }
 
-    /// For a visitor that asks for no other field's aggregate: the others need not be decoded.
+    /// For a visitor that reads no other field's aggregate: the others need not be decoded.
     pub(crate) fn only(mut self, fields: &'a [FieldId]) -> Walk<'a> {
-        // What is left of rows that have gone is placed in time by their first field.
+        // Buckets of aged rows get their time from their first field.
         self.fields = (!self.aged).then_some(fields);
         self
     }
@@ -248,8 +248,8 @@ impl<'a> Walk<'a> {
         Ok(out)
     }
 
-    /// Visits the buckets of `level` in `range`; what this level does not hold yet is left to the
-    /// level below.
+    /// Visits the buckets of `level` in `range`; the part that this level does not have yet is left
+    /// to the level below.
     fn level(
         &mut self,
         level: Level,
@@ -276,11 +276,11 @@ impl<'a> Walk<'a> {
             let found = self.blocks(level, entries, (first, last));
             for (entry, found) in entries.iter().zip(found) {
                 match found {
-                    Ok(FoundBlock { block, is_whole }) => {
+                    Ok(LoadedBlock { block, is_whole }) => {
                         self.remember(level, entry, is_whole.then(|| Arc::clone(&block)));
                         self.block(level, &block, &range, &stale, visit)?;
                     }
-                    // Where the rows have gone nothing else says what this block did.
+                    // Where the rows were removed nothing else has the content of this block.
                     Err(error)
                         if error.kind() == ErrorKind::Corrupt
                             && !(self.aged && level == self.base) =>
@@ -300,18 +300,18 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Blocks of a level, as far as they are wanted.
+    /// Blocks of a level, as far as they are requested.
     fn blocks(
         &self,
         level: Level,
         entries: &[BlockEntry],
         (first, last): (i64, i64),
-    ) -> Vec<Result<FoundBlock>> {
+    ) -> Vec<Result<LoadedBlock>> {
         let (store, id) = (&self.view.core.store, self.partition.id());
         if let Some([field]) = self.fields
             && level.get() >= self.base.get() + COARSE
         {
-            let whole = |block| FoundBlock {
+            let whole = |block| LoadedBlock {
                 block,
                 is_whole: true,
             };
@@ -328,7 +328,7 @@ impl<'a> Walk<'a> {
                 buckets,
             };
             let block = Arc::new(store.decode_block(id, entry, raw, &part)?);
-            Ok(FoundBlock { block, is_whole })
+            Ok(LoadedBlock { block, is_whole })
         });
         found.collect()
     }
@@ -338,8 +338,8 @@ impl<'a> Walk<'a> {
         known.whole.clone().filter(|_| known.offset == entry.offset)
     }
 
-    /// The buckets of a block that are to be decoded where `first` to `last` are wanted, and
-    /// whether these are all.
+    /// The buckets of a block to decode when `first` to `last` are requested, and whether these are
+    /// all.
     fn part(
         &self,
         level: Level,
@@ -415,7 +415,7 @@ impl<'a> Walk<'a> {
                 continue;
             }
             if self.hidden.swallows(&span) {
-                // What memory or late runs hold there is read as dirty buckets.
+                // Rows in memory or late runs there are read as dirty buckets.
                 continue;
             }
             looked_at += 1;
@@ -472,7 +472,7 @@ fn mark(dirty: &mut BTreeSet<i64>, level: Level, times: &[i64], range: &ClosedRa
 fn late_times(
     view: &StreamView,
     partition: &Partition,
-    state: &Held,
+    state: &StreamContents,
     range: &ClosedRange,
 ) -> Result<Vec<Vec<i64>>> {
     let mut out = Vec::new();

@@ -1,16 +1,16 @@
 //! Questions about a whole table that need no names of streams: how many rows, and which streams
 //! have the newest or the oldest ones.
 //!
-//! They go through the pages of the table's segments, not through its streams. What is not plain
-//! there (rows that may replace others, are deleted, have expired or were aged away, events in
-//! memory) is asked of the stream itself, so the answers are those of one stream after the other.
+//! Reads go through the pages of the table's segments, not through its streams. Spans that are not
+//! plain (rows that may replace others, are deleted, have expired or were aged away, events in
+//! memory) are read by stream, so the answers are those of one stream after the other.
 //!
 //! Invariants: as `Snapshot::summary` counts rows and `Snapshot::last_row_in` finds them;
-//! partitions of a shard share no instant, so what one holds of a stream counts for itself.
+//! partitions of a shard share no instant, so the rows of a stream in one count for themselves.
 //! Concurrency, failure: as in [`super`].
 
 use super::Bins;
-use super::ends::Side;
+use super::ends::RangeEnd;
 use super::single::{ResolvedStream, SingleSnapshot};
 use super::summary::SummarySpec;
 use crate::common::ids::{ShardIndex, StreamId};
@@ -21,30 +21,39 @@ use headwater_types::{ClosedRange, StreamName, Timestamp};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Asked for by whoever goes through many streams: false ends the work, since nobody waits for it.
+/// Called while a loop goes through many streams: false ends the work, since the client
+/// disconnected.
 pub(super) type GoesOn<'a> = &'a mut dyn FnMut() -> bool;
 
-/// Which streams may be taken, asked by name.
+/// Which streams may be taken, by name.
 pub(super) type Accepts<'a> = &'a mut dyn FnMut(&StreamName) -> Result<bool>;
 
-/// What is wanted of the outermost rows of a table.
+/// A request for the outermost rows of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutermostSpec {
-    /// The instants wanted, both ends included.
+    /// The requested instants, both ends included.
     pub range: ClosedRange,
     /// The newest rows, not the oldest.
     pub newest: bool,
-    /// How many streams at most.
+    /// Maximum number of streams.
     pub limit: usize,
 }
 
 impl OutermostSpec {
-    /// How far an instant lies to the side: the more the further.
+    /// Distance of an instant towards the end: larger is further out.
     pub(super) fn far(&self, at: Timestamp) -> i64 {
         match self.newest {
             true => at.as_nanos(),
             // The order of instants the other way round, without an overflow.
             false => !at.as_nanos(),
+        }
+    }
+
+    /// The end of the range to look from.
+    pub(super) fn end(&self) -> RangeEnd {
+        match self.newest {
+            true => RangeEnd::Last,
+            false => RangeEnd::First,
         }
     }
 }
@@ -58,17 +67,17 @@ struct Search<'a, 'b> {
 }
 
 impl Search<'_, '_> {
-    /// How far the outermost row of a stream lies.
+    /// Distance of the outermost row of a stream.
     fn exact(&self, shard: &OfShard<'_>, stream: StreamId) -> Result<Option<i64>> {
         let spec = &self.found.spec;
-        let side = if spec.newest { Side::Last } else { Side::First };
+        let side = spec.end();
         let at = self
             .snapshot
             .row_found(shard.stream(stream)?, spec.range, side)?;
         Ok(at.map(|at| spec.far(at)))
     }
 
-    /// Takes a stream, if it is wanted.
+    /// Takes a stream, if it is accepted.
     fn take(&mut self, shard: &OfShard<'_>, stream: StreamId, far: i64) -> Result<()> {
         if !self.found.wants(far) {
             return Ok(());
@@ -83,7 +92,7 @@ impl Search<'_, '_> {
         Ok(())
     }
 
-    /// What memory holds: mostly the newest rows are there.
+    /// Takes the streams in memory: the newest rows are mostly there.
     fn memory(&mut self, shards: &[OfShard<'_>], goes_on: &mut dyn FnMut() -> bool) -> Result<()> {
         let range = self.found.spec.range;
         let mut in_memory: Vec<(i64, &OfShard<'_>, StreamId)> = Vec::new();
@@ -105,7 +114,7 @@ impl Search<'_, '_> {
         Ok(())
     }
 
-    /// What a partition holds; false when nobody waits any more.
+    /// Takes the streams of a partition; false when the caller cancelled.
     fn partition(
         &mut self,
         shard: &OfShard<'_>,
@@ -126,7 +135,7 @@ impl Search<'_, '_> {
                 let Some(far) = meeting.map(|span| self.found.end(&span)).max() else {
                     return Ok(());
                 };
-                // Of another partition, or memory, it is there with what lies further.
+                // Another partition, or memory, has the stream with a row further out.
                 if !self.found.wants(far) || self.found.holds(stream) {
                     return Ok(());
                 }
@@ -188,7 +197,7 @@ impl<'a> OfShard<'a> {
         found.is_ok()
     }
 
-    /// The partitions that meet a range, but for those of which nobody has to read anything.
+    /// The partitions that meet a range, except those that need not be read.
     fn partitions(&self, range: &ClosedRange) -> Result<Vec<Arc<Partition>>> {
         let seen = self.stream(StreamId::default())?.seen;
         let mut gone: Vec<ClosedRange> = seen
@@ -210,8 +219,8 @@ impl<'a> OfShard<'a> {
         Ok(left.cloned().collect())
     }
 
-    /// True when leaves of this partition hold what a reader finds of the streams that `state` says
-    /// nothing else of.
+    /// True when all rows of this partition that a reader finds are in its leaves, for streams
+    /// without an entry in `state`.
     fn is_plain(&self, partition: &Partition) -> bool {
         !self.has_deletes
             && !self.table.life.expires
@@ -246,7 +255,7 @@ struct Outermost {
     /// By how far they lie, the nearest first.
     held: BTreeSet<(i64, StreamId, ShardIndex)>,
     spec: OutermostSpec,
-    /// What lies no further is not wanted.
+    /// Distance that a row must reach to be among the results.
     floor: Option<i64>,
 }
 
@@ -261,7 +270,7 @@ impl Outermost {
         })
     }
 
-    /// True when something that lies so far would be among those wanted.
+    /// True when a row at this distance would be among the results.
     fn wants(&self, far: i64) -> bool {
         self.floor.is_none_or(|floor| floor < far)
             && (self.held.len() < self.spec.limit || self.held.first().is_some_and(|h| h.0 < far))
@@ -356,8 +365,8 @@ impl SingleSnapshot {
         Ok(names.map(|(_, name)| name).collect())
     }
 
-    /// The streams with how far they lie, the furthest first; only those that lie further than
-    /// `floor`. `None` when nobody waits any more.
+    /// The streams with their distances, the furthest first; only those beyond `floor`. `None` when
+    /// the caller cancelled.
     pub(super) fn outermost(
         &self,
         table: &str,

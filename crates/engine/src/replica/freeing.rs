@@ -1,28 +1,28 @@
-//! Freeing rows that somebody else has for sure, as embedders ask for it.
+//! Frees rows that another node has for sure, at the request of embedders.
 //!
 //! Invariants: nothing is freed but what the caller says to be elsewhere, byte by byte and whatever
-//! happens to this machine; [`crate::maintenance::jobs::free_partition`] says what stays.
+//! happens to this machine; [`crate::maintenance::jobs::free_partition`] defines what stays.
 //! Concurrency: a partition at a time, beside writers and readers.
-//! Failure: what could not be freed stays as it is, and is looked at again the next time.
+//! Failure: a partition that could not be freed stays as it is, and is tried again the next time.
 
 use crate::common::ids::{SegmentId, ShardIndex};
 use crate::core::{Core, FreedRows};
-use crate::maintenance::jobs::{HeldElsewhere, free_partition, remove_unread};
+use crate::maintenance::jobs::{CopiedSegment, free_partition, remove_unread};
 use crate::{Database, ErrorKind, Result};
 use headwater_types::Timestamp;
 use std::collections::BTreeMap;
 
 impl Database {
-    /// Frees the rows of partitions of which somebody else has everything: segments, and how many
+    /// Frees the rows of partitions that another node has completely: segments, and the number of
     /// bytes of each. Their aggregates stay, at and above the stored buckets, and so do the newest
-    /// rows; whoever asks for other rows is told that they are [`ErrorKind::Elsewhere`]. Only
-    /// partitions are freed that end before an instant, that need no compaction, and of which no
-    /// named snapshot has the rows, and `most` of them at once. Gives what was freed now.
+    /// rows; reads of other rows fail with [`ErrorKind::Elsewhere`]. Only partitions are freed that
+    /// end before an instant, that need no compaction, and of which no named snapshot has the rows,
+    /// and `most` of them at once. Returns what was freed now.
     ///
-    /// The caller answers for it that the rows survive elsewhere. There is no way back.
+    /// The caller guarantees that the rows survive elsewhere. There is no way back.
     ///
     /// # Errors
-    /// `closed`, `corrupt`, `full` and `io`: what was freed before is freed.
+    /// `closed`, `corrupt`, `full` and `io`: rows freed before stay freed.
     pub fn free_rows(
         &self,
         held: &[(u64, u64)],
@@ -35,7 +35,7 @@ impl Database {
         let shards = shards_of(core);
         let mut freed = FreedRows::default();
         for (segment, bytes) in held {
-            let held = HeldElsewhere {
+            let held = CopiedSegment {
                 segment: SegmentId(*segment),
                 bytes: *bytes,
             };
@@ -60,14 +60,14 @@ impl Database {
         Ok(freed)
     }
 
-    /// What time it is for the end of data: no later than the clock of the machine, where that is
-    /// not believed.
+    /// The current time for the end of data: no later than the clock of the machine, where that is
+    /// not trusted.
     #[must_use]
     pub fn believed_now(&self) -> Timestamp {
         self.core().moment().believed()
     }
 
-    /// What was freed of the partitions that there are.
+    /// The freed rows of the current partitions.
     ///
     /// # Errors
     /// `corrupt`, `io`.

@@ -1,5 +1,5 @@
-//! Replicas: copies of other databases with missing ranges, and states pinned for those who copy
-//! this one.
+//! Replicas: copies of other databases with missing ranges, and states pinned for copies of this
+//! one.
 //!
 //! Invariant: a copy answers from verified bytes only, and names the ranges that are missing.
 

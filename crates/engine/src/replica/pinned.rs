@@ -1,14 +1,14 @@
-//! States of an open database whose files are held, so that others can fetch them a range at a
-//! time, however the database goes on.
+//! Pinned states of an open database: their files are kept open, so that others can fetch them a
+//! range at a time, however the database goes on.
 //!
 //! Invariants: a state is what one transaction of the metadata names, with every definition and
-//! delete up to a record that is on the medium: a power cut takes nothing of it away. Files that a
-//! held state names exist until it is let go ([law 4]); whoever holds never keeps a step, a
-//! compaction or a writer waiting. Only bytes below a committed length are handed out.
-//! Concurrency: a state that is held is immutable; [`Holds`] has a lock of its own, under which
-//! nothing else is locked and nothing is read.
-//! Failure: `busy` when the database changes faster than it can be looked at; `gone` for what was
-//! let go.
+//! delete up to a record that is on the disk: a power cut takes nothing of it away. Files that a
+//! pinned state names exist until it is released ([law 4]); a pinned state never blocks a job, a
+//! compaction or a writer. Only bytes below a committed length are returned.
+//! Concurrency: a pinned state is immutable; [`PinnedStates`] has a lock of its own, under which nothing
+//! else is locked and nothing is read.
+//! Failure: `busy` when the database changes faster than it can be looked at; `gone` for states
+//! that were released.
 //!
 //! [law 4]: ../../../../ARCHITECTURE.md#laws
 
@@ -20,8 +20,8 @@ use crate::metadata::tables::{EndsChange, Lineage, NamedState};
 use crate::replica::copy::WeakCopy;
 use crate::replication::needed::{NeededRange, needed};
 use crate::replication::state::{State, StateEnds, StateName, StatePartition, left_out, view_of};
-use crate::replication::subscriptions::{Rules, Want, Wanted};
-use crate::replication::tail::{self, Tail, TailAsk, TailPlace};
+use crate::replication::subscriptions::{Rules, Subscription, StreamShare};
+use crate::replication::tail::{self, Tail, TailRequest, LogLocation};
 use crate::storage::segment::{Partition, SegmentFile};
 use crate::storage::tombstone::{DeleteRecord, Tombstone};
 use crate::{Database, Error, ErrorKind, RemoteCopy, Result};
@@ -34,44 +34,44 @@ use std::sync::Arc;
 /// Looks that are taken before giving up.
 const LOOKS_MAX: usize = 64;
 
-/// A state with the bytes that it names: of an open database, with its files, or of a copy that
-/// passes on what it has.
+/// A pinned state with the bytes that it names: of an open database, with its files, or of a copy
+/// that passes on what it has.
 #[derive(Debug)]
-pub struct HeldState {
+pub struct PinnedState {
     state: Arc<State>,
-    bytes: HeldBytes,
+    bytes: PinnedBytes,
 }
 
 /// Where the bytes are.
 #[derive(Debug)]
-enum HeldBytes {
+enum PinnedBytes {
     Database {
         core: Arc<Core>,
         files: FilesById,
     },
-    /// What is passed on keeps no copy open, and no bytes that the copy lets go.
+    /// Pinning keeps neither the copy open, nor bytes that the copy releases.
     Copy(WeakCopy),
 }
 
 impl Database {
-    /// Takes the state the database is in, and holds its files. With the state of an earlier call,
-    /// what has not changed since is not read again.
+    /// Pins the current state of the database, and its files. With the state of an earlier call,
+    /// unchanged parts are not read again.
     ///
-    /// What only the log and memory hold is no part of it: [`Database::flush`] stores that.
+    /// Rows that are only in the log and memory are no part of it: [`Database::flush`] stores them.
     ///
     /// # Errors
     /// `busy` when the database changes faster than it can be looked at, `corrupt` when a footer
     /// cannot be read, `closed`, `io`.
-    pub fn hold_state(&self, before: Option<&State>) -> Result<HeldState> {
+    pub fn hold_state(&self, before: Option<&State>) -> Result<PinnedState> {
         self.hold_state_of(before, &Rules::default())
     }
 
-    /// As [`Database::hold_state`], without the tables of which the rules want nothing: nothing of
-    /// them can be had of the state, neither their names nor a byte of their segments.
+    /// As [`Database::hold_state`], without the tables that the rules withhold: nothing of them is
+    /// in the state, neither their names nor a byte of their segments.
     ///
     /// # Errors
     /// As [`Database::hold_state`].
-    pub fn hold_state_of(&self, before: Option<&State>, rules: &Rules) -> Result<HeldState> {
+    pub fn hold_state_of(&self, before: Option<&State>, rules: &Rules) -> Result<PinnedState> {
         let core = self.own_core()?;
         core.log.check()?;
         for _ in 0..LOOKS_MAX {
@@ -98,9 +98,8 @@ impl Database {
         Ok(self.core().meta.lineage()?.number)
     }
 
-    /// Which database this is, and which of its histories: its identity, and the incarnation that a
-    /// restore or a repair begins anew. Both are begun by the first call, if nothing was stored
-    /// before.
+    /// Identifies the database and its history: its identity, and the incarnation, which a restore
+    /// or a repair replaces. Both are created by the first call, if nothing was stored before.
     ///
     /// # Errors
     /// When the metadata cannot be read or written, or another process owns the database.
@@ -129,27 +128,27 @@ impl Database {
 }
 
 impl Database {
-    /// What stands in the log behind what a copy knows and is on the medium, without the tables of
-    /// which the rules want nothing. With the place that an earlier call left, nothing before it is
-    /// read again.
+    /// The records in the log behind those that a copy knows that are on the disk, without the
+    /// tables that the rules withhold. With the location that an earlier call left, nothing before
+    /// it is read again.
     ///
-    /// A tail that does not begin where it was asked for takes the place of what was known: the
-    /// log is of another history, or what was asked for is not in it any more.
+    /// A tail that does not begin at the requested point replaces the known one: the log is of
+    /// another history, or the requested records are not in it any more.
     ///
     /// # Errors
     /// `busy` when the log changes faster than it can be read, `closed`, `corrupt`, `io`.
     pub fn tail(
         &self,
-        ask: &TailAsk,
+        ask: &TailRequest,
         rules: &Rules,
-        place: &mut Option<TailPlace>,
+        place: &mut Option<LogLocation>,
     ) -> Result<Tail> {
         tail::tail(self.own_core()?, ask, rules, place)
     }
 
-    /// Somebody copies the database from now on under this name, and is told of every delete until
-    /// it has confirmed it: also of those that are carried out here before it asks. To be called
-    /// before it gets anything; kept with the database. Does nothing when the name is known.
+    /// Registers a copy of the database under this name, which is sent every delete until it has
+    /// confirmed it: also those that are carried out here before it connects. To be called before
+    /// the copy receives anything; stored with the database. Does nothing when the name is known.
     ///
     /// # Errors
     /// `invalid` when there are 64 copies, `closed`, `io`.
@@ -159,14 +158,14 @@ impl Database {
         let _commit = core.commits.begin();
         let change = core.ends.add_copy(name).map_err(|most| {
             Error::invalid(format!(
-                "{}: {most} copies are known, the most there may be: take away those that are no more",
+                "{}: {most} copies are known, the most there may be: remove those that are not needed",
                 core.options.dir.display()
             ))
         })?;
         change.map_or(Ok(()), |change| put_ends(core, &change))
     }
 
-    /// Nobody copies the database under this name any more.
+    /// Unregisters the copy of this name.
     ///
     /// # Errors
     /// `closed`, `io`.
@@ -178,8 +177,8 @@ impl Database {
         change.map_or(Ok(()), |change| put_ends(core, &change))
     }
 
-    /// The copy of this name has a state on its medium, and is not told again of the deletes that
-    /// are part of it. Nothing is written for that alone.
+    /// Confirms that the copy of this name has a state on its disk: the deletes that are part of it
+    /// are not sent again. Nothing is written for that alone.
     pub fn confirm_copy(&self, name: &str, state: &StateName) {
         self.core().ends.confirm(name, Sequence(state.sequence));
     }
@@ -220,8 +219,8 @@ impl Seen {
 }
 
 /// One look; `None` when something changed meanwhile.
-fn look(core: &Arc<Core>, before: Option<&State>, rules: &Rules) -> Result<Option<HeldState>> {
-    let deletes = core.door.deletes();
+fn look(core: &Arc<Core>, before: Option<&State>, rules: &Rules) -> Result<Option<PinnedState>> {
+    let deletes = core.write_barrier.deletes();
     let seen = Seen::of(core);
     // Before the metadata: a commit in between moves them there, never away from both.
     let pending = pending_streams(core);
@@ -232,12 +231,12 @@ fn look(core: &Arc<Core>, before: Option<&State>, rules: &Rules) -> Result<Optio
         core.meta.begin_lineage()?;
         named = core.meta.named_state()?;
     }
-    // A file that a transaction names is held by the partition that was seen before, or is seen
-    // now; one that came and went meanwhile is not.
+    // A file that a transaction names belongs to the partition that was seen before, or is seen
+    // now; one that came and went meanwhile does not.
     let later = Seen::of(core);
     let tables = tables(core);
     let sequence = core.log.published();
-    if core.door.deletes() != deletes {
+    if core.write_barrier.deletes() != deletes {
         return Ok(None);
     }
     core.log.sync_up_to(sequence)?;
@@ -277,9 +276,9 @@ fn look(core: &Arc<Core>, before: Option<&State>, rules: &Rules) -> Result<Optio
         ends: StateEnds { from, deletes },
         partitions,
     };
-    Ok(Some(HeldState {
+    Ok(Some(PinnedState {
         state: Arc::new(state),
-        bytes: HeldBytes::Database {
+        bytes: PinnedBytes::Database {
             core: Arc::clone(core),
             files,
         },
@@ -287,20 +286,20 @@ fn look(core: &Arc<Core>, before: Option<&State>, rules: &Rules) -> Result<Optio
 }
 
 impl RemoteCopy {
-    /// The state that the copy has, to be passed on: under the name that its source gave it, with
-    /// the hashes that its source computed. Tables of which the rules want nothing are left out, as
-    /// by [`Database::hold_state_of`]. Neither the copy nor any of its bytes are kept by that.
+    /// Pins the state of the copy, to pass it on: under the name that its source gave it, with the
+    /// hashes that its source computed. Tables that the rules withhold are left out, as by
+    /// [`Database::hold_state_of`]. This keeps neither the copy open nor any of its bytes.
     #[must_use]
-    pub fn hold_state_of(&self, rules: &Rules) -> HeldState {
+    pub fn hold_state_of(&self, rules: &Rules) -> PinnedState {
         let state = self.state();
         let withheld = state.tables.iter().filter(|t| rules.withholds(&t.name));
         let withheld: Vec<TableId> = withheld.map(|t| t.id).collect();
-        HeldState {
+        PinnedState {
             state: match withheld.is_empty() {
                 true => state,
                 false => Arc::new(state.without(&withheld)),
             },
-            bytes: HeldBytes::Copy(self.weak()),
+            bytes: PinnedBytes::Copy(self.weak()),
         }
     }
 }
@@ -405,13 +404,13 @@ fn delete(tombstone: Tombstone) -> (Sequence, DeleteRecord) {
         table: tombstone.table,
         streams: tombstone.streams,
         range: tombstone.range,
-        // Streams that are gone are not in a state.
+        // Dropped streams are not in a state.
         drops_streams: false,
     };
     (tombstone.sequence, record)
 }
 
-impl HeldState {
+impl PinnedState {
     /// The state.
     #[must_use]
     pub fn state(&self) -> &State {
@@ -440,17 +439,17 @@ impl HeldState {
         }
     }
 
-    /// The parts of a range that are not here, by offset: offset and length of each. A database has
-    /// everything that it names and that was not freed, a copy what it was given.
+    /// The missing parts of a range, by offset: offset and length of each. A database has
+    /// everything that it names and that was not freed, a copy the ranges that it has received.
     ///
     /// # Errors
-    /// `not_found` and `invalid` as [`HeldState::read`]; `gone` when the copy was closed, or has
-    /// let go of the segment.
+    /// `not_found` and `invalid` as [`PinnedState::read`]; `gone` when the copy was closed, or has
+    /// released the segment.
     pub fn missing(&self, segment: u64, offset: u64, bytes: u64) -> Result<Vec<(u64, u64)>> {
         let partition = self.of_bytes(segment, offset, bytes)?;
         match &self.bytes {
-            HeldBytes::Database { core, .. } => core.store.freed_of(partition.id, offset, bytes),
-            HeldBytes::Copy(copy) => copy.missing(partition.id, offset, bytes),
+            PinnedBytes::Database { core, .. } => core.store.freed_of(partition.id, offset, bytes),
+            PinnedBytes::Copy(copy) => copy.missing(partition.id, offset, bytes),
         }
     }
 
@@ -458,28 +457,28 @@ impl HeldState {
     #[must_use]
     pub fn is_there(&self) -> bool {
         match &self.bytes {
-            HeldBytes::Database { .. } => true,
-            HeldBytes::Copy(copy) => copy.is_there(),
+            PinnedBytes::Database { .. } => true,
+            PinnedBytes::Copy(copy) => copy.is_there(),
         }
     }
 
     /// Whether it is passed on by a copy.
     #[must_use]
     pub fn is_passed_on(&self) -> bool {
-        matches!(self.bytes, HeldBytes::Copy(_))
+        matches!(self.bytes, PinnedBytes::Copy(_))
     }
 
     /// Bytes of a segment that the state names.
     ///
     /// # Errors
     /// `not_found` for another segment, `invalid` for bytes that are not committed, `corrupt` when
-    /// the file is cut short, `io`; of a copy `elsewhere` for bytes that it has not, and `gone`
-    /// when it was closed.
+    /// the file is cut short, `io`; of a copy `elsewhere` for missing ranges, and `gone` when it
+    /// was closed.
     pub fn read(&self, segment: u64, offset: u64, bytes: u32) -> Result<Vec<u8>> {
         let partition = self.of_bytes(segment, offset, u64::from(bytes))?;
         let core = match &self.bytes {
-            HeldBytes::Database { core, .. } => core,
-            HeldBytes::Copy(copy) => return copy.read(partition.id, offset, bytes),
+            PinnedBytes::Database { core, .. } => core,
+            PinnedBytes::Copy(copy) => return copy.read(partition.id, offset, bytes),
         };
         let (store, id) = (&core.store, partition.id);
         let mut out = vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)];
@@ -498,14 +497,14 @@ impl HeldState {
         Ok(out)
     }
 
-    /// What of a segment a reader touches for tiles at this level and above.
+    /// The ranges of a segment that a reader touches for tiles at this level and above.
     ///
     /// # Errors
     /// `not_found` for a segment that the state does not name, `corrupt`, `io`; `elsewhere` of a
-    /// copy, which says itself [what it wants](RemoteCopy::missing).
+    /// copy, which has a list of its own [missing ranges](RemoteCopy::missing).
     pub fn needed(&self, segment: u64, level: Level) -> Result<Vec<NeededRange>> {
         let partition = self.partition(segment)?;
-        let HeldBytes::Database { core, files } = &self.bytes else {
+        let PinnedBytes::Database { core, files } = &self.bytes else {
             return Err(Error::new(
                 ErrorKind::Elsewhere,
                 "what is needed of a segment is known where it was written",
@@ -513,24 +512,24 @@ impl HeldState {
         };
         let file = files.get(&partition.id);
         let file = file.ok_or_else(|| Error::internal("a state without one of its files"))?;
-        let wanted = Wanted::from(Want::from(level));
-        let needed = needed(&core.store, &self.state, partition, file, &wanted)?;
+        let subscription = Subscription::from(StreamShare::from(level));
+        let needed = needed(&core.store, &self.state, partition, file, &subscription)?;
         Ok(needed.ranges.iter().map(|wanted| wanted.range).collect())
     }
 
-    /// The state and the files that it names, for who keeps them longer.
+    /// The state and its files, for callers that keep them longer.
     pub(crate) fn into_files(self) -> Result<(Arc<State>, FilesById)> {
         match self.bytes {
-            HeldBytes::Database { files, .. } => Ok((self.state, files)),
-            HeldBytes::Copy(_) => Err(Error::internal("a copy as if it were a database")),
+            PinnedBytes::Database { files, .. } => Ok((self.state, files)),
+            PinnedBytes::Copy(_) => Err(Error::internal("a copy as if it were a database")),
         }
     }
 
-    /// Files that exist only because a state is held, with their committed lengths.
+    /// Files that exist only because the state is pinned, with their committed lengths.
     fn replaced(&self) -> impl Iterator<Item = (SegmentId, u64)> + '_ {
         let files = match &self.bytes {
-            HeldBytes::Database { files, .. } => Some(files),
-            HeldBytes::Copy(_) => None,
+            PinnedBytes::Database { files, .. } => Some(files),
+            PinnedBytes::Copy(_) => None,
         };
         let replaced = files.into_iter().flatten();
         let replaced = replaced.filter(|(_, file)| file.is_replaced());
@@ -546,70 +545,70 @@ impl HeldState {
     }
 }
 
-/// States that are held for others to fetch. The oldest are let go when files that only they keep
-/// take more than a limit.
+/// Pinned states, for others to fetch. The oldest are released when files that only they keep take
+/// more than a limit.
 #[derive(Debug)]
-pub struct Holds {
+pub struct PinnedStates {
     bytes_max: u64,
     /// The oldest first.
-    held: Mutex<VecDeque<Arc<HeldState>>>,
+    held: Mutex<VecDeque<Arc<PinnedState>>>,
 }
 
-impl Holds {
+impl PinnedStates {
     /// Files that were replaced may take so many bytes.
     #[must_use]
-    pub fn new(bytes_max: u64) -> Holds {
-        Holds {
+    pub fn new(bytes_max: u64) -> PinnedStates {
+        PinnedStates {
             bytes_max,
             held: Mutex::default(),
         }
     }
 
-    /// Holds one more state, the newest.
-    pub fn hold(&self, state: HeldState) -> Arc<HeldState> {
+    /// Adds a pinned state, the newest.
+    pub fn hold(&self, state: PinnedState) -> Arc<PinnedState> {
         let state = Arc::new(state);
         self.held.lock().push_back(Arc::clone(&state));
         self.keep_within();
         state
     }
 
-    /// Lets go of states of which nobody needs anything any more: those before this one.
+    /// Releases states that are not needed any more: those before this one.
     pub fn release_before(&self, name: &StateName) {
         let mut held = self.held.lock();
         let at = held.iter().position(|h| h.state.name == *name);
         let gone: Vec<_> = held.drain(..at.unwrap_or(0)).collect();
         drop(held);
-        // Without the lock: the last to let go of a file removes it.
+        // Without the lock: the last reference to a file removes it.
         drop(gone);
     }
 
     /// Lets go of all states.
     pub fn release_all(&self) {
         let gone = std::mem::take(&mut *self.held.lock());
-        // Without the lock: the last to let go of a file removes it.
+        // Without the lock: the last reference to a file removes it.
         drop(gone);
     }
 
-    /// The newest state held.
+    /// The newest pinned state.
     #[must_use]
-    pub fn newest(&self) -> Option<Arc<HeldState>> {
+    pub fn newest(&self) -> Option<Arc<PinnedState>> {
         self.held.lock().back().cloned()
     }
 
-    /// The state of this name, if it is still held.
+    /// The state of this name, if it is still pinned.
     #[must_use]
-    pub fn named(&self, name: &StateName) -> Option<Arc<HeldState>> {
+    pub fn named(&self, name: &StateName) -> Option<Arc<PinnedState>> {
         let held = self.held.lock();
         held.iter().find(|h| h.state.name == *name).cloned()
     }
 
-    /// Bytes of files that exist only because of states held here, or by others.
+    /// Bytes of files that exist only because of states pinned here, or by others.
     #[must_use]
     pub fn replaced_bytes(&self) -> u64 {
         Self::sum(&self.held.lock())
     }
 
-    fn sum(held: &VecDeque<Arc<HeldState>>) -> u64 {
+    fn sum(held: &VecDeque<Arc<PinnedState>>) -> u64 {
         let mut files: BTreeMap<SegmentId, u64> = BTreeMap::new();
         for (id, bytes) in held.iter().flat_map(|h| h.replaced()) {
             let known = files.entry(id).or_default();
@@ -618,8 +617,8 @@ impl Holds {
         files.values().sum()
     }
 
-    /// Lets go of the oldest states until what only they keep is within the limit. To be called now
-    /// and then: compactions replace files while nobody fetches.
+    /// Releases the oldest states until the files that only they keep are within the limit. To be
+    /// called now and then: compactions replace files while nobody fetches.
     pub fn keep_within(&self) {
         loop {
             let mut held = self.held.lock();
@@ -635,7 +634,7 @@ impl Holds {
     /// Bytes of a segment, of the newest state that names them.
     ///
     /// # Errors
-    /// `gone` when no state that is held names them; else as [`HeldState::read`].
+    /// `gone` when no pinned state names them; else as [`PinnedState::read`].
     pub fn read(&self, segment: u64, offset: u64, bytes: u32) -> Result<Vec<u8>> {
         self.keep_within();
         let id = SegmentId(segment);

@@ -1,5 +1,5 @@
-//! What is stored beside the log: segments with their pyramid, secondary indexes, the fast index,
-//! partitions, tombstones, and the files that named snapshots keep.
+//! Storage beside the log: segments with their pyramid, secondary indexes, the fast index,
+//! partitions, tombstones, and the files that named snapshots retain.
 //!
 //! Invariant: a segment is immutable once its footer is written, but for the checkpoint after it.
 

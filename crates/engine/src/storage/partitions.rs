@@ -1,11 +1,11 @@
-//! The partitions of a shard, and where a new one is put.
+//! The partitions of a shard, and the span of a new one.
 //!
 //! Invariants: spans of one table's partitions in a shard are dyadic and disjoint, so any two
-//! either are apart or would contain one another; pieces of them, in a copy, are disjoint; the
-//! lists are sorted by span.
+//! either are apart or would contain one another; shown stretches of them, in a copy, are disjoint;
+//! the lists are sorted by span.
 
 use crate::common::ids::{NumberMap, SegmentId, StreamId, TableId};
-use crate::storage::segment::{Partition, Piece, Store};
+use crate::storage::segment::{Partition, ShownStretch, Store};
 use crate::{ErrorKind, Result};
 use headwater_types::invariant::part_of;
 use headwater_types::{ClosedRange, Level, Timestamp};
@@ -56,14 +56,14 @@ impl PartitionSet {
         self.tables.values().flatten()
     }
 
-    /// Puts a partition in, in place of an older version of the same segment.
+    /// Inserts a partition, replacing an older version of the same segment.
     pub(crate) fn put(&mut self, partition: Arc<Partition>) {
         self.remove(partition.record.table, partition.id());
         self.put_beside(partition);
     }
 
-    /// Puts pieces of a partition in, in its place.
-    pub(crate) fn put_pieces(&mut self, partition: &Partition, pieces: Vec<Piece>) {
+    /// Replaces a partition by stretches of it.
+    pub(crate) fn put_pieces(&mut self, partition: &Partition, pieces: Vec<ShownStretch>) {
         self.remove(partition.record.table, partition.id());
         for piece in pieces {
             self.put_beside(Arc::new(partition.showing(piece)));
@@ -89,7 +89,7 @@ impl PartitionSet {
         }
     }
 
-    /// How many partitions there are of which nothing can be read.
+    /// The number of partitions that cannot be read.
     pub(crate) fn unreadable(&self) -> usize {
         self.unreadable
     }
@@ -204,8 +204,8 @@ pub(crate) fn stored_watermark(
     for partition in partitions.of(table).iter().rev() {
         let segment = store.state(partition);
         let held = match segment.and_then(|segment| store.held_stream(&segment, stream)) {
-            // What cannot be read takes no events before it has been repaired; then the watermark
-            // is looked up anew.
+            // An unreadable partition takes no events before it has been repaired; then the
+            // watermark is computed again.
             Err(error) if error.kind() == ErrorKind::Corrupt => continue,
             held => held?,
         };

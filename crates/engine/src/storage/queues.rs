@@ -1,11 +1,11 @@
-//! The ways to the medium of segments: a queue of the kernel, and queue sets before files.
+//! The I/O paths to the device of segments: a queue of the kernel, and queue sets before files.
 //!
-//! A set serves segments. Streams of a table share leaves, so that what is stored cannot be divided
-//! by stream; a segment is the smallest part that can. It belongs to a set from the first time that
-//! it is named until its file goes.
+//! A set serves segments. Streams of a table share leaves, so stored rows cannot be divided by
+//! stream; a segment is the smallest unit that can. A segment belongs to a set from the first time
+//! that it is named until its file is removed.
 //!
 //! Invariants: the commit log and the metadata are never queued. Without the settings everything is
-//! as without this room. Whichever way is taken, the bytes and the errors are those of the file.
+//! as without this module. Whichever path is used, the bytes and the errors are those of the file.
 //! Concurrency: see `headwater_queue`; no lock of the engine is waited for in a turn.
 //! Failure: where there is no queue of the kernel, files are read by calls, with one line in the
 //! log; owners of sets that cannot be started are an error of the opening.
@@ -23,8 +23,8 @@ use std::time::Duration;
 /// Reads of the kernel's pages are about so long, in bytes.
 const REQUEST_BYTES: u64 = 4096;
 
-/// Nobody waits longer for a turn than this: then something of his set does not come back, and he
-/// goes on as without sets.
+/// Longest wait for a turn: after it the request goes on as without sets, since something of its
+/// set does not return.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The world with the files that the settings ask for.
@@ -108,7 +108,7 @@ impl SegmentQueues {
         self.sets.release_stream(id.0);
     }
 
-    /// Nothing is queued any more, and nobody waits for a medium that does not answer.
+    /// Stops queueing, so that no caller waits for a device that does not answer.
     pub(crate) fn abandon(&self) {
         self.sets.abandon();
     }
@@ -126,8 +126,8 @@ fn segment_in(path: &Path) -> Option<u64> {
     name.strip_suffix(".seg")?.parse().ok()
 }
 
-/// How far apart in the time of the data the pages of a segment are: who asks for what happened
-/// then asks for it as often. Of one without rows nothing is known.
+/// The span of the data that a page of a segment covers on average; `None` for a segment without
+/// rows.
 fn interval(record: &PartitionRecord) -> Option<Duration> {
     let pages = record.live_bytes / REQUEST_BYTES;
     let span = record.span();

@@ -1,13 +1,13 @@
-//! What reads of this thread touched, so that a program can tell what one of its reads cost.
+//! Read stats of this thread, so that a program can tell the cost of one of its reads.
 //!
-//! Concurrency: each thread counts for itself, since a read runs on the thread that asks for it.
+//! Concurrency: each thread counts for itself, since a read runs on the thread that calls it.
 
 use std::cell::Cell;
 use std::ops::Sub;
 
-/// Counts of what reads touched.
+/// Read stats.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Touched {
+pub struct ReadStats {
     /// Leaves of which rows were taken, from files or from the cache.
     pub leaves: u64,
     /// Pages of these leaves.
@@ -20,11 +20,11 @@ pub struct Touched {
     pub candidates: u64,
 }
 
-impl Sub for Touched {
-    type Output = Touched;
+impl Sub for ReadStats {
+    type Output = ReadStats;
 
-    fn sub(self, before: Touched) -> Touched {
-        Touched {
+    fn sub(self, before: ReadStats) -> ReadStats {
+        ReadStats {
             leaves: self.leaves.wrapping_sub(before.leaves),
             pages: self.pages.wrapping_sub(before.pages),
             buckets: self.buckets.wrapping_sub(before.buckets),
@@ -35,18 +35,18 @@ impl Sub for Touched {
 }
 
 thread_local! {
-    static TOUCHED: Cell<Touched> = const {
-        Cell::new(Touched { leaves: 0, pages: 0, buckets: 0, bytes: 0, candidates: 0 })
+    static TOUCHED: Cell<ReadStats> = const {
+        Cell::new(ReadStats { leaves: 0, pages: 0, buckets: 0, bytes: 0, candidates: 0 })
     };
 }
 
-impl Touched {
-    /// What reads of this thread have touched since it began: the difference of two of these is
-    /// what lies between them.
+impl ReadStats {
+    /// Read stats of this thread since it began: the difference of two of these is the cost of the
+    /// reads between them.
     ///
     /// ```
     /// use headwater_types::{Batch, StreamName};
-    /// use headwater_engine::{Database, Options, ScanSpec, Touched};
+    /// use headwater_engine::{Database, Options, ScanSpec, ReadStats};
     /// let dir = tempfile::tempdir().unwrap();
     /// let db = Database::open(Options::new(dir.path().join("db")))?;
     /// let mut batch = Batch::new();
@@ -54,13 +54,13 @@ impl Touched {
     /// batch.stream(&pump).row(5, [("rpm", 2150.0.into())]).unwrap();
     /// db.commit(batch)?;
     /// db.flush()?;
-    /// let before = Touched::by_this_thread();
+    /// let before = ReadStats::by_this_thread();
     /// assert_eq!(db.snapshot()?.scan(&pump, &ScanSpec::default())?.count(), 1);
-    /// assert_eq!((Touched::by_this_thread() - before).leaves, 1);
+    /// assert_eq!((ReadStats::by_this_thread() - before).leaves, 1);
     /// # Ok::<(), headwater_engine::Error>(())
     /// ```
     #[must_use]
-    pub fn by_this_thread() -> Touched {
+    pub fn by_this_thread() -> ReadStats {
         TOUCHED.get()
     }
 }

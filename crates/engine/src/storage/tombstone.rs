@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 /// Removes every event of some streams in a range whose sequence is smaller than its own.
 ///
-/// A partition whose newest group has this sequence or a higher one is rid of these events already:
-/// a step carries out every delete up to its sequence before it stores anything.
+/// A partition whose newest group has this sequence or a higher one has no such events any more: a
+/// maintenance job carries out every delete up to its sequence before it stores anything.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Tombstone {
     pub(crate) sequence: Sequence,
@@ -18,7 +18,7 @@ pub(crate) struct Tombstone {
     pub(crate) range: ClosedRange,
 }
 
-/// What a delete's record says.
+/// The record of a delete.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DeleteRecord {
     pub(crate) table: TableId,

@@ -7,7 +7,7 @@
 //! gaps, and no generation is ever used twice. A file never changes its name.
 //! Sizes: files are as large as is set while much is written. A new log, an opening and a rest
 //! ([`LogFiles::rest`]) begin with a small file, and files grow from there, so that a database that
-//! has little to do takes little room.
+//! has little to do takes little space.
 //! Failure: any error is passed up and the log latches.
 
 use super::record::{FILE_HEADER_BYTES, FileHeader};
@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// At most this many files are kept for recycling.
+/// At most this many files are retained for recycling.
 pub(super) const FREE_FILES_MAX: usize = 4;
 /// The size of the first file of an opening, and of one after a rest.
 const SMALL_FILE_BYTES: u64 = 256 << 10;
@@ -26,9 +26,9 @@ const SMALL_FILE_BYTES: u64 = 256 << 10;
 const GROWTH: u64 = 4;
 /// After an opening each file is of the next size: three files, of 5 MiB, come before those of 8.
 const FILES_OF_A_SIZE_AT_FIRST: u32 = 1;
-/// After a rest so many files of one size are begun before they become larger: a database that
-/// takes little has filled them and rested by then, and goes on with the same files, whose bytes
-/// need not be made anew.
+/// After a rest so many files of one size are begun before they become larger: a database with few
+/// writes has filled them and rested by then, and goes on with the same files, whose bytes need not
+/// be allocated again.
 const FILES_OF_A_SIZE_AFTER_REST: u32 = 4;
 /// So many free files stay through a rest.
 const FREE_FILES_AT_REST: usize = 2;
@@ -72,7 +72,7 @@ pub(crate) struct LogFiles {
     file_bytes: u64,
     /// The size that new files have now.
     size: u64,
-    /// How many were begun since they have it.
+    /// Number of files begun since they have this size.
     of_size: u32,
     /// So many are begun before they become larger.
     files_of_a_size: u32,
@@ -122,7 +122,8 @@ impl LogFiles {
         }
     }
 
-    /// Goes on in another place, where there is no file. What is here is of no use any more.
+    /// Continues in another location, where there is no file. The files here are not needed any
+    /// more.
     pub(crate) fn move_to(&mut self, files: &Arc<dyn Files>, dir: &Path) {
         self.files = Arc::clone(files);
         self.dir = dir.to_owned();
@@ -265,7 +266,7 @@ impl LogFiles {
         Ok((number, size, file))
     }
 
-    /// Writes whole records, for which [`LogFiles::prepare`] made room.
+    /// Writes whole records, for which [`LogFiles::prepare`] allocated space.
     pub(crate) fn append(&mut self, bytes: &[u8], last: Sequence) -> Result<()> {
         let Some(current) = &mut self.current else {
             return Err(Error::internal("log: append without a current file"));
@@ -321,14 +322,14 @@ impl LogFiles {
         below.unwrap_or(self.floor)
     }
 
-    /// Gives back what a database that takes no writes does not need: files begin small again, and
-    /// of the free ones no more than a few small ones stay.
+    /// Releases files that a database without writes does not need: files begin small again, and of
+    /// the free ones no more than a few small ones stay.
     pub(crate) fn rest(&mut self) -> Result<()> {
         self.begin_small(FILES_OF_A_SIZE_AFTER_REST);
         self.keep_free(FREE_FILES_AT_REST).map(drop)
     }
 
-    /// Gives back everything that no record needs, on a full disk. True when there was something.
+    /// Releases all files that no record needs, on a full disk. True when there was one.
     pub(crate) fn give_back(&mut self) -> Result<bool> {
         self.begin_small(FILES_OF_A_SIZE_AFTER_REST);
         self.keep_free(0)
@@ -351,7 +352,7 @@ impl LogFiles {
         Ok(!go.is_empty())
     }
 
-    /// True when the file that is being filled takes more room than a first one.
+    /// True when the current file is larger than a first one.
     pub(crate) fn is_current_large(&self) -> bool {
         let current = self.current.as_ref();
         current.is_some_and(|c| c.bytes > SMALL_FILE_BYTES)

@@ -1,19 +1,19 @@
-//! The log of a fast tier, copied to bulk now and then: should the tier be lost, what the copy has
-//! is not.
+//! The log of a fast tier, copied to bulk now and then: should the tier be lost, the copied records
+//! are not.
 //!
 //! The copy lies where the log would lie without the tier, and is a log: each file has the same
-//! generation and the same records as one in the tier, and is named by its generation. So who goes
-//! on without the tier finds a log there that ends a little earlier.
+//! generation and the same records as one in the tier, and is named by its generation. So an
+//! opening without the tier finds a log there that ends a little earlier.
 //!
-//! Invariants: a file is in the copy only after all of those before it; of each file a front part
-//! is there that was synced before more is written. From the first answer of an opening on it has
-//! nothing that the log does not have: a tier that loses power may lose what was copied. Files that
-//! are not needed any more are removed, and those that a tier left before are not taken for the
-//! copy.
-//! Concurrency: one lock, held while files are copied; nobody but rounds takes it. With it the log
-//! is asked where its files end, which goes on meanwhile: a file that was begun anew while it was
-//! read is left alone.
-//! Failure: a round that failed is made again; what was copied stays. A failed sync latches the
+//! Invariants: a file is in the copy only after all of those before it; of each file a prefix is
+//! there that was synced before more is written. From the first answer of an opening on it has
+//! nothing that the log does not have: a tier that loses power may lose bytes that were copied.
+//! Files that are not needed any more are removed, and those that a tier left before are not taken
+//! for the copy.
+//! Concurrency: one lock, held while files are copied; only rounds take it. Under it the log is
+//! asked where its files end, which goes on meanwhile: a file that was recycled while it was read
+//! is left alone.
+//! Failure: a round that failed is made again; the copied files stay. A failed sync latches the
 //! database, as any does.
 
 use crate::device::layout::log_dir;
@@ -48,7 +48,7 @@ pub(crate) struct Mirror {
 struct Copies {
     /// The log moved away: nothing is copied any more.
     is_ended: bool,
-    /// What lay there before was looked at.
+    /// True when the previous content of the folder was checked.
     is_begun: bool,
     /// When the newest round began.
     newest_round: Option<Duration>,
@@ -63,8 +63,8 @@ struct Copied {
 }
 
 impl Mirror {
-    /// The mirror that the options ask for. Where there is to be none, what an earlier one left is
-    /// removed: it would grow old.
+    /// The mirror of the options. Where there is to be none, the copy of an earlier one is removed:
+    /// it would grow old.
     pub(crate) fn of(
         tier: Option<&OwnedTier>,
         env: &Env,
@@ -81,7 +81,8 @@ impl Mirror {
             for name in names {
                 remove(&tier.bulk_log, &name)?;
             }
-            // Also where nothing is left: who removed it was perhaps killed before this.
+            // Also where nothing is left: the process that removed it was perhaps killed before
+            // this.
             files.sync_dir(dir).map_err(|e| Error::io("sync", dir, e))?;
             return Ok(None);
         };
@@ -101,7 +102,7 @@ impl Mirror {
         newest.is_none_or(|at| now.saturating_sub(at) >= self.interval)
     }
 
-    /// Before anybody is answered: takes off the copy what the log does not have.
+    /// Before the first answer: removes records from the copy that the log does not have.
     pub(crate) fn begin(&self, log: &Log, first_needed: u64) -> Result<()> {
         self.begin_in(&mut self.copies.lock(), log, first_needed)
     }
@@ -119,7 +120,7 @@ impl Mirror {
             };
             let path = dir.join(&name);
             let failed = |e| Error::io("truncate", &path, e);
-            // Also where it is no longer: the sync of an earlier cut may have failed.
+            // Also if the copy was truncated: the sync of an earlier truncation may have failed.
             let len = copy.file.len().map_err(failed)?.min(part.end);
             copy.file.set_len(len).map_err(failed)?;
             copy.file.sync_data().map_err(failed)?;
@@ -131,7 +132,7 @@ impl Mirror {
         Ok(())
     }
 
-    /// Copies what was written to the log, and removes what is not needed any more: files of
+    /// Copies new records of the log, and removes files that are not needed any more: those of
     /// generations before `first_needed`.
     pub(crate) fn round(&self, log: &Log, first_needed: u64, now: Duration) -> Result<()> {
         let mut copies = self.copies.lock();
@@ -203,8 +204,8 @@ impl Mirror {
         Ok(found)
     }
 
-    /// Copies a file up to where its records end. False when the log has begun it anew, or removed
-    /// it: it is not needed any more.
+    /// Copies a file up to the end of its records. False when the log has recycled or removed it:
+    /// it is not needed any more.
     fn copy(&self, copies: &mut Copies, part: &LogPart) -> Result<bool> {
         let path = log_path(&self.from_dir, part.number);
         let source = match self.from.open(&path, OpenMode::Read) {
@@ -242,7 +243,8 @@ impl Mirror {
             copy.file.write_all_at(at, &piece).map_err(failed)?;
             at += count;
         }
-        // What an earlier process read before its log was synced may never have come to stay there.
+        // Records that an earlier process read before its log was synced may never have become
+        // durable there.
         if copy.file.len().map_err(failed)? > part.end {
             copy.file.set_len(part.end).map_err(failed)?;
         }
@@ -291,7 +293,7 @@ impl Mirror {
     }
 }
 
-/// A file of the copy grows with its records: its header asks for no length beyond itself.
+/// A file of the copy grows with its records: its header does not preallocate any length.
 fn header_of_copy(header: &FileHeader) -> FileHeader {
     FileHeader {
         bytes: FILE_HEADER_BYTES,
@@ -303,7 +305,7 @@ fn name_of(generation: u64) -> String {
     format!("{generation}.log")
 }
 
-/// The names of what lies in the folder; `None` when it is not there.
+/// The names of the files in the folder; `None` when it does not exist.
 fn names(log: &BulkLog) -> Result<Option<Vec<String>>> {
     match log.files.list(&log.dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),

@@ -1,17 +1,19 @@
 //! The commit log: one for the database, batches as all-or-nothing records, group commit.
 //!
-//! There is no commit thread that must be woken: whoever waits first becomes the leader, writes and
-//! syncs everything that is pending, and wakes the others; meanwhile the next group fills. A
-//! background thread leads for writers that do not wait.
+//! There is no commit thread that must be woken: the first thread that waits becomes the leader,
+//! writes and syncs everything that is pending, and wakes the others; meanwhile the next group
+//! fills. A background thread leads for writers that do not wait.
 //!
 //! Invariants: sequences are dense and rising, given under the lock in the order of the log;
 //! `published <= acknowledgeable <= written`; a record is published only when it is as durable as
-//! its writers asked for and its events are in memory, and so is every record before it.
+//! its writers required and its events are in memory, and so is every record before it.
 //! Concurrency: one leader at a time owns the files; the state lock is never held over I/O.
 //! Failure: after any write or sync error the log latches and every later call returns kind
-//! `closed`. Crash: bytes after the last synced record may be anything; replay trims them in the
-//! last file and calls any other bad record corrupt. Format: docs/format/log.md. Tests:
-//! `tests/it/crash.rs` cuts at every barrier.
+//! `closed`.
+//! Crash: bytes after the last synced record may be anything; replay trims them in the last file
+//! and calls any other bad record corrupt.
+//! Format: docs/format/log.md.
+//! Tests: `tests/it/crash.rs` crashes at every barrier.
 
 mod files;
 pub(crate) mod mirror;
@@ -43,7 +45,7 @@ use std::time::Duration;
 
 /// Payload bytes that may wait for a leader; writers beyond that wait.
 const PENDING_BYTES_MAX: usize = 32 << 20;
-/// Durations of syncs kept for the median.
+/// Samples of sync durations for the median.
 const SYNC_SAMPLES: usize = 512;
 
 struct Pending {
@@ -105,7 +107,7 @@ pub(crate) struct Log {
     /// nothing.
     nudged: Condvar,
     leader: Mutex<Leader>,
-    /// Bytes of files that hold records still needed, for those who need not wait for a leader.
+    /// Bytes of files with records still needed, for readers that need not wait for a leader.
     live: AtomicU64,
 }
 
@@ -137,8 +139,8 @@ impl std::fmt::Debug for Log {
 }
 
 impl Log {
-    /// Goes on after `replayed`; the next record gets the number after `after`. A new file is made
-    /// known before the first record goes to it.
+    /// Continues after `replayed`; the next record gets the number after `after`. A new file is
+    /// announced before the first record goes to it.
     pub(crate) fn new(
         replayed: Replayed,
         after: Sequence,
@@ -181,9 +183,8 @@ impl Log {
         }
     }
 
-    /// Until this is dropped, a panic of the thread latches the log. Others wait for what this
-    /// thread does: they are refused then, and what it left half done is neither acknowledged nor
-    /// built on.
+    /// Until this is dropped, a panic of the thread latches the log. Others wait for this thread:
+    /// they are refused then, and its unfinished work is neither acknowledged nor used.
     pub(crate) fn latch_on_panic(&self, what: &'static str) -> LatchOnPanic<'_> {
         LatchOnPanic {
             log: self,
@@ -192,8 +193,8 @@ impl Log {
         }
     }
 
-    /// Gives the record its number and its place in the log. Its events become visible only after
-    /// [`Log::inserted`]; records without events pass `with_events = false`.
+    /// Gives the record its number and its position in the log. Its events become visible only
+    /// after [`Log::inserted`]; records without events pass `with_events = false`.
     pub(crate) fn enqueue(
         &self,
         kind: RecordKind,
@@ -232,8 +233,8 @@ impl Log {
         }
     }
 
-    /// Wakes whoever waits for what has been published, or for what never will be. Tasks are woken
-    /// without the lock.
+    /// Wakes the threads and tasks that wait for a record that is published, or never will be.
+    /// Tasks are woken without the lock.
     fn announce<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         self.changed.notify_all();
         let woken = state.take_woken();
@@ -259,7 +260,7 @@ impl Log {
         let moved = limit > state.published;
         if moved {
             state.published = limit;
-            // Whoever sees the number sees the events up to it, which were in memory before.
+            // A reader that sees the number sees the events up to it, which were in memory before.
             self.published.store(limit.0, Ordering::Release);
         }
         moved
@@ -273,7 +274,7 @@ impl Log {
     }
 
     /// Whether a record is published, or never will be; if neither is known yet, `waker` is woken
-    /// when it is. The background thread leads for those who wait so.
+    /// when it is. The background thread leads for tasks that wait so.
     pub(crate) fn poll_published(&self, sequence: Sequence, waker: &Waker) -> Option<Result<()>> {
         let mut state = self.state.lock();
         if state.published >= sequence {
@@ -291,7 +292,7 @@ impl Log {
         None
     }
 
-    /// Waits until everything up to `sequence` is on the medium, whatever the durability setting.
+    /// Waits until everything up to `sequence` is on the medium, with any durability setting.
     pub(crate) fn sync_up_to(&self, sequence: Sequence) -> Result<()> {
         {
             let state = self.state.lock();
@@ -303,7 +304,7 @@ impl Log {
         self.sync_now()
     }
 
-    /// Syncs what is written. Runs beside nobody: it takes the leader's place.
+    /// Syncs all written records. No leader runs meanwhile: this thread is the leader.
     pub(crate) fn sync_now(&self) -> Result<()> {
         let mut state = self.state.lock();
         loop {
@@ -349,7 +350,8 @@ impl Log {
         Ok(())
     }
 
-    /// Waits until `done`, leading the group whenever nobody else does and something is pending.
+    /// Waits until `done`, leading the group whenever no other thread does and something is
+    /// pending.
     fn drive<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
@@ -368,7 +370,7 @@ impl Log {
         }
     }
 
-    /// Writes everything pending as one group, and syncs it when the durability asks for it.
+    /// Writes everything pending as one group, and syncs it when the durability requires it.
     fn lead<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         let group = std::mem::take(&mut state.pending);
         state.pending_bytes = 0;
@@ -436,8 +438,8 @@ impl Log {
             let (part, later) = rest.split_at(count);
             let generation = leader.files.prepare(bytes, previous)?;
             if generation > leader.begun {
-                // Its header is on the medium: should it be gone one day, nobody takes it for one
-                // that was never begun.
+                // Its header is on the medium: should it be missing one day, it is not taken for
+                // one that was never begun.
                 (leader.make_known)(generation)?;
                 leader.begun = generation;
             }
@@ -502,13 +504,13 @@ impl Log {
         };
         drop(state);
         if overdue {
-            // A failure latches the log, which the next writer is told.
+            // A failure latches the log, and the next writer gets the error.
             return self.sync_now().is_ok();
         }
         true
     }
 
-    /// Wakes the background thread for records that nobody waits for yet.
+    /// Wakes the background thread for records that no thread waits for yet.
     pub(crate) fn nudge(&self) {
         self.nudged.notify_one();
     }
@@ -579,14 +581,14 @@ impl Log {
         left.inspect_err(|error| self.latch(error.clone()))
     }
 
-    /// Gives back what a database that takes no writes does not need of files.
+    /// Releases files that a database without writes does not need.
     pub(crate) fn rest(&self) -> Result<()> {
         let rested = self.leader.lock().files.rest();
         rested.inspect_err(|error| self.latch(error.clone()))
     }
 
-    /// On a full disk: leaves a large file of which nothing is needed, and gives back all that no
-    /// record needs. True when that was something.
+    /// On a full disk: leaves a large file of which nothing is needed, and releases all that no
+    /// record needs. True when there was one.
     pub(crate) fn give_back(&self, is_needed: bool) -> Result<bool> {
         let mut leader = self.leader.lock();
         let files = &mut leader.files;
@@ -622,7 +624,7 @@ impl Log {
         self.leader.lock().files.parts_from(generation)
     }
 
-    /// Replay will read no record up to this one again: the last before the oldest file kept at
+    /// Replay will read no record up to this one again: the last before the oldest file needed at
     /// `generation`.
     pub(crate) fn sequence_before(&self, generation: u64) -> Sequence {
         self.leader.lock().files.sequence_before(generation)

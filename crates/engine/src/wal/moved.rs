@@ -1,9 +1,9 @@
-//! The log goes on in another place.
+//! Moves the log to another location.
 //!
-//! Invariants: it does only while nothing in its files is needed, and nobody writes to it
+//! Invariants: the log moves only while nothing in its files is needed, and nobody writes to it
 //! meanwhile.
-//! Concurrency: takes the leader's place.
-//! Failure: what `switch` says; the log stays where it is then.
+//! Concurrency: acts as the leader.
+//! Failure: the error of `switch`; the log stays where it is then.
 
 use super::{Log, MakeKnown};
 use crate::Result;
@@ -15,14 +15,14 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Moved {
     Yes,
-    /// It holds something that is needed.
+    /// The log has records that are needed.
     No,
 }
 
 impl Log {
-    /// Goes on in another place, if nothing is needed in files any more: `switch` says there that
-    /// it is the place from now on. Nobody writes to the log meanwhile; records that wait go to
-    /// the new place.
+    /// Continues in another location, if nothing is needed in files any more: `switch` makes it the
+    /// location of the log from now on. Nobody writes to the log meanwhile; waiting records go to
+    /// the new location.
     pub(crate) fn move_to(
         &self,
         (files, dir): (&Arc<dyn Files>, &Path),

@@ -14,7 +14,7 @@ pub(crate) const FILE_HEADER_BYTES: u64 = 64;
 pub(crate) const RECORD_HEADER_BYTES: usize = 32;
 const ALIGN: usize = 8;
 
-/// What a record means. The numbers are part of the format.
+/// Kind of a record. The numbers are part of the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum RecordKind {
@@ -138,7 +138,7 @@ impl RecordHeader {
     }
 }
 
-/// Appends zeros up to the next record's place.
+/// Appends zeros up to the next record's position.
 pub(crate) fn pad(out: &mut Vec<u8>) {
     out.resize(out.len().next_multiple_of(ALIGN), 0);
 }

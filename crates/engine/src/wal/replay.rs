@@ -1,12 +1,13 @@
-//! Reads the log back at opening, and tells a torn tail from damage.
+//! Reads the log back at opening, and distinguishes a torn tail from damage.
 //!
-//! A record that does not check out ends the log. It is a torn tail when nothing says that it once
-//! was on the medium; it is damage when a later record or file was written after everything up to
-//! it had been synced, or a step was committed that needed it. A file that should be there and is
-//! not, or is shorter than it was made, is damage too: the metadata say which were begun, and a
-//! record says it too, wherever it stands in a file without a header. A reader beside an owner
-//! changes nothing, and makes sure that no file was begun anew while it was read. What is read here
-//! was perhaps never synced by the process that wrote it: it is, before anything is built on it.
+//! A record whose checks fail ends the log. The end is a torn tail when there is no evidence that
+//! the record was ever on the medium; it is damage when a later record or file was written after
+//! everything up to it had been synced, or a job was committed that needed it. A file that should
+//! exist and does not, or is shorter than it was made, is damage too: the metadata say which were
+//! begun, and a record says it too, wherever it stands in a file without a header. A reader beside
+//! an owner changes nothing, and checks that no file was recycled while it was read. Records read
+//! here were perhaps never synced by the process that wrote them: they are, before anything relies
+//! on them.
 
 use super::files::{FREE_FILES_MAX, FullFile, LogFiles, file_path, first_file_bytes};
 use super::record::{
@@ -21,7 +22,7 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What replay found, apart from the records it handed out.
+/// Result of a replay, apart from the records it handed out.
 #[derive(Debug)]
 pub(crate) struct Replayed {
     pub(crate) files: LogFiles,
@@ -45,13 +46,13 @@ pub(crate) struct LogEnd {
 }
 
 impl LogEnd {
-    /// Fails with `busy` when the file was begun anew since.
+    /// Fails with `busy` when the file was recycled since.
     pub(crate) fn check_current(&self, file: &dyn File, path: &Path) -> Result<()> {
         still_same(file, &self.header, path)
     }
 }
 
-/// What a log has to hold, as the metadata say it.
+/// The part of the log that the metadata need.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Needed {
     /// Files of smaller generations are not needed.
@@ -72,12 +73,12 @@ impl Needed {
     }
 }
 
-/// Who reads the log.
+/// Kind of reader of the log.
 #[derive(Clone, Copy)]
 pub(crate) enum Access<'a> {
-    /// The owner of the database, who goes on behind what is read.
+    /// The owner of the database, which continues behind the records read.
     Owner,
-    /// Somebody who may read while an owner writes: changes no file. The check fails if files may
+    /// A reader that may read while an owner writes: changes no file. The check fails if files may
     /// have been freed since the metadata were read.
     Reader(&'a dyn Fn() -> Result<()>),
 }
@@ -211,8 +212,8 @@ pub(crate) fn replay(
             found: format!("none after {}", last.0),
         }));
     }
-    // The log begins small again: what is larger, or was made for one large record, would wait for
-    // a use that may never come.
+    // The log begins small again: a file that is larger, or was made for one large record, would
+    // wait for a use that may never come.
     let mut kept = Vec::new();
     for (number, bytes) in freed {
         if bytes == first_file_bytes(file_bytes) && kept.len() < FREE_FILES_MAX {
@@ -289,8 +290,8 @@ fn check_complete(
     if expected <= needed.newest_generation {
         return Err(lost_file(files, dir, headless, expected, None)?);
     }
-    // A header is on the medium before its file's records: where a record of the next generation
-    // stands, there was one. The metadata of a database that an older version wrote do not say so.
+    // A header is on the medium before its file's records: a record of the next generation proves
+    // that there was one. The metadata of a database that an older version wrote do not say so.
     match holder_of(files, dir, headless, expected)? {
         Some(path) => Err(headless_file(path, expected)),
         None => Ok(()),
@@ -307,8 +308,7 @@ fn headless_file(path: PathBuf, generation: u64) -> Error {
     })
 }
 
-/// Says where the file of a generation should be that is not there. `behind` is the one found in
-/// its place.
+/// The error for a missing file of a generation. `behind` is the one found in its place.
 fn lost_file(
     files: &Arc<dyn Files>,
     dir: &Path,
@@ -410,8 +410,8 @@ struct End {
     torn: bool,
 }
 
-/// A file that is begun anew gets its header before any record: while the header stands, what was
-/// read was of this use.
+/// A recycled file gets its header before any record: while the header stands, the records that
+/// were read are of this use.
 fn still_same(file: &dyn File, expected: &FileHeader, path: &Path) -> Result<()> {
     let mut header = [0u8; FILE_HEADER_BYTES as usize];
     file.read_exact_at(0, &mut header)
@@ -421,7 +421,7 @@ fn still_same(file: &dyn File, expected: &FileHeader, path: &Path) -> Result<()>
     }
     Err(Error::new(
         crate::ErrorKind::Busy,
-        format!("{} was begun anew while it was read", path.display()),
+        format!("{} was recycled while it was read", path.display()),
     ))
 }
 
@@ -433,7 +433,7 @@ struct LogSource<'a> {
     access: Access<'a>,
 }
 
-/// How far a replay has come.
+/// Progress of a replay.
 struct ReplayProgress {
     /// The newest record read, or the one behind which the log begins.
     last: Sequence,
@@ -464,8 +464,8 @@ fn read_file(
     loop {
         let rest = content.get(offset..).unwrap_or_default();
         if next_previous == Some(progress.last) {
-            // What follows was not acknowledged when the next file was begun, and its number was
-            // given again.
+            // Later records were not acknowledged when the next file was begun, and their numbers
+            // were given again.
             return Ok(End {
                 offset: offset as u64,
                 torn: false,
@@ -516,7 +516,7 @@ pub(crate) fn records_in(
     let places = from..(bytes.len() + 1).saturating_sub(RECORD_HEADER_BYTES);
     places.step_by(8).filter_map(move |at| {
         let bytes = bytes.get(at..)?;
-        // Most places hold zeros, or the middle of a payload: skip them without a checksum.
+        // Most offsets have zeros, or the middle of a payload: skip them without a checksum.
         let is_like = bytes.get(25..28) == Some(&[0; 3]) && bytes.get(24) != Some(&0);
         is_like
             .then(|| RecordHeader::decode(generation, bytes))

@@ -1,4 +1,4 @@
-//! A thread that panics with the log in its hands leaves nobody waiting.
+//! A thread that panics while it writes the log leaves no other thread waiting.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,

@@ -1,7 +1,7 @@
-//! Checks the rows of a batch against their tables and limits, and plans what is new.
+//! Checks the rows of a batch against their tables and limits, and plans new definitions.
 //!
-//! Invariants: a refused row changes nothing but itself; what is left fits the table as it is now,
-//! with what the plan adds to it. Nothing is planned for a row that is refused: what a row needs is
+//! Invariants: a refused row changes nothing but itself; the rest fits the table as it is now, with
+//! the additions of the plan. Nothing is planned for a row that is refused: the needs of a row are
 //! planned last, when nothing else can refuse it.
 
 use super::entry::{EntryCheck, field_at, mixed_types, refuse_inexact};
@@ -24,18 +24,18 @@ use headwater_types::{
 };
 use std::sync::Arc;
 
-/// What is good of an entry.
+/// Valid part of an entry.
 pub(super) struct CheckedEntry {
     pub(super) table: Arc<Table>,
     /// `None` = it is to be defined.
     pub(super) stream: Option<StreamId>,
     pub(super) rows: Rows,
-    /// The rows' places in the entry; `None` = all of them.
+    /// The rows' positions in the entry; `None` = all of them.
     pub(super) kept: Option<Vec<usize>>,
 }
 
-/// Checks one entry against its table and plans what it needs; `key` gets the stream's. `None` when
-/// no row of it is good.
+/// Checks one entry against its table and plans the definitions that it needs; `key` gets the
+/// stream's. `None` when no row of it is good.
 pub(super) fn check_entry(
     gathered: &Gathered<'_>,
     plan: &mut Plan<'_>,
@@ -64,7 +64,7 @@ pub(super) fn check_entry(
         )));
     }
     let mut table = plan.find(name.table());
-    // What is defined has good names.
+    // Existing definitions have good names.
     let fits = table.as_ref().is_some_and(|t| fits(t, &fields));
     check_tags(&name, &mut accepting);
     if !fits {
@@ -145,8 +145,8 @@ pub(super) fn check_entry(
     }))
 }
 
-/// Finds the stream, and refuses what cannot be stored where it lies: in a damaged partition, in a
-/// stretch of which only aggregates are kept, or in one stream too many.
+/// Finds the stream, and refuses rows that cannot be stored at their time: in a damaged partition,
+/// in a stretch of which only aggregates are retained, or in one stream too many.
 fn check_place(
     (gathered, plan): (&Gathered<'_>, &Plan<'_>),
     table: Option<&Arc<Table>>,
@@ -177,8 +177,8 @@ fn check_place(
     Ok(None)
 }
 
-/// Refuses rows in a stretch of which only aggregates are kept: nobody could say which rows they
-/// replace.
+/// Refuses rows in a stretch of which only aggregates are retained: the rows that they replace are
+/// unknown.
 fn check_aged(
     core: &Core,
     table: &Table,
@@ -197,7 +197,7 @@ fn check_aged(
         if holds(&stretches, Timestamp::from_nanos(*time)) {
             accepting.refuse(row, REFUSED_ENDED, || {
                 format!(
-                    "timestamp {time} lies where only aggregates of the rows of table `{}` are kept, so that nobody can tell which of them it would replace: write newer rows, or older data into another table",
+                    "timestamp {time} lies where only aggregates of the rows of table `{}` are kept, so the rows that it would replace are unknown: write newer rows, or older data into another table",
                     table.name
                 )
             });
@@ -254,7 +254,7 @@ fn check_times(core: &Core, times: &[i64], accepting: &mut EntryCheck) {
     }
 }
 
-/// Nothing can be added to what retention or aging has ended.
+/// Nothing can be added where retention or aging has ended rows.
 fn check_ended(
     core: &Core,
     table: &mut Arc<Table>,

@@ -1,5 +1,5 @@
-//! What is found of an entry while it is checked: its rows that are still good, and what those are
-//! told that are not.
+//! State of an entry while it is checked: its rows that are still valid, and the reasons of the
+//! refused ones.
 
 use crate::common::refused::{REFUSED_TYPE, Refused};
 use crate::metadata::catalog::Table;
@@ -72,7 +72,7 @@ impl EntryCheck {
 }
 
 /// The field of this name. Entries mostly have their fields in the table's order, so the one at the
-/// same place is tried first.
+/// same position is tried first.
 pub(super) fn field_at(table: &Table, at: usize, name: &str) -> Option<FieldId> {
     match table.fields.get(at) {
         Some(field) if field.name == name => u32::try_from(at).ok().map(FieldId),
@@ -93,7 +93,7 @@ pub(super) fn refuse_inexact(name: &str, column: &Column, accepting: &mut EntryC
     }
 }
 
-/// What a row is told whose value has another type than its field.
+/// The refusal of a row whose value has another type than its field.
 pub(super) fn mixed_types(
     table: &Table,
     name: &str,

@@ -27,7 +27,7 @@ pub(super) struct RowsOfNewStream {
     pub(super) key: Vec<u8>,
     pub(super) rows: Rows,
     pub(super) entry: usize,
-    /// The rows' places in the entry; `None` = all of them.
+    /// The rows' positions in the entry; `None` = all of them.
     pub(super) kept: Option<Vec<usize>>,
 }
 
@@ -70,7 +70,7 @@ impl<'a> Gathered<'a> {
         });
     }
 
-    /// The stream behind key bytes, if it is defined. Who has to ask bulk for it does not begin to
+    /// The stream behind key bytes, if it is defined. A look-up that needs bulk does not begin
     /// while that stalls.
     pub(super) fn find_stream(&self, key: &[u8]) -> Result<Option<StreamId>> {
         let core = self.core;
@@ -96,7 +96,7 @@ impl<'a> Gathered<'a> {
     }
 
     /// Rows that put another value into a field at a time at which a row before them in the batch
-    /// has one: of these, the values before are gone.
+    /// has one: of these, the values before are replaced.
     pub(super) fn replaced(prepared: &[PreparedRows]) -> u64 {
         let last = prepared.iter().filter(|one| !one.table.keeps_duplicates());
         last.map(|one| replaced_in(&one.rows)).sum()
@@ -124,7 +124,7 @@ impl<'a> Gathered<'a> {
 }
 
 /// As [`Gathered::replaced`], in the rows of one stream. Rows mostly come in order, each with a
-/// time of its own: then one look at the times says so.
+/// time of its own: then one pass over the times suffices.
 fn replaced_in(rows: &Rows) -> u64 {
     if rows.times.is_sorted_by(|a, b| a < b) {
         return 0;

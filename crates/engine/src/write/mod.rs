@@ -1,10 +1,9 @@
-//! The life of a write: check, define, log, insert, publish.
+//! Processing of a write: check, define, log, insert, publish.
 //!
 //! Invariants: a refused row changes nothing but itself (law 6), and a refused batch nothing at
-//! all: what rows define is planned, and in force once everything that could refuse them is
-//! decided;
-//! everything of a batch that is accepted is one log record; memory is bounded, because a writer
-//! waits before its record gets a number.
+//! all: definitions of rows are planned, and in force once everything that could refuse them is
+//! decided; everything of a batch that is accepted is one log record; memory is bounded, because a
+//! writer waits before its record gets a number.
 //! Concurrency: any number of writers; each encodes its own record.
 
 mod accept;
@@ -23,7 +22,7 @@ use crate::memory::expiry::{add_expiry, owner_of};
 use crate::metadata::catalog::{NewStreamKeys, Planned, Table, TableLimits};
 use crate::metadata::producers::check_producer;
 use crate::wal::RecordKind;
-use crate::write::widening::check_at_door;
+use crate::write::widening::check_before_entry;
 use crate::{Error, ErrorKind, Result};
 use accept::{CheckedEntry, check_entry};
 use gathered::{Gathered, PreparedRows, RowsOfNewStream};
@@ -35,7 +34,7 @@ use pressure::{aged_stretches, check_space, ensure_watermark, wait_for_memory, w
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// What a batch became.
+/// Result of a batch.
 pub(crate) struct SubmittedBatch {
     pub(crate) sequence: Option<Sequence>,
     pub(crate) refused: Vec<Refused>,
@@ -44,7 +43,7 @@ pub(crate) struct SubmittedBatch {
     pub(crate) values: u64,
     /// Accepted rows that replaced values of others of the batch.
     pub(crate) replaced: u64,
-    /// The batch had been taken in before, as the record of this sequence or an earlier one.
+    /// The batch had been accepted before, as the record of this sequence or an earlier one.
     pub(crate) repeated: bool,
 }
 
@@ -102,7 +101,7 @@ pub(crate) fn submit(core: &Arc<Core>, batch: Batch) -> Result<SubmittedBatch> {
     let sequence = {
         // From its number on, everybody waits until the record's events are in memory.
         let _latch = core.log.latch_on_panic("put events into memory");
-        let _door = core.door.enter();
+        let _barrier = core.write_barrier.enter();
         check_still_there(core, &prepared)?;
         // Before the record has its number: it is acknowledged only if all of it can be put into
         // memory.
@@ -136,7 +135,7 @@ pub(crate) fn submit(core: &Arc<Core>, batch: Batch) -> Result<SubmittedBatch> {
     })
 }
 
-/// A batch that had been taken in before: acknowledged when that is.
+/// A batch that had been accepted before: acknowledged when that is.
 fn repeated(sequence: Sequence) -> SubmittedBatch {
     SubmittedBatch {
         sequence: Some(sequence),
@@ -148,8 +147,8 @@ fn repeated(sequence: Sequence) -> SubmittedBatch {
     }
 }
 
-/// What the batch was checked against may have been ended since: nothing of it is stored then, and
-/// the writer tries again.
+/// Refuses the batch if definitions that it was checked against may have ended since: nothing of it
+/// is stored then, and the writer tries again.
 fn check_still_there(core: &Core, prepared: &[PreparedRows]) -> Result<()> {
     let mut checked: Option<Arc<Table>> = None;
     let any_look = core.defining.any_look();
@@ -162,7 +161,7 @@ fn check_still_there(core: &Core, prepared: &[PreparedRows]) -> Result<()> {
             }
         };
         if any_look || !Arc::ptr_eq(&table, &one.table) {
-            check_at_door(core, &table, &one.rows.columns)?;
+            check_before_entry(core, &table, &one.rows.columns)?;
         }
         let life = table.life;
         checked = Some(table);
@@ -191,7 +190,7 @@ fn check_still_there(core: &Core, prepared: &[PreparedRows]) -> Result<()> {
     Ok(())
 }
 
-/// Checks every entry and finds its stream; plans what is to be defined.
+/// Checks every entry and finds its stream; plans new definitions.
 fn prepare<'a>(
     core: &'a Arc<Core>,
     batch: Batch,
@@ -240,8 +239,8 @@ fn nothing_to_store(gathered: &Gathered<'_>, requires_all: bool, refused: &[Refu
     is_empty || (requires_all && !refused.is_empty())
 }
 
-/// Defines what was planned, when nothing can refuse the rows any more but a race: gives them with
-/// their streams.
+/// Defines the planned tables and streams, when nothing can refuse the rows any more but a race:
+/// gives them with their streams.
 fn define(
     core: &Core,
     mut gathered: Gathered<'_>,
@@ -249,7 +248,7 @@ fn define(
     requires_all: bool,
     refused: &mut Vec<Refused>,
 ) -> Result<Vec<PreparedRows>> {
-    // What may wait or fail comes before.
+    // Operations that may wait or fail come before.
     for one in &gathered.prepared {
         ensure_watermark(core, one.shard, one.stream, one.table.id)?;
     }
@@ -309,8 +308,8 @@ fn raw_bytes(rows: &Rows) -> usize {
             .sum::<usize>()
 }
 
-/// Puts the planned tables and the new streams into force. When other writers have taken the room
-/// for streams meanwhile, rows of these are refused, or all is to be written again.
+/// Puts the planned tables and the new streams into force. When other writers have used up the
+/// number of streams meanwhile, rows of these are refused, or all is to be written again.
 fn define_all(
     core: &Core,
     plan: &Plan<'_>,

@@ -1,9 +1,9 @@
-//! What a batch would define: tables, fields, wider types and streams. Nothing of it is in force
-//! until all of the batch is decided.
+//! Definitions that a batch needs: tables, fields, wider types and streams. Nothing of them is in
+//! force until all of the batch is decided.
 //!
-//! Invariants: who plans more than streams has the [`Turn`], so that what was planned still fits
+//! Invariants: a batch that plans more than streams has the [`Turn`], so that the plan still fits
 //! when it is defined; it has waited for memory before, so that nothing of the plan is defined of a
-//! batch that is then sent back. Writes that fit their tables plan nothing.
+//! batch that is then refused. Writes that fit their tables plan nothing.
 
 use super::entry::{EntryCheck, field_at, mixed_types, refuse_inexact};
 use super::gathered::Gathered;
@@ -25,7 +25,7 @@ pub(super) struct Plan<'a> {
     turn: Option<Turn<'a>>,
     tables: Vec<PlannedTable>,
     streams: HashMap<TableId, NewKeys>,
-    /// What looks found, so that one batch makes each once.
+    /// Results of checks of integers, so that one batch makes each once.
     looks: HashMap<(TableId, FieldId), Integers>,
     /// The table of the entry before: entries of one table mostly stand together.
     cache: Option<Arc<Table>>,
@@ -42,7 +42,7 @@ struct NewKeys {
 
 /// Fields that an entry adds to its table, and those that it widens.
 #[derive(Default)]
-struct Wanted {
+struct FieldChanges {
     added: Vec<Field>,
     widened: Vec<FieldId>,
 }
@@ -188,9 +188,9 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Plans the table and the fields that the good rows of an entry need, as far as there is room
-    /// for them, and wider types where no stored value changes by it. Rows for which that is not
-    /// so are refused, and nothing is planned for them.
+    /// Plans the table and the fields that the good rows of an entry need, as far as limits allow,
+    /// and wider types where no stored value changes by it. Rows for which that is not so are
+    /// refused, and nothing is planned for them.
     pub(super) fn add(
         &mut self,
         gathered: &Gathered<'_>,
@@ -256,16 +256,16 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// What the good rows would add; refuses those that cannot have it.
+    /// Fields that the good rows would add; refuses rows that cannot have them.
     fn candidates(
         &mut self,
         gathered: &Gathered<'_>,
         table: &Table,
         fields: &[(String, Column)],
         accepting: &mut EntryCheck,
-    ) -> Result<Wanted> {
-        let mut wanted = Wanted::default();
-        // First what is there already: a row that clashes with it brings nothing up.
+    ) -> Result<FieldChanges> {
+        let mut wanted = FieldChanges::default();
+        // First the existing fields: a row that clashes with one adds nothing.
         let known = fields
             .iter()
             .enumerate()
@@ -314,8 +314,8 @@ impl<'a> Plan<'a> {
         Ok(wanted)
     }
 
-    /// Whether a field of integers holds only what floats hold: in the database, and in what this
-    /// batch has brought so far.
+    /// Whether a field of integers has only values that floats represent: in the database, and in
+    /// this batch so far.
     fn integers(
         &mut self,
         gathered: &Gathered<'_>,
@@ -339,7 +339,7 @@ impl<'a> Plan<'a> {
 /// The table with those of the candidates that a good row still needs.
 fn with(
     table: &Table,
-    wanted: &Wanted,
+    wanted: &FieldChanges,
     fields: &[(String, Column)],
     accepting: &EntryCheck,
 ) -> Table {
@@ -371,7 +371,7 @@ fn check_distinct(name: &str, entry: usize, fields: &[(String, Column)]) -> Resu
     }
 }
 
-/// What a row with a float is told when its field stays one of integers.
+/// The refusal of a row with a float whose field stays one of integers.
 fn stays_i64(table: &Table, name: &str, why: Integers) -> String {
     let table = &table.name;
     let holds = match why {

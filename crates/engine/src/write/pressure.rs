@@ -1,17 +1,17 @@
-//! Back-pressure, and what a write must know of what is stored already.
+//! Back-pressure, and conditions of stored data that a write depends on.
 
 use crate::common::ids::{ShardIndex, StreamId, TableId};
 use crate::common::ranges::union;
 use crate::core::Core;
 use crate::maintenance::schedule::maintain;
-use crate::open::kept_states::end_due;
+use crate::open::snapshot_states::end_due;
 use crate::storage::partitions::stored_watermark;
 use crate::{Error, ErrorKind, Result};
 use headwater_types::{ClosedRange, Level, Timestamp};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A writer that waits for memory looks again after this time, whatever it was told.
+/// A writer that waits for memory checks again after this time, even without a wake-up.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// Waits while memory is used up; `busy` after the configured time.
@@ -54,9 +54,8 @@ pub(super) fn check_space(core: &Core) -> Result<()> {
     Err(full)
 }
 
-/// Waits while bulk stalls, for who is about to look something up there; `busy` after the
-/// configured time. Holds no lock that others wait for. Who finds out that it stalls, because he
-/// is the first to ask, waits for the medium.
+/// Waits while bulk stalls, before a look-up there; `busy` after the configured time. Holds no lock
+/// that others wait for. The first thread that meets a stall waits for the medium.
 pub(super) fn wait_for_bulk(core: &Core) -> Result<()> {
     let Some(bulk) = core.bulk.as_ref().filter(|bulk| bulk.is_stalled()) else {
         return Ok(());
@@ -121,7 +120,7 @@ pub(super) fn ensure_watermark(
         wait_for_bulk(core)?;
         let watermark = stored_watermark(&core.store, &partitions, stream, table)?;
         let mut state = shard.state.lock();
-        // A step in between may have moved the watermark: look again.
+        // A job in between may have moved the watermark: check again.
         if state.version == version {
             state.with_stream(stream, table, |m| {
                 m.watermark = watermark;

@@ -1,4 +1,4 @@
-//! What may be changed of a table after it was made, and the bounds of its numbers.
+//! Changes of a table after it was made, and the bounds of its numbers.
 //!
 //! Failure: a number out of its bounds is `invalid`; nothing is changed then.
 
@@ -12,10 +12,10 @@ pub struct TableChange {
     pub leaf_events: Option<u32>,
     /// Another treatment of equal timestamps; only before the first write.
     pub duplicates: Option<Duplicates>,
-    /// Another retention; `Some(None)` = rows are kept for ever. What is removed does not come
-    /// back; what was left out and is not removed yet does.
+    /// Another retention; `Some(None)` = rows are kept for ever. Removed rows do not come back;
+    /// rows that were left out and are not removed yet do.
     pub retention: Option<Option<Duration>>,
-    /// Another life of rows before only their aggregates are kept; `Some(None)` = for ever.
+    /// Another lifetime of rows before only their aggregates are retained; `Some(None)` = for ever.
     pub raw_for: Option<Option<Duration>>,
     /// Fields to add; an i64 field may be given as f64, which widens it where no stored value
     /// loses digits by it.
@@ -34,7 +34,7 @@ pub(crate) fn leaf_events(wanted: Option<u32>, default: u32) -> Result<u32> {
     Ok(events)
 }
 
-/// The shortest life that can be set.
+/// The shortest lifetime that can be set.
 const LIFE_MIN: Duration = Duration::from_secs(1);
 
 pub(crate) fn life_span(what: &str, wanted: Option<Duration>) -> Result<Option<Duration>> {

@@ -1,12 +1,12 @@
 //! A field of integers becomes one of floats: only where no stored integer loses digits by it.
 //!
-//! Which integers a field holds say the extremes in the pyramids of its streams, so a look reads no
-//! rows but those at the edges. It is made once per field, not on the way of writes that fit.
+//! The extremes in the pyramids of a field's streams show which integers it has, so a check reads
+//! no rows but those at the edges. One check is made per field, not on the path of writes that fit.
 //!
-//! Invariants: between the begin of a look and the definition that follows it, no integer that a
-//! float cannot hold gets into the field: who is at the door with one is sent back (`busy`). What
-//! a look found to be inexact stays so until somebody asks by `ALTER TABLE`.
-//! Concurrency: looks are made by who holds a [`Turn`], one at a time.
+//! Invariants: between the begin of a check and the definition that follows it, no integer that a
+//! float cannot represent gets into the field: a writer that enters with one is refused (`busy`). A
+//! field found to be inexact stays so until `ALTER TABLE` checks it again.
+//! Concurrency: checks are made under a [`Turn`], one at a time.
 
 use crate::core::{Core, Turn};
 use crate::metadata::catalog::Table;
@@ -18,18 +18,18 @@ use std::sync::Arc;
 /// Up to here floats hold every integer.
 const EXACT_MAX: u64 = 1 << 53;
 
-/// Streams of a table at whose extremes a write looks; who alters the table looks at all.
+/// Streams of a table whose extremes a write checks; `ALTER TABLE` checks all.
 pub(crate) const STREAMS_LOOKED_AT: u64 = 10_000;
 
 /// Streams taken from the catalog at once.
 const PAGE: usize = 1_000;
 
-/// What a look at the integers of a field found.
+/// Result of a check of the integers of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Integers {
     /// A float holds each of them.
     Exact,
-    /// At least this one is beyond what floats hold.
+    /// At least this one is beyond the exact integers of floats.
     Inexact(i64),
     /// Not known: one was found to be inexact before, or there are too many streams, or a
     /// partition cannot be read.
@@ -52,8 +52,8 @@ pub(crate) fn all_exact(column: &Column) -> bool {
     }
 }
 
-/// Whether a field of integers holds only what floats hold. What is written from now on, as long as
-/// the turn lasts, does not change that.
+/// Whether a field of integers has only values that floats represent. Later writes, as long as the
+/// turn lasts, do not change that.
 pub(crate) fn look(
     core: &Arc<Core>,
     _turn: &Turn<'_>,
@@ -73,8 +73,9 @@ pub(crate) fn look(
     if streams == 0 {
         return Ok(Integers::Exact);
     }
-    // Who came in before the mark is in memory after this, and seen once it is published.
-    drop(core.door.shut());
+    // The rows of a writer that entered before the mark are in memory after this, and seen once it
+    // is published.
+    drop(core.write_barrier.close());
     core.log.wait_published(core.log.newest())?;
     let found = match extremes(core, table, field) {
         Err(error) if error.kind() == ErrorKind::Corrupt => return Ok(Integers::Unknown),
@@ -146,7 +147,7 @@ pub(crate) fn check_widening(
 
 /// Sends a writer back whose integers are on their way into a field that has become one of floats
 /// since they were checked, or is about to.
-pub(crate) fn check_at_door(
+pub(crate) fn check_before_entry(
     core: &Core,
     table: &Table,
     columns: &[(FieldId, Column)],

@@ -1,7 +1,7 @@
 //! Directories of footers that change very many streams: a reader of one stream reads little of
 //! the footers, what it reads is what whole footers say, and damage is found and told as ever.
 
-use headwater_engine::{Database, ErrorKind, Options, RepairMode, Touched, check, repair};
+use headwater_engine::{Database, ErrorKind, Options, RepairMode, ReadStats, check, repair};
 use headwater_io::{Env, FaultyFiles};
 use headwater_types::{Batch, StreamName, Value};
 use std::path::PathBuf;
@@ -95,9 +95,9 @@ fn one_stream_of_very_many_is_found_by_directories() {
     assert!(footers.iter().all(|(_, version)| *version == 3));
     let all: usize = footers.iter().map(|(range, _)| range.len()).sum();
     let db = Database::open_in(env_of(&disk), options()).unwrap();
-    let before = Touched::by_this_thread();
+    let before = ReadStats::by_this_thread();
     assert_eq!(newest(&db, 4_321), Ok(Some(43_210 + ROUNDS - 1)));
-    let touched = (Touched::by_this_thread() - before).bytes;
+    let touched = (ReadStats::by_this_thread() - before).bytes;
     assert!(
         touched * 10 < all as u64,
         "{touched} bytes were read, of {all} bytes of footers"

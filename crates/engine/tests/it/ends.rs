@@ -2,7 +2,7 @@
 
 use crate::support::{Dice, START, small_options};
 use headwater_engine::{
-    AggregateSpec, Bins, Database, DeleteSpec, Duplicates, ScanSpec, Snapshot, TableSpec, Touched,
+    AggregateSpec, Bins, Database, DeleteSpec, Duplicates, ScanSpec, Snapshot, TableSpec, ReadStats,
 };
 use headwater_io::{Env, ManualClock, NoThreads};
 use headwater_types::{Batch, ClosedRange, StreamName, Timestamp, Value};
@@ -365,13 +365,13 @@ fn little_is_read_for_an_end() {
         ("rare", ClosedRange::ALL, 64),
     ] {
         for is_last in [false, true] {
-            let before = Touched::by_this_thread().leaves;
+            let before = ReadStats::by_this_thread().leaves;
             let end = match is_last {
                 false => snapshot.first_in(&name(), field, range),
                 true => snapshot.last_in(&name(), field, range),
             };
             assert!(end.unwrap().is_some());
-            let decoded = Touched::by_this_thread().leaves - before;
+            let decoded = ReadStats::by_this_thread().leaves - before;
             assert!(decoded <= most, "{field} {is_last}: {decoded} leaves");
         }
     }

@@ -7,7 +7,7 @@ mod mishaps;
 use crate::support::{Fields, Run, assert_sound, check, collect, small_options};
 use headwater_engine::{
     Comparison, Database, DeleteSpec, Duplicates, Error, ErrorKind, FieldSpec, Filter, IndexInfo,
-    IndexSpec, IndexUse, Options, ScanSpec, Snapshot, TableChange, TableSpec, Touched,
+    IndexSpec, IndexUse, Options, ScanSpec, Snapshot, TableChange, TableSpec, ReadStats,
 };
 use headwater_io::{FaultyFiles, MemoryFiles};
 use headwater_types::{Batch, ClosedRange, FieldType, StreamName, Value};
@@ -195,10 +195,10 @@ fn one_row_among_many_is_found_by_few_leaves() {
             let rows = scan(&snapshot, &till, &equal("order", value));
             assert_eq!(rows.len(), 1);
         }
-        let before = Touched::by_this_thread();
+        let before = ReadStats::by_this_thread();
         let rows = scan(&snapshot, &till, &equal("order", 4711i64));
         assert_eq!(rows.len(), 1);
-        let leaves = (Touched::by_this_thread() - before).leaves;
+        let leaves = (ReadStats::by_this_thread() - before).leaves;
         touched.insert(format!("{usage:?}"), leaves);
     }
     assert!(
@@ -242,10 +242,10 @@ fn one_of_several_values_is_looked_up_value_by_value() {
             any_of: any_of.to_vec(),
             ..ScanSpec::default()
         };
-        let before = Touched::by_this_thread();
+        let before = ReadStats::by_this_thread();
         let (rows, errors) = collect(snapshot.scan(&till, &spec).unwrap());
         assert!(errors.is_empty(), "{errors:?}");
-        (rows, (Touched::by_this_thread() - before).leaves)
+        (rows, (ReadStats::by_this_thread() - before).leaves)
     };
     let late = filter("n", Comparison::Greater, 40_000i64);
     let small = filter("order", Comparison::Less, 3i64);
@@ -517,12 +517,12 @@ fn filters_over_many_streams_lose_little_where_an_index_cannot_be_kept() {
     let mut read = BTreeMap::new();
     for usage in [IndexUse::Never, IndexUse::ByCost, IndexUse::Always] {
         db.use_indexes(usage);
-        let before = Touched::by_this_thread();
+        let before = ReadStats::by_this_thread();
         let rows = names
             .iter()
             .map(|name| scan(&snapshot, name, &equal("a", 4711i64)).len());
         assert_eq!(rows.sum::<usize>(), 1);
-        let bytes = (Touched::by_this_thread() - before).bytes;
+        let bytes = (ReadStats::by_this_thread() - before).bytes;
         read.insert(format!("{usage:?}"), bytes);
     }
     // It is far too large to be loaded for each of them.

@@ -7,7 +7,7 @@ mod doubts;
 use crate::disks::Disks;
 use headwater_engine::{
     AggregateSpec, BackupOptions, Bin, Bins, Database, DeleteSpec, Error, ErrorKind, FastTier,
-    Options, RepairMode, ScanChunk, ScanSpec, TierParts, Touched, backup_with, check, repair,
+    Options, RepairMode, ScanChunk, ScanSpec, TierParts, ReadStats, backup_with, check, repair,
     use_fast_tier,
 };
 use headwater_io::{Env, FaultKind, Files, SystemThreads};
@@ -147,7 +147,7 @@ pub(crate) fn rows(db: &Database) -> Vec<String> {
 /// The first level at which no row is needed.
 fn base(db: &Database) -> i32 {
     let rows_of = |number: i32| {
-        let before = Touched::by_this_thread();
+        let before = ReadStats::by_this_thread();
         let spec = AggregateSpec {
             range: ClosedRange::ALL,
             bins: Bins::Level(level(number)),
@@ -157,7 +157,7 @@ fn base(db: &Database) -> i32 {
             let snapshot = db.snapshot().unwrap();
             snapshot.aggregate(&stream(id), "v", &spec).unwrap();
         }
-        (Touched::by_this_thread() - before).leaves
+        (ReadStats::by_this_thread() - before).leaves
     };
     let base = (-4..22).find(|number| rows_of(*number) == 0).unwrap();
     assert!(base < 8 && (base..22).all(|number| rows_of(number) == 0));

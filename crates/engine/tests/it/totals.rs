@@ -3,7 +3,7 @@
 
 use headwater_engine::{
     Bins, Database, DeleteSpec, Duplicates, FieldSpec, Options, ScanSpec, SummarySpec, TableChange,
-    TableSpec, Touched,
+    TableSpec, ReadStats,
 };
 use headwater_types::{Batch, ClosedRange, FieldType, StreamName, ValueRef};
 use std::time::Duration;
@@ -78,9 +78,9 @@ fn by_summary(db: &Database, name: &StreamName) -> (Known, u64) {
         bins: Bins::Whole,
         fields: FIELDS.map(str::to_owned).to_vec(),
     };
-    let before = Touched::by_this_thread();
+    let before = ReadStats::by_this_thread();
     let bins = db.snapshot().unwrap().summary(name, &spec).unwrap();
-    let touched = Touched::by_this_thread() - before;
+    let touched = ReadStats::by_this_thread() - before;
     assert!(bins.len() <= 1, "{bins:?}");
     let known = match bins.first() {
         None => (0, vec![(0, None); FIELDS.len()]),

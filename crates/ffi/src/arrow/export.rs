@@ -1,4 +1,4 @@
-//! Rows as Arrow: a struct array whose first child is `time`, followed by tags, if wanted, and
+//! Rows as Arrow: a struct array whose first child is `time`, followed by tags, if requested, and
 //! fields.
 
 use super::{ARROW_FLAG_NULLABLE, ArrowArray, ArrowSchema, TIME, TIME_FORMAT, format_of};
@@ -40,7 +40,7 @@ pub(super) fn describe<'a>(
     std::iter::once(time).chain(tags).chain(fields).collect()
 }
 
-/// What an exported schema owns.
+/// Memory of an exported schema.
 struct SchemaParts {
     _format: CString,
     _name: CString,
@@ -119,7 +119,7 @@ pub(super) fn schema_of(columns: &[Described]) -> Outcome<ArrowSchema> {
     schema("", "+s", 0, children.collect::<Outcome<_>>()?)
 }
 
-/// What an exported array owns, or shares.
+/// Memory of an exported array, its own or shared.
 struct ArrayParts {
     buffers: Box<[*const c_void]>,
     children: Box<[*mut ArrowArray]>,
@@ -261,8 +261,8 @@ fn of_column(rows: &Arc<Rows>, index: usize, column: &Column) -> Outcome<ArrowAr
     ))
 }
 
-/// Rows as a struct array; `tags` are given as columns behind the time. What is kept alive is the
-/// rows; numbers and texts are not copied.
+/// Rows as a struct array; `tags` are given as columns behind the time. The array keeps the rows
+/// alive; numbers and texts are not copied.
 pub(super) fn array_of(rows: &Arc<Rows>, tags: &[String]) -> Outcome<ArrowArray> {
     let count = rows.times().len();
     let times = vec![null(), rows.times().as_ptr().cast()];

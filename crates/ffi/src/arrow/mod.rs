@@ -3,12 +3,11 @@
 //!
 //! Source: the Apache Arrow specification, "The Arrow C data interface" and "The Arrow C stream
 //! interface". The structs are those of the specification; the header declares them under the
-//! guards it asks for.
+//! guards it demands.
 //!
-//! Invariants: what is exported owns what it points to, together with others, until its release
-//! callback is called; children may be moved out of their parent and released by themselves. What
-//! is imported is copied, and stays the caller's.
-//! Concurrency: as the specification has it: one user at a time.
+//! Invariants: an exported structure owns what it points to, together with others, until its
+//! release callback is called; children may be moved out of their parent and released by
+//! themselves. An imported structure is copied, and stays the caller's.
 
 mod export;
 mod import;
@@ -72,7 +71,7 @@ const TIME: &str = "time";
 /// Instants in nanoseconds, UTC.
 const TIME_FORMAT: &str = "tsn:UTC";
 
-/// How a type of ours is called there.
+/// The format string of a type of ours.
 fn format_of(field_type: headwater::FieldType) -> &'static str {
     use headwater::FieldType;
     match field_type {

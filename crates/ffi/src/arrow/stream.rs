@@ -9,7 +9,7 @@ use std::ffi::{CString, c_char, c_int};
 use std::ptr::{null, null_mut};
 use std::sync::Arc;
 
-/// What the specification calls an errno: an input/output error.
+/// The specification's errno: an input/output error.
 const EIO: c_int = 5;
 /// The code for a wrong argument.
 const EINVAL: c_int = 22;
@@ -113,7 +113,7 @@ pub unsafe extern "C" fn hw_scan_arrow(
         let tags = cursor.tag_keys()?;
         let fields = cursor.fields()?;
         let columns = describe(&tags, fields.iter().map(|(n, t)| (n.as_str(), *t)));
-        // Names that cannot be told there are known at once.
+        // Names that cannot be represented there are known at once.
         let checked = schema_of(&columns)?;
         release_checked(checked);
         let parts = Box::new(Parts {

@@ -15,3 +15,4 @@ mod log;
 mod operations;
 mod past;
 mod settings;
+mod stats;

@@ -1,8 +1,8 @@
-//! Frees rows at an edge of which the cloud has everything, whatever becomes of the cloud.
+//! Frees rows at an edge of which the cloud has everything, beyond its own loss.
 //!
-//! Invariants: only what the cloud has proven over the present connection, over which it has said
-//! that what it confirms survives its own loss. Nothing is freed without a connection.
-//! Failure: what cannot be freed now is looked at again the next time, and told in the log.
+//! Invariants: only ranges that the cloud has proven over the present connection, over which it has
+//! said that its confirmations survive its own loss. Nothing is freed without a connection.
+//! Failure: rows that cannot be freed now are tried again the next time, with a line in the log.
 
 use super::{Origin, Uplink};
 use crate::error::{FleetError, medium};
@@ -34,7 +34,7 @@ impl Uplink {
         Ok(())
     }
 
-    /// What was freed, and how it stands with that.
+    /// Freed rows, and the state of freeing.
     pub(super) fn freed(&self) -> headwater_engine::Result<Option<FreedStatus>> {
         let Origin::Database(db) = &self.origin else {
             return Ok(None);

@@ -1,8 +1,8 @@
-//! How far a cloud is behind an edge, in time: records carry no wall time, so it is noted when a
-//! state was seen first.
+//! Lag of a cloud behind an edge, in time: records carry no wall time, so the time at which a state
+//! was first seen is noted.
 //!
-//! Invariants: what is told is at most the true lag, and less than that by a sixteenth of it and
-//! two looks at the most; it is nothing while the cloud has everything. Memory is bounded.
+//! Invariants: the reported lag is at most the true one, and less than that by a sixteenth of it
+//! and two looks at the most; it is nothing while the cloud has everything. Memory is bounded.
 //! Concurrency: plain data.
 
 use std::collections::VecDeque;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// States whose times are remembered; of more, some between others are forgotten.
 const NOTED_MAX: usize = 64;
-/// How far apart they are then at first.
+/// First distance of the noted states.
 const APART_FIRST: Duration = Duration::from_secs(2);
 
 /// When states were seen first.
@@ -42,9 +42,10 @@ impl Lag {
             self.noted.pop_back();
         }
         self.noted.push_back((number, now));
+        assert!(self.noted.len() <= NOTED_MAX, "too many states noted");
     }
 
-    /// Forgets every second one; the oldest stays, which tells how long nothing was confirmed.
+    /// Forgets every second one; the oldest stays, which shows how long nothing was confirmed.
     fn thin(&mut self) {
         let mut is_kept = false;
         self.noted.retain(|_| {
@@ -107,7 +108,7 @@ mod tests {
         }
         assert_eq!(lag.noted.back(), Some(&(10_000, seconds(10_000))));
         assert_eq!(lag.behind(Some(0), seconds(10_000)), Some(seconds(9_999)));
-        // In between it is told as less than it is, by no more than what was forgotten.
+        // In between the reported lag is too low, by no more than what was forgotten.
         let behind = lag.behind(Some(5_000), seconds(10_000));
         assert!(
             behind.is_some_and(|b| b <= seconds(5_000) && b >= seconds(4_400)),

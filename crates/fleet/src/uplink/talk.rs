@@ -5,7 +5,7 @@
 use super::{ABOUT, LOOK, SEND_MAX, Uplink};
 use crate::dial::Dialled;
 use crate::error::FleetError;
-use crate::frame::{Came, Note, came, message, note};
+use crate::frame::{Note, Received, message, note, received};
 use crate::session::SILENT_MAX;
 use crate::status::UplinkState;
 use crate::uplink_file::UplinkFile;
@@ -23,9 +23,9 @@ pub(super) struct Talk {
     pub(super) uplink: Arc<Uplink>,
     pub(super) connection: Dialled,
     pub(super) file: UplinkFile,
-    /// The state that the cloud was told of last.
+    /// The state that was last sent to the cloud.
     told: Option<StateName>,
-    /// The nodes that it was told what is passed on has come through.
+    /// The relay path that was last sent to the cloud.
     path: Vec<u64>,
     pub(super) was_of_use: bool,
     flushed: Instant,
@@ -163,14 +163,14 @@ impl Talk {
     }
 
     async fn take(&mut self, frame: &Frame) -> Result<(), String> {
-        match came(frame) {
-            Came::Message(message) => self.answer(message).await,
-            Came::Note(found) => {
+        match received(frame) {
+            Received::Message(message) => self.answer(message).await,
+            Received::Note(found) => {
                 self.take_note(found);
                 Ok(())
             }
-            Came::Nothing => Ok(()),
-            Came::End => Err("the cloud ends the connection".to_owned()),
+            Received::Nothing => Ok(()),
+            Received::End => Err("the cloud ends the connection".to_owned()),
         }
     }
 

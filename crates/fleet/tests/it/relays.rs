@@ -1,7 +1,7 @@
 //! An edge, a region that copies it, and a centre to which the region passes it on.
 
 use crate::nodes::{Cloud, Edge, until};
-use headwater_fleet::{EdgeState, FleetErrorKind, UplinkState, Want};
+use headwater_fleet::{EdgeState, FleetErrorKind, UplinkState, StreamShare};
 
 fn runtime() -> tokio::runtime::Runtime {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
@@ -74,7 +74,7 @@ fn what_the_region_does_not_want_comes_to_the_centre_where_it_fetches_it() {
         let (region, centre) = (Cloud::start().await, Cloud::start().await);
         let mut edge = Edge::start(&region.invite("a")).await;
         edge.write();
-        let want = Want::Summaries(8);
+        let want = StreamShare::Summaries(8);
         region.fleet.want("a", want, Vec::new()).unwrap();
         until("summaries", || is_current(&region, "a", &edge)).await;
         region.relay("a", &centre, "a").await.unwrap();

@@ -1,4 +1,4 @@
-//! What a power cut leaves on the simulated disk.
+//! States of the simulated disk after a power cut.
 //!
 //! Invariants: bytes that were synced and not written since are never harmed, as long as the
 //! unsynced changes did not cut the file below them; the length stays within what synced and
@@ -69,7 +69,7 @@ pub(super) fn units(disk: &Disk) -> Units {
     units
 }
 
-/// What decides over unsynced changes.
+/// Decides which unsynced changes survive.
 enum Fate<'a> {
     Nothing,
     Everything,
@@ -97,7 +97,7 @@ impl<'a> Fate<'a> {
         }
     }
 
-    /// Which of `count` states of a name, oldest first, survives.
+    /// Index of the state of a name that survives, among `count`, oldest first.
     fn chapter(&mut self, count: usize) -> usize {
         match self {
             Fate::Nothing => 0,
@@ -148,8 +148,8 @@ fn content(node: &Node, fate: &mut Fate<'_>, unit_bytes: u64) -> Vec<u8> {
     image.into_content()
 }
 
-/// How a mixed fate treats the changes of one file. Pure coin flips over many changes would hardly
-/// ever give the plain cases, which break other things.
+/// Treatment of the changes of one file by a mixed fate. Pure coin flips over many changes would
+/// hardly ever give the plain cases, which break other things.
 enum Manner {
     Nothing,
     Everything,
@@ -215,7 +215,7 @@ fn tear(piece: &mut Range<usize>, dice: &mut Dice) {
 }
 
 impl Survival {
-    /// Whether a unit survives, where it does so by its number.
+    /// True when a unit survives, where its number decides.
     fn keeps(self, unit: usize) -> bool {
         match self {
             Survival::Front(count) => unit < count,

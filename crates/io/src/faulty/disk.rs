@@ -7,7 +7,7 @@
 //! operation changes anything.
 //! Concurrency: a [`Disk`] is guarded as a whole by its owner; the lock of a [`Node`] is taken
 //! after that of the disk.
-//! Failure: every error is one that was asked for, or a caller mistake with the error kind of a
+//! Failure: every error is one that was requested, or a caller mistake with the error kind of a
 //! Unix kernel.
 
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ use rustix::io::Errno;
 
 use super::dice::Dice;
 use super::{FaultKind, SECTOR_BYTES};
-use crate::place;
+use crate::memfs;
 use crate::tree::Tree;
 
 /// A file, shared by its names and its handles.
@@ -29,9 +29,9 @@ pub(super) type NodeRef = Arc<Mutex<Node>>;
 /// The bytes of one file.
 #[derive(Default, Debug)]
 pub(super) struct Node {
-    /// What reads see.
+    /// Content as reads see it.
     pub(super) live: Vec<u8>,
-    /// What surely survives a power cut.
+    /// Content that surely survives a power cut.
     pub(super) durable: Vec<u8>,
     /// Changes since the last sync, oldest first, each with its number among those of the disk.
     pub(super) pending: Vec<(u64, Change)>,
@@ -50,8 +50,8 @@ impl Change {
     /// Does the change completely.
     pub(super) fn apply(&self, content: &mut Vec<u8>) -> io::Result<()> {
         match self {
-            Change::Write { offset, data } => place::write(content, *offset, data),
-            Change::SetLen(len) => place::set_len(content, *len),
+            Change::Write { offset, data } => memfs::write(content, *offset, data),
+            Change::SetLen(len) => memfs::set_len(content, *len),
         }
     }
 }
@@ -94,7 +94,7 @@ struct Armed {
     after_ops: u64,
 }
 
-/// Whether an operation runs or is the one at which the power fails.
+/// Fate of an operation: it runs, or the power fails at it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Power {
     On,
@@ -115,12 +115,12 @@ pub(super) struct Disk {
     pub(super) operations: u64,
     /// Changes of content so far.
     changes: u64,
-    /// What of a write survives a power cut wholly or not at all, wherever it is cut into such
-    /// units by the offsets of its file.
+    /// Unit of a write that survives a power cut wholly or not at all; a write is cut at multiples
+    /// of it from the start of the file.
     pub(super) unit_bytes: u64,
     pub(super) crash_at: Option<u64>,
     pub(super) crashed: bool,
-    /// What the cut operation was.
+    /// Description of the operation that the power cut interrupted.
     pub(super) interrupted: Option<String>,
     pub(super) capacity: Option<u64>,
     pub(super) short_reads: bool,
@@ -190,7 +190,7 @@ impl Disk {
     ) -> io::Result<()> {
         self.operation("write", path, |disk, _| {
             disk.require_writable()?;
-            place::checked_len(place::end_of(offset, data)?)?;
+            memfs::checked_len(memfs::end_of(offset, data)?)?;
             let mut written = data;
             let mut result = Ok(());
             if disk.due(&[FaultKind::WriteError]).is_some() {
@@ -219,7 +219,7 @@ impl Disk {
     pub(super) fn set_len(&mut self, path: &Path, node: &NodeRef, len: u64) -> io::Result<()> {
         self.operation("set_len", path, |disk, _| {
             disk.require_writable()?;
-            place::checked_len(len)?;
+            memfs::checked_len(len)?;
             if disk.due(&[FaultKind::WriteError]).is_some() {
                 return Err(Errno::IO.into());
             }
@@ -269,7 +269,7 @@ impl Disk {
             wanted = usize::try_from(some).map_or(wanted, |some| some.min(wanted));
         }
         let (buf, _) = buf.split_at_mut(wanted);
-        Ok(place::read(&node.lock().live, offset, buf))
+        Ok(memfs::read(&node.lock().live, offset, buf))
     }
 
     pub(super) fn create(&mut self, path: &Path) -> io::Result<NodeRef> {
@@ -395,7 +395,7 @@ impl Disk {
         }
     }
 
-    /// By how much all files together may still grow.
+    /// Bytes by which all files together may still grow.
     fn room(&self) -> u64 {
         let Some(capacity) = self.capacity else {
             return u64::MAX;
@@ -427,7 +427,7 @@ fn errno_of(kind: FaultKind) -> Errno {
     }
 }
 
-/// The answer of every call once the power is gone.
+/// The answer of every call once the power is cut.
 pub(super) fn power_cut() -> io::Error {
     io::Error::other("simulated power cut")
 }

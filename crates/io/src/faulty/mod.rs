@@ -31,7 +31,7 @@
 //! ([`FaultyFiles::survivals`]): nothing, everything, each front part, all but one unit, one unit
 //! alone.
 //!
-//! # What the model takes for granted
+//! # Assumptions of the model
 //! Bytes that were synced stay as they are while writes go to other bytes, even within one sector;
 //! a sync that said `Ok` is true; nothing decays, except through [`FaultyFiles::flip_bit`] and
 //! [`FaultyFiles::truncate_file`].
@@ -39,7 +39,7 @@
 //! Invariants: the same seed and the same sequence of calls give the same results, crashes
 //! included.
 //! Concurrency: one lock over the whole disk; with several threads the sequence of calls is theirs.
-//! Failure: only what was asked for through this type, and caller mistakes.
+//! Failure: only what was requested through this type, and caller mistakes.
 //! Tests: `tests/it/crash.rs`, `tests/it/faults.rs`.
 
 mod crash;
@@ -58,16 +58,16 @@ use rustix::io::Errno;
 use self::disk::{Change, Disk, Node, NodeRef};
 use crate::files::{File, Files, OpenMode};
 use crate::lock::{Lock, LockError};
-use crate::place;
+use crate::memfs;
 
 /// The unit in which unsynced writes survive a power cut.
 pub const SECTOR_BYTES: u64 = 512;
 
-/// What a processor stores to persistent memory wholly or not at all.
+/// Bytes that a processor stores to persistent memory wholly or not at all.
 pub const WORD_BYTES: u64 = 8;
 
-/// What of all that is not synced survives a power cut. Units are numbered from 0, in the order in
-/// which they were written; a change of a length is one unit.
+/// Selects the unsynced changes that survive a power cut. Units are numbered from 0, in the order
+/// in which they were written; a change of a length is one unit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Survival {
     /// None of it.
@@ -167,7 +167,7 @@ impl FaultyFiles {
         }
     }
 
-    /// How many operations were begun; also the number of the next one, since they are numbered
+    /// Number of operations begun so far; also the number of the next one, since they are numbered
     /// from 0. A crash sweep is `for n in 0..operations`.
     #[must_use]
     pub fn operations(&self) -> u64 {
@@ -185,7 +185,7 @@ impl FaultyFiles {
         self.disk.lock().crashed = true;
     }
 
-    /// Whether the power is gone.
+    /// True when the power was cut.
     #[must_use]
     pub fn crashed(&self) -> bool {
         self.disk.lock().crashed
@@ -201,8 +201,8 @@ impl FaultyFiles {
     /// seeds can be tried.
     ///
     /// Seed 0 gives the disk on which nothing unsynced survived, seed 1 the one on which everything
-    /// did, any other seed a mixture. Locks, faults, limits and numbers of the old disk are gone.
-    /// Before a power cut the answer is what a cut at this moment would leave.
+    /// did, any other seed a mixture. Locks, faults, limits and numbers of the old disk are
+    /// dropped. Before a power cut the answer is what a cut at this moment would leave.
     #[must_use]
     pub fn after_crash(&self, seed: u64) -> FaultyFiles {
         self.after_crash_with(Survival::Seed(seed))
@@ -215,7 +215,7 @@ impl FaultyFiles {
         FaultyFiles::from(crash::after_crash(&self.disk.lock(), survival))
     }
 
-    /// How many units are not synced, over all files that have a name or had one at the last sync.
+    /// Number of unsynced units, over all files that have a name or had one at the last sync.
     #[must_use]
     pub fn unsynced_units(&self) -> usize {
         crash::units(&self.disk.lock()).count()
@@ -276,7 +276,8 @@ impl FaultyFiles {
         self.disk.lock().capacity = (bytes < u64::MAX).then_some(bytes);
     }
 
-    /// From now on `read_at` often returns fewer bytes than asked, but never none before the end.
+    /// From now on `read_at` often returns fewer bytes than requested, but never none before the
+    /// end.
     pub fn short_reads(&self) {
         self.disk.lock().short_reads = true;
     }
@@ -308,8 +309,8 @@ impl FaultyFiles {
         Ok(())
     }
 
-    /// Puts other bytes where some were, durably and without changing the length, as decay of the
-    /// medium does: zeros, or anything. What lies behind the end of the file is left out.
+    /// Replaces bytes by others, durably and without changing the length, as decay of the medium
+    /// does: by zeros, or anything. Bytes behind the end of the file are ignored.
     ///
     /// # Errors
     /// When the file does not exist.
@@ -333,7 +334,7 @@ impl FaultyFiles {
     /// # Errors
     /// When the file does not exist.
     pub fn vanish(&self, path: impl AsRef<Path>) -> io::Result<()> {
-        let path = place::normal(path.as_ref());
+        let path = memfs::normal(path.as_ref());
         let mut disk = self.disk.lock();
         disk.live.find(&path)?;
         disk.live.files.remove(&path);
@@ -357,7 +358,7 @@ impl FaultyFiles {
         Ok(())
     }
 
-    /// The bytes of a file as programs see them, also when the power is gone.
+    /// The bytes of a file as programs see them, also when the power is cut.
     ///
     /// # Errors
     /// When the file does not exist.
@@ -371,7 +372,7 @@ impl FaultyFiles {
     /// # Errors
     /// When a directory is at `path`, or a file is where a directory is needed.
     pub fn write_file(&self, path: impl AsRef<Path>, bytes: impl AsRef<[u8]>) -> io::Result<()> {
-        let path = place::normal(path.as_ref());
+        let path = memfs::normal(path.as_ref());
         let bytes = bytes.as_ref();
         let mut disk = self.disk.lock();
         if disk.live.is_dir(&path) {
@@ -398,8 +399,7 @@ impl FaultyFiles {
         Ok(())
     }
 
-    /// All files that programs see, with their lengths, sorted by path; also when the power is
-    /// gone.
+    /// All files that programs see, with their lengths, sorted by path; also when the power is cut.
     #[must_use]
     pub fn files(&self) -> Vec<(PathBuf, u64)> {
         let disk = self.disk.lock();
@@ -422,14 +422,14 @@ impl FaultyFiles {
         self.disk
             .lock()
             .live
-            .find(&place::normal(path))
+            .find(&memfs::normal(path))
             .map(Arc::clone)
     }
 }
 
 impl Files for FaultyFiles {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
-        let path = place::normal(path);
+        let path = memfs::normal(path);
         let mut disk = self.disk.lock();
         let node = match mode {
             OpenMode::CreateNew => disk.create(&path)?,
@@ -453,11 +453,11 @@ impl Files for FaultyFiles {
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        self.disk.lock().remove(&place::normal(path))
+        self.disk.lock().remove(&memfs::normal(path))
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
-        let dir = place::normal(dir);
+        let dir = memfs::normal(dir);
         let mut disk = self.disk.lock();
         disk.require_power()?;
         disk.fail_if_due(&[FaultKind::ListError])?;
@@ -466,22 +466,22 @@ impl Files for FaultyFiles {
     }
 
     fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
-        self.disk.lock().create_dir_all(&place::normal(dir))
+        self.disk.lock().create_dir_all(&memfs::normal(dir))
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.disk.lock().sync_dir(&place::normal(dir))
+        self.disk.lock().sync_dir(&memfs::normal(dir))
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
         let mut disk = self.disk.lock();
         disk.require_power()?;
         disk.fail_if_due(&[FaultKind::OpenError])?;
-        Ok(disk.live.contains(&place::normal(path)))
+        Ok(disk.live.contains(&memfs::normal(path)))
     }
 
     fn lock(&self, path: &Path, owner_text: &str) -> Result<Box<dyn Lock>, LockError> {
-        let path = place::normal(path);
+        let path = memfs::normal(path);
         let mut disk = self.disk.lock();
         disk.require_power()?;
         disk.require_writable()?;
@@ -503,7 +503,7 @@ impl Files for FaultyFiles {
     }
 
     fn lock_file(&self, path: &Path) -> Result<Box<dyn Lock>, LockError> {
-        let path = place::normal(path);
+        let path = memfs::normal(path);
         let disk = self.disk.lock();
         disk.require_power()?;
         let node = Arc::clone(disk.live.find(&path)?);

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-/// How many units each change has, by the number of the change.
+/// Number of units of each change, by the number of the change.
 #[derive(Debug, Default)]
 pub(super) struct Units(BTreeMap<u64, usize>);
 

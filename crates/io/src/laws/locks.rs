@@ -62,7 +62,7 @@ pub(super) fn lock_file(files: &dyn Files, dir: &Path) -> Result<(), String> {
     done("write", file.write_all_at(0, b"content"))?;
     let lock = done("lock", files.lock_file(&path))?;
     held("lock twice", files.lock_file(&path), "")?;
-    // Who reads and writes it is not asked.
+    // Reading and writing it needs no lock.
     done("write", file.write_all_at(7, b" of a file"))?;
     content_is(
         &*done("open", files.open(&path, OpenMode::Write))?,

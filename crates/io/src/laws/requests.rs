@@ -19,7 +19,7 @@ fn part(number: usize) -> Vec<u8> {
     vec![u8::try_from(number + 1).unwrap_or(u8::MAX); BYTES]
 }
 
-/// Where they lie.
+/// Their offsets.
 fn offset(number: usize) -> u64 {
     u64::try_from(number * BYTES).unwrap_or(u64::MAX)
 }
@@ -236,7 +236,7 @@ pub(super) fn dropped(files: &dyn Files, dir: &Path) -> Result<(), String> {
 
 /// Threads that submit.
 const THREADS: usize = 4;
-/// What each of them does so often.
+/// Rounds of each of them.
 const ROUNDS: usize = 24;
 
 pub(super) fn of_threads(files: &dyn Files, dir: &Path) -> Result<(), String> {

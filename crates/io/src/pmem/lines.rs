@@ -1,9 +1,9 @@
-//! How bytes get into persistent memory and past the processor's caches: stores, flushes, a fence.
+//! Stores to persistent memory, past the processor's caches: stores, flushes, a fence.
 //!
 //! Invariants: after [`write`] every line it touched was stored past the caches, or stored and
 //! flushed, before a fence that came last; so on memory that is persistent all of it is.
 //! Concurrency: plain functions; stores of several threads to the same bytes leave any of them.
-//! Failure: none; whoever calls vouches for the addresses.
+//! Failure: none; the caller vouches for the addresses.
 
 #![allow(
     unsafe_code,
@@ -97,7 +97,7 @@ pub(super) mod x86 {
     /// Bytes of one store past the caches.
     const STORE_BYTES: usize = 16;
 
-    /// What flushes a line.
+    /// Instruction that flushes a line.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub(in super::super) enum Flush {
         /// Writes it back and may keep it in the caches.

@@ -4,8 +4,8 @@
 //! written and every page was touched without an error before; so no store meets a hole, a full
 //! file system or a page that cannot be had, as long as nobody else cuts the file. Nothing is ever
 //! read through a window.
-//! Concurrency: a window may be stored to by several threads; whoever cuts the file makes sure that
-//! nobody stores meanwhile.
+//! Concurrency: a window may be stored to by several threads; the code that cuts the file makes
+//! sure that nobody stores meanwhile.
 //! Failure: what cannot be mapped safely is said to be unmappable, and is written by calls.
 
 #![allow(
@@ -132,7 +132,7 @@ impl Drop for Window {
     }
 }
 
-/// What stores to mappings of this file are worth.
+/// Returns the guarantee that stores to mappings of this file give.
 pub(super) fn standing_of(file: &fs::File) -> io::Result<Standing> {
     match Window::map(file, 0, Standing::Persistent) {
         Ok(_) => return Ok(Standing::Persistent),
@@ -153,7 +153,7 @@ pub(super) fn standing_of(file: &fs::File) -> io::Result<Standing> {
     })
 }
 
-/// What writes to new files in a directory will be worth, by a file without a name.
+/// Probes which guarantee writes to new files in a directory will give, with a file without a name.
 pub(super) fn standing_in(dir: &Path) -> io::Result<Standing> {
     let probe = fs::OpenOptions::new()
         .read(true)

@@ -8,9 +8,9 @@
 //! page that cannot be read is an error, and never a signal to the process.
 //! Concurrency: all handles of a file in this process share its windows (`node`), whichever
 //! [`PmemFiles`] they came from. Writes go on side by side; cutting a file waits for them.
-//! Failure: what cannot be mapped safely is written by calls, and so is what lies behind the end
-//! of a file: mapped is only what was written before. What no program can guard against is a file
-//! that another process cuts while it is written: it is stopped by a signal, as with every mapping.
+//! Failure: what cannot be mapped safely is written by calls, and so is what lies behind the end of
+//! a file: mapped is only what was written before. No program can guard against another process
+//! that cuts a file while it is written: a signal stops it, as with every mapping.
 
 mod lines;
 #[cfg(target_os = "linux")]
@@ -34,20 +34,20 @@ use self::unmapped as windows;
 use crate::files::{File, Files, OpenMode};
 use crate::system::{SystemFile, SystemFiles};
 
-/// What writes to files in some place are worth.
+/// Guarantee that writes to files of a directory give.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Standing {
     /// Persistent memory: a DAX file system took a mapping that promises to keep what was flushed.
     Persistent,
-    /// A file system in memory (tmpfs): written as persistent memory is, and gone with the machine.
+    /// A file system in memory (tmpfs): written as persistent memory is, and lost with the machine.
     Memory,
     /// Any other: written and synced by calls of the system, as durable as these are.
     Calls,
 }
 
 impl Standing {
-    /// True for everything that is not persistent memory: whoever shows it says so.
+    /// True for everything that is not persistent memory: displays say so.
     #[must_use]
     pub fn is_emulated(self) -> bool {
         self != Standing::Persistent
@@ -72,12 +72,12 @@ pub struct PmemFiles {
     medium: Medium,
 }
 
-/// How files are written.
+/// Instructions and assumptions for writing files.
 #[derive(Clone, Debug)]
 struct Medium {
     /// `None` = by calls only: this machine has no instructions for it.
     lines: Option<Arc<dyn Lines>>,
-    /// What is taken for granted of every file; `None` = each is asked.
+    /// Guarantee assumed of every file; `None` = each file is probed.
     assumed: Option<Standing>,
 }
 
@@ -104,8 +104,8 @@ impl PmemFiles {
         }
     }
 
-    /// What writes to new files in a directory will be worth. A file without a name is made there
-    /// to see, and is gone afterwards.
+    /// Probes which guarantee writes to new files in a directory will give. The probe is a file
+    /// without a name, which is removed afterwards.
     ///
     /// # Errors
     /// When nothing can be made there.

@@ -1,11 +1,10 @@
 //! A file as all its handles in this process share it: its windows, and what is left to be synced.
 //!
 //! Invariants: one [`Node`] per file of the machine, as long as a handle of it is open; a window is
-//! ready below the length of the file only. What was written by calls is counted when the call has
-//! returned, and synced up to a count.
-//! Concurrency: who stores, and who writes by calls, holds the windows for reading; who makes
-//! windows ready, or changes the length, holds them for writing. The registry's lock is held for no
-//! other.
+//! ready below the length of the file only. A write by calls is counted when the call has returned,
+//! and synced up to a count.
+//! Concurrency: stores, and writes by calls, hold the windows for reading; making windows ready, or
+//! changing the length, holds them for writing. The registry's lock is held for no other.
 //! Failure: a sync that failed is tried by the next one again, which says nothing about what was
 //! lost.
 
@@ -33,13 +32,13 @@ pub(super) struct Node {
     /// Writes by calls and changes of the length that have returned, and one for those before the
     /// file was opened here.
     calls: AtomicU64,
-    /// How many of them were made durable.
+    /// Number of those calls whose writes were made durable.
     synced: Mutex<u64>,
 }
 
 #[derive(Debug, Default)]
 struct Windows {
-    /// Known once somebody wanted a window.
+    /// Known once a window was requested.
     standing: Option<Standing>,
     /// By where they begin in the file.
     by_start: BTreeMap<u64, Window>,
@@ -189,11 +188,11 @@ impl Windows {
     }
 }
 
-/// What of a range lies in one window.
+/// The part of a range that lies in one window.
 struct Part {
-    /// Where the window begins in the file.
+    /// Offset of the window in the file.
     window: u64,
-    /// Where the part begins in the window.
+    /// Offset of the part in the window.
     at: usize,
     len: usize,
 }

@@ -1,4 +1,4 @@
-//! What goes into a mapping, and in which order: a recorder of stores, flushes and fences.
+//! Stores to a mapping and their order: a recorder of stores, flushes and fences.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 #![allow(
     unsafe_code,
@@ -15,25 +15,25 @@ use super::mapping::WINDOW_BYTES;
 use super::*;
 use crate::laws;
 
-/// Where the newest bytes of a line are.
+/// Location of the newest bytes of a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Place {
+enum Stage {
     Cache,
     OnItsWay,
     Memory,
 }
 
-/// Stores, and keeps where each line is. It leaves out what it is told to forget.
+/// Stores, and records where each line is. Instructions that the test names are left out.
 #[derive(Debug, Default)]
 struct Recorder {
-    lines: Mutex<BTreeMap<usize, Place>>,
+    lines: Mutex<BTreeMap<usize, Stage>>,
     fences: Mutex<usize>,
     forgets_flushes: bool,
     forgets_fences: bool,
 }
 
 impl Recorder {
-    fn touch(&self, at: *mut u8, len: usize, place: Place) {
+    fn touch(&self, at: *mut u8, len: usize, place: Stage) {
         let first = at.addr() / LINE_BYTES;
         let last = (at.addr() + len - 1) / LINE_BYTES;
         let mut lines = self.lines.lock();
@@ -42,10 +42,10 @@ impl Recorder {
         }
     }
 
-    /// How many lines were stored to, and how many of them may not be in memory yet.
+    /// Number of lines that were stored to, and of those that may not be in memory yet.
     fn count(&self) -> (usize, usize) {
         let lines = self.lines.lock();
-        let missing = lines.values().filter(|place| **place != Place::Memory);
+        let missing = lines.values().filter(|place| **place != Stage::Memory);
         (lines.len(), missing.count())
     }
 }
@@ -54,7 +54,7 @@ impl Lines for Recorder {
     unsafe fn stream(&self, to: *mut u8, from: &[u8]) {
         assert!(to.addr().is_multiple_of(LINE_BYTES), "{to:?}");
         assert!(from.len().is_multiple_of(LINE_BYTES), "{}", from.len());
-        self.touch(to, from.len(), Place::OnItsWay);
+        self.touch(to, from.len(), Stage::OnItsWay);
         // SAFETY: as the caller of this method vouches.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to, from.len()) }
     }
@@ -62,14 +62,14 @@ impl Lines for Recorder {
     unsafe fn store(&self, to: *mut u8, from: &[u8]) {
         let (first, last) = (to.addr(), to.addr() + from.len() - 1);
         assert_eq!(first / LINE_BYTES, last / LINE_BYTES, "a part of one line");
-        self.touch(to, from.len(), Place::Cache);
+        self.touch(to, from.len(), Stage::Cache);
         // SAFETY: as the caller of this method vouches.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to, from.len()) }
     }
 
     unsafe fn flush(&self, at: *mut u8) {
         if !self.forgets_flushes {
-            self.touch(at, 1, Place::OnItsWay);
+            self.touch(at, 1, Stage::OnItsWay);
         }
     }
 
@@ -79,8 +79,8 @@ impl Lines for Recorder {
             return;
         }
         for place in self.lines.lock().values_mut() {
-            if *place == Place::OnItsWay {
-                *place = Place::Memory;
+            if *place == Stage::OnItsWay {
+                *place = Stage::Memory;
             }
         }
     }

@@ -45,12 +45,12 @@ impl Window {
     }
 }
 
-/// What stores to mappings of this file are worth.
+/// Returns the guarantee that stores to mappings of this file give.
 pub(super) fn standing_of(_file: &fs::File) -> io::Result<Standing> {
     Ok(Standing::Calls)
 }
 
-/// What writes to new files in a directory will be worth.
+/// Returns the guarantee that writes to new files in a directory will give.
 pub(super) fn standing_in(_dir: &Path) -> io::Result<Standing> {
     Ok(Standing::Calls)
 }

@@ -1,12 +1,12 @@
 //! Files whose reads and writes pass through queue sets.
 //!
-//! Purpose: who waits for a read goes before what nobody waits for, whoever calls. Calls are
-//! carried out by their callers, in a turn of the set that the file belongs to; a read that was
-//! asked for ahead is carried out by the set's owner, or by the medium where that has a queue.
-//! Invariants: whatever a file reports is what the file behind it reports. What the system has in
-//! memory is read without a turn, since the medium is not asked for it. A sync takes no turn: it is
-//! as long as the medium makes it, and readers would wait for all of it. Reads and writes of one
-//! caller are in his order.
+//! Purpose: a read that somebody waits for goes before one that nobody waits for, whichever thread
+//! calls. Calls are carried out by their callers, in a turn of the set that the file belongs to; a
+//! read ahead is carried out by the set's owner, or by the medium where that has a queue.
+//! Invariants: whatever a file reports is what the file behind it reports. Bytes that the system
+//! has in memory are read without a turn, since the medium does nothing for them. A sync takes no
+//! turn: it is as long as the medium makes it, and readers would wait for all of it. Reads and
+//! writes of one caller are in his order.
 //! Concurrency: a turn is held for one call of the file behind, and nothing else. In a process that
 //! was forked from the one that made the sets, whose owners it does not have, nothing is queued.
 //! Failure: that of the file behind. Sets that were shut down order nothing, and refuse nothing.
@@ -39,7 +39,8 @@ struct Queues {
     sets: Arc<Sets<Transfer>>,
     threads: Arc<dyn Threads>,
     process: u32,
-    /// Who is asked ahead: the medium, or an owner.
+    /// True when the medium has a queue and takes reads ahead itself; else the set's owner does
+    /// them.
     medium_has_queue: bool,
 }
 

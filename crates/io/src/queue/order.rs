@@ -5,10 +5,10 @@
 
 use crate::queue::request::{Direction, Purpose, Request};
 
-/// How many ranks an order may have.
+/// Most ranks that an order may have.
 pub(crate) const RANKS: usize = 4;
 
-/// Which requests go before which.
+/// Order of the requests of a set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Order {
     /// The log, then reads that somebody waits for, then what is to be stored, then compaction.

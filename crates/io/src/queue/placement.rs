@@ -1,4 +1,4 @@
-//! Which set a stream belongs to.
+//! Placement of streams in sets.
 //!
 //! Invariants: a stream stays with the set it was given until it is released; the loads are those
 //! of the streams that are placed, exactly, since rates are integers.
@@ -11,8 +11,8 @@ use std::time::Duration;
 /// By what a new stream's set is chosen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Rule {
-    /// The paper's: the set whose streams have the largest mean interval. How many streams a set
-    /// has does not count, so a set with a thousand slow ones is taken before one with a single
+    /// The paper's: the set whose streams have the largest mean interval. The number of streams of
+    /// a set does not count, so a set with a thousand slow ones is taken before one with a single
     /// fast one. The mean of an empty set, of which the paper says nothing, counts as the largest:
     /// otherwise all streams would go to the first set.
     LargestMeanInterval,
@@ -22,14 +22,14 @@ pub enum Rule {
     LeastLoad,
 }
 
-/// What a set has to do.
+/// Load of a set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Load {
-    /// How many streams it has.
+    /// Number of its streams.
     pub streams: u64,
     /// The sum of the intervals that are known, in nanoseconds.
     pub interval_nanos: u128,
-    /// How many of its streams have a known interval.
+    /// Number of its streams that have a known interval.
     pub known: u64,
     /// The sum of 1 / interval, in requests per [`RATE_SECONDS`] seconds.
     pub rate: u128,
@@ -97,7 +97,7 @@ pub fn choose(rule: Rule, loads: &[Load]) -> Option<usize> {
     best.map(|(index, _)| index)
 }
 
-/// Whether the mean interval of `a` is larger; without known intervals it is the largest.
+/// True when the mean interval of `a` is larger; without known intervals it is the largest.
 fn has_larger_mean(a: &Load, b: &Load) -> bool {
     match (a.known, b.known) {
         (_, 0) => false,
@@ -106,7 +106,7 @@ fn has_larger_mean(a: &Load, b: &Load) -> bool {
     }
 }
 
-/// Which stream is where.
+/// Sets of the streams.
 #[derive(Clone, Debug)]
 pub struct Placements {
     rule: Rule,
@@ -150,7 +150,7 @@ impl Placements {
         true
     }
 
-    /// What each set has to do.
+    /// The load of each set.
     #[must_use]
     pub fn loads(&self) -> &[Load] {
         &self.loads

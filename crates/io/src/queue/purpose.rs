@@ -1,10 +1,10 @@
-//! What the calls of a thread are for, where nothing else says it.
+//! Purpose of the calls of a thread, where nothing else says it.
 //!
-//! Purpose: a file has no parameter for what a read is for; whoever works on something says it for
-//! as long as he does.
-//! Invariants: a thread that said nothing works for a caller who waits. What was said before holds
-//! again when what was said later is over.
-//! Concurrency: each thread speaks for itself.
+//! Purpose: a file has no parameter for the purpose of a read; a thread declares it for as long as
+//! its work lasts.
+//! Invariants: a thread that declared nothing works for a caller who waits. An earlier purpose is
+//! in force again when a later one ends.
+//! Concurrency: each thread declares its own.
 //! Failure: none.
 
 use std::cell::Cell;
@@ -21,12 +21,12 @@ thread_local! {
 #[must_use = "what was said is over when it is dropped"]
 pub struct Working {
     before: Purpose,
-    /// It is the word of one thread.
+    /// Ties the declaration to its thread.
     _here: PhantomData<*const ()>,
 }
 
 impl Purpose {
-    /// What this thread works for.
+    /// The purpose that this thread declared.
     #[must_use]
     pub fn of_this_thread() -> Purpose {
         PURPOSE.get()

@@ -1,4 +1,4 @@
-//! What a request carries, and what is done for it.
+//! A request for the medium, and the work that carries it out.
 //!
 //! Invariants: a [`Request`] describes and owns nothing; the buffer belongs to the [`Work`], which
 //! is consumed by whatever happens to it.
@@ -8,7 +8,7 @@
 use std::io;
 use std::time::Duration;
 
-/// Which way bytes go.
+/// Direction of a transfer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Direction {
     /// From the medium to memory.
@@ -17,16 +17,16 @@ pub enum Direction {
     Write,
 }
 
-/// What a request is for.
+/// Purpose of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Purpose {
     /// The commit log, or another write whose durability somebody waits for.
     Log,
-    /// Somebody waits for it.
+    /// A caller waits for it.
     Caller,
     /// Memory is to be stored; nobody waits for this one request.
     Flush,
-    /// What is stored is to become tidier.
+    /// Compaction of stored data.
     Compaction,
 }
 
@@ -35,17 +35,17 @@ pub enum Purpose {
 /// The paper's request names a memory address too: that is the buffer of the [`Work`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Request {
-    /// Whose request it is: the number of a stream (device).
+    /// Number of the stream (device) that the request belongs to.
     pub stream: u64,
-    /// How far apart the stream's requests are, if that is known.
+    /// Interval between the stream's requests, if it is known.
     pub interval: Option<Duration>,
-    /// Where on the medium, in bytes.
+    /// Location on the medium, in bytes.
     pub place: u64,
-    /// How many bytes; `None` = no telling how long it takes, as for a sync.
+    /// Number of bytes; `None` = of unknown duration, as a sync.
     pub length: Option<u64>,
-    /// Which way the bytes go.
+    /// Direction of the transfer.
     pub direction: Direction,
-    /// What the request is for.
+    /// The purpose of the request.
     pub purpose: Purpose,
 }
 
@@ -70,10 +70,10 @@ impl Request {
     }
 }
 
-/// What is done for a request. It answers whoever asked by itself.
+/// Work that carries out a request and completes it.
 ///
-/// Work that is dropped, because it panics or another panic takes it along, must answer too; a
-/// [`crate::Completer`] does.
+/// Work that is dropped, because it panics or another panic takes it along, must complete the
+/// request too; a [`crate::Completer`] does.
 pub trait Work: Send + 'static {
     /// Carries the request out and answers it.
     fn carry_out(self);

@@ -1,4 +1,4 @@
-//! What a set starts next: a state machine without threads and clocks.
+//! Decides what a set starts next: a state machine without threads and clocks.
 //!
 //! Law: an item is started at most `passes_max` starts later than it would be if all were started
 //! in the order of their arrival. So an item of the lowest rank waits for those that were there
@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 use crate::queue::order::{Order, RANKS};
 use crate::queue::request::Request;
 
-/// What waits in a set, and whether something is on its way.
+/// Items that wait in a set, and whether one is on its way.
 #[derive(Debug)]
 pub struct Schedule<T> {
     order: Order,
@@ -28,15 +28,15 @@ pub struct Schedule<T> {
     /// One queue for each rank.
     queues: [VecDeque<Waiting<T>>; RANKS],
     waiting: usize,
-    /// How many items were started so far; also the number of the next start.
+    /// Number of items started so far; also the number of the next start.
     started: u64,
     is_busy: bool,
 }
 
 #[derive(Debug)]
 struct Waiting<T> {
-    /// The number of its start if all were started in the order of arrival. It is also larger for
-    /// whatever arrived later.
+    /// Number of the item's start if all were started in the order of arrival; larger for every
+    /// later arrival.
     turn: u64,
     item: T,
 }
@@ -56,7 +56,7 @@ impl<T> Schedule<T> {
         }
     }
 
-    /// Puts an item behind those of its rank.
+    /// Queues an item behind those of its rank.
     ///
     /// # Errors
     /// The item itself, when the queues are full.
@@ -74,8 +74,8 @@ impl<T> Schedule<T> {
         Ok(())
     }
 
-    /// Starts something that never waited, if nothing waits and nothing is on its way. It ends with
-    /// [`Schedule::done`], too.
+    /// Starts something that never waited, if nothing waits and nothing is on its way.
+    /// [`Schedule::done`] ends it, too.
     pub fn begin_if_idle(&mut self) -> bool {
         let is_idle = !self.is_busy && self.waiting == 0;
         if is_idle {
@@ -101,13 +101,13 @@ impl<T> Schedule<T> {
         Some(waiting.item)
     }
 
-    /// What was started has ended.
+    /// Ends the item that was started.
     pub fn done(&mut self) {
         assert!(self.is_busy, "nothing was on its way");
         self.is_busy = false;
     }
 
-    /// How many items wait.
+    /// Number of items that wait.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.waiting

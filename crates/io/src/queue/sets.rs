@@ -1,15 +1,15 @@
 //! Sets with their owners: threads before schedules.
 //!
-//! Two kinds of things wait in a set: work, which its owner carries out, and callers, who are given
-//! a turn ([`Sets::take_turn`]) in which they do something themselves. To wake a caller that is
-//! asleep takes one switch between threads, to have work done for him takes two.
+//! Two kinds of items wait in a set: work, which its owner carries out, and callers, which get a
+//! turn ([`Sets::take_turn`]) in which they act themselves. To wake a caller that is asleep takes
+//! one switch between threads, to have work done for him takes two.
 //!
-//! Invariants: work that was handed in is carried out or refused exactly once. What waits when the
-//! sets are shut down is carried out first. At most one work or turn of a set is on its way at a
-//! time, where there are threads; without them (`NoThreads`) everything is carried out by its
-//! caller, at once. Whoever ends begins what is next, so that nothing waits in a set that is idle.
+//! Invariants: work that was handed in is carried out or refused exactly once. Work that waits when
+//! the sets are shut down is carried out first. At most one work or turn of a set is on its way at
+//! a time, where there are threads; without them (`NoThreads`) everything is carried out by its
+//! caller, at once. Ending one item begins the next, so that nothing waits in a set that is idle.
 //! Concurrency: one lock for each set, over its schedule, and one over the placements; none is held
-//! while work is carried out or refused, or in a turn. Who hands in work to a full set waits.
+//! while work is carried out or refused, or in a turn. Handing in work to a full set blocks.
 //! Failure: after [`Sets::shut_down`], and in a set whose owner panicked, work is refused, and
 //! nobody has to wait for a turn any more.
 
@@ -26,18 +26,18 @@ use crate::queue::placement::{Placements, Rule};
 use crate::queue::request::{Request, Work};
 use crate::queue::schedule::Schedule;
 
-/// How many sets there are, and what they do.
+/// Number of sets, and their rules.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SetOptions {
-    /// How many sets, each with an owner thread; at least one.
+    /// Number of sets, each with an owner thread; at least one.
     pub sets: usize,
-    /// Which waiting request goes first.
+    /// Order in which waiting requests are started.
     pub order: Order,
     /// To which set a stream goes.
     pub rule: Rule,
-    /// By how many starts a request may come later than in the order of arrival.
+    /// Most starts by which a request may come later than in the order of arrival.
     pub passes_max: u64,
-    /// How many requests may wait in one set; who brings another waits outside.
+    /// Most requests that may wait in one set; further callers block until there is space.
     pub capacity: usize,
     /// Up to how many bytes a caller does a request itself when the set is idle. To hand one over
     /// costs two switches between threads, which a small request on a fast medium does not.
@@ -63,9 +63,9 @@ pub struct Sets<W: Work> {
     placements: Mutex<Placements>,
     owners: Mutex<Vec<Box<dyn Joiner>>>,
     small_bytes_max: u64,
-    /// How long a caller waits for his turn.
+    /// Longest time that a caller waits for his turn.
     patience: Option<Duration>,
-    /// There are no threads: callers do everything.
+    /// True without threads: callers do everything.
     is_direct: bool,
 }
 
@@ -80,71 +80,73 @@ impl<W: Work> fmt::Debug for Sets<W> {
 
 struct Set<W> {
     state: Mutex<State<W>>,
-    /// Something waits and nothing is on its way, or the set was closed.
+    /// Signalled when an item waits and none is on its way, or the set was closed.
     to_do: Condvar,
-    /// There is room in the queues, or the set was closed.
+    /// Signalled when the queues have space, or the set was closed.
     room: Condvar,
 }
 
 struct State<W> {
     schedule: Schedule<Waiting<W>>,
-    /// What was begun and the owner is to carry out.
+    /// Work that was begun and the owner is to carry out.
     begun: Option<W>,
     is_closed: bool,
 }
 
-/// What waits in a set.
+/// An item that waits in a set.
 enum Waiting<W> {
     Work(W),
-    /// Somebody who does something himself when he is told.
+    /// A caller that acts itself when its turn comes.
     Caller(Arc<Caller>),
 }
 
-/// Somebody who waits for a turn.
+/// A caller that waits for a turn.
 #[derive(Default)]
 struct Caller {
-    told: Mutex<Told>,
+    state: Mutex<TurnState>,
     changed: Condvar,
 }
 
-/// What a caller was told.
+/// State of a caller's turn.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
-enum Told {
+enum TurnState {
     #[default]
-    Nothing,
-    /// It is his turn.
+    Waiting,
+    /// The caller's turn has come.
     Turn,
-    /// There will be none.
+    /// The caller gets no turn.
     Refused,
-    /// He has gone on without.
-    Gone,
+    /// The caller stopped waiting.
+    Abandoned,
 }
 
 impl Caller {
-    /// False when he has gone.
-    fn tell(&self, what: Told) -> bool {
-        let mut told = self.told.lock();
-        if *told == Told::Gone {
+    /// Sets the state; false when the caller has stopped waiting.
+    fn decide(&self, decided: TurnState) -> bool {
+        let mut state = self.state.lock();
+        if *state == TurnState::Abandoned {
             return false;
         }
-        *told = what;
+        *state = decided;
         self.changed.notify_all();
         true
     }
 
-    /// Waits to be told; true when it is his turn.
+    /// Waits for a decision; true when it is the caller's turn.
     fn wait(&self, patience: Option<Duration>) -> bool {
-        let mut told = self.told.lock();
-        while *told == Told::Nothing {
+        let mut state = self.state.lock();
+        while *state == TurnState::Waiting {
             let Some(patience) = patience else {
-                self.changed.wait(&mut told);
+                self.changed.wait(&mut state);
                 continue;
             };
-            if self.changed.wait_for(&mut told, patience).timed_out() && *told == Told::Nothing {
-                *told = Told::Gone;
+            if self.changed.wait_for(&mut state, patience).timed_out()
+                && *state == TurnState::Waiting
+            {
+                *state = TurnState::Abandoned;
             }
         }
-        *told == Told::Turn
+        *state == TurnState::Turn
     }
 }
 
@@ -153,7 +155,7 @@ impl<W: Work> Waiting<W> {
         match self {
             Waiting::Work(work) => work.refuse(io::Error::other(why.to_owned())),
             Waiting::Caller(caller) => {
-                caller.tell(Told::Refused);
+                caller.decide(TurnState::Refused);
             }
         }
     }
@@ -220,13 +222,13 @@ impl<W: Work> Sets<W> {
         sets
     }
 
-    /// How many sets there are.
+    /// Number of sets.
     #[must_use]
     pub fn count(&self) -> usize {
         self.sets.len()
     }
 
-    /// How much waits in a set (counted round, if there are fewer).
+    /// Number of items that wait in a set (counted round, if there are fewer).
     #[must_use]
     pub fn waiting(&self, set: usize) -> usize {
         let set = self.set(set);
@@ -311,9 +313,10 @@ impl<W: Work> Sets<W> {
     }
 
     /// Waits for the caller's turn in this set (counted round, if there are fewer), by the rank of
-    /// his request. It is over when what comes back is dropped; whoever has one must not ask for
+    /// its request. Dropping the result ends the turn; a caller that has one must not ask for
     /// another meanwhile. Where there is nothing to wait for (no threads, sets that were shut down)
-    /// it is given at once, and what took too long is not waited for ([`Sets::with_patience`]).
+    /// the turn is given at once, and so it is when waiting takes too long
+    /// ([`Sets::with_patience`]).
     pub fn take_turn(&self, set: usize, request: &Request) -> CallersTurn<'_, W> {
         let Some(set) = self.set(set).filter(|_| !self.is_direct) else {
             return CallersTurn(None);
@@ -421,7 +424,7 @@ impl<W: Work> Sets<W> {
 
 impl<W: Work> Drop for Sets<W> {
     fn drop(&mut self) {
-        // Owners that panicked have refused what they had; there is nobody left to tell.
+        // Owners that panicked have refused what they had; there is nobody left to notify.
         let _ = self.shut_down();
     }
 }
@@ -452,8 +455,8 @@ impl<W> Set<W> {
                     self.to_do.notify_one();
                     return;
                 }
-                Waiting::Caller(caller) if caller.tell(Told::Turn) => return,
-                // He has gone on without.
+                Waiting::Caller(caller) if caller.decide(TurnState::Turn) => return,
+                // The caller stopped waiting.
                 Waiting::Caller(_) => state.schedule.done(),
             }
         }

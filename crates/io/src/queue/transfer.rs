@@ -16,24 +16,24 @@ use crate::queue::sets::Sets;
 /// A transfer on its way.
 pub struct Transfer {
     file: Arc<dyn File>,
-    what: What,
+    operation: Operation,
 }
 
 impl fmt::Debug for Transfer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let what = match self.what {
-            What::Read { .. } => "read",
-            What::Write { .. } => "write",
-            What::Sync { .. } => "sync",
+        let operation = match self.operation {
+            Operation::Read { .. } => "read",
+            Operation::Write { .. } => "write",
+            Operation::Sync { .. } => "sync",
         };
         f.debug_struct("Transfer")
             .field("file", &self.file)
-            .field("what", &what)
+            .field("operation", &operation)
             .finish()
     }
 }
 
-enum What {
+enum Operation {
     Read {
         place: u64,
         buf: Vec<u8>,
@@ -52,25 +52,27 @@ enum What {
 impl Work for Transfer {
     fn carry_out(self) {
         let file = self.file;
-        match self.what {
-            What::Read {
+        match self.operation {
+            Operation::Read {
                 place,
                 mut buf,
                 answer,
             } => answer.complete(file.read_exact_at(place, &mut buf).map(|()| buf)),
-            What::Write {
+            Operation::Write {
                 place,
                 data,
                 answer,
             } => answer.complete(file.write_all_at(place, &data).map(|()| data)),
-            What::Sync { answer } => answer.complete(file.sync_data()),
+            Operation::Sync { answer } => answer.complete(file.sync_data()),
         }
     }
 
     fn refuse(self, why: io::Error) {
-        match self.what {
-            What::Read { answer, .. } | What::Write { answer, .. } => answer.complete(Err(why)),
-            What::Sync { answer } => answer.complete(Err(why)),
+        match self.operation {
+            Operation::Read { answer, .. } | Operation::Write { answer, .. } => {
+                answer.complete(Err(why))
+            }
+            Operation::Sync { answer } => answer.complete(Err(why)),
         }
     }
 }
@@ -85,8 +87,8 @@ impl Sets<Transfer> {
     ) -> Completion<Vec<u8>> {
         let (completion, answer) = Completion::pending();
         let place = request.place;
-        let what = What::Read { place, buf, answer };
-        self.submit(request, Transfer::of(file, what));
+        let operation = Operation::Read { place, buf, answer };
+        self.submit(request, Transfer::of(file, operation));
         completion
     }
 
@@ -101,8 +103,8 @@ impl Sets<Transfer> {
     ) -> Completion<Vec<u8>> {
         let (completion, answer) = Completion::pending();
         let place = request.place;
-        let what = What::Read { place, buf, answer };
-        if let Err(not_taken) = self.hand_over(set, request, Transfer::of(file, what)) {
+        let operation = Operation::Read { place, buf, answer };
+        if let Err(not_taken) = self.hand_over(set, request, Transfer::of(file, operation)) {
             not_taken.carry_out();
         }
         completion
@@ -117,12 +119,12 @@ impl Sets<Transfer> {
     ) -> Completion<Vec<u8>> {
         let (completion, answer) = Completion::pending();
         let place = request.place;
-        let what = What::Write {
+        let operation = Operation::Write {
             place,
             data,
             answer,
         };
-        self.submit(request, Transfer::of(file, what));
+        self.submit(request, Transfer::of(file, operation));
         completion
     }
 
@@ -134,16 +136,16 @@ impl Sets<Transfer> {
             length: None,
             ..*request
         };
-        self.submit(&request, Transfer::of(file, What::Sync { answer }));
+        self.submit(&request, Transfer::of(file, Operation::Sync { answer }));
         completion
     }
 }
 
 impl Transfer {
-    fn of(file: &Arc<dyn File>, what: What) -> Transfer {
+    fn of(file: &Arc<dyn File>, operation: Operation) -> Transfer {
         Transfer {
             file: Arc::clone(file),
-            what,
+            operation,
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Invariants: every request is answered exactly once: one whose [`Completer`] is dropped fails. A
 //! buffer belongs to the request until it is answered, and comes back with the answer.
 //! Concurrency: any thread may complete a request, and any one wait for it. Requests of a medium
-//! without a thread of its own (`turns`) are completed by those who wait.
+//! without a thread of its own (`turns`) are completed by the waiting threads.
 //! Failure: what the medium reports.
 
 mod turns;
@@ -31,12 +31,12 @@ pub(crate) use self::turns::{Driven, Turn, Turns};
 #[must_use = "a request is done when it has been waited for"]
 pub struct Completion<T> {
     state: State<T>,
-    /// Who is told of a failure, when it is waited for.
-    told: Option<Told>,
+    /// Called with the error when the request fails and is waited for.
+    on_error: Option<OnError>,
 }
 
-/// Is told of a failure.
-type Told = Box<dyn FnOnce(&io::Error) + Send>;
+/// Callback for a failure.
+type OnError = Box<dyn FnOnce(&io::Error) + Send>;
 
 impl<T: fmt::Debug> fmt::Debug for Completion<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -62,12 +62,12 @@ struct Shared<T> {
 }
 
 enum Answer<T> {
-    /// There is none yet; true when whoever waits is to ask the medium for it.
+    /// No answer yet; true when the waiter is to ask the medium for it.
     Missing {
         has_turn: bool,
     },
     There(io::Result<T>),
-    /// It was handed out.
+    /// The answer was taken.
     Taken,
 }
 
@@ -110,7 +110,7 @@ impl<T> Shared<T> {
         }
     }
 
-    /// Sleeps until the answer is there, or it is the turn of whoever waits for it.
+    /// Sleeps until the answer is there, or until it is the waiter's turn to ask.
     fn sleep(&self) {
         let mut answer = self.answer.lock();
         while matches!(*answer, Answer::Missing { has_turn: false }) {
@@ -140,24 +140,30 @@ impl<T> Completion<T> {
     }
 
     fn of(state: State<T>) -> Completion<T> {
-        Completion { state, told: None }
+        Completion {
+            state,
+            on_error: None,
+        }
     }
 
-    /// Tells somebody of a failure before who waits for the request is told of it. Whoever was to
-    /// be told of an earlier one is told first. Of a request that nobody waits for nobody is told
-    /// anything.
-    pub fn inspect_err(self, told: impl FnOnce(&io::Error) + Send + 'static) -> Completion<T> {
-        let Completion { state, told: first } = self;
-        let told: Told = match first {
-            None => Box::new(told),
+    /// Calls `report` with the error of a request that fails and is waited for, before the waiter
+    /// gets it, and after the callbacks that were added earlier. Nothing is called for a request
+    /// that nobody waits for.
+    pub fn inspect_err(self, report: impl FnOnce(&io::Error) + Send + 'static) -> Completion<T> {
+        let Completion {
+            state,
+            on_error: first,
+        } = self;
+        let on_error: OnError = match first {
+            None => Box::new(report),
             Some(first) => Box::new(move |error| {
                 first(error);
-                told(error);
+                report(error);
             }),
         };
         Completion {
             state,
-            told: Some(told),
+            on_error: Some(on_error),
         }
     }
 
@@ -181,7 +187,7 @@ impl<T> Completion<T> {
                     return true;
                 }
                 if let Some(turn) = medium.turns().try_take() {
-                    // A medium that cannot be asked tells it to who waits.
+                    // A medium that cannot be asked reports that to the waiter.
                     let _ = medium.answer(&turn, false);
                 }
                 shared.is_answered()
@@ -192,12 +198,12 @@ impl<T> Completion<T> {
     /// Waits for the answer.
     ///
     /// # Errors
-    /// What the call without `submit_` reports.
+    /// The errors of the call without `submit_`.
     pub fn wait(self) -> io::Result<T> {
-        let Completion { state, told } = self;
+        let Completion { state, on_error } = self;
         let answer = state.wait();
-        if let (Some(told), Err(error)) = (told, &answer) {
-            told(error);
+        if let (Some(on_error), Err(error)) = (on_error, &answer) {
+            on_error(error);
         }
         answer
     }
@@ -235,7 +241,7 @@ impl<T> State<T> {
 }
 
 impl<T: Send + 'static> Completion<T> {
-    /// A request to a medium without a thread: whoever waits for it asks the medium.
+    /// A request to a medium without a thread: its waiter asks the medium.
     pub(crate) fn driven(medium: Arc<dyn Driven>) -> (Completion<T>, Completer<T>) {
         let shared = Shared::new();
         let completer = Completer {

@@ -1,4 +1,4 @@
-//! Requests that are answered by others, and by those who wait for them.
+//! Requests that are answered by others, and by their waiters.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

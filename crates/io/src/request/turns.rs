@@ -1,11 +1,11 @@
-//! Turns: of those who wait for the requests of one medium, one works at a time.
+//! Turns: of the threads that wait for the requests of one medium, one works at a time.
 //!
-//! Purpose: a medium without a thread of its own. Whoever waits for an answer asks the medium for
-//! all answers there are; those who wait meanwhile sleep until theirs is among them, or until it is
+//! Purpose: a medium without a thread of its own. A thread that waits for an answer asks the medium
+//! for all answers there are; the other waiters sleep until theirs is among them, or until it is
 //! their turn to ask.
-//! Invariants: at most one [`Turn`] of some [`Turns`] exists. Whoever gives a turn back wakes
-//! somebody who is not answered yet, if there is one; so while nobody has the turn, nobody sleeps
-//! who has not been woken.
+//! Invariants: at most one [`Turn`] of some [`Turns`] exists. Giving a turn back wakes a waiter
+//! that is not answered yet, if there is one; so while nobody has the turn, no waiter sleeps that
+//! has not been woken.
 //! Concurrency: the lock of the line is taken before that of a request, never after it.
 //! Failure: none of its own.
 
@@ -16,33 +16,33 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// A medium whose requests are answered by those who wait for them.
+/// A medium whose requests are answered by their waiters.
 pub(crate) trait Driven: Send + Sync + fmt::Debug {
-    /// Who may ask the medium for answers.
+    /// Turns in which requests ask the medium for answers.
     fn turns(&self) -> &Turns;
 
-    /// Whether its requests can still be answered in this process.
+    /// Fails when its requests cannot be answered in this process any more.
     fn usable(&self) -> io::Result<()>;
 
-    /// Answers every request whose answer is there; if there is none, waits for one if asked to.
-    /// Whoever asks it to wait has a request on its way that is not answered.
+    /// Answers every request whose answer is there; if there is none, waits for one if `wait` says
+    /// so. The caller has a request on its way that is not answered.
     fn answer(&self, turn: &Turn<'_>, wait: bool) -> io::Result<()>;
 }
 
 /// A request that somebody waits for.
 pub(crate) trait Waiting: Send + Sync + fmt::Debug {
-    /// Wakes who waits for it, so that they take the turn; false when it is answered already.
+    /// Wakes the waiter, so that it takes the turn; false when it is answered already.
     fn wake(&self) -> bool;
 }
 
-/// The turn of one medium, and the line of those who wait for it.
+/// The turn of one medium, and the line of its waiters.
 #[derive(Debug, Default)]
 pub(crate) struct Turns(Mutex<Line>);
 
 #[derive(Debug, Default)]
 struct Line {
     is_taken: bool,
-    /// Who sleeps, longest first; requests that were answered meanwhile among them.
+    /// Sleeping requests, longest first; requests that were answered meanwhile among them.
     waiting: VecDeque<Arc<dyn Waiting>>,
 }
 

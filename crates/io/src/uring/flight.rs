@@ -22,7 +22,7 @@ pub(super) struct Flight {
     pub(super) work: Work,
 }
 
-/// What is to be done.
+/// Work of a request.
 #[derive(Debug)]
 pub(super) enum Work {
     Read {
@@ -42,15 +42,15 @@ pub(super) enum Work {
     },
 }
 
-/// What the kernel says of one of its operations.
+/// The kernel's answer to one of its operations.
 #[derive(Debug)]
 pub(super) enum Said {
-    /// It is done, for so many bytes.
+    /// Done, for so many bytes.
     Done(usize),
-    /// It was not done, and nothing is wrong: the thread that asked for it is gone, an operation
-    /// that it was to follow did not do all of its part, or something else came between.
+    /// Not done, and nothing is wrong: the thread that submitted it has ended, an operation that it
+    /// was to follow did not do all of its part, or something else came between.
     Undone,
-    /// It failed.
+    /// Failed.
     Failed(Errno),
 }
 
@@ -106,7 +106,7 @@ impl Flight {
     }
 }
 
-/// How many bytes are done.
+/// Number of bytes that are done.
 fn done(said: &Said, len: usize) -> io::Result<usize> {
     match said {
         Said::Done(bytes) => Ok(len.min(*bytes)),

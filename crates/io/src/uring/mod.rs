@@ -6,9 +6,9 @@
 //! Invariants: a request that the queue does not take, or that the kernel gives back undone or half
 //! done, is carried out by calls that wait; so a request does what the call without `submit_` does,
 //! in every case.
-//! Concurrency: all files of one [`UringFiles`] share a queue (`ring`). It has no thread of its
-//! own: who waits for a request takes the answers for all. In a process that was forked the queue
-//! is its parent's, and requests are carried out by calls.
+//! Concurrency: all files of one [`UringFiles`] share a queue (`ring`). The queue has no thread of
+//! its own: a thread that waits for a request takes the answers for all. In a process that was
+//! forked the queue is its parent's, and requests are carried out by calls.
 //! Failure: where the kernel refuses a queue, [`UringFiles::new`] says so, and
 //! [`UringFiles::or_system`] falls back to [`SystemFiles`].
 
@@ -77,10 +77,10 @@ pub enum UringRefused {
          such as those of containers, and at the limit of locked memory)"
     )]
     Setup(io::Error),
-    /// Something is missing from it.
+    /// A feature that is needed is missing.
     #[error("the kernel's io_uring has no {0}; Linux 5.6 and later have it")]
     TooOld(&'static str),
-    /// There is none on machines of this kind.
+    /// No queue exists on machines of this kind.
     #[error("io_uring is a part of 64-bit Linux, and this is another system")]
     NotHere,
 }

@@ -1,13 +1,13 @@
 //! A queue of the kernel: entries go in, answers come out.
 //!
 //! Invariants: each request on its way has a slot, which keeps its file open and its buffer where
-//! it is until its last answer has been taken; slots and answers are as many as the queue has room
-//! for, so no answer is lost. Who drops the queue waits for what is on its way.
+//! it is until its last answer has been taken; slots and answers are as many as the queue has
+//! capacity for, so no answer is lost. Dropping the queue waits for what is on its way.
 //! Concurrency: one thread at a time puts entries in (`entering`), and the one that has the turn
-//! takes answers out; each is waited for by neither.
+//! takes answers out; neither waits for the other.
 //! Failure: a queue that can no longer be entered answers nothing more; requests that it has stay
 //! in memory for good, since the kernel may still write there, and later ones are carried out by
-//! calls. In a process that was forked it is not touched.
+//! calls. A forked process does not touch it.
 
 #![allow(
     unsafe_code,
@@ -34,15 +34,15 @@ use crate::request::{Driven, Turn, Turns};
 const FLIGHTS: u32 = 128;
 /// A request has up to two entries and as many answers.
 const ENTRIES: u32 = 2 * FLIGHTS;
-/// What one entry reads or writes at most; a longer request is finished by calls.
+/// Most bytes that one entry reads or writes; a longer request is finished by calls.
 const ENTRY_BYTES_MAX: usize = 1 << 30;
 
 /// A queue with what is on its way through it.
 pub(super) struct Ring {
     uring: IoUring,
-    /// Whose queue it is.
+    /// Number of the process that made the queue.
     process: u32,
-    /// Held by whoever puts entries in.
+    /// Held by the thread that puts entries in.
     entering: Mutex<()>,
     turns: Turns,
     flights: Mutex<Flights>,
@@ -60,7 +60,7 @@ struct Flights {
 #[derive(Debug)]
 struct Slot {
     flight: Flight,
-    /// What was said of the first entry and, where there is one, of the sync behind it.
+    /// Answers to the first entry and, where there is one, to the sync behind it.
     said: [Option<Said>; 2],
     has_second: bool,
 }
@@ -132,7 +132,7 @@ impl Ring {
             return Err(flight);
         }
         // Entries that the kernel does not take now are handed to it with the next ones, or by who
-        // waits; a queue that cannot be entered is found broken by who waits.
+        // waits; a queue that cannot be entered is found broken by a waiter.
         let _ = self.enter(0);
         drop(entering);
         Ok(())
@@ -317,7 +317,7 @@ impl Flight {
 }
 
 impl Slot {
-    /// What the kernel is to do. The addresses are those of buffers that the slot keeps.
+    /// Entries for the kernel. Their addresses are those of buffers that the slot keeps.
     fn entries(&mut self, number: usize) -> Entries {
         let fd = Fd(self.flight.file.0.as_raw_fd());
         let name = u64::try_from(number).map_or(u64::MAX, |number| number * 2);
@@ -351,7 +351,7 @@ impl Slot {
     }
 }
 
-/// Whether there is something to do, at offsets that mean to the kernel what they mean here: one
+/// True when there is something to do, at offsets that mean to the kernel what they mean here: one
 /// below zero is "where the file stands", which no file here does.
 fn can_be_asked(offset: u64, len: usize) -> bool {
     let end = u64::try_from(len)

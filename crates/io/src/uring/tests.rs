@@ -1,5 +1,5 @@
-//! What requests do when the kernel does not do all of its part, and when nobody waits for them.
-//! On machines without io_uring there is nothing to test but the refusal.
+//! Requests of which the kernel does not do all, and requests that nobody waits for. On machines
+//! without io_uring there is nothing to test but the refusal.
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 #![allow(unsafe_code, reason = "a process can be forked by a call only")]
 #![deny(clippy::undocumented_unsafe_blocks)]

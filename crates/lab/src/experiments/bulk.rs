@@ -21,7 +21,7 @@ use std::collections::VecDeque;
 pub(crate) struct Arguments {
     #[command(flatten)]
     common: Common,
-    /// How many devices there are.
+    /// Number of devices.
     #[arg(long, default_value_t = 100)]
     devices: usize,
     /// Fields of a device.
@@ -42,7 +42,7 @@ const BEGIN: i64 = 1_700_000_000_000_000_000;
 const STEP: i64 = 1_000_000_000;
 
 #[derive(Serialize)]
-struct Figure {
+struct Measurement {
     by_device: bool,
     in_flight: usize,
     rounds: Rounds,
@@ -52,10 +52,10 @@ struct Figure {
 }
 
 #[derive(Serialize)]
-struct Figures {
+struct Results {
     values: usize,
     sync_median_us: f64,
-    ways: Vec<Figure>,
+    ways: Vec<Measurement>,
 }
 
 /// The rows of all devices. Row `i` of the arrival order is row `i / devices` of device
@@ -310,7 +310,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         })
         .collect();
     let rounds = turns(bench.rounds(), contestants)?;
-    let figures = Figures {
+    let results = Results {
         values: fleet.values(),
         sync_median_us: probe.borrow().median_us(),
         ways: rounds
@@ -318,7 +318,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             .zip(ways.iter().zip(&ends))
             .map(|(rounds, ((by_device, in_flight), end))| {
                 let stats = end.borrow();
-                Figure {
+                Measurement {
                     by_device: *by_device,
                     in_flight: *in_flight,
                     rounds,
@@ -329,10 +329,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             })
             .collect(),
     };
-    print(&figures);
+    print(&results);
     let mut targets = Targets::default();
-    judge(&figures, &mut targets);
-    bench.finish(&figures, &targets)
+    judge(&results, &mut targets);
+    bench.finish(&results, &targets)
 }
 
 /// Writes with some tickets outstanding.
@@ -384,8 +384,8 @@ fn accepted(written: &headwater::Written) -> Result<(), Failure> {
     }
 }
 
-fn print(figures: &Figures) {
-    let rows: Vec<Vec<String>> = figures
+fn print(results: &Results) {
+    let rows: Vec<Vec<String>> = results
         .ways
         .iter()
         .map(|f| {
@@ -401,7 +401,7 @@ fn print(figures: &Figures) {
                     "{:.2}",
                     f.rounds.syncs_per_operation().unwrap_or(0.0) * 10_000.0
                 ),
-                format!("{:.0} µs", figures.sync_median_us),
+                format!("{:.0} µs", results.sync_median_us),
                 format!("{:.3}", f.wa_bytes),
                 format!("{:.2}", f.bytes_per_value),
             ]
@@ -424,8 +424,8 @@ fn print(figures: &Figures) {
     );
 }
 
-fn judge(figures: &Figures, targets: &mut Targets) {
-    for way in &figures.ways {
+fn judge(results: &Results, targets: &mut Targets) {
+    for way in &results.ways {
         let drained = way.rounds.drained();
         let (rate, cpu) = if way.by_device {
             (14.0, 0.07)
@@ -435,7 +435,7 @@ fn judge(figures: &Figures, targets: &mut Targets) {
         let what = format!("bulk, {}, flushes included", way.rounds.name);
         let (bound, measured) = (Bound::AtLeast(rate), drained.per_second() / 1e6);
         if way.in_flight == 1 {
-            let sync = figures.sync_median_us;
+            let sync = results.sync_median_us;
             targets.add_if_fast_sync(&what, bound, " million/s", measured, sync);
         } else {
             targets.add(&what, bound, " million/s", measured);

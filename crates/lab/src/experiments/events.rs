@@ -40,7 +40,7 @@ pub(crate) struct Arguments {
 }
 
 #[derive(Serialize)]
-struct Figure {
+struct Measurement {
     stream: &'static str,
     late_percent: u32,
     rounds: Rounds,
@@ -61,9 +61,9 @@ struct Ends {
 }
 
 #[derive(Default, Serialize)]
-struct Figures {
+struct Results {
     events: usize,
-    streams: Vec<Figure>,
+    streams: Vec<Measurement>,
     /// Copying and pco alone, on Stock's columns.
     copy_and_pco: Option<Rounds>,
 }
@@ -74,9 +74,9 @@ const BEGIN: i64 = 1_700_000_000_000_000_000;
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let bench = Bench::new("events", &arguments.common)?;
-    let mut figures = Figures {
+    let mut results = Results {
         events: arguments.events,
-        ..Figures::default()
+        ..Results::default()
     };
     let mut targets = Targets::default();
     for (name, make) in [
@@ -85,12 +85,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     ] {
         if arguments.only.as_deref().is_none_or(|only| only == name) {
             let columns = make(arguments.events);
-            stream(&bench, arguments, name, &columns, &mut figures)?;
+            stream(&bench, arguments, name, &columns, &mut results)?;
         }
     }
-    print(&figures);
-    judge(&figures, &mut targets)?;
-    bench.finish(&figures, &targets)
+    print(&results);
+    judge(&results, &mut targets)?;
+    bench.finish(&results, &targets)
 }
 
 /// Numbers as the paper sizes them, 28 bytes an event; the symbol is a number, as its four bytes
@@ -175,7 +175,7 @@ fn stream(
     arguments: &Arguments,
     name: &'static str,
     columns: &[(&'static str, Values)],
-    figures: &mut Figures,
+    results: &mut Results,
 ) -> Result<(), Failure> {
     let key = StreamName::new(name, [("source", "1")]);
     let inputs: Vec<(u32, Arriving)> = arguments
@@ -227,11 +227,11 @@ fn stream(
     }
     let mut rounds = turns(bench.rounds(), contestants)?;
     if name == "stock" {
-        figures.copy_and_pco = rounds.pop();
+        results.copy_and_pco = rounds.pop();
     }
     for ((rounds, (late, _)), end) in rounds.into_iter().zip(&inputs).zip(&ends) {
         let Ends { drained, settled } = &*end.borrow();
-        figures.streams.push(Figure {
+        results.streams.push(Measurement {
             stream: name,
             late_percent: *late,
             rounds,
@@ -273,7 +273,7 @@ fn write_all(
     Ok(events as u64)
 }
 
-/// What is stored is what was made, in the order of time.
+/// Checks that the stored events are the generated ones, in the order of time.
 fn check(
     db: &Database,
     key: &StreamName,
@@ -332,8 +332,8 @@ fn copy_and_pco(input: &Arriving) -> Result<u64, Failure> {
     Ok(input.times.len() as u64)
 }
 
-fn print(figures: &Figures) {
-    let mut rows: Vec<Vec<String>> = figures
+fn print(results: &Results) {
+    let mut rows: Vec<Vec<String>> = results
         .streams
         .iter()
         .map(|f| {
@@ -356,7 +356,7 @@ fn print(figures: &Figures) {
             ]
         })
         .collect();
-    if let Some(plain) = &figures.copy_and_pco {
+    if let Some(plain) = &results.copy_and_pco {
         let mut row = vec![
             plain.name.clone(),
             format!("{:.2}", plain.per_second() / 1e6),
@@ -387,9 +387,9 @@ fn print(figures: &Figures) {
     );
 }
 
-fn judge(figures: &Figures, targets: &mut Targets) -> Result<(), Failure> {
+fn judge(results: &Results, targets: &mut Targets) -> Result<(), Failure> {
     let find = |stream: &str, late: u32| {
-        figures
+        results
             .streams
             .iter()
             .find(|f| f.stream == stream && f.late_percent == late)
@@ -409,7 +409,7 @@ fn judge(figures: &Figures, targets: &mut Targets) -> Result<(), Failure> {
             " s per million",
             drained.cpu_per_million(),
         );
-        if let Some(plain) = &figures.copy_and_pco {
+        if let Some(plain) = &results.copy_and_pco {
             targets.add(
                 format!("{what}: of copying and pco level 4"),
                 Bound::AtMost(2.5),
@@ -443,7 +443,7 @@ fn judge(figures: &Figures, targets: &mut Targets) -> Result<(), Failure> {
             ten.rounds.settled().times_of(&none.rounds.drained()),
         );
     }
-    if figures.streams.is_empty() {
+    if results.streams.is_empty() {
         return Err("there is no such stream: stock or sine".into());
     }
     Ok(())

@@ -2,7 +2,7 @@
 //! an index costs while rows are written.
 //!
 //! The rivals are the same database with its indexes left aside: the pyramid alone, which is all
-//! that answers then. Both are asked warm, in turn. What is found is compared in every round.
+//! that answers then. Both are queried warm, in turn. Their matches are compared in every round.
 
 use crate::harness::{
     Bench, Bound, Common, Contestant, Failure, Random, Rounds, Taken, Targets, taken,
@@ -12,7 +12,7 @@ use crate::machine::SyncProbe;
 use crate::table;
 use headwater::{
     Batch, Comparison, Database, Filter, IndexInfo, IndexSpec, IndexUse, Options, ScanSpec,
-    StreamName, StreamRows, Touched, Value, Values,
+    StreamName, StreamRows, ReadStats, Value, Values,
 };
 use serde::Serialize;
 use std::ops::ControlFlow;
@@ -40,7 +40,7 @@ const BEGIN: i64 = 1_700_000_000_000_000_000;
 const STEP: i64 = 1_000_000;
 /// Rows of a batch.
 const BATCH: u64 = 10_000;
-/// The shares of rows that ranges ask for: one in so many.
+/// The shares of rows that ranges select: one in so many.
 const SHARES: [u64; 6] = [1_000_000, 100_000, 10_000, 1_000, 100, 10];
 /// The share of the targets.
 const SHARE_WANTED: u64 = 10_000;
@@ -55,7 +55,7 @@ struct Question {
 }
 
 #[derive(Serialize)]
-struct Figures {
+struct Results {
     rows: u64,
     sync_median_us: f64,
     entries: u64,
@@ -123,14 +123,14 @@ fn build(db: &Database, name: &str) -> Result<(), Failure> {
     }
 }
 
-/// What a question asks: values of a field from one on, of which there are about so many rows.
+/// A lookup: values of a field in a range, which about so many rows have.
 #[derive(Clone, Copy)]
-enum Asked {
+enum Lookup {
     Number(u64),
     Price { from: f64, width: f64 },
 }
 
-impl Asked {
+impl Lookup {
     fn filters(self) -> Vec<Filter> {
         let of = |field: &str, comparison, value| Filter {
             field: field.to_owned(),
@@ -138,10 +138,10 @@ impl Asked {
             value,
         };
         match self {
-            Asked::Number(at) => {
+            Lookup::Number(at) => {
                 vec![of("number", Comparison::Equal, Value::I64(scrambled(at)))]
             }
-            Asked::Price { from, width } => vec![
+            Lookup::Price { from, width } => vec![
                 of("price", Comparison::GreaterOrEqual, Value::F64(from)),
                 of("price", Comparison::Less, Value::F64(from + width)),
             ],
@@ -150,9 +150,9 @@ impl Asked {
 }
 
 /// The rows that all streams have of it.
-fn ask(db: &Database, arguments: &Arguments, asked: Asked) -> Result<u64, Failure> {
+fn ask(db: &Database, arguments: &Arguments, lookup: Lookup) -> Result<u64, Failure> {
     let spec = ScanSpec {
-        filters: asked.filters(),
+        filters: lookup.filters(),
         ..ScanSpec::default()
     };
     let snapshot = db.snapshot()?;
@@ -165,24 +165,24 @@ fn ask(db: &Database, arguments: &Arguments, asked: Asked) -> Result<u64, Failur
     Ok(found)
 }
 
-/// Asks a round of one kind of question, with indexes or without. What it found is compared with
-/// what was found before.
+/// A round of lookups of one kind, with indexes or without. The matches are compared with earlier
+/// ones.
 fn round(
     db: &Database,
     arguments: &Arguments,
-    asked: &[Asked],
+    lookups: &[Lookup],
     expected: &[u64],
     usage: IndexUse,
 ) -> Result<Taken, Failure> {
     db.use_indexes(usage);
     taken(|| {
-        for (asked, expected) in asked.iter().zip(expected) {
-            let found = ask(db, arguments, *asked)?;
+        for (lookup, expected) in lookups.iter().zip(expected) {
+            let found = ask(db, arguments, *lookup)?;
             if found != *expected {
                 return Err(format!("{found} rows instead of {expected}").into());
             }
         }
-        Ok(u64::try_from(asked.len())?)
+        Ok(u64::try_from(lookups.len())?)
     })
 }
 
@@ -191,38 +191,38 @@ fn question(
     db: &Database,
     arguments: &Arguments,
     what: String,
-    asked: &[Asked],
+    lookups: &[Lookup],
 ) -> Result<Question, Failure> {
     db.use_indexes(IndexUse::Never);
-    let expected: Vec<u64> = asked
+    let expected: Vec<u64> = lookups
         .iter()
-        .map(|asked| ask(db, arguments, *asked))
+        .map(|lookup| ask(db, arguments, *lookup))
         .collect::<Result<_, _>>()?;
     // What is warm is warm for both.
     db.use_indexes(IndexUse::ByCost);
     for _ in 0..3 {
-        for asked in asked {
-            ask(db, arguments, *asked)?;
+        for lookup in lookups {
+            ask(db, arguments, *lookup)?;
         }
     }
-    let before = Touched::by_this_thread();
-    for asked in asked {
-        ask(db, arguments, *asked)?;
+    let before = ReadStats::by_this_thread();
+    for lookup in lookups {
+        ask(db, arguments, *lookup)?;
     }
-    let touched = Touched::by_this_thread() - before;
+    let touched = ReadStats::by_this_thread() - before;
     let contestants = vec![
         Contestant::new("with the index", |_| {
-            round(db, arguments, asked, &expected, IndexUse::ByCost)
+            round(db, arguments, lookups, &expected, IndexUse::ByCost)
         }),
         Contestant::new("the pyramid alone", |_| {
-            round(db, arguments, asked, &expected, IndexUse::Never)
+            round(db, arguments, lookups, &expected, IndexUse::Never)
         }),
     ];
     let mut rounds = turns(bench.rounds(), contestants)?.into_iter();
     let (Some(with), Some(without)) = (rounds.next(), rounds.next()) else {
         return Err("no rounds".into());
     };
-    let count = float(u64::try_from(asked.len().max(1))?);
+    let count = float(u64::try_from(lookups.len().max(1))?);
     Ok(Question {
         what,
         rows_found: float(expected.iter().sum::<u64>()) / count,
@@ -274,7 +274,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let sync = probe.median_us();
     let writing = writing(&bench, arguments)?;
 
-    let db = opened(&bench, "asked")?;
+    let db = opened(&bench, "lookups")?;
     write(&db, arguments, arguments.rows)?;
     db.flush()?;
     db.compact()?;
@@ -297,7 +297,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let per_entry = float(index_bytes) / float(entries.max(1));
     targets.add("bytes an entry", Bound::AtMost(3.0), "", per_entry);
     add_targets(&mut targets, &questions, &writing);
-    let figures = Figures {
+    let results = Results {
         rows: arguments.rows,
         sync_median_us: sync,
         entries,
@@ -306,7 +306,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         questions,
         writing,
     };
-    bench.finish(&figures, &targets)
+    bench.finish(&results, &targets)
 }
 
 fn print(questions: &[Question], writing: &[Rounds]) {
@@ -396,11 +396,11 @@ fn add_targets(targets: &mut Targets, questions: &[Question], writing: &[Rounds]
     );
 }
 
-/// Asks for one event, and for ranges of several widths.
+/// Measures lookups of one event, and of ranges of several widths.
 fn ask_all(bench: &Bench, db: &Database, arguments: &Arguments) -> Result<Vec<Question>, Failure> {
     let mut dice = Random::new(3);
-    let numbers: Vec<Asked> = (0..arguments.questions)
-        .map(|_| Asked::Number(dice.below(arguments.rows)))
+    let numbers: Vec<Lookup> = (0..arguments.questions)
+        .map(|_| Lookup::Number(dice.below(arguments.rows)))
         .collect();
     let mut questions = vec![question(
         bench,
@@ -413,17 +413,17 @@ fn ask_all(bench: &Bench, db: &Database, arguments: &Arguments) -> Result<Vec<Qu
         .into_iter()
         .filter(|share| *share * 10 <= arguments.rows)
     {
-        // Of wide ranges few are asked: each reads much.
+        // Few lookups of wide ranges: each reads much.
         let count = arguments.questions.min(share / 20).max(3);
         let width = 1.0 / float(share);
-        let asked: Vec<Asked> = (0..count)
-            .map(|_| Asked::Price {
+        let lookups: Vec<Lookup> = (0..count)
+            .map(|_| Lookup::Price {
                 from: dice.unit() * (1.0 - width),
                 width,
             })
             .collect();
         let what = format!("one row in {share} by its price");
-        questions.push(question(bench, db, arguments, what, &asked)?);
+        questions.push(question(bench, db, arguments, what, &lookups)?);
     }
     Ok(questions)
 }

@@ -1,4 +1,4 @@
-//! How much memory the engine takes: many events, many streams, and opening after `kill -9`.
+//! Memory of the engine: many events, many streams, and opening after `kill -9`.
 //!
 //! Each case fills a new database in a process of its own, whose peak resident memory (`VmHWM`) is
 //! then exactly that of the case: nothing else ran in it. When it has written everything it says so
@@ -18,7 +18,7 @@ const MIB: f64 = 1024.0 * 1024.0;
 const SECOND: i64 = 1_000_000_000;
 /// Begin of the made-up events.
 const START: i64 = 1_700_000_000 * SECOND;
-/// What the memory rule allows a stream touched since opening.
+/// Bytes that the memory rule allows for a stream touched since opening.
 const BYTES_PER_STREAM: u64 = 160;
 
 /// Options of the experiment.
@@ -43,7 +43,7 @@ pub(crate) struct Arguments {
     only: Vec<String>,
 }
 
-/// What a child process does. Not for people.
+/// Arguments of a child process. Not for people.
 #[derive(clap::Args)]
 pub(crate) struct ChildArguments {
     #[arg(long)]
@@ -57,14 +57,14 @@ pub(crate) struct ChildArguments {
     /// Rows of a stream in a batch: 1 = one line each.
     #[arg(long)]
     run: u64,
-    /// What it does: fill, open, last.
+    /// Task of the child: fill, open, last.
     #[arg(long)]
     task: String,
 }
 
-/// What a child tells.
+/// Report of a child process.
 #[derive(Serialize, Deserialize, Default, Clone)]
-struct Told {
+struct ChildReport {
     seconds: f64,
     cpu_seconds: f64,
     /// `VmHWM`, bytes.
@@ -116,13 +116,13 @@ fn cases(arguments: &Arguments) -> Vec<Case> {
 }
 
 #[derive(Serialize)]
-struct Figures {
+struct Results {
     case: &'static str,
     budget_bytes: usize,
     peak_bytes_max: u64,
-    fill: Told,
-    open: Told,
-    last: Told,
+    fill: ChildReport,
+    open: ChildReport,
+    last: ChildReport,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
@@ -139,7 +139,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         let last = child(&case, &dir, "last")?;
         std::fs::remove_dir_all(&dir)?;
         eprintln!("{} done", case.name);
-        all.push(Figures {
+        all.push(Results {
             case: case.name,
             budget_bytes: case.budget,
             peak_bytes_max: case.peak_max,
@@ -154,7 +154,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     bench.finish(&all, &targets)
 }
 
-fn print(all: &[Figures]) {
+fn print(all: &[Results]) {
     let mib = |bytes: u64| format!("{:.1}", real(bytes) / MIB);
     let rows: Vec<Vec<String>> = all
         .iter()
@@ -196,13 +196,13 @@ fn print(all: &[Figures]) {
     );
 }
 
-fn judge(all: &[Figures], targets: &mut Targets) {
-    for figures in all {
-        let case = figures.case;
-        let peaks = [&figures.fill, &figures.open, &figures.last].map(|t| t.peak_bytes);
+fn judge(all: &[Results], targets: &mut Targets) {
+    for results in all {
+        let case = results.case;
+        let peaks = [&results.fill, &results.open, &results.last].map(|t| t.peak_bytes);
         targets.add(
             format!("{case}: peak resident memory, filling or reading"),
-            Bound::AtMost((real(figures.peak_bytes_max) / MIB).round()),
+            Bound::AtMost((real(results.peak_bytes_max) / MIB).round()),
             " MiB",
             real(peaks.into_iter().max().unwrap_or(0)) / MIB,
         );
@@ -210,21 +210,21 @@ fn judge(all: &[Figures], targets: &mut Targets) {
             format!("{case}: reopened after kill -9"),
             Bound::AtMost(1.0),
             " s",
-            figures.open.seconds,
+            results.open.seconds,
         );
         if case.starts_with("streams") {
             targets.add(
                 format!("{case}: `last` of every stream, warm"),
                 Bound::AtMost(200.0),
                 " ms",
-                figures.last.last_warm_seconds * 1e3,
+                results.last.last_warm_seconds * 1e3,
             );
         }
     }
 }
 
 /// Runs one task in a process of its own and kills it when it is done.
-fn child(case: &Case, dir: &Path, task: &str) -> Result<Told, Failure> {
+fn child(case: &Case, dir: &Path, task: &str) -> Result<ChildReport, Failure> {
     let mut child = Command::new(std::env::current_exe()?)
         .arg("memory-child")
         .arg("--dir")
@@ -237,14 +237,14 @@ fn child(case: &Case, dir: &Path, task: &str) -> Result<Told, Failure> {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()?;
-    let told = tell(&mut child);
+    let report = read_report(&mut child);
     // SIGKILL: nothing is closed, whatever the task was.
     child.kill()?;
     child.wait()?;
-    told.map_err(|error| format!("{}, {task}: {error}", case.name).into())
+    report.map_err(|error| format!("{}, {task}: {error}", case.name).into())
 }
 
-fn tell(child: &mut Child) -> Result<Told, Failure> {
+fn read_report(child: &mut Child) -> Result<ChildReport, Failure> {
     let out = child.stdout.take().ok_or("a child without an output")?;
     let mut line = String::new();
     BufReader::new(out).read_line(&mut line)?;
@@ -254,11 +254,11 @@ fn tell(child: &mut Child) -> Result<Told, Failure> {
     Ok(serde_json::from_str(&line)?)
 }
 
-/// The child's part: does the task, tells the figures, and waits to be killed.
+/// The child's part: does the task, prints its report, and waits to be killed.
 pub(crate) fn run_child(arguments: &ChildArguments) -> Result<(), Failure> {
-    let mut told = Told {
+    let mut report = ChildReport {
         idle_bytes: machine::peak_resident_bytes(),
-        ..Told::default()
+        ..ChildReport::default()
     };
     let options = Options {
         memory_budget_bytes: arguments.budget,
@@ -267,12 +267,12 @@ pub(crate) fn run_child(arguments: &ChildArguments) -> Result<(), Failure> {
     };
     let (start, cpu) = (Instant::now(), machine::cpu_seconds());
     let db = Database::open(options)?;
-    told.seconds = start.elapsed().as_secs_f64();
-    told.replayed = db.recovery().events_replayed;
+    report.seconds = start.elapsed().as_secs_f64();
+    report.replayed = db.recovery().events_replayed;
     match arguments.task.as_str() {
         "fill" => {
             fill(&db, arguments)?;
-            told.seconds = start.elapsed().as_secs_f64();
+            report.seconds = start.elapsed().as_secs_f64();
         }
         "last" => {
             let mut took = [0.0, 0.0];
@@ -294,21 +294,21 @@ pub(crate) fn run_child(arguments: &ChildArguments) -> Result<(), Failure> {
                 }
                 *slot = start.elapsed().as_secs_f64();
             }
-            [told.last_cold_seconds, told.last_warm_seconds] = took;
+            [report.last_cold_seconds, report.last_warm_seconds] = took;
         }
         _ => {}
     }
     let stats = db.stats()?;
-    told.events = stats.events;
-    told.segment_bytes = stats.segment_bytes;
+    report.events = stats.events;
+    report.segment_bytes = stats.segment_bytes;
     if stats.events != arguments.events {
         return Err(format!("{} events, not {}", stats.events, arguments.events).into());
     }
-    told.cpu_seconds = machine::cpu_seconds() - cpu;
-    told.peak_bytes = machine::peak_resident_bytes();
-    println!("{}", serde_json::to_string(&told)?);
+    report.cpu_seconds = machine::cpu_seconds() - cpu;
+    report.peak_bytes = machine::peak_resident_bytes();
+    println!("{}", serde_json::to_string(&report)?);
     std::io::stdout().flush()?;
-    // The parent kills this process; should the parent be gone, its end of the pipe is too.
+    // The parent kills this process; should the parent have ended, its end of the pipe is closed.
     std::io::stdin().lines().for_each(drop);
     Ok(())
 }

@@ -16,10 +16,10 @@ use serde::Serialize;
 pub(crate) struct Arguments {
     #[command(flatten)]
     common: Common,
-    /// How many points there are.
+    /// Number of points.
     #[arg(long, default_value_t = 1_000)]
     points: u32,
-    /// How often each is written, a store each.
+    /// Number of times that each is written, a store each.
     #[arg(long, value_delimiter = ',', default_values_t = [1, 10, 40, 100])]
     versions: Vec<u32>,
     /// Questions of a round.
@@ -28,7 +28,7 @@ pub(crate) struct Arguments {
 }
 
 #[derive(Serialize)]
-struct Figures {
+struct Results {
     points: u32,
     /// Questions over points that no longer change, by versions.
     resting: Vec<Rounds>,
@@ -124,10 +124,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             most.times_of(once),
         );
     }
-    let figures = Figures {
+    let results = Results {
         points,
         resting,
         changing,
     };
-    bench.finish(&figures, &targets)
+    bench.finish(&results, &targets)
 }

@@ -40,7 +40,7 @@ struct Measured {
 }
 
 #[derive(Serialize)]
-struct Figures {
+struct Results {
     lines: u32,
     texts: Vec<Measured>,
 }
@@ -233,9 +233,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             );
         }
     }
-    let figures = Figures {
+    let results = Results {
         lines: arguments.lines,
         texts,
     };
-    bench.finish(&figures, &targets)
+    bench.finish(&results, &targets)
 }

@@ -2,7 +2,7 @@
 //! the pyramid lets a search leave out and without; and how many rows a search looks through that
 //! leaves nothing out, on one core.
 //!
-//! Both are asked warm, in turn, and the matches are compared in every round.
+//! Both are queried warm, in turn, and the matches are compared in every round.
 
 use crate::harness::{
     Bench, Bound, Common, Contestant, Failure, Random, Rounds, Targets, taken, turns,
@@ -36,7 +36,7 @@ const SECOND: i64 = 1_000_000_000;
 const BATCH: u64 = 10_000;
 
 #[derive(Serialize)]
-struct Figures {
+struct Results {
     rows: u64,
     streams: u64,
     rarity: u64,
@@ -165,12 +165,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         "",
         1.0 / without.cpu_per_million().max(1e-12),
     );
-    let figures = Figures {
+    let results = Results {
         rows: arguments.rows,
         streams: arguments.streams,
         rarity: arguments.rarity,
         matches,
         rounds,
     };
-    bench.finish(&figures, &targets)
+    bench.finish(&results, &targets)
 }

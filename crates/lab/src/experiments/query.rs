@@ -1,6 +1,6 @@
 //! SQL (issue 7's table): grouped queries, filters, counts and full scans of ten million values,
 //! each beside the same statement with the pyramid left out, or beside the first run of the
-//! statement, whose plan is kept for the others.
+//! statement, whose plan is cached for the others.
 //!
 //! Two stores: a channel of one value a second, and a fleet of 100 devices with ten fields each.
 //! Every answer's number of rows is checked against what the data are known to hold.
@@ -51,12 +51,12 @@ struct Measured {
 }
 
 #[derive(Serialize)]
-struct Figures {
+struct Results {
     values: u64,
     statements: Vec<Measured>,
 }
 
-struct Asked {
+struct Statement {
     name: &'static str,
     sql: String,
     /// Rows that the answer must have.
@@ -135,12 +135,12 @@ fn ask(runtime: &Runtime, session: &Session, sql: &str) -> Result<u64, Failure> 
 }
 
 fn bins(values: u64, width: u64) -> u64 {
-    // The data begin with a bin of any of the widths asked for.
+    // The data begin with a bin of any of the requested widths.
     values.div_ceil(width)
 }
 
 /// Statements over the channel.
-fn of_channel(values: u64) -> Vec<Asked> {
+fn of_channel(values: u64) -> Vec<Statement> {
     let width = (values / 1_000).max(1);
     let dyadic = width.next_power_of_two();
     let grouped = |width: u64| {
@@ -150,28 +150,28 @@ fn of_channel(values: u64) -> Vec<Asked> {
         )
     };
     vec![
-        Asked {
+        Statement {
             name: "channel in dyadic bins",
             sql: grouped(dyadic),
             rows: bins(values, dyadic),
             values: 0,
             pyramid: true,
         },
-        Asked {
+        Statement {
             name: "channel in 1,000 bins",
             sql: grouped(width),
             rows: bins(values, width),
             values: 0,
             pyramid: true,
         },
-        Asked {
+        Statement {
             name: "channel in 1,000 bins, from rows",
             sql: grouped(width),
             rows: bins(values, width),
             values: 0,
             pyramid: false,
         },
-        Asked {
+        Statement {
             name: "channel, every value",
             sql: "SELECT value FROM channel".to_owned(),
             rows: values,
@@ -186,34 +186,34 @@ const BEGIN_TEXT: &str = "2023-11-24T01:44:32Z";
 
 /// Statements over the fleet. `high` is a value that one in a thousand of a device's values
 /// exceeds, and `above` their number.
-fn of_fleet(rows: u64, devices: u64, high: f64, above: u64) -> Vec<Asked> {
+fn of_fleet(rows: u64, devices: u64, high: f64, above: u64) -> Vec<Statement> {
     let minutes = rows.div_ceil(60) * devices;
     let per_minute = format!(
         "SELECT device, date_bin(INTERVAL '1 minute', time, '{BEGIN_TEXT}') AS t, avg(f3) FROM fleet GROUP BY device, t"
     );
     vec![
-        Asked {
+        Statement {
             name: "fleet, mean per device and minute",
             sql: per_minute.clone(),
             rows: minutes,
             values: 0,
             pyramid: true,
         },
-        Asked {
+        Statement {
             name: "fleet, mean per device and minute, from rows",
             sql: per_minute,
             rows: minutes,
             values: 0,
             pyramid: false,
         },
-        Asked {
+        Statement {
             name: "fleet, one device above a value",
             sql: format!("SELECT time, f3 FROM fleet WHERE device = 'd000' AND f3 > {high:?}"),
             rows: above,
             values: 0,
             pyramid: true,
         },
-        Asked {
+        Statement {
             name: "fleet, count(*)",
             sql: "SELECT count(*) FROM fleet".to_owned(),
             rows: 1,
@@ -227,14 +227,14 @@ fn measure(
     bench: &Bench,
     runtime: &Runtime,
     db: &Database,
-    asked: Vec<Asked>,
+    statements: Vec<Statement>,
     out: &mut Vec<Measured>,
 ) -> Result<(), Failure> {
     let query = Query::new(db.clone(), Limits::default());
     let session = query.session(Arc::new(Unrestricted));
     let plain = query.session(Arc::new(Unrestricted));
     ask(runtime, &plain, "SET headwater.use_pyramid = off")?;
-    let contestants = asked.iter().map(|one| {
+    let contestants = statements.iter().map(|one| {
         let session = if one.pyramid { &session } else { &plain };
         Contestant::new(one.name, move |_| {
             taken(|| {
@@ -247,7 +247,7 @@ fn measure(
         })
     });
     let rounds = turns(bench.rounds(), contestants.collect())?;
-    out.extend(asked.iter().zip(rounds).map(|(one, rounds)| Measured {
+    out.extend(statements.iter().zip(rounds).map(|(one, rounds)| Measured {
         statement: one.sql.clone(),
         rows: one.rows,
         rounds,
@@ -328,7 +328,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         .build()?;
     let mut statements = Vec::new();
     let (values, devices) = (arguments.values, arguments.devices);
-    let mut ask_all = |db: &Database, mut asked: Vec<Asked>| {
+    let mut ask_all = |db: &Database, mut asked: Vec<Statement>| {
         asked.retain(|one| one.name.contains(&arguments.only));
         measure(&bench, &runtime, db, asked, &mut statements)
     };
@@ -356,9 +356,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     table::print(&["statement", "rows", "time", "spread"], &lines);
     let mut targets = Targets::default();
     judge(&statements, &mut targets);
-    let figures = Figures {
+    let results = Results {
         values: arguments.values,
         statements,
     };
-    bench.finish(&figures, &targets)
+    bench.finish(&results, &targets)
 }

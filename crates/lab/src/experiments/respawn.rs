@@ -40,7 +40,7 @@ const BEGIN: i64 = 1_700_000_000;
 const IN_FLIGHT: usize = 8;
 
 #[derive(Serialize)]
-struct Figures {
+struct Results {
     ingest: Vec<Rounds>,
     reads: Vec<Rounds>,
     sync_median_us: f64,
@@ -70,17 +70,17 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let ingest = ingest(&bench, &channel, &probe, &written)?;
     let reads = reads(&bench, &channel, arguments.reads)?;
     let (bytes_written, bytes_stored) = written.get();
-    let figures = Figures {
+    let results = Results {
         ingest,
         reads,
         sync_median_us: probe.borrow().median_us(),
         bytes_written,
         bytes_stored,
     };
-    print(&figures);
+    print(&results);
     let mut targets = Targets::default();
-    judge(&figures, &mut targets)?;
-    bench.finish(&figures, &targets)
+    judge(&results, &mut targets)?;
+    bench.finish(&results, &targets)
 }
 
 struct Channel {
@@ -302,8 +302,8 @@ fn read_one(
     }
 }
 
-fn print(figures: &Figures) {
-    let rows: Vec<Vec<String>> = figures
+fn print(results: &Results) {
+    let rows: Vec<Vec<String>> = results
         .ingest
         .iter()
         .map(|r| {
@@ -316,7 +316,7 @@ fn print(figures: &Figures) {
                 format!("{:.3}", r.drained().cpu_per_million()),
                 r.syncs_per_operation()
                     .map_or("—".to_owned(), |s| format!("{:.2}", s * 1e3)),
-                format!("{:.0} µs", figures.sync_median_us),
+                format!("{:.0} µs", results.sync_median_us),
             ]
         })
         .collect();
@@ -335,9 +335,9 @@ fn print(figures: &Figures) {
     );
     println!(
         "\nall bytes written {}, final store {}\n",
-        figures.bytes_written, figures.bytes_stored
+        results.bytes_written, results.bytes_stored
     );
-    let rows: Vec<Vec<String>> = figures
+    let rows: Vec<Vec<String>> = results
         .reads
         .iter()
         .map(|r| vec![r.name.clone(), r.time(), r.spread()])
@@ -345,22 +345,22 @@ fn print(figures: &Figures) {
     table::print(&["1,024 points at random", "a read", "spread"], &rows);
 }
 
-fn judge(figures: &Figures, targets: &mut Targets) -> Result<(), Failure> {
+fn judge(results: &Results, targets: &mut Targets) -> Result<(), Failure> {
     let find = |list: &[Rounds], name: &str| {
         list.iter()
             .find(|r| r.name == name)
             .cloned()
             .ok_or_else(|| Failure::from(format!("no {name}")))
     };
-    let sync = figures.sync_median_us;
-    let synced = find(&figures.ingest, SQLITE_SYNCED)?;
-    let unsynced = find(&figures.ingest, SQLITE_UNSYNCED)?;
+    let sync = results.sync_median_us;
+    let synced = find(&results.ingest, SQLITE_SYNCED)?;
+    let unsynced = find(&results.ingest, SQLITE_UNSYNCED)?;
     for (name, rival, wanted) in [
         (ONE, &synced, 5.0),
         (EIGHT, &synced, 8.0),
         (WRITTEN, &unsynced, 10.0),
     ] {
-        let ours = find(&figures.ingest, name)?;
+        let ours = find(&results.ingest, name)?;
         let what = format!("1 M points in 1K batches, {name}, faster than SQLite");
         let (bound, ratio) = (Bound::AtLeast(wanted), rival.times_of(&ours));
         if name == ONE {
@@ -373,13 +373,13 @@ fn judge(figures: &Figures, targets: &mut Targets) -> Result<(), Failure> {
         "all bytes written, of the final store",
         Bound::AtMost(2.3),
         " ×",
-        figures.bytes_written as f64 / figures.bytes_stored.max(1) as f64,
+        results.bytes_written as f64 / results.bytes_stored.max(1) as f64,
     );
     for (name, rival, milliseconds, wanted) in [
         (COLD, SQLITE_COLD, 0.045, 2.5),
         (CACHED, SQLITE_CACHED, 0.01, 10.0),
     ] {
-        let ours = find(&figures.reads, name)?;
+        let ours = find(&results.reads, name)?;
         let what = format!("1,024-point random read, {name}");
         targets.add(
             what.clone(),
@@ -391,7 +391,7 @@ fn judge(figures: &Figures, targets: &mut Targets) -> Result<(), Failure> {
             format!("{what}, faster than SQLite"),
             Bound::AtLeast(wanted),
             " ×",
-            find(&figures.reads, rival)?.times_of(&ours),
+            find(&results.reads, rival)?.times_of(&ours),
         );
     }
     Ok(())

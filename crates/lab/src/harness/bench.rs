@@ -13,13 +13,13 @@ pub(crate) struct Common {
     /// Where databases are made; a folder of its own is made in it and removed.
     #[arg(long, default_value = "/tmp")]
     pub(crate) scratch: PathBuf,
-    /// Rounds that count; the median of them is told.
+    /// Rounds that count; their median is reported.
     #[arg(long, default_value_t = 5)]
     pub(crate) rounds: usize,
     /// Rounds before, which do not count.
     #[arg(long, default_value_t = 1)]
     pub(crate) warm_up: usize,
-    /// Write the figures as JSON too.
+    /// Write the results as JSON too.
     #[arg(long)]
     pub(crate) json: Option<PathBuf>,
 }
@@ -34,7 +34,7 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    /// Makes the directory and prints what the figures depend on.
+    /// Makes the directory and prints what the results depend on.
     pub(crate) fn new(name: &'static str, common: &Common) -> Result<Bench, Failure> {
         let bench = Bench::once(name, common)?;
         println!(
@@ -73,7 +73,7 @@ impl Bench {
         self.scratch.join(format!("{what}-{number}"))
     }
 
-    /// Prints the targets and writes the JSON file, when one was asked for.
+    /// Prints the targets and writes the JSON file, if one is requested.
     pub(crate) fn finish(
         &self,
         figures: &impl Serialize,

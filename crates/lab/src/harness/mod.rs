@@ -1,8 +1,8 @@
-//! What the experiments share: rivals measured in turn, medians and spreads, CPU time, targets,
+//! The frame of all experiments: rivals measured in turn, medians and spreads, CPU time, targets,
 //! reports.
 //!
 //! Rivals take turns within seconds, so that whatever else the machine does falls on all of them;
-//! each round begins with another one. A figure is the median over rounds after warm-up rounds,
+//! each round begins with another one. A result is the median over rounds after warm-up rounds,
 //! with its smallest and largest value beside it.
 //!
 //! ```text
@@ -21,5 +21,5 @@ pub(crate) use random::Random;
 pub(crate) use target::{Bound, Targets};
 pub(crate) use turns::{Contestant, Rounds, Taken, taken, taken_and_drained, turns};
 
-/// What ends an experiment.
+/// Error that ends an experiment.
 pub(crate) type Failure = Box<dyn std::error::Error>;

@@ -1,9 +1,9 @@
-//! Targets: what was wanted, what was measured, whether it was met.
+//! Targets: the bound, the measured value, and whether it was met.
 
 use crate::table;
 use serde::Serialize;
 
-/// What a figure should be.
+/// Bound of a measured value.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Bound {
@@ -52,7 +52,7 @@ impl Targets {
         self.push(what.into(), bound, unit, measured, None);
     }
 
-    /// Adds one that is only wanted where a sync takes at most 0.3 ms.
+    /// Adds one that counts only where a sync takes at most 0.3 ms.
     pub(crate) fn add_if_fast_sync(
         &mut self,
         what: impl Into<String>,
@@ -82,7 +82,7 @@ impl Targets {
         });
     }
 
-    /// Prints target, measured figure and verdict.
+    /// Prints target, measured value and verdict.
     pub(crate) fn print(&self) {
         if self.0.is_empty() {
             return;

@@ -7,7 +7,7 @@ use crate::table::median;
 use serde::Serialize;
 use std::time::Instant;
 
-/// What one round of a contestant took.
+/// Measurements of one round of a contestant.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct Taken {
     /// Operations done: what times are divided by.
@@ -54,8 +54,8 @@ pub(crate) fn taken_and_drained<S>(
     })
 }
 
-/// One that does the same work as its rivals. It gets the number of the round, warm-up rounds
-/// included, and measures only what should count, by [`taken`].
+/// A contestant that does the same work as its rivals. Its function gets the number of the round,
+/// warm-up rounds included, and measures only what should count, by [`taken`].
 pub(crate) struct Contestant<'a> {
     pub(crate) name: String,
     pub(crate) round: Box<dyn FnMut(usize) -> Result<Taken, Failure> + 'a>,
@@ -161,7 +161,7 @@ impl Rounds {
             .then(|| self.median_of(|t| t.syncs.unwrap_or(0) as f64 / t.operations.max(1) as f64))
     }
 
-    /// How far the fastest and the slowest round were from the median, in percent of the time.
+    /// Distance of the fastest and of the slowest round from the median, in percent of the time.
     pub(crate) fn spread_percent(&self) -> (f64, f64) {
         let (_, least, most) = median(
             self.taken
@@ -190,14 +190,14 @@ impl Rounds {
         }
     }
 
-    /// How many times longer an operation takes than one of `other`: the median over rounds of the
-    /// two times of one round, since what disturbs a round disturbs both.
+    /// Time of an operation by that of `other`: the median over rounds of the two times of one
+    /// round, since what disturbs a round disturbs both.
     pub(crate) fn times_of(&self, other: &Rounds) -> f64 {
         ratio(self, other, |t| t.wall_seconds / t.operations.max(1) as f64)
     }
 }
 
-/// The median over rounds of a figure of `a` divided by that of `b` in the same round.
+/// The median over rounds of a measurement of `a` divided by that of `b` in the same round.
 fn ratio(a: &Rounds, b: &Rounds, figure: impl Fn(&Taken) -> f64) -> f64 {
     let pairs = a.taken.iter().zip(&b.taken);
     median(

@@ -17,7 +17,7 @@ pub(crate) use sqlite::{Overview, PlainSqlite, Sqlite};
 use crate::harness::Failure;
 use std::path::Path;
 
-/// What a write has survived when the call returns.
+/// Failure that a write survives when the call returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Survives {
     /// A power cut: one sync a call at least.
@@ -43,7 +43,7 @@ pub(crate) struct Window<'a> {
     pub(crate) values: &'a [&'a [f64]],
 }
 
-/// What reads give.
+/// Points that a read returns.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Points {
     pub(crate) seconds: Vec<i64>,
@@ -79,7 +79,7 @@ pub(crate) trait Store {
     fn syncs(&self) -> Result<Option<u64>, Failure>;
 }
 
-/// How a store is made in a directory, or opened again.
+/// Makes a store in a directory, or opens it again.
 pub(crate) type Open = fn(&Path, usize, Survives) -> Result<Box<dyn Store>, Failure>;
 
 /// Every store by its name: ours first, the tuned ones, then the paper's own comparison.

@@ -1,8 +1,8 @@
-//! Files of Avro read.
+//! Reading of Avro files.
 //!
 //! Invariants: the values of a file are at most [`VALUES_A_BYTE`] for each of its bytes, inflated,
 //! and [`VALUES_FREE`] more; the bytes that it inflates to are at most [`INFLATED_MAX`]. Values
-//! that take no bytes, of which a few bytes could say any number, are an error beyond that.
+//! that take no bytes, of which a few bytes could announce any number, are an error beyond that.
 
 use super::schema::{Type, parse};
 use super::{MAGIC, Parsed, Record, SYNC, Value};
@@ -140,11 +140,11 @@ impl<'a> Cursor<'a> {
         String::from_utf8(self.bytes()?.to_vec()).map_err(|_| "text in UTF-8".into())
     }
 
-    /// How many items the next block of an array or map has; `None` = there is none.
+    /// Number of items of the next block of an array or map; `None` = there is none.
     fn block(&mut self) -> Parsed<Option<usize>> {
         let count = self.long()?;
         if count < 0 {
-            // Their bytes follow, for who would pass over them.
+            // Their length in bytes follows, for readers that skip them.
             self.count()?;
         }
         let count = usize::try_from(count.unsigned_abs()).map_err(|_| "a count")?;

@@ -1,15 +1,15 @@
-//! What a schema of Avro says, as far as manifests need it.
+//! Schemas of Avro, as far as manifests need them.
 //!
-//! Invariants: what is said of a name is kept once, however often the name is used, so a schema
-//! takes a multiple of its text; types lie in each other at most [`DEPTH_MAX`] deep, so that what
-//! walks along them ends on any stack.
+//! Invariants: the definition of a name is stored once, however often the name is used, so a schema
+//! takes a multiple of its text; types are nested at most [`DEPTH_MAX`] deep, so that recursion
+//! along them ends on any stack.
 
 use super::Parsed;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// How deep types lie in each other, those of names included.
+/// Greatest nesting of types, the types of names included.
 const DEPTH_MAX: usize = 64;
 
 /// A type of a schema.
@@ -19,7 +19,7 @@ pub(super) enum Type {
     Boolean,
     /// Integers of any width, dates, enumerations.
     Number,
-    /// Numbers that nobody looks for, of so many bytes.
+    /// Numbers that are skipped, of so many bytes.
     Skipped(usize),
     Bytes,
     Text,

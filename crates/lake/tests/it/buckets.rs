@@ -9,7 +9,7 @@ use headwater_bucket::{
     Counted, Etag, Faults, Faulty, Memory, Object, ObjectStore, Page, Put, StoreFailure as Failure,
 };
 use headwater_lake::{
-    Catalog, LakeError, OWN_NAMESPACE, Place, Steps, WriteOptions, data_files, folder_of, status,
+    Catalog, LakeError, OWN_NAMESPACE, LakeLocation, Steps, WriteOptions, data_files, folder_of, status,
     verify, write,
 };
 use headwater_testing::Dice;
@@ -59,10 +59,10 @@ fn mirrored(dir: &Path, location: &Path) -> PathBuf {
 struct Stored {
     bench: Bench,
     store: Arc<Faulty<Arc<Memory>>>,
-    place: Place,
+    place: LakeLocation,
     /// The store behind the faults, and the lake there.
     memory: Arc<Memory>,
-    quiet: Place,
+    quiet: LakeLocation,
 }
 
 impl Stored {
@@ -70,9 +70,9 @@ impl Stored {
         let memory = Arc::new(Memory::timed(Arc::new(SystemClock::new())));
         let store = Faulty::new(Arc::clone(&memory), seed, Faults::default());
         let store = Arc::new(store);
-        let place = Place::in_store(Arc::clone(&store) as Arc<dyn ObjectStore>, BASE);
+        let place = LakeLocation::in_store(Arc::clone(&store) as Arc<dyn ObjectStore>, BASE);
         Stored {
-            quiet: Place::in_store(Arc::clone(&memory) as Arc<dyn ObjectStore>, BASE),
+            quiet: LakeLocation::in_store(Arc::clone(&memory) as Arc<dyn ObjectStore>, BASE),
             memory,
             bench: Bench::new(),
             store,
@@ -305,7 +305,7 @@ fn whatever_fails_in_a_bucket_the_lake_ends_as_the_database_is() {
 fn a_commit_without_an_answer_is_told_apart_from_that_of_another() {
     for how in [How::LosesAnswers, How::LosesPuts] {
         let store: Arc<dyn ObjectStore> = Arc::new(Odd::new(how));
-        let place = Place::in_store(store, BASE).with_pause(Duration::ZERO);
+        let place = LakeLocation::in_store(store, BASE).with_pause(Duration::ZERO);
         let bench = Bench::new();
         begin(&bench);
         let look = || bench.db().snapshot();
@@ -353,7 +353,7 @@ fn a_commit_that_comes_late_is_whole() {
 
 /// Writes at once, each of a day of its own database: how many rows are there in the end.
 fn raced(store: &Arc<dyn ObjectStore>) -> usize {
-    let place = Place::in_store(Arc::clone(store), BASE).with_pause(Duration::ZERO);
+    let place = LakeLocation::in_store(Arc::clone(store), BASE).with_pause(Duration::ZERO);
     let bench = Bench::new();
     begin(&bench);
     write(&|| bench.db().snapshot(), &place, &options()).unwrap();
@@ -490,7 +490,7 @@ impl ObjectStore for Odd {
 fn a_write_that_finds_nothing_new_puts_and_lists_nothing() {
     let memory = Memory::timed(Arc::new(SystemClock::new()));
     let store = Arc::new(Counted::new(memory, Arc::new(SystemClock::new())));
-    let place = Place::in_store(Arc::clone(&store) as Arc<dyn ObjectStore>, BASE);
+    let place = LakeLocation::in_store(Arc::clone(&store) as Arc<dyn ObjectStore>, BASE);
     let bench = Bench::new();
     begin(&bench);
     bench.db().flush().unwrap();

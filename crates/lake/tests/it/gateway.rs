@@ -2,7 +2,7 @@
 
 use crate::support::{Bench, DAY, START, options};
 use headwater::{Options, Reader, StreamName};
-use headwater_lake::{LakeError, Place, status, verify, write};
+use headwater_lake::{LakeError, LakeLocation, status, verify, write};
 use headwater_testing::S3Server;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -14,8 +14,8 @@ const LAKE: &str = "HEADWATER_TEST_LAKE_BUCKET_PLACE";
 const KILLED: &str =
     "gateway::writes_to_a_bucket_that_are_killed_or_come_at_once_leave_each_row_once";
 
-fn place(lake: &str, secret: Option<&str>) -> headwater_lake::Result<Place> {
-    Place::open(lake, &|name| match name {
+fn place(lake: &str, secret: Option<&str>) -> headwater_lake::Result<LakeLocation> {
+    LakeLocation::open(lake, &|name| match name {
         "AWS_ACCESS_KEY_ID" => Some(S3Server::KEY.to_owned()),
         "AWS_SECRET_ACCESS_KEY" => secret.map(str::to_owned),
         _ => None,
@@ -34,7 +34,7 @@ impl Gateway {
         format!("s3://plants/north/lake?endpoint={}", self.0.endpoint())
     }
 
-    pub(crate) fn place(&self) -> Place {
+    pub(crate) fn place(&self) -> LakeLocation {
         place(&self.address(), Some(S3Server::SECRET)).unwrap()
     }
 
@@ -61,7 +61,7 @@ fn rows(bench: &Bench, round: i64) {
     }
 }
 
-fn assert_equal(bench: &Bench, place: &Place, why: &str) {
+fn assert_equal(bench: &Bench, place: &LakeLocation, why: &str) {
     let snapshot = bench.db().snapshot().unwrap();
     let verified = verify(&snapshot, place, true).unwrap();
     assert!(verified.is_sound(), "{why}: {verified:?}");

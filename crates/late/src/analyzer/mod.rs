@@ -1,25 +1,25 @@
 //! Decides, for one shard, which policy for late data to use.
 //!
 //! Every [`EVENTS_PER_EVALUATION`] events the model predicts from the lateness seen, which decays
-//! over some 48,000 events, what the policy in force writes, and when that has changed, and now and
-//! then anyway, what every candidate would. A candidate that is predicted to cost 2 % less, twice
-//! in a row and while the prediction for the policy in force is steady, is chosen; unless it costs
-//! a tenth less, it must do so in the mean over 24 evaluations, because many candidates cost nearly
-//! the same and would take turns otherwise. The referee: when what the policy in force wrote over
-//! four or more merges is off its prediction by more than a tenth, a stretch of events is replayed
-//! for the best candidates, and what replays count corrects the model until the stream changes.
-//! Stretches are contiguous and at most a tenth of all events. Streams are tracked one by one,
-//! since disorder between them costs nothing; memory is shared, so a stream has its share of it. Of
-//! many streams up to 64 are tracked, and stand for the others.
+//! over some 48,000 events, the writes of the policy in force, and when that has changed, and now
+//! and then anyway, the writes of every candidate. A candidate that is predicted to cost 2 % less,
+//! twice in a row and while the prediction for the policy in force is steady, is chosen; unless it
+//! costs a tenth less, it must do so in the mean over 24 evaluations, because many candidates cost
+//! nearly the same and would take turns otherwise. The referee: when the writes of the policy in
+//! force over four or more merges are off its prediction by more than a tenth, a stretch of events
+//! is replayed for the best candidates, and the counts of replays correct the model until the
+//! stream changes. Stretches are contiguous and at most a tenth of all events. Streams are tracked
+//! one by one, since disorder between them costs nothing; memory is shared, so a stream has its
+//! share of it. Of many streams up to 64 are tracked, and stand for the others.
 //!
-//! Invariants: nothing here touches events in memory or files; a decision changes only what is in
-//! force.
+//! Invariants: nothing here touches events in memory or files; a decision changes only the policy
+//! in force.
 //! Concurrency: a value; `observe` and `apply` run under the shard's lock, [`Evaluation::rank`]
 //! outside of it.
 //! Failure: none. Memory is below 1 MiB: 64 trackers of 6 KiB, and a replay of at most
 //! [`REPLAY_BYTES_MAX`].
 
-mod kept;
+mod persistence;
 mod referee;
 
 pub use referee::{REPLAY_BYTES_MAX, belief};
@@ -34,10 +34,10 @@ use std::fmt;
 
 /// Events of a shard between two evaluations.
 pub const EVENTS_PER_EVALUATION: u64 = 16_384;
-/// What is left of the histograms' weight from one evaluation to the next: e^(−1/3).
+/// Factor of the histograms' weight from one evaluation to the next: e^(−1/3).
 const DECAY: f64 = 0.7165;
-/// What is left, in the same way, of the count of a stream's events, which says how much of memory
-/// is its own.
+/// Factor, in the same way, of the count of a stream's events, which says how much of memory is its
+/// own.
 const SHARE_DECAY: f64 = 0.9;
 /// A candidate must be this much better.
 const GAIN_MIN: f64 = 0.02;
@@ -56,12 +56,11 @@ const WAIT_MAX: u32 = 6;
 /// much, or after so many evaluations.
 const UNCHANGED: f64 = 0.03;
 const UNRANKED_MAX: u32 = 15;
-/// After so many evaluations while the mean costs are being learnt: what the histograms hold is
-/// then new for the most part, and rankings in between would say about the same. From this many
-/// evaluations on.
+/// After so many evaluations while the mean costs are being learnt: the histograms are then new for
+/// the most part, and rankings in between would say about the same. From this many evaluations on.
 const UNRANKED_LEARNING_MAX: u32 = 2;
 const LEARNING_FROM: u32 = 3;
-/// Less memory than this for a stream tells nothing.
+/// Less memory than this for a stream is no basis for a decision.
 const MEMORY_EVENTS_MIN: f64 = 32.0;
 /// Evaluations without an event after which a stream's tracker is given to another.
 const IDLE_MAX: u32 = 8;
@@ -75,7 +74,7 @@ const BLOCK_EVENTS: u64 = 512;
 pub enum Reason {
     /// The model predicts less for the new one.
     Predicted,
-    /// What was written was not what the model said, and a replay counted less for the new one.
+    /// The measured writes contradicted the model, and a replay counted less for the new one.
     Replayed,
 }
 
@@ -116,7 +115,7 @@ struct Slot {
     idle: u32,
 }
 
-/// Events written because of what arrived, and what arrived.
+/// Events written because of arrivals, and arrivals.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Measured {
     stored: u64,
@@ -124,7 +123,7 @@ struct Measured {
     merges: u64,
 }
 
-/// What one shard knows of its late events, and what it does about them.
+/// Statistics of the late events of one shard, and its policy for them.
 #[derive(Debug)]
 pub struct Analyzer {
     adaptive: bool,
@@ -134,7 +133,7 @@ pub struct Analyzer {
     /// Events seen in all, and since the last evaluation.
     events: u64,
     recent: u64,
-    /// Events before, decaying as those of each stream.
+    /// Previous events, decaying as those of each stream.
     weight: f64,
     /// Memory of the streams that bring the events, in events.
     memory_events: f64,
@@ -142,15 +141,15 @@ pub struct Analyzer {
     decisions: VecDeque<Decision>,
     confirmations: u32,
     waited: u32,
-    /// What was predicted for the policy in force before.
+    /// Prediction for the previous policy.
     last_prediction: Option<f64>,
     /// The prediction when all candidates were ranked last, and evaluations since.
     ranked_prediction: Option<f64>,
     unranked: u32,
     measured: Measured,
     replay: Option<Replay>,
-    /// Replayed write amplifications, what was predicted for the first of them then, and
-    /// evaluations until there may be another replay.
+    /// Replayed write amplifications, the prediction for the first of them then, and evaluations
+    /// until there may be another replay.
     replayed: Vec<Replayed>,
     replayed_prediction: Option<f64>,
     replay_holds: u32,
@@ -159,7 +158,7 @@ pub struct Analyzer {
     averages: Vec<(Candidate, f64, u32)>,
 }
 
-/// What an evaluation needs, apart from the shard.
+/// Inputs of an evaluation, apart from the shard.
 #[derive(Clone, Debug)]
 pub struct Evaluation {
     lateness: Lateness,
@@ -258,7 +257,7 @@ impl Analyzer {
         self.events
     }
 
-    /// What was seen of lateness.
+    /// The lateness seen.
     #[must_use]
     pub fn lateness(&self) -> &Lateness {
         &self.lateness
@@ -294,7 +293,7 @@ impl Analyzer {
         })
     }
 
-    /// What is known of the candidate in force.
+    /// The ranked candidate in force.
     #[must_use]
     pub fn current(&self) -> Option<&Ranked> {
         self.ranking.iter().find(|r| r.candidate == self.in_force)
@@ -346,7 +345,8 @@ impl Analyzer {
         self.recent >= EVENTS_PER_EVALUATION
     }
 
-    /// Begins an evaluation: `shard_memory_events` is what fits into the shard's memory.
+    /// Begins an evaluation: `shard_memory_events` is the number of events that fit into the
+    /// shard's memory.
     pub fn evaluation(&mut self, shard_memory_events: f64) -> Evaluation {
         let recent = std::mem::take(&mut self.recent);
         let part = recent as f64 / EVENTS_PER_EVALUATION as f64;
@@ -383,7 +383,7 @@ impl Analyzer {
         evaluation
     }
 
-    /// What could be evaluated now; changes nothing.
+    /// An evaluation of the present state; changes nothing.
     #[must_use]
     pub fn glance(&self) -> Evaluation {
         Evaluation {
@@ -488,8 +488,8 @@ impl Analyzer {
         Some(decision)
     }
 
-    /// Adds a ranking to the mean costs. It stands for the evaluations before that went without, as
-    /// far as those learnt anything new.
+    /// Adds a ranking to the mean costs. The ranking also counts for the previous evaluations that
+    /// went without, as far as those learnt anything new.
     fn average(&mut self, ranking: &[Ranked]) {
         let weight = self.unranked.min(UNRANKED_LEARNING_MAX) + 1;
         self.averages
@@ -527,8 +527,8 @@ impl Analyzer {
         Some((*best, 1.0 - (mean - here).exp()))
     }
 
-    /// Evaluations for which what was ranked last may stand, if the prediction for the policy in
-    /// force stays the same.
+    /// Evaluations for which the last ranking may stand, if the prediction for the policy in force
+    /// stays the same.
     fn unranked_max(&self) -> u32 {
         let here = self.averages.iter().find(|(c, ..)| *c == self.in_force);
         let known = here.map_or(0, |(_, _, count)| *count);
@@ -545,7 +545,7 @@ impl Analyzer {
         }
     }
 
-    /// Notes what a step stored and wrote, and how many merges it did.
+    /// Notes the events that a job stored and wrote, and its number of merges.
     pub fn measure(&mut self, stored: u64, written: u64, merges: u64) {
         self.measured.stored += stored;
         self.measured.written += written;

@@ -1,6 +1,6 @@
-//! The referee: when what the policy in force wrote is off its prediction, a stretch of events is
-//! replayed for the best candidates, and what replays count corrects the model until the stream
-//! changes.
+//! The referee: when the writes of the policy in force are off its prediction, a stretch of events
+//! is replayed for the best candidates, and the counts of replays correct the model until the
+//! stream changes.
 //!
 //! Invariants: stretches are contiguous and at most a tenth of all events; a replay takes no more
 //! than [`REPLAY_BYTES_MAX`].
@@ -24,8 +24,8 @@ pub const REPLAY_BYTES_MAX: usize = 512 << 10;
 /// Evaluations from one replay to the next.
 const REPLAY_HOLDS: u32 = 16;
 
-/// What replays counted for a candidate since the stream changed: write amplification in the mean,
-/// and how many.
+/// Counts of replays for a candidate since the stream changed: write amplification in the mean, and
+/// their number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Replayed {
     pub(super) candidate: Candidate,
@@ -45,18 +45,18 @@ pub(super) struct Replay {
 /// As many replays are believed as much as the model.
 const REPLAYS_BELIEVED: f64 = 3.0;
 
-/// How much of what sets a candidate apart in so many replays is believed, from 0 to 1: a replay is
-/// one sample of few merges, and where it and the model disagree about two candidates by some per
-/// cent, either may be right.
+/// Weight, from 0 to 1, of the difference of a candidate in so many replays: a replay is one sample
+/// of few merges, and where it and the model disagree about two candidates by some per cent, either
+/// may be right.
 #[must_use]
 pub fn belief(replays: u32) -> f64 {
     let replays = f64::from(replays);
     replays / (replays + REPLAYS_BELIEVED)
 }
 
-/// Corrects costs by what replays counted. Where the model is off it is so for all candidates
+/// Corrects costs by the counts of replays. Where the model is off it is so for all candidates
 /// alike, so that those that were not replayed are corrected by as much as the others in the mean.
-/// What sets one candidate apart is believed the more the more replays say so, since one merge is
+/// The difference of one candidate weighs more with the number of its replays, since one merge is
 /// one sample.
 pub(super) fn correct(ranking: &mut [Ranked], replayed: &[Replayed]) {
     let own = |ranked: &Ranked| {
@@ -93,7 +93,7 @@ impl Analyzer {
         }
     }
 
-    /// What was replayed holds until the stream changes.
+    /// Drops the results of replays when the stream has changed.
     pub(super) fn check_replayed(&mut self) {
         let Some(first) = self.replayed.first() else {
             return;
@@ -158,7 +158,7 @@ impl Analyzer {
         });
     }
 
-    /// Takes over what a finished replay counted. True when that changes the costs of candidates.
+    /// Takes over the counts of a finished replay. True when that changes the costs of candidates.
     pub(super) fn end_replay(&mut self) -> bool {
         self.replay_holds = self.replay_holds.saturating_sub(1);
         let full =

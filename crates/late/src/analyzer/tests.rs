@@ -81,7 +81,7 @@ fn a_change_needs_two_evaluations_and_a_gain() {
     }
     assert_eq!(decisions, 1);
     assert_eq!(analyzer.memory_events(), 512.0);
-    // What is fixed stays.
+    // A fixed policy stays.
     analyzer.set_fixed(Some(first()));
     for _ in 0..4 {
         analyzer.observe(7, &arrivals.next(EVENTS_PER_EVALUATION as usize));
@@ -119,8 +119,8 @@ fn decisions_on_m6(seed: u64, evaluations: i64) -> (usize, Candidate) {
         for batch in part.chunks(512) {
             analyzer.observe(7, batch);
         }
-        // What is measured is always more than expected, so that the referee is called again and
-        // again.
+        // Measured writes always exceed the expected ones, so that the referee is called
+        // repeatedly.
         let expected = analyzer
             .current()
             .map_or(1.0, |r| r.replayed.unwrap_or(r.predicted));
@@ -138,7 +138,7 @@ fn candidates_that_cost_nearly_the_same_do_not_take_turns() {
     for seed in 1..=6 {
         let (decisions, in_force) = decisions_on_m6(seed, 40);
         all += decisions;
-        // None of what is far away was chosen either.
+        // No distant candidate was chosen either.
         assert!(matches!(
             in_force.policy.split,
             Split::Separate { flank_share } if (0.2..=0.65).contains(&flank_share)
@@ -196,7 +196,7 @@ fn the_referee_is_called_when_predictions_are_off() {
         for _ in 0..16 {
             analyzer.observe(7, &arrivals.next(EVENTS_PER_EVALUATION as usize / 16));
         }
-        // What is measured is a third more than what is predicted.
+        // Measured writes exceed the predicted ones by a third.
         let written = analyzer
             .current()
             .map_or(1.0, |r| r.replayed.unwrap_or(r.predicted));
@@ -250,7 +250,7 @@ fn memory_is_shared_among_streams_and_that_of_the_analyzer_is_bounded() {
     let memory = analyzer.memory_events();
     assert!((400.0..700.0).contains(&memory), "{memory}");
     assert!(analyzer.bytes() < 1 << 20, "{}", analyzer.bytes());
-    // Between streams time goes back all the while; what counts is inside them.
+    // Between streams time goes back all the while; only the order inside them counts.
     let seen = analyzer.lateness();
     let share = seen.late_events() / seen.events();
     assert!((0.15..0.25).contains(&share), "{share}");

@@ -1,8 +1,8 @@
 //! The law of lateness, for the model: survival and tail in events, with the extremal index.
 //!
 //! Invariants: between the borders of two buckets the survival is a straight line, and the tail its
-//! integral. What a prediction asks for, some hundred thousand times in a ranking, is one look into
-//! a table.
+//! integral. A query of a prediction, of which a ranking makes some hundred thousand, is one
+//! look-up in a table.
 //! Concurrency: a value.
 //! Failure: none; not-a-number in gives not-a-number out.
 
@@ -16,31 +16,31 @@ const BLOCKS_MIN: f64 = 8.0;
 #[derive(Clone, Debug, PartialEq)]
 pub struct LatenessLaw {
     /// One for each bucket but the last.
-    pieces: Vec<LawPiece>,
-    /// At the first place of each bucket.
+    pieces: Vec<LawSegment>,
+    /// At the first node of each bucket.
     extremal: Vec<f64>,
 }
 
-/// The law from one place to the next.
+/// The law from one node to the next.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct LawPiece {
-    /// The next place.
+struct LawSegment {
+    /// The next node.
     end: f64,
     /// Survival and tail there.
     survival: f64,
     tail: f64,
-    /// Half of what the survival falls by for each event.
+    /// Half of the decrease of the survival for each event.
     half_slope: f64,
 }
 
-const NOTHING: LawPiece = LawPiece {
+const NOTHING: LawSegment = LawSegment {
     end: 0.0,
     survival: 0.0,
     tail: 0.0,
     half_slope: 0.0,
 };
 
-/// Where a bucket begins: a lateness of L means more than L − ½ and at most L + ½ places behind.
+/// Start of a bucket: a lateness of L means more than L − ½ and at most L + ½ events behind.
 fn place(bucket: usize) -> f64 {
     match bucket_start(bucket) {
         0 => 0.0,
@@ -48,20 +48,20 @@ fn place(bucket: usize) -> f64 {
     }
 }
 
-/// The bucket that a place of at least 0 lies in, but for the last one.
+/// The bucket of a lateness of at least 0, but for the last one.
 #[inline]
 fn bucket_at(x: f64) -> usize {
     let lateness = x + 0.5;
     if lateness < PER_OCTAVE as f64 {
         return lateness as usize;
     }
-    // Of a number with a binary point the exponent is the octave, and the first three places behind
+    // Of a number with a binary point the exponent is the octave, and the first three bits behind
     // it the bucket within.
     let octaves = (lateness.to_bits() >> 49) as usize;
     (octaves - FIRST_OCTAVE).min(BUCKETS - 2)
 }
 
-/// The exponent of 8 with three places behind it, less the buckets before.
+/// The exponent of 8 with three bits behind it, less the buckets before.
 const FIRST_OCTAVE: usize = ((1023 + 3) << 3) - PER_OCTAVE;
 
 impl LatenessLaw {
@@ -114,7 +114,7 @@ impl LatenessLaw {
             };
             law.extremal.push(index);
         }
-        // Depths too common or too rare to tell take the index of the nearest that does.
+        // Depths too common or too rare to measure take the index of the nearest measured one.
         let last = known.unwrap_or(1.0);
         let first = law.extremal.iter().copied().find(|i| !i.is_nan());
         let mut before = first.unwrap_or(last);
@@ -129,7 +129,7 @@ impl LatenessLaw {
             let end = place(bucket + 1);
             let width = end - place(bucket);
             let (a, b) = (survival(bucket), survival(bucket + 1));
-            *piece = LawPiece {
+            *piece = LawSegment {
                 end,
                 survival: b,
                 tail,
@@ -141,13 +141,13 @@ impl LatenessLaw {
     }
 
     #[inline]
-    fn piece(&self, bucket: usize) -> &LawPiece {
+    fn piece(&self, bucket: usize) -> &LawSegment {
         self.pieces.get(bucket).unwrap_or(&NOTHING)
     }
 
-    /// The piece that a place of at least 0 lies in, and how far from its end.
+    /// The segment of a lateness of at least 0, and the distance from its end.
     #[inline]
-    fn at(&self, x: f64) -> (&LawPiece, f64) {
+    fn at(&self, x: f64) -> (&LawSegment, f64) {
         let piece = self.piece(bucket_at(x));
         (piece, (piece.end - x).max(0.0))
     }
@@ -170,7 +170,7 @@ impl DelayLaw for LatenessLaw {
     #[inline]
     fn tail(&self, x: f64) -> f64 {
         let (piece, left) = self.at(x.max(0.0));
-        // What lies behind, and the trapezoid from here to the next place.
+        // The tail behind, and the trapezoid from here to the next node.
         let here = piece.tail + left * (piece.survival + piece.half_slope * left);
         here - x.min(0.0)
     }

@@ -1,4 +1,4 @@
-//! How late events are: what the analyzer keeps of each shard.
+//! Lateness of events: the analyzer's statistics of each shard.
 //!
 //! The lateness of an event is the number of events of its stream that arrived since the stream's
 //! newest timestamp passed it; 0 for an event that is the newest. Unlike a delay it needs no
@@ -48,7 +48,7 @@ impl Default for Histogram {
 #[inline]
 fn bucket_of(lateness: u64) -> usize {
     let lateness = lateness.min((1 << OCTAVES) - 1);
-    // Octaves above the first eight, and the place within one with the bit that leads.
+    // Octaves above the first eight, and the bucket within one with the leading bit.
     let shift = 60 - (lateness | PER_OCTAVE as u64).leading_zeros() as usize;
     shift * PER_OCTAVE + (lateness >> shift) as usize
 }
@@ -85,7 +85,7 @@ impl Histogram {
     }
 }
 
-/// What was seen of lateness, decaying.
+/// Decaying histograms of the lateness seen.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lateness {
     /// Weight of all events.
@@ -135,7 +135,7 @@ impl Lateness {
         &self.late
     }
 
-    /// Lets what was seen so far count less by this factor.
+    /// Reduces the weight of the lateness seen so far by this factor.
     pub fn decay(&mut self, factor: f64) {
         self.events *= factor;
         self.blocks *= factor;
@@ -149,7 +149,7 @@ impl Lateness {
         LatenessLaw::new(self)
     }
 
-    /// Appends what has to be kept over a restart: weights in 1/16, buckets as (lateness, weight).
+    /// Appends the persistent state: weights in 1/16, buckets as (lateness, weight).
     pub fn encode(&self, out: &mut Vec<u8>) {
         let weight = |w: f64| (w * 16.0).round().clamp(0.0, 1e15) as u64;
         out.put_varint(self.block_events);
@@ -169,7 +169,7 @@ impl Lateness {
         }
     }
 
-    /// Reads what [`Lateness::encode`] wrote.
+    /// Reads the output of [`Lateness::encode`].
     ///
     /// # Errors
     /// When the bytes are not that.

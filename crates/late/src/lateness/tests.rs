@@ -16,7 +16,7 @@ fn buckets_are_eight_to_the_octave() {
     assert_eq!(bucket_of(u64::MAX), BUCKETS - 1);
 }
 
-/// Every third event of a stream with an interval of 1 ms comes `late` places late.
+/// Every third event of a stream with an interval of 1 ms comes `late` positions late.
 fn arrivals(count: i64, late: i64) -> Vec<i64> {
     let mut all: Vec<(i64, i64)> = (0..count)
         .map(|i| (if i % 3 == 0 { i + late } else { i }, i * 1_000_000))
@@ -98,7 +98,7 @@ fn in_order_events_are_counted_and_nothing_else() {
 
 #[test]
 fn batches_have_a_small_extremal_index() {
-    // Twenty events in a row are 1,000 places late; or the same number one by one.
+    // Twenty events in a row are 1,000 positions late; or the same number one by one.
     let batches: Vec<i64> = {
         let late = |i: i64| (i / 20) % 50 == 7;
         let mut all: Vec<(i64, i64)> = (0..400_000)
@@ -265,7 +265,7 @@ fn the_law_says_what_the_histogram_holds() {
     let mut seen = Lateness::new(64);
     Tracker::new().observe(&arrivals(40_000, 700), &mut seen);
     let law = seen.law().unwrap();
-    // At the first place of a bucket: all that is at least as late, of all events.
+    // At the first lateness of a bucket: all that is at least as late, of all events.
     for (lateness, _) in seen.histogram().buckets() {
         let above: f64 = (seen.histogram().buckets())
             .filter(|(other, _)| *other >= lateness)

@@ -1,13 +1,13 @@
 //! Follows one stream: its newest time, and how far behind it each event comes.
 //!
-//! How many events arrived since a time was the newest is read from *borders*: the newest time at
-//! every sixteenth arrival or so, closer for what is new than for what is old. Events are taken a
-//! few at a time. In order, they are only counted; late and rising, as those of a device that sends
-//! what it kept, they are counted by stretches; else the late ones are picked out first and looked
-//! up then, without branches that could not be foreseen.
+//! The number of events that arrived since a time was the newest is read from *borders*: the newest
+//! time at every sixteenth arrival or so, closer for recent arrivals than for old ones. Events are
+//! taken a few at a time. In order, they are only counted; late and rising, as those of a device
+//! that sends its backlog, they are counted by stretches; else the late ones are picked out first
+//! and looked up then, without branches that could not be foreseen.
 //!
-//! Invariants: borders rise in time and in arrivals, and there are as many times as counts. How
-//! events are divided among calls changes nothing, but for the first one.
+//! Invariants: borders rise in time and in arrivals, and there are as many times as counts. The
+//! division of events among calls changes nothing, but for the first one.
 //! Concurrency: a value.
 //! Failure: none. Memory is bounded: [`BORDERS_MAX`] borders.
 
@@ -38,7 +38,7 @@ pub struct Tracker {
     block_deepest: u64,
 }
 
-/// A late event, with what was known when it came: the newest time, and the arrivals with itself.
+/// A late event, with the state at its arrival: the newest time, and the arrivals including itself.
 #[derive(Clone, Copy, Default)]
 struct Late {
     time: i64,
@@ -83,7 +83,7 @@ impl Tracker {
             + self.border_arrivals.capacity() * size_of::<u64>()
     }
 
-    /// Borders held.
+    /// Number of borders.
     #[cfg(test)]
     pub(super) fn borders(&self) -> usize {
         self.border_times.len()
@@ -92,7 +92,7 @@ impl Tracker {
     /// Takes in events in order of arrival.
     pub fn observe(&mut self, times: &[i64], seen: &mut Lateness) {
         seen.events += times.len() as f64;
-        // The common case by far: everything newer than what there was, in order.
+        // The common case by far: everything newer than all before, in order.
         if self.are_newer(times) {
             self.advance(times, seen);
             return;
@@ -138,7 +138,7 @@ impl Tracker {
         count
     }
 
-    /// True when all are newer than what there was, and in order.
+    /// True when all are newer than all before, and in order.
     fn are_newer(&self, times: &[i64]) -> bool {
         let first = times.first();
         first.is_some_and(|first| self.newest.is_none_or(|newest| *first > newest))
@@ -179,7 +179,7 @@ impl Tracker {
         let mut newest = newest;
         for time in times {
             self.arrivals += 1;
-            // Written in any case, and kept if it is late.
+            // Written in any case, and retained if it is late.
             if let Some(slot) = late.get_mut(held) {
                 *slot = Late {
                     time: *time,
@@ -191,7 +191,7 @@ impl Tracker {
             held += usize::from(is_late);
             newest = newest.max(*time);
             if !is_late && self.arrivals >= self.next_border {
-                // What came before is looked up by the borders there were.
+                // Earlier arrivals are looked up by the previous borders.
                 self.note(part_of(&late, ..held, "late events of a block"), seen);
                 held = 0;
                 self.push_border(*time, self.arrivals);
@@ -211,7 +211,7 @@ impl Tracker {
         self.block_deepest = deepest;
     }
 
-    /// Takes events that are newer than what there was, and in order.
+    /// Takes events that are newer than all before, and in order.
     fn advance(&mut self, times: &[i64], seen: &mut Lateness) {
         let before = self.arrivals;
         self.arrivals += times.len() as u64;
@@ -236,7 +236,7 @@ impl Tracker {
 
     fn push_border(&mut self, time: i64, arrivals: u64) {
         if self.border_times.len() >= BORDERS_MAX {
-            // What lies further back is known less exactly.
+            // Older arrivals are known less exactly.
             thin(&mut self.border_times);
             thin(&mut self.border_arrivals);
         }

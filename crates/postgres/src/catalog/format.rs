@@ -5,7 +5,7 @@ use super::names::{quote_ident, quote_literal};
 /// A pattern that cannot be followed.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Wrong {
-    /// There are fewer values than the pattern asks for.
+    /// There are fewer values than the pattern needs.
     TooFew,
     /// Another letter than those that there are, or none.
     Unknown(Option<char>),

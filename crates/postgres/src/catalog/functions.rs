@@ -1,7 +1,7 @@
 //! The functions of PostgreSQL's catalog.
 //!
-//! Those that ask about the session itself, such as `current_user`, are put into the statement as
-//! texts when it is rewritten; these here work on values of rows.
+//! Functions of the session itself, such as `current_user`, are put into the statement as texts
+//! when it is rewritten; these here work on values of rows.
 
 use super::format::{BYTES_MAX, Wrong};
 use super::listing::Listing;
@@ -76,8 +76,8 @@ const WITHOUT_TEXT: &[&str] = &[
     "shobj_description",
 ];
 
-/// Sizes, which are told elsewhere, and counts that nobody keeps: always null, which tools show as
-/// nothing.
+/// Sizes, which are reported elsewhere, and counts that nobody maintains: always null, which tools
+/// show as nothing.
 const WITHOUT_NUMBER: &[&str] = &[
     "pg_database_size",
     "pg_indexes_size",
@@ -88,7 +88,8 @@ const WITHOUT_NUMBER: &[&str] = &[
     "pg_total_relation_size",
 ];
 
-/// What one sees is visible, and what one may not do is told when it is tried.
+/// Visibility and privileges: whatever a session sees is visible, and what it may not do is refused
+/// when it tries.
 const TRUE: &[&str] = &[
     "has_any_column_privilege",
     "has_column_privilege",
@@ -335,7 +336,7 @@ fn parse_ident() -> Arc<ScalarUDF> {
     })
 }
 
-/// `_pg_expandarray`, by which tools take keys apart: a list of the elements with their places, of
+/// `_pg_expandarray`, by which tools take keys apart: a list of the elements with their indexes, of
 /// which `unnest` makes rows.
 fn numbered() -> Arc<ScalarUDF> {
     let fields = Fields::from(vec![

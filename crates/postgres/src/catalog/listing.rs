@@ -1,4 +1,4 @@
-//! What a session's questions about the database are answered from.
+//! Tables, views and indexes from which a session's queries of the catalog are answered.
 
 use super::variables::Variables;
 use arrow::datatypes::DataType;
@@ -25,7 +25,7 @@ pub struct ShownView {
     pub definition: String,
 }
 
-/// An index that a session is told of.
+/// An index that a session may know of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShownIndex {
     /// Its name.
@@ -38,7 +38,7 @@ pub struct ShownIndex {
     pub complete: bool,
 }
 
-/// What a session's questions about the database are answered from.
+/// Tables, views and indexes from which a session's queries of the catalog are answered.
 pub trait Listing: Debug + Send + Sync {
     /// The tables the session sees, by name, and only what it sees of them.
     ///
@@ -54,7 +54,7 @@ pub trait Listing: Debug + Send + Sync {
         Ok(Vec::new())
     }
 
-    /// The indexes that the session is told of, by name.
+    /// The indexes that the session may know of, by name.
     ///
     /// # Errors
     /// When they cannot be listed.

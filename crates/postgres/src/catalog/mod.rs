@@ -1,14 +1,15 @@
-//! What clients of PostgreSQL ask a database about itself: `pg_catalog`, `information_schema`,
+//! Queries of PostgreSQL's clients about the database itself: `pg_catalog`, `information_schema`,
 //! their functions, and a session's settings.
 //!
-//! Purpose: `psql`, drivers, and tools ask before they show or send anything. Their questions are
-//! answered by ordinary tables, made anew for each statement from the tables the session sees, and
-//! by functions. What the planner cannot take as it is, `rewrite` turns into what it can.
+//! Purpose: `psql`, drivers, and tools ask before they show or send anything. Their queries are
+//! answered by ordinary tables, made for each statement from the tables the session sees, and by
+//! functions. `rewrite` turns statements that the planner cannot take into ones that it can.
 //!
 //! Invariants: nothing here names a table or column that the session does not see, since everything
 //! is made from [`Listing::tables`], [`Listing::views`] and [`Listing::indexes`].
-//! Concurrency: no locks; a listing is asked anew for each statement.
-//! Failure: what is not understood is left as it is, and the planner says what is wrong with it.
+//! Concurrency: no locks; a listing is read again for each statement.
+//! Failure: a statement that is not understood stays as it is, and the planner says what is wrong
+//! with it.
 
 pub(crate) mod columns;
 mod format;

@@ -171,7 +171,7 @@ pub(super) fn fill(rows: &mut Rows, table: &str, listing: &dyn Listing) -> Resul
     Ok(())
 }
 
-/// The ways that rows and indexes are kept, as PostgreSQL numbers them.
+/// The ways that rows and indexes are stored, as PostgreSQL numbers them.
 const HEAP_OID: u32 = 2;
 const BTREE_OID: u32 = 403;
 /// The number of the row type of the first table of the schemas of the catalog.
@@ -324,7 +324,7 @@ fn indexes(rows: &mut Rows, listing: &dyn Listing) -> Result<()> {
     Ok(())
 }
 
-/// A row of `pg_attribute`: of a relation, its place in it, its name, its type, and whether every
+/// A row of `pg_attribute`: of a relation, its index in it, its name, its type, and whether every
 /// row has a value.
 fn attribute(
     rows: &mut Rows,
@@ -412,7 +412,7 @@ fn routines(rows: &mut Rows) {
 /// The number of the first of them.
 const ROUTINES_OID: u32 = 15_000;
 
-/// What a type's values are read and written by, in the order of their numbers, and the other
+/// The functions that read and write a type's values, in the order of their numbers, and the other
 /// functions that the catalog names.
 fn type_routines() -> impl Iterator<Item = String> {
     let arrays = ROUTINES.iter().map(|does| format!("array_{does}"));
@@ -431,8 +431,8 @@ fn type_routines() -> impl Iterator<Item = String> {
 
 const ROUTINES: [&str; 4] = ["in", "out", "recv", "send"];
 
-/// What the names of a type's functions begin with, as PostgreSQL has them: the older types have
-/// no underscore.
+/// The prefix of the names of a type's functions, as PostgreSQL has them: the older types have no
+/// underscore.
 fn routines_of(name: &str) -> String {
     let old = [
         "bool",
@@ -480,7 +480,7 @@ struct TypeRow<'a> {
     relation: u32,
     element: u32,
     array: u32,
-    /// What the names of its functions begin with.
+    /// The prefix of the names of its functions.
     routines: &'a str,
 }
 
@@ -559,7 +559,7 @@ fn types(rows: &mut Rows) {
     }
 }
 
-/// What a column of a table is, as its comment.
+/// The kind of a table's column, as its comment.
 fn descriptions(rows: &mut Rows, listing: &dyn Listing) -> Result<()> {
     let relations = Relations::of(listing)?;
     let tables = relations
@@ -583,7 +583,7 @@ fn descriptions(rows: &mut Rows, listing: &dyn Listing) -> Result<()> {
 
 pub(super) fn describe(what: &str, data_type: &DataType) -> String {
     match data_type {
-        // What the type on this door does not say.
+        // Not said by the type on this front end.
         DataType::UInt64 => format!("{what}, u64"),
         _ => what.to_owned(),
     }

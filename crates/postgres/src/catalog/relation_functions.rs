@@ -1,7 +1,7 @@
 //! The functions of PostgreSQL's catalog that are about tables, views and indexes.
 //!
-//! Invariants: of what the session does not see nothing is told, by name or by number.
-//! Concurrency: each call asks the listing anew.
+//! Invariants: of what the session does not see nothing is reported, by name or by number.
+//! Concurrency: each call reads the listing again.
 
 use super::columns::{self, CATALOG, INFORMATION};
 use super::listing::Listing;
@@ -92,7 +92,7 @@ fn regclass_oid(listing: &Arc<dyn Listing>, name: &'static str, strict: bool) ->
     })
 }
 
-/// What a column is: a tag, a field or the time.
+/// The kind of a column: a tag, a field or the time.
 fn col_description(listing: &Arc<dyn Listing>) -> Arc<ScalarUDF> {
     let listing = Arc::clone(listing);
     function("col_description", DataType::Utf8, move |arrays, rows| {

@@ -1,9 +1,9 @@
-//! What the catalog lists of the database itself: tables, views and indexes, each with a number.
+//! Relations of the database itself: tables, views and indexes, each with a number.
 //!
 //! Invariants: a view that a table hides is not listed; numbers of tables and views are those of
 //! their names, numbers of indexes those of their names as indexes, so that an index may be called
 //! as a table is; two have never one number.
-//! Failure: what cannot be listed is told as the listing tells it.
+//! Failure: an error of the listing is returned as it is.
 
 use super::listing::{Listing, Shown, ShownIndex, ShownView};
 use super::names::{oids, quote_ident};
@@ -124,7 +124,7 @@ impl Relations {
         index
     }
 
-    /// The indexes: number, index, number of its table, and places of its columns there, from 1.
+    /// The indexes: number, index, number of its table, and indexes of its columns there, from 1.
     pub(super) fn indexes(&self) -> impl Iterator<Item = (u32, &ShownIndex, u32, Vec<i64>)> {
         self.iter().filter_map(|(oid, relation)| {
             let Relation::Index(index, _) = relation else {

@@ -60,7 +60,7 @@ impl From<String> for Cell {
     }
 }
 
-/// Rows being made. What is not said of a row is null.
+/// Rows being made. Columns that a row does not set are null.
 #[derive(Debug)]
 pub(super) struct Rows {
     fields: Vec<(&'static str, DataType)>,

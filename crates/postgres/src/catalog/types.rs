@@ -92,8 +92,8 @@ impl PgType {
             .find(|t| t.name == name || t.sql == name)
     }
 
-    /// What values of a type of ours are sent as; lists are arrays of what their elements are sent
-    /// as.
+    /// The type as which values of a type of ours are sent; lists are arrays of the type of their
+    /// elements.
     #[must_use]
     pub fn of(data_type: &DataType) -> &'static PgType {
         match data_type {
@@ -183,7 +183,7 @@ pub(crate) fn vector(field: &Field) -> Option<&'static PgType> {
     PgType::named(declared).filter(|_| is_list(field.data_type()))
 }
 
-/// What is told of a type beside its number, as `atttypmod` has it; -1 = nothing. Unsigned numbers
+/// The modifier of a type beside its number, as `atttypmod` has it; -1 = nothing. Unsigned numbers
 /// are `numeric(20,0)`, so that clients take them for whole ones.
 pub(crate) fn modifier(data_type: &DataType) -> i32 {
     match data_type {

@@ -1,4 +1,4 @@
-//! What functions of the catalog are made of: a name, a type, and work over arrays.
+//! Parts of the catalog's functions: a name, a type, and work over arrays.
 
 use arrow::array::{Array, ArrayRef, Int64Array, StringArray};
 use arrow::compute::cast;
@@ -117,7 +117,7 @@ pub(super) fn missing(
     headwater_query::Error::new(code, sqlstate, message).into()
 }
 
-/// What a function gives.
+/// The result of a function.
 pub(super) fn of_array(made: impl Array + 'static) -> Result<ArrayRef> {
     Ok(Arc::new(made))
 }

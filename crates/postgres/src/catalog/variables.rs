@@ -1,8 +1,8 @@
 //! The settings of a session that PostgreSQL's clients set and ask for.
 //!
-//! Invariants: a value that is kept is one that is obeyed, or one that means nothing here and harms
-//! nothing; what would change the form of answers and is not done is refused. What a session began
-//! with is what `RESET` goes back to, as in PostgreSQL.
+//! Invariants: a value that is accepted is one that is obeyed, or one that means nothing here and
+//! harms nothing; one that would change the form of answers and is not obeyed is refused. `RESET`
+//! goes back to the values that the session began with, as in PostgreSQL.
 
 use headwater_wire::zone::{UnknownZone, Zone};
 use std::collections::BTreeMap;
@@ -15,17 +15,17 @@ pub enum VariableError {
     /// There is none of this name.
     #[error("unrecognized configuration parameter \"{0}\"")]
     Unknown(String),
-    /// It tells how the server is and cannot be set.
+    /// The setting reports a property of the server and cannot be set.
     #[error("parameter \"{0}\" cannot be changed")]
     Fixed(String),
-    /// It cannot have this value.
+    /// The setting cannot have this value.
     #[error("invalid value for parameter \"{name}\": \"{value}\"; allowed: {allowed}")]
     Value {
         /// Its name.
         name: String,
         /// The value.
         value: String,
-        /// What would do.
+        /// The allowed values.
         allowed: &'static str,
     },
 }
@@ -42,7 +42,7 @@ impl VariableError {
     }
 }
 
-/// What values a setting takes.
+/// Values that a setting takes.
 #[derive(Debug, Clone, Copy)]
 enum Kind {
     /// Told, not set.
@@ -64,7 +64,7 @@ struct Known {
     name: &'static str,
     default: &'static str,
     kind: Kind,
-    /// Whether clients are told when it changes.
+    /// Whether its changes are reported to clients.
     told: bool,
     about: &'static str,
 }
@@ -396,15 +396,16 @@ fn find(name: &str) -> Result<&'static Known, VariableError> {
 /// The settings of one session.
 #[derive(Debug, Clone, Default)]
 pub struct Variables {
-    /// Those that are not as by default; also those of tools, which have a dot in the name.
+    /// The settings that differ from their defaults; also those of tools, which have a dot in the
+    /// name.
     set: BTreeMap<String, String>,
-    /// Those that the session began with.
+    /// The settings that the session began with.
     first: BTreeMap<String, String>,
     zone: Zone,
 }
 
 impl Variables {
-    /// Those of a session of this user.
+    /// The settings of a session of this user.
     #[must_use]
     pub fn new(user: &str, tls: bool) -> Variables {
         let mut variables = Variables::default();
@@ -415,7 +416,7 @@ impl Variables {
         variables
     }
 
-    /// What is set now is what the session begins with.
+    /// Makes the present settings the ones that the session began with.
     pub fn begin(&mut self) {
         self.first.clone_from(&self.set);
     }
@@ -433,7 +434,7 @@ impl Variables {
             .map_or(known.default, String::as_str)
     }
 
-    /// Reads the zone anew after settings went back to their defaults; they are names that were
+    /// Reads the zone again after settings went back to their defaults; they are names that were
     /// read before.
     fn renew_zone(&mut self) {
         let name = self.get("timezone").unwrap_or_default();
@@ -453,7 +454,7 @@ impl Variables {
         }
     }
 
-    /// Sets one. Returns how it is told to the client, if it is.
+    /// Sets one. Returns its report to the client, if there is one.
     ///
     /// # Errors
     /// When there is none of this name, or it cannot have this value.
@@ -514,8 +515,8 @@ impl Variables {
         Ok(known.told.then(|| (shown(known.name), value)))
     }
 
-    /// Sets one back to what the session began with. Returns how it is told to the client, if it
-    /// is.
+    /// Sets one back to its value at the beginning of the session. Returns its report to the
+    /// client, if there is one.
     ///
     /// # Errors
     /// When there is none of this name.
@@ -548,20 +549,20 @@ impl Variables {
         self.renew_zone();
     }
 
-    /// Whether times are told with nanoseconds.
+    /// Whether times are sent with nanoseconds.
     #[must_use]
     pub fn nanoseconds(&self) -> bool {
         self.get("nanoseconds") == Ok("on")
     }
 
-    /// How long a statement may take, if the session says so.
+    /// The time limit of a statement, if the session sets one.
     #[must_use]
     pub fn statement_timeout(&self) -> Option<Duration> {
         let ms = self.get("statement_timeout").ok()?.parse().ok()?;
         (ms > 0).then(|| Duration::from_millis(ms))
     }
 
-    /// What clients are told at the start.
+    /// The settings that are reported to clients at the start.
     pub fn told(&self) -> impl Iterator<Item = (&'static str, &str)> {
         KNOWN.iter().filter(|known| known.told).map(|known| {
             let value = self

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// How values of a column are sent.
+/// Form of the values of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// As text.
@@ -23,7 +23,7 @@ impl Format {
     }
 }
 
-/// What is told about a column of a result.
+/// Description of a column of a result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Column {
     /// Its name.
@@ -32,13 +32,13 @@ pub struct Column {
     pub type_oid: u32,
     /// Bytes of a value; negative = they differ.
     pub type_size: i16,
-    /// What is told of its type beside its number; -1 = nothing.
+    /// The modifier of its type beside its number; -1 = nothing.
     pub type_modifier: i32,
-    /// How its values come.
+    /// The form of its values.
     pub format: Format,
 }
 
-/// How bad something is.
+/// Severity of a notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Severity {
     /// The session ends.
@@ -62,18 +62,18 @@ impl Severity {
     }
 }
 
-/// What a client is told beside results: an error or less.
+/// Notice to a client beside results: an error or less.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notice {
-    /// How bad it is.
+    /// The severity.
     pub severity: Severity,
     /// Five letters and digits, as listed in PostgreSQL's appendix of error codes.
     pub sqlstate: String,
-    /// What happened.
+    /// The event.
     pub message: String,
     /// More about it.
     pub detail: Option<String>,
-    /// What to do.
+    /// The remedy.
     pub hint: Option<String>,
     /// Where in the text of the statement, in characters from 1.
     pub position: Option<u32>,
@@ -103,7 +103,7 @@ impl Writer {
         &self.bytes
     }
 
-    /// Forgets the messages, and keeps up to a mebibyte of room for the next.
+    /// Drops the messages, and retains up to a mebibyte of memory for the next.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.bytes.shrink_to(1 << 20);
@@ -129,7 +129,7 @@ impl Writer {
         self.message(b'R', |b| b.extend(0u32.to_be_bytes()));
     }
 
-    /// A password is wanted, as plain text.
+    /// Requests a password, as plain text.
     pub fn authentication_password(&mut self) {
         self.message(b'R', |b| b.extend(3u32.to_be_bytes()));
     }
@@ -152,7 +152,8 @@ impl Writer {
         });
     }
 
-    /// What to name when asking to cancel.
+    /// Sends the number and the secret by which another connection may cancel this one's
+    /// statements.
     pub fn key_data(&mut self, process: u32, secret: [u8; 4]) {
         self.message(b'K', |b| {
             b.extend(process.to_be_bytes());
@@ -207,7 +208,7 @@ impl Writer {
     /// appended nothing.
     ///
     /// # Errors
-    /// What `value` returns; the row is taken back then.
+    /// Errors of `value`; the row is taken back then.
     pub fn data_row<E>(
         &mut self,
         columns: usize,
@@ -275,7 +276,7 @@ impl Writer {
         self.copy(b'H', columns, format);
     }
 
-    /// Data of a copy are wanted: so many columns, all in this format.
+    /// Requests the data of a copy: so many columns, all in this format.
     pub fn copy_in(&mut self, columns: usize, format: Format) {
         self.copy(b'G', columns, format);
     }

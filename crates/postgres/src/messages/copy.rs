@@ -7,14 +7,14 @@
 //!
 //! Source: the page of `COPY` of PostgreSQL's documentation, "File Formats".
 
-/// How rows are written.
+/// Form of written rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CopyFormat {
     /// CSV; otherwise PostgreSQL's text.
     pub csv: bool,
     /// Between the fields of a row.
     pub delimiter: u8,
-    /// What stands for a null.
+    /// The text that stands for a null.
     pub null: String,
     /// The first line has the names of the columns.
     pub header: bool,
@@ -49,7 +49,7 @@ impl CopyFormat {
         }
     }
 
-    /// What is wrong with it, if something is: a format that could not be read back.
+    /// The fault of the format, if it has one: a format that could not be read back.
     #[must_use]
     pub fn fault(&self) -> Option<&'static str> {
         let plain = |byte: u8| byte.is_ascii() && !matches!(byte, b'\n' | b'\r' | 0);
@@ -174,11 +174,11 @@ impl CopyFormat {
 pub struct CopyError {
     /// The line where the row begins, from 1.
     pub line: u64,
-    /// What is wrong.
+    /// The fault.
     pub fault: CopyFault,
 }
 
-/// What may be wrong with the data of a copy.
+/// Faults of the data of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CopyFault {
@@ -202,7 +202,7 @@ pub struct CopyRows {
     bytes: Vec<u8>,
     /// Where the next row begins in `bytes`.
     at: usize,
-    /// How far the end of that row was looked for.
+    /// Bytes behind `at` in which the end of that row was looked for.
     scanned: usize,
     quoted: bool,
     escaped: bool,

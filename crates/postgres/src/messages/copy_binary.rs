@@ -1,8 +1,8 @@
 //! The data of `COPY` in PostgreSQL's binary form, in both directions.
 //!
 //! A header (a signature, flags, an extension that is passed over), rows (a number of fields, and
-//! of each its length and bytes, or -1 for a null), and -1 as the end. What the bytes of a field
-//! mean is the server's.
+//! of each its length and bytes, or -1 for a null), and -1 as the end. The server knows the meaning
+//! of a field's bytes.
 //!
 //! Invariants: a row is read only when all of it is there; nothing is taken into memory that is
 //! longer than a row may be. Reading takes time in proportion to the bytes, however they are cut
@@ -11,7 +11,7 @@
 //!
 //! Source: the page of `COPY` of PostgreSQL's documentation, "File Formats", "Binary Format".
 
-/// What the data begin with.
+/// Signature at the beginning of the data.
 const SIGNATURE: &[u8; 11] = b"PGCOPY\n\xff\r\n\0";
 /// Flags whose meaning a reader must know.
 const CRITICAL: u32 = 0xffff_0000;
@@ -27,7 +27,7 @@ pub fn put_binary_header(out: &mut Vec<u8>) {
 /// Appends a row of so many columns; `put` appends the bytes of a field, or says that it is null.
 ///
 /// # Errors
-/// Those of `put`. What was appended of the row must be thrown away then.
+/// Errors of `put`. The bytes that were appended for the row must be dropped then.
 pub fn put_binary_row<E>(
     columns: usize,
     out: &mut Vec<u8>,
@@ -62,15 +62,15 @@ pub fn put_binary_end(out: &mut Vec<u8>) {
 pub struct BinaryError {
     /// The row, from 1; what is wrong before the first one belongs to that.
     pub row: u64,
-    /// What is wrong.
+    /// The fault.
     pub fault: BinaryFault,
 }
 
-/// What may be wrong with the data of a binary copy.
+/// Faults of the data of a binary copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BinaryFault {
-    /// They do not begin as they should.
+    /// The data do not begin with the signature.
     #[error("the data do not begin with the signature of the binary form")]
     Signature,
     /// Flags that are not known, such as that of object ids.
@@ -79,9 +79,9 @@ pub enum BinaryFault {
     /// A number of fields other than that of the columns.
     #[error("{found} fields, {wanted} columns are wanted here")]
     Fields {
-        /// What the row says.
+        /// The number that the row says.
         found: i16,
-        /// What would be right.
+        /// The number of columns.
         wanted: usize,
     },
     /// A length that cannot be.
@@ -89,7 +89,7 @@ pub enum BinaryFault {
     Length {
         /// The field, from 1.
         field: usize,
-        /// What it says.
+        /// The length.
         length: i32,
     },
     /// A row, or the header, is longer than is allowed.
@@ -114,14 +114,14 @@ enum Next {
 /// Reads rows from bytes that come in parts.
 #[derive(Debug)]
 pub struct BinaryRows {
-    /// How many fields a row must have.
+    /// The number of fields that a row must have.
     columns: usize,
     /// Most bytes of a row.
     row_max: usize,
     bytes: Vec<u8>,
     /// Where the next row begins in `bytes`.
     at: usize,
-    /// How far from there it was looked at.
+    /// Bytes from there that were looked at.
     scanned: usize,
     /// Of the row that was read last, or is being read: where its fields lie, from its beginning.
     fields: Vec<Option<(usize, usize)>>,
@@ -182,7 +182,7 @@ impl BinaryRows {
         }
     }
 
-    /// So many bytes from a place behind the beginning of what comes next.
+    /// So many bytes from an offset behind the beginning of what comes next.
     fn part<const N: usize>(&self, from: usize) -> Option<[u8; N]> {
         let bytes = self.bytes.get(self.at + from..)?;
         bytes.first_chunk::<N>().copied()

@@ -31,7 +31,7 @@ pub enum First {
     },
 }
 
-/// What a `Describe` or `Close` is about.
+/// Target of a `Describe` or `Close`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
     /// A prepared statement.
@@ -203,7 +203,7 @@ pub fn message(bytes: &[u8], most: u32) -> Result<Option<(Message, usize)>, Malf
     Ok(Some((message, 1 + whole.len())))
 }
 
-/// What is left of one message.
+/// The rest of one message.
 struct Parts<'a> {
     kind: char,
     bytes: &'a [u8],

@@ -1,8 +1,8 @@
 //! PostgreSQL's protocol, version 3: messages of clients in, messages of servers out, and where
 //! statements end.
 //!
-//! Purpose: framing, and the data of `COPY`. What a statement means, types of values and sockets
-//! are the server's.
+//! Purpose: framing, and the data of `COPY`. The meaning of a statement, types of values and
+//! sockets are the server's.
 //!
 //! Invariants: a message is read only when all of it is there, and only from its own bytes; every
 //! count in it is checked against what is left of it. No input makes a reader panic, or hold more
@@ -25,7 +25,7 @@ pub use copy_binary::{
     put_binary_row,
 };
 pub use frontend::{First, Message, Target, first, message};
-pub use statements::{Piece, split, words};
+pub use statements::{StatementText, split, words};
 
 /// Bytes that are no message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -34,12 +34,12 @@ pub enum Malformed {
     /// The length cannot be, or is more than is allowed.
     #[error("a message of {length} bytes, of which {most} are the most here")]
     Length {
-        /// What it says.
+        /// The length that it says.
         length: u32,
-        /// What would be allowed.
+        /// The longest that is allowed.
         most: u32,
     },
-    /// It ends before what it should hold, or goes on after it.
+    /// The message ends within one of its parts, or goes on behind them.
     #[error("a message of type {0} whose parts do not fit its length")]
     Parts(char),
     /// A text that is not UTF-8.
@@ -48,7 +48,7 @@ pub enum Malformed {
     /// No message begins with this byte.
     #[error("no message begins with byte {0}")]
     Unknown(u8),
-    /// The first message asks for a protocol that this is not.
+    /// The first message requests another protocol.
     #[error("protocol version {0}.{1} is not spoken here; this is version 3.0")]
     Version(u16, u16),
 }

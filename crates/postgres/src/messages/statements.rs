@@ -5,7 +5,7 @@
 
 /// One statement of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Piece<'a> {
+pub struct StatementText<'a> {
     /// Without the semicolon, and without blanks and comments around it.
     pub text: &'a str,
     /// Where it begins in the whole text, in bytes.
@@ -14,7 +14,7 @@ pub struct Piece<'a> {
 
 /// Splits a text at semicolons. Pieces that hold nothing but blanks and comments are left out.
 #[must_use]
-pub fn split(text: &str) -> Vec<Piece<'_>> {
+pub fn split(text: &str) -> Vec<StatementText<'_>> {
     let bytes = text.as_bytes();
     let mut pieces = Vec::new();
     // From the first to after the last byte of the statement that is neither blank nor comment.
@@ -25,7 +25,7 @@ pub fn split(text: &str) -> Vec<Piece<'_>> {
         if at >= bytes.len() || bytes[at] == b';' {
             if let Some((begin, end)) = found.take() {
                 let text = text.get(begin..end).unwrap_or_default();
-                pieces.push(Piece { text, at: begin });
+                pieces.push(StatementText { text, at: begin });
             }
             if at >= bytes.len() {
                 return pieces;

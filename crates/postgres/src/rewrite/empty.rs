@@ -42,7 +42,7 @@ const AGGREGATES: &[&str] = &[
     "variance",
 ];
 
-/// What an expression always gives because it asks an empty table, if that is so.
+/// The constant value of an expression that reads an empty table, if it has one.
 pub(super) fn instead_of(expr: &Expr) -> Option<Expr> {
     match expr {
         Expr::Subquery(query) if gives_no_row(query) => Some(Expr::Value(Value::Null.into())),
@@ -90,8 +90,8 @@ pub(super) fn simplify(select: &mut Select) -> bool {
     true
 }
 
-/// `NULL` in an expression's place, of its type as far as it says that: what no row has takes the
-/// type of what it is united with.
+/// `NULL` instead of an expression, of its type as far as it says that: an expression that no row
+/// has takes the type of what it is united with.
 fn no_value(expr: &Expr) -> Expr {
     let null = || Box::new(Expr::Value(Value::Null.into()));
     match expr {

@@ -14,9 +14,9 @@ use datafusion::sql::sqlparser::parser::Parser;
 use headwater_query::Counted;
 use std::ops::ControlFlow;
 
-/// What becomes of a cast.
+/// Replacement of a cast.
 enum Target {
-    /// It is left out.
+    /// Nothing: the cast is left out.
     None,
     /// To this type.
     To(&'static str),
@@ -28,7 +28,7 @@ enum Target {
     Array(&'static str),
 }
 
-/// `'name'::regproc::oid`, which asks for the number of a function.
+/// `'name'::regproc::oid`, the number of a function.
 pub(super) fn function_number(expr: &Expr) -> Option<Expr> {
     let of_type = |expr: &Expr, wanted: &str| match expr {
         Expr::Cast {
@@ -219,7 +219,7 @@ impl Rewriter<'_> {
         Ok(())
     }
 
-    /// A column that names a function becomes the number of it, where a number is wanted.
+    /// A column that names a function becomes the number of it, where a number is expected.
     fn number_of_routine(&mut self, name: &mut Expr) {
         if is_named(name, &ROUTINES)
             && let Some(made) = super::expression_of(&format!("pg_regproc_oid({name})"))
@@ -229,7 +229,7 @@ impl Rewriter<'_> {
         }
     }
 
-    /// What to put in place of a call; `None` = it stays.
+    /// The replacement of a call; `None` = it stays.
     fn function_call(&mut self, function: &Function) -> Result<Option<String>, VariableError> {
         let Some(name) = catalog_name(&function.name) else {
             return Ok(None);
@@ -305,7 +305,7 @@ impl Rewriter<'_> {
             ("generate_subscripts", [array, ..]) if is_named(array, &VECTORS) => Ok(Some(format!(
                 "unnest(generate_series(0, CAST(array_length({array}) AS BIGINT) - 1))"
             ))),
-            // Each element with its place, as a row.
+            // Each element with its index, as a row.
             ("_pg_expandarray", [array]) => Ok(Some(format!("unnest(pg_numbered({array}))"))),
             ("array_lower", [array, _]) => Ok(Some(format!(
                 "CASE WHEN array_length({array}) > 0 THEN 1 END"
@@ -391,7 +391,7 @@ const VECTORS: [&str; 5] = [
     "proargtypes",
 ];
 
-/// The place of an element of a vector: `i.indkey[0]`.
+/// The index of an element of a vector: `i.indkey[0]`.
 fn index_of_vector<'a>(root: &Expr, access: &'a mut [AccessExpr]) -> Option<&'a mut Expr> {
     let (last, before) = access.split_last_mut()?;
     let is_vector = match before {

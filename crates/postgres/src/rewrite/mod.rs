@@ -1,9 +1,9 @@
 //! Turns statements as PostgreSQL's clients write them into ones that the planner takes.
 //!
 //! Only what differs is changed: qualified functions and operators of `pg_catalog`, casts to types
-//! of the catalog, `ARRAY(…)`, functions in `FROM`, what asks about the session itself, and
-//! subqueries over tables that are always empty. A statement without any of these comes back as it
-//! was, byte for byte, so that places in errors stay right.
+//! of the catalog, `ARRAY(…)`, functions in `FROM`, queries of the session itself, and subqueries
+//! over tables that are always empty. A statement without any of these comes back as it was, byte
+//! for byte, so that positions in errors stay right.
 
 mod empty;
 mod expressions;
@@ -26,7 +26,7 @@ use std::sync::Arc;
 /// A statement that has been looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rewritten {
-    /// What to run; `None` = the statement as it is.
+    /// The statement to run; `None` = the statement as it is.
     pub sql: Option<String>,
     /// The names of the result's columns, where PostgreSQL has other ones; `None` = there is a `*`,
     /// or it is no query.
@@ -53,7 +53,7 @@ fn read(sql: &str) -> Option<Statement> {
 /// Looks at a statement. One that cannot be read is left to the planner, which says why.
 ///
 /// # Errors
-/// When it asks for a setting that there is not.
+/// When it reads a setting that does not exist.
 fn rewrite_read(
     statement: Option<Statement>,
     listing: &dyn Listing,
@@ -103,7 +103,7 @@ fn rewritten(sql: &str, listing: &dyn Listing, process: u32) -> Result<Rewritten
 }
 
 /// Looks at a statement of a client of PostgreSQL, within the limits of every statement. The inner
-/// error tells of a setting that there is not.
+/// error names a setting that does not exist.
 ///
 /// # Errors
 /// When the statement is longer, larger or nested deeper than statements may be, or takes too long
@@ -147,7 +147,7 @@ fn check_made(written: usize, made: usize, most: usize) -> headwater_query::Resu
     })
 }
 
-/// What is asked about the session itself.
+/// Answers to queries about the session itself.
 struct Session {
     user: String,
     database: String,

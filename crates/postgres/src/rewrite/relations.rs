@@ -1,4 +1,4 @@
-//! What stands in `FROM`: tables of the catalog without their schema, and functions.
+//! Rewrites of `FROM`: tables of the catalog without their schema, and functions.
 
 use super::{Rewriter, catalog_name, small};
 use crate::catalog::columns;

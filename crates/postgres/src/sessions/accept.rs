@@ -11,13 +11,13 @@ use tokio::task::JoinSet;
 
 /// After a failure to take a connection, which is most often a lack of file descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Most connections that are told at one time that there are too many.
+/// Most connections that are refused at one time because there are too many.
 const REFUSALS_MAX: usize = 16;
 
-/// Most connections that have not said who they are.
+/// Most connections that have not authenticated yet.
 const STARTING_MAX: usize = 512;
 const STARTING_HALF: usize = STARTING_MAX / 2;
-/// How long they have for it where there are many.
+/// Time limit of their authentication where there are many.
 const CROWDED: Duration = Duration::from_secs(1);
 
 impl Door {
@@ -31,7 +31,7 @@ impl Door {
         let cancels = Arc::new(Cancels::default());
         let mut connections = JoinSet::new();
         let stopped = async {
-            // An error means that the sender is gone: that is a stop too.
+            // An error means that the sender was dropped: that is a stop too.
             let _ = stop.wait_for(|stop| *stop).await;
         };
         tokio::pin!(stopped);
@@ -66,7 +66,7 @@ impl Door {
                 }
                 continue;
             };
-            // Where many begin, those that say nothing make room soon.
+            // Where many begin, silent ones end soon.
             let limit = match starting.available_permits() {
                 0..STARTING_HALF => CROWDED.min(settings.startup_timeout),
                 _ => settings.startup_timeout,

@@ -7,7 +7,7 @@ use super::statement::{Portal, Prepared, Rows, State, Text, spread, tag};
 use crate::values::rows;
 use futures_util::StreamExt;
 use headwater_query::arrow::datatypes::DataType;
-use headwater_query::{Answer, Parameters, Place};
+use headwater_query::{Answer, Parameters, Slot};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -16,7 +16,7 @@ use tokio::time::Instant;
 const CHUNK: usize = 128;
 /// Most cursors of a session whose rows are being computed.
 const CURSORS_MAX: usize = 16;
-/// How long a statement waits for a place.
+/// Time that a statement waits for a slot.
 const PLACE_WAIT: Duration = Duration::from_secs(5);
 
 /// Whether values of a type may follow where those of another one were described: decimals have one
@@ -26,9 +26,9 @@ fn may_be_told(was: &DataType, is: &DataType) -> bool {
 }
 
 impl<S: Stream> Connection<S> {
-    /// Waits for a place among the statements that may run; not for long, so that a client knows
-    /// why it waits.
-    pub(super) async fn place(&mut self) -> Result<Place, Failure> {
+    /// Waits for a slot among the statements that may run; not for long, so that a client knows why
+    /// it waits.
+    pub(super) async fn place(&mut self) -> Result<Slot, Failure> {
         let places = Arc::clone(&self.door.statements.places);
         let owner = self.grant.owner();
         let taken = self.link.wait(places.take(&owner, PLACE_WAIT)).await?;
@@ -132,7 +132,7 @@ impl<S: Stream> Connection<S> {
             );
             return Err(error("54000", why).into());
         }
-        rows.cursor = self.door.kept.cursor();
+        rows.cursor = self.door.quota.cursor();
         if rows.cursor.is_none() {
             let why = "too many cursors are open in all sessions: read the rows in one part, or ask again later";
             return Err(error("53300", why).into());
@@ -255,10 +255,10 @@ impl<S: Stream> Connection<S> {
     }
 }
 
-/// How far sending came.
+/// Outcome of sending rows.
 pub(super) enum Sent {
-    /// To the end; with what is told then.
+    /// All rows were sent; with the tag of the command.
     All(String),
-    /// As many as were wanted.
+    /// As many rows as were requested.
     Part(u64),
 }

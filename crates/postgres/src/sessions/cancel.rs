@@ -17,7 +17,7 @@ pub(super) struct Cancel {
 }
 
 impl Cancel {
-    /// Forgets what was wanted of the statement before.
+    /// Clears a request against the statement before.
     pub(super) fn begin(&self) {
         self.wanted.store(false, Ordering::Release);
     }
@@ -51,7 +51,7 @@ pub(super) struct Cancels {
     entries: Mutex<BTreeMap<u32, Entry>>,
 }
 
-/// One connection's place among them; given back when dropped.
+/// Registration of one connection among them; removed when dropped.
 #[derive(Debug)]
 pub(super) struct Registered {
     all: Arc<Cancels>,
@@ -91,7 +91,8 @@ impl Cancels {
         })
     }
 
-    /// Ends what a connection does, if the secret is right. Who asks is told nothing either way.
+    /// Cancels the statement of a connection, if the secret is right. The client that requests it
+    /// gets no answer either way.
     pub(super) fn cancel(&self, process: u32, secret: &[u8]) {
         let entries = self.entries.lock();
         if let Some(entry) = entries.get(&process)

@@ -45,7 +45,7 @@ pub(super) enum Command {
     Fetch {
         /// Of the cursor.
         name: String,
-        /// How many; `u64::MAX` = all.
+        /// The number of rows; `u64::MAX` = all.
         rows: u64,
         /// Whether the rows are only passed over.
         silent: bool,

@@ -5,9 +5,9 @@
 
 use super::door::Door;
 use super::errors::{Failure, error, fatal};
-use super::kept::Share;
 use super::link::{Link, Stream};
 use super::names::Seen;
+use super::quota::Share;
 use super::statement::{Portal, Prepared};
 use crate::host::Grant;
 use crate::messages::{Message, Target, TransactionStatus};
@@ -34,7 +34,7 @@ pub(super) struct Connection<S> {
     pub(super) warned: bool,
     pub(super) statements: BTreeMap<String, Arc<Prepared>>,
     pub(super) portals: BTreeMap<String, Portal>,
-    /// What it keeps, of what all sessions may keep.
+    /// The session's share of the memory that all sessions may retain.
     pub(super) share: Share,
     /// Whether messages are passed over until `Sync`.
     skipping: bool,
@@ -52,7 +52,7 @@ impl<S: Stream> Connection<S> {
         place: OwnedSemaphorePermit,
     ) -> Connection<S> {
         Connection {
-            share: Share::new(&door.kept),
+            share: Share::new(&door.quota),
             _place: place,
             door,
             grant,

@@ -1,10 +1,10 @@
-//! Doing a copy.
+//! Execution of a copy.
 //!
 //! Invariants: rows go out as they are computed, and come in as they are sent, in bounded memory.
-//! What comes in is stored as by `INSERT`: up to about 4 MiB as a whole or not at all, more in
+//! Incoming rows are stored as by `INSERT`: up to about 4 MiB as a whole or not at all, more in
 //! several such parts; an error says how many rows were stored.
-//! Failure: an error names the line or row of the data; what the client still sends of the copy is
-//! passed over.
+//! Failure: an error names the line or row of the data; the rest of the client's data is passed
+//! over.
 
 use super::connection::Connection;
 use super::copy::{Copied, Copy, Form, Incoming, Places};
@@ -222,7 +222,7 @@ fn joined(detail: Option<String>, more: Option<String>) -> Option<String> {
     }
 }
 
-/// What is told about rows that stay although the copy failed.
+/// The detail about rows that stay although the copy failed.
 fn stored(before: Stored) -> Option<String> {
     let rows = before.rows;
     (rows > 0).then(|| format!("{rows} rows before were stored"))

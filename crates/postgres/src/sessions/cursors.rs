@@ -1,4 +1,4 @@
-//! What the session itself answers, done: settings, transactions that are none, cursors.
+//! Commands that the session answers itself: settings, transactions that are none, cursors.
 
 use super::answer::Sent;
 use super::commands::Command;
@@ -16,7 +16,7 @@ use headwater_query::datafusion::common::ScalarValue;
 use std::sync::Arc;
 
 impl<S: Stream> Connection<S> {
-    /// Does a command. `simple` = its columns are to be told too.
+    /// Does a command. `simple` = its columns are to be described too.
     pub(super) async fn command(
         &mut self,
         command: &Command,
@@ -147,7 +147,7 @@ impl<S: Stream> Connection<S> {
         }
     }
 
-    /// How the session is told times.
+    /// The form of the session's times.
     pub(super) fn clocks(&self) -> Clocks {
         let variables = self.seen.variables.read();
         Clocks {

@@ -1,7 +1,7 @@
-//! What all sessions of the door share.
+//! State that all sessions of the front end share.
 
 use super::cancel::Cancels;
-use super::kept::Kept;
+use super::quota::Quota;
 use crate::host::{DoorSettings, Host, Statements};
 use crate::metrics::Metrics;
 use std::fmt;
@@ -9,19 +9,19 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-/// What a connection needs to become a session.
+/// Parts from which a connection becomes a session.
 pub(super) struct Begins {
     pub(super) door: Arc<Door>,
     pub(super) cancels: Arc<Cancels>,
     /// One for each session that may be.
     pub(super) places: Arc<Semaphore>,
-    /// Held until it has said who it is.
+    /// Owned until the client is authenticated.
     pub(super) _start: OwnedSemaphorePermit,
-    /// How long it has for it.
+    /// The time limit of that.
     pub(super) limit: Duration,
 }
 
-/// The door for PostgreSQL's clients.
+/// The front end for PostgreSQL's clients.
 pub struct Door {
     pub(super) host: Arc<dyn Host>,
     pub(super) statements: Statements,
@@ -29,8 +29,8 @@ pub struct Door {
     pub(super) metrics: Metrics,
     /// Becomes true when the server stops.
     pub(super) stopping: watch::Receiver<bool>,
-    /// What sessions keep between their statements.
-    pub(super) kept: Arc<Kept>,
+    /// The memory and cursors that sessions may retain between their statements.
+    pub(super) quota: Arc<Quota>,
 }
 
 impl fmt::Debug for Door {
@@ -42,7 +42,8 @@ impl fmt::Debug for Door {
 }
 
 impl Door {
-    /// The door of a server, whose sessions end once `stopping` is true or its sender is gone.
+    /// The front end of a server, whose sessions end once `stopping` is true or its sender was
+    /// dropped.
     #[must_use]
     pub fn new(
         host: Arc<dyn Host>,
@@ -57,7 +58,7 @@ impl Door {
             settings,
             metrics,
             stopping,
-            kept: Kept::new(),
+            quota: Quota::new(),
         })
     }
 }

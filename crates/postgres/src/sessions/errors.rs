@@ -1,4 +1,4 @@
-//! What a client is told when something fails.
+//! Errors as clients see them.
 
 use crate::catalog::VariableError;
 use crate::messages::{Malformed, Notice, Severity};
@@ -6,9 +6,9 @@ use crate::messages::{Malformed, Notice, Severity};
 /// Why a statement did not end well.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// The client is told, and may go on.
+    /// The client gets the error, and may go on.
     Statement(Box<Notice>),
-    /// The client is told, and the session ends.
+    /// The client gets the error, and the session ends.
     Session(Box<Notice>),
     /// There is nobody to tell.
     Gone(std::io::Error),
@@ -82,8 +82,8 @@ pub(super) fn of_malformed(why: &Malformed) -> Notice {
     fatal(sqlstate, why.to_string())
 }
 
-/// What the query crate says; `text` is the statement as the client wrote it with where it begins,
-/// when places in it mean something.
+/// The notice of an error of the query crate; `text` is the statement as the client wrote it and
+/// its beginning in the message, when positions in it mean something.
 pub(super) fn of_query(why: headwater_query::Error, text: Option<(&str, usize)>) -> Notice {
     let position = text
         .zip(why.at)

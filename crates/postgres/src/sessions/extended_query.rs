@@ -67,7 +67,7 @@ impl<S: Stream> Connection<S> {
         shared.map_err(|why| error("53200", why).into())
     }
 
-    /// Keeps a portal, if there is room for its parameters.
+    /// Keeps a portal, if there is memory for its parameters.
     pub(super) fn keep_portal(&mut self, name: String, portal: Portal) -> Result<(), Failure> {
         if self.portals.len() >= KEPT_MAX {
             return Err(error(
@@ -344,7 +344,7 @@ fn wanted(text: &Text, declared: &[u32]) -> Vec<Option<DataType>> {
     wanted
 }
 
-/// What the planner prepared, also for a cursor.
+/// The statement that the planner prepared, also for a cursor.
 pub(super) fn planned(statement: &Prepared) -> Option<&headwater_query::Prepared> {
     match statement {
         Prepared::Query { prepared, .. } => Some(prepared.as_ref()),

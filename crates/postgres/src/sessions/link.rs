@@ -20,7 +20,7 @@ const AHEAD: usize = 64 << 10;
 /// Messages are sent when there are so many bytes of them.
 pub(super) const FLUSH: usize = 64 << 10;
 
-/// How long a client may still read when the server stops.
+/// Time that a client may still read when the server stops.
 const LAST: Duration = Duration::from_secs(1);
 
 pub(super) trait Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
@@ -36,12 +36,12 @@ pub(super) struct Link<S> {
     pub(super) registered: Registered,
     /// Most bytes of a message.
     message_max: u32,
-    /// How long a client may be silent, or not read.
+    /// The time that a client may be silent, or not read.
     idle: Duration,
     stopping: watch::Receiver<bool>,
     /// When the statement that runs must end.
     deadline: Option<Instant>,
-    /// The place of the statement whose answer is sent, as long as it has one.
+    /// The slot of the statement whose answer is sent, as long as it has one.
     holder: Weak<Holder>,
     /// When that answer must have been taken.
     send_until: Option<Instant>,
@@ -72,14 +72,14 @@ impl<S: Stream> Link<S> {
         }
     }
 
-    /// The next message. What is to be sent is sent first, if the client has not sent more already.
+    /// The next message. Pending output is sent first, if the client has not sent more already.
     pub(super) async fn next(&mut self) -> Result<Message, Failure> {
         loop {
             match message(&self.input, self.message_max) {
                 Ok(Some((message, taken))) => {
                     self.input.drain(..taken);
                     self.input.shrink_to(AHEAD);
-                    // What many messages in a row are answered is not kept until their end.
+                    // The answers to many messages in a row are not buffered until their end.
                     if self.out.bytes().len() >= FLUSH {
                         self.flush().await?;
                     }
@@ -90,7 +90,7 @@ impl<S: Stream> Link<S> {
             }
             self.flush().await?;
             let stopped = async {
-                // An error means that the sender is gone: that is a stop too.
+                // An error means that the sender was dropped: that is a stop too.
                 let _ = self.stopping.wait_for(|stop| *stop).await;
             };
             let read = tokio::select! {
@@ -139,8 +139,8 @@ impl<S: Stream> Link<S> {
         self.deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
     }
 
-    /// Waits for a part of a statement, unless it is cancelled, takes too long, or the client is
-    /// gone.
+    /// Waits for a part of a statement, unless it is cancelled, takes too long, or the client
+    /// disconnects.
     pub(super) async fn wait<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Failure> {
         tokio::pin!(work);
         let deadline = self.deadline;
@@ -174,15 +174,15 @@ impl<S: Stream> Link<S> {
         }
     }
 
-    /// What is sent from now on is the answer of the statement with this place.
+    /// Marks the output from now on as the answer of the statement with this slot.
     pub(super) fn sends_for(&mut self, holder: &Arc<Holder>, limit: Duration) {
         self.holder = Arc::downgrade(holder);
         self.send_until = Instant::now().checked_add(limit);
     }
 
-    /// Sends what is to be sent. A client that does not read for long is given up: one whose
-    /// statement runs when the statement's time is up, or its place is needed. It cannot be told,
-    /// since it does not read.
+    /// Sends pending output. A client that does not read for long is given up: one whose statement
+    /// runs when the statement's time is up, or its slot is needed. No error is sent to it, since
+    /// it does not read.
     pub(super) async fn flush(&mut self) -> io::Result<()> {
         if self.out.bytes().is_empty() {
             return Ok(());
@@ -212,7 +212,7 @@ impl<S: Stream> Link<S> {
         };
         let mut stopping = self.stopping.clone();
         let stopped = async {
-            // An error means that the sender is gone: that is a stop too.
+            // An error means that the sender was dropped: that is a stop too.
             let _ = stopping.wait_for(|stop| *stop).await;
             tokio::time::sleep(LAST).await;
         };

@@ -1,4 +1,4 @@
-//! What a session's questions about the database are answered from.
+//! Catalog listing of a session.
 
 use crate::catalog::{Listing, Shown, ShownIndex, ShownView, Variables, functions, schemas};
 use datafusion::catalog::SchemaProvider;
@@ -157,8 +157,8 @@ impl Extension for Names {
         self.functions.clone()
     }
 
-    /// What is about one session alone stands in its statements as text by then, and its functions
-    /// are not immutable.
+    /// All sessions share plans: values of one session alone stand in its statements as text by
+    /// then, and its functions are not immutable.
     fn shared(&self) -> Option<&'static str> {
         Some("postgres")
     }

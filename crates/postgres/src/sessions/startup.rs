@@ -1,5 +1,5 @@
-//! From a connection to a session: TLS, who it is, and what it is told at first. All of it within
-//! one time limit.
+//! From a connection to a session: TLS, who it is, and its first messages. All of it within one
+//! time limit.
 
 use super::connection::Connection;
 use super::door::{Begins, Door};
@@ -20,7 +20,7 @@ use tokio_rustls::TlsAcceptor;
 
 /// Longest message with a password.
 const PASSWORD_MAX: u32 = 10_000;
-/// How long one that is refused is listened to.
+/// Time that a refused client is listened to.
 const REFUSAL: Duration = Duration::from_secs(2);
 
 fn too_many() -> Notice {
@@ -72,7 +72,7 @@ pub(super) async fn session(begins: Begins, stream: TcpStream) -> io::Result<()>
 enum Begun {
     Plain(Box<Connection<TcpStream>>),
     Tls(Box<Connection<tokio_rustls::server::TlsStream<TcpStream>>>),
-    /// It was no session.
+    /// The connection was no session.
     Nothing,
 }
 
@@ -111,7 +111,7 @@ async fn negotiate(begins: &Begins, mut stream: TcpStream, peer: SocketAddr) -> 
     Ok(Begun::Nothing)
 }
 
-/// Reads a first message; `None` = the client is gone, or was told what is wrong.
+/// Reads a first message; `None` = the client has disconnected, or was refused.
 async fn read_first<S: Stream>(
     door: &Door,
     stream: &mut S,
@@ -136,7 +136,7 @@ async fn read_first<S: Stream>(
     }
 }
 
-/// Lets a client in, or tells it why not.
+/// Lets a client in, or refuses it with the reason.
 async fn begin<S: Stream>(
     begins: &Begins,
     mut stream: S,
@@ -241,7 +241,7 @@ async fn begin<S: Stream>(
     )))
 }
 
-/// What a client may do, by the token it gives as its password.
+/// The rights of a client, by the token it gives as its password.
 async fn admit<S: Stream>(
     door: &Door,
     stream: &mut S,
@@ -307,9 +307,9 @@ async fn admit<S: Stream>(
     }))
 }
 
-/// Settings that come with the first message. What would be refused later is only told here, since
-/// drivers send more than they are asked for; a setting that there is not ends the session, and so
-/// does a time zone, without which instants would be read wrongly.
+/// Sets the settings of the first message. Values that would be refused later are only warnings
+/// here, since drivers send more than they need; a setting that does not exist ends the session,
+/// and so does a time zone, without which instants would be read wrongly.
 fn set_first(
     variables: &mut Variables,
     parameters: &[(String, String)],
@@ -342,7 +342,7 @@ fn set_first(
     told
 }
 
-/// `-c name=value` and `--name=value`, with blanks kept by backslashes.
+/// `-c name=value` and `--name=value`, with blanks escaped by backslashes.
 fn options(text: &str) -> Vec<(String, String)> {
     let mut words = vec![String::new()];
     let mut chars = text.chars();

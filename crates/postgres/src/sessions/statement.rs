@@ -27,12 +27,12 @@ pub(super) struct Text {
 }
 
 impl Text {
-    /// What the planner gets.
+    /// The statement for the planner.
     pub(super) fn sql(&self) -> &str {
         self.rewritten.sql.as_deref().unwrap_or(&self.statement)
     }
 
-    /// What the client is told when the planner or what it planned fails.
+    /// The error for the client when the planner or its plan fails.
     pub(super) fn failure(&self, why: headwater_query::Error) -> Failure {
         self.notice(why).into()
     }
@@ -72,7 +72,7 @@ pub(super) enum Prepared {
 }
 
 impl Prepared {
-    /// Bytes that it takes as long as it is kept, about.
+    /// Bytes that it takes as long as it is retained, about.
     pub(super) fn bytes(&self) -> usize {
         match self {
             Prepared::Query { text, prepared, .. } => {
@@ -100,7 +100,7 @@ pub(super) struct Rows {
     pub(super) stream: SendableRecordBatchStream,
     /// A batch of which some rows are sent, and how many.
     pub(super) batch: Option<(RecordBatch, usize)>,
-    /// How many were sent since the last message that said so.
+    /// The number of rows sent since the last message that said so.
     pub(super) sent: u64,
     pub(super) done: Done,
     /// When they must all have been sent.
@@ -109,9 +109,9 @@ pub(super) struct Rows {
     pub(super) cursor: Option<OwnedSemaphorePermit>,
 }
 
-/// How far a portal is.
+/// State of a portal.
 pub(super) enum State {
-    /// It was not run yet.
+    /// The portal was not run yet.
     Ready,
     /// There may be more rows.
     Rows(Box<Rows>),
@@ -148,7 +148,7 @@ pub(super) fn spread(formats: &[Format], columns: usize) -> Vec<Format> {
     }
 }
 
-/// What is told about the columns of rows.
+/// The description of the columns of rows.
 pub(super) fn columns(
     schema: &Schema,
     labels: Option<&[Option<String>]>,
@@ -191,7 +191,7 @@ fn noun(made: Made) -> &'static str {
     }
 }
 
-/// What a client is told when a statement is done.
+/// The tag of a statement that is done.
 pub(super) fn tag(done: Done, rows: u64) -> String {
     match done {
         Done::Select => format!("SELECT {rows}"),

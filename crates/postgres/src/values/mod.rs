@@ -24,10 +24,10 @@ const EPOCH_US: i64 = 946_684_800_000_000;
 /// Days from 1970 to 2000.
 const EPOCH_DAYS: i32 = 10_957;
 
-/// How instants are shown as text.
+/// Form of instants as text.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Clocks {
-    /// Whose clocks.
+    /// The zone of the clocks.
     pub(crate) zone: Zone,
     /// With nanoseconds; else microseconds, the rest cut off.
     pub(crate) nanoseconds: bool,
@@ -55,7 +55,7 @@ type Unsendable = String;
 /// Appends the rows of a batch from `from` to before `to` as messages.
 ///
 /// # Errors
-/// When a value cannot be sent in the format wanted.
+/// When a value cannot be sent in the requested format.
 pub(crate) fn rows(
     writer: &mut Writer,
     batch: &RecordBatch,

@@ -1,6 +1,6 @@
-//! Parameters: what clients send, as values for the planner.
+//! Parameters: values of clients as values for the planner.
 //!
-//! What the planner casts itself, such as an instant written as text, is handed on as text.
+//! Values that the planner casts itself, such as an instant written as text, are handed on as text.
 
 use super::{EPOCH_DAYS, EPOCH_US, numeric};
 use crate::catalog::PgType;

@@ -163,7 +163,7 @@ fn instants_are_written_by_the_clocks_of_a_zone() {
     assert_eq!(bytes, b"1970-01-01 00:00:00");
 }
 
-/// What is sent reads back as the same value.
+/// Checks that a sent value reads back as the same one.
 fn comes_back(scalar: &ScalarValue) {
     let oid = PgType::oid_of(&scalar.data_type());
     for format in [Format::Text, Format::Binary] {

@@ -15,7 +15,7 @@ static ALLOCATOR: headwater_query::Counting<std::alloc::System> =
 mod functions;
 
 // The databases, and the processes under limits, are those of the tests of SQL.
-#[path = "../../../query/tests/it/fences/child.rs"]
+#[path = "../../../query/tests/it/guards/child.rs"]
 #[allow(dead_code, reason = "not every test needs all of it")]
 mod child;
 #[path = "../../../query/tests/it/support.rs"]

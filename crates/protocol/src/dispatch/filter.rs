@@ -1,14 +1,13 @@
-//! A static filter of keys: what was put in is found, and of what was not a hundredth at most.
+//! Static filter of keys: finds every key that it was built of, and at most a hundredth of the
+//! others.
 //!
-//! A binary fuse filter with three places for each key and fingerprints of 7 bits
-//! (Graf and Lemire, "Binary Fuse Filters: Fast and Smaller Than Xor Filters", 2022): one in 128 is
-//! a false hit, at 7.9 to 9.2 bits a key. Why it is not a library's:
+//! A binary fuse filter with three slots for each key and fingerprints of 7 bits (Graf and Lemire,
+//! "Binary Fuse Filters: Fast and Smaller Than Xor Filters", 2022): one in 128 is a false hit, at
+//! 7.9 to 9.2 bits a key. For the reasons against a library's see
 //! docs/decisions/0016-filter-of-tiles.md.
 //!
-//! Invariants: a key that was put in is always found; no key leads outside of the fingerprints,
-//! whatever the bytes say that a filter was read from.
-//! Concurrency: plain data.
-//! Format: docs/format/held.md.
+//! Invariants: a key of the filter is always found; no key leads outside of the fingerprints,
+//! whatever bytes a filter was read from. Concurrency: plain data. Format: docs/format/held.md.
 
 use crate::dispatch::keys::{TileKey, mix};
 use headwater_codec::{Cursor, DecodeError, PutBytes};
@@ -46,7 +45,7 @@ impl std::fmt::Debug for Filter {
     }
 }
 
-/// What of a filter follows from how many keys there are.
+/// Dimensions of a filter, which follow from the number of its keys.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     segment_bits: u32,
@@ -54,10 +53,10 @@ struct Shape {
 }
 
 impl Shape {
-    /// The sizes at which three places for each key can be told apart, as the paper found them.
+    /// Sizes at which three slots for each key can be told apart, as measured in the paper.
     fn of(keys: u64) -> Shape {
         // Natural logarithms, times 1000, from that of two: rounding here costs a part of a percent
-        // of space, and keeps floats out of what must be the same everywhere.
+        // of space, and avoids floats where results must be the same everywhere.
         let ln = u64::from(keys.max(2).ilog2()) * 693 + fraction(keys.max(2));
         // floor(ln(n) / ln(3.33) + 2.25)
         let bits = (ln * 1000 / 1203 + 2250) / 1000;
@@ -137,7 +136,7 @@ struct Peeling {
     /// Keys at each place, and their hashes, all together by exclusive or.
     counts: Vec<u32>,
     hashes: Vec<u64>,
-    /// What was taken off: the hash, and which of its places it had alone.
+    /// The removed hashes, each with the slot that it had alone.
     order: Vec<(u64, u64)>,
 }
 
@@ -157,7 +156,7 @@ impl Peeling {
         peeling
     }
 
-    /// Puts a hash to a place, or takes it off. How many are there then.
+    /// Adds a hash to a slot, or removes it. Returns the number of hashes there.
     fn change(&mut self, place: u64, hash: u64, count: fn(u32, u32) -> u32) -> u32 {
         let at = usize::try_from(place).unwrap_or(usize::MAX);
         let slots = self.counts.get_mut(at).zip(self.hashes.get_mut(at));
@@ -192,8 +191,8 @@ impl Peeling {
 }
 
 impl Filter {
-    /// A filter of these keys, each of which is there once; `None` when there are none, or no seed
-    /// of those tried tells them apart.
+    /// Builds a filter of these keys, which are distinct; `None` when there are none, or no tried
+    /// seed tells them apart.
     ///
     /// ```
     /// use crate::dispatch::{Filter, TileKey};

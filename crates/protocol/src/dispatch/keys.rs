@@ -1,8 +1,8 @@
-//! Numbers that stand for streams and tiles, and from which level on something is held.
+//! Keys of streams and tiles, and the level from which on a stream is present.
 //!
-//! Invariants: every build gives a name the same number, since nodes and dispatchers of several
-//! versions must agree on it. Two names with one number cost a question at a node that does not
-//! have the stream, and nothing else: who may read what is decided by names.
+//! Invariants: every build gives a name the same key, since nodes and dispatchers of several
+//! versions must agree on it. Two names with one key cost a query at a node that does not have the
+//! stream, and nothing else: access is decided by names.
 
 use headwater_types::{Level, StreamName};
 use sha2::{Digest, Sha256};
@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 pub struct StreamKey(pub u64);
 
 impl StreamKey {
-    /// That of a name.
+    /// The key of a name.
     ///
     /// ```
     /// use crate::dispatch::StreamKey;
@@ -30,7 +30,7 @@ impl StreamKey {
         StreamKey(u64::from_le_bytes(first))
     }
 
-    /// That of one of its tiles.
+    /// The key of one of its tiles.
     #[must_use]
     pub fn tile(self, level: Level, offset: i64) -> TileKey {
         let level = i64::from(level.get()).cast_unsigned();
@@ -53,19 +53,19 @@ pub(crate) fn mix(mut x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// From which level on everything of a stream is held.
+/// Level from which on all of a stream is present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reach {
     /// All rows, and so every level.
     Rows,
-    /// What tiles at this level and above need.
+    /// Ranges that tiles at this level and above need.
     Level(Level),
     /// Nothing as a whole.
     Nothing,
 }
 
 impl Reach {
-    /// Whether tiles of a level are held.
+    /// True when tiles of a level are present.
     ///
     /// ```
     /// use crate::dispatch::Reach;

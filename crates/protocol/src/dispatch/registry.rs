@@ -1,18 +1,18 @@
-//! What a node holds, with the version of each part, so that only changes are told.
+//! Inventory of a node, with the version of each part, so that only changes are reported.
 //!
-//! Invariants: what is told since a version, taken in by who knows that version, gives what is told
-//! from the beginning. A version is never given twice in an epoch; what did not change gets none.
-//! Concurrency: plain data, one owner.
+//! Invariants: the changes since a version, applied by a dispatcher with that version, give the
+//! same as a whole inventory. A version is never given twice in an epoch; an unchanged part gets
+//! none. Concurrency: plain data, one owner.
 
 use crate::dispatch::filter::Filter;
-use crate::dispatch::held::{Change, Database, EdgeFacts, FilterChange, Held, ShardChange};
+use crate::dispatch::inventory::{Change, Database, EdgeFacts, FilterChange, InventoryReport, ShardChange};
 use crate::dispatch::keys::{SHARD_BITS_MAX, StreamKey, TileKey};
 use crate::dispatch::tiles::{EXACT_MAX, shard_of};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Keys of a shard from which on there are more shards.
 const SHARD_MAX: usize = 131_072;
-/// Of so many keys of a filter one may be told of beside it, or be gone, before it is made anew.
+/// A filter is rebuilt when more than one in so many of its keys is reported beside it, or removed.
 const OUTSIDE: usize = 256;
 
 /// An edge, and when it changed.
@@ -31,16 +31,16 @@ struct Shard {
     /// Most of them, and when it was made.
     filter: Option<Filter>,
     filter_version: u64,
-    /// What the filter does not have.
+    /// Keys outside of the filter.
     outside: BTreeSet<TileKey>,
-    /// What the filter has and is gone.
+    /// Removed keys that the filter still has.
     gone: usize,
     version: u64,
 }
 
 impl Shard {
-    /// Makes the filter anew, of all keys there are.
-    fn filter_anew(&mut self, version: u64) {
+    /// Rebuilds the filter of all keys.
+    fn rebuild_filter(&mut self, version: u64) {
         let keys: Vec<TileKey> = self.keys.iter().copied().collect();
         self.filter = (keys.len() > EXACT_MAX)
             .then(|| Filter::of(&keys))
@@ -53,7 +53,7 @@ impl Shard {
         };
     }
 
-    fn wants_filter_anew(&self) -> bool {
+    fn needs_filter_rebuild(&self) -> bool {
         let most = match &self.filter {
             None => EXACT_MAX,
             Some(filter) => usize::try_from(filter.keys()).unwrap_or(0) / OUTSIDE,
@@ -62,7 +62,7 @@ impl Shard {
     }
 }
 
-/// What a node holds.
+/// Inventory of a node.
 #[derive(Debug)]
 pub struct Registry {
     database: Database,
@@ -118,7 +118,7 @@ impl Registry {
         self.version
     }
 
-    /// Says what is known of an edge, which is told by its name.
+    /// Sets the facts of an edge, which is identified by its name.
     pub fn set_edge(&mut self, facts: EdgeFacts) {
         let known = self.numbers.get(&facts.name).copied();
         match known.and_then(|number| self.edges.get_mut(&number)) {
@@ -139,12 +139,13 @@ impl Registry {
                     streams: Vec::new(),
                     streams_version: version,
                 };
-                self.edges.insert(number, entry);
+                let before = self.edges.insert(number, entry);
+                assert!(before.is_none(), "two edges with number {number}");
             }
         }
     }
 
-    /// Says which streams an edge has that was told of.
+    /// Sets the streams of a known edge.
     pub fn set_streams(&mut self, edge: &str, mut streams: Vec<StreamKey>) {
         streams.sort_unstable();
         streams.dedup();
@@ -157,7 +158,7 @@ impl Registry {
         }
     }
 
-    /// An edge is not held any more.
+    /// Removes an edge.
     pub fn remove_edge(&mut self, edge: &str) {
         if let Some(number) = self.numbers.remove(edge) {
             self.edges.remove(&number);
@@ -171,13 +172,13 @@ impl Registry {
         self.edges.values().map(|entry| entry.facts.name.as_str())
     }
 
-    /// Tiles that are told of.
+    /// Number of reported tiles.
     #[must_use]
     pub fn tiles(&self) -> usize {
         self.tiles
     }
 
-    /// Says of a tile that it is held. False when it was told of before.
+    /// Adds a tile. False when it was there before.
     pub fn add_tile(&mut self, key: TileKey) -> bool {
         if self.tiles >= SHARD_MAX << self.shard_bits && self.shard_bits < SHARD_BITS_MAX {
             self.divide();
@@ -197,7 +198,7 @@ impl Registry {
         true
     }
 
-    /// Says of a tile that it is not held any more.
+    /// Removes a tile.
     pub fn remove_tile(&mut self, key: TileKey) {
         let version = self.version + 1;
         let at = shard_of(key, self.shard_bits);
@@ -215,14 +216,14 @@ impl Registry {
         self.version = version;
     }
 
-    /// Makes filters anew of which too much stands beside them, or is gone. To be called before
-    /// what is here is told, since it takes longer than a change of one tile.
+    /// Rebuilds filters with too many keys beside them, or too many removed ones. To be called
+    /// before the inventory is reported, since it takes longer than a change of one tile.
     pub fn settle(&mut self) {
         for shard in &mut self.shards {
-            if shard.wants_filter_anew() {
+            if shard.needs_filter_rebuild() {
                 self.version += 1;
                 shard.version = self.version;
-                shard.filter_anew(self.version);
+                shard.rebuild_filter(self.version);
             }
         }
     }
@@ -242,14 +243,16 @@ impl Registry {
         }
         for shard in &mut self.shards {
             shard.version = version;
-            shard.filter_anew(version);
+            shard.rebuild_filter(version);
         }
+        let divided: usize = self.shards.iter().map(|shard| shard.keys.len()).sum();
+        assert_eq!(divided, self.tiles, "tiles are lost");
     }
 
-    /// What has changed since a version of an epoch; all that there is where that is none of this
+    /// Changes since a version of an epoch; the whole inventory when that is none of this
     /// registry's.
     #[must_use]
-    pub fn since(&self, epoch: u64, version: u64) -> Held {
+    pub fn since(&self, epoch: u64, version: u64) -> InventoryReport {
         let known = epoch == self.epoch && version <= self.version;
         let since = if known { version } else { 0 };
         let changed = self.edges.iter().filter_map(|(number, entry)| {
@@ -275,7 +278,7 @@ impl Registry {
             },
             exact: shard.outside.iter().copied().collect(),
         });
-        Held {
+        InventoryReport {
             database: self.database,
             epoch: self.epoch,
             since,

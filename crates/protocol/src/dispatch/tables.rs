@@ -1,12 +1,11 @@
-//! What a dispatcher knows of nodes: it takes in what they tell, and looks up streams.
+//! State of a dispatcher: takes the inventories that nodes report, and looks up streams.
 //!
-//! Invariants: what is known of a node is what that node told at one version of one epoch. A
-//! message that does not follow on it changes nothing, so that all is asked for anew. Of several
-//! edges of a node with a stream, that with the least rank is found, whatever order they were told
-//! in.
-//! Concurrency: plain data, one owner.
+//! Invariants: the state of a node is its inventory at one version of one epoch. A message that
+//! does not follow on it changes nothing, so that the whole inventory is requested again. Of
+//! several edges of a node with a stream, the one with the least rank is found, whatever the order
+//! of reports. Concurrency: plain data, one owner.
 
-use crate::dispatch::held::{Change, Database, EdgeFacts, Held};
+use crate::dispatch::inventory::{Change, Database, EdgeFacts, InventoryReport};
 use crate::dispatch::keys::{Reach, StreamKey};
 use crate::dispatch::tiles::TileSet;
 use headwater_types::Timestamp;
@@ -17,7 +16,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeIndex(pub usize);
 
-/// Up to where a node has told what it holds.
+/// Version up to which a node has reported its inventory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Position {
     /// The epoch.
@@ -26,16 +25,16 @@ pub struct Position {
     pub version: u64,
 }
 
-/// What has become of a message.
+/// Result of applying a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Applied {
-    /// It was taken in.
+    /// The message was applied.
     Taken,
-    /// It does not follow on what is known: it was left alone.
+    /// The message does not follow on the known version: it was ignored.
     DoesNotFollow,
 }
 
-/// What is known of an edge of a node.
+/// An edge of a node.
 #[derive(Debug)]
 pub(crate) struct Edge {
     pub(crate) facts: EdgeFacts,
@@ -43,7 +42,7 @@ pub(crate) struct Edge {
 }
 
 impl Edge {
-    /// What of a stream is held: from which level on, and up to when.
+    /// Reach of a stream: the level from which on it is present, and the instant up to which.
     pub(crate) fn reach(&self, stream: StreamKey) -> (Reach, Timestamp) {
         let facts = &self.facts;
         let found = facts
@@ -54,13 +53,13 @@ impl Edge {
     }
 }
 
-/// What is known of a node.
+/// A node with its edges and tiles.
 #[derive(Debug, Default)]
 pub(crate) struct Node {
     pub(crate) position: Position,
     pub(crate) database: Database,
     pub(crate) is_live: bool,
-    /// It has told what it holds, once at least.
+    /// The node has reported its inventory at least once.
     pub(crate) has_told: bool,
     edges: HashMap<u32, Edge>,
     streams: HashMap<StreamKey, u32>,
@@ -69,12 +68,12 @@ pub(crate) struct Node {
     pub(crate) tiles: TileSet,
 }
 
-/// How much is known of a node.
+/// Stats of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeFigures {
-    /// It answers.
+    /// The node answers.
     pub is_live: bool,
-    /// Up to where it has told.
+    /// Version up to which it has reported.
     pub position: Position,
     /// Edges of which it holds something, its own streams among them.
     pub edges: usize,
@@ -84,7 +83,7 @@ pub struct NodeFigures {
     pub streams: usize,
     /// Single tiles.
     pub tiles: u64,
-    /// Bytes of what tells of single tiles.
+    /// Bytes of the filters and keys of single tiles.
     pub tile_bytes: usize,
 }
 
@@ -189,7 +188,7 @@ impl Node {
         }
     }
 
-    fn apply(&mut self, held: Held) -> Applied {
+    fn apply(&mut self, held: InventoryReport) -> Applied {
         let follows = held.since == 0
             || (held.epoch == self.position.epoch && held.since == self.position.version);
         if !follows || held.version < held.since {
@@ -215,6 +214,8 @@ impl Node {
                 Change::Is { facts, streams } => self.set_edge(number, facts, streams),
             }
         }
+        let before = self.position.version;
+        assert!(before <= held.version, "a version before {before}");
         self.database = held.database;
         self.position = Position {
             epoch: held.epoch,
@@ -224,7 +225,7 @@ impl Node {
     }
 }
 
-/// What a dispatcher knows of its nodes.
+/// State of a dispatcher's nodes.
 #[derive(Debug)]
 pub struct Tables {
     pub(crate) nodes: Vec<Node>,
@@ -239,7 +240,7 @@ impl Tables {
         }
     }
 
-    /// Up to where a node has told: what it is asked to go on from.
+    /// Version up to which a node has reported, from which it is asked to continue.
     #[must_use]
     pub fn position(&self, node: NodeIndex) -> Position {
         self.nodes
@@ -247,35 +248,35 @@ impl Tables {
             .map_or_else(Position::default, |node| node.position)
     }
 
-    /// Takes in what a node told, which answers by that.
-    pub fn apply(&mut self, node: NodeIndex, held: Held) -> Applied {
+    /// Applies an inventory that a node has reported, which shows that it answers.
+    pub fn apply(&mut self, node: NodeIndex, held: InventoryReport) -> Applied {
         let Some(node) = self.nodes.get_mut(node.0) else {
             return Applied::DoesNotFollow;
         };
         node.is_live = true;
         let applied = node.apply(held);
         if applied == Applied::DoesNotFollow {
-            // What is known stays, and all of it is asked for anew.
+            // The state stays, and the whole inventory is requested again.
             node.position = Position::default();
         }
         applied
     }
 
-    /// A node does not answer. What is known of it stays.
+    /// Marks a node as not answering. Its state stays.
     pub fn lost(&mut self, node: NodeIndex) {
         if let Some(node) = self.nodes.get_mut(node.0) {
             node.is_live = false;
         }
     }
 
-    /// A node's own database, once it has told.
+    /// A node's own database, once it has reported.
     #[must_use]
     pub fn database(&self, node: NodeIndex) -> Option<Database> {
         let node = self.nodes.get(node.0)?;
         node.has_told.then_some(node.database)
     }
 
-    /// How much is known of a node.
+    /// Stats of a node.
     #[must_use]
     pub fn figures(&self, node: NodeIndex) -> Option<NodeFigures> {
         let node = self.nodes.get(node.0)?;

@@ -1,19 +1,16 @@
-//! Tickets: what lets a client be answered at a node that it was sent to, as bytes, without their
-//! signature.
+//! Tickets, with which a node answers a redirected client, as bytes without their signature.
 //!
-//! Invariants: a ticket that was made is read back as it was; bytes that are none are refused. It
-//! allows reading only.
-//! Concurrency: plain data.
-//! Format: docs/format/ticket.md.
+//! Invariants: an encoded ticket is decoded to an equal one; malformed bytes are refused. A ticket
+//! allows reading only. Concurrency: plain data. Format: docs/format/ticket.md.
 
-use crate::dispatch::held::Database;
+use crate::dispatch::inventory::Database;
 use headwater_codec::{Cursor, DecodeError, PutBytes};
 use headwater_types::{StreamName, Timestamp};
 use std::time::Duration;
 
-/// How long a ticket holds.
+/// Validity of a ticket.
 pub const TICKET_HOLDS: Duration = Duration::from_secs(300);
-/// How far apart the clocks of two nodes may be.
+/// Tolerated difference between the clocks of two nodes.
 pub const SKEW_MAX: Duration = Duration::from_secs(120);
 /// Most streams that a ticket names.
 pub const TICKET_STREAMS_MAX: usize = 64;
@@ -23,7 +20,7 @@ const PATTERNS_MAX: u64 = 1_000;
 const VERSION: u8 = 1;
 const READ: u8 = 1;
 
-/// What is signed.
+/// The signed content of a ticket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ticket {
     /// When it was made, in nanoseconds since 1970.
@@ -38,7 +35,7 @@ pub struct Ticket {
     pub subject: String,
     /// The version of the list of tokens in which it stood.
     pub list: u64,
-    /// What the subject may read: patterns.
+    /// Streams that the subject may read: patterns.
     pub patterns: Vec<String>,
     /// Of that, these streams only, where there are any.
     pub streams: Vec<StreamName>,

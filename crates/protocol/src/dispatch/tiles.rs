@@ -1,15 +1,13 @@
-//! Which tiles a node holds, as a dispatcher knows it: a filter for most of them, and the newest
-//! exactly.
+//! Tiles of a node, as a dispatcher knows them: a filter for most of them, and the newest exactly.
 //!
-//! Invariants: a tile that the node told of is always found, until the node takes it back; keys are
-//! divided by their highest bits into shards, each of which is replaced whole.
-//! Concurrency: plain data.
+//! Invariants: a reported tile is always found, until the node removes it; keys are divided by
+//! their highest bits into shards, each of which is replaced whole. Concurrency: plain data.
 
 use crate::dispatch::filter::Filter;
-use crate::dispatch::held::{FilterChange, ShardChange};
+use crate::dispatch::inventory::{FilterChange, ShardChange};
 use crate::dispatch::keys::{SHARD_BITS_MAX, TileKey};
 
-/// A shard with fewer keys has no filter: they are held exactly, 8 bytes each.
+/// A shard with fewer keys has no filter: they are listed exactly, 8 bytes each.
 pub const EXACT_MAX: usize = 8_192;
 
 /// The shard of a key.
@@ -22,7 +20,7 @@ pub(crate) fn shard_of(key: TileKey, bits: u8) -> usize {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Shard {
     filter: Option<Filter>,
-    /// Those that the filter does not have, sorted.
+    /// Keys outside of the filter, sorted.
     exact: Vec<TileKey>,
 }
 
@@ -34,7 +32,7 @@ pub struct TileSet {
 }
 
 impl TileSet {
-    /// Whether a tile is held; true for a hundredth at most of those that are not.
+    /// True when a tile is present, and for at most a hundredth of the others.
     #[must_use]
     pub fn has(&self, key: TileKey) -> bool {
         self.shards
@@ -45,7 +43,7 @@ impl TileSet {
             })
     }
 
-    /// Tiles that were told of.
+    /// Number of reported tiles.
     #[must_use]
     pub fn len(&self) -> u64 {
         let counts = self.shards.iter().map(|shard| {
@@ -69,8 +67,8 @@ impl TileSet {
         bytes.sum()
     }
 
-    /// Takes in what a node told. False when it does not fit what is known, so that nothing of it
-    /// was taken.
+    /// Applies the changes of a report. False when they do not fit the known state, so that none
+    /// was applied.
     pub(crate) fn change(&mut self, bits: u8, changes: Vec<ShardChange>) -> bool {
         let count = 1usize << bits.min(SHARD_BITS_MAX);
         let is_anew = bits != self.bits || self.shards.len() != count;

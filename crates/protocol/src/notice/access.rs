@@ -1,12 +1,10 @@
-//! Who may tell and hear notices, and what a broker is to be told of that.
+//! Access to notices, and its rules for a broker.
 //!
-//! A notice of node `NAME` counts as a row of the table [`TABLE`] with the tag `node=NAME`: who may
-//! read it may hear the notice, who may write it may tell it.
+//! A notice of node `NAME` counts as a row of the table [`TABLE`] with the tag `node=NAME`: a
+//! subject that may read it may hear the notice, one that may write it may publish it.
 //!
-//! Invariants: what no subject is granted is granted to nobody. A name that would mean something
-//! else to a broker is refused, never changed.
-//! Concurrency: plain data.
-//! Failure: [`AccessError`].
+//! Invariants: nothing is granted that no subject is granted. A name that would mean something else
+//! to a broker is refused, never changed. Concurrency: plain data. Failure: [`AccessError`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -45,7 +43,7 @@ pub enum Topics {
 }
 
 impl Topics {
-    /// Whether those of a node are among them.
+    /// True when the topics of a node are among them.
     #[must_use]
     pub fn has(&self, node: &str) -> bool {
         match self {
@@ -66,27 +64,27 @@ impl Topics {
     }
 }
 
-/// Somebody who shows a name to a broker.
+/// A user name at a broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subject {
     /// The name.
     pub name: String,
-    /// What it may hear.
+    /// Topics that it may hear.
     pub hears: Topics,
-    /// What it may tell.
+    /// Topics to which it may publish.
     pub tells: Topics,
 }
 
-/// What somebody may do at a topic.
+/// Right at a topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum May {
-    /// Hear what is told.
+    /// Hear notices.
     Hear,
-    /// Tell; with XMPP who tells may hear there too.
+    /// Publish; with XMPP a publisher may hear there too.
     Tell,
 }
 
-/// For each topic who may do what; nobody else may do anything.
+/// Rights at each topic; subjects that are not listed have none.
 pub type Lists = BTreeMap<String, BTreeMap<String, May>>;
 
 /// Whether a node may have this name: 1 to 64 letters, digits, dots, dashes and underscores.
@@ -101,8 +99,8 @@ pub fn is_node_name(name: &str) -> bool {
     (1..=NAME_MAX).contains(&name.len()) && name.chars().all(is_plain)
 }
 
-/// The rules as mosquitto reads them (`acl_file`): whoever is not named, and whoever shows no name,
-/// hears and tells nothing.
+/// The rules in the form of mosquitto (`acl_file`): a user that is not named, and a client without
+/// a user name, hears and publishes nothing.
 ///
 /// # Errors
 /// When a name cannot stand in such a file.
@@ -134,8 +132,8 @@ pub fn mosquitto(prefix: &str, subjects: &[Subject]) -> Result<String, AccessErr
     Ok(out)
 }
 
-/// The lists as XMPP's publish-subscribe wants them: each node that may tell has a topic, and each
-/// subject is an account of `domain`.
+/// The lists for XMPP's publish-subscribe: each node that may publish has a topic, and each subject
+/// is an account of `domain`.
 ///
 /// # Errors
 /// When a name cannot be an account, or a topic is none.

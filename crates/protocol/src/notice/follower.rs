@@ -1,10 +1,10 @@
-//! What is made of notices about one node: when it is to be asked, and why.
+//! Handling of notices about one node: when the node is to be queried, and why.
 //!
-//! Invariants: what is known of the node comes from its own answers alone; a notice only says when
-//! to ask. One that it has not signed, or that says what is known, makes nobody ask. Without any
-//! notice the node is asked every `check`, so that a lost one costs that at most. Where the bus
-//! has no link, or the node tells nothing there, who follows waits at the node instead.
-//! Concurrency: plain data, one owner.
+//! Invariants: the state of the node comes from its own answers alone; a notice only says when to
+//! query. A notice that the node has not signed, or that announces a known version, causes no
+//! query. Without any notice the node is queried every `check`, so that a lost one costs that at
+//! most. Where the bus has no link, or the node publishes nothing there, the follower waits at the
+//! node instead. Concurrency: plain data, one owner.
 
 use crate::notice::notice::{Kind, Notice};
 use crate::notice::seal::{PublicKey, Sealed};
@@ -14,40 +14,40 @@ use std::time::Duration;
 /// Epochs before the one that is known, of which notices may still come.
 const OLD_EPOCHS: usize = 16;
 
-/// What the node said of itself in an answer.
+/// State of the node, as given in its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct NodeVersion {
     /// Its database.
     pub identity: u64,
-    /// Begun anew when it is restored or repaired.
+    /// Changes when the database is restored or repaired.
     pub incarnation: u64,
-    /// Begun anew with each start.
+    /// Changes with each start.
     pub epoch: u64,
     /// The version that is known now.
     pub version: u64,
-    /// What its notices are signed with; `None` = it tells none over a bus.
+    /// Key of its notices' signatures; `None` = it publishes none over a bus.
     pub key: Option<PublicKey>,
 }
 
-/// What a notice was.
+/// Result of a notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// It says something new; so many before it did not come.
+    /// The notice announces a new version; so many before it are missing.
     News {
         /// Notices between this one and the one before it.
         missed: u64,
     },
-    /// It came before, or says what is known.
+    /// A repeated notice, or one of a known version.
     Known,
-    /// A newer one came before it, or it is of an epoch that has ended.
+    /// A newer one arrived before it, or its epoch has ended.
     Late,
     /// The node has not signed it.
     Forged,
-    /// It is not about this node, as far as is known.
+    /// The notice is not about this node, as far as is known.
     Other,
 }
 
-/// Why the node is to be asked.
+/// Reason to query the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Why {
     /// Nothing is known yet, or the last question was not answered.
@@ -62,7 +62,7 @@ pub enum Why {
     Check,
 }
 
-/// When the node is to be asked.
+/// Time of the next query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
     /// Now, and the answer is to come at once.
@@ -77,26 +77,26 @@ pub enum Due {
 #[derive(Debug)]
 pub struct Follower {
     check: Duration,
-    told: Option<Told>,
+    told: Option<NodeVersion>,
     is_linked: bool,
-    /// Why it is to be asked.
+    /// Reason to query the node, if any.
     wants: Option<Why>,
     /// When it answered last.
     answered: Duration,
-    /// Notices of this epoch that came: the number of the last one.
+    /// Number of the last notice of this epoch.
     number: u64,
-    /// The same of those that say that it is gone.
+    /// Number of the last notice that the node has disconnected.
     gone: u64,
     /// The newest version that was heard of, with its epoch.
     noticed: Option<(u64, u64)>,
-    /// What of that was heard before the question that is under way.
+    /// The version announced before the current query.
     asked_after: Option<(u64, u64)>,
     /// Epochs that have ended.
     old: VecDeque<u64>,
 }
 
 impl Follower {
-    /// Of a node of which nothing is known. Without notices it is asked every `check`.
+    /// Creates a follower of an unknown node. Without notices it is queried every `check`.
     #[must_use]
     pub fn new(check: Duration) -> Follower {
         Follower {
@@ -121,7 +121,7 @@ impl Follower {
     pub fn link(&mut self, is_linked: bool) {
         if self.is_linked != is_linked {
             self.is_linked = is_linked;
-            // Either way something may have happened that nobody was told of.
+            // Either way a change may have happened without a notice.
             self.want(Why::Gap);
         }
     }
@@ -132,7 +132,7 @@ impl Follower {
         self.is_linked && self.told.is_some_and(|told| told.key.is_some())
     }
 
-    /// When the node is to be asked.
+    /// Time of the next query.
     #[must_use]
     pub fn due(&self, now: Duration) -> Due {
         let next = self.answered.saturating_add(self.check);
@@ -156,7 +156,7 @@ impl Follower {
     }
 
     /// The node has answered.
-    pub fn answered(&mut self, now: Duration, told: Told) {
+    pub fn answered(&mut self, now: Duration, told: NodeVersion) {
         self.answered = now;
         let before = self.told.replace(told);
         if before.is_none_or(|b| (b.identity, b.epoch) != (told.identity, told.epoch)) {
@@ -165,8 +165,7 @@ impl Follower {
                 self.has_ended(before.epoch);
             }
         }
-        // Of an epoch that was heard of before the question, and is not that of the answer, no more
-        // is to be had.
+        // An epoch that was announced before the query and is not the one of the answer has ended.
         if let Some((epoch, _)) = self.asked_after.take()
             && epoch != told.epoch
         {
@@ -223,10 +222,11 @@ impl Follower {
         }
     }
 
-    fn hear_of_change(&mut self, notice: Notice, told: Told) -> Heard {
+    fn hear_of_change(&mut self, notice: Notice, told: NodeVersion) -> Heard {
         if let Some(heard) = order(self.number, notice.number) {
             return heard;
         }
+        assert!(self.number < notice.number, "a notice out of order");
         // Before the first one nothing was missed: the answer had it.
         let missed = match self.number {
             0 => 0,
@@ -245,7 +245,7 @@ impl Follower {
         Heard::News { missed }
     }
 
-    /// The node was started anew, or was before what is known.
+    /// The node has restarted, or the notice is older than its state.
     fn hear_of_other_epoch(&mut self, notice: Notice) -> Heard {
         if self.old.contains(&notice.epoch) {
             return Heard::Late;
@@ -259,7 +259,7 @@ impl Follower {
     }
 }
 
-/// What a notice is by its number, where it is not the newest.
+/// Classifies a notice by its number, where it is not the newest.
 fn order(last: u64, number: u64) -> Option<Heard> {
     match number.cmp(&last) {
         std::cmp::Ordering::Equal => Some(Heard::Known),

@@ -1,9 +1,10 @@
-//! The bus inside a process: the newest notice of each topic, and who waits for newer ones.
+//! The bus inside a process: the newest notice of each topic, and the subscribers that wait for
+//! newer ones.
 //!
-//! Invariants: it holds one notice for each topic, of at most [`TOPICS_MAX`] topics and
-//! [`NOTICE_BYTES_MAX`] bytes; what is beyond that is not taken. A subscriber that is slow misses
-//! notices that newer ones have replaced, never the newest.
-//! Concurrency: one lock, held for a look at the list. Who waits is woken after it was let go.
+//! Invariants: a hub stores one notice for each topic, of at most [`TOPICS_MAX`] topics and
+//! [`NOTICE_BYTES_MAX`] bytes; others are dropped. A slow subscriber misses notices that newer ones
+//! have replaced, never the newest. Concurrency: one lock, held for a look at the list. Subscribers
+//! are woken after its release.
 
 use crate::notice::notice::NOTICE_BYTES_MAX;
 use parking_lot::Mutex;
@@ -11,17 +12,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-/// What comes from a bus.
+/// An event of a bus.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// It carries notices from now on, or does so no more. What was told between two of these may
-    /// be lost.
+    /// The bus is linked to its publishers from now on, or not any more. Notices between two of
+    /// these may be lost.
     Link(bool),
-    /// A notice, or what somebody sent as one.
+    /// A notice, or bytes that a client sent as one.
     Notice {
-        /// Where it was told.
+        /// Topic of the notice.
         topic: Arc<str>,
-        /// Its bytes, as they came.
+        /// The bytes, as they were received.
         bytes: Arc<[u8]>,
     },
 }
@@ -36,7 +37,7 @@ struct Inner {
     /// The place of the newest of all.
     place: u64,
     is_linked: bool,
-    /// How often that has changed, so that a short loss is told too.
+    /// Number of changes of the link, so that a short loss is reported too.
     links: u64,
     waiting: Vec<Waker>,
 }
@@ -47,13 +48,13 @@ pub struct Hub {
     inner: Arc<Mutex<Inner>>,
 }
 
-/// What one subscriber has still to hear.
+/// The events that a subscriber has still to receive.
 #[derive(Debug)]
 pub struct Subscription {
     inner: Arc<Mutex<Inner>>,
-    /// The place of the last notice that it was told.
+    /// Position of the last received notice.
     seen: u64,
-    /// How often the link had changed when it was told, and how it was.
+    /// Number of changes of the link, and its state, when it was last reported.
     told: Option<(u64, bool)>,
 }
 
@@ -72,7 +73,7 @@ impl Hub {
         }
     }
 
-    /// Says whether what is told here comes from all who tell.
+    /// Sets whether the bus is linked to all publishers.
     pub fn set_linked(&self, is_linked: bool) {
         let waiting = {
             let mut inner = self.inner.lock();
@@ -86,8 +87,8 @@ impl Hub {
         waiting.into_iter().for_each(Waker::wake);
     }
 
-    /// Has a notice heard instead of those before it. What is too long, or of one topic too many,
-    /// is not taken.
+    /// Publishes a notice in place of the ones before it. A notice that is too long, or of one
+    /// topic too many, is dropped.
     pub fn publish(&self, topic: &str, notice: &[u8]) {
         if notice.len() > NOTICE_BYTES_MAX {
             return;
@@ -100,12 +101,13 @@ impl Hub {
             inner.place += 1;
             let place = inner.place;
             inner.newest.insert(topic.into(), (place, notice.into()));
+            assert!(inner.newest.len() <= TOPICS_MAX, "too many topics");
             std::mem::take(&mut inner.waiting)
         };
         waiting.into_iter().for_each(Waker::wake);
     }
 
-    /// What comes from now on, the newest of each topic and how the link is before that.
+    /// Subscribes to later notices, preceded by the newest of each topic and the state of the link.
     #[must_use]
     pub fn subscribe(&self) -> Subscription {
         Subscription {
@@ -123,15 +125,14 @@ impl Hub {
 }
 
 impl Subscription {
-    /// What comes next, if it is there: first how the link is, then notices in the order in which
-    /// they came. A link that was lost and made again is told as lost first.
+    /// The next event, if there is one: first the state of the link, then notices in the order of
+    /// their arrival. A link that was lost and made again is reported as lost first.
     pub fn next_now(&mut self) -> Option<Event> {
         let inner = self.inner.lock();
         Self::next_of(&mut self.seen, &mut self.told, &inner)
     }
 
-    /// As [`Subscription::next_now`]; where nothing is there, who asks is woken when something may
-    /// be.
+    /// As [`Subscription::next_now`]; without an event, the caller is woken when there may be one.
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Event> {
         let mut inner = self.inner.lock();
         if let Some(event) = Self::next_of(&mut self.seen, &mut self.told, &inner) {

@@ -1,19 +1,19 @@
-//! Notices: a few bytes that say that something has changed, and who follows them.
+//! Notices: a few bytes that announce a change, and the nodes that follow them.
 //!
-//! A node tells, over a [`Bus`], that there is a newer version of what it holds. Who follows it
-//! keeps a [`Follower`], which says when the node is to be asked. What has changed is in the answer
+//! A node publishes, over a [`Bus`], that there is a newer version of its inventory. A node that
+//! follows it has a [`Follower`], which says when to query the node. The change is in the answer
 //! and never in a notice.
 //!
-//! From bottom to top: `notice` what is told, as bytes; `seal` the signature under it; `hub` the
-//! bus inside a process; `bus` the trait of all that carry notices; `follower` what is made of
-//! notices that come; `access` who may tell and hear, and the rules that a broker has of it.
+//! From bottom to top: `notice` the content of a notice, as bytes; `seal` the signature under it;
+//! `hub` the bus inside a process; `bus` the trait of all transports of notices; `follower` the
+//! handling of arriving notices; `access` the rights to publish and hear, and the rules of them for
+//! a broker.
 //!
 //! Invariants: no sockets, clocks and threads. A notice that is lost, late, doubled, out of order
-//! or forged costs time and nothing else: it makes somebody ask sooner, or it does not. One that
-//! the node has not signed makes nobody ask.
-//! Concurrency: a hub is shared, its lock is held for a look at its list; the rest is plain data.
-//! Failure: bytes that are none are an error that says what was expected.
-//! Format: docs/format/notice.md.
+//! or forged costs time and nothing else: it causes an earlier query, or none. A notice that the
+//! node has not signed causes no query. Concurrency: a hub is shared, its lock is held for a look
+//! at its list; the rest is plain data. Failure: malformed bytes are an error that says what was
+//! expected. Format: docs/format/notice.md.
 
 mod access;
 mod bus;
@@ -27,7 +27,7 @@ pub use access::{
     whitelists,
 };
 pub use bus::Bus;
-pub use follower::{Due, Follower, Heard, Told, Why};
+pub use follower::{Due, Follower, Heard, NodeVersion, Why};
 pub use hub::{Event, Hub, Subscription, TOPICS_MAX};
 pub use notice::{Kind, NOTICE_BYTES_MAX, Notice};
 pub use seal::{NoticeError, NoticeKey, PublicKey, Sealed};

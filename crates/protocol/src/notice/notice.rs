@@ -1,38 +1,37 @@
-//! What a node tells, as bytes, without its signature.
+//! Content of a notice, as bytes without its signature.
 //!
-//! Invariants: a notice that was made is read back as it was; bytes that are none are refused, and
-//! so are more than [`NOTICE_BYTES_MAX`], before they are looked at.
-//! Concurrency: plain data.
-//! Format: docs/format/notice.md.
+//! Invariants: an encoded notice is decoded to an equal one; malformed bytes are refused, and so
+//! are more than [`NOTICE_BYTES_MAX`], before they are read. Concurrency: plain data. Format:
+//! docs/format/notice.md.
 
 use headwater_codec::{Cursor, DecodeError, PutBytes};
 
-/// Largest notice with its signature, in bytes. Those of today take less than 160.
+/// Largest notice with its signature, in bytes. Notices of this version take less than 160.
 pub const NOTICE_BYTES_MAX: usize = 1024;
 
 const MAGIC: [u8; 6] = *b"HWNOTE";
 const VERSION: u16 = 1;
 
-/// What a notice says.
+/// Kind of a notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// There is a newer version of what the node holds.
     Changed,
-    /// The node's connection to the broker has ended. It was signed when that began, and the
-    /// broker sends it.
+    /// The node's connection to the broker has ended. The notice was signed when the connection
+    /// began, and the broker sends it.
     Gone,
 }
 
-/// What a node tells.
+/// Content of a notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Notice {
-    /// What it says.
+    /// Kind of the notice.
     pub kind: Kind,
     /// The node's database.
     pub identity: u64,
-    /// Begun anew when it is restored or repaired.
+    /// Changes when the database is restored or repaired.
     pub incarnation: u64,
-    /// Versions of another epoch say nothing: the node was started anew.
+    /// Versions are comparable within an epoch only; each start of the node has another.
     pub epoch: u64,
     /// Notices of a kind are counted by their node, from 1 on in each epoch.
     pub number: u64,

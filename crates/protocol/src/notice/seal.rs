@@ -1,8 +1,7 @@
-//! The signature under a notice, which alone says whose it is: a broker lets many tell.
+//! The signature under a notice, which alone proves its origin: a broker lets many nodes publish.
 //!
-//! Invariant: what a notice claims is given to nobody as proven but by the key it is proven by.
-//! Concurrency: plain data.
-//! Failure: [`NoticeError`].
+//! Invariant: the content of a notice is returned as proven only for the key that proves it.
+//! Concurrency: plain data. Failure: [`NoticeError`].
 
 use crate::notice::notice::{NOTICE_BYTES_MAX, Notice};
 use headwater_codec::DecodeError;
@@ -12,7 +11,7 @@ const SIGNATURE_BYTES: usize = 64;
 /// Before what is signed, so that no other signature of the key is one of a notice.
 const CONTEXT: &[u8] = b"headwater notice 1\n";
 
-/// What signatures are checked by.
+/// Key that checks signatures.
 pub type PublicKey = [u8; 32];
 
 /// Why bytes are no notice.
@@ -22,15 +21,15 @@ pub enum NoticeError {
     /// There are too many.
     #[error("a notice of {0} bytes: expected at most {NOTICE_BYTES_MAX}")]
     Long(usize),
-    /// There is no room for a signature.
+    /// Too short for a signature.
     #[error("a notice of {0} bytes: expected {SIGNATURE_BYTES} of a signature at its end")]
     Short(usize),
-    /// What is signed is no notice.
+    /// The signed bytes are no notice.
     #[error("this is no notice: {0}")]
     Garbled(#[from] DecodeError),
 }
 
-/// What a node signs its notices with.
+/// Key that signs the notices of a node.
 pub struct NoticeKey {
     pair: Ed25519KeyPair,
 }
@@ -42,14 +41,14 @@ impl std::fmt::Debug for NoticeKey {
 }
 
 impl NoticeKey {
-    /// That of a seed, which nobody may guess; `None` for one that is none.
+    /// The key of a seed, which must be secret; `None` for an invalid one.
     #[must_use]
     pub fn of_seed(seed: &[u8; 32]) -> Option<NoticeKey> {
         let pair = Ed25519KeyPair::from_seed_unchecked(seed).ok()?;
         Some(NoticeKey { pair })
     }
 
-    /// What its signatures are checked by.
+    /// The key that checks its signatures.
     #[must_use]
     pub fn public(&self) -> PublicKey {
         let mut key = [0; 32];
@@ -81,7 +80,7 @@ impl NoticeKey {
     }
 }
 
-/// A notice that came, of which nothing is proven yet.
+/// A received notice that is not proven yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sealed {
     claims: Notice,
@@ -114,7 +113,7 @@ impl Sealed {
         self.claims.identity
     }
 
-    /// What it says, if this key has signed it.
+    /// The content, if this key has signed it.
     #[must_use]
     pub fn proven_by(&self, key: &PublicKey) -> Option<&Notice> {
         let key = UnparsedPublicKey::new(&ED25519, key.as_slice());

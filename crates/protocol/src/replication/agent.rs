@@ -1,67 +1,67 @@
-//! The side of the source: it answers what is asked, within its budget. A source that is a copy
-//! itself says what it lacks, when that is asked for and when it has changed.
+//! Source side of replication: answers requests within its budget. A source that is a copy itself
+//! reports its missing ranges when they are requested and when they have changed.
 //!
-//! Invariants: only bytes below the committed lengths of a state that is held are given away, and
-//! nothing of a table that the source's own rules withhold, whatever is asked; answers are no
-//! larger than a stated size. Nothing is written for a copy to the medium of the source. What was
-//! confirmed is learnt from the copy, again after each start.
-//! Failure: an error is one of the database's own; what cannot be granted is an answer.
+//! Invariants: only bytes below the committed lengths of a pinned state are sent, and nothing of a
+//! table that the source's own rules withhold, whatever the request; answers are no larger than a
+//! stated size. Nothing is written for a copy to the device of the source. The copy's confirmations
+//! are learnt from the copy, again after each start. Failure: an error is one of the database's
+//! own; a request that cannot be granted gets an answer.
 
 use crate::replication::allowance::Allowance;
 use crate::replication::budget::Budget;
-use crate::replication::message::{Digest, Message, Piece, REFUSED_HISTORY};
+use crate::replication::message::{Digest, Message, SegmentRange, REFUSED_HISTORY};
+use crate::replication::missing_reports::{self, MissingReports};
 use crate::replication::now::Now;
 use crate::replication::source::Source;
 use crate::replication::spent::Spent;
 use crate::replication::tail::TailSender;
-use crate::replication::told::{self, Told};
-use headwater_engine::{ErrorKind, HeldState, Holds, Result, Rules, StateName};
+use headwater_engine::{ErrorKind, PinnedState, PinnedStates, Result, Rules, StateName};
 use headwater_types::invariant::wide;
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The largest piece that is given away at once.
+/// The largest piece that is sent at once.
 pub(crate) const PIECE_MAX: u32 = 1 << 20;
-/// Bytes of an answer, about: behind it the request is answered, and asked again for the rest.
+/// Approximate bytes of an answer: at this size the answer ends, and the copy requests the rest.
 const ANSWER_MAX: u64 = 8 << 20;
 /// The smallest part of a piece that is worth a message, in bytes.
 const PART_LEAST: u32 = 4096;
-/// What a message takes besides the bytes that it carries, about.
+/// Approximate bytes of a message besides its payload.
 const MESSAGE_BYTES: u64 = 40;
-/// Pieces that are looked at for an answer, at the most.
+/// Most pieces that are read for an answer.
 const PIECES_MAX: usize = 4096;
-/// What a source reads for others in a second, where nothing else is said.
+/// Default bytes a second that a source reads for others.
 const READS_A_SECOND: u64 = 64 << 20;
-/// What a read takes of that at least: a place of its own on the medium.
+/// Least bytes charged for a read: each is a separate location on the device.
 const READ_LEAST: u64 = 4 << 10;
-/// What looking for a state takes, at least, and for each byte of it.
+/// Least bytes charged for looking a state up, and for each byte of it.
 const STATE_LEAST: u64 = 64 << 10;
 const STATE_READS: u64 = 4;
-/// What is hashed at once of what was written before there were hashes.
+/// Bytes hashed at once of data that was written before there were hashes.
 const LEDGER_BYTES: u64 = 4 << 20;
-/// How long somebody is to wait who is ahead of a source that passes on what it has.
+/// Time that a copy waits when it is ahead of a source that passes on its ranges.
 const BEHIND: Duration = Duration::from_secs(5);
-/// The code of a refusal: what was asked for is not committed, or too much.
+/// The code of a refusal: the requested range is not committed, or too large.
 const REFUSED_PIECE: &str = "piece";
 
-/// What a copy has confirmed to have on its medium.
+/// Ranges that a copy has confirmed to have on its device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Confirmed {
     /// The state it is of.
     pub state: StateName,
-    /// Segments of which everything that the copy wants is there: id, and bytes that count.
+    /// Segments of which the copy has everything that it subscribes to: id, and bytes that count.
     pub segments: Vec<(u64, u64)>,
-    /// Those of them that the copy has proven to have whole, byte by byte as they were written
-    /// here: by the chain of their hashes, which it computed of what its medium holds.
+    /// Of them, the segments that the copy has proven to have whole, byte by byte as they were
+    /// written here, by the chain of hashes that it computed from its device.
     pub proven: Vec<u64>,
-    /// Those of which it says another chain than the one that was written here.
+    /// Of them, the segments for which the copy reports another chain than the one written here.
     pub differ: Vec<u64>,
 }
 
 impl Confirmed {
-    /// Those that are proven, and how many bytes of each.
+    /// Proven segments, and the proven bytes of each.
     fn proven_bytes(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let all = self.segments.iter().copied();
         all.filter(|(id, _)| self.proven.contains(id))
@@ -79,13 +79,13 @@ struct PutOff {
 /// Answers for a database.
 #[derive(Debug)]
 pub struct Agent {
-    holds: Holds,
+    holds: PinnedStates,
     /// As what the database knows the copy.
     copy: Option<String>,
-    /// What may leave at all.
+    /// The rules of which tables may leave at all.
     rules: Rules,
     budget: Budget,
-    /// What costs nothing of the budget costs reads.
+    /// Reads for messages that cost nothing of the budget.
     reads: Allowance,
     /// The newest state that was sent took so much.
     state_bytes: u64,
@@ -95,7 +95,7 @@ pub struct Agent {
     put_off: Option<PutOff>,
     /// Nothing was confirmed over this connection: what a copy has that was set back counts.
     is_anew: bool,
-    told: Told,
+    reports: MissingReports,
     tail: TailSender,
 }
 
@@ -111,7 +111,7 @@ fn wait(request: u64, wait: Duration) -> Message {
     let millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
     Message::Wait {
         request,
-        // Not to be asked a moment too early.
+        // Not to be requested a moment too early.
         millis: millis.saturating_add(1),
     }
 }
@@ -121,7 +121,7 @@ impl Agent {
     #[must_use]
     pub fn new(hold_bytes: u64, budget: Budget) -> Agent {
         Agent {
-            holds: Holds::new(hold_bytes),
+            holds: PinnedStates::new(hold_bytes),
             copy: None,
             rules: Rules::default(),
             budget,
@@ -130,24 +130,24 @@ impl Agent {
             confirmed: None,
             put_off: None,
             is_anew: true,
-            told: Told::default(),
+            reports: MissingReports::default(),
             tail: TailSender::default(),
         }
     }
 
-    /// What a copy asks for, and the source lacks itself, the source is to want too: for one that
-    /// is a copy. By default it goes by its own rules.
+    /// Makes a source that is a copy subscribe to ranges that its own copies request and that it
+    /// lacks. By default it follows its own rules.
     pub fn set_gets(&mut self, gets: bool) {
-        self.told.gets = gets;
+        self.reports.gets = gets;
     }
 
-    /// Somebody else is answered from now on, or the same over another connection: what was told of
-    /// what is lacking was told to nobody.
+    /// Begins with another copy, or the same one over another connection: forgets which missing
+    /// ranges were reported.
     pub fn begin_anew(&mut self) {
         self.put_off = None;
         self.is_anew = true;
-        self.told.begin_anew();
-        self.tail.begin_anew();
+        self.reports.reset();
+        self.tail.reset();
     }
 
     /// Newest events are sent along before a flush stores them, this often at the most; `None` =
@@ -171,32 +171,33 @@ impl Agent {
         self.tail.answer(db, now, &self.rules, &mut self.budget)
     }
 
-    /// The source knows the copy by this name: what it confirms, it is not told again.
+    /// Sets the copy's name, under which the source keeps its confirmations.
     pub fn set_copy(&mut self, name: &str) {
         self.copy = Some(name.to_owned());
     }
 
-    /// So many bytes a second are read for comparisons and states, however often a copy asks for
-    /// them, and pieces of 4 KiB for what is fetched.
+    /// Limits the bytes a second that are read for comparisons and states, however often a copy
+    /// requests them, and for pieces of 4 KiB of fetches.
     pub fn set_reads(&mut self, bytes_per_second: u64) {
         self.reads = Allowance::new(bytes_per_second);
     }
 
-    /// What has to be on the medium before the last answers are sent; `None` = what is there
-    /// covers them. With it there, [`Agent::has_kept`]: then no restart gives a cap back.
+    /// Spending that has to be persisted before the last answers are sent; `None` = the persisted
+    /// one covers them. Once it is persisted, call [`Agent::has_kept`]: then no restart gives a cap
+    /// back.
     #[must_use]
     pub fn to_keep(&self) -> Option<Spent> {
         self.budget.to_keep()
     }
 
-    /// This is on the medium now.
+    /// Records that the spending is persisted.
     pub fn has_kept(&mut self, kept: Spent) {
         self.budget.has_kept(kept);
     }
 
-    /// What may leave at all: of tables of which these rules want nothing, nothing does, neither
-    /// their names nor a byte of their segments, whatever a copy asks for. By default everything
-    /// may. Whoever fetches learns of a change by the next state.
+    /// Sets which tables may leave at all: nothing leaves of tables to which these rules do not
+    /// subscribe, neither their names nor a byte of their segments, whatever a copy requests. By
+    /// default everything may. A copy learns of a change by the next state.
     pub fn set_rules(&mut self, rules: Rules) {
         if rules != self.rules {
             self.rules = rules;
@@ -205,13 +206,13 @@ impl Agent {
         }
     }
 
-    /// What was spent, exactly.
+    /// The exact spending.
     #[must_use]
     pub fn spent(&self) -> Spent {
         self.budget.spent()
     }
 
-    /// What the copy has confirmed since the start.
+    /// Confirmations of the copy since the start.
     #[must_use]
     pub fn confirmed(&self) -> Option<&Confirmed> {
         self.confirmed.as_ref()
@@ -225,13 +226,13 @@ impl Agent {
         confirmed.flat_map(Confirmed::proven_bytes).collect()
     }
 
-    /// Lets go of what is held too long. To be called now and then.
+    /// Releases states that are pinned too long. To be called periodically.
     pub fn keep_within(&self) {
         self.holds.keep_within();
     }
 
-    /// The newest state, held.
-    fn newest(&self, db: &dyn Source) -> Result<Arc<HeldState>> {
+    /// The newest state, pinned.
+    fn newest(&self, db: &dyn Source) -> Result<Arc<PinnedState>> {
         let mut newest = self.holds.newest();
         if newest.as_ref().is_some_and(|newest| !newest.is_there()) {
             // The copy was closed, and is another one now.
@@ -253,7 +254,7 @@ impl Agent {
         Ok(self.holds.hold(now))
     }
 
-    /// What is said first, and again when the database has changed.
+    /// The first message, sent again when the database has changed.
     ///
     /// # Errors
     /// The database's own.
@@ -276,7 +277,7 @@ impl Agent {
                 pieces,
             } => {
                 let answers = self.fetch(db, now, (request, &state), &pieces);
-                self.told.pass_on(db);
+                self.reports.pass_on(db);
                 answers
             }
             Message::Compare {
@@ -306,13 +307,13 @@ impl Agent {
                 self.tail.ask(request, state, known);
                 Ok(Vec::new())
             }
-            // What a source says is said to nobody else.
+            // Messages that only a source sends get no answer.
             _ => Ok(Vec::new()),
         }
     }
 
-    /// Looks at a confirmation for which there were no reads left when it came. To be called now
-    /// and then.
+    /// Checks a confirmation for which no reads were left when it arrived. To be called
+    /// periodically.
     ///
     /// # Errors
     /// The database's own.
@@ -333,8 +334,7 @@ impl Agent {
         Ok(())
     }
 
-    /// True for a confirmation that came later than a newer one: it would tell of less than there
-    /// is.
+    /// True for a confirmation that arrived after a newer one: it would report less than there is.
     fn is_overtaken(&self, state: &StateName) -> bool {
         let is_newer = |newer: &Confirmed| {
             newer.state.identity == state.identity
@@ -344,8 +344,8 @@ impl Agent {
         !self.is_anew && self.confirmed.as_ref().is_some_and(is_newer)
     }
 
-    /// What is confirmed, with what the chains say: those of the state that is named, or of the
-    /// newest, which has the same for a segment of the same length.
+    /// The confirmed ranges, with the result of comparing the chains: with the named state, or with
+    /// the newest, which has the same chain for a segment of the same length.
     fn confirm(&self, said: PutOff) -> Confirmed {
         let PutOff {
             state,
@@ -383,20 +383,20 @@ impl Agent {
         }
     }
 
-    /// What has changed of what the source lacks, since it was told. To be called now and then, for
-    /// a source that is a copy.
+    /// Missing ranges that have changed since they were reported. To be called periodically, for a
+    /// source that is a copy.
     ///
     /// # Errors
     /// The copy's own.
     pub fn changes(&mut self, db: &dyn Source, now: Now) -> Result<Vec<Message>> {
-        self.told.pass_on(db);
+        self.reports.pass_on(db);
         if self.holds.newest().is_some_and(|held| !held.is_there()) {
-            self.told.look_again();
+            self.reports.look_again();
         }
         let newest = self.newest(db)?;
         let budget = &mut self.budget;
-        let mut may = |message: &Message| budget.take(now, told::size(message)).is_ok();
-        self.told.changes(db, &newest, &mut may)
+        let mut may = |message: &Message| budget.take(now, missing_reports::size(message)).is_ok();
+        self.reports.changes(db, &newest, &mut may)
     }
 
     fn state(
@@ -416,7 +416,8 @@ impl Agent {
             && !state.goes_on_from(known)
         {
             if newest.is_passed_on() && is_behind(&state.name(), known) {
-                // It came another way. Whether it goes on from here is known once this has come.
+                // The state came from another source. Whether it continues is known once this one
+                // has arrived.
                 return Ok(vec![wait(request, BEHIND)]);
             }
             let text = format!(
@@ -448,14 +449,14 @@ impl Agent {
         db: &dyn Source,
         now: Now,
         (request, state): (u64, &StateName),
-        pieces: &[Piece],
+        pieces: &[SegmentRange],
     ) -> Result<Vec<Message>> {
         let Some(held) = self.holds.named(state) else {
             return Ok(vec![Message::Gone { request }]);
         };
         let mut answers = Vec::new();
         let mut sent = 0;
-        // Segments of which something is lacking, each with the first place of it.
+        // Segments with missing ranges, each with the first missing offset.
         let mut lacking: BTreeMap<u64, u64> = BTreeMap::new();
         for piece in pieces.iter().take(PIECES_MAX) {
             if sent >= ANSWER_MAX {
@@ -463,15 +464,15 @@ impl Agent {
             }
             let piece = &self.within_caps(now, piece);
             let here = match look(&held, piece)? {
-                Looked::Here(here, missing) => {
+                PieceLookup::Here(here, missing) => {
                     if let Some((first, _)) = missing.first() {
                         lacking.entry(piece.segment).or_insert(*first);
                     }
-                    self.told.wish(piece.segment, &missing);
+                    self.reports.wish(piece.segment, &missing);
                     here
                 }
-                Looked::Gone => return Ok(vec![Message::Gone { request }]),
-                Looked::NoPiece(text) => return Ok(refused(request, REFUSED_PIECE, text)),
+                PieceLookup::Gone => return Ok(vec![Message::Gone { request }]),
+                PieceLookup::NoPiece(text) => return Ok(refused(request, REFUSED_PIECE, text)),
             };
             for piece in &here {
                 let granted = self.reads.take(now, READ_LEAST).and_then(|()| {
@@ -483,9 +484,9 @@ impl Agent {
                     return Ok(answers);
                 }
                 let bytes = match read(&held, piece)? {
-                    Found::Bytes(bytes) => bytes,
+                    PieceRead::Bytes(bytes) => bytes,
                     // The others are as good as before.
-                    Found::Damaged | Found::Lacking => continue,
+                    PieceRead::Damaged | PieceRead::Freed => continue,
                 };
                 sent += wide(bytes.len()) + MESSAGE_BYTES;
                 answers.push(Message::Bytes {
@@ -497,8 +498,8 @@ impl Agent {
             }
         }
         for (segment, around) in lacking {
-            if let Some(holes) = self.told.tell(db, &held, (segment, around))? {
-                if let Err(time) = self.budget.take(now, told::size(&holes)) {
+            if let Some(holes) = self.reports.tell(db, &held, (segment, around))? {
+                if let Err(time) = self.budget.take(now, missing_reports::size(&holes)) {
                     answers.push(wait(request, time));
                     return Ok(answers);
                 }
@@ -509,13 +510,13 @@ impl Agent {
         Ok(answers)
     }
 
-    /// A piece, or as much of its beginning as the caps leave: one that is larger than what is left
-    /// would keep everything waiting, for ever where it is larger than a cap.
-    fn within_caps(&mut self, now: Now, piece: &Piece) -> Piece {
+    /// A piece, or as much of its beginning as the caps leave: one that is larger than the
+    /// remainder would block every request, for ever where it is larger than a cap.
+    fn within_caps(&mut self, now: Now, piece: &SegmentRange) -> SegmentRange {
         let left = self.budget.left(now).saturating_sub(MESSAGE_BYTES);
         let left = u32::try_from(left).unwrap_or(u32::MAX);
         match left < piece.bytes && left >= PART_LEAST {
-            true => Piece {
+            true => SegmentRange {
                 bytes: left,
                 ..*piece
             },
@@ -528,7 +529,7 @@ impl Agent {
         now: Now,
         request: u64,
         state: &StateName,
-        pieces: &[Piece],
+        pieces: &[SegmentRange],
     ) -> Result<Vec<Message>> {
         let Some(held) = self.holds.named(state) else {
             return Ok(vec![Message::Gone { request }]);
@@ -541,20 +542,22 @@ impl Agent {
             }
             let reads = u64::from(piece.bytes).max(READ_LEAST);
             match self.reads.take(now, reads) {
-                // The others are asked for again.
+                // The copy requests the others again.
                 Err(_) if !digests.is_empty() => break,
                 Err(time) => return Ok(vec![wait(request, time)]),
                 Ok(()) => {}
             }
             match look(&held, piece)? {
-                Looked::Here(_, missing) if !missing.is_empty() => digests.push(LACKING),
-                Looked::Here(..) => match read(&held, piece)? {
-                    Found::Bytes(bytes) => digests.push(digest(&bytes)),
-                    Found::Damaged => digests.push(NO_DIGEST),
-                    Found::Lacking => digests.push(LACKING),
+                PieceLookup::Here(_, missing) if !missing.is_empty() => {
+                    digests.push(MISSING_DIGEST)
+                }
+                PieceLookup::Here(..) => match read(&held, piece)? {
+                    PieceRead::Bytes(bytes) => digests.push(digest(&bytes)),
+                    PieceRead::Damaged => digests.push(NO_DIGEST),
+                    PieceRead::Freed => digests.push(MISSING_DIGEST),
                 },
-                Looked::Gone => return Ok(vec![Message::Gone { request }]),
-                Looked::NoPiece(text) => return Ok(refused(request, REFUSED_PIECE, text)),
+                PieceLookup::Gone => return Ok(vec![Message::Gone { request }]),
+                PieceLookup::NoPiece(text) => return Ok(refused(request, REFUSED_PIECE, text)),
             }
             looked_at += u64::from(piece.bytes);
         }
@@ -574,30 +577,30 @@ pub(crate) fn digest(bytes: &[u8]) -> Digest {
     Sha256::digest(bytes).into()
 }
 
-/// What stands for the digest of bytes that cannot be read: equal to none.
+/// Stands for the digest of bytes that cannot be read: equal to none.
 const NO_DIGEST: Digest = [0; 32];
-/// What stands for the digest of bytes that the source lacks itself.
-pub(crate) const LACKING: Digest = [255; 32];
+/// Stands for the digest of bytes that the source lacks itself.
+pub(crate) const MISSING_DIGEST: Digest = [255; 32];
 
-/// True when a state is behind another of the same database, as far as their numbers tell.
+/// True when a state is behind another of the same database, by their numbers.
 fn is_behind(state: &StateName, other: &StateName) -> bool {
     (state.identity, state.incarnation) == (other.identity, other.incarnation)
         && (state.number, state.sequence) < (other.number, other.sequence)
 }
 
-/// What of a piece may be read.
-enum Looked {
-    /// What of it is here, as pieces, and what is missing: offset and length of each.
-    Here(Vec<Piece>, Vec<(u64, u64)>),
-    /// It will not come any more.
+/// Parts of a piece that may be read.
+enum PieceLookup {
+    /// Present parts, as pieces, and missing ranges: offset and length of each.
+    Here(Vec<SegmentRange>, Vec<(u64, u64)>),
+    /// The piece will not be available any more.
     Gone,
     /// Why it is none.
     NoPiece(String),
 }
 
-fn look(held: &HeldState, piece: &Piece) -> Result<Looked> {
+fn look(held: &PinnedState, piece: &SegmentRange) -> Result<PieceLookup> {
     if piece.bytes > PIECE_MAX {
-        return Ok(Looked::NoPiece(format!(
+        return Ok(PieceLookup::NoPiece(format!(
             "a piece of {} bytes, at most {PIECE_MAX} are given away at once",
             piece.bytes
         )));
@@ -607,8 +610,10 @@ fn look(held: &HeldState, piece: &Piece) -> Result<Looked> {
         Ok(missing) => missing,
         Err(error) => {
             return match error.kind() {
-                ErrorKind::Invalid | ErrorKind::NotFound => Ok(Looked::NoPiece(error.to_string())),
-                ErrorKind::Gone => Ok(Looked::Gone),
+                ErrorKind::Invalid | ErrorKind::NotFound => {
+                    Ok(PieceLookup::NoPiece(error.to_string()))
+                }
+                ErrorKind::Gone => Ok(PieceLookup::Gone),
                 _ => Err(error),
             };
         }
@@ -618,7 +623,8 @@ fn look(held: &HeldState, piece: &Piece) -> Result<Looked> {
     let mut at = piece.offset;
     for (from, bytes) in missing.iter().copied().chain([(end, 0)]) {
         if at < from {
-            here.push(Piece {
+            assert!(from <= end, "a range behind the requested one");
+            here.push(SegmentRange {
                 segment: piece.segment,
                 offset: at,
                 bytes: u32::try_from(from - at).unwrap_or(piece.bytes),
@@ -626,26 +632,30 @@ fn look(held: &HeldState, piece: &Piece) -> Result<Looked> {
         }
         at = from.saturating_add(bytes);
     }
-    Ok(Looked::Here(here, missing))
+    Ok(PieceLookup::Here(here, missing))
 }
 
-/// What a piece is.
-enum Found {
+/// Result of reading a piece.
+enum PieceRead {
     Bytes(Vec<u8>),
-    /// The medium does not have it any more.
+    /// The device does not have the piece any more.
     Damaged,
-    /// It was let go since it was looked for.
-    Lacking,
+    /// The piece was freed since it was looked up.
+    Freed,
 }
 
-/// A piece that is here, from the medium.
-fn read(held: &HeldState, piece: &Piece) -> Result<Found> {
+/// Reads a present piece from the device.
+fn read(held: &PinnedState, piece: &SegmentRange) -> Result<PieceRead> {
     match held.read(piece.segment, piece.offset, piece.bytes) {
         Err(error) => match error.kind() {
-            ErrorKind::Corrupt => Ok(Found::Damaged),
-            ErrorKind::Elsewhere | ErrorKind::Gone => Ok(Found::Lacking),
+            ErrorKind::Corrupt => Ok(PieceRead::Damaged),
+            ErrorKind::Elsewhere | ErrorKind::Gone => Ok(PieceRead::Freed),
             _ => Err(error),
         },
-        Ok(bytes) => Ok(Found::Bytes(bytes)),
+        Ok(bytes) => {
+            let (read, piece) = (wide(bytes.len()), u64::from(piece.bytes));
+            assert_eq!(read, piece, "another length than the piece's");
+            Ok(PieceRead::Bytes(bytes))
+        }
     }
 }

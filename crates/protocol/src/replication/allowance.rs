@@ -1,7 +1,8 @@
-//! What a source may read for others: reads that cost nothing of the budget cost the medium.
+//! Allowance of a source's reads for others: reads that cost nothing of the budget still load the
+//! device.
 //!
-//! Invariants: never more than the rate, and one burst, over any stretch of time.
-//! Concurrency: plain data.
+//! Invariants: never more than the rate, and one burst, over any stretch of time. Concurrency:
+//! plain data.
 
 use crate::replication::now::Now;
 use std::time::Duration;
@@ -13,7 +14,7 @@ const BURST_SECONDS: u64 = 2;
 #[derive(Clone, Debug)]
 pub(crate) struct Allowance {
     bytes_per_second: u64,
-    /// What was read beyond the rate by then.
+    /// Bytes read beyond the rate by then.
     owed: u64,
     at: Duration,
 }
@@ -27,8 +28,8 @@ impl Allowance {
         }
     }
 
-    /// Grants so many bytes, or says how long to wait. What is larger than a burst is granted when
-    /// nothing is owed.
+    /// Grants so many bytes, or returns the time to wait. A read that is larger than a burst is
+    /// granted when nothing is owed.
     pub(crate) fn take(&mut self, now: Now, bytes: u64) -> Result<(), Duration> {
         let rate = u128::from(self.bytes_per_second);
         let passed = now.monotonic.saturating_sub(self.at);
@@ -47,6 +48,7 @@ impl Allowance {
             return Err(Duration::from_nanos(nanos).max(Duration::from_millis(1)));
         }
         self.owed = then;
+        assert!(then <= burst.max(bytes), "{then} bytes read at once");
         Ok(())
     }
 }
@@ -79,7 +81,7 @@ mod tests {
                 // One larger than a burst may go beyond it.
                 prop_assert!(read * 1000 <= (millis + 1000 * BURST_SECONDS) * rate + 9_000_000);
             }
-            // Who waits as long as was said is served, if nobody else was.
+            // A caller that waits for the returned time is served, if no other caller was.
             if let Some((at, bytes)) = refused {
                 let mut at = at.max(Duration::from_millis(millis)) + Duration::from_millis(1);
                 let wall = Timestamp::from_nanos(0);

@@ -1,12 +1,12 @@
-//! What a source may send: a rate, caps for a day and a month, hours of quiet. It belongs to the
-//! source, which pays, and is kept by it over restarts.
+//! Budget of a source: a rate, caps for a day and a month, hours of quiet. The budget belongs to
+//! the source, which pays, and persists over restarts.
 //!
 //! Invariants: never more than a cap is granted in the day or month that it is for, as the wall
 //! clock counts them; never more than a second's rate, or one piece, at once. A clock that is put
-//! right begins another day or month, once. What is kept counts some bytes as sent before they are,
-//! and is written again when more than these are: so no restart gives a cap back, and each byte
-//! that is written for it stands for hundreds that were sent.
-//! Concurrency: plain data.
+//! right begins another day or month, once. The persisted spending counts some bytes as sent before
+//! they are, and is written again when more than these are sent: so no restart gives a cap back,
+//! and each byte that is written for it stands for hundreds that were sent. Concurrency: plain
+//! data.
 
 use crate::replication::now::Now;
 use crate::replication::spent::Spent;
@@ -15,11 +15,11 @@ use std::time::Duration;
 const NANOS_A_SECOND: i64 = 1_000_000_000;
 const SECONDS_A_DAY: i64 = 86_400;
 const MINUTES_A_DAY: u32 = 1440;
-/// How long nobody asks again where only another day or month will help.
+/// Wait where only another day or month will help.
 const LONG_WAIT: Duration = Duration::from_secs(900);
 
-/// What is kept counts so much of a cap as sent ahead, or so many bytes at least, or where there is
-/// no cap.
+/// Part of a cap that the persisted spending counts ahead; the next constant is its least number of
+/// bytes, also where there is no cap.
 const AHEAD_PART: u64 = 64;
 const AHEAD_LEAST: u64 = 64 << 10;
 const AHEAD_WITHOUT_CAP: u64 = 4 << 20;
@@ -33,7 +33,7 @@ pub struct QuietHours {
     pub to: u32,
 }
 
-/// What may be sent; `None` = as much as one likes.
+/// Limits of sending; `None` = unlimited.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BudgetLimits {
     /// Bytes a second.
@@ -51,9 +51,9 @@ pub struct BudgetLimits {
 pub struct Budget {
     limits: BudgetLimits,
     spent: Spent,
-    /// What stands on the medium.
+    /// The persisted spending.
     kept: Spent,
-    /// Nothing is sent before this, so that the rate is kept.
+    /// Nothing is sent before this, so that the rate is observed.
     free_from: Duration,
 }
 
@@ -98,7 +98,7 @@ impl QuietHours {
 }
 
 impl Budget {
-    /// A budget of which so much was spent before, as the medium says.
+    /// Creates a budget from the persisted spending.
     #[must_use]
     pub fn new(limits: BudgetLimits, spent: Spent) -> Budget {
         Budget {
@@ -109,14 +109,14 @@ impl Budget {
         }
     }
 
-    /// What was spent, exactly.
+    /// The exact spending.
     #[must_use]
     pub fn spent(&self) -> Spent {
         self.spent
     }
 
-    /// What has to be on the medium before that is sent which was granted; `None` = what is there
-    /// covers it. It counts more than was spent, so that this is seldom.
+    /// Spending that has to be persisted before granted bytes are sent; `None` = the persisted one
+    /// covers them. The result counts more than was spent, so that writes are rare.
     #[must_use]
     pub fn to_keep(&self) -> Option<Spent> {
         if self.spent.is_within(&self.kept) {
@@ -131,14 +131,16 @@ impl Budget {
             let most = cap.unwrap_or(u64::MAX).max(bytes);
             bytes.saturating_add(ahead).min(most)
         };
-        Some(Spent {
+        let ahead = Spent {
             day_bytes: counted(self.spent.day_bytes, self.limits.bytes_per_day),
             month_bytes: counted(self.spent.month_bytes, self.limits.bytes_per_month),
             ..self.spent
-        })
+        };
+        assert!(self.spent.is_within(&ahead), "less persisted than sent");
+        Some(ahead)
     }
 
-    /// This is on the medium now.
+    /// Records that the spending is persisted.
     pub fn has_kept(&mut self, kept: Spent) {
         self.kept = kept;
     }
@@ -148,7 +150,7 @@ impl Budget {
         self.spent.begin(day, month_of(day));
     }
 
-    /// What the caps leave of this day and month.
+    /// Bytes that the caps leave of this day and month.
     pub(crate) fn left(&mut self, now: Now) -> u64 {
         self.begin_periods(now);
         let left = |most: Option<u64>, spent| most.map_or(u64::MAX, |n| n.saturating_sub(spent));
@@ -156,11 +158,10 @@ impl Budget {
         day.min(left(self.limits.bytes_per_month, self.spent.month_bytes))
     }
 
-    /// Grants so many bytes, which are counted as sent; or says how long to wait before asking
-    /// again.
+    /// Grants so many bytes, which are counted as sent.
     ///
     /// # Errors
-    /// How long to wait.
+    /// The time to wait before the next request.
     pub fn take(&mut self, now: Now, bytes: u64) -> Result<(), Duration> {
         self.begin_periods(now);
         let minute = minute_of(now);

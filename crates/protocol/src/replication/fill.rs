@@ -1,15 +1,15 @@
 //! Fills a request from the shares in turn.
 
 use crate::replication::agent::PIECE_MAX;
-use crate::replication::figures::Asking;
-use crate::replication::lacking::Open;
-use crate::replication::message::Piece;
+use crate::replication::message::SegmentRange;
 use crate::replication::policy::Policy;
 use crate::replication::shares::{Share, Turns};
+use crate::replication::source_missing::Open;
+use crate::replication::stats::Asking;
 use headwater_engine::{LeafFacts, Missing, Reason, RemoteCopy, Result};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// What to ask for next.
+/// The next request.
 pub(crate) enum Plan {
     Nothing,
     State,
@@ -17,16 +17,16 @@ pub(crate) enum Plan {
 }
 
 /// A range as pieces.
-pub(crate) fn pieces(segment: u64, offset: u64, bytes: u64) -> impl Iterator<Item = Piece> {
+pub(crate) fn pieces(segment: u64, offset: u64, bytes: u64) -> impl Iterator<Item = SegmentRange> {
     let size = u64::from(PIECE_MAX);
-    (0..bytes.div_ceil(size)).map(move |n| Piece {
+    (0..bytes.div_ceil(size)).map(move |n| SegmentRange {
         segment,
         offset: offset + n * size,
         bytes: u32::try_from((bytes - n * size).min(size)).unwrap_or(PIECE_MAX),
     })
 }
 
-/// What a request may be.
+/// Limits of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// Bytes of it, about.
@@ -38,14 +38,14 @@ pub(crate) struct Limits {
 /// Fills one request.
 pub(crate) struct Filling {
     limits: Limits,
-    /// What each share has to ask for.
+    /// Missing ranges of each share.
     queues: BTreeMap<Share, VecDeque<Missing>>,
 }
 
-/// Where pieces begin and end, by segment.
+/// Boundaries of pieces, by segment.
 type Places = BTreeMap<(u64, u64), u64>;
 
-/// True when a part of what is missing is on its way.
+/// True when a part of a missing range is in flight.
 fn is_met(places: &Places, missing: &Missing) -> bool {
     let (segment, range) = (missing.segment, &missing.range);
     let end = range.offset.saturating_add(range.bytes);
@@ -56,23 +56,23 @@ fn is_met(places: &Places, missing: &Missing) -> bool {
 }
 
 impl Filling {
-    /// Of what a copy lacks, what is open, and was not asked for yet: `on_their_way` are pieces
-    /// that were, and have not come.
+    /// Missing ranges that are open and were not requested yet: `in_flight` are pieces that were
+    /// requested and have not arrived.
     pub(crate) fn of(
         copy: &RemoteCopy,
         score: &dyn Fn(&LeafFacts) -> f64,
         open: &Open,
-        on_their_way: &[Piece],
+        in_flight: &[SegmentRange],
         limits: Limits,
     ) -> Result<Filling> {
-        let places = on_their_way.iter();
+        let places = in_flight.iter();
         let places: Places = places
             .map(|piece| {
                 let end = piece.offset.saturating_add(u64::from(piece.bytes));
                 ((piece.segment, piece.offset), end)
             })
             .collect();
-        let asked = on_their_way.iter().map(|p| u64::from(p.bytes));
+        let asked = in_flight.iter().map(|p| u64::from(p.bytes));
         let most = limits.most.saturating_add(asked.sum());
         // What is set aside may be as much as there is: behind it is what can be had.
         let looked_at = if open.is_everything() { most } else { u64::MAX };
@@ -113,7 +113,7 @@ impl Filling {
         self.queues.values().all(VecDeque::is_empty)
     }
 
-    /// What the shares ask for in turn, until it is the turn of a state.
+    /// Takes ranges from the shares in turn, until it is the turn of a state.
     pub(crate) fn fill(self, turns: &mut Turns) -> Plan {
         let Limits {
             most, wants_state, ..
@@ -140,7 +140,8 @@ impl Filling {
                 break;
             };
             let range = &missing.range;
-            taken.insert((missing.segment, range.offset));
+            let is_new = taken.insert((missing.segment, range.offset));
+            assert!(is_new, "a range is requested twice");
             bytes += range.bytes;
             let pieces = pieces(missing.segment, range.offset, range.bytes);
             for piece in pieces {

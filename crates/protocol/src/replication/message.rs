@@ -1,10 +1,10 @@
-//! What a source and its copy say to each other: docs/format/sync.md.
+//! Messages between a source and its copy: docs/format/sync.md.
 //!
 //! Invariants: bytes with the right checksum that are no message of this version are refused, and
-//! so are others; what is decoded takes no more memory than its bytes, but for lists of pieces,
+//! so are others; a decoded message takes no more memory than its bytes, but for lists of pieces,
 //! which take three times as much.
 
-use crate::replication::holes::{self, LackingPart};
+use crate::replication::missing_ranges::{self, LackingPart};
 use headwater_codec::checksum::crc32c;
 use headwater_codec::{Cursor, DecodeError, PutBytes};
 use headwater_engine::{StateName, TailMark, TailPoint};
@@ -13,9 +13,9 @@ use headwater_types::invariant::wide;
 const MAGIC: [u8; 6] = *b"HWSYNC";
 /// The newest version: it is said of what those before did not know, newest events.
 const VERSION: u8 = 4;
-/// What a source lacks itself.
+/// The last version without missing ranges of the source and tails.
 const VERSION_WITHOUT_TAILS: u8 = 3;
-/// All but what a source lacks itself.
+/// The last version without missing ranges of the source.
 const VERSION_WITHOUT_HOLES: u8 = 2;
 /// Names of states had no view, and confirmations no proofs.
 const VERSION_WITHOUT_VIEWS: u8 = 1;
@@ -30,7 +30,7 @@ pub type Digest = [u8; DIGEST_BYTES];
 
 /// A range of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Piece {
+pub struct SegmentRange {
     /// The segment.
     pub segment: u64,
     /// Where it begins.
@@ -39,7 +39,7 @@ pub struct Piece {
     pub bytes: u32,
 }
 
-impl Piece {
+impl SegmentRange {
     /// From its first byte to the first one behind.
     pub(crate) fn range(&self) -> (u64, u64) {
         let end = self.offset.saturating_add(u64::from(self.bytes));
@@ -47,8 +47,8 @@ impl Piece {
     }
 }
 
-/// A message. Those with a number answer the request of that number; every answer to a request ends
-/// with [`Message::Done`] or [`Message::Wait`].
+/// A message. Messages with a number answer the request of that number; every answer to a request
+/// ends with [`Message::Done`] or [`Message::Wait`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
     /// From the source: what state it is in.
@@ -73,8 +73,8 @@ pub enum Message {
         request: u64,
         /// The state.
         state: StateName,
-        /// The pieces, those first that are worth most.
-        pieces: Vec<Piece>,
+        /// The pieces, the most valuable ones first.
+        pieces: Vec<SegmentRange>,
     },
     /// From the source: bytes of a piece.
     Bytes {
@@ -87,7 +87,7 @@ pub enum Message {
         /// The bytes.
         bytes: Vec<u8>,
     },
-    /// From the source: the state that was named is not kept any more, or a piece of it.
+    /// From the source: the named state, or a piece of it, is not available any more.
     Gone {
         /// Which request.
         request: u64,
@@ -96,7 +96,7 @@ pub enum Message {
     Wait {
         /// Which request.
         request: u64,
-        /// How long, in milliseconds.
+        /// Milliseconds to wait.
         millis: u64,
     },
     /// From the source: a request is answered.
@@ -104,14 +104,14 @@ pub enum Message {
         /// Which request.
         request: u64,
     },
-    /// To the source: what is on the medium of the copy, of a state.
+    /// To the source: ranges of a state that are on the device of the copy.
     Confirm {
         /// The state.
         state: StateName,
-        /// Segments of which everything that is wanted is there: id, and bytes that count.
+        /// Segments of which every subscribed range is present: id, and bytes that count.
         segments: Vec<(u64, u64)>,
-        /// Of those of them of which everything is there, as proven on the medium of the copy: id,
-        /// and the head of the chain of hashes.
+        /// Of the segments that are completely present, the ones proven on the device of the copy:
+        /// id, and the head of the chain of hashes.
         proofs: Vec<(u64, Digest)>,
     },
     /// To the source: digests of pieces of segments that a state names.
@@ -121,7 +121,7 @@ pub enum Message {
         /// The state.
         state: StateName,
         /// The pieces.
-        pieces: Vec<Piece>,
+        pieces: Vec<SegmentRange>,
     },
     /// From the source: the digests, in the order of the pieces.
     Digests {
@@ -130,8 +130,8 @@ pub enum Message {
         /// One for each piece.
         digests: Vec<Digest>,
     },
-    /// From a source that is a copy itself: what it lacks of a stretch of a segment. Said when
-    /// something of that was asked for, and again when it has changed.
+    /// From a source that is a copy itself: its missing ranges of a stretch of a segment. Sent when
+    /// some of it was requested, and again when it has changed.
     Holes {
         /// The segment.
         segment: u64,
@@ -139,7 +139,7 @@ pub enum Message {
         from: u64,
         /// The first byte behind it.
         until: u64,
-        /// What it lacks there; the parts rise, and do not meet.
+        /// Missing ranges of the stretch; they rise, and do not meet.
         holes: Vec<LackingPart>,
     },
     /// To the source: its newest events, which no state holds yet, as soon as there are some.
@@ -148,7 +148,7 @@ pub enum Message {
         request: u64,
         /// The sequence of the state that is known.
         state: u64,
-        /// How far they are known.
+        /// End of the events that the copy knows.
         known: Option<TailPoint>,
     },
     /// From the source: its newest events, as [`headwater_engine::Tail`] encodes them.
@@ -183,7 +183,7 @@ fn put_name(name: &StateName, out: &mut Vec<u8>) {
     }
 }
 
-fn put_pieces(pieces: &[Piece], out: &mut Vec<u8>) {
+fn put_pieces(pieces: &[SegmentRange], out: &mut Vec<u8>) {
     out.put_varint(wide(pieces.len()));
     for piece in pieces {
         out.put_varint(piece.segment);
@@ -335,7 +335,7 @@ fn put_answer(message: &Message, out: &mut Vec<u8>) {
             holes,
         } => {
             out.put_u8(13);
-            holes::put(*segment, (*from, *until), holes, out);
+            missing_ranges::put(*segment, (*from, *until), holes, out);
         }
         Message::Tail { request, bytes } => {
             put_request(15, *request, out);
@@ -350,10 +350,10 @@ fn put_answer(message: &Message, out: &mut Vec<u8>) {
     }
 }
 
-/// The message of these bytes.
+/// Decodes a message.
 ///
 /// # Errors
-/// What was expected, and where.
+/// The expected content, and its offset.
 pub fn decode(bytes: &[u8]) -> Result<Message, DecodeError> {
     let wrong = |expected| DecodeError {
         expected,
@@ -385,7 +385,7 @@ pub fn decode(bytes: &[u8]) -> Result<Message, DecodeError> {
             },
         },
         13 => {
-            let (segment, (from, until), holes) = holes::read(&mut cursor)?;
+            let (segment, (from, until), holes) = missing_ranges::read(&mut cursor)?;
             Message::Holes {
                 segment,
                 from,
@@ -500,7 +500,7 @@ fn count(cursor: &mut Cursor<'_>, expected: &'static str) -> Result<usize, Decod
     cursor.varint_up_to(wide(cursor.remaining()), expected)
 }
 
-fn pieces(cursor: &mut Cursor<'_>) -> Result<Vec<Piece>, DecodeError> {
+fn pieces(cursor: &mut Cursor<'_>) -> Result<Vec<SegmentRange>, DecodeError> {
     let count = count(cursor, "number of pieces")?;
     let mut out = Vec::new();
     for _ in 0..count {
@@ -508,7 +508,7 @@ fn pieces(cursor: &mut Cursor<'_>) -> Result<Vec<Piece>, DecodeError> {
         let Ok(bytes) = u32::try_from(cursor.varint("length of a piece")?) else {
             return Err(cursor.fail("a piece below 4 GiB"));
         };
-        out.push(Piece {
+        out.push(SegmentRange {
             segment,
             offset,
             bytes,

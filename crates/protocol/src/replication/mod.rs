@@ -1,23 +1,22 @@
-//! How a copy of a database gets what it wants of its source: what the two say to each other, who
-//! decides what travels, and what it may cost.
+//! Replication of a database to a copy: the messages between the two, the planning of requests, and
+//! the budget of the source.
 //!
-//! The far side orders, the source answers within its budget, and what the far side confirms is on
-//! its medium. Nothing is queued: what is not there yet is what a copy lacks, and that is asked for
-//! again until it is there. A source is a database, or a copy that passes on what it has.
+//! The copy requests, the source answers within its budget, and the copy confirms what is on its
+//! device. There is no queue: the copy's missing ranges are the work to be done, and they are
+//! requested until they are present. A source is a database, or a copy that passes on its ranges.
 //!
 //! Invariants: state machines without sockets, clocks and threads: messages and the time go in,
 //! messages come out. A message that is lost, late, doubled or damaged costs time and nothing else.
-//! Concurrency: plain data, one owner each.
-//! Failure: what a medium refuses is an error of the call; what the other side says is never.
+//! Concurrency: plain data, one owner each. Failure: a failure of the device is an error of the
+//! call; nothing that the other side sends is.
 
 mod agent;
 mod allowance;
 mod budget;
-mod figures;
 mod fill;
-mod holes;
-mod lacking;
 mod message;
+mod missing_ranges;
+mod missing_reports;
 mod now;
 mod planner;
 mod policy;
@@ -26,17 +25,17 @@ mod ranges;
 mod score;
 mod shares;
 mod source;
+mod source_missing;
 mod spent;
+mod stats;
 mod tail;
-mod told;
 mod verify;
 mod window;
 
 pub use agent::{Agent, Confirmed};
 pub use budget::{Budget, BudgetLimits, QuietHours};
-pub use figures::{Asking, PlannerFigures, ShareFigures};
-pub use holes::{LackingPart, Outlook};
-pub use message::{Digest, Message, Piece, REFUSED_HISTORY, decode, encode};
+pub use message::{Digest, Message, SegmentRange, REFUSED_HISTORY, decode, encode};
+pub use missing_ranges::{LackingPart, Outlook};
 pub use now::Now;
 pub use planner::{Planner, PlannerLimits};
 pub use policy::Policy;
@@ -44,4 +43,5 @@ pub use score::{ScoreBy, score};
 pub use shares::{Share, Weights};
 pub use source::Source;
 pub use spent::{Period, Spent};
+pub use stats::{Asking, PlannerFigures, ShareFigures};
 pub use verify::{ProvenFigures, Verified};

@@ -1,4 +1,4 @@
-//! What time it is, as the caller says.
+//! The time, as given by the caller.
 
 use headwater_types::Timestamp;
 use std::time::Duration;

@@ -1,46 +1,47 @@
-//! The side of the copy: it requests the ranges that the copy lacks, filled from shares by weight
-//! ([`crate::replication::shares`]), and confirms what is on its medium. Several requests are in
-//! flight, as many as are answered soon ([`crate::replication::window`]). Ranges that a source lacks
-//! itself, since it is a copy, are set aside until it has them ([`crate::replication::lacking`]).
+//! Copy side of replication: requests the copy's missing ranges, filled from shares by weight
+//! ([`crate::replication::shares`]), and confirms what is on its device. Several requests are in
+//! flight, as many as are answered soon ([`crate::replication::window`]). Missing ranges of a
+//! source that is a copy itself are set aside until it has them
+//! ([`crate::replication::source_missing`]).
 //!
-//! Invariants: no share starves, states among them; an answer counts only for a request that is on
-//! its way, and nothing is on its way twice; a request that is not answered in time is given up,
-//! and asked again later and later until something comes. What is confirmed was synced by the copy
-//! before. A source of another history is refused for good.
-//! Failure: an error is one of the copy's own medium; then the planner is made anew with the copy
-//! opened again.
+//! Invariants: no share starves, states among them; an answer counts only for a request that is in
+//! flight, and nothing is in flight twice; a request that is not answered in time is given up, and
+//! repeated later and later until something arrives. Confirmed ranges were synced by the copy
+//! before. A source of another history is refused for good. Failure: an error is one of the copy's
+//! own device; then the planner is created again with the copy opened again.
 
 mod answers;
 
-use crate::replication::figures::{Asking, Counted, PlannerFigures};
 use crate::replication::fill::{Filling, Limits, Plan};
-use crate::replication::lacking::Lacking;
-use crate::replication::message::{Digest, Message, Piece};
+use crate::replication::message::{Digest, Message, SegmentRange};
 use crate::replication::now::Now;
 use crate::replication::policy::Policy;
-use crate::replication::proof::Found;
+use crate::replication::proof::ProofOutcome;
 use crate::replication::score::{ScoreBy, score};
 use crate::replication::shares::{Share, Turns, Weights};
+use crate::replication::source_missing::SourceMissing;
+use crate::replication::stats::{Asking, Counted, PlannerFigures};
 use crate::replication::tail::TailAsker;
 use crate::replication::verify::{ProvenFigures, Verified, Verifier};
-use crate::replication::window::{Asked, OnItsWay, Window};
+use crate::replication::window::{InFlight, RequestKind, Window};
 use answers::HEARD_MAX;
 use headwater_engine::{Error, Explained, Missing, Reason, RemoteCopy, Result, StateName};
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem::discriminant;
 use std::time::Duration;
 
-/// How patient a planner is.
+/// Limits of a planner's requests and waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlannerLimits {
     /// Bytes of a request, about.
     pub request_bytes: u64,
-    /// Requests that are on their way at once, at the most; 0 counts as 1.
+    /// Most requests in flight; 0 counts as 1.
     pub requests: usize,
     /// A request of which nothing comes for so long is given up.
     pub answer_within: Duration,
-    /// How long to wait after a failure, at first; twice as long after each further one.
+    /// Wait after the first failure; doubled after each further one.
     pub wait_first: Duration,
-    /// How long to wait at most.
+    /// Longest wait.
     pub wait_most: Duration,
 }
 
@@ -56,7 +57,7 @@ impl Default for PlannerLimits {
     }
 }
 
-/// What is confirmed: a state, segments with bytes that count, and chains of those that are proven.
+/// A confirmation: a state, segments with bytes that count, and chains of the proven ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Confirmation {
     state: StateName,
@@ -70,54 +71,54 @@ pub struct Planner {
     copy: RemoteCopy,
     limits: PlannerLimits,
     next_request: u64,
-    on_its_way: Vec<OnItsWay>,
+    in_flight: Vec<InFlight>,
     window: Window,
-    /// Nothing is asked before.
+    /// No request is sent before this.
     not_before: Duration,
     /// Failures in a row.
     failures: u32,
     wants_state: bool,
-    /// In which states the source has said to be since its state was asked for, in the order in
-    /// which that came: not that in which it was said.
+    /// States that the source has announced since its state was requested, in the order of arrival,
+    /// which may not be the order of sending.
     heard: Vec<StateName>,
     /// The next state is to come whole.
     wants_whole: bool,
     /// Nothing can be fetched of the state that is known.
     needs_state: bool,
-    /// What a state takes, as far as is known.
+    /// Bytes of a state, as far as is known.
     state_bytes: u64,
     turns: Turns,
     weights: Weights,
     policy: Policy,
     score: ScoreBy,
     counted: Counted,
-    /// How often what readers asked for did not come with the answer.
+    /// Number of answers that lacked a range which readers requested.
     in_vain: BTreeMap<(u64, u64), u32>,
-    /// What the copy's medium refused.
+    /// The error of the copy's device.
     failed: Option<Error>,
     confirmed: Option<Confirmation>,
     /// When it was looked at last what there is to confirm, in changes of the copy.
     looked_at: Option<u64>,
     verifier: Verifier,
     refused: Option<String>,
-    /// It is the turn of a comparison, if there is one.
+    /// The next request is a comparison, if there is one to make.
     compares: bool,
-    /// What the source has not itself.
-    lacking: Lacking,
-    /// What the source gives is proven as soon as it can be, and not kept if that fails.
+    /// Missing ranges of the source.
+    source_missing: SourceMissing,
+    /// Received ranges are proven as soon as possible, and dropped if that fails.
     distrusts: bool,
-    /// Segments that were fetched again since they held something else.
+    /// Segments that were fetched again since their content differed.
     fetched_again: BTreeSet<u64>,
     /// Asks for newest events, beside all else.
     tail: TailAsker,
 }
 
-/// What a state takes, before one has come.
+/// Assumed bytes of a state, before one has arrived.
 const STATE_BYTES: u64 = 4 << 10;
 
 impl Planner {
-    /// A planner for a copy. Requests are numbered from `first_request` on, which should be a
-    /// number by chance: what comes late for one before is told by it.
+    /// Creates a planner for a copy. Requests are numbered from `first_request` on, which should be
+    /// a random number: late answers to an earlier planner are recognised by it.
     #[must_use]
     pub fn new(copy: RemoteCopy, limits: PlannerLimits, first_request: u64) -> Planner {
         // What was said of what cannot be had was said by a source of before.
@@ -127,7 +128,7 @@ impl Planner {
             window: Window::new(limits.requests),
             limits,
             next_request: first_request,
-            on_its_way: Vec::new(),
+            in_flight: Vec::new(),
             not_before: Duration::ZERO,
             failures: 0,
             wants_state: true,
@@ -147,24 +148,24 @@ impl Planner {
             verifier: Verifier::default(),
             refused: None,
             compares: true,
-            lacking: Lacking::default(),
+            source_missing: SourceMissing::default(),
             distrusts: false,
             fetched_again: BTreeSet::new(),
             tail: TailAsker::default(),
         }
     }
 
-    /// The source passes on what another node has written: a segment that does not hold what was
-    /// hashed there is forgotten and fetched again, and the second time the source is refused. A
-    /// source that has written it itself is believed, and whoever looks at [`Planner::proven`] is
-    /// told.
+    /// Marks the source as one that passes on what another node has written: a segment whose
+    /// content does not match the hashes of that node is forgotten and fetched again, and the
+    /// second time the source is refused. A source that has written a segment itself is believed;
+    /// [`Planner::proven`] reports mismatches.
     pub fn distrust(&mut self) {
         self.distrusts = true;
     }
 
     /// The source sends its newest events along, or does not.
     pub fn set_live(&mut self, is_live: bool) {
-        // Other numbers than those of the requests, of which no more than one is on its way.
+        // Other numbers than those of the requests, of which no more than one is in flight.
         self.tail.set_wanted(is_live, self.next_request ^ (1 << 63));
     }
 
@@ -174,13 +175,13 @@ impl Planner {
         &self.copy
     }
 
-    /// How much of what travels each share gets under [`Policy::Shares`].
+    /// Sets the weight of each share under [`Policy::Shares`].
     pub fn set_weights(&mut self, weights: Weights) {
         self.weights = weights;
         self.turns.set_weights(self.policy.weights(weights));
     }
 
-    /// What is copied before somebody asks for it.
+    /// Sets the prefetch policy.
     pub fn set_policy(&mut self, policy: Policy) {
         self.policy = policy;
         self.turns.set_weights(policy.weights(self.weights));
@@ -191,7 +192,7 @@ impl Planner {
         self.score = score;
     }
 
-    /// What it has done, and what is left to do.
+    /// Stats of work done and left.
     #[must_use]
     pub fn figures(&self, now: Now) -> PlannerFigures {
         PlannerFigures {
@@ -204,14 +205,14 @@ impl Planner {
         }
     }
 
-    /// Pieces that were asked for last, each with the share whose turn it was, oldest first.
+    /// The last requested pieces, each with the share whose turn it was, oldest first.
     pub fn recent(&self) -> impl DoubleEndedIterator<Item = &Asking> {
         self.counted.recent()
     }
 
-    /// Why a byte of a segment is here, or is wanted, and as what it travels: by the share whose
-    /// turn it was, if it was asked for lately, else by the reason. `None` when nothing wants it
-    /// any more.
+    /// Reason why a byte of a segment is present or subscribed to, and the share by which it
+    /// travels: the share whose turn it was, if it was requested lately, else the one of the
+    /// reason. `None` when no rule subscribes to it any more.
     ///
     /// # Errors
     /// The copy's own.
@@ -232,39 +233,39 @@ impl Planner {
         }))
     }
 
-    /// What the medium of the copy refused: the planner is to be made anew, with the copy opened
+    /// The error of the copy's device: the planner is to be created again, with the copy opened
     /// again. [`Planner::take`] fails with it, too.
     #[must_use]
     pub fn failed(&self) -> Option<&Error> {
         self.failed.as_ref()
     }
 
-    /// Why nothing is asked any more: the source is of another history than the copy.
+    /// Reason why nothing is requested any more: the source is of another history than the copy.
     #[must_use]
     pub fn refused(&self) -> Option<&str> {
         self.refused.as_deref()
     }
 
-    /// Begins to compare what is here with the source, both read from their media; and to prove
-    /// anew, by what is on the medium here, what can be proven.
+    /// Starts a comparison of present ranges with the source, both read from their devices, and
+    /// proves all segments again, from the device here, as far as they can be proven.
     pub fn verify(&mut self) {
         self.verifier.begin(&self.copy);
     }
 
-    /// What the comparison that was begun last found, when it is through.
+    /// Result of the last comparison, when it is complete.
     #[must_use]
     pub fn verified(&self) -> Option<Verified> {
         self.verifier.verified()
     }
 
-    /// Pieces that the comparison found to differ. Which side is right says
-    /// [`Planner::proven`], of segments that can be proven.
+    /// Pieces that differ by the comparison. For segments that can be proven, [`Planner::proven`]
+    /// says which node is right.
     #[must_use]
-    pub fn different(&self) -> &[Piece] {
+    pub fn different(&self) -> &[SegmentRange] {
         self.verifier.different()
     }
 
-    /// What the ledger says of the segments that are here, as far as they were looked at: the
+    /// Stats of checking present segments against the ledger, as far as they were checked: the
     /// source reads nothing for that. A piece that differs, of a segment that is proven, is wrong
     /// at the source.
     #[must_use]
@@ -278,8 +279,8 @@ impl Planner {
         self.verifier.is_proving()
     }
 
-    /// Forgets what differs, so that it is fetched again: for when the source is known to be right.
-    /// What is proven to be right here stays.
+    /// Forgets pieces that differ, so that they are fetched again: for when the source is known to
+    /// be right. Ranges that are proven to be right here stay.
     ///
     /// # Errors
     /// The copy's own.
@@ -287,13 +288,13 @@ impl Planner {
         self.verifier.fetch_again(&self.copy)
     }
 
-    /// True when nothing is to be asked, until the source says that it has changed.
+    /// True when there is nothing to request, until the source announces a change.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.on_its_way.is_empty()
+        self.in_flight.is_empty()
             && !self.wants_state
             && !self.verifier.is_busy()
-            && match self.lacking.is_empty() && self.policy == Policy::Shares {
+            && match self.source_missing.is_empty() && self.policy == Policy::Shares {
                 true => {
                     self.copy.missing_bytes() == 0
                         && self.copy.missing_for(Reason::Asked, 1).is_empty()
@@ -303,10 +304,10 @@ impl Planner {
             }
     }
 
-    /// True when something is wanted that the source lacks itself.
+    /// True when the source lacks a subscribed range itself.
     #[must_use]
     pub fn is_ahead_of_its_source(&self) -> bool {
-        !self.lacking.is_empty()
+        !self.source_missing.is_empty()
     }
 
     fn by_score(&self, bytes_max: u64) -> Result<Vec<Missing>> {
@@ -315,17 +316,17 @@ impl Planner {
             .missing_by_score(&|facts| score(by, facts), bytes_max)
     }
 
-    /// What there is to ask for.
+    /// Missing ranges to request.
     fn filling(&self) -> Result<Filling> {
         let by = self.score;
-        let on_their_way = self.on_its_way.iter().flat_map(OnItsWay::pieces);
-        let asks_for_state = |o: &OnItsWay| matches!(o.asked, Asked::State);
-        let state_comes = self.on_its_way.iter().any(asks_for_state);
+        let in_flight = self.in_flight.iter().flat_map(InFlight::pieces);
+        let asks_for_state = |o: &InFlight| matches!(o.asked, RequestKind::State);
+        let state_comes = self.in_flight.iter().any(asks_for_state);
         Filling::of(
             &self.copy,
             &|facts| score(by, facts),
-            &self.lacking.open(),
-            &on_their_way.map(|asking| asking.piece).collect::<Vec<_>>(),
+            &self.source_missing.open(),
+            &in_flight.map(|asking| asking.piece).collect::<Vec<_>>(),
             Limits {
                 most: self.limits.request_bytes.max(1),
                 wants_state: self.wants_state && !state_comes,
@@ -340,16 +341,25 @@ impl Planner {
             .wait_first
             .saturating_mul(1 << self.failures.min(16));
         self.failures = self.failures.saturating_add(1);
-        self.window.begin_anew();
+        self.window.reset();
         self.counted.failures += 1;
         self.not_before = now.monotonic + doubled.min(self.limits.wait_most);
     }
 
-    fn ask(&mut self, now: Now, asked: Asked) -> u64 {
+    fn ask(&mut self, now: Now, asked: RequestKind) -> u64 {
         let request = self.next_request;
+        let (in_flight, window) = (self.in_flight.len(), self.window.size());
+        assert!(in_flight < window, "{in_flight} requests of {window}");
+        assert!(self.find(request).is_none(), "{request} is in flight");
+        let is_other = |o: &InFlight| discriminant(&o.asked) != discriminant(&asked);
+        let is_one_of_many = matches!(asked, RequestKind::Pieces(_));
+        assert!(
+            is_one_of_many || self.in_flight.iter().all(is_other),
+            "a state or comparison is requested twice"
+        );
         self.next_request = self.next_request.wrapping_add(1);
         self.counted.requests += 1;
-        self.on_its_way.push(OnItsWay {
+        self.in_flight.push(InFlight {
             request,
             since: now.monotonic,
             until: now.monotonic + self.limits.answer_within,
@@ -360,7 +370,7 @@ impl Planner {
         request
     }
 
-    /// What to say now, if anything.
+    /// The next message to send, if any.
     pub fn next(&mut self, now: Now) -> Option<Message> {
         if self.refused.is_some() || self.failed.is_some() {
             return None;
@@ -369,14 +379,14 @@ impl Planner {
             return Some(asked);
         }
         let mut is_overdue = false;
-        while let Some(at) = (self.on_its_way.iter()).position(|o| o.until <= now.monotonic) {
+        while let Some(at) = (self.in_flight.iter()).position(|o| o.until <= now.monotonic) {
             self.put_back(at);
             is_overdue = true;
         }
         if is_overdue {
             self.has_failed(now);
         }
-        if now.monotonic < self.not_before || self.on_its_way.len() >= self.window.size() {
+        if now.monotonic < self.not_before || self.in_flight.len() >= self.window.size() {
             return None;
         }
         match self.say(now) {
@@ -397,7 +407,7 @@ impl Planner {
                 return Ok(None);
             }
         }
-        self.lacking.keep(now.monotonic, &self.copy.state());
+        self.source_missing.keep(now.monotonic, &self.copy.state());
         if let Some(confirmation) = self.confirmation() {
             return Ok(Some(confirmation));
         }
@@ -415,16 +425,16 @@ impl Planner {
             Plan::Nothing if self.needs_state => None,
             Plan::Nothing => self.comparison(now),
             Plan::State => {
-                let request = self.ask(now, Asked::State);
+                let request = self.ask(now, RequestKind::State);
                 self.heard.clear();
                 let known = (!self.wants_whole).then_some(state);
                 Some(Message::AskState { request, known })
             }
             Plan::Pieces(asking) => {
                 let pieces = asking.iter().map(|a| a.piece).collect();
-                self.lacking.asked(asking.iter().map(|a| a.piece));
+                self.source_missing.asked(asking.iter().map(|a| a.piece));
                 self.counted.asked(&asking);
-                let request = self.ask(now, Asked::Pieces(asking));
+                let request = self.ask(now, RequestKind::Pieces(asking));
                 Some(Message::Fetch {
                     request,
                     state,
@@ -434,11 +444,11 @@ impl Planner {
         })
     }
 
-    /// What to ask for next.
+    /// Plans the next request.
     fn plan(&mut self) -> Result<Plan> {
-        let asks_for_state = |o: &OnItsWay| matches!(o.asked, Asked::State);
-        let state_comes = self.on_its_way.iter().any(asks_for_state);
-        // Nothing can be fetched of a state that is not held any more.
+        let asks_for_state = |o: &InFlight| matches!(o.asked, RequestKind::State);
+        let state_comes = self.in_flight.iter().any(asks_for_state);
+        // Nothing can be fetched of a state that is not pinned any more.
         let plan = match (self.needs_state, state_comes) {
             (true, true) => Plan::Nothing,
             (true, false) => Plan::State,
@@ -461,7 +471,7 @@ impl Planner {
                 self.refused = Some(format!(
                     "segment {segment} is not what was hashed where it was written, and came so twice"
                 ));
-                self.on_its_way.clear();
+                self.in_flight.clear();
             }
             self.verifier.forget(segment);
             self.copy.forget(segment, 0, u64::MAX)?;
@@ -469,7 +479,7 @@ impl Planner {
         Ok(self.refused.is_some())
     }
 
-    /// What is on the medium and was not confirmed yet.
+    /// The unconfirmed ranges that are on the device.
     fn confirmation(&mut self) -> Option<Message> {
         let changes = self.copy.changes();
         if self.looked_at.replace(changes) == Some(changes) {
@@ -486,8 +496,8 @@ impl Planner {
         let proofs = segments.iter().filter_map(|(id, _)| {
             let found = self.verifier.found(&state, *id);
             match found {
-                Some(Found::Proven(_, head)) => Some((*id, head)),
-                Some(Found::Disproved(..)) | None => None,
+                Some(ProofOutcome::Proven(_, head)) => Some((*id, head)),
+                Some(ProofOutcome::Disproved(..)) | None => None,
             }
         });
         let now = Confirmation {
@@ -506,15 +516,15 @@ impl Planner {
         })
     }
 
-    /// What to compare next.
+    /// The next comparison.
     fn comparison(&mut self, now: Now) -> Option<Message> {
-        // One at a time: it costs the source reads of its medium.
-        let compares = |o: &OnItsWay| matches!(o.asked, Asked::Digests(_));
-        if self.on_its_way.iter().any(compares) {
+        // One at a time: it costs the source reads of its device.
+        let compares = |o: &InFlight| matches!(o.asked, RequestKind::Digests(_));
+        if self.in_flight.iter().any(compares) {
             return None;
         }
         let (state, pieces) = self.verifier.next(&self.copy, self.limits.request_bytes)?;
-        let request = self.ask(now, Asked::Digests(pieces.clone()));
+        let request = self.ask(now, RequestKind::Digests(pieces.clone()));
         Some(Message::Compare {
             request,
             state,
@@ -563,7 +573,7 @@ impl Planner {
         if self.heard.len() < HEARD_MAX && !self.heard.contains(&name) {
             self.heard.push(name);
         }
-        // It may have been started anew, and learns again what is here.
+        // The source may have restarted, and learns again what is present here.
         self.confirmed = None;
         self.looked_at = None;
     }

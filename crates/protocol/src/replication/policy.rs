@@ -1,21 +1,20 @@
-//! Policies of migration: which shares take part, and by what weights.
+//! Prefetch policies: which shares take part, and by what weights.
 //!
-//! Four of them are those of the RESPAWN paper (section IV-D), said of ranges instead of tiles;
-//! shares by weight are ours.
+//! Four of them are the migration policies of the RESPAWN paper (section IV-D), applied to ranges
+//! instead of tiles; shares by weight are ours.
 //!
 //! Concurrency: plain data.
 
 use crate::replication::shares::{Share, Weights};
 
-/// What is copied before somebody asks for it, and in which order. What readers ask for, pins and
-/// states travel whatever the policy.
+/// Order of prefetch. Ranges that readers request, pins and states travel under every policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Policy {
     /// Nothing goes by itself.
     None,
-    /// What tiles need, coarse before fine; then the rows that are wanted, in their order.
+    /// Ranges that tiles need, coarse before fine; then the subscribed rows, in their order.
     Periodic,
-    /// What tiles need, since that tells scores; then rows, the highest score first.
+    /// Ranges that tiles need, since scores come from them; then rows, the highest score first.
     Deviation,
     /// The former two in turn, a byte of one for a byte of the other.
     Both,

@@ -1,20 +1,20 @@
 //! Proves segments of a copy by the chains of hashes that its state names, without the source
 //! reading anything.
 //!
-//! Invariants: what is proven was read from the copy's medium, every byte of it. A segment is read
-//! a part at a time, so that nobody waits for a large one.
-//! Failure: what the copy cannot read is not proven.
+//! Invariants: every byte of a proven segment was read from the copy's device. A segment is read in
+//! parts, so that a large one blocks nothing. Failure: a segment that the copy cannot read is not
+//! proven.
 
 use crate::replication::message::Digest;
 use headwater_engine::{ErrorKind, Proof, RemoteCopy, Result, State};
 use std::collections::{BTreeMap, VecDeque};
 
-/// What was found of a segment.
+/// Result of proving a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
-    /// It holds what was written at the source: bytes, and the head of their chain.
+pub(crate) enum ProofOutcome {
+    /// The segment matches its source: bytes, and the head of their chain.
     Proven(u64, Digest),
-    /// It holds something else, or cannot be read.
+    /// The segment differs, or cannot be read.
     Disproved(u64, Digest),
 }
 
@@ -23,12 +23,12 @@ pub(crate) enum Found {
 pub(crate) struct Prover {
     now: Option<Proof>,
     waiting: VecDeque<u64>,
-    found: BTreeMap<u64, Found>,
+    found: BTreeMap<u64, ProofOutcome>,
 }
 
 impl Prover {
     /// Forgets what was found, of all segments.
-    pub(crate) fn begin_anew(&mut self) {
+    pub(crate) fn reset(&mut self) {
         *self = Prover::default();
     }
 
@@ -37,12 +37,12 @@ impl Prover {
         self.found.remove(&segment);
     }
 
-    /// What was found of a segment, in the version that a state names.
-    pub(crate) fn found(&self, state: &State, segment: u64) -> Option<Found> {
+    /// Result for a segment, in the version that a state names.
+    pub(crate) fn found(&self, state: &State, segment: u64) -> Option<ProofOutcome> {
         let ledger = state.ledger(segment)?;
         let found = self.found.get(&segment).copied();
         found.filter(|found| match found {
-            Found::Proven(bytes, head) | Found::Disproved(bytes, head) => {
+            ProofOutcome::Proven(bytes, head) | ProofOutcome::Disproved(bytes, head) => {
                 (*bytes, *head) == (ledger.bytes, ledger.head)
             }
         })
@@ -62,7 +62,7 @@ impl Prover {
     /// Reads so many bytes, about; false when there is nothing left to prove.
     pub(crate) fn work(&mut self, copy: &RemoteCopy, bytes_max: u64) -> Result<bool> {
         let state = copy.state();
-        // One that has changed since is begun anew.
+        // A proof of an older version begins again.
         let is_current = |proof: &Proof| {
             let ledger = proof.ledger();
             state.ledger(ledger.segment).as_ref() == Some(ledger)
@@ -85,8 +85,8 @@ impl Prover {
             };
             let Some((offset, length)) = proof.wants() else {
                 let found = match proof.is_equal() {
-                    true => Found::Proven(bytes, head),
-                    false => Found::Disproved(bytes, head),
+                    true => ProofOutcome::Proven(bytes, head),
+                    false => ProofOutcome::Disproved(bytes, head),
                 };
                 self.found.insert(segment, found);
                 continue;
@@ -96,7 +96,8 @@ impl Prover {
                 // It was forgotten, or replaced, meanwhile.
                 Err(error) if error.kind() == ErrorKind::Elsewhere => continue,
                 Err(_) => {
-                    self.found.insert(segment, Found::Disproved(bytes, head));
+                    self.found
+                        .insert(segment, ProofOutcome::Disproved(bytes, head));
                     continue;
                 }
             }

@@ -1,21 +1,21 @@
-//! By what rows go before others that are wanted as much.
+//! Scores that order rows of the same rank.
 //!
 //! Concurrency: pure.
 
 use headwater_engine::LeafFacts;
 
-/// What says which rows are looked at first.
+/// Criterion of the order of rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ScoreBy {
-    /// How much their values deviate, over how much those of their stream do: else one noisy
-    /// stream would take all.
+    /// Deviation of their values, over the deviation of their stream: else one noisy stream would
+    /// take all.
     #[default]
     Deviation,
     /// From the smallest to the largest of their values, over the same of their stream.
     Spread,
-    /// How many they are.
+    /// Number of events.
     Events,
-    /// How often readers missed something beside them; then by deviation.
+    /// Number of reads that missed something beside them; then deviation.
     Misses,
 }
 

@@ -1,30 +1,29 @@
-//! Shares of what travels: what a copy asks for comes out of them in turn, by weight.
+//! Shares of the traffic: a copy's requests are taken from them in turn, by weight.
 //!
-//! Each share has gone so far as the bytes that were asked for out of it, divided by its weight;
-//! the next range comes out of the one that has gone the least. One that had nothing to ask for
-//! begins again where the others are: what it did not need it has not saved.
+//! The position of a share is the bytes requested from it, divided by its weight; the next range is
+//! taken from the share with the lowest position. A share that had nothing to request begins again
+//! where the others are: unused bytes are not saved.
 //!
 //! Invariants: no share starves: of two that always have something, bytes by weight are never
-//! further apart than one range of each, by weight.
-//! Concurrency: plain data.
+//! further apart than one range of each, by weight. Concurrency: plain data.
 
 use headwater_engine::Reason;
 
-/// How finely bytes are divided by weights.
+/// Resolution of the division of bytes by weights.
 const SCALE: u64 = 1 << 10;
 
-/// What a range, or a state, travels as.
+/// Share by which a range or a state travels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Share {
     /// States of the source.
     States,
-    /// What tiles at the levels of the rules need, coarse before fine.
+    /// Ranges that tiles at the levels of the rules need, coarse before fine.
     Periodic,
     /// Rows of which a score says that they are looked at first.
     Proactive,
-    /// What readers asked for, and what is pinned.
+    /// Ranges that readers requested, and pinned ones.
     Asked,
-    /// The other rows that are wanted, in their order.
+    /// The other subscribed rows, in their order.
     Backlog,
 }
 
@@ -38,7 +37,7 @@ impl Share {
         Share::Backlog,
     ];
 
-    /// The share of what is wanted for a reason, where no score brings it forward.
+    /// The share of a reason, where no score brings the range forward.
     #[must_use]
     pub fn of(reason: Reason) -> Share {
         match reason {
@@ -50,7 +49,7 @@ impl Share {
     }
 }
 
-/// How much of what travels each share gets while it has something; 0 counts as 1.
+/// Weight of each share while it has something; 0 counts as 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Weights {
     /// Of states.
@@ -59,7 +58,7 @@ pub struct Weights {
     pub periodic: u32,
     /// Of rows by score.
     pub proactive: u32,
-    /// Of what was asked for and pinned.
+    /// Weight of requested and pinned ranges.
     pub asked: u32,
     /// Of the other rows.
     pub backlog: u32,
@@ -109,15 +108,15 @@ impl<T: Default + Copy> ForEach<T> {
     }
 }
 
-/// Whose turn it is.
+/// The turns of the shares.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Turns {
     weights: Weights,
-    /// How far each share has gone.
+    /// Position of each share.
     gone: ForEach<u64>,
-    /// Which had something to ask for when it was asked last.
+    /// Shares that had something at the last turn.
     was_ready: ForEach<bool>,
-    /// How far the one had gone whose turn it was last.
+    /// Position of the share whose turn it was last.
     now: u64,
 }
 
@@ -147,14 +146,14 @@ impl Turns {
         by_weight.max(1)
     }
 
-    /// So many bytes were asked for out of a share.
+    /// Charges requested bytes to a share.
     pub(crate) fn charge(&mut self, share: Share, bytes: u64) {
         let by_weight = self.by_weight(share, bytes);
         self.gone
             .change(share, |gone| *gone = gone.saturating_add(by_weight));
     }
 
-    /// They were not granted: it is as if they had not been asked for.
+    /// Credits bytes that were not granted, as if they had not been requested.
     pub(crate) fn refund(&mut self, share: Share, bytes: u64) {
         let by_weight = self.by_weight(share, bytes);
         self.gone

@@ -1,19 +1,19 @@
-//! What a source is made of: a database, or a copy of one that passes on what it has.
+//! Source of a copy: a database, or a copy of one that passes on its ranges.
 //!
 //! Concurrency and failure: those of the database or the copy.
 
 use headwater_engine::{
-    Database, HeldState, RemoteCopy, Result, Rules, State, StateName, Tail, TailAsk, TailPlace,
+    Database, PinnedState, RemoteCopy, Result, Rules, State, StateName, Tail, TailRequest, LogLocation,
 };
 
-/// What an [`Agent`](crate::replication::Agent) answers for.
+/// Data that an [`Agent`](crate::replication::Agent) sends.
 pub trait Source {
-    /// The state that it is in, as far as the rules let it leave, held. With the one of an earlier
-    /// call, what has not changed since is not read again.
+    /// Pins the current state, as far as the rules let it leave. With the state of an earlier call,
+    /// unchanged parts are not read again.
     ///
     /// # Errors
     /// The database's own.
-    fn hold(&self, before: Option<&State>, rules: &Rules) -> Result<HeldState>;
+    fn hold(&self, before: Option<&State>, rules: &Rules) -> Result<PinnedState>;
 
     /// The number of the state that it is in: where that has changed, so has the state.
     ///
@@ -27,7 +27,7 @@ pub trait Source {
     /// The database's own.
     fn was_in(&self, name: &StateName) -> Result<bool>;
 
-    /// The copy of this name has a state on its medium.
+    /// Records that the copy of this name has a state on its device.
     fn confirm(&self, copy: &str, state: &StateName);
 
     /// Hashes a part of what has no hashes yet; true when there is nothing left to hash.
@@ -36,14 +36,15 @@ pub trait Source {
     /// The database's own.
     fn complete_ledger(&self, bytes_max: u64) -> Result<bool>;
 
-    /// Changes where something has come that it lacked, or it wants something else.
+    /// Counter that changes when a missing range has arrived, or the subscription changes.
     fn changes(&self) -> u64;
 
-    /// What it lacks of a segment and wants itself: offset and length of each, rising; `None` when
-    /// that is not known yet.
+    /// Missing ranges of a segment to which the source subscribes: offset and length of each,
+    /// rising; `None` when that is not known yet.
     fn wants(&self, segment: u64) -> Option<Vec<(u64, u64)>>;
 
-    /// Wants what it lacks of a range itself; false where it does not, or not now.
+    /// Subscribes to the missing part of a range; false where the source refuses it, or cannot take
+    /// it now.
     fn wish(&self, segment: u64, offset: u64, bytes: u64) -> bool;
 
     /// Its newest events, which no state holds yet, as far as the rules let them leave; with the
@@ -53,14 +54,14 @@ pub trait Source {
     /// The database's own.
     fn tail(
         &self,
-        ask: &TailAsk,
+        ask: &TailRequest,
         rules: &Rules,
-        place: &mut Option<TailPlace>,
+        place: &mut Option<LogLocation>,
     ) -> Result<Option<Tail>>;
 }
 
 impl Source for Database {
-    fn hold(&self, before: Option<&State>, rules: &Rules) -> Result<HeldState> {
+    fn hold(&self, before: Option<&State>, rules: &Rules) -> Result<PinnedState> {
         self.hold_state_of(before, rules)
     }
 
@@ -81,7 +82,7 @@ impl Source for Database {
     }
 
     fn changes(&self) -> u64 {
-        // It lacks nothing.
+        // A database has no missing ranges.
         0
     }
 
@@ -95,16 +96,16 @@ impl Source for Database {
 
     fn tail(
         &self,
-        ask: &TailAsk,
+        ask: &TailRequest,
         rules: &Rules,
-        place: &mut Option<TailPlace>,
+        place: &mut Option<LogLocation>,
     ) -> Result<Option<Tail>> {
         Database::tail(self, ask, rules, place).map(Some)
     }
 }
 
 impl Source for RemoteCopy {
-    fn hold(&self, _: Option<&State>, rules: &Rules) -> Result<HeldState> {
+    fn hold(&self, _: Option<&State>, rules: &Rules) -> Result<PinnedState> {
         Ok(self.hold_state_of(rules))
     }
 
@@ -137,8 +138,8 @@ impl Source for RemoteCopy {
         self.ask_for(segment, offset, bytes)
     }
 
-    fn tail(&self, _: &TailAsk, _: &Rules, _: &mut Option<TailPlace>) -> Result<Option<Tail>> {
-        // What it knows of them is on no medium here, so it passes on none.
+    fn tail(&self, _: &TailRequest, _: &Rules, _: &mut Option<LogLocation>) -> Result<Option<Tail>> {
+        // A copy's events are on no device here, so it passes on none.
         Ok(None)
     }
 }

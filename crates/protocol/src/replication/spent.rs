@@ -1,9 +1,8 @@
-//! What was sent in the day and month that it is, to be kept over restarts: docs/format/spent.md.
+//! Bytes sent in the current day and month, persisted over restarts: docs/format/spent.md.
 //!
-//! Invariants: a day or month that the clock goes back to, or comes to again, goes on with what was
-//! sent in it, as far as it is among the last few: a machine whose clock stands in 1970 whenever it
-//! starts has one such day, not one for each start.
-//! Concurrency: plain data.
+//! Invariants: a day or month that the clock goes back to, or comes to again, continues with the
+//! bytes that were sent in it, as far as it is among the last few: a machine whose clock stands in
+//! 1970 whenever it starts has one such day, not one for each start. Concurrency: plain data.
 
 use headwater_codec::checksum::crc32c;
 use headwater_codec::{Cursor, DecodeError, PutBytes};
@@ -23,7 +22,7 @@ pub struct Period {
     pub bytes: u64,
 }
 
-/// What was sent, to be kept over restarts.
+/// Bytes sent, persisted over restarts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spent {
     /// Days since 1970 UTC.
@@ -65,7 +64,7 @@ fn go_to(number: i64, now: &mut Period, others: &mut [Period; OTHERS]) {
 }
 
 impl Spent {
-    /// It is this day and this month.
+    /// Sets the current day and month.
     pub(crate) fn begin(&mut self, day: i64, month: i64) {
         let mut now = Period {
             number: self.day,
@@ -106,10 +105,10 @@ impl Spent {
         out
     }
 
-    /// What these bytes say.
+    /// Decodes the spending.
     ///
     /// # Errors
-    /// What was expected, and where.
+    /// The expected content, and its offset.
     pub fn decode(bytes: &[u8]) -> Result<Spent, DecodeError> {
         let wrong = |expected| DecodeError {
             expected,
@@ -182,7 +181,7 @@ mod tests {
         let mut spent = Spent::default();
         let mut sum = 0;
         for start in 0..5 {
-            // A machine without a clock of its own starts, and is told the time.
+            // A machine without a clock of its own starts, and then gets the time.
             spent.begin(0, 0);
             assert_eq!(spent.day_bytes, 10 * start);
             spent.day_bytes += 10;

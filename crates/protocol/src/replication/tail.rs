@@ -1,32 +1,30 @@
-//! The newest events, sent along before a flush stores them: the asking side, and the side of the
-//! source.
+//! The newest events, sent along before a flush stores them: the copy's side, and the source's.
 //!
-//! One request is enough: the source keeps it until there is something new, answers it, and is
+//! One request is enough: the source retains it until there is something new, answers it, and is
 //! asked again from there. So nothing travels while nothing is written, and no more than one answer
-//! is on its way.
+//! is in flight.
 //!
-//! Invariants: what is sent is on the medium of the source, and within its budget; a source that is
-//! behind leaves out the oldest events, never the newest; a copy that was told of another stretch
-//! than it asked for takes that in the place of what it had.
-//! Concurrency: plain data, one owner each.
-//! Failure: a request or an answer that is lost is asked for again; bytes that are no tail are left
-//! out, and asked for again later.
+//! Invariants: events that are sent are on the device of the source, and within its budget; a
+//! source that is behind leaves out the oldest events, never the newest; a copy that receives
+//! another stretch than it requested replaces its own with it. Concurrency: plain data, one owner
+//! each. Failure: a request or an answer that is lost is requested again; bytes that are no tail
+//! are left out, and requested again later.
 
 use crate::replication::budget::Budget;
 use crate::replication::message::Message;
 use crate::replication::now::Now;
 use crate::replication::source::Source;
-use headwater_engine::{RemoteCopy, Result, Rules, Tail, TailAsk, TailPlace, TailPoint};
+use headwater_engine::{RemoteCopy, Result, Rules, Tail, TailRequest, LogLocation, TailPoint};
 use headwater_types::invariant::wide;
 use std::time::Duration;
 
-/// A request that nothing came for in so long is made again.
+/// Time after which an unanswered request is repeated.
 const ASK_AGAIN: Duration = Duration::from_secs(60);
 /// Bytes of an answer, about.
 const ANSWER_BYTES: usize = 256 << 10;
 /// Of more than this the oldest events are left out: a state brings them.
 const BACKLOG_BYTES: usize = 1 << 20;
-/// What a message takes besides the bytes that it carries, about.
+/// Approximate bytes of a message besides its payload.
 const MESSAGE_BYTES: u64 = 40;
 
 /// Asks for the newest events of a copy's source.
@@ -49,7 +47,7 @@ impl TailAsker {
         }
     }
 
-    /// What to say now, if anything.
+    /// The next message to send, if any.
     pub(crate) fn next(&mut self, now: Now, copy: &RemoteCopy) -> Option<Message> {
         let is_due = self.asked.is_none_or(|at| at + ASK_AGAIN <= now.monotonic);
         if !self.is_wanted || !is_due {
@@ -69,7 +67,7 @@ impl TailAsker {
         if !self.is_wanted || request != self.request {
             return;
         }
-        // What is none, or of another history, is asked for again in its time.
+        // Bytes that are no tail, or of another history, are requested again in their time.
         if let Ok(tail) = Tail::decode(bytes)
             && copy.take_tail(tail)
         {
@@ -78,7 +76,7 @@ impl TailAsker {
     }
 }
 
-/// What the source was asked for, and has not answered yet.
+/// The request that the source has not answered yet.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     request: u64,
@@ -92,7 +90,7 @@ pub(crate) struct TailSender {
     /// The least time between two answers; `None` = nothing is sent.
     every: Option<Duration>,
     waiting: Option<Waiting>,
-    place: Option<TailPlace>,
+    place: Option<LogLocation>,
     answered: Option<Duration>,
     /// The number of the state when it was answered last.
     number: Option<u64>,
@@ -109,8 +107,8 @@ impl TailSender {
         self.bytes
     }
 
-    /// Nobody waits any more.
-    pub(crate) fn begin_anew(&mut self) {
+    /// Forgets the waiting request.
+    pub(crate) fn reset(&mut self) {
         (self.waiting, self.number) = (None, None);
     }
 
@@ -122,7 +120,7 @@ impl TailSender {
         });
     }
 
-    /// What is new, if somebody waits for it and it may be sent.
+    /// New events, if a request waits for them and they may be sent.
     pub(crate) fn answer(
         &mut self,
         db: &dyn Source,
@@ -136,7 +134,7 @@ impl TailSender {
         if self.answered.is_some_and(|at| now.monotonic < at + every) {
             return Ok(None);
         }
-        let ask = TailAsk {
+        let ask = TailRequest {
             known: waiting.known,
             state: waiting.state,
             bytes_max: ANSWER_BYTES,
@@ -149,7 +147,7 @@ impl TailSender {
         };
         let goes_on = waiting.known.is_some_and(|known| tail.goes_on_from(&known));
         if tail.is_empty() && goes_on && self.number == Some(number) {
-            // Nobody has written anything since; what was left out of it need not be read again.
+            // Nothing was written since; the omitted events need not be read again.
             self.place = place;
             return Ok(None);
         }

@@ -1,32 +1,32 @@
-//! Compares what a copy holds with its source, both read from their media, and proves by the ledger
-//! what can be proven, of which the source reads nothing.
+//! Compares the present ranges of a copy with its source, both read from their devices, and proves
+//! by the ledger what can be proven, for which the source reads nothing.
 //!
-//! Invariants: a comparison is through when every byte that is here was compared in the state that
-//! the copy has, and every segment was proven that can be.
+//! Invariants: a comparison is complete when every present byte was compared in the state that the
+//! copy has, and every segment was proven that can be.
 
-use crate::replication::agent::{LACKING, digest};
+use crate::replication::agent::{MISSING_DIGEST, digest};
 use crate::replication::fill::pieces;
-use crate::replication::message::{Digest, Piece};
-use crate::replication::proof::{Found, Prover};
+use crate::replication::message::{Digest, SegmentRange};
+use crate::replication::proof::{ProofOutcome, Prover};
 use headwater_engine::{ErrorKind, RemoteCopy, Result, State, StateName};
 use std::collections::BTreeMap;
 
 /// Bytes of segments that are read at once, to prove them.
 const PROVE_BYTES: u64 = 1 << 20;
 
-/// What a comparison with the source found.
+/// Result of a comparison with the source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Verified {
-    /// Bytes that are the same on both media.
+    /// Bytes that are the same on both devices.
     pub equal: u64,
-    /// Bytes of pieces that are not, or cannot be read on one side.
+    /// Bytes of pieces that differ, or cannot be read on one side.
     pub different: u64,
-    /// Bytes that are wanted and not here; and those that are here and not proven, and could not be
-    /// compared, since the source passes on what it has and lacks them itself.
+    /// Subscribed bytes that are missing; and present ones that are not proven and could not be
+    /// compared, since the source passes on its ranges and lacks them itself.
     pub missing: u64,
 }
 
-/// What the chains of hashes said that the state names.
+/// Stats of proving segments by the chains of hashes that the state names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProvenFigures {
     /// Segments that are proven to hold what was written at the source, and their bytes.
@@ -35,18 +35,18 @@ pub struct ProvenFigures {
     pub proven_bytes: u64,
     /// Segments that hold something else, or cannot be read.
     pub disproved: Vec<u64>,
-    /// Those of which a part is not here, or no hashes are known: they can only be compared.
+    /// Segments that are incomplete here, or without known hashes: they can only be compared.
     pub unproven: u64,
 }
 
-/// A comparison on its way.
+/// A comparison in progress.
 #[derive(Debug)]
 struct Verifying {
     state: StateName,
     /// Pieces that are not compared yet, the last ones first.
-    left: Vec<Piece>,
+    left: Vec<SegmentRange>,
     found: Verified,
-    /// What the source lacks itself: bytes by segment.
+    /// Missing bytes of the source, by segment.
     lacking: BTreeMap<u64, u64>,
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct Verifier {
     verifying: Option<Verifying>,
     verified: Option<Verified>,
     /// Pieces that the newest comparison found to differ.
-    different: Vec<Piece>,
+    different: Vec<SegmentRange>,
     prover: Prover,
     /// There are segments to be proven.
     proves: bool,
@@ -75,7 +75,7 @@ impl Default for Verifier {
 
 impl Verifier {
     pub(crate) fn begin(&mut self, copy: &RemoteCopy) {
-        self.prover.begin_anew();
+        self.prover.reset();
         self.proves = true;
         self.compare_all(copy);
     }
@@ -95,7 +95,7 @@ impl Verifier {
         });
     }
 
-    /// Something came: segments may be whole that were not.
+    /// Takes note of arrived bytes: segments may be whole that were not.
     pub(crate) fn look_again(&mut self) {
         self.proves = true;
     }
@@ -118,11 +118,11 @@ impl Verifier {
         self.verified
     }
 
-    pub(crate) fn different(&self) -> &[Piece] {
+    pub(crate) fn different(&self) -> &[SegmentRange] {
         &self.different
     }
 
-    pub(crate) fn found(&self, state: &State, segment: u64) -> Option<Found> {
+    pub(crate) fn found(&self, state: &State, segment: u64) -> Option<ProofOutcome> {
         self.prover.found(state, segment)
     }
 
@@ -130,11 +130,11 @@ impl Verifier {
         let mut figures = ProvenFigures::default();
         for segment in state.segments() {
             match self.prover.found(state, segment.id) {
-                Some(Found::Proven(bytes, _)) => {
+                Some(ProofOutcome::Proven(bytes, _)) => {
                     figures.proven.push(segment.id);
                     figures.proven_bytes += bytes;
                 }
-                Some(Found::Disproved(..)) => figures.disproved.push(segment.id),
+                Some(ProofOutcome::Disproved(..)) => figures.disproved.push(segment.id),
                 None => figures.unproven += 1,
             }
         }
@@ -152,7 +152,7 @@ impl Verifier {
         let state = copy.state();
         for piece in std::mem::take(&mut self.different) {
             let found = self.prover.found(&state, piece.segment);
-            if matches!(found, Some(Found::Proven(..))) {
+            if matches!(found, Some(ProofOutcome::Proven(..))) {
                 self.different.push(piece);
             } else {
                 copy.forget(piece.segment, piece.offset, u64::from(piece.bytes))?;
@@ -163,15 +163,15 @@ impl Verifier {
         Ok(())
     }
 
-    /// What to compare next, in a request of so many bytes about.
+    /// The next pieces to compare, in a request of so many bytes about.
     pub(crate) fn next(
         &mut self,
         copy: &RemoteCopy,
         request_bytes: u64,
-    ) -> Option<(StateName, Vec<Piece>)> {
+    ) -> Option<(StateName, Vec<SegmentRange>)> {
         let name = copy.state().name();
         if self.verifying.as_ref()?.state != name {
-            // Segments that are gone are not compared; the others are, from the beginning.
+            // Removed segments are not compared; the others are, from the beginning.
             self.compare_all(copy);
         }
         let verifying = self.verifying.as_mut()?;
@@ -186,7 +186,7 @@ impl Verifier {
             for (segment, bytes) in &verifying.lacking {
                 // What its writer has hashed needs no comparison.
                 match self.prover.found(&state, *segment) {
-                    Some(Found::Proven(..)) => found.equal += bytes,
+                    Some(ProofOutcome::Proven(..)) => found.equal += bytes,
                     _ => found.missing += bytes,
                 }
             }
@@ -200,7 +200,7 @@ impl Verifier {
     }
 
     /// These were not compared, and are still to be.
-    pub(crate) fn put_back(&mut self, these: Vec<Piece>) {
+    pub(crate) fn put_back(&mut self, these: Vec<SegmentRange>) {
         if let Some(verifying) = &mut self.verifying {
             verifying.left.extend(these);
         }
@@ -210,7 +210,7 @@ impl Verifier {
     pub(crate) fn take_digests(
         &mut self,
         copy: &RemoteCopy,
-        mut these: Vec<Piece>,
+        mut these: Vec<SegmentRange>,
         digests: &[Digest],
     ) {
         // An answer is no larger than the source likes.
@@ -218,7 +218,7 @@ impl Verifier {
         self.put_back(rest);
         for (piece, theirs) in these.iter().zip(digests) {
             let bytes = u64::from(piece.bytes);
-            if *theirs == LACKING {
+            if *theirs == MISSING_DIGEST {
                 if let Some(verifying) = &mut self.verifying {
                     *verifying.lacking.entry(piece.segment).or_default() += bytes;
                 }

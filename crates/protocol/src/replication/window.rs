@@ -1,12 +1,12 @@
-//! Requests that are on their way, and how many at once: as many as are answered soon.
+//! Requests in flight, and their greatest number: as many as are answered soon.
 //!
 //! Invariants: at least one, at most as many as are allowed. One more for each that was answered
-//! soon while as many were on their way as may be, half as many after one that took long; one alone
-//! after a failure, or when the source has granted nothing more: then its budget is what holds.
-//! Concurrency: plain data.
+//! soon while the window was full, half as many after one that took long; one alone after a
+//! failure, or when the source has granted nothing more: then its budget is the limit. Concurrency:
+//! plain data.
 
-use crate::replication::figures::Asking;
-use crate::replication::message::Piece;
+use crate::replication::message::SegmentRange;
+use crate::replication::stats::Asking;
 use std::time::Duration;
 
 /// A request that is answered within this was answered soon.
@@ -14,37 +14,37 @@ const SOON: Duration = Duration::from_secs(2);
 /// One that takes longer than this took long.
 const LONG: Duration = Duration::from_secs(10);
 
-/// What a request asks for.
+/// Subject of a request.
 #[derive(Debug)]
-pub(crate) enum Asked {
+pub(crate) enum RequestKind {
     State,
     Pieces(Vec<Asking>),
-    Digests(Vec<Piece>),
+    Digests(Vec<SegmentRange>),
 }
 
 /// A request that is not answered yet.
 #[derive(Debug)]
-pub(crate) struct OnItsWay {
+pub(crate) struct InFlight {
     pub(crate) request: u64,
     pub(crate) since: Duration,
     pub(crate) until: Duration,
-    pub(crate) asked: Asked,
-    /// Something that was asked for came.
+    pub(crate) asked: RequestKind,
+    /// A requested piece or state has arrived.
     pub(crate) has_brought: bool,
-    /// The source has told that it lacks something of it.
+    /// The source has reported missing ranges of it.
     pub(crate) was_told: bool,
 }
 
-impl OnItsWay {
+impl InFlight {
     pub(crate) fn pieces(&self) -> &[Asking] {
         match &self.asked {
-            Asked::Pieces(asking) => asking,
-            Asked::State | Asked::Digests(_) => &[],
+            RequestKind::Pieces(asking) => asking,
+            RequestKind::State | RequestKind::Digests(_) => &[],
         }
     }
 }
 
-/// How many requests may be on their way.
+/// Limit of the requests in flight.
 #[derive(Debug)]
 pub(crate) struct Window {
     size: usize,
@@ -70,9 +70,14 @@ impl Window {
         } else if took > LONG {
             self.size = (self.size / 2).max(1);
         }
+        let (size, most) = (self.size, self.most);
+        assert!(
+            (1..=most).contains(&size),
+            "a window of {size}, at most {most}"
+        );
     }
 
-    pub(crate) fn begin_anew(&mut self) {
+    pub(crate) fn reset(&mut self) {
         self.size = 1;
     }
 }
@@ -98,7 +103,7 @@ mod tests {
         window.answered(soon, false);
         assert_eq!(window.size(), 1, "it was not what kept others waiting");
         window.answered(soon, true);
-        window.begin_anew();
+        window.reset();
         assert_eq!(window.size(), 1);
         assert_eq!(Window::new(0).size(), 1);
     }

@@ -1,13 +1,12 @@
-//! A piece of XML: a name in a namespace, attributes, and what is inside.
+//! An XML element: a name in a namespace, attributes, and content.
 //!
-//! Invariants: what is written is read back as it was. Text and values are escaped; what XML cannot
-//! carry (control characters) is left out.
-//! Concurrency: plain data.
+//! Invariants: a written element is read back as it was. Text and values are escaped; characters
+//! that XML cannot carry (control characters) are left out. Concurrency: plain data.
 
 use data_encoding::BASE64;
 use std::fmt::Write as _;
 
-/// What is inside an element.
+/// Content of an element.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Node {
     /// Another one.
@@ -25,7 +24,7 @@ pub struct Element {
     pub name: String,
     /// Attributes without a namespace, and `xml:lang`.
     pub attributes: Vec<(String, String)>,
-    /// What is inside, in order.
+    /// Content, in order.
     pub children: Vec<Node>,
 }
 

@@ -1,9 +1,7 @@
 //! Addresses: `north@plant.example`, or a domain alone, with a resource behind a slash or without.
 //!
-//! Invariants: only what needs no folding of letters beyond that of ASCII is an address here; so
-//! two that are equal to a server are equal here.
-//! Concurrency: plain data.
-//! Failure: [`JidError`].
+//! Invariants: an address needs no folding of letters beyond ASCII; so two that are equal to a
+//! server are equal here. Concurrency: plain data. Failure: [`JidError`].
 
 use std::fmt;
 use std::str::FromStr;
@@ -66,7 +64,7 @@ impl fmt::Display for Jid {
 }
 
 impl Jid {
-    /// What stands before the @; empty for a domain alone.
+    /// The part before the @; empty for a domain alone.
     #[must_use]
     pub fn local(&self) -> &str {
         &self.local

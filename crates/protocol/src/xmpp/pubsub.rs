@@ -1,8 +1,7 @@
-//! Publish-subscribe (XEP-0060): what is asked, and what comes back.
+//! Publish-subscribe (XEP-0060): requests, and their answers.
 //!
-//! Invariants: a node that is made here lets in only whom its list names (whitelist), lets only
-//! publishers of the list publish, and keeps one item: the newest.
-//! Concurrency: plain data.
+//! Invariants: a node that is created here admits only the accounts of its list (whitelist), lets
+//! only publishers of the list publish, and retains one item: the newest. Concurrency: plain data.
 
 use crate::xmpp::element::Element;
 use crate::xmpp::jid::Jid;
@@ -18,7 +17,7 @@ const FORM: &str = "jabber:x:data";
 /// The name of the one item of a node.
 const NEWEST: &str = "newest";
 
-/// What somebody may do at a node.
+/// Right of an account at a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Affiliation {
     /// Everything, also to say who may do what.
@@ -31,7 +30,7 @@ pub enum Affiliation {
     Member,
     /// May do nothing.
     None,
-    /// Nothing, whatever others may.
+    /// Nothing, whatever the rights of others.
     Outcast,
 }
 
@@ -63,7 +62,7 @@ impl fmt::Display for Affiliation {
     }
 }
 
-/// What a node that carries the newest notice alone is set to.
+/// Settings of a node that carries the newest notice alone.
 const SETTINGS: [(&str, &str); 7] = [
     ("pubsub#access_model", "whitelist"),
     ("pubsub#publish_model", "publishers"),
@@ -109,8 +108,8 @@ pub fn configuration(node: &str) -> Element {
     Element::new(OWNER, "pubsub").holding(configure)
 }
 
-/// What of the settings of a node is other than wanted, as `NAME = VALUE`. What decides about
-/// access must be said; the rest counts where the server has it.
+/// Settings of a node that differ from the required ones, as `NAME = VALUE`. Settings that decide
+/// about access must be present; the others count where the server has them.
 #[must_use]
 pub fn differences(answer: &Element) -> Vec<String> {
     let form = answer
@@ -131,7 +130,7 @@ pub fn differences(answer: &Element) -> Vec<String> {
     for (name, wanted) in SETTINGS {
         let must_be = matches!(name, "pubsub#access_model" | "pubsub#publish_model");
         match told.get(name).map(String::as_str) {
-            None if must_be => found.push(format!("{name} is not told")),
+            None if must_be => found.push(format!("{name} is missing")),
             Some(value)
                 if value != wanted
                     && !(wanted == "1" && value == "true")
@@ -166,7 +165,7 @@ pub fn affiliations(node: &str) -> Element {
     Element::new(OWNER, "pubsub").holding(all)
 }
 
-/// Who may do what at a node, from the answer; `None` = it cannot be read.
+/// Rights at a node, from the answer; `None` = malformed.
 #[must_use]
 pub fn affiliated(answer: &Element) -> Option<BTreeMap<Jid, Affiliation>> {
     let all = answer
@@ -191,7 +190,7 @@ pub fn subscriptions(node: &str) -> Element {
     Element::new(OWNER, "pubsub").holding(all)
 }
 
-/// Who is subscribed to a node, from the answer; `None` = it cannot be read.
+/// Subscribers of a node, from the answer; `None` = malformed.
 #[must_use]
 pub fn subscribed(answer: &Element) -> Option<Vec<Jid>> {
     let all = answer
@@ -237,7 +236,7 @@ pub fn subscribe(node: &str, account: &Jid) -> Element {
     Element::new(PUBSUB, "pubsub").holding(subscribe.with("jid", &account.bare().to_string()))
 }
 
-/// Asks for what is kept at a node.
+/// Requests the retained items of a node.
 #[must_use]
 pub fn items(node: &str) -> Element {
     let items = Element::new(PUBSUB, "items")
@@ -275,19 +274,20 @@ fn published_in(around: Option<&Element>) -> Vec<Published<'_>> {
     items.collect()
 }
 
-/// What an answer to [`items`] has.
+/// The items in an answer to [`items`].
 #[must_use]
 pub fn kept(answer: &Element) -> Vec<Published<'_>> {
     published_in(answer.child(PUBSUB, "pubsub"))
 }
 
-/// What a message says was published.
+/// The items that a message publishes.
 #[must_use]
 pub fn told(message: &Element) -> Vec<Published<'_>> {
     published_in(message.child(EVENT, "event"))
 }
 
-/// Whether a message says that nodes went or came, or what they let whom do has changed.
+/// True when a message reports that nodes were created or deleted, or that their settings or rights
+/// have changed.
 #[must_use]
 pub fn is_of_nodes(message: &Element) -> bool {
     let event = message.child(EVENT, "event");

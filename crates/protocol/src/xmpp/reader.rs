@@ -1,21 +1,19 @@
-//! Reads the XML stream that a server sends, in pieces of any size.
+//! Reads the XML stream that a server sends, in parts of any size.
 //!
-//! Invariants: what comes out does not depend on where the pieces were cut. What is kept is bounded
-//! by [`Limits`] before it is kept. Of XML there is what RFC 6120 allows: elements, attributes,
-//! text, `CDATA`, the five entities that need no declaration and numbers of characters; anything
-//! else ends the stream. Namespaces are resolved; attributes of other namespaces than `xml` are
-//! left out.
-//! Concurrency: plain data.
-//! Failure: [`XmlError`], after which nothing more is read.
+//! Invariants: the result does not depend on where the parts were cut. Buffers are bounded by
+//! [`Limits`] before they grow. The accepted XML is that of RFC 6120: elements, attributes, text,
+//! `CDATA`, the five entities that need no declaration and numbers of characters; anything else
+//! ends the stream. Namespaces are resolved; attributes of other namespaces than `xml` are left
+//! out. Concurrency: plain data. Failure: [`XmlError`], after which nothing more is read.
 
 use crate::xmpp::element::{Element, Node, is_char};
 
 const XML_NS: &str = "http://www.w3.org/XML/1998/namespace";
 
-/// What a server may send at most.
+/// Limits of a server's stream.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Bytes of a piece: a stanza, or the beginning of the stream.
+    /// Bytes of a stanza, or of the beginning of the stream.
     pub bytes: usize,
     /// Elements inside one another, the stream among them.
     pub depth: usize,
@@ -37,10 +35,10 @@ impl Default for Limits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum XmlError {
-    /// A piece is too large.
+    /// A stanza is too large.
     #[error("a piece of the stream is larger than is allowed")]
     Bytes,
-    /// It is too deep.
+    /// A stanza is too deep.
     #[error("elements lie deeper inside one another than is allowed")]
     Depth,
     /// An element has too many attributes.
@@ -49,17 +47,17 @@ pub enum XmlError {
     /// XMPP forbids it.
     #[error("XMPP allows no {0} in a stream")]
     Forbidden(&'static str),
-    /// It is no XML.
+    /// The bytes are not XML.
     #[error("this is no XML: expected {0}")]
     Expected(&'static str),
 }
 
-/// What has come.
+/// Result of reading.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Read {
     /// The stream has begun; the element has its attributes, and nothing inside.
     Opened(Element),
-    /// A piece of it as a whole.
+    /// A stanza as a whole.
     Stanza(Element),
     /// The stream has ended.
     Closed,
@@ -79,7 +77,7 @@ struct Open {
 #[derive(Debug, Default)]
 pub struct Reader {
     limits: Limits,
-    /// What has come and was not taken.
+    /// Received bytes that are not parsed.
     buffer: Vec<u8>,
     /// Bytes of it that were taken.
     start: usize,
@@ -91,14 +89,14 @@ pub struct Reader {
     scopes: Vec<(String, String)>,
     /// The stream first.
     open: Vec<Open>,
-    /// Bytes of the piece so far.
+    /// Bytes of the stanza so far.
     spent: usize,
     has_begun: bool,
     has_ended: bool,
     failed: Option<XmlError>,
 }
 
-/// What begins at a place.
+/// Kind of a token.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Token {
     Text,
@@ -117,8 +115,8 @@ impl Reader {
         }
     }
 
-    /// Takes what has come. No more than what is needed to go on should be brought before
-    /// [`Reader::next`] was asked until it has nothing.
+    /// Appends received bytes. Call [`Reader::next`] until it returns nothing before more are
+    /// appended than are needed to go on.
     pub fn push(&mut self, bytes: &[u8]) {
         self.buffer.drain(..self.start);
         self.start = 0;
@@ -135,7 +133,7 @@ impl Reader {
         self.buffer.get(self.start..).unwrap_or(&[])
     }
 
-    /// What comes next, if all of it is there.
+    /// The next result, if all of it is there.
     ///
     /// # Errors
     /// When it is no stream of XMPP, or too large; the same each time from then on.
@@ -181,7 +179,7 @@ impl Reader {
         }
     }
 
-    /// Between pieces blanks mean nothing: they show that the other side lives.
+    /// Between stanzas blanks mean nothing: they show that the other side is alive.
     fn skip_blanks(&mut self) {
         if self.open.len() > 1 || self.looked > 0 {
             return;
@@ -191,7 +189,7 @@ impl Reader {
         self.start += blanks;
     }
 
-    /// What begins here, and how long it is; `None` = its end has not come.
+    /// The next token and its length; `None` = it is incomplete.
     fn find_end(&mut self) -> Result<Option<(Token, usize)>, XmlError> {
         let rest = self.rest();
         if rest.first() != Some(&b'<') {
@@ -225,7 +223,7 @@ impl Reader {
         Ok(found.map(|at| (Token::Tag, at + 1)))
     }
 
-    /// The first byte behind what was looked at that is wanted.
+    /// The first matching byte behind the scanned ones.
     fn find(&mut self, mut is_it: impl FnMut(u8) -> bool) -> Option<usize> {
         let from = self.looked;
         let unseen = self.rest().get(from..).unwrap_or(&[]);

@@ -1,10 +1,9 @@
-//! Proof of a password without telling it: SCRAM with SHA-1 or SHA-256 (RFC 5802, RFC 7677).
+//! Proof of a password without revealing it: SCRAM with SHA-1 or SHA-256 (RFC 5802, RFC 7677).
 //!
 //! Invariants: the server has to prove that it knows the password too. Too few rounds, which would
 //! make the password cheap to guess, and so many that they only cost time are refused. There is no
-//! binding to a TLS channel.
-//! Concurrency: plain data. The rounds take some milliseconds of the caller.
-//! Failure: [`ScramError`].
+//! binding to a TLS channel. Concurrency: plain data. The rounds take some milliseconds of the
+//! caller. Failure: [`ScramError`].
 
 use data_encoding::BASE64;
 use ring::{digest, hmac, pbkdf2};
@@ -14,14 +13,14 @@ const ROUNDS_MIN: u32 = 4_096;
 const ROUNDS_MAX: u32 = 1_000_000;
 /// Longest message of a server, in bytes.
 const MESSAGE_MAX: usize = 4_096;
-/// What is said of channels: there is no binding, and none is known.
+/// The channel header: there is no binding, and none is known.
 const CHANNEL: &str = "n,,";
 
 /// Why a proof cannot be given, or is not believed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScramError {
-    /// What came is none of it.
+    /// The message is malformed.
     #[error("the server's message is no part of SCRAM: expected {0}")]
     Message(&'static str),
     /// Too few or too many rounds.
@@ -88,7 +87,7 @@ pub struct Scram {
     password: String,
     nonce: String,
     first: String,
-    /// What the server has to sign, and with what, once the proof was made.
+    /// The expected signature of the server, once the proof was made.
     wanted: Option<hmac::Tag>,
 }
 
@@ -124,16 +123,16 @@ impl Scram {
         })
     }
 
-    /// What is sent first.
+    /// The first message.
     #[must_use]
     pub fn first(&self) -> String {
         format!("{CHANNEL}{}", self.first)
     }
 
-    /// What answers the server's challenge.
+    /// The answer to the server's challenge.
     ///
     /// # Errors
-    /// When it is none, or one that must not be answered.
+    /// When the challenge is malformed, or one that must not be answered.
     pub fn answer(&mut self, challenge: &str) -> Result<String, ScramError> {
         if self.wanted.is_some() {
             return Err(ScramError::Message("one challenge"));
@@ -203,7 +202,7 @@ impl Scram {
         let signature = signature.ok_or(ScramError::Message("the server's signature"))?;
         let signature = BASE64.decode(signature.as_bytes());
         let signature = signature.map_err(|_| ScramError::Message("a signature in base64"))?;
-        // Both sides know the password: how many bytes are equal tells nobody anything new.
+        // Both sides know the password: the number of equal bytes reveals nothing.
         match signature == wanted.as_ref() {
             true => Ok(()),
             false => Err(ScramError::Server),

@@ -1,14 +1,13 @@
-//! A connection from its first byte on: TLS, logging in, an address of its own, then questions and
-//! their answers, and what others send.
+//! A connection from its first byte on: TLS, logging in, an address of its own, then requests and
+//! their answers, and messages of others.
 //!
 //! Invariants: without TLS nothing is sent but the beginning of the stream, unless the login says
-//! that the way needs none; a password is never told as it is without TLS. What came in clear
-//! before TLS is worth nothing: bytes behind the server's consent to it end the session. An answer
-//! counts only from who was asked. At most [`QUESTIONS_MAX`] questions wait for answers, and what a
-//! server asks is answered by a refusal.
-//! Concurrency: plain data, one owner. Who drives it sends [`Session::take_output`], brings what
-//! comes to [`Session::feed`], and takes [`Session::next`].
-//! Failure: [`XmppError`].
+//! that the connection needs none; a password is never sent in clear without TLS. Bytes that arrive
+//! in clear before TLS are not trusted: bytes behind the server's consent to it end the session. An
+//! answer counts only from the address that was asked. At most [`QUESTIONS_MAX`] requests wait for
+//! answers, and requests of a server are answered by a refusal. Concurrency: plain data, one owner.
+//! The caller sends [`Session::take_output`], brings received bytes to [`Session::feed`], and takes
+//! [`Session::next`]. Failure: [`XmppError`].
 
 use crate::xmpp::element::Element;
 use crate::xmpp::jid::Jid;
@@ -33,7 +32,7 @@ const QUESTIONS_MAX: usize = 8_192;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum XmppError {
-    /// What the server sends is no stream.
+    /// The server sends no stream.
     #[error("what the server sends cannot be read: {0}")]
     Xml(#[from] XmlError),
     /// The server has ended the stream, with a condition.
@@ -51,7 +50,7 @@ pub enum XmppError {
     /// The proof of the password failed.
     #[error("logging in: {0}")]
     Scram(#[from] ScramError),
-    /// Something came that does not belong there.
+    /// An unexpected stanza.
     #[error("the server sends {0:?}: expected {1}")]
     Unexpected(String, &'static str),
     /// No address of its own.
@@ -62,20 +61,20 @@ pub enum XmppError {
     Questions,
 }
 
-/// Who logs in, and how.
+/// Account and conditions of a login.
 #[derive(Clone)]
 pub struct Login {
     /// The account.
     pub account: Jid,
     /// Its password.
     pub password: String,
-    /// What this connection is called; chance, so that two do not end one another.
+    /// Resource of this connection; random, so that two do not end one another.
     pub resource: String,
     /// Chance in printable characters without commas.
     pub nonce: String,
     /// The bytes go over TLS from the beginning.
     pub is_secured: bool,
-    /// Without TLS it may go on: nobody can listen.
+    /// May continue without TLS: nobody can listen.
     pub may_be_clear: bool,
 }
 
@@ -95,7 +94,7 @@ pub struct Refusal {
     pub condition: String,
 }
 
-/// What has happened.
+/// An event of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Happened {
     /// The bytes that follow go over TLS: make it, and say so by [`Session::secured`].
@@ -109,7 +108,7 @@ pub enum Happened {
         /// The answer.
         answer: Result<Element, Refusal>,
     },
-    /// Somebody sends something.
+    /// A message of another account.
     Message(Element),
     /// The server ends the stream, without a reason.
     Closed,
@@ -119,13 +118,13 @@ pub enum Happened {
 enum Stage {
     /// The stream was begun; what the server offers comes next.
     Offers,
-    /// TLS was asked for.
+    /// TLS was requested.
     Tls,
-    /// Waits for whoever drives it.
+    /// Waits for the TLS handshake of the caller.
     Securing,
     Proving(Scram),
-    /// The password was told.
-    Told,
+    /// The password was sent.
+    Proven,
     Binding,
     Ready,
     Ended,
@@ -143,7 +142,7 @@ pub struct Session {
     out: String,
     happened: VecDeque<Happened>,
     number: u64,
-    /// Questions without an answer, and who was asked.
+    /// Requests without an answer, and the address of each.
     asked: BTreeMap<u64, Option<Jid>>,
 }
 
@@ -191,18 +190,18 @@ impl Session {
         element.write(CLIENT, &mut self.out);
     }
 
-    /// What is to be sent.
+    /// Bytes to be sent.
     #[must_use]
     pub fn take_output(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.out).into_bytes()
     }
 
-    /// What has happened, the oldest first.
+    /// The next event, the oldest first.
     pub fn next_happened(&mut self) -> Option<Happened> {
         self.happened.pop_front()
     }
 
-    /// Whether questions may be asked.
+    /// True when requests may be sent.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         matches!(self.stage, Stage::Ready)
@@ -310,7 +309,7 @@ impl Session {
                 Ok(())
             }
             Stage::Tls if stanza.is(TLS, "failure") => Err(XmppError::NoTls),
-            Stage::Proving(_) | Stage::Told if stanza.is(SASL, "failure") => {
+            Stage::Proving(_) | Stage::Proven if stanza.is(SASL, "failure") => {
                 Err(XmppError::Login(condition(&stanza, SASL)))
             }
             Stage::Proving(scram) if stanza.is(SASL, "challenge") => {
@@ -323,7 +322,7 @@ impl Session {
                 scram.finish(&decoded(&stanza)?)?;
                 self.proven()
             }
-            Stage::Told if stanza.is(SASL, "success") => self.proven(),
+            Stage::Proven if stanza.is(SASL, "success") => self.proven(),
             Stage::Binding if stanza.is(CLIENT, "iq") => self.bound(&stanza),
             Stage::Ready => self.take_ready(stanza),
             Stage::Ended => Ok(()),
@@ -381,7 +380,7 @@ impl Session {
             return Err(XmppError::Scram(ScramError::Characters));
         }
         let told = BASE64.encode(format!("\0{name}\0{password}").as_bytes());
-        self.stage = Stage::Told;
+        self.stage = Stage::Proven;
         self.begin_login("PLAIN", &told);
         Ok(())
     }
@@ -436,7 +435,8 @@ impl Session {
         Ok(())
     }
 
-    /// An answer counts from who was asked only; the server answers for the account too.
+    /// Takes an answer, which counts from the requested address only; the server answers for the
+    /// account too.
     fn answered(&mut self, stanza: Element) {
         let id = stanza.attribute("id").and_then(|id| id.strip_prefix('q'));
         let Some(number) = id.and_then(|id| id.parse::<u64>().ok()) else {
@@ -470,7 +470,7 @@ impl Session {
         self.happened.push_back(Happened::Answer { number, answer });
     }
 
-    /// Answers what the server or somebody else asks: a ping as one, all else by a refusal.
+    /// Answers a request of the server or of another account: a ping as one, all else by a refusal.
     fn refuse(&mut self, question: &Element) {
         let is_ping = question.child(PING, "ping").is_some();
         let kind = if is_ping { "result" } else { "error" };
@@ -492,7 +492,7 @@ impl Session {
 /// Which question it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Something is asked.
+    /// A request.
     Get,
     /// Something is to be done.
     Set,

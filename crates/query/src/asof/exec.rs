@@ -1,10 +1,11 @@
 //! One pass over both sides of an `ASOF JOIN`.
 //!
-//! Both are sorted by what is equal and then by what is near, so that the row that is near to one
-//! of the left side is the last one of the right side that was passed, if it is of the same group.
+//! Both sides are sorted by the keys of equality and then by the key of nearness, so that the
+//! nearest row for one of the left side is the last passed row of the right side, if it is of the
+//! same group.
 //!
-//! Invariants: of the right side one row is held beside the batch that is read and those that the
-//! batch of the answer takes rows of.
+//! Invariants: of the right side one row is in memory beside the current batch and the batches that
+//! the answer's batch takes rows of.
 
 use super::AsOf;
 use arrow::array::{Array, ArrayRef, RecordBatch, UInt64Array, new_null_array};
@@ -29,13 +30,13 @@ use std::sync::Arc;
 
 /// A side of the join.
 #[derive(Clone, Debug)]
-pub(super) struct Side {
+pub(super) struct JoinInput {
     pub(super) input: Arc<dyn ExecutionPlan>,
-    /// What is equal, and in the end what is near.
+    /// Keys compared for equality; the last one is the key of nearness.
     pub(super) by: Vec<Arc<dyn PhysicalExpr>>,
 }
 
-impl Side {
+impl JoinInput {
     fn order(&self, forward: bool) -> Option<LexOrdering> {
         let last = self.by.len().saturating_sub(1);
         let sorts = self.by.iter().enumerate().map(|(at, by)| {
@@ -49,8 +50,8 @@ impl Side {
 /// The node of a plan that runs.
 #[derive(Debug)]
 pub(super) struct AsOfExec {
-    left: Side,
-    right: Side,
+    left: JoinInput,
+    right: JoinInput,
     orders: [LexOrdering; 2],
     forward: bool,
     strict: bool,
@@ -60,7 +61,7 @@ pub(super) struct AsOfExec {
 }
 
 impl AsOfExec {
-    pub(super) fn new(node: &AsOf, left: Side, right: Side) -> Result<AsOfExec> {
+    pub(super) fn new(node: &AsOf, left: JoinInput, right: JoinInput) -> Result<AsOfExec> {
         let orders = (left.order(node.forward), right.order(node.forward));
         let (Some(left_order), Some(right_order)) = orders else {
             return internal_err!("an ASOF JOIN without a comparison");
@@ -137,7 +138,7 @@ impl ExecutionPlan for AsOfExec {
         let (Some(right), Some(left)) = (children.pop(), children.pop()) else {
             return internal_err!("an ASOF JOIN without its sides");
         };
-        let side = |input, of: &Side| Side {
+        let side = |input, of: &JoinInput| JoinInput {
             input,
             by: of.by.clone(),
         };
@@ -198,7 +199,7 @@ fn none_of(schema: &SchemaRef) -> Vec<ArrayRef> {
 struct Reading {
     input: SendableRecordBatchStream,
     by: Vec<Arc<dyn PhysicalExpr>>,
-    /// Of everything, in the order of the rows, and of what is equal.
+    /// Of all keys, in the order of the rows, and of the keys of equality.
     places: RowConverter,
     groups: Option<RowConverter>,
     /// Batches that were read.
@@ -217,7 +218,7 @@ struct Page {
 }
 
 impl Reading {
-    fn new(input: SendableRecordBatchStream, side: &Side, forward: bool) -> Result<Reading> {
+    fn new(input: SendableRecordBatchStream, side: &JoinInput, forward: bool) -> Result<Reading> {
         let schema = input.schema();
         let last = side.by.len().saturating_sub(1);
         let fields = side.by.iter().enumerate().map(|(at, by)| {
@@ -299,7 +300,7 @@ struct Nearest {
     /// The number of its batch.
     page: u64,
     row: usize,
-    /// Its batch's place among those that the answer takes rows of.
+    /// Index of its batch among the batches that the answer takes rows of.
     used: Option<usize>,
 }
 

@@ -1,7 +1,7 @@
 //! The function that marks the comparison of an `ASOF JOIN`.
 
 use crate::error::Error;
-use crate::wording::asof::NEAREST;
+use crate::rewrites::asof::NEAREST;
 use arrow::datatypes::DataType;
 use datafusion::common::Result;
 use datafusion::logical_expr::{

@@ -36,7 +36,7 @@ pub(crate) fn plan(
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let side = |input: &Arc<dyn ExecutionPlan>, exprs: &[Expr], schema: &DFSchema| {
         let exprs = exprs.iter().map(|expr| expression(expr, schema));
-        Ok::<_, datafusion::common::DataFusionError>(exec::Side {
+        Ok::<_, datafusion::common::DataFusionError>(exec::JoinInput {
             input: Arc::clone(input),
             by: exprs.collect::<Result<_>>()?,
         })

@@ -14,12 +14,12 @@ pub(crate) struct AsOf {
     pub(super) left: Arc<LogicalPlan>,
     pub(super) right: Arc<LogicalPlan>,
     pub(super) schema: DFSchemaRef,
-    /// What is equal, and in the end what is near, on either side.
+    /// Keys of either side, compared for equality; the last one is the key of nearness.
     pub(super) left_by: Vec<Expr>,
     pub(super) right_by: Vec<Expr>,
     /// The nearest that is not earlier, instead of not later.
     pub(super) forward: bool,
-    /// What is equally late is not near.
+    /// Excludes rows of equal time.
     pub(super) strict: bool,
     /// Rows of the left side without a match stay.
     pub(super) outer: bool,

@@ -2,8 +2,8 @@
 
 use super::node::AsOf;
 use crate::error::Error;
+use crate::rewrites::asof::NEAREST;
 use crate::rules::keep_names::has_part;
-use crate::wording::asof::NEAREST;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchemaRef, JoinType, Result};
 use datafusion::config::ConfigOptions;
@@ -128,8 +128,8 @@ fn node_of(join: Join) -> Result<LogicalPlan> {
     }))
 }
 
-/// The marked comparison: its two sides, whether what is not earlier is near, and whether what is
-/// equally late is not.
+/// The marked comparison: its two sides, the direction of nearness, and whether equal times are
+/// excluded.
 fn comparison(marked: Option<Expr>, join: &Join) -> Result<(Expr, Expr, bool, bool)> {
     let Some(Expr::BinaryExpr(BinaryExpr { left, op, right })) = marked else {
         return Err(wrong("it has one comparison by >=, >, <= or <"));

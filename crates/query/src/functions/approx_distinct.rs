@@ -36,7 +36,7 @@ impl ApproxDistinct {
     }
 }
 
-/// The fields of the arguments as the library is told of them.
+/// The fields of the arguments, with the types that the library knows.
 fn fields(given: &[FieldRef]) -> Vec<FieldRef> {
     let told = given.iter().map(|field| match field.data_type() {
         of if of.is_floating() => Arc::new(Field::clone(field).with_data_type(DataType::Int64)),

@@ -155,15 +155,15 @@ impl Sums {
 /// The pairs of a group or a window.
 #[derive(Clone, Copy, Debug, Default)]
 struct Moments {
-    /// Those of two finite numbers.
+    /// Sums over pairs of two finite numbers.
     finite: Sums,
     /// The finite first numbers of the other pairs, as pairs with zero.
     firsts: Sums,
     /// The finite second numbers of the other pairs, as pairs with zero.
     seconds: Sums,
-    /// How many first numbers are not finite.
+    /// Number of first values that are not finite.
     odd_firsts: f64,
-    /// How many second numbers are not finite.
+    /// Number of second values that are not finite.
     odd_seconds: f64,
 }
 

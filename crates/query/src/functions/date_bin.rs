@@ -38,7 +38,7 @@ struct DateBin {
     signature: Signature,
 }
 
-/// What the instants of a type are computed in.
+/// The type in which instants of a type are computed.
 fn instant(of: &DataType) -> Option<DataType> {
     Some(match of {
         DataType::Timestamp(_, zone) => DataType::Timestamp(TimeUnit::Nanosecond, zone.clone()),

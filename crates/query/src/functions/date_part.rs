@@ -156,7 +156,7 @@ fn unit_ns(unit: TimeUnit) -> i64 {
     }
 }
 
-/// The seconds of the last minute, in parts of a second. Those of an interval have its sign.
+/// The seconds of the last minute, in parts of a second. An interval's seconds have its sign.
 fn seconds(times: &ArrayRef, parts: f64) -> Result<Float64Array> {
     const MINUTE_NS: i64 = 60_000_000_000;
     let made = |ns: i64| about_as_float(ns) * parts / 1e9;

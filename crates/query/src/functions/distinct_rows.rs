@@ -8,7 +8,7 @@
 //! canonical: a rule of the planner makes them so.
 
 use crate::error::Error;
-use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, BooleanArray};
+use arrow::array::{ArrayRef, AsArray, BinaryArray, BooleanArray};
 use arrow::compute::filter;
 use arrow::datatypes::{DataType, Field, FieldRef};
 use arrow::row::{RowConverter, SortField};
@@ -31,7 +31,7 @@ const ANY: [&str; 12] = [
     "approx_distinct", "bit_and", "bit_or", "bool_and", "bool_or", "first", "first_value",
     "grouping", "last", "last_value", "max", "min",
 ];
-/// What an entry of the set takes beside its bytes, about.
+/// Memory of an entry of the set beside its bytes, approximately.
 const ENTRY_BYTES: usize = 48;
 
 /// Whether a call passes on each different row once.
@@ -39,7 +39,7 @@ pub(super) fn is_own(name: &str, is_distinct: bool) -> bool {
     is_distinct && OWN.binary_search(&name).is_err() && ANY.binary_search(&name).is_err()
 }
 
-/// What the states of a call that [`is_own`] are made of: rows, as bytes.
+/// Fields of the state of a call that [`is_own`]: rows, as bytes.
 pub(super) fn state_fields(args: &StateFieldsArgs<'_>) -> Vec<FieldRef> {
     let rows = DataType::List(Arc::new(Field::new_list_field(DataType::Binary, true)));
     vec![Arc::new(Field::new(
@@ -80,7 +80,7 @@ struct Distinct {
     inner: Box<dyn Accumulator>,
     rows: RowConverter,
     seen: HashSet<Box<[u8]>>,
-    /// Those of the rows in the set.
+    /// Bytes of the rows in the set.
     bytes: usize,
 }
 

@@ -1,7 +1,7 @@
 //! `count(DISTINCT text)` with a state that is as large as its texts: that of the SQL library takes
 //! 15 kB for a group before it holds one.
 //!
-//! Invariant: the states that are handed on are those of the library's `count(DISTINCT …)`.
+//! Invariant: the states are those of the library's `count(DISTINCT …)`.
 
 use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, StringArray};
 use arrow::compute::cast;
@@ -13,7 +13,7 @@ use datafusion::logical_expr::function::AccumulatorArgs;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// What an entry of the set takes beside its bytes, about.
+/// Memory of an entry of the set beside its bytes, approximately.
 const ENTRY_BYTES: usize = 48;
 
 /// Whether a call counts different texts or bytes.
@@ -44,7 +44,7 @@ pub(super) fn accumulator(args: &AccumulatorArgs<'_>) -> Option<Box<dyn Accumula
 struct Distinct {
     of: DataType,
     seen: HashSet<Box<[u8]>>,
-    /// Those of the values in the set.
+    /// Bytes of the values in the set.
     bytes: usize,
 }
 

@@ -5,8 +5,8 @@
 //! in the same order. Sums of integers are computed in 128 bits, and fail where they do not fit
 //! into the 64 of their type, where the library's wrap around. All else is the library's.
 //!
-//! Invariant: the state of these is that of the library's functions over what is computed with
-//! instead: integers for floats, decimals for integers.
+//! Invariant: the state is that of the library's functions over the substituted type: integers for
+//! floats, decimals for integers.
 
 use super::window_sum::{DistinctSum, too_large};
 use crate::error::Error;
@@ -47,7 +47,7 @@ impl Exact {
         Exact { inner, sums: true }
     }
 
-    /// How values of a type are computed with; `None` = as they are.
+    /// The computation for values of a type; `None` = the library's own.
     fn means(&self, of: &DataType) -> Option<Means> {
         let by = match (self.sums, of) {
             (true, DataType::Int64 | DataType::UInt64) => WIDE,
@@ -62,7 +62,7 @@ impl Exact {
     }
 }
 
-/// What stands for values while they are computed with.
+/// The types that stand for values while they are computed with.
 #[derive(Clone, Debug)]
 struct Means {
     of: DataType,

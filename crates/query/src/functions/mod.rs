@@ -33,7 +33,7 @@ pub(crate) use to_char::check_pattern;
 pub(crate) use window_sum::too_large as sum_too_large;
 
 use crate::error::Error;
-use crate::wording::patterns::Escape;
+use crate::rewrites::patterns::Escape;
 use arrow::datatypes::FieldRef;
 use datafusion::common::Result;
 use datafusion::execution::session_state::SessionStateBuilder;
@@ -81,7 +81,7 @@ pub(crate) fn sliding_state(
     function.create_sliding_accumulator(args)
 }
 
-/// What the states of a call are made of.
+/// Fields of the state of a call.
 pub(crate) fn state_fields(
     function: &dyn AggregateUDFImpl,
     args: StateFieldsArgs<'_>,

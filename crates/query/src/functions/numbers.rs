@@ -1,9 +1,8 @@
-//! Functions that rules put into statements. They have no names that a statement could call them
-//! by.
+//! Functions that rules put into statements. No statement can call them by name.
 
 use super::decimals;
 use crate::error::Error;
-use crate::wording::{lengths, times};
+use crate::rewrites::{lengths, times};
 use arrow::array::{
     Array, ArrayRef, AsArray, Float64Array, IntervalMonthDayNanoArray, StringArray,
 };
@@ -26,7 +25,7 @@ const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
 /// The name of the function behind [`canonical`].
 pub(crate) const CANONICAL: &str = "canonical_float";
 
-/// What a function does.
+/// Work of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Work {
     /// The nearest whole number, of two as near the even one.
@@ -97,7 +96,7 @@ functions! {
     apart(value, number): Apart;
 }
 
-/// An operation on integers that fails where its result has no place in their type.
+/// An operation on integers that fails where its result does not fit their type.
 pub(crate) fn checked(op: Operator) -> Option<&'static Arc<ScalarUDF>> {
     static ADD: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| function(Work::Add, 2));
     static SUBTRACT: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| function(Work::Subtract, 2));
@@ -110,8 +109,8 @@ pub(crate) fn checked(op: Operator) -> Option<&'static Arc<ScalarUDF>> {
     })
 }
 
-/// The type of an expression. What is nested in functions of this module need not be looked at from
-/// each of them again, as the SQL library does, with a name for each.
+/// The type of an expression. Calls of this module's functions nested in each other are not visited
+/// again from each of them, as the SQL library does, with a name for each.
 pub(crate) fn type_of(expr: &Expr, schema: &dyn ExprSchema) -> Result<DataType> {
     let mut expr = expr;
     loop {
@@ -142,7 +141,7 @@ impl Work {
     }
 }
 
-/// Longest name of a call: what is nested a hundred times needs none of a hundred times its length.
+/// Longest name of a call: a hundred nested calls need no name of a hundred times its length.
 const NAME_MAX: usize = 200;
 
 impl ScalarUDFImpl for OfNumbers {

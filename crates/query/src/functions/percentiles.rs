@@ -1,7 +1,7 @@
-//! `percentile_cont(fraction)` of floats, exact: the SQL library rounds the place between two
+//! `percentile_cont(fraction)` of floats, exact: the SQL library rounds the position between two
 //! values to a millionth.
 //!
-//! Invariant: the states that are handed on are those of the library's `percentile_cont`.
+//! Invariant: the states are those of the library's `percentile_cont`.
 
 use super::numbers::{about_as_float, whole};
 use super::series::constant;

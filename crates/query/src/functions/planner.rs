@@ -1,10 +1,10 @@
-//! What syntax means where the SQL library means something else: `EXTRACT`, intervals that are
-//! taken several times or from a day, and arithmetic of numbers that are written.
+//! Planning of syntax that the SQL library understands otherwise: `EXTRACT`, multiples of
+//! intervals, intervals from a day, and arithmetic of number literals.
 
 use super::date_part::date_part;
 use super::decimals;
 use super::numbers::{over_interval, times_interval};
-use crate::wording::lengths;
+use crate::rewrites::lengths;
 use arrow::datatypes::{DataType, Field, IntervalUnit, TimeUnit};
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::Placeholder;

@@ -1,8 +1,8 @@
 //! `row_number`, `rank`, `dense_rank` and `ntile` as signed integers, as PostgreSQL has them.
 //!
-//! The SQL library gives unsigned ones. A cast around them would do for their values, but hides
-//! from the planner that they rise with the rows, so that it would sort what is sorted, and all of
-//! it where a few rows are asked for.
+//! The SQL library's are unsigned. A cast around them would fix the values, but hides from the
+//! planner that they rise with the rows, so that it would sort sorted rows, and all of them where a
+//! query returns a few.
 //!
 //! Invariant: in everything but its type such a function is the library's.
 
@@ -112,7 +112,7 @@ impl WindowUDFImpl for Signed {
     }
 }
 
-/// What numbers the rows of a partition.
+/// Evaluator that numbers the rows of a partition.
 #[derive(Debug)]
 struct Evaluator(Box<dyn PartitionEvaluator>);
 

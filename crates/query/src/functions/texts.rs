@@ -1,7 +1,7 @@
 //! `string_agg`, in any order whatever order others have.
 //!
-//! The SQL library wants the rows of all aggregates of a query sorted as `string_agg` has it, and
-//! refuses two of them in different orders. It sorts what it was given itself where it must.
+//! The SQL library needs the rows of all aggregates of a query sorted as `string_agg` orders them,
+//! and refuses two of them with different orders. This one sorts its own input where it must.
 //!
 //! Invariant: all else is the library's.
 
@@ -69,7 +69,7 @@ impl AggregateUDFImpl for StringAgg {
         self.library().create_groups_accumulator(args)
     }
 
-    /// It sorts itself, however its rows come.
+    /// Sorts its own input, whatever the order of the rows.
     fn with_beneficial_ordering(
         self: Arc<Self>,
         _: bool,

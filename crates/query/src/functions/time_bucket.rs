@@ -1,17 +1,16 @@
-//! `time_bucket(width, time [, zone] [, origin] [, offset])`: the beginning of the bucket that an
-//! instant lies in. It is another name of `date_bin`, with widths also written as `'5m'` or
-//! `'1h30m'`; it becomes that function when a statement is planned.
+//! `time_bucket(width, time [, zone] [, origin] [, offset])`: the beginning of the bucket that
+//! contains an instant. Another name of `date_bin`, with widths also written as `'5m'` or
+//! `'1h30m'`; becomes that function when a statement is planned.
 //!
 //! With a zone, buckets are cut by its clocks, as [`headwater_wire::clocks`] says: days have 23 or
-//! 25 hours where those change. An offset moves all buckets. What three or four arguments mean is
-//! told by their types; of five, and where they are named, each has its place, and those that are
-//! left out are `NULL`.
+//! 25 hours where those change. An offset moves all buckets. Types tell three or four arguments
+//! apart; five arguments, and named ones, have fixed positions, and omitted ones are `NULL`.
 
 use super::date_bin;
 use crate::columns::time_type;
 use crate::error::Error;
+use crate::rewrites::lengths;
 use crate::text;
-use crate::wording::lengths;
 use arrow::datatypes::{DataType, IntervalMonthDayNano, TimeUnit, TimestampNanosecondType};
 use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
@@ -22,14 +21,14 @@ use datafusion::logical_expr::{
 use headwater_wire::zone::Zone;
 use std::sync::{Arc, LazyLock};
 
-/// What clocks show.
+/// The type of a clock's display.
 const WALL: DataType = DataType::Timestamp(TimeUnit::Nanosecond, None);
 const DAY_NS: i64 = 86_400_000_000_000;
 
-/// What clocks of zones can tell.
+/// Functions over the clocks of a zone.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Clocks {
-    /// What they show at an instant.
+    /// The display at an instant.
     pub(crate) shown: fn(&Zone, Expr) -> Expr,
     /// The beginning of an instant's interval, of a width and an origin.
     pub(crate) begin: fn(&Zone, i64, i64, Expr) -> Expr,
@@ -101,7 +100,7 @@ pub(crate) fn width(value: &ScalarValue) -> Result<ScalarValue> {
     Ok(interval)
 }
 
-/// What stands behind the width and the instant.
+/// The arguments after the width and the instant.
 #[derive(Debug, Default)]
 struct More {
     zone: Option<Zone>,
@@ -123,7 +122,7 @@ impl More {
         Ok(more)
     }
 
-    /// Takes an argument, which stands in its place or is known by its type.
+    /// Takes an argument, known by its position or by its type.
     fn add(&mut self, value: &ScalarValue, place: Option<usize>) -> Result<()> {
         let text = value.try_as_str().flatten();
         let zone = text.map(Zone::read);

@@ -2,7 +2,7 @@
 //!
 //! Invariants: rows come group by group, in the order of their buckets, and leave so; of a group's
 //! missing buckets as many are made at a time as a batch has rows. Groups that have no rows have no
-//! buckets, unless nothing but time tells groups apart.
+//! buckets, unless time is the only key.
 
 use super::GapFill;
 use super::node::Fill;
@@ -259,13 +259,13 @@ enum Source {
     Absent,
     Key,
     Bucket,
-    /// The row whose value stands for a row and what follows it.
+    /// The row whose value fills a row and its successors.
     Last(Vec<Option<u64>>),
     /// The instants and values of the rows that have one.
     Line(Vec<(i64, f64)>),
 }
 
-/// A bucket that is handed out.
+/// A bucket of the output.
 struct Slot {
     ns: i64,
     /// Its row, where it has one.
@@ -287,7 +287,7 @@ impl Filling {
             let rows = match self.runs.next().await? {
                 Some(rows) => rows,
                 None if self.any => return Ok(None),
-                // Time alone tells groups apart: its buckets are there without any rows.
+                // Time is the only key: its buckets exist without any rows.
                 None => RecordBatch::new_empty(Arc::clone(&self.schema)),
             };
             self.any = true;
@@ -401,7 +401,7 @@ impl Group {
     }
 }
 
-/// What lies on the lines between points; rows keep what they have.
+/// Fills values on the lines between points; rows with values keep them.
 fn line(
     points: &[(i64, f64)],
     slots: &[Slot],

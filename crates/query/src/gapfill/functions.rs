@@ -1,5 +1,5 @@
-//! The functions that stand for what the rule puts in their place: called by themselves, they say
-//! where they belong.
+//! Functions that a rule replaces when a statement is planned; a call that is left reports where
+//! they belong.
 
 use crate::error::Error;
 use arrow::datatypes::{DataType, TimeUnit};
@@ -17,7 +17,7 @@ pub(super) const INTERPOLATE: &str = "interpolate";
 
 /// A function that is no more when a statement is planned.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Place {
+struct GapFunction {
     name: &'static str,
     signature: Signature,
 }
@@ -28,7 +28,7 @@ pub(crate) fn all() -> [Arc<ScalarUDF>; 3] {
         let counts = counts.map(TypeSignature::Any);
         // It is no constant, whatever it is given.
         let signature = Signature::one_of(counts.collect(), Volatility::Stable);
-        Arc::new(ScalarUDF::new_from_impl(Place { name, signature }))
+        Arc::new(ScalarUDF::new_from_impl(GapFunction { name, signature }))
     })
 }
 
@@ -47,7 +47,7 @@ pub(super) fn misplaced(name: &str) -> Error {
     }
 }
 
-impl ScalarUDFImpl for Place {
+impl ScalarUDFImpl for GapFunction {
     fn name(&self) -> &str {
         self.name
     }

@@ -7,18 +7,18 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
-/// What a bucket that is missing has in a column.
+/// Value of a column in a missing bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Fill {
     /// Nothing at all.
     Absent,
-    /// What its group has.
+    /// The value of the bucket's group.
     Key,
     /// Its beginning.
     Bucket,
     /// The value before it; absent ones are passed over, and replaced, if `over`.
     Last { over: bool },
-    /// What lies on the line between the values before and behind it.
+    /// A value on the line between the neighbours.
     Line,
 }
 
@@ -44,7 +44,7 @@ impl PartialOrd for GapFill {
 }
 
 impl GapFill {
-    /// The node over another input, whose columns are filled so.
+    /// The node over another input, with these fills of its columns.
     pub(super) fn over(&self, input: LogicalPlan, fills: Vec<Fill>) -> Result<GapFill> {
         let columns = input.schema().iter().zip(&fills);
         let columns = columns.map(|((qualifier, field), fill)| {
@@ -62,12 +62,12 @@ impl GapFill {
         })
     }
 
-    /// The place of the buckets' column.
+    /// Index of the buckets' column.
     pub(super) fn bucket(&self) -> Option<usize> {
         self.fills.iter().position(|fill| *fill == Fill::Bucket)
     }
 
-    /// The places of the columns that tell groups apart.
+    /// Indexes of the columns that distinguish groups.
     pub(super) fn keys(&self) -> Vec<usize> {
         let places = self.fills.iter().enumerate();
         let keys = places.filter(|(_, fill)| **fill == Fill::Key);

@@ -28,7 +28,7 @@ use std::sync::Arc;
 /// The rule; once everything has its type.
 #[derive(Debug)]
 pub(crate) struct FillGaps {
-    /// `time_bucket`, which takes the place of the function that fills gaps.
+    /// `time_bucket`, which replaces the function that fills gaps.
     pub(crate) time_bucket: Arc<ScalarUDF>,
 }
 
@@ -58,7 +58,7 @@ impl AnalyzerRule for FillGaps {
 
 impl FillGaps {
     fn rewrite(&self, node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
-        // What is below may have become one whose columns may be absent.
+        // The columns of the input may have become nullable.
         let node = node.recompute_schema()?;
         let made = match node {
             LogicalPlan::Aggregate(aggregate) => self.aggregate(aggregate)?,
@@ -84,9 +84,9 @@ impl FillGaps {
         if found.next().is_some() {
             return Err(Error::unsupported("time_bucket_gapfill stands in GROUP BY once").into());
         }
-        let asked = Asked::of(call, &aggregate.input)?;
-        let mut args = vec![asked.width_expr.clone(), asked.time.clone()];
-        args.extend(asked.zone_expr());
+        let request = GapfillRequest::of(call, &aggregate.input)?;
+        let mut args = vec![request.width_expr.clone(), request.time.clone()];
+        args.extend(request.zone_expr());
         let name = aggregate
             .group_expr
             .get(place)
@@ -96,11 +96,11 @@ impl FillGaps {
             .call(args)
             .alias(name.unwrap_or_else(String::new));
         // Steps on clocks begin with the bucket of an instant, others with a bucket.
-        let by_clocks = asked.zone.is_some() || asked.width.months != 0;
-        let begins = asked.starts.iter().map(|start| match by_clocks {
+        let by_clocks = request.zone.is_some() || request.width.months != 0;
+        let begins = request.starts.iter().map(|start| match by_clocks {
             true => start.clone(),
             false => {
-                let args = vec![asked.width_expr.clone(), start.clone()];
+                let args = vec![request.width_expr.clone(), start.clone()];
                 self.time_bucket.call(args)
             }
         });
@@ -122,10 +122,10 @@ impl FillGaps {
             schema: Arc::clone(input.schema()),
             input: Arc::new(input.clone()),
             fills: Vec::new(),
-            width: asked.width,
-            zone: asked.zone,
+            width: request.width,
+            zone: request.zone,
             begins,
-            ends: asked.finishes,
+            ends: request.finishes,
         };
         extension(node.over(input, fills)?)
     }
@@ -166,7 +166,7 @@ fn has_ours(expr: &Expr) -> bool {
     expr.exists(|part| Ok(is_ours(part))).unwrap_or(false)
 }
 
-/// A node whose calls of `locf` and `interpolate` are columns of what is below it.
+/// A node whose calls of `locf` and `interpolate` are columns of its input.
 fn filled(node: LogicalPlan) -> Result<LogicalPlan> {
     if !has_part(&node, is_ours)? {
         return Ok(node);
@@ -267,7 +267,7 @@ fn with_column(
         return extension(node.over(LogicalPlan::Projection(input), fills)?);
     }
     match plan {
-        // They hand on all columns that they are given.
+        // These nodes pass on all columns of their input.
         LogicalPlan::Filter(_) | LogicalPlan::Sort(_) | LogicalPlan::Window(_) => {
             let inputs = plan.inputs();
             let Some(input) = inputs.first() else {
@@ -280,8 +280,8 @@ fn with_column(
     }
 }
 
-/// What a call of `time_bucket_gapfill` asks for.
-struct Asked {
+/// Arguments of a call of `time_bucket_gapfill`.
+struct GapfillRequest {
     width: IntervalMonthDayNano,
     width_expr: Expr,
     time: Expr,
@@ -290,8 +290,8 @@ struct Asked {
     finishes: Vec<Expr>,
 }
 
-impl Asked {
-    fn of(call: &ScalarFunction, input: &LogicalPlan) -> Result<Asked> {
+impl GapfillRequest {
+    fn of(call: &ScalarFunction, input: &LogicalPlan) -> Result<GapfillRequest> {
         let (Some(width_expr), Some(time)) = (call.args.first(), call.args.get(1)) else {
             return Err(misplaced(GAPFILL).into());
         };
@@ -332,7 +332,7 @@ impl Asked {
                 .into());
             }
         }
-        Ok(Asked {
+        Ok(GapfillRequest {
             width,
             width_expr: width_expr.clone(),
             time: time.clone(),

@@ -6,7 +6,7 @@ use headwater_wire::zone::Zone;
 
 const DAY_NS: i64 = 86_400_000_000_000;
 
-/// How one goes from one bucket to the next.
+/// Step from a bucket to the next.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
     /// By a fixed number of nanoseconds.

@@ -1,7 +1,7 @@
-//! What is answered of matches, row by row.
+//! Rows of the answer, computed match by match.
 //!
-//! Invariant: what is asked of a row of a match sees the rows up to it, what is asked of all of it
-//! (`FINAL`, and of a match that is one row) sees all.
+//! Invariant: an expression of one row of a match sees the rows up to it; an expression of the
+//! whole match (`FINAL`, and of a match that is one row) sees all.
 
 use super::machine::Label;
 use super::node::Slot;
@@ -27,7 +27,7 @@ pub(super) struct Answers {
     rows: Vec<u64>,
     /// Of each slot.
     cells: Vec<Vec<Cell>>,
-    /// What a watch wants to know of each, where one asks.
+    /// Position of each answered match for a watch, where one tracks the search.
     tracks: Vec<String>,
 }
 
@@ -48,7 +48,7 @@ impl Answers {
         self.rows.push(u64::try_from(row).unwrap_or(u64::MAX));
     }
 
-    /// What a watch wants to know of the row that was answered last.
+    /// Adds the position of the row that was answered last, for a watch.
     pub(super) fn track(&mut self, track: String) {
         self.tracks.push(track);
     }
@@ -63,7 +63,7 @@ impl Answers {
 
     /// A match: as one row, or as all of its rows.
     pub(super) fn matched(&mut self, run: &Run<'_>, of: &Match<'_>) -> Result<()> {
-        let all = run.asked.answers.rows;
+        let all = run.spec.answers.rows;
         let last = of.labels.len().checked_sub(1);
         let shown: Vec<Option<usize>> = match (all, last) {
             (true, Some(_)) => {
@@ -101,7 +101,7 @@ impl Answers {
         let slots = slots.map(|(at, cells)| run.column(at, &std::mem::take(cells)));
         let slots: Vec<ArrayRef> = slots.collect::<Result<_>>()?;
         let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(count));
-        let slot_schema = Arc::clone(run.asked.slot_schema.inner());
+        let slot_schema = Arc::clone(run.spec.slot_schema.inner());
         let slots = RecordBatch::try_new_with_options(slot_schema, slots, &options)?;
         let measured = measures
             .iter()
@@ -111,7 +111,7 @@ impl Answers {
         for column in kept {
             columns.push(take(column, &rows, None)?);
         }
-        let before = run.asked.before.min(columns.len());
+        let before = run.spec.before.min(columns.len());
         columns.splice(before..before, measured);
         let tracks = std::mem::take(&mut self.tracks);
         if !tracks.is_empty() {
@@ -133,7 +133,7 @@ fn slot_cells(
     cells: &mut Vec<Cell>,
 ) -> Result<()> {
     let labels = of.labels;
-    match run.asked.slots.get(at) {
+    match run.spec.slots.get(at) {
         Some(Slot::Value {
             of: rows,
             first,

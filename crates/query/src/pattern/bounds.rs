@@ -1,11 +1,11 @@
-//! What a pattern says of where its matches can be, for a scan that leaves out the rest.
+//! Bounds on the locations of a pattern's matches, for a scan that leaves out the rest.
 //!
-//! Invariants: an anchor stands in every match, or one of several does; its conditions are what the
-//! row itself meets, wherever it stands in the match. Nothing is said of patterns whose answers
-//! depend on rows without a match, or on the ends of a partition.
-//! Failure: none; of what is not understood nothing is said.
+//! Invariants: an anchor stands in every match, or one of several does; its conditions are met by
+//! the row itself, wherever it stands in the match. Patterns whose answers depend on rows without a
+//! match, or on the ends of a partition, have no bounds.
+//! Failure: none; parts that are not understood give no bounds.
 
-use super::node::{Asked, Pattern, Slot};
+use super::node::{Pattern, PatternSpec, Slot};
 use super::regex::Regex;
 use super::rows::is_own;
 use super::slots;
@@ -33,7 +33,7 @@ pub(super) struct Narrowed {
     pub(super) skipping: Arc<Skipping>,
 }
 
-/// What a pattern is computed of.
+/// Inputs of the computation of a pattern.
 pub(super) struct Computation<'a> {
     pub(super) input: &'a Arc<dyn ExecutionPlan>,
     pub(super) partition: &'a [Arc<dyn PhysicalExpr>],
@@ -46,11 +46,11 @@ pub(super) struct Computation<'a> {
 
 /// The input without what no match can reach; `None` when nothing is known of that.
 pub(super) fn narrowed(node: &Pattern, of: &Computation<'_>) -> Result<Option<Narrowed>> {
-    let asked = &node.asked;
+    let spec = &node.spec;
     let is_plain = node.tracked.is_none()
-        && !asked.answers.unmatched
-        && !asked.program.may_be_empty()
-        && !asked.regex.asks_for_ends()
+        && !spec.answers.unmatched
+        && !spec.program.may_be_empty()
+        && !spec.regex.asks_for_ends()
         && node.order.first().is_some_and(|sort| sort.asc);
     let Some(source) = Source::of(of.input).filter(|_| is_plain) else {
         return Ok(None);
@@ -66,15 +66,15 @@ pub(super) fn narrowed(node: &Pattern, of: &Computation<'_>) -> Result<Option<Na
     if of.time.and_then(role) != Some(Role::Time) {
         return Ok(None);
     }
-    let rows = asked.regex.longest().map(|rows| rows.saturating_sub(1));
-    let reach = match (asked.within, rows.filter(|rows| *rows <= ROWS_MAX)) {
+    let rows = spec.regex.longest().map(|rows| rows.saturating_sub(1));
+    let reach = match (spec.within, rows.filter(|rows| *rows <= ROWS_MAX)) {
         (Some(within), _) => Reach::Nanoseconds(within),
         (None, Some(rows)) => Reach::Rows(rows),
         (None, None) => return Ok(None),
     };
-    let anchors = Anchors::of(&source, asked, of);
-    let near = anchors.near(&asked.regex, false, false);
-    let (before, behind) = asked.rows_around();
+    let anchors = Anchors::of(&source, spec, of);
+    let near = anchors.near(&spec.regex, false, false);
+    let (before, behind) = spec.rows_around();
     let bounds = Bounds {
         anchors: anchors.of,
         near,
@@ -101,7 +101,7 @@ struct Anchors {
 }
 
 impl Anchors {
-    fn of(source: &Source<'_>, asked: &Asked, of: &Computation<'_>) -> Anchors {
+    fn of(source: &Source<'_>, spec: &PatternSpec, of: &Computation<'_>) -> Anchors {
         let mut anchors = Anchors {
             of: Vec::new(),
             places: Vec::new(),
@@ -109,10 +109,10 @@ impl Anchors {
         for (symbol, condition) in of.conditions.iter().enumerate() {
             let conditions = condition.as_ref().map(|condition| {
                 let all = split_conjunction(condition).into_iter();
-                let all = all.filter_map(|part| source.of_row(asked, of.rows, symbol, part));
+                let all = all.filter_map(|part| source.of_row(spec, of.rows, symbol, part));
                 all.collect::<Vec<Expr>>()
             });
-            let name = asked.symbols.get(symbol).map_or("", String::as_str);
+            let name = spec.symbols.get(symbol).map_or("", String::as_str);
             let table = source.scan.table();
             let anchor = conditions.and_then(|all| Anchor::of(name, &all, table));
             let place = anchor.as_ref().map(|_| anchors.of.len());
@@ -215,15 +215,15 @@ impl<'a> Source<'a> {
     /// A condition of a symbol as one of the table's rows, if it is about the row alone.
     fn of_row(
         &self,
-        asked: &Asked,
+        spec: &PatternSpec,
         rows: &[Arc<dyn PhysicalExpr>],
         symbol: usize,
         condition: &Expr,
     ) -> Option<Expr> {
         let schema = self.scan.schema();
         let own = |column: &Named| {
-            let at = (0..asked.slots.len()).find(|at| column.name == slots::slot_name(*at))?;
-            let slot = asked.slots.get(at)?;
+            let at = (0..spec.slots.len()).find(|at| column.name == slots::slot_name(*at))?;
+            let slot = spec.slots.get(at)?;
             let Slot::Value {
                 column, shift: 0, ..
             } = slot

@@ -1,16 +1,16 @@
-//! Plans the clause: what it asks of rows, of symbols and of matches.
+//! Planning of the clause: its expressions over rows, symbols and matches.
 //!
-//! Failure: what is not supported is refused by name.
+//! Failure: unsupported parts are refused by name.
 
-use super::node::{Answers, Asked, Computed, Pattern, Skip, Slot};
+use super::node::{Answers, Computed, Pattern, PatternSpec, Skip, Slot};
 use super::program::Program;
 use super::regex::{self, Pattern as Written};
 use super::slots::{self, Names, Of, Slots, Tally};
 use crate::columns::time_type;
 use crate::error::{Error, Result as OwnResult};
+use crate::rewrites::folded;
+use crate::rewrites::lengths;
 use crate::syntax::{APART, SOURCE};
-use crate::wording::folded;
-use crate::wording::lengths;
 use arrow::datatypes::{DataType, Field};
 use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{Column, DFSchema, ExprSchema, Result, TableReference};
@@ -75,7 +75,7 @@ impl RelationPlanner for Clauses {
     }
 }
 
-/// What is read: a sub-query stands as the first column of the partition.
+/// The source of the rows: a sub-query stands as the first column of the partition.
 fn source(table: ast::TableFactor, partition: &mut Vec<ast::Expr>) -> ast::TableFactor {
     let is_query = matches!(&table, ast::TableFactor::Table { name, .. }
         if name.0.last().and_then(|part| part.as_ident()).is_some_and(|n| n.value == SOURCE));
@@ -226,7 +226,7 @@ fn answers(rows: Option<&ast::RowsPerMatch>, written: &Written) -> OwnResult<Ans
     Ok(answers)
 }
 
-/// What the clause says of rows and matches.
+/// Partition, order and output of the clause.
 struct Shape {
     partition: Vec<Column>,
     order: Vec<SortExpr>,
@@ -372,7 +372,7 @@ impl Clause<'_> {
             typed_measures.push(self.computed(measure, &slot_schema)?);
             measure_names.push(name);
         }
-        let asked = Asked {
+        let spec = PatternSpec {
             program,
             regex: self.parts.written.regex.clone(),
             symbols,
@@ -385,10 +385,10 @@ impl Clause<'_> {
             within: self.parts.within,
             before: 0,
         };
-        answer(input, shape, rows.exprs, asked, &measure_names)
+        answer(input, shape, rows.exprs, spec, &measure_names)
     }
 
-    /// A slot with its place among what is computed of rows, and its type.
+    /// A slot with its index among the expressions over rows, and its type.
     fn slot(&mut self, slot: slots::Slot, rows: &mut Rows) -> Result<(Slot, Field)> {
         let mut place = |clause: &mut Self, expr: ast::Expr| -> Result<(usize, DataType)> {
             let expr = clause.context.sql_to_expr(expr, &clause.schema)?;
@@ -470,7 +470,7 @@ impl Clause<'_> {
     }
 }
 
-/// What is computed of rows, each once.
+/// Expressions over rows, each once.
 #[derive(Default)]
 struct Rows {
     exprs: Vec<Expr>,
@@ -518,8 +518,8 @@ fn coerced(expr: Expr, schema: &Arc<DFSchema>) -> Result<Expr> {
     ExprSimplifier::new(context).coerce(expr, schema)
 }
 
-/// What columns of a clause without an alias stand under. No name that is written holds the last
-/// sign.
+/// Qualifier of the columns of a clause without an alias. No name in a statement contains the last
+/// character.
 const UNNAMED: &str = "match_recognize\u{1f}";
 
 /// The node: the columns of the partition, of the order, the measures, and the others where every
@@ -528,7 +528,7 @@ fn answer(
     input: LogicalPlan,
     shape: Shape,
     rows: Vec<Expr>,
-    mut asked: Asked,
+    mut spec: PatternSpec,
     measures: &[String],
 ) -> Result<Pattern> {
     let schema = Arc::clone(input.schema());
@@ -549,8 +549,8 @@ fn answer(
             }
         }
     }
-    asked.before = before;
-    // As a table that was not named: so columns are told apart from those of sub-queries.
+    spec.before = before;
+    // As an unnamed table, so that its columns differ from those of sub-queries.
     let named = TableReference::bare(UNNAMED);
     let mut fields = Vec::with_capacity(kept.len() + measures.len());
     for column in &kept {
@@ -558,7 +558,7 @@ fn answer(
         let field = Field::clone(field).with_name(&column.name);
         fields.push((Some(named.clone()), Arc::new(field)));
     }
-    let computed = measures.iter().zip(&asked.measures);
+    let computed = measures.iter().zip(&spec.measures);
     let computed = computed.map(|(name, computed)| {
         let field = Field::new(name, computed.of.clone(), true);
         (Some(named.clone()), Arc::new(field))
@@ -572,7 +572,7 @@ fn answer(
         order: shape.order,
         rows,
         kept: kept.into_iter().map(Expr::Column).collect(),
-        asked: Arc::new(asked),
+        spec: Arc::new(spec),
         tracked: None,
     })
 }

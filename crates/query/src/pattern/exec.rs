@@ -1,17 +1,17 @@
 //! Looks through partitions for matches.
 //!
-//! Invariants: one partition is held at a time, and of it no more than is needed to know the
-//! matches that begin at a row, where these have a bound; between two starts of a search it is
-//! asked whether the statement may go on.
+//! Invariants: one partition is in memory at a time, and of it no more than the matches that begin
+//! at a row can reach, where these have a bound; between two starts of a search the statement is
+//! checked.
 
 use super::answers::{Answers, Match};
 use super::machine::{Label, Machine};
-use super::node::{Asked, Skip};
+use super::node::{PatternSpec, Skip};
 use super::rows::{Conditions, Run};
 use super::tracked::Follower;
 use super::tracking::Tracked;
 use crate::error::Error;
-use crate::fences::checkpoint;
+use crate::guards::checkpoint;
 use crate::runs::{Part, Runs, bytes};
 use crate::table::{ScanExec, Skipping};
 use crate::view::View;
@@ -38,7 +38,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
-/// What a node is made of.
+/// Physical parts of a node.
 #[derive(Clone, Debug)]
 pub(super) struct Parts {
     pub(super) schema: SchemaRef,
@@ -46,11 +46,11 @@ pub(super) struct Parts {
     pub(super) order: Option<LexOrdering>,
     pub(super) rows: Vec<Arc<dyn PhysicalExpr>>,
     pub(super) kept: Vec<Arc<dyn PhysicalExpr>>,
-    /// What rows are ordered by, where the length of matches is bounded.
+    /// The key of the order of rows, where the length of matches is bounded.
     pub(super) times: Option<Arc<dyn PhysicalExpr>>,
     pub(super) measures: Vec<Arc<dyn PhysicalExpr>>,
     pub(super) conditions: Conditions,
-    pub(super) asked: Arc<Asked>,
+    pub(super) spec: Arc<PatternSpec>,
     pub(super) tracked: Option<Tracked>,
     /// Where matches can be of what a scan reads.
     pub(super) skips: Option<(Arc<ScanExec>, Arc<Skipping>)>,
@@ -59,8 +59,8 @@ pub(super) struct Parts {
 impl Parts {
     /// Whether some rows say all of the matches that begin at one of them.
     fn is_bounded(&self) -> bool {
-        let asked = &self.asked;
-        let has_bound = asked.within.is_some() || asked.regex.longest().is_some();
+        let spec = &self.spec;
+        let has_bound = spec.within.is_some() || spec.regex.longest().is_some();
         has_bound && self.tracked.is_none()
     }
 
@@ -120,7 +120,7 @@ impl PatternExec {
         })
     }
 
-    /// The places of the columns of the partition.
+    /// Indexes of the columns of the partition.
     fn keys(&self) -> Result<Vec<usize>> {
         let columns = self
             .parts
@@ -137,7 +137,7 @@ impl PatternExec {
 
 impl DisplayAs for PatternExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let symbols = self.parts.asked.symbols.join(", ");
+        let symbols = self.parts.spec.symbols.join(", ");
         write!(f, "MatchRecognizeExec: symbols=[{symbols}]")?;
         if let Some(order) = &self.parts.order {
             write!(f, ", order=[{order}]")?;
@@ -277,7 +277,7 @@ impl Search {
         let batch = self.window.with(part.rows)?;
         let parts = Arc::clone(&self.parts);
         let mut run = Run::new(
-            &parts.asked,
+            &parts.spec,
             &parts.conditions,
             &batch,
             &parts.rows,
@@ -314,7 +314,7 @@ impl Search {
         match ends {
             true => self.window.clear(),
             false => {
-                let before = parts.asked.rows_around().0;
+                let before = parts.spec.rows_around().0;
                 self.window.keep(&batch, next, before)?;
                 self.window.covered = covered.saturating_sub(next) + self.window.next;
                 self.window.number = number;
@@ -334,7 +334,7 @@ struct Window {
     next: usize,
     /// Rows before this one are in a match.
     covered: usize,
-    /// How many matches there were.
+    /// Number of matches so far.
     number: i64,
 }
 
@@ -354,7 +354,7 @@ impl Window {
         self.rest.as_ref().map_or(0, RecordBatch::num_rows)
     }
 
-    /// What was kept, and further rows behind it.
+    /// The retained rows, followed by further rows.
     fn with(&mut self, rows: RecordBatch) -> Result<RecordBatch> {
         let Some(rest) = self.rest.take() else {
             return Ok(rows);
@@ -387,7 +387,7 @@ impl Window {
 /// Whether the rows that are there say all of the matches that begin at one of them.
 struct Decides {
     all: bool,
-    /// A time that is in the rows, with as many rows behind it as are asked for.
+    /// A time that is in the rows, with as many rows behind it as the pattern needs.
     known_ns: Option<i64>,
     /// The stretch ends before that.
     has_end: bool,
@@ -398,7 +398,7 @@ struct Decides {
 
 impl Decides {
     fn new(parts: &Parts, run: &Run<'_>, all: bool, last: Option<Timestamp>) -> Decides {
-        let behind = parts.asked.rows_around().1;
+        let behind = parts.spec.rows_around().1;
         let known = run.count.checked_sub(behind.saturating_add(1));
         let known_ns = known.and_then(|row| run.time_ns(row));
         let ended = last.zip(known_ns);
@@ -406,13 +406,13 @@ impl Decides {
             all,
             known_ns,
             has_end: ended.is_some_and(|(last, known)| last.as_nanos() < known),
-            within_ns: parts.asked.within,
-            longest: parts.asked.regex.longest(),
+            within_ns: parts.spec.within,
+            longest: parts.spec.regex.longest(),
             behind,
         }
     }
 
-    /// Conditions on rows before this one, within the stretch, see all that they ask for.
+    /// The end of the rows whose conditions see all rows of the stretch that they need.
     fn known(&self, run: &Run<'_>) -> usize {
         let known = match self.all {
             true => run.count,
@@ -467,12 +467,12 @@ impl<'a> Looking<'a> {
             None => None,
             Some(tracked) => {
                 let by = &parts.partition;
-                Some(Follower::new(tracked, &parts.asked, batch, by)?)
+                Some(Follower::new(tracked, &parts.spec, batch, by)?)
             }
         };
         Ok(Looking {
-            machine: Machine::new(&parts.asked.program),
-            answers: Answers::new(parts.asked.slots.len()),
+            machine: Machine::new(&parts.spec.program),
+            answers: Answers::new(parts.spec.slots.len()),
             row: match &follower {
                 None => 0,
                 Some(follower) => follower.begin(run)?,
@@ -489,8 +489,8 @@ impl<'a> Looking<'a> {
     /// Searches to the end of a stretch; false when rows that are not there yet decide on what
     /// begins at the next one.
     fn stretch(&mut self, run: &mut Run<'_>, decides: &Decides) -> Result<bool> {
-        let asked = &*self.parts.asked;
-        let passes = self.follower.is_none() && !asked.answers.unmatched;
+        let spec = &*self.parts.spec;
+        let passes = self.follower.is_none() && !spec.answers.unmatched;
         while self.row < run.end {
             if passes {
                 // Rows that no match begins at need no search.
@@ -511,7 +511,7 @@ impl<'a> Looking<'a> {
             match search {
                 None => {
                     run.number -= 1;
-                    if asked.answers.unmatched && self.row >= self.covered {
+                    if spec.answers.unmatched && self.row >= self.covered {
                         self.answers.unmatched(self.row);
                     }
                     self.row += 1;
@@ -526,17 +526,17 @@ impl<'a> Looking<'a> {
     }
 
     fn matched(&mut self, run: &Run<'_>, labels: &[Label]) -> Result<()> {
-        let asked = &*self.parts.asked;
+        let spec = &*self.parts.spec;
         let found = Match {
             start: self.row,
             labels,
             number: run.number,
         };
-        if !labels.is_empty() || asked.answers.empty {
+        if !labels.is_empty() || spec.answers.empty {
             self.answers.matched(run, &found)?;
         }
         self.covered = self.covered.max(self.row + labels.len());
-        let next = behind(&asked.skip, self.row, labels)?;
+        let next = behind(&spec.skip, self.row, labels)?;
         if let Some(follower) = &self.follower {
             let track = follower.matched(run, self.row, labels.len(), next)?;
             self.answers.track(track);

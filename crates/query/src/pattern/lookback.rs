@@ -1,11 +1,11 @@
-//! What conditions look back at: the rows of each way through a pattern that are of the symbols
-//! which a condition asks for, and what is tallied of them.
+//! Rows that conditions look back at: per path through a pattern, the rows of the symbols that a
+//! condition names, and their tallies.
 //!
-//! Every past is the past before its last row and that row. Of each set of symbols that is asked
-//! for it has the newest row of the set; such a row knows the one before it, and by a jump one much
-//! further back, so that the n-th row from either end is found in a number of steps that grows
+//! Every past is the past before its last row and that row. Of each set of symbols that a condition
+//! names it has the newest row of the set; such a row knows the one before it, and by a jump one
+//! much further back, so that the n-th row from either end is found in a number of steps that grows
 //! with the logarithm of their number (level ancestors by jump pointers: Myers, *An applicative
-//! random-access stack*, 1983). What is tallied is kept with the row.
+//! random-access stack*, 1983). Tallies are stored with the row.
 //!
 //! Invariants: a past is never changed once it is made, so that ways which part share what was
 //! before; a row costs the same however many were matched before it.
@@ -24,7 +24,7 @@ pub(super) struct PastId(u32);
 #[derive(Clone, Copy)]
 struct Link {
     row: usize,
-    /// How many rows of the set there are before it.
+    /// Number of rows of the set before it.
     depth: u32,
     before: Option<u32>,
     /// A row further back; the first one leads to itself.
@@ -47,8 +47,8 @@ struct Tallied {
 
 /// Where conditions find a slot.
 #[derive(Clone, Copy, Debug)]
-enum Place {
-    /// It is no part of a past.
+enum SlotSource {
+    /// Not a part of a past.
     Elsewhere,
     Chain(usize),
     Tally {
@@ -61,7 +61,7 @@ enum Place {
 pub(super) struct Lookback {
     chains: Vec<Chain>,
     /// Of each slot.
-    places: Vec<Place>,
+    places: Vec<SlotSource>,
     /// Of each past, the newest row of each chain.
     heads: Vec<Option<u32>>,
     pasts: u32,
@@ -92,7 +92,7 @@ impl Chain {
         Some(link)
     }
 
-    /// How many rows a chain has.
+    /// Number of rows of a chain.
     fn count(&self, head: Option<u32>) -> u32 {
         let link = head.and_then(|head| self.link(head));
         link.map_or(0, |link| link.depth + 1)
@@ -110,7 +110,7 @@ impl Chain {
             key.push(row_key(known.row));
             link = known.before.and_then(|before| self.link(before));
         }
-        // What is no row ends the list.
+        // The end of the list, which is no row.
         key.push(-1);
     }
 
@@ -159,19 +159,19 @@ fn numbered(count: usize) -> Result<u32> {
 }
 
 impl Lookback {
-    /// For conditions that ask for these slots of what was matched before their row.
+    /// For conditions that look at these slots of the rows matched before.
     pub(super) fn new(slots: &[Slot], looked_at: &[usize]) -> Lookback {
         let mut lookback = Lookback {
             chains: Vec::new(),
-            places: vec![Place::Elsewhere; slots.len()],
+            places: vec![SlotSource::Elsewhere; slots.len()],
             heads: Vec::new(),
             pasts: 0,
         };
         for at in looked_at {
             let place = match slots.get(*at) {
-                Some(Slot::Value { of, .. }) => Place::Chain(lookback.chain(of)),
+                Some(Slot::Value { of, .. }) => SlotSource::Chain(lookback.chain(of)),
                 Some(Slot::Tally { of, what, .. }) => lookback.tally(of, *what, *at),
-                _ => Place::Elsewhere,
+                _ => SlotSource::Elsewhere,
             };
             if let Some(known) = lookback.places.get_mut(*at) {
                 *known = place;
@@ -192,15 +192,15 @@ impl Lookback {
         })
     }
 
-    fn tally(&mut self, of: &Of, what: Tally, slot: usize) -> Place {
+    fn tally(&mut self, of: &Of, what: Tally, slot: usize) -> SlotSource {
         let chain = self.chain(of);
         let Some(tallies) = self.chains.get_mut(chain).map(|chain| &mut chain.tallies) else {
-            return Place::Elsewhere;
+            return SlotSource::Elsewhere;
         };
         let sums = Vec::new();
         tallies.push(Tallied { slot, what, sums });
         let tally = tallies.len() - 1;
-        Place::Tally { chain, tally }
+        SlotSource::Tally { chain, tally }
     }
 
     /// Whether conditions look back at anything.
@@ -208,7 +208,7 @@ impl Lookback {
         !self.chains.is_empty()
     }
 
-    /// The past of the first row of a search; those of the search before are gone.
+    /// The past of the first row of a search; pasts of the search before are dropped.
     pub(super) fn begin(&mut self) -> Result<PastId> {
         for chain in &mut self.chains {
             chain.links.clear();
@@ -270,7 +270,7 @@ impl Lookback {
         past: PastId,
         (symbol, row): (usize, usize),
     ) -> Option<usize> {
-        let Some(Place::Chain(at)) = self.places.get(slot).copied() else {
+        let Some(SlotSource::Chain(at)) = self.places.get(slot).copied() else {
             return None;
         };
         let chain = self.chains.get(at)?;
@@ -288,7 +288,7 @@ impl Lookback {
         }
     }
 
-    /// What is tallied for a slot, `row` as `symbol` being the last row.
+    /// The tally of a slot, with `row` as `symbol` as the last row.
     pub(super) fn tallied(
         &self,
         slot: usize,
@@ -296,7 +296,7 @@ impl Lookback {
         (symbol, row): (usize, usize),
         column: &Column,
     ) -> Result<Sum> {
-        let Some(Place::Tally { chain: at, tally }) = self.places.get(slot).copied() else {
+        let Some(SlotSource::Tally { chain: at, tally }) = self.places.get(slot).copied() else {
             return Err(Error::internal("a condition asks for what is not tallied").into());
         };
         let mut sum = self.sum(at, tally, past);
@@ -318,12 +318,12 @@ impl Lookback {
         sum.unwrap_or_default()
     }
 
-    /// What a condition can tell of a past, by this slot: where that is the same of two pasts, so
-    /// is all that follows.
+    /// Appends everything that a condition can learn of a past by this slot. Two pasts with equal
+    /// keys have equal continuations.
     pub(super) fn tell(&self, slot: usize, of: &Slot, past: PastId, key: &mut Vec<i128>) {
         match (self.places.get(slot).copied(), of) {
             (
-                Some(Place::Chain(at)),
+                Some(SlotSource::Chain(at)),
                 Slot::Value {
                     of: Some(_),
                     first,
@@ -337,7 +337,7 @@ impl Lookback {
                 }
             }
             (
-                Some(Place::Tally { chain, tally }),
+                Some(SlotSource::Tally { chain, tally }),
                 Slot::Tally {
                     of: Some(_), what, ..
                 },

@@ -1,19 +1,19 @@
 //! The automaton: all ways through a pattern at once, row by row, the preferred ones first.
 //!
-//! A thread is a place in the program and the symbols of the rows before it. Of two threads at one
-//! place that will be told the same from there on, the preferred one goes on alone, so that there
-//! are never more of them than places, unless conditions look back at what was matched: then there
-//! are as many as there are pasts that conditions can tell apart.
+//! A thread is a step of the program and the symbols of the rows before it. Of two threads at one
+//! step with equal pasts from there on, only the preferred one continues, so that there are never
+//! more threads than steps, unless conditions look back at matched rows: then there are as many as
+//! there are pasts that conditions can tell apart.
 //!
-//! Invariants: the match found is the one that trying all ways one after the other would find
-//! first. What threads hold is told to [`Rows::holds_nodes`] before it grows far.
-//! Failure: `memory_limit`, from there; what a condition says.
+//! Invariants: the match found is the one that trying all paths one after the other would find
+//! first. Memory of threads is reported to [`Rows::holds_nodes`] before it grows far.
+//! Failure: `memory_limit`, from there; errors of conditions.
 
 use super::program::{Program, Step};
 use datafusion::common::Result;
 use std::collections::{HashMap, HashSet};
 
-/// The rows of a partition, or of a stretch of it, and what is true of them.
+/// The rows of a partition, or of a stretch of it, with the conditions on them.
 pub(super) trait Rows {
     /// Behind the last one: where a match ends at the latest.
     fn end(&self) -> usize;
@@ -21,10 +21,10 @@ pub(super) trait Rows {
     /// Whether a row is the first one of the partition.
     fn is_first(&self, row: usize) -> bool;
 
-    /// What conditions look back at, of the rows that were matched.
+    /// The matched rows, as far as conditions look back at them.
     type Past: Copy;
 
-    /// The past of a search that begins; those of the one before are gone.
+    /// The past of a search that begins; pasts of the search before are dropped.
     fn begin(&mut self) -> Result<Self::Past>;
 
     /// A past with a row more.
@@ -39,10 +39,10 @@ pub(super) trait Rows {
     /// Whether conditions can tell pasts from each other.
     fn looks_back(&self) -> bool;
 
-    /// What conditions can tell of a past, behind what stands in the key.
+    /// Appends to a key everything that conditions can learn of a past.
     fn tell(&self, past: Self::Past, key: &mut Vec<i128>);
 
-    /// So many nodes of pasts are held.
+    /// Reserves memory for so many nodes of pasts.
     fn holds_nodes(&mut self, nodes: usize) -> Result<()>;
 }
 
@@ -59,7 +59,7 @@ struct Node {
     before: Option<usize>,
 }
 
-/// Nodes between two questions whether there is room for them.
+/// Nodes between two reservations of memory.
 const STRIDE: usize = 1 << 10;
 
 /// The rows of a match, from the first on.
@@ -85,26 +85,26 @@ struct Thread<P> {
 pub(super) struct Machine<'a> {
     program: &'a Program,
     nodes: Vec<Node>,
-    told: usize,
-    /// How many rows, from the first of the partition, the last search has looked at.
+    reported: usize,
+    /// Number of rows, from the first of the partition, that the last search has looked at.
     pub(super) looked: usize,
     /// The last search would have looked at rows behind the last one.
     pub(super) ran_off: bool,
     seen: Seen,
-    /// Places that a thread can come to, which are to be looked at.
+    /// Steps that a thread can reach and that are still to be followed.
     open: Vec<(usize, u64)>,
-    /// What is told of the past of the thread that is followed.
+    /// Key of the past of the thread that is followed.
     key: Vec<i128>,
 }
 
-/// Places that threads have come to before a row, with the rounds that began at this row, and what
-/// conditions can tell of the past.
+/// Steps that threads have reached before a row, with the rounds that began at this row, and the
+/// pasts that conditions can tell apart.
 struct Seen {
-    /// Of each place without rounds and past, in which turn it was seen last.
+    /// Per step without rounds and past, the turn in which a thread reached it last.
     plain: Vec<u32>,
     turn: u32,
-    /// The number of each thing that was told of a past.
-    told: HashMap<Vec<i128>, usize>,
+    /// Numbers of the distinct pasts, by their keys.
+    pasts: HashMap<Vec<i128>, usize>,
     others: HashSet<(usize, u64, usize)>,
 }
 
@@ -112,23 +112,23 @@ impl Seen {
     /// Nothing has been seen of the next row.
     fn clear(&mut self) {
         self.others.clear();
-        self.told.clear();
+        self.pasts.clear();
         self.turn = self.turn.checked_add(1).unwrap_or_else(|| {
             self.plain.fill(0);
             1
         });
     }
 
-    /// The number of what is told of a past; nothing is 0.
+    /// The number of a past by its key; an empty key is 0.
     fn number(&mut self, key: &[i128]) -> usize {
         if key.is_empty() {
             return 0;
         }
-        if let Some(number) = self.told.get(key) {
+        if let Some(number) = self.pasts.get(key) {
             return *number;
         }
-        let number = self.told.len() + 1;
-        self.told.insert(key.to_vec(), number);
+        let number = self.pasts.len() + 1;
+        self.pasts.insert(key.to_vec(), number);
         number
     }
 
@@ -152,13 +152,13 @@ impl<'a> Machine<'a> {
         Machine {
             program,
             nodes: Vec::new(),
-            told: 0,
+            reported: 0,
             looked: 0,
             ran_off: false,
             seen: Seen {
                 plain: Vec::new(),
                 turn: 0,
-                told: HashMap::new(),
+                pasts: HashMap::new(),
                 others: HashSet::new(),
             },
             open: Vec::new(),
@@ -223,14 +223,14 @@ impl<'a> Machine<'a> {
 
     fn hold(&mut self, rows: &mut impl Rows, label: Label, before: Option<usize>) -> Result<usize> {
         self.nodes.push(Node { label, before });
-        if self.nodes.len() >= self.told + STRIDE {
-            self.told = self.nodes.len();
-            rows.holds_nodes(self.told + STRIDE)?;
+        if self.nodes.len() >= self.reported + STRIDE {
+            self.reported = self.nodes.len();
+            rows.holds_nodes(self.reported + STRIDE)?;
         }
         Ok(self.nodes.len() - 1)
     }
 
-    /// Adds the places that a thread can come to before the next row, the preferred ones first.
+    /// Adds the steps that a thread can reach before the next row, the preferred ones first.
     fn follow<R: Rows>(
         &mut self,
         rows: &R,
@@ -248,11 +248,11 @@ impl<'a> Machine<'a> {
         while let Some((place, rounds)) = open.pop() {
             let step = self.program.step(place);
             // Behind a row no round has begun at it.
-            let told = match step {
+            let begun = match step {
                 Some(Step::Row { .. } | Step::Found) => 0,
                 _ => rounds,
             };
-            if !self.seen.insert(place, told, past) {
+            if !self.seen.insert(place, begun, past) {
                 continue;
             }
             match step {

@@ -1,19 +1,19 @@
 //! `MATCH_RECOGNIZE`: patterns of rows (SQL:2016, R010).
 //!
-//! [`clause`] plans the clause: [`regex`] takes the pattern apart, [`program`] makes steps of it,
-//! [`slots`] takes what is asked of matches out of conditions and measures; the [`node`] stands in
-//! the plan. When it runs, [`exec`] reads the rows of one partition after the other, [`machine`]
-//! finds matches, [`rows`] says what is true of a row by what [`lookback`] keeps of the rows before
-//! it, and [`answers`] collects what is answered.
-//! [`bounds`] says where matches can be, so that a scan leaves out the rest, as it does with
-//! partitions that [`partition_filter`] asks away.
+//! [`clause`] plans the clause: [`regex`] parses the pattern, [`program`] compiles it, [`slots`]
+//! takes the parts that depend on a match out of conditions and measures; the [`node`] stands in
+//! the plan. When the plan runs, [`exec`] reads the rows of one partition after the other,
+//! [`machine`] finds matches, [`rows`] evaluates the conditions of a row with the rows that
+//! [`lookback`] retains, and [`answers`] collects the output.
+//! [`bounds`] derives where matches can be, so that a scan leaves out the rest, and leaves out the
+//! partitions that a [`partition_filter`] excludes.
 //!
-//! Invariants: matches are those that trying all ways of the pattern in their order of preference
+//! Invariants: matches are those that trying all paths of the pattern in their order of preference
 //! would find first, at the first row that one begins at. Where matches have a bound, of time or of
-//! rows, so much of a partition is held in memory as one can reach; else all of it is, with the
-//! columns that are asked for.
-//! Failure: `memory_limit` when that, or what conditions can tell of the pasts of threads,
-//! is larger than the statement may hold.
+//! rows, as much of a partition is in memory as one can reach; else all of it is, with the columns
+//! that the answer needs.
+//! Failure: `memory_limit` when these rows, or the distinct pasts of threads, are larger than the
+//! statement may take.
 
 mod answers;
 mod bounds;
@@ -66,9 +66,9 @@ pub(crate) fn plan(
     };
     let partition = all(&node.partition)?;
     let sorts = sorted_by(node, &partition, physical)?;
-    let asked = Arc::clone(&node.asked);
-    let slots = &asked.slot_schema;
-    let simple = asked.conditions.iter().map(|condition| {
+    let spec = Arc::clone(&node.spec);
+    let slots = &spec.slot_schema;
+    let simple = spec.conditions.iter().map(|condition| {
         let condition = condition.as_ref();
         condition.map(|c| simplified(c, slots, state)).transpose()
     });
@@ -78,7 +78,7 @@ pub(crate) fn plan(
         condition.map(|c| physical(c, slots)).transpose()
     });
     let conditions: Vec<_> = conditions.collect::<Result<_>>()?;
-    let measures = asked.measures.iter();
+    let measures = spec.measures.iter();
     let measures = measures.map(|measure| physical(&simplified(measure, slots, state)?, slots));
     let measures: Vec<_> = measures.collect::<Result<_>>()?;
     let times = node
@@ -108,10 +108,10 @@ pub(crate) fn plan(
         order: LexOrdering::new(sorts),
         rows,
         kept: all(&node.kept)?,
-        times: times.filter(|_| asked.within.is_some() || skips.is_some()),
+        times: times.filter(|_| spec.within.is_some() || skips.is_some()),
         measures,
-        conditions: Conditions::new(&asked, conditions)?,
-        asked,
+        conditions: Conditions::new(&spec, conditions)?,
+        spec,
         tracked: node.tracked.clone(),
         skips,
     };

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-/// A slot, its column or value by its place among what is computed of the rows.
+/// A slot, with its column or value by index among the expressions over rows.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Slot {
     Value {
@@ -61,9 +61,9 @@ pub(super) struct Computed {
     pub(super) of: DataType,
 }
 
-/// What is looked for, whatever it is looked for in.
+/// The compiled pattern with its conditions and measures, independent of its input.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Asked {
+pub(super) struct PatternSpec {
     pub(super) program: Program,
     pub(super) regex: Regex,
     pub(super) symbols: Vec<String>,
@@ -74,14 +74,14 @@ pub(super) struct Asked {
     pub(super) slot_schema: DFSchemaRef,
     pub(super) skip: Skip,
     pub(super) answers: Answers,
-    /// How long a match may be, in nanoseconds of the first column that rows are ordered by.
+    /// Length of a match, at most, in nanoseconds of the first column that rows are ordered by.
     pub(super) within: Option<i64>,
-    /// How many of the columns that are kept stand before the measures.
+    /// Number of output columns before the measures.
     pub(super) before: usize,
 }
 
-impl Asked {
-    /// What is computed over slots and has parameters, as a part of the plan, until they have
+impl PatternSpec {
+    /// Expressions over slots with parameters, as part of the plan until the parameters have
     /// values.
     fn with_parameters(&self) -> impl Iterator<Item = &Expr> {
         let conditions = self.conditions.iter().flatten();
@@ -89,22 +89,22 @@ impl Asked {
         all.filter(|expr| has_parameter(expr))
     }
 
-    /// With these in the places of those that have parameters.
-    fn with_values(&self, given: Vec<Expr>) -> Asked {
-        let mut asked = self.clone();
+    /// The pattern with these values in place of its expressions with parameters.
+    fn with_values(&self, given: Vec<Expr>) -> PatternSpec {
+        let mut spec = self.clone();
         let mut given = given.into_iter();
-        let conditions = asked.conditions.iter_mut().flatten();
-        for computed in conditions.chain(&mut asked.measures) {
+        let conditions = spec.conditions.iter_mut().flatten();
+        for computed in conditions.chain(&mut spec.measures) {
             if has_parameter(&computed.expr)
                 && let Some(expr) = given.next()
             {
                 computed.expr = expr;
             }
         }
-        asked
+        spec
     }
 
-    /// How many rows before those of a match are asked for, and behind them.
+    /// Numbers of rows before and behind those of a match that the expressions need.
     pub(super) fn rows_around(&self) -> (usize, usize) {
         let shifts = self.slots.iter().map(|slot| match slot {
             Slot::Value { shift, .. } => *shift,
@@ -133,12 +133,12 @@ pub(crate) struct Pattern {
     pub(super) schema: DFSchemaRef,
     pub(super) partition: Vec<Expr>,
     pub(super) order: Vec<SortExpr>,
-    /// What is computed of each row.
+    /// Expressions over each row.
     pub(super) rows: Vec<Expr>,
     /// The columns that are answered.
     pub(super) kept: Vec<Expr>,
-    pub(super) asked: Arc<Asked>,
-    /// Where the search begins for a watch, and what it wants to know besides.
+    pub(super) spec: Arc<PatternSpec>,
+    /// The beginning of the search for a watch, and the positions that it reports.
     pub(super) tracked: Option<Tracked>,
 }
 
@@ -169,12 +169,12 @@ impl UserDefinedLogicalNodeCore for Pattern {
             .chain(order)
             .chain(&self.rows)
             .chain(&self.kept)
-            .chain(self.asked.with_parameters());
+            .chain(self.spec.with_parameters());
         all.cloned().collect()
     }
 
     fn fmt_for_explain(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let symbols = self.asked.symbols.join(", ");
+        let symbols = self.spec.symbols.join(", ");
         write!(f, "MatchRecognize: symbols=[{symbols}]")
     }
 
@@ -188,7 +188,7 @@ impl UserDefinedLogicalNodeCore for Pattern {
             self.order.len(),
             self.rows.len(),
             self.kept.len(),
-            self.asked.with_parameters().count(),
+            self.spec.with_parameters().count(),
         ];
         let (Some(input), true) = (inputs.pop(), exprs.len() == counts.iter().sum::<usize>())
         else {
@@ -204,9 +204,9 @@ impl UserDefinedLogicalNodeCore for Pattern {
         });
         let order = order.collect();
         let (rows, kept) = (next(self.rows.len()), next(self.kept.len()));
-        let asked = match next(self.asked.with_parameters().count()) {
-            none if none.is_empty() => Arc::clone(&self.asked),
-            given => Arc::new(self.asked.with_values(given)),
+        let spec = match next(self.spec.with_parameters().count()) {
+            none if none.is_empty() => Arc::clone(&self.spec),
+            given => Arc::new(self.spec.with_values(given)),
         };
         Ok(Pattern {
             input: Arc::new(input),
@@ -215,7 +215,7 @@ impl UserDefinedLogicalNodeCore for Pattern {
             order,
             rows,
             kept,
-            asked,
+            spec,
             tracked: self.tracked.clone(),
         })
     }

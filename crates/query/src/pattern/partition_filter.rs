@@ -1,7 +1,7 @@
-//! Conditions behind a clause that are on columns of its partition, asked before it.
+//! Conditions on columns of the partition, moved from behind a clause to before it.
 //!
-//! Partitions do not know of each other: one whose matches are asked away need not be searched, nor
-//! read. A condition on anything else stays behind the clause, since it would change what matches.
+//! Partitions are independent: a partition without answered matches need not be searched, nor read.
+//! A condition on anything else stays behind the clause, since it would change the matches.
 //!
 //! Invariant: answers are the same; names and types of columns stay.
 
@@ -75,7 +75,7 @@ impl OptimizerRule for FilterPartitions {
     }
 }
 
-/// What a column behind the clause is before it, if the partition has it.
+/// The expression of an output column before the clause, if it is a column of the partition.
 fn of_partition<'a>(pattern: &'a Pattern, column: &Column) -> Option<&'a Expr> {
     let named = pattern.schema.columns();
     let alike = named.iter().filter(|known| known.name == column.name);
@@ -87,7 +87,7 @@ fn of_partition<'a>(pattern: &'a Pattern, column: &Column) -> Option<&'a Expr> {
     pattern.partition.get(at)
 }
 
-/// Whether a condition says the same of all rows of a partition, whenever it is asked.
+/// Whether a condition has the same value for all rows of a partition, at any time.
 fn is_of_partition(condition: &Expr, pattern: &Pattern) -> bool {
     let used = condition.column_refs();
     let apart = |expr: &Expr| {

@@ -292,7 +292,7 @@ impl Regex {
         }
     }
 
-    /// How many rows a match has at the most; `None` when there is no bound.
+    /// Number of rows of a match, at most; `None` when there is no bound.
     pub(super) fn longest(&self) -> Option<usize> {
         match self {
             Regex::Symbol(_) => Some(1),
@@ -335,7 +335,7 @@ impl Regex {
         }
     }
 
-    /// Whether it asks for an end of the partition.
+    /// Whether the pattern refers to an end of the partition.
     pub(super) fn asks_for_ends(&self) -> bool {
         match self {
             Regex::Symbol(_) => false,

@@ -1,14 +1,13 @@
-//! The rows of a partition, and what is true of them.
+//! The rows of a partition, with the conditions on them.
 //!
-//! A condition that asks nothing of what was matched before its row is computed for all rows of a
-//! partition at once; another one whenever a thread comes to it, by what [`super::lookback`] keeps
-//! of the thread's past.
+//! A condition that does not look at matched rows is computed for all rows of a partition at once;
+//! another one whenever a thread comes to it, from the thread's past in [`super::lookback`].
 
 use super::lookback::{Lookback, PastId};
 use super::machine::Rows;
-use super::node::{Asked, Slot};
+use super::node::{PatternSpec, Slot};
 use super::tally::{Cell, Column};
-use crate::fences::checkpoint;
+use crate::guards::checkpoint;
 use arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, Float64Array, Int64Array, RecordBatch, StringArray,
     UInt64Array, new_null_array,
@@ -27,10 +26,10 @@ use std::sync::Arc;
 /// Bytes of a row of a past.
 const NODE_BYTES: usize = 48;
 
-/// A condition, and what it asks for.
+/// A condition, and the slots that it reads.
 #[derive(Clone, Debug)]
 struct Condition {
-    /// Over the slots that it asks for, and no others.
+    /// Over the slots that it reads, and no others.
     expr: Arc<dyn PhysicalExpr>,
     slots: Vec<usize>,
     schema: SchemaRef,
@@ -57,7 +56,7 @@ pub(super) fn is_own(slot: &Slot, symbol: usize) -> bool {
 
 impl Conditions {
     pub(super) fn new(
-        asked: &Asked,
+        spec: &PatternSpec,
         exprs: Vec<Option<Arc<dyn PhysicalExpr>>>,
     ) -> Result<Conditions> {
         let mut tell: Vec<usize> = Vec::new();
@@ -72,7 +71,7 @@ impl Conditions {
             slots.sort_unstable();
             let mut looks_back = false;
             for at in &slots {
-                let slot = asked.slots.get(*at);
+                let slot = spec.slots.get(*at);
                 if slot.is_some_and(|slot| !is_own(slot, symbol)) {
                     looks_back = true;
                     if !tell.contains(at) {
@@ -80,7 +79,7 @@ impl Conditions {
                     }
                 }
             }
-            let schema = Arc::new(asked.slot_schema.inner().project(&slots)?);
+            let schema = Arc::new(spec.slot_schema.inner().project(&slots)?);
             of.push(Some(Condition {
                 expr: reassign_expr_columns(expr, &schema)?,
                 slots,
@@ -94,7 +93,7 @@ impl Conditions {
 
 /// A partition, or a stretch of it.
 pub(super) struct Run<'a> {
-    pub(super) asked: &'a Asked,
+    pub(super) spec: &'a PatternSpec,
     conditions: &'a Conditions,
     /// Rows that are there.
     pub(super) count: usize,
@@ -102,9 +101,9 @@ pub(super) struct Run<'a> {
     pub(super) end: usize,
     /// The first row is that of the partition.
     begins: bool,
-    /// What is computed of each row.
+    /// Values of the expressions over rows.
     pub(super) columns: Vec<ArrayRef>,
-    /// What slots tally.
+    /// Columns that slots tally.
     pub(super) tallies: Vec<Option<Column>>,
     slot_schema: SchemaRef,
     /// Of each symbol, whether each row may be it.
@@ -120,7 +119,7 @@ pub(super) struct Run<'a> {
 
 impl<'a> Run<'a> {
     pub(super) fn new(
-        asked: &'a Asked,
+        spec: &'a PatternSpec,
         conditions: &'a Conditions,
         batch: &RecordBatch,
         rows: &[Arc<dyn PhysicalExpr>],
@@ -137,7 +136,7 @@ impl<'a> Run<'a> {
                 Some(times.as_primitive::<arrow::datatypes::Int64Type>().clone())
             }
         };
-        let tallies = asked.slots.iter().map(|slot| match slot {
+        let tallies = spec.slots.iter().map(|slot| match slot {
             Slot::Tally { what, value, .. } => {
                 let value = value.and_then(|at| columns.get(at));
                 Column::new(*what, value).map(Some)
@@ -146,15 +145,15 @@ impl<'a> Run<'a> {
         });
         let mut run = Run {
             tallies: tallies.collect::<Result<_>>()?,
-            asked,
+            spec,
             conditions,
             count,
             end: count,
             begins: true,
             columns,
-            slot_schema: Arc::clone(asked.slot_schema.inner()),
+            slot_schema: Arc::clone(spec.slot_schema.inner()),
             plain: Vec::new(),
-            lookback: Lookback::new(&asked.slots, &conditions.tell),
+            lookback: Lookback::new(&spec.slots, &conditions.tell),
             may_begin: None,
             times,
             reserved,
@@ -172,11 +171,11 @@ impl<'a> Run<'a> {
     /// The rows that may be one of the symbols which a match begins with; `None` where that depends
     /// on more than the row, or a match may have no row.
     fn beginnings(&self) -> Option<BooleanBuffer> {
-        if self.asked.program.may_be_empty() {
+        if self.spec.program.may_be_empty() {
             return None;
         }
         let mut firsts = Vec::new();
-        self.asked.regex.firsts(&mut firsts);
+        self.spec.regex.firsts(&mut firsts);
         let mut all: Option<BooleanBuffer> = None;
         for symbol in firsts {
             let plain = self.plain.get(symbol)?.as_ref()?;
@@ -227,7 +226,7 @@ impl<'a> Run<'a> {
     /// A condition, for every row.
     fn all(&self, condition: &Condition) -> Result<BooleanArray> {
         let columns = condition.slots.iter().zip(condition.schema.fields());
-        let columns = columns.map(|(at, field)| match self.asked.slots.get(*at) {
+        let columns = columns.map(|(at, field)| match self.spec.slots.get(*at) {
             Some(Slot::Value { column, shift, .. }) => self.moved(*column, *shift),
             _ => Ok(new_null_array(field.data_type(), self.count)),
         });
@@ -266,9 +265,9 @@ impl<'a> Run<'a> {
         Ok(take(column, &rows.collect::<UInt64Array>(), None)?)
     }
 
-    /// What cells of a slot are, as a column.
+    /// Cells of a slot as a column.
     pub(super) fn column(&self, at: usize, cells: &[Cell]) -> Result<ArrayRef> {
-        Ok(match self.asked.slots.get(at) {
+        Ok(match self.spec.slots.get(at) {
             Some(Slot::Value { column, .. }) => self.taken(*column, cells)?,
             Some(Slot::Tally {
                 value: Some(value), ..
@@ -278,7 +277,7 @@ impl<'a> Run<'a> {
             Some(Slot::Classifier) => {
                 let texts = cells.iter().map(|cell| match cell {
                     Cell::Symbol(symbol) => self
-                        .asked
+                        .spec
                         .symbols
                         .get(*symbol)
                         .map(|name| name.to_uppercase()),
@@ -309,9 +308,9 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// What a slot has where a row, the last one so far, is a symbol.
+    /// Cell of a slot where the last row so far is a symbol.
     fn cell(&self, at: usize, symbol: usize, row: usize, past: PastId) -> Result<Cell> {
-        Ok(match self.asked.slots.get(at) {
+        Ok(match self.spec.slots.get(at) {
             Some(slot @ Slot::Value { shift, .. }) if is_own(slot, symbol) => {
                 self.shifted(row, *shift)
             }
@@ -336,9 +335,9 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// What a slot has, as a column of one row.
+    /// Value of a slot as a column of one row.
     fn value(&self, at: usize, cell: Cell, of: &DataType) -> Result<ArrayRef> {
-        let column = match self.asked.slots.get(at) {
+        let column = match self.spec.slots.get(at) {
             Some(Slot::Value { column, .. }) => Some(*column),
             Some(Slot::Tally { value, .. }) => *value,
             _ => None,
@@ -351,7 +350,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Whether a condition holds, for so many rows of what it asks for.
+/// Values of a condition for so many rows of its slots.
 fn truth(condition: &Condition, columns: Vec<ArrayRef>, count: usize) -> Result<BooleanArray> {
     let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(count));
     let schema = Arc::clone(&condition.schema);
@@ -400,7 +399,7 @@ impl Rows for Run<'_> {
     }
 
     fn reaches(&self, start: usize, row: usize) -> bool {
-        match (&self.times, self.asked.within) {
+        match (&self.times, self.spec.within) {
             (Some(times), Some(within)) => {
                 let (begin, end) = (i128::from(times.value(start)), i128::from(times.value(row)));
                 times.is_valid(row) && (end - begin).abs() <= i128::from(within)
@@ -415,7 +414,7 @@ impl Rows for Run<'_> {
 
     fn tell(&self, past: PastId, key: &mut Vec<i128>) {
         for at in &self.conditions.tell {
-            if let Some(slot) = self.asked.slots.get(*at) {
+            if let Some(slot) = self.spec.slots.get(*at) {
                 self.lookback.tell(*at, slot, past, key);
             }
         }

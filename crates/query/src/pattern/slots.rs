@@ -1,9 +1,9 @@
-//! What conditions and measures ask of a match, taken out of their expressions: each such part
-//! becomes a column, a slot, and the rest of the expression is computed over those.
+//! Parts of conditions and measures that depend on a match, taken out of their expressions: each
+//! part becomes a column, a slot, and the rest of the expression is computed over those.
 
 use super::regex::Pattern;
 use crate::error::{Error, Result};
-use crate::wording::folded;
+use crate::rewrites::folded;
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Query, Value, VisitMut,
     VisitorMut,
@@ -14,7 +14,7 @@ use std::ops::ControlFlow;
 /// has it.
 pub(super) const MARK: char = '\u{1}';
 
-/// What is computed of the rows of a match.
+/// Aggregates over the rows of a match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Tally {
     Count,
@@ -95,7 +95,7 @@ impl<'a> Slots<'a> {
         }
     }
 
-    /// The expression with slots in their places.
+    /// The expression with slots in place of the parts that depend on a match.
     pub(super) fn take_out(&mut self, mut expr: Expr) -> Result<Expr> {
         match expr.visit(self) {
             ControlFlow::Continue(()) => Ok(expr),
@@ -332,7 +332,7 @@ impl<'a> Slots<'a> {
     }
 }
 
-/// What a slot is called.
+/// Name of a slot.
 pub(super) fn slot_name(at: usize) -> String {
     format!("slot{MARK}{at}")
 }
@@ -356,7 +356,7 @@ impl VisitorMut for Slots<'_> {
     }
 }
 
-/// Puts other slots in the places of those of an expression.
+/// Replaces the slots of an expression by others.
 struct Mover<'a, 'b> {
     slots: &'a mut Slots<'b>,
     change: &'a dyn Fn(Slot) -> Option<Slot>,
@@ -381,7 +381,7 @@ impl VisitorMut for Mover<'_, '_> {
     }
 }
 
-/// Puts columns back in the places of their slots, all of the same rows.
+/// Replaces slots by their columns, all of the same rows.
 struct Back<'a, 'b> {
     slots: &'a Slots<'b>,
     of: Option<Of>,

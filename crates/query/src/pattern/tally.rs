@@ -14,14 +14,14 @@ use datafusion::common::Result;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Cell {
     Absent,
-    /// What a column has in a row of the partition.
+    /// The value of a column in a row of the partition.
     Row(usize),
     Whole(i64),
     Float(f64),
     Symbol(usize),
 }
 
-/// What is tallied.
+/// Input of a tally.
 pub(super) enum Column {
     /// The rows themselves.
     Rows,
@@ -60,12 +60,12 @@ impl Column {
     }
 }
 
-/// A row, as what is told of a past.
+/// A row as an element of the key of a past.
 pub(super) fn row_key(row: usize) -> i128 {
     i128::try_from(row).unwrap_or(i128::MAX)
 }
 
-/// What has been tallied.
+/// State of a tally.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sum {
     count: u32,

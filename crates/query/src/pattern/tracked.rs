@@ -1,13 +1,13 @@
-//! Patterns that a watch looks for: the search of each partition begins where the watch has come
-//! to, and with each match it is told which one it is, from when on it can change no more, and
-//! where the search goes on behind it.
+//! Patterns that a watch follows: the search of each partition begins where the watch has come to,
+//! and each match carries its key, the watermark from which on it can change no more, and the row
+//! where the search goes on.
 //!
 //! Invariant: matches are those that a search of all rows would find, as long as it comes to the
 //! row where this one begins.
 //! Failure: a pattern that a watch cannot follow is refused by name.
 
 use super::machine::Machine;
-use super::node::{Asked, Pattern, Skip, Slot};
+use super::node::{Pattern, PatternSpec, Skip, Slot};
 use super::program::Step;
 use super::rows::Run;
 use super::tracking::{TRACK, Tracked, Tracking};
@@ -21,19 +21,19 @@ use headwater_columnar::{Cells, TimeText};
 use headwater_watch::Position;
 use std::sync::Arc;
 
-/// How long matches of a pattern may be, where a watch can follow it.
+/// Length of matches of a pattern, at most, where a watch can follow it.
 pub(crate) fn watchable(node: &Pattern) -> crate::Result<i64> {
     let refused = |what: &str, hint: &str| {
         Err(Error::unsupported(format!("a watch with {what} is not supported")).with_hint(hint))
     };
-    let asked = &node.asked;
-    let Some(within_ns) = asked.within else {
+    let spec = &node.spec;
+    let Some(within_ns) = spec.within else {
         return Err(Error::watch_unbounded(
             "a watch needs a pattern with WITHIN: without it, no match is ever known to be over",
         )
         .with_hint("PATTERN (…) WITHIN INTERVAL '1 minute'"));
     };
-    if asked.answers.rows {
+    if spec.answers.rows {
         return refused(
             "ALL ROWS PER MATCH",
             "ONE ROW PER MATCH tells of each match once",
@@ -42,7 +42,7 @@ pub(crate) fn watchable(node: &Pattern) -> crate::Result<i64> {
     if node.order.first().is_none_or(|sort| !sort.asc) {
         return refused("rows in descending order", "ORDER BY time");
     }
-    for slot in &asked.slots {
+    for slot in &spec.slots {
         match slot {
             Slot::Value { shift, .. } if *shift > 0 => {
                 return refused("NEXT", "a symbol behind the others is the next row: (A B)");
@@ -54,7 +54,7 @@ pub(crate) fn watchable(node: &Pattern) -> crate::Result<i64> {
         }
     }
     let mut at = 0;
-    while let Some(step) = asked.program.step(at) {
+    while let Some(step) = spec.program.step(at) {
         if matches!(step, Step::Start | Step::End) {
             return refused(
                 "^ or $",
@@ -63,7 +63,7 @@ pub(crate) fn watchable(node: &Pattern) -> crate::Result<i64> {
         }
         at += 1;
     }
-    if asked.program.may_be_empty() {
+    if spec.program.may_be_empty() {
         return refused(
             "matches without rows",
             "let the pattern have one row at least: A+",
@@ -101,9 +101,9 @@ impl Pattern {
 
     /// Everything that is computed of rows and of matches.
     pub(crate) fn computed(&self) -> Vec<&datafusion::logical_expr::Expr> {
-        let asked = &self.asked;
-        let conditions = asked.conditions.iter().flatten();
-        let of_matches = conditions.chain(&asked.measures).map(|c| &c.expr);
+        let spec = &self.spec;
+        let conditions = spec.conditions.iter().flatten();
+        let of_matches = conditions.chain(&spec.measures).map(|c| &c.expr);
         of_matches.chain(&self.rows).collect()
     }
 }
@@ -112,7 +112,7 @@ impl Pattern {
 pub(super) struct Follower<'a> {
     tracking: &'a Tracking,
     partition: String,
-    /// Rows before its first one that conditions and measures may ask for.
+    /// Rows before the first one that conditions and measures may need.
     before: usize,
     within_ns: i64,
     /// Each search begins wherever the one before ends.
@@ -123,7 +123,7 @@ pub(super) struct Follower<'a> {
 impl<'a> Follower<'a> {
     pub(super) fn new(
         tracked: &'a Tracked,
-        asked: &Asked,
+        spec: &PatternSpec,
         batch: &RecordBatch,
         partition: &[Arc<dyn PhysicalExpr>],
     ) -> Result<Follower<'a>> {
@@ -137,7 +137,7 @@ impl<'a> Follower<'a> {
             Cells::of(&values)?.push_json(&mut key, 0, TimeText::Rfc3339);
         }
         key.push(b']');
-        let shifts = asked.slots.iter().map(|slot| match slot {
+        let shifts = spec.slots.iter().map(|slot| match slot {
             Slot::Value { shift, .. } => {
                 usize::try_from(shift.unsigned_abs()).unwrap_or(usize::MAX)
             }
@@ -147,8 +147,8 @@ impl<'a> Follower<'a> {
             tracking: tracked.tracking(),
             partition: String::from_utf8_lossy(&key).into_owned(),
             before: shifts.max().unwrap_or(0),
-            within_ns: asked.within.unwrap_or(i64::MAX),
-            is_chain: asked.skip != Skip::ToNextRow,
+            within_ns: spec.within.unwrap_or(i64::MAX),
+            is_chain: spec.skip != Skip::ToNextRow,
             decided_ns: i64::MIN,
         })
     }
@@ -192,7 +192,7 @@ impl<'a> Follower<'a> {
         Ok(())
     }
 
-    /// What is told of a match of so many rows, the search going on at a row.
+    /// The position of a match of so many rows, with the row where the search goes on.
     pub(super) fn matched(
         &self,
         run: &Run<'_>,

@@ -1,13 +1,14 @@
-//! What a watch asks of a search, and what it is told of a match.
+//! Beginnings of a search for a watch, and the positions of its matches.
 //!
-//! Invariant: what is written of a match is read back as it was.
+//! Invariant: a written position is read back as it was.
 
-use headwater_watch::{Begin, Found, Key, Position};
+use headwater_watch::{Begin, Match, Key, Position};
 use parking_lot::Mutex;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// The column that says what a watch wants to know. No name that is written holds the last sign.
+/// The column with the positions of matches for a watch. No name in a statement contains the last
+/// character.
 pub(crate) const TRACK: &str = "watch\u{1f}";
 
 /// Where searches begin, and what they find out besides matches.
@@ -16,8 +17,7 @@ pub(crate) struct Tracking {
     pub(crate) begin: Begin,
     /// Rows before this time are not read.
     pub(crate) lower_ns: i64,
-    /// Partitions of which rows before that may be asked for, each with its first row that was
-    /// read.
+    /// Partitions that may need rows before the first one that was read, with that row.
     pub(crate) short: Mutex<Vec<(String, i64)>>,
 }
 
@@ -50,12 +50,12 @@ impl Hash for Tracked {
 }
 
 /// Reads what stands in the column [`TRACK`] of a match, with the row that is answered.
-pub(crate) fn read_track(track: &str, row: String) -> Option<Found> {
+pub(crate) fn read_track(track: &str, row: String) -> Option<Match> {
     let mut parts = track.splitn(7, ' ');
     let mut number = || parts.next()?.parse::<i64>().ok();
     let (first, skip, last) = (number()?, number()?, number()?);
     let (decided, next, next_skip) = (number()?, number()?, number()?);
-    Some(Found {
+    Some(Match {
         key: Key {
             partition: parts.next()?.to_owned(),
             first: Position {

@@ -1,10 +1,9 @@
-//! What the reading and planning of one statement may take, kept where the thread that does it
-//! finds it.
+//! Budget of the parsing and planning of one statement, in a thread-local of the working thread.
 
 use super::inlined::largest_condition;
 use crate::answer::too_slow;
+use crate::cancel::CancelToken;
 use crate::error::{Error, Result};
-use crate::gone::Gone;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::LogicalPlan;
 use std::cell::{Cell, RefCell};
@@ -21,14 +20,14 @@ const GROWTH: usize = 4;
 /// Between two looks at the clock.
 const STEPS: u64 = 1 << 10;
 
-/// What ended work at a place from where no error can be returned.
+/// Panic payload that ends work where no error can be returned.
 pub(super) struct Ended(pub(super) Error);
 
 pub(super) struct Budget {
-    /// Whether whoever waited for this work has gone.
+    /// Set when the caller has dropped its future.
     left: Arc<AtomicBool>,
-    /// Whether whoever waited for its statement has gone.
-    gone: Gone,
+    /// Set when the statement's client disconnects.
+    cancel: CancelToken,
     deadline: Option<(Instant, Duration)>,
     /// Steps that the parser may still take; `None` = any number.
     steps: Cell<Option<u64>>,
@@ -44,12 +43,12 @@ thread_local! {
 impl Budget {
     pub(super) fn new(
         left: Arc<AtomicBool>,
-        gone: Gone,
+        cancel: CancelToken,
         deadline: Option<(Instant, Duration)>,
     ) -> Budget {
         Budget {
             left,
-            gone,
+            cancel,
             deadline,
             steps: Cell::new(None),
             taken: Cell::new(0),
@@ -66,7 +65,7 @@ impl Budget {
     }
 
     fn check(&self) -> Result<()> {
-        if self.left.load(Ordering::Relaxed) || self.gone.is_set() {
+        if self.left.load(Ordering::Relaxed) || self.cancel.is_set() {
             return Err(Error::time_limit("nobody waits for the statement any more"));
         }
         match self.deadline {
@@ -90,9 +89,9 @@ pub(crate) fn clear_steps(steps: Option<u64>) {
     with(|budget| budget.steps.set(steps));
 }
 
-/// A step of the parser. It tries one reading after the other where a text can be read in several
-/// ways, each with all that is within, which takes longer the deeper the text is nested, twice as
-/// long with each level. What it tries swallows errors, so that it is ended by unwinding.
+/// A step of the parser. Where a text has several readings, the parser tries one after the other,
+/// each with everything nested in it, so that each level of nesting doubles the time. Its attempts
+/// swallow errors, so that it is ended by unwinding.
 pub(crate) fn step() {
     let ended = with(|budget| {
         let left = budget.steps.get()?;

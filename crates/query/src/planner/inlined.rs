@@ -1,9 +1,9 @@
-//! How large the conditions of a plan become when the columns they name are replaced by what
-//! computes them.
+//! Size of the conditions of a plan after the columns they name are replaced by the expressions
+//! that compute them.
 //!
-//! The planner moves conditions below what computes their columns, all the way down in one step.
-//! Where a column is used twice in each of thirty queries within each other, its condition doubles
-//! thirty times, and nothing could be asked in between.
+//! The planner moves conditions below the expressions of their columns, all the way down in one
+//! step. Where a column is used twice in each of thirty nested queries, its condition doubles
+//! thirty times, without a check in between.
 //!
 //! Invariant: nothing is replaced here: sizes are added up, and do not overflow.
 
@@ -19,8 +19,8 @@ pub(super) fn largest_condition(plan: &LogicalPlan) -> Result<u64> {
     Ok(largest)
 }
 
-/// The sizes of a node's columns; none = each of them is a column of what is below it, or was
-/// computed there.
+/// The sizes of a node's columns; none = each of them is a column of its input, or was computed
+/// there.
 type Sizes = Option<Vec<u64>>;
 
 fn sizes(plan: &LogicalPlan, largest: &mut u64) -> Result<Sizes> {
@@ -30,7 +30,7 @@ fn sizes(plan: &LogicalPlan, largest: &mut u64) -> Result<Sizes> {
     }
     plan.apply_subqueries(|subquery| {
         sizes(subquery, largest)?;
-        // What is below was looked at by this call.
+        // This call has visited the inputs.
         Ok(TreeNodeRecursion::Jump)
     })?;
     Ok(match plan {
@@ -84,7 +84,7 @@ fn sizes(plan: &LogicalPlan, largest: &mut u64) -> Result<Sizes> {
     })
 }
 
-/// The columns of all inputs, one behind the other, and what is made beside them.
+/// The columns of all inputs, one behind the other, followed by computed ones.
 fn joined(inputs: &[(&DFSchema, Sizes)], columns: usize) -> Sizes {
     inputs.iter().any(|(_, sizes)| sizes.is_some()).then(|| {
         let mut all = Vec::with_capacity(columns);

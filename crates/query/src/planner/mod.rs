@@ -2,12 +2,13 @@
 //!
 //! The parser and the planner go through trees by recursion, as deep as a statement is nested or
 //! its chains of operators are long, and neither looks at a clock. So they work on threads of their
-//! own, whose stacks hold what the gate lets in, and every rule of the planner, and every step of
-//! the parser, looks whether somebody still waits, and how large the plan has become.
+//! own, whose stacks fit every statement that passes the complexity check. Every rule of the
+//! planner, and every step of the parser, checks whether the statement was cancelled, and how large
+//! the plan has become.
 //!
-//! Invariants: nothing is parsed or planned on a thread that serves connections; what a budget ends
-//! computes no longer than one rule takes on a plan of bounded size. A thread whose work was deep
-//! ends with it, so that its stack is given back.
+//! Invariants: nothing is parsed or planned on a thread that serves connections; work over its
+//! budget computes no longer than one rule takes on a plan of bounded size. A thread whose work was
+//! deep ends with it, so that its stack is given back.
 //! Concurrency: a queue under a lock, and at most [`THREADS_MAX`] threads; of the large statements
 //! [`LARGE_AT_ONCE`] are at work at one time, since each of them may take some hundred MiB while it
 //! is planned.
@@ -24,8 +25,8 @@ pub(crate) use rules::{analyzer_rules, optimizer_rules, physical_rules};
 pub(crate) use simple::Simple;
 
 use crate::answer::too_slow;
+use crate::cancel::CancelToken;
 use crate::error::{Error, Result};
-use crate::gone::Gone;
 use budget::{Budget, Ended};
 use parking_lot::{Condvar, Mutex};
 use std::any::Any;
@@ -46,7 +47,7 @@ pub(crate) const STACK_BYTES: usize = 64 << 20;
 const THREADS_MAX: usize = 16;
 /// Large statements that are read or planned at one time.
 const LARGE_AT_ONCE: usize = 2;
-/// How long a thread without work stays.
+/// Time after which an idle thread ends.
 const IDLE: Duration = Duration::from_secs(10);
 
 type Work = Box<dyn FnOnce() + Send>;
@@ -88,7 +89,7 @@ impl fmt::Debug for Planners {
     }
 }
 
-/// Tells the work that nobody waits for it any more.
+/// Ends the work when the caller drops its future.
 struct Waiting(Arc<AtomicBool>);
 
 impl Drop for Waiting {
@@ -108,8 +109,8 @@ impl Planners {
         }
     }
 
-    /// Does some reading or planning. It must end within `limit`, and ends soon after whoever waits
-    /// has gone. `large` = it may need much of the stack or of memory.
+    /// Parses or plans. The work must end within `limit`, and ends soon after the caller drops the
+    /// future. `large` = it may need much of the stack or of memory.
     pub(crate) async fn run<T, W>(&self, limit: Option<Duration>, large: bool, work: W) -> Result<T>
     where
         T: Send + 'static,
@@ -137,9 +138,9 @@ impl Planners {
         &self,
         work: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let gone = Gone::of_task();
+        let cancel = CancelToken::of_task();
         let job = move || {
-            let budget = Budget::new(Arc::default(), gone, None);
+            let budget = Budget::new(Arc::default(), cancel, None);
             let ran = budget.scope(|| catch_unwind(AssertUnwindSafe(work)));
             ran.unwrap_or_else(|why| Err(unwound(&*why)))
         };
@@ -148,7 +149,7 @@ impl Planners {
         }
         let (done, result) = std::sync::mpsc::sync_channel(1);
         self.submit(Job {
-            // Nobody waits when the thread that asked has gone.
+            // The caller may have dropped the receiver.
             work: Box::new(move || drop(done.send(job()))),
             large: false,
         })?;
@@ -169,8 +170,8 @@ impl Planners {
         W: Future<Output = Result<T>> + Send + 'static,
     {
         // It belongs to the statement of this task, though it runs elsewhere.
-        let gone = Gone::of_task();
-        let work = gone.clone().scope(work);
+        let cancel = CancelToken::of_task();
+        let work = cancel.clone().scope(work);
         let waiting = Waiting(Arc::default());
         let left = Arc::clone(&waiting.0);
         let (done, result) = oneshot::channel();
@@ -180,11 +181,11 @@ impl Planners {
             if left.load(Ordering::Relaxed) {
                 return;
             }
-            let budget = Budget::new(left, gone, deadline);
+            let budget = Budget::new(left, cancel, deadline);
             let ran = span.in_scope(|| {
                 budget.scope(|| catch_unwind(AssertUnwindSafe(|| runtime.block_on(work))))
             });
-            // Nobody waits when the statement was cancelled.
+            // The receiver is dropped when the statement was cancelled.
             drop(done.send(ran.unwrap_or_else(|why| Err(unwound(&*why)))));
         };
         self.submit(Job {

@@ -32,10 +32,10 @@ const RULES: [&str; 15] = [
     "common_sub_expression_eliminate",
     "optimize_projections",
     "use_pyramid",
-    "fences",
+    "resource_guards",
 ];
 
-/// Functions of everyday whose values are no larger than what they are given.
+/// Common functions whose values are no larger than their arguments.
 const BOUNDED: [&str; 19] = [
     "abs",
     "ceil",
@@ -113,7 +113,7 @@ impl Simple {
     }
 }
 
-/// Whether a plan reads one table, and nothing in it asks other queries or makes much of little.
+/// Whether a plan reads one table, without sub-queries and without calls that make much of little.
 fn is_simple(plan: &LogicalPlan) -> Result<bool> {
     let (mut simple, mut tables) = (true, 0);
     plan.apply(|node| {
@@ -150,8 +150,8 @@ fn is_simple(plan: &LogicalPlan) -> Result<bool> {
     Ok(simple && tables == 1)
 }
 
-/// Whether an expression asks another query, takes structures apart, for which there are rules too,
-/// or calls a function that is not known to be harmless.
+/// Whether an expression has a sub-query, takes structures apart, for which there are rules too, or
+/// calls a function that is not known to be harmless.
 fn asks(expr: &Expr) -> bool {
     match expr {
         Expr::Exists(_)
@@ -161,8 +161,8 @@ fn asks(expr: &Expr) -> bool {
         | Expr::OuterReferenceColumn(..)
         | Expr::GroupingSet(_)
         | Expr::Unnest(_) => true,
-        // What makes much of little is estimated anew when constants have been put together, which
-        // takes more than one round.
+        // Calls that make much of little are estimated again after constants have been folded,
+        // which takes more than one round.
         Expr::ScalarFunction(call) => !BOUNDED.contains(&call.func.name()),
         _ => false,
     }

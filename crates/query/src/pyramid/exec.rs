@@ -1,13 +1,14 @@
 //! Computes a grouped query from the pyramid.
 //!
-//! Invariants: the streams of a group are brought together whichever part of the work met them; the
-//! snapshot is that of the statement that runs; what is held is reserved from the statement's
-//! memory before it grows beyond a stream's bins.
+//! Invariants: the streams of a group are merged whichever part of the work met them; the snapshot
+//! is that of the statement that runs; buckets are reserved from the statement's memory before it
+//! grows beyond a stream's bins.
 //! Concurrency: the streams are divided among threads for blocking work; they stop at their next
 //! stream when the answer is dropped.
 
 use super::finish::{beginnings, column};
 use super::members::{Groups, Members, Source, SourcePage};
+use super::meter::PartMeter;
 use super::plan::{Grouped, Key, Of};
 use super::slices;
 use crate::columns::TIME;
@@ -33,7 +34,7 @@ use datafusion::physical_plan::{
 };
 use futures_util::StreamExt;
 use headwater::{Bins, ClosedRange};
-use headwater_ask::{Bucket, Buckets, CancelGuard, CancelToken, Fold, Meter, Windows};
+use headwater_ask::{Bucket, Buckets, CancelGuard, CancelToken, Fold, Meter as _, Windows};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
@@ -99,7 +100,7 @@ impl DisplayAs for PyramidExec {
         let grouped = &self.grouped;
         write!(f, "PyramidExec: table={}, ", grouped.table.name)?;
         match &self.members {
-            Members::Held(groups) => {
+            Members::Loaded(groups) => {
                 write!(f, "streams={}", groups.of.len())?;
                 if let Some(all) = &grouped.table.streams {
                     write!(f, " of {}", all.len())?;
@@ -164,7 +165,7 @@ impl ExecutionPlan for PyramidExec {
     fn execute(&self, _: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let schema = Arc::clone(self.properties.equivalence_properties().schema());
         let view = view_of(context.session_config())?.of(&self.grouped.table)?;
-        // Whoever asks for the whole of a row must know which one it is.
+        // A query of a whole row needs to know which row it is.
         let keeps = match self.grouped.ends.is_empty() {
             true => false,
             false => {
@@ -219,9 +220,9 @@ struct Work {
     parallel: usize,
     pool: Arc<dyn MemoryPool>,
     measured: ExecutionPlanMetricsSet,
-    /// What is still to be asked, the earliest last.
+    /// Ranges still to be computed, the earliest last.
     waiting: Vec<ClosedRange>,
-    /// It was looked how many bins there may be.
+    /// The number of bins was estimated.
     is_cut: bool,
 }
 
@@ -234,7 +235,7 @@ impl Work {
             };
             let bins = self.output.grouped.bins;
             let looks = match &self.members {
-                Members::Held(groups) => groups.of.len() <= LOOKED_AT,
+                Members::Loaded(groups) => groups.of.len() <= LOOKED_AT,
                 Members::Many(_) => false,
             };
             if looks && !self.is_cut && slices::may_be_many(&range, &bins) {
@@ -256,11 +257,11 @@ impl Work {
         }
     }
 
-    /// Cuts a range, by what the streams have of it, into parts whose bins have room.
+    /// Cuts a range, by the extent of the streams' rows, into parts whose bins fit into memory.
     async fn cut(&mut self, range: ClosedRange) -> Result<()> {
         self.is_cut = true;
-        let Members::Held(groups) = &self.members else {
-            // Nobody looks at very many streams beforehand: by halves, until there is room.
+        let Members::Loaded(groups) = &self.members else {
+            // Very many streams are not inspected beforehand: by halves, until the bins fit.
             let halves = slices::halves(&range, &self.output.grouped.bins);
             self.waiting
                 .extend(halves.map_or(vec![range], |(first, last)| vec![last, first]));
@@ -275,13 +276,14 @@ impl Work {
             .map_err(|e| Error::internal(format!("a part of a query ended: {e}")))??;
         let (grouped, range) = (&self.output.grouped, range.intersect(&extent));
         let within = slices::bins_in(&range, &grouped.bins);
-        // Of the memory a quarter: bins are held once by each part of the work, and once together.
+        // A quarter of the memory: each part of the work has bins, and the merged ones are there
+        // too.
         let memory = match self.pool.memory_limit() {
             MemoryLimit::Finite(bytes) => bytes / 4,
             _ => BINS_BYTES,
         };
         let room = i128::try_from(memory / self.output.fold.bucket_bytes()).unwrap_or(i128::MAX);
-        // A group has no more bins than rows; those of rows that have gone are not counted.
+        // A group has no more bins than rows; deleted rows are not counted.
         let wanted = within.saturating_mul(count).min(i128::from(rows));
         let most = match wanted > room {
             false => within,
@@ -295,12 +297,12 @@ impl Work {
     /// The rows of one part of the range.
     async fn part(&self, range: ClosedRange) -> Result<Vec<RecordBatch>> {
         let output = &self.output;
-        let room = || Room {
+        let meter = || PartMeter {
             reserved: MemoryConsumer::new("pyramid").register(&self.pool),
             bucket_bytes: output.fold.bucket_bytes(),
             cancel: self.stop.token(),
         };
-        let source = self.members.source(&self.view, &output.grouped, room());
+        let source = self.members.source(&self.view, &output.grouped, meter());
         let source = Arc::new(source);
         let parts = source.parts(self.parallel, &output.grouped);
         let mut tasks = Vec::new();
@@ -315,7 +317,7 @@ impl Work {
                 part,
                 parts,
                 metrics: ReadMetrics::new(&self.measured, part),
-                room: room(),
+                meter: meter(),
             };
             tasks.push(tokio::task::spawn_blocking(move || part.run()));
         }
@@ -334,7 +336,7 @@ impl Work {
                         all.entry(group).or_default().merge(bins, &output.fold.ends);
                     }
                 }
-                // All of them have ended before less is asked for.
+                // All parts have ended before a smaller range is tried.
                 Err(error) => failed = failed.or(Some(error)),
             }
         }
@@ -375,35 +377,6 @@ fn extent(groups: &Groups, view: &View, cancel: &CancelToken) -> Result<(ClosedR
     Ok((extent, rows))
 }
 
-/// The memory of a part, and whether anybody waits for it.
-#[derive(Debug)]
-pub(super) struct Room {
-    pub(super) reserved: MemoryReservation,
-    bucket_bytes: usize,
-    cancel: CancelToken,
-}
-
-impl Meter for Room {
-    type Error = DataFusionError;
-
-    fn goes_on(&self) -> Result<bool> {
-        Ok(!self.cancel.is_cancelled())
-    }
-
-    fn reserve(&self, buckets: usize) -> Result<()> {
-        self.reserved.try_grow(buckets * self.bucket_bytes)
-    }
-
-    fn settle(&self, reserved: usize, kept: usize) -> Result<()> {
-        self.reserved.shrink((reserved - kept) * self.bucket_bytes);
-        Ok(())
-    }
-
-    fn refused(error: headwater::Error) -> DataFusionError {
-        external(error)
-    }
-}
-
 /// Some of the streams.
 struct Part {
     view: Arc<View>,
@@ -415,7 +388,7 @@ struct Part {
     part: usize,
     parts: usize,
     metrics: ReadMetrics,
-    room: Room,
+    meter: PartMeter,
 }
 
 impl Part {
@@ -425,34 +398,34 @@ impl Part {
             && many.counts_all(&self.view, &self.grouped)
         {
             self.count(&mut all)?;
-            return Ok((all, self.room.reserved));
+            return Ok((all, self.meter.reserved));
         }
         while let Some(page) = self.source.next(self.part, self.parts)? {
             for (stream, group) in page.members() {
                 if !self.add(&page, *stream, all.entry(*group).or_default())? {
-                    return Ok((all, self.room.reserved));
+                    return Ok((all, self.meter.reserved));
                 }
             }
         }
-        Ok((all, self.room.reserved))
+        Ok((all, self.meter.reserved))
     }
 
-    /// Adds a stream; false when nobody waits any more.
+    /// Adds a stream; false when the answer was dropped.
     fn add(&self, page: &SourcePage<'_>, stream: u32, into: &mut Buckets) -> Result<bool> {
         let snapshot = self.view.snapshot();
         self.metrics
             .measure(|| match page.streams.handle(stream, snapshot)? {
                 Some(handle) => self
                     .fold
-                    .add(snapshot, handle, &self.windows, &self.room, into),
-                None => self.room.goes_on(),
+                    .add(snapshot, handle, &self.windows, &self.meter, into),
+                None => self.meter.goes_on(),
             })
     }
 
     /// Counts all rows of the table without looking at its streams.
     fn count(&self, all: &mut ByGroup) -> Result<()> {
         let table = &self.grouped.table.name;
-        let goes_on = &mut || !self.room.cancel.is_cancelled();
+        let goes_on = &mut || !self.meter.cancel.is_cancelled();
         let rows = self.metrics.measure(|| {
             let snapshot = self.view.snapshot();
             snapshot.row_count(table, self.range, goes_on)

@@ -27,7 +27,7 @@ fn fitting<T>(of: &Aggregate, fits: impl Fn(i128) -> Option<T>) -> Result<Option
     fits(of.sum).map(Some).ok_or_else(sum_too_large)
 }
 
-/// What was found at an end.
+/// Value of an end.
 fn scalar(value: &Value) -> ScalarValue {
     match value {
         Value::F64(v) => ScalarValue::from(*v),
@@ -141,8 +141,7 @@ pub(super) fn column(
     })
 }
 
-/// Where the bins begin. The first instants of a bin may lie before the first instant there is;
-/// nobody can tell them then.
+/// Beginnings of the bins. A bin may begin before the first instant there is, which is an error.
 pub(super) fn beginnings(bins: &headwater::Bins, folded: &[(i128, Bucket)]) -> Result<ArrayRef> {
     let begins = folded.iter().map(|(number, _)| {
         i64::try_from(bins.begin(*number))

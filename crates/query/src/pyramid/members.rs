@@ -1,11 +1,11 @@
 //! Which streams a grouped query reads, and which group each belongs to.
 //!
-//! Invariants: streams have one group where their tags give the same values of all keys. Of streams
-//! that are held the groups are known when it is planned; else they are found page by page, and
-//! what they take is reserved.
+//! Invariants: streams have one group where their tags give the same values of all keys. The groups
+//! of streams in memory are known when the query is planned; other streams are read page by page,
+//! and the memory of their groups is reserved.
 //! Concurrency: parts take their streams, or pages, and number groups under one lock.
 
-use super::exec::Room;
+use super::meter::PartMeter;
 use super::plan::{Computed, Grouped, Key};
 use crate::view::{Choice, Chosen, Pages, Streams, View};
 use arrow::array::{ArrayRef, UInt32Array};
@@ -20,10 +20,10 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// What a group takes besides its values, about.
+/// Memory of a group besides its values, approximately.
 const GROUP_BYTES: usize = 128;
 
-/// What the keys over tags are.
+/// The keys over tags.
 #[derive(Debug)]
 struct Keys {
     /// Per key of the query, that over tags.
@@ -79,7 +79,7 @@ struct Table {
 }
 
 impl Table {
-    /// The group of each stream, by the values of its keys; tells of each new one.
+    /// The group of each stream, by the values of its keys; reports each new one.
     fn groups(
         &mut self,
         values: &[Option<ArrayRef>],
@@ -180,7 +180,7 @@ impl Groups {
 /// The streams that are read, as they are planned.
 #[derive(Clone, Debug)]
 pub(super) enum Members {
-    Held(Arc<Groups>),
+    Loaded(Arc<Groups>),
     Many(Arc<ManyMembers>),
 }
 
@@ -199,8 +199,8 @@ impl Members {
     ) -> Result<Members> {
         let keys = Keys::new(grouped, props)?;
         Ok(match chosen {
-            Chosen::Held(streams, places) => {
-                Members::Held(Arc::new(Groups::new(grouped, &keys, streams, &places)?))
+            Chosen::Loaded(streams, places) => {
+                Members::Loaded(Arc::new(Groups::new(grouped, &keys, streams, &places)?))
             }
             Chosen::Many(choice) => Members::Many(Arc::new(ManyMembers { choice, keys })),
         })
@@ -208,15 +208,20 @@ impl Members {
 
     pub(super) fn has_one_group(&self) -> bool {
         match self {
-            Members::Held(groups) => groups.count <= 1,
+            Members::Loaded(groups) => groups.count <= 1,
             Members::Many(many) => many.keys.over_tags.iter().all(Option::is_none),
         }
     }
 
-    /// What a run of the query reads.
-    pub(super) fn source(&self, view: &Arc<View>, grouped: &Arc<Grouped>, room: Room) -> Source {
+    /// The streams of a run of the query.
+    pub(super) fn source(
+        &self,
+        view: &Arc<View>,
+        grouped: &Arc<Grouped>,
+        meter: PartMeter,
+    ) -> Source {
         match self {
-            Members::Held(groups) => Source::Held {
+            Members::Loaded(groups) => Source::Loaded {
                 groups: Arc::clone(groups),
                 taken: Mutex::default(),
             },
@@ -229,7 +234,7 @@ impl Members {
                 grouped: Arc::clone(grouped),
                 many: Arc::clone(many),
                 table: Mutex::default(),
-                room,
+                meter,
             }),
         }
     }
@@ -237,7 +242,7 @@ impl Members {
 
 /// Where the parts of a run take their streams from.
 pub(super) enum Source {
-    Held {
+    Loaded {
         groups: Arc<Groups>,
         /// Parts that have taken theirs.
         taken: Mutex<Vec<usize>>,
@@ -251,7 +256,7 @@ pub(super) struct ManySource {
     grouped: Arc<Grouped>,
     many: Arc<ManyMembers>,
     table: Mutex<Table>,
-    room: Room,
+    meter: PartMeter,
 }
 
 /// Some streams with their groups.
@@ -267,7 +272,7 @@ impl SourcePage<'_> {
 }
 
 impl ManySource {
-    /// True when nothing is asked but how many rows there are in all, and the session may know.
+    /// True when the query only counts all rows, and the session may know their number.
     pub(super) fn counts_all(&self, view: &View, grouped: &Grouped) -> bool {
         view.reads_all() && self.is_count(grouped)
     }
@@ -281,10 +286,10 @@ impl ManySource {
 }
 
 impl Source {
-    /// How many parts work at the same time.
+    /// Number of parts that work at the same time.
     pub(super) fn parts(&self, parallel: usize, grouped: &Grouped) -> usize {
         match self {
-            Source::Held { groups, .. } => parallel.min(groups.of.len()),
+            Source::Loaded { groups, .. } => parallel.min(groups.of.len()),
             // Of ends of one instant the first stream's is taken: pages come in their order then.
             Source::Many(_) if !grouped.ends.is_empty() => 1,
             // How often rows are counted without their streams is once.
@@ -296,7 +301,7 @@ impl Source {
     /// The next streams for a part; `None` when there are no more.
     pub(super) fn next(&self, part: usize, parts: usize) -> Result<Option<SourcePage<'_>>> {
         match self {
-            Source::Held { groups, taken } => {
+            Source::Loaded { groups, taken } => {
                 let mut taken = taken.lock();
                 if taken.contains(&part) {
                     return Ok(None);
@@ -315,7 +320,7 @@ impl Source {
                 };
                 let values = many.many.keys.values(&many.grouped, &streams, &places)?;
                 let groups = many.table.lock().groups(&values, places.len(), |bytes| {
-                    many.room.reserved.try_grow(bytes)
+                    many.meter.reserved.try_grow(bytes)
                 })?;
                 Ok(Some(SourcePage {
                     streams: Arc::new(streams),
@@ -328,7 +333,7 @@ impl Source {
     /// Per key over tags its value in each group that was met.
     pub(super) fn values(&self) -> Result<Vec<Option<ArrayRef>>> {
         match self {
-            Source::Held { groups, .. } => Ok(groups.values.clone()),
+            Source::Loaded { groups, .. } => Ok(groups.values.clone()),
             Source::Many(many) => {
                 let over = many.many.keys.over_tags.iter().map(Option::is_some);
                 many.table.lock().values(&over.collect::<Vec<_>>())

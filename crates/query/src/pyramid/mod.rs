@@ -1,9 +1,9 @@
 //! Answers grouped queries from the pyramid of aggregates where that is exact.
 //!
-//! A query that groups one table by a width of time and by what follows from tags (or by one of
+//! A query that groups one table by a width of time and by expressions over tags (or by one of
 //! them, or not at all), computes counts, extremes, means, sums and deviations of fields, and has
 //! conditions on time and tags only, needs no rows but those at the edges of its bins: the engine
-//! has the rest. [`rule`] finds such parts of a plan and puts a table in their place whose rows
+//! has the rest. [`rule`] finds such parts of a plan and replaces them by a table whose rows
 //! [`exec`] computes, on the fold that all languages share (`headwater_ask::Fold`).
 //!
 //! Exactness: counts, extremes and sums of integers are those of the rows. Means, sums and
@@ -13,7 +13,9 @@
 mod exec;
 mod finish;
 mod members;
+mod meter;
 mod plan;
+mod provider;
 mod rule;
 mod slices;
 

@@ -1,14 +1,8 @@
-//! What a grouped query asks of the pyramid.
+//! Description of a grouped query for the pyramid.
 
-use super::exec::PyramidExec;
-use crate::table::{Conditions, view_of};
 use crate::view::TableView;
 use arrow::datatypes::SchemaRef;
-use async_trait::async_trait;
-use datafusion::catalog::{Session, TableProvider};
-use datafusion::common::Result;
-use datafusion::logical_expr::{Expr, TableType};
-use datafusion::physical_plan::ExecutionPlan;
+use datafusion::logical_expr::Expr;
 use headwater::Bins;
 use headwater_ask::{EndOf, Fold};
 use std::sync::Arc;
@@ -18,11 +12,11 @@ use std::sync::Arc;
 pub(super) enum Key {
     /// The beginning of the row's bin.
     Bin,
-    /// What an expression over tags gives.
+    /// The value of an expression over tags.
     Tags(Expr),
 }
 
-/// What is computed of a group.
+/// Aggregates of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Function {
     Count,
@@ -40,16 +34,16 @@ pub(super) enum Function {
     },
 }
 
-/// What is wanted of an end of time.
+/// Value at an end of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Of {
     /// The instant.
     Time,
-    /// The present value of a field, by its place among the table's.
+    /// The present value of a field, by its index among the table's.
     Field(usize),
-    /// What the row has of a field, by its place among the table's.
+    /// A field of the row, by its index among the table's.
     InRow(usize),
-    /// What the row has of a tag, by its place among the table's.
+    /// A tag of the row, by its index among the table's.
     Tag(usize),
 }
 
@@ -65,9 +59,9 @@ pub(super) struct End {
 pub(super) enum Computed {
     /// Rows of the group.
     Rows,
-    /// Something of a field, by its place in [`Grouped::fields`].
+    /// An aggregate of a field, by its index in [`Grouped::fields`].
     Of(Function, usize),
-    /// An end, by its place in [`Grouped::ends`].
+    /// An end, by its index in [`Grouped::ends`].
     End(usize),
 }
 
@@ -90,7 +84,7 @@ pub(super) struct Grouped {
 }
 
 impl Grouped {
-    /// What is folded of each stream; `keeps` = the table keeps rows of equal instants.
+    /// The fold of each stream; `keeps` = the table keeps rows of equal instants.
     pub(super) fn fold(&self, keeps: bool) -> Fold {
         let name = |at: &usize| self.table.fields.get(*at).map(|(name, _)| name.clone());
         let tag = |at: &usize| self.table.keys.get(*at).cloned();
@@ -108,66 +102,14 @@ impl Grouped {
             fields: self.fields.clone(),
             rows: self.needs_aggregates(),
             ends: ends.collect(),
-            // All NaN are one here, whatever their signs: nobody has to look at the rows.
+            // All NaN are one here, whatever their signs: rows need not be read for them.
             nan: Vec::new(),
             keeps,
         }
     }
 
-    /// Whether the pyramid is asked at all.
+    /// Whether the query needs aggregates of the pyramid.
     pub(super) fn needs_aggregates(&self) -> bool {
         self.ends.is_empty() || self.computed.iter().any(|c| !matches!(c, Computed::End(_)))
-    }
-}
-
-/// A grouped query as a table of its answer.
-#[derive(Debug)]
-pub(super) struct PyramidTable {
-    grouped: Arc<Grouped>,
-}
-
-impl PyramidTable {
-    pub(super) fn new(grouped: Grouped) -> PyramidTable {
-        PyramidTable {
-            grouped: Arc::new(grouped),
-        }
-    }
-}
-
-#[async_trait]
-impl TableProvider for PyramidTable {
-    fn schema(&self) -> SchemaRef {
-        Arc::clone(&self.grouped.schema)
-    }
-
-    fn table_type(&self) -> TableType {
-        TableType::Temporary
-    }
-
-    async fn scan(
-        &self,
-        state: &dyn Session,
-        projection: Option<&Vec<usize>>,
-        _: &[Expr],
-        _: Option<usize>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        // Planned without a view would be a defect: say so here, not when it runs.
-        let grouped = &self.grouped;
-        let view = view_of(state.config())?.of(&grouped.table)?;
-        let conditions = Conditions::of(&grouped.filters, &grouped.table)?;
-        let chosen = conditions.choose(&view, &grouped.table, state.execution_props())?;
-        let projection = match projection {
-            Some(columns) => columns.clone(),
-            None => (0..grouped.schema.fields().len()).collect(),
-        };
-        let plan = PyramidExec::new(
-            Arc::clone(grouped),
-            projection,
-            conditions.range,
-            chosen,
-            state.config().target_partitions(),
-            state.execution_props(),
-        )?;
-        Ok(Arc::new(plan))
     }
 }

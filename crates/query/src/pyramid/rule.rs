@@ -1,9 +1,10 @@
 //! Finds grouped queries that the pyramid answers.
 //!
-//! Invariants: what is put in a query's place has its columns, names and types; a query that is not
+//! Invariants: a replacement has the query's columns, names and types; a query that is not
 //! understood to the last part stays as it is.
 
-use super::plan::{Computed, End, Function, Grouped, Key, Of, PyramidTable};
+use super::plan::{Computed, End, Function, Grouped, Key, Of};
+use super::provider::PyramidTable;
 use crate::columns::time_type;
 use crate::settings::Switches;
 use crate::table::{Condition, Table};
@@ -53,8 +54,8 @@ impl OptimizerRule for UsePyramid {
     }
 }
 
-/// What the answer is called in a plan. To the SQL library two reads of one name are one, whatever
-/// they read, so the name tells what is asked.
+/// Name of the replacement in a plan. The SQL library takes two reads of one name for the same, so
+/// the name contains everything that the replacement computes.
 fn name_of(grouped: &Grouped) -> String {
     let Grouped {
         table,
@@ -180,7 +181,7 @@ fn understand(aggregate: &Aggregate) -> Option<Grouped> {
         bins = found;
         keys.push(Key::Bin);
     }
-    let mut wanted = Wanted::default();
+    let mut inputs = Inputs::default();
     let mut computed = Vec::new();
     for expr in &aggregate.aggr_expr {
         let function = match expr {
@@ -191,14 +192,14 @@ fn understand(aggregate: &Aggregate) -> Option<Grouped> {
             return None;
         };
         computed.push(match function.params.order_by.is_empty() {
-            true => compute(function, &source, schema, &table, &mut wanted)?,
+            true => compute(function, &source, schema, &table, &mut inputs)?,
             false => {
                 let end = end_in_order(function, &source, schema, &table, &keys)?;
-                Computed::End(place(&mut wanted.ends, end))
+                Computed::End(index_of(&mut inputs.ends, end))
             }
         });
     }
-    let Wanted { fields, ends } = wanted;
+    let Inputs { fields, ends } = inputs;
     if !ends.is_empty() && bins != Bins::Whole {
         return None;
     }
@@ -229,7 +230,7 @@ fn compute(
     source: &Source<'_>,
     schema: &DFSchemaRef,
     table: &TableView,
-    into: &mut Wanted,
+    into: &mut Inputs,
 ) -> Option<Computed> {
     let params = &function.params;
     if params.distinct
@@ -240,7 +241,7 @@ fn compute(
         return None;
     }
     if let Some(end) = end(function, source, schema, table) {
-        return Some(Computed::End(place(&mut into.ends, end)));
+        return Some(Computed::End(index_of(&mut into.ends, end)));
     }
     let [argument] = &*params.args else {
         return None;
@@ -290,20 +291,23 @@ fn compute(
         }
         _ => return None,
     };
-    Some(Computed::Of(wanted, place(&mut into.fields, name.clone())))
+    Some(Computed::Of(
+        wanted,
+        index_of(&mut into.fields, name.clone()),
+    ))
 }
 
-/// What must be found to compute the columns.
+/// Fields and ends of which the columns are computed.
 #[derive(Default)]
-struct Wanted {
+struct Inputs {
     fields: Vec<String>,
     ends: Vec<End>,
 }
 
-/// The place of an item in a list, at whose end it is put if it is not there.
-fn place<T: PartialEq>(all: &mut Vec<T>, item: T) -> usize {
+/// Index of an item in a list; a new item is appended.
+fn index_of<T: PartialEq>(all: &mut Vec<T>, item: T) -> usize {
     match all.iter().position(|known| *known == item) {
-        Some(place) => place,
+        Some(at) => at,
         None => {
             all.push(item);
             all.len() - 1

@@ -1,11 +1,11 @@
-//! Parts of a range, so that the bins of all groups in one of them have room in memory.
+//! Parts of a range, so that the bins of all groups in one of them fit into memory.
 //!
 //! Invariants: parts follow each other from the beginning of the range to its end, and are cut
 //! where bins begin, so that every bin lies in one of them.
 
 use headwater::{Bins, ClosedRange};
 
-/// Bins of a range so small that nobody looks how many there may be.
+/// Bins of a range so small that their number is not estimated.
 const FEW: i128 = 16_384;
 
 /// The number of bins that a range meets.
@@ -25,7 +25,7 @@ pub(super) fn bins_in(range: &ClosedRange, bins: &Bins) -> i128 {
     }
 }
 
-/// Whether a range may have too many bins to ask for all of them at once.
+/// Whether a range may have too many bins to compute all of them at once.
 pub(super) fn may_be_many(range: &ClosedRange, bins: &Bins) -> bool {
     bins_in(range, bins) > FEW
 }

@@ -2,7 +2,7 @@
 //! types: `round` takes numbers with fractions, so that `round(n) / 2` has one; `date_trunc` takes
 //! instants, so that a day begins by the session's clocks.
 //!
-//! Invariant: names of columns stay. Types change before anybody has compared with them.
+//! Invariant: names of columns stay. Types change before other rules compare them.
 
 use crate::rules::keep_names::{has_part, map_expressions, named_columns};
 use arrow::datatypes::{DataType, TimeUnit};

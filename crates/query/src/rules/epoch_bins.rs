@@ -24,7 +24,7 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::AnalyzerRule;
 use std::sync::Arc;
 
-/// The rule. It goes before the one that gives both sides of an operator one type.
+/// The rule. Runs before the one that gives both sides of an operator one type.
 #[derive(Debug)]
 pub(crate) struct EpochBins;
 
@@ -87,7 +87,7 @@ fn call<'a>(expr: &'a Expr, name: &str) -> Option<&'a [Expr]> {
     }
 }
 
-/// What the seconds since 1970 are taken of.
+/// The time whose seconds since 1970 are taken.
 fn epoch_of(expr: &Expr) -> Option<&Expr> {
     match call(expr, "date_part")? {
         [Expr::Literal(part, _), time]

@@ -1,4 +1,4 @@
-//! Texts that spell bytes: `'\x00ff'`, where bytes are wanted, is two bytes, as in PostgreSQL.
+//! Texts that spell bytes: `'\x00ff'` for a parameter of bytes is two bytes, as in PostgreSQL.
 //!
 //! The SQL library takes the letters themselves for the bytes, so that what a client of PostgreSQL
 //! writes into a statement would be stored as other bytes than it meant.

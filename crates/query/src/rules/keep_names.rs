@@ -6,8 +6,8 @@ use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, GroupingSet, LogicalPlan};
 
-/// Whether some part of the plan's own expressions is wanted: most plans have none, and need not be
-/// made anew.
+/// Whether some part of the plan's own expressions matches: most plans have none, and need not be
+/// rebuilt.
 pub(crate) fn has_part(plan: &LogicalPlan, wanted: impl Fn(&Expr) -> bool) -> Result<bool> {
     let mut found = false;
     plan.apply_expressions(|expr| {
@@ -20,7 +20,7 @@ pub(crate) fn has_part(plan: &LogicalPlan, wanted: impl Fn(&Expr) -> bool) -> Re
     Ok(found)
 }
 
-/// What the plan's own expressions may name.
+/// The columns that the plan's own expressions may name.
 pub(crate) fn named_columns(plan: &LogicalPlan) -> Result<DFSchema> {
     let mut schema = merge_schema(&plan.inputs());
     if let LogicalPlan::TableScan(scan) = plan {
@@ -32,8 +32,8 @@ pub(crate) fn named_columns(plan: &LogicalPlan) -> Result<DFSchema> {
     Ok(schema)
 }
 
-/// The plan with its expressions changed. Those within `ROLLUP`, `CUBE` and `GROUPING SETS` are
-/// columns each, and keep their names each.
+/// The plan with its expressions changed. Expressions within `ROLLUP`, `CUBE` and `GROUPING SETS`
+/// are columns each, and keep their names each.
 pub(crate) fn map_expressions(
     plan: LogicalPlan,
     change: &mut dyn FnMut(Expr) -> Result<Transformed<Expr>>,

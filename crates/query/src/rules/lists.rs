@@ -1,4 +1,4 @@
-//! Lists of values that are looked for in one column, kept apart.
+//! Lists of values of one column in one condition, kept apart.
 //!
 //! The SQL library makes one list of two: `x IN (1, 2) AND x IN (3)` becomes `false`, and
 //! `x NOT IN (1) OR x NOT IN (2)` becomes `true`. That forgets rows where `x` is NULL, for which
@@ -55,7 +55,7 @@ pub(crate) fn lists_apart(expr: Expr, takes_rows: bool) -> Result<Transformed<Ex
     }
 }
 
-/// Whether an expression may be of two lists, as far as it tells by itself.
+/// Whether an expression may have two lists, as far as it shows by itself.
 fn may_join(expr: &Expr) -> bool {
     match expr {
         Expr::BinaryExpr(binary) => binary.op == Operator::Or,
@@ -140,7 +140,7 @@ fn operands(expr: Expr, op: Operator) -> Vec<Expr> {
     out
 }
 
-/// What a condition looks for in lists.
+/// Columns that a condition compares with lists.
 #[derive(Default)]
 struct Looked {
     columns: BTreeSet<String>,

@@ -3,17 +3,15 @@
 //! [`arguments`] gives functions what they take in PostgreSQL,
 //! [`lengths`] compares lengths of time, [`epoch_bins`] finds bins of time written as arithmetic,
 //! [`hex_texts`] makes bytes readable where text is expected, [`time_texts`] reads texts of times,
-//! [`truths`] those beside truth values, [`text_forms`] writes values,
-//! [`numbers`] rounds (`numeric` tells what is a decimal), does not wrap around and knows one NaN
-//! (`computed` tells where to look),
-//! [`lists`] keeps two lists of one column apart,
-//! [`order_once`] and [`semi_joins`] look at keys once, [`distinct_order`] knows a key that was
-//! cast, and [`keep_names`] is how each of them changes expressions without changing the names of
-//! columns.
-//! Rules for time zones stand in `zones`, the one that puts the pyramid in a query's place in
-//! `pyramid`, fences in `fences`.
+//! [`truths`] those beside truth values, [`text_forms`] writes values, [`numbers`] rounds
+//! (`numeric` identifies decimals), does not wrap around and knows one NaN (`computed` finds the
+//! nodes to visit), [`lists`] keeps two lists of one column apart, [`order_once`] and
+//! [`semi_joins`] visit keys once, [`distinct_order`] knows a key that was cast, and [`keep_names`]
+//! changes expressions without changing the names of columns.
+//! Rules for time zones are in `zones`, the one that replaces queries by the pyramid in `pyramid`,
+//! resource guards in `guards`.
 //!
-//! Invariant: a rule changes no name and no type of a column that an asker sees.
+//! Invariant: a rule changes no name and no type of a column that a client sees.
 
 pub(crate) mod arguments;
 mod computed;

@@ -1,6 +1,5 @@
 //! Numbers as PostgreSQL computes with them: casts to integers round, integers do not wrap around,
-//! and what is looked for among floats, or compared with them, is found whatever the sign of a zero
-//! or of NaN.
+//! and look-ups and comparisons of floats ignore the sign of a zero or of NaN.
 //!
 //! Invariant: names and types of columns stay.
 
@@ -37,7 +36,7 @@ impl AnalyzerRule for Numbers {
             if let LogicalPlan::Distinct(Distinct::All(input)) = &plan {
                 return one_of_each(input);
             }
-            // What is ordered, and what is put into groups, is equal or not to something.
+            // Sort keys and group keys are compared for equality.
             let sorts = matches!(plan, LogicalPlan::Sort(_) | LogicalPlan::Aggregate(_));
             let orders = match &plan {
                 LogicalPlan::Aggregate(aggregate) => !aggregate.group_expr.is_empty(),
@@ -57,7 +56,7 @@ impl AnalyzerRule for Numbers {
             };
             map_expressions(plan, &mut |expr| {
                 let expr = expr.transform_up(|part| rewrite(part, &around))?;
-                // What is computed may be NaN of either sign.
+                // A computed value may be NaN of either sign.
                 expr.transform_data(|expr| {
                     let is_key = sorts && !is_aggregate(&expr) && !is_canonical(&expr);
                     Ok(match is_key && is_float(&expr, &schema) {
@@ -71,7 +70,7 @@ impl AnalyzerRule for Numbers {
     }
 }
 
-/// Distinct rows, of floats that are equal or none: what is computed may be NaN of either sign.
+/// Distinct rows, of floats that are equal or none: a computed value may be NaN of either sign.
 fn one_of_each(input: &Arc<LogicalPlan>) -> Result<Transformed<LogicalPlan>> {
     let columns = input.schema().columns();
     let is_computed = |column: &Column| {
@@ -94,11 +93,11 @@ fn one_of_each(input: &Arc<LogicalPlan>) -> Result<Transformed<LogicalPlan>> {
     Ok(Transformed::yes(LogicalPlan::Distinct(Distinct::All(made))))
 }
 
-/// What an expression stands in.
+/// Context of an expression.
 struct Around<'a> {
     schema: &'a DFSchema,
     computed: &'a Computed,
-    /// What its columns come from.
+    /// Inputs of its node.
     inputs: &'a [&'a LogicalPlan],
 }
 
@@ -106,7 +105,7 @@ fn is_arithmetic(op: Operator) -> bool {
     matches!(op, Operator::Plus | Operator::Minus | Operator::Multiply)
 }
 
-/// Whether an expression may be one to look at, as far as it tells without types.
+/// Whether an expression may be a candidate, as far as it shows without types.
 fn may_be(expr: &Expr) -> bool {
     match expr {
         Expr::BinaryExpr(binary) => {
@@ -174,7 +173,7 @@ fn rounded(value: &Expr, around: &Around<'_>) -> Option<Expr> {
     }
 }
 
-/// A side of a comparison, as it is compared: what is computed may be NaN of either sign.
+/// A side of a comparison, as it is compared: a computed value may be NaN of either sign.
 fn compared(side: &Expr, schema: &DFSchema, computed: &Computed) -> Option<Expr> {
     if let Expr::Literal(ScalarValue::Float64(Some(value)), _) = side {
         // The library, which leaves out conditions that others include, takes it for less than 0.
@@ -303,7 +302,7 @@ fn of_distinct(call: &AggregateFunction, schema: &DFSchema) -> Option<Expr> {
     any.then_some(Expr::AggregateFunction(call))
 }
 
-/// What stands for a call of `round` or `nullif` of floats; `None` = the call as it is.
+/// The replacement of a call of `round` or `nullif` of floats; `None` = the call as it is.
 fn of_function(call: &ScalarFunction, around: &Around<'_>) -> Result<Option<Expr>> {
     let schema = around.schema;
     Ok(match (call.func.name(), call.args.as_slice()) {

@@ -1,6 +1,6 @@
-//! Which floats PostgreSQL has as `numeric`: numbers that are written with a point, means and
-//! deviations of integers, and what is computed of these. They are floats here (decision 0026), but
-//! halves of them are rounded away from zero, as those of decimals are.
+//! Floats that PostgreSQL has as `numeric`: literals with a point, means and deviations of
+//! integers, and values computed of these. Here they are floats (decision 0026), but halves of them
+//! are rounded away from zero, as halves of decimals are.
 
 use crate::functions::numbers::CANONICAL;
 use arrow::datatypes::DataType;
@@ -41,7 +41,7 @@ const OF_ARGUMENT: [&str; 14] = [
 /// Functions that give floats of integers.
 const ROUND_INTEGERS: [&str; 4] = ["ceil", "floor", "round", "trunc"];
 
-/// What a part of arithmetic is.
+/// Kinds of operands of arithmetic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Numeric,
@@ -160,7 +160,7 @@ fn of_column(column: &Column, expr: &Expr, inputs: &[&LogicalPlan]) -> Part {
     Part::Other
 }
 
-/// The output of a node at a place; `None` = its type tells.
+/// The output of a node at an index; `None` = its type decides.
 fn of_output(plan: &LogicalPlan, at: usize) -> Option<Part> {
     let inputs = plan.inputs();
     match plan {

@@ -1,4 +1,4 @@
-//! Rows that are only asked whether they are there, each once.
+//! Rows of semi-joins, whose keys are needed once each.
 //!
 //! `x IN (SELECT …)` and `EXISTS (…)` become joins of which one side is only looked up. Where that
 //! side has a key many times the SQL library looks at all of its rows for each row of the other:
@@ -13,8 +13,7 @@ use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// The rule; after subqueries have become joins, and conditions and columns have found their
-/// places.
+/// The rule; runs after subqueries have become joins, and conditions and columns were pushed down.
 #[derive(Debug)]
 pub(crate) struct KeysOnce;
 

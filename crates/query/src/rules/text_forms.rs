@@ -1,7 +1,7 @@
 //! Casts to text give what PostgreSQL writes.
 //!
 //! Invariant: only instants, spans and floats are written otherwise than the SQL library writes
-//! them, and flags where texts are put together. Instants of a session's zone are `zones`' affair.
+//! them, and flags where texts are concatenated. Instants of a session's zone belong to `zones`.
 
 use crate::functions::{has_text_form, text_form};
 use crate::rules::keep_names::{has_part, map_expressions, named_columns};

@@ -4,9 +4,9 @@
 //! instants that there are is an open end where it is compared, and an error elsewhere.
 
 use crate::functions::numbers;
+use crate::rewrites::times::{self, Word};
 use crate::rules::keep_names::{has_part, map_expressions, named_columns};
 use crate::rules::lengths::is_comparison;
-use crate::wording::times::{self, Word};
 use arrow::datatypes::{DataType, IntervalMonthDayNano, TimeUnit};
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result, ScalarValue};
@@ -47,7 +47,7 @@ fn is_time(of: &DataType) -> bool {
     )
 }
 
-/// What is cast to a time, and to which.
+/// The operand of a cast to a time, and the type of time.
 fn becomes_time(expr: &Expr) -> Option<(&Expr, &DataType)> {
     match expr {
         Expr::Cast(cast) if is_time(cast.field.data_type()) => {
@@ -167,7 +167,7 @@ fn is_text(of: &DataType) -> bool {
     }
 }
 
-/// Puts the end of time in the place of what is beyond it.
+/// Replaces an instant beyond the end of time by the end of time.
 fn open(expr: &mut Expr) -> bool {
     let Some((mut inner, of)) = becomes_time(expr) else {
         return false;

@@ -44,8 +44,8 @@ impl ExprPlanner for ComparedTruths {
     }
 }
 
-/// What is compared with several texts, and what a `CASE` gives; before the rule that gives them
-/// one type.
+/// Truth values compared with several texts, and results of a `CASE`; runs before the rule that
+/// gives them one type.
 #[derive(Debug)]
 pub(crate) struct Truths;
 

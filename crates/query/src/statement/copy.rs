@@ -28,11 +28,11 @@ pub struct CopyIn {
     writer: Writer,
     /// The columns that are given.
     schema: SchemaRef,
-    /// Of each column of the table, its place among those.
+    /// Per column of the table, its index among those.
     places: Vec<Option<usize>>,
     /// The time of rows without one.
     now: Timestamp,
-    /// By whose clocks text without an offset is read.
+    /// Time zone in which text without an offset is read.
     zone: Zone,
 }
 
@@ -46,8 +46,8 @@ impl std::fmt::Debug for CopyIn {
 }
 
 impl Session {
-    /// Begins to take rows into a table, whose name is written as in a statement. `columns` are
-    /// those that will be given, none = all; rows without `time` are of now.
+    /// Begins to take rows into a table, whose name is written as in a statement. `columns` are the
+    /// columns of the rows, none = all; rows without `time` get the present time.
     ///
     /// ```
     /// use headwater::{Database, Options, TableSpec};
@@ -196,7 +196,7 @@ impl CopyIn {
         self.writer.take(&batch).await
     }
 
-    /// Stores what is not stored yet. Returns what was written in all.
+    /// Stores the rows that are not stored yet. Returns the totals.
     ///
     /// # Errors
     /// When the database refuses them.

@@ -78,8 +78,8 @@ fn spec(create: ast::CreateTable) -> Result<(TableSpec, TableSettings, bool)> {
     let settings = TableSettings::of(options)?;
     spec.retention = settings.retention.flatten();
     spec.raw_for = settings.raw_for.flatten();
-    // Without a tag all rows are of one stream, and rows of one instant need not be the same thing:
-    // whoever did not say what tells them apart keeps them all.
+    // Without a tag all rows are of one stream, and rows of one instant need not be the same:
+    // unless the statement says otherwise, all are retained.
     spec.duplicates = settings.duplicates.unwrap_or(match spec.tags.is_empty() {
         true => Duplicates::Keep,
         false => Duplicates::Last,

@@ -1,11 +1,11 @@
 //! `DELETE`: a stretch of time of some streams.
 //!
-//! Invariants: what is deleted is exactly what the condition says, or the statement is refused: it
+//! Invariants: a statement deletes exactly the rows of its condition, or is refused: the condition
 //! may name time and tags. Rows are counted in the statement's snapshot just before they are
 //! deleted.
 
 use super::insert::target;
-use super::wanted::{nulls, parameter_types};
+use super::parameter_types::{nulls, parameter_types};
 use super::{Shape, blocking};
 use crate::answer::{Answer, Done};
 use crate::error::{Error, Result};
@@ -135,7 +135,7 @@ fn chosen(
     table: &Arc<TableView>,
     input: LogicalPlan,
 ) -> Result<(ClosedRange, Vec<StreamName>)> {
-    let optimized = running.fenced.plan(|| running.state.optimize(&input))?;
+    let optimized = running.guarded.plan(|| running.state.optimize(&input))?;
     let mut node = &optimized;
     loop {
         match node {
@@ -161,7 +161,7 @@ fn too_much() -> Error {
         .with_hint("for example: DELETE FROM t WHERE device = 'a' AND time < '2024-01-01'")
 }
 
-/// What is about to be deleted.
+/// Rows that are about to be deleted.
 pub(super) struct Planned {
     db: Database,
     view: Arc<View>,

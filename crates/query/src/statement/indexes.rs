@@ -1,8 +1,8 @@
 //! `CREATE INDEX`, `DROP INDEX` and `SHOW INDEXES`.
 //!
-//! Invariants: an index changes no answer, so whoever manages a table may make and drop its
-//! indexes; of an index is told to whom its table and all its fields are told.
-//! Failure: a part of a statement that we would leave out is refused by name.
+//! Invariants: an index changes no answer, so a session that manages a table may create and drop
+//! its indexes; a session sees an index when it sees its table and all its fields.
+//! Failure: a clause that is not supported is refused by name.
 
 use super::create::forbidden;
 use super::types::column_name;
@@ -18,7 +18,7 @@ use datafusion::sql::sqlparser::ast;
 use headwater::{IndexInfo, IndexSpec};
 use std::sync::Arc;
 
-/// How an index is asked for.
+/// Syntax of `CREATE INDEX`.
 const FORMS: &str = "CREATE INDEX [IF NOT EXISTS] name ON table (field, …)";
 
 /// Refuses parts of a statement that no index of ours has.
@@ -81,7 +81,7 @@ fn made_up(table: &str, fields: &[String], known: &[IndexInfo]) -> String {
     name
 }
 
-/// Makes an index. It is filled in the background.
+/// Creates an index. A background job fills it.
 pub(super) async fn create(session: &Session, create: ast::CreateIndex) -> Result<Answer> {
     refuse_parts(&create)?;
     let table = table_name(&create.table_name)?;
@@ -126,16 +126,16 @@ pub(super) async fn create(session: &Session, create: ast::CreateIndex) -> Resul
     Ok(Answer::done(Done::Created(Made::Index)))
 }
 
-/// Whether the session is told of an index.
-fn is_told(session: &Session, view: &crate::view::View, index: &IndexInfo) -> Result<bool> {
+/// Whether the session sees an index.
+fn is_visible(session: &Session, view: &crate::view::View, index: &IndexInfo) -> Result<bool> {
     if session.access.all() {
         return Ok(true);
     }
     let Some(table) = view.table(&index.table)? else {
         return Ok(false);
     };
-    let told = |field: &String| table.fields.iter().any(|(known, _)| known == field);
-    Ok(index.fields.iter().all(told))
+    let visible = |field: &String| table.fields.iter().any(|(known, _)| known == field);
+    Ok(index.fields.iter().all(visible))
 }
 
 fn unknown(name: &str) -> Error {
@@ -156,11 +156,11 @@ pub(super) async fn drop(
     let mut found = Vec::new();
     for name in names {
         let index = known.iter().find(|index| index.name == name);
-        let told = match index {
-            Some(index) => is_told(session, &running.view, index)?.then_some(index),
+        let visible = match index {
+            Some(index) => is_visible(session, &running.view, index)?.then_some(index),
             None => None,
         };
-        let Some(index) = told else {
+        let Some(index) = visible else {
             if if_exists {
                 continue;
             }
@@ -176,7 +176,7 @@ pub(super) async fn drop(
     blocking(move || {
         for name in found {
             match db.drop_index(&name) {
-                // Somebody else was first.
+                // Another session dropped it first.
                 Err(e) if e.kind() == headwater::ErrorKind::NotFound => return Err(unknown(&name)),
                 dropped => dropped?,
             }
@@ -187,7 +187,7 @@ pub(super) async fn drop(
     Ok(Answer::done(Done::Dropped(Made::Index)))
 }
 
-/// What `SHOW INDEXES` says, and of which table alone; `None` where something else is shown.
+/// The table of `SHOW INDEXES`, if it names one; the outer `None` where another thing is shown.
 pub(super) fn shown(variable: &[ast::Ident]) -> Option<Option<String>> {
     let is = |word: &ast::Ident, text: &str| {
         word.quote_style.is_none() && word.value.eq_ignore_ascii_case(text)
@@ -219,18 +219,18 @@ pub(super) fn schema() -> SchemaRef {
     ]))
 }
 
-/// What the session is told of indexes, by name.
+/// The indexes that the session sees, by name.
 pub(crate) fn described(session: &Session) -> Result<Vec<IndexDescription>> {
     let known = session.query.source().indexes();
     if known.is_empty() {
         return Ok(Vec::new());
     }
     let view = session.view()?;
-    let mut told = Vec::new();
+    let mut visible = Vec::new();
     for index in known {
-        if is_told(session, &view, &index)? {
+        if is_visible(session, &view, &index)? {
             let progress = &index.progress;
-            told.push(IndexDescription {
+            visible.push(IndexDescription {
                 complete: progress.partitions_complete == progress.partitions,
                 name: index.name,
                 table: index.table,
@@ -238,7 +238,7 @@ pub(crate) fn described(session: &Session) -> Result<Vec<IndexDescription>> {
             });
         }
     }
-    Ok(told)
+    Ok(visible)
 }
 
 /// The indexes, by name.
@@ -251,19 +251,19 @@ pub(super) async fn list(session: &Session, table: Option<String>) -> Result<Ans
     }
     let query = session.query.clone();
     let known = blocking(move || Ok(query.source().indexes())).await?;
-    let mut told = Vec::new();
+    let mut visible = Vec::new();
     for index in known {
         let wanted = table.as_ref().is_none_or(|table| *table == index.table);
-        if wanted && is_told(session, &running.view, &index)? {
-            told.push(index);
+        if wanted && is_visible(session, &running.view, &index)? {
+            visible.push(index);
         }
     }
     let texts = |of: &dyn Fn(&IndexInfo) -> String| -> ArrayRef {
-        Arc::new(StringArray::from_iter_values(told.iter().map(of)))
+        Arc::new(StringArray::from_iter_values(visible.iter().map(of)))
     };
     let numbers = |of: &dyn Fn(&IndexInfo) -> u64| -> ArrayRef {
         let clamped = |index: &IndexInfo| i64::try_from(of(index)).unwrap_or(i64::MAX);
-        Arc::new(Int64Array::from_iter_values(told.iter().map(clamped)))
+        Arc::new(Int64Array::from_iter_values(visible.iter().map(clamped)))
     };
     let columns = vec![
         texts(&|index| index.name.clone()),

@@ -4,8 +4,8 @@
 //! statement whose rows fit one batch is atomic, a longer one ends at the first batch that is
 //! refused, and its error says how many rows were stored.
 
+use super::parameter_types::{nulls, parameter_types};
 use super::types::column_name;
-use super::wanted::{nulls, parameter_types};
 use super::{Shape, blocking};
 use crate::answer::{Answer, Done, Stored};
 use crate::columns::to_column;
@@ -37,7 +37,7 @@ use std::sync::Arc;
 
 /// Bytes of a batch, about; the engine takes at most 16 MiB.
 pub(super) const BATCH_BYTES: usize = 4 << 20;
-/// A value that cannot become what is wanted is an error, not null.
+/// A value that does not convert is an error, not null.
 const STRICT: CastOptions<'static> = CastOptions {
     safe: false,
     format_options: arrow::util::display::FormatOptions::new(),
@@ -76,7 +76,7 @@ pub(super) fn target(dml: &DmlStatement) -> Result<Arc<TableView>> {
     }
 }
 
-/// Puts the queries of views in the places of their names.
+/// Replaces the names of views by their queries.
 async fn expand(session: &Session, running: &Running, insert: &mut ast::Insert) -> Result<()> {
     if let Some(source) = &mut insert.source {
         super::views::expand(session, running, &mut **source).await?;
@@ -250,7 +250,7 @@ impl Waiting {
 /// Writes rows of a table, in batches of bounded size.
 pub(super) struct Writer {
     session: Session,
-    /// By whose clocks text without an offset is read.
+    /// Time zone in which text without an offset is read.
     zone: Zone,
     db: Database,
     table: Arc<TableView>,
@@ -286,7 +286,7 @@ impl Writer {
         &self.table
     }
 
-    /// By whose clocks text without an offset is read.
+    /// Time zone in which text without an offset is read.
     pub(super) fn zone(&self) -> &Zone {
         &self.zone
     }
@@ -459,7 +459,7 @@ fn check_times(times: &ArrayRef, origins: &[u64]) -> Result<()> {
     })
 }
 
-/// An error of values, with the first row whose value alone has it: which may be none, where types
+/// An error of values, with the first row whose value alone has it; there may be none, where types
 /// do not fit.
 pub(super) fn of_its_row(
     error: Error,
@@ -493,8 +493,8 @@ fn arrow(error: arrow::error::ArrowError) -> Error {
     Error::from(datafusion::common::DataFusionError::from(error))
 }
 
-/// Values as a column takes them. The planner sees to that for what the statement holds; what a
-/// parameter is, only its sender tells.
+/// Values as a column takes them. The planner converts the statement's own values; only the client
+/// knows the values of parameters.
 ///
 /// Integers for a column of floats stay as they are: the engine takes those that a float holds
 /// exactly, and names the others.

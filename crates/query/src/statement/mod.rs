@@ -1,7 +1,7 @@
-//! What a session may say: each kind of statement, and a clear refusal of every other.
+//! Statements of a session: each supported kind, and a clear refusal of every other.
 //!
-//! Invariants: nothing is planned or run that is not named here; what changes the database asks the
-//! session's access first.
+//! Invariants: nothing is planned or run that is not named here; a change of the database is
+//! checked against the session's access first.
 
 mod alter;
 mod copy;
@@ -10,6 +10,7 @@ mod delete;
 mod indexes;
 mod insert;
 mod order;
+mod parameter_types;
 mod refuse;
 mod returning;
 mod select;
@@ -19,7 +20,6 @@ mod snapshots;
 mod types;
 mod using;
 mod views;
-mod wanted;
 mod watches;
 mod zone;
 
@@ -29,18 +29,18 @@ pub(crate) use views::described as described_views;
 pub use watches::{Look, Watch};
 
 use crate::answer::{Answer, Done, Made, Stored};
+use crate::complexity::{self, Counted};
 use crate::error::{Error, Result};
-use crate::gate::{self, Counted};
 use crate::parameters::Parameters;
 use crate::parsed::{Kind, Parsed};
 use crate::placeholders::Written;
 use crate::plans::{Described, PlanKey};
-use crate::session::{Extension, Session, no_columns};
-use crate::syntax::{self, About, AboutWatch};
-use crate::wording::{
+use crate::rewrites::{
     self,
     names::{self, Labels},
 };
+use crate::session::{Extension, Session, no_columns};
+use crate::syntax::{self, About, AboutWatch};
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::{DFParserBuilder, ParserInput, Statement as Parse};
@@ -48,12 +48,12 @@ use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::tokenizer::Token;
 use std::sync::Arc;
 
-/// What is known of a statement without running it.
+/// Properties of a statement that are known without running it.
 pub(crate) struct Shape {
     pub(crate) parameters: Vec<DataType>,
     pub(crate) schema: SchemaRef,
     pub(crate) done: Done,
-    /// What it means to the planner, and for whom, where that lasts.
+    /// The logical plan with the key for which it is valid, where it can be cached.
     pub(crate) meaning: Option<(PlanKey, LogicalPlan)>,
 }
 
@@ -68,8 +68,7 @@ impl Shape {
     }
 }
 
-/// Refuses a statement, by its first word, that asks for something where the session may read
-/// nothing.
+/// Refuses a statement, by its first word, that reads where the session may read nothing.
 pub(crate) fn may_run(session: &Session, sql: &str) -> Result<()> {
     if session.access.asks() || changes(sql) {
         return Ok(());
@@ -83,14 +82,16 @@ pub(crate) async fn read(session: &Session, sql: &str) -> Result<Parsed> {
     session.check_length(sql)?;
     let (text, extension) = (sql.to_owned(), session.extension.clone());
     let read = async move { parse(&text, extension.as_deref()) };
-    session.planned(sql.len() > gate::LONG_TEXT, read).await
+    session
+        .planned(sql.len() > complexity::LONG_TEXT, read)
+        .await
 }
 
-/// How far a statement has come.
+/// Progress of a statement.
 pub(crate) enum Step {
-    /// It runs.
+    /// The statement runs; its answer.
     Ran(Answer),
-    /// It was read; it is no query, or one that needs a thread of its own to be planned.
+    /// A parsed statement that is no query, or that needs a thread of its own to be planned.
     Read(Box<Parsed>, Parameters),
 }
 
@@ -113,23 +114,25 @@ pub(crate) async fn read_and_run(
         let Kind::Select(parsed) = statement.kind else {
             return Err(Error::internal("a query that is none"));
         };
-        let asked = select::Asked {
+        let request = select::RunRequest {
             labels: &labels,
             text: Some(&text),
             parameters,
             count,
             done: Done::Select,
         };
-        let ran = select::run(&own, parsed, asked).await?;
+        let ran = select::run(&own, parsed, request).await?;
         Ok(Step::Ran(ran))
     };
-    session.planned(sql.len() > gate::LONG_TEXT, work).await
+    session
+        .planned(sql.len() > complexity::LONG_TEXT, work)
+        .await
 }
 
 /// Reads one statement.
 pub(crate) fn parse(sql: &str, extension: Option<&dyn Extension>) -> Result<Parsed> {
-    let weight = gate::weigh(sql)?;
-    let tokens = gate::tokens(sql)?;
+    let weight = complexity::weigh(sql)?;
+    let tokens = complexity::tokens(sql)?;
     let named = syntax::about(&tokens)?.map(Kind::Snapshots);
     let named = match named {
         Some(named) => Some(named),
@@ -149,7 +152,7 @@ pub(crate) fn parse(sql: &str, extension: Option<&dyn Extension>) -> Result<Pars
     let mut statements = weight.reading(|| {
         DFParserBuilder::new(ParserInput::Tokens(tokens))
             .with_dialect(&Counted)
-            .with_recursion_limit(gate::DEPTH_MAX)
+            .with_recursion_limit(complexity::DEPTH_MAX)
             .build()?
             .parse_statements()
     })?;
@@ -179,12 +182,12 @@ pub(crate) fn parse(sql: &str, extension: Option<&dyn Extension>) -> Result<Pars
         _ => Labels::default(),
     };
     using::columns_of_both_sides(&mut statement)?;
-    wording::reword(&mut statement)?;
+    rewrites::reword(&mut statement)?;
     zone::call_by_name(&mut statement);
     order::plain_keys(&mut statement);
     let mut kind = kind(statement)?;
-    if let (Kind::Insert(_, asked), Some(query)) = (&mut kind, returning) {
-        *asked = Some(Box::new(parse(&query, extension)?));
+    if let (Kind::Insert(_, request), Some(query)) = (&mut kind, returning) {
+        *request = Some(Box::new(parse(&query, extension)?));
     }
     Ok(Parsed {
         text: sql.to_owned(),
@@ -285,7 +288,7 @@ fn dropping(object: ast::ObjectType, names: Vec<ast::ObjectName>, if_exists: boo
     }
 }
 
-/// Whether a statement changes something, by its first word, and asks for nothing.
+/// Whether a statement changes something, by its first word, and reads nothing.
 pub(crate) fn changes(sql: &str) -> bool {
     let word = sql
         .trim_start()
@@ -307,7 +310,7 @@ pub(crate) fn asks_nothing() -> Error {
     .with_hint("give the token a rule to read, see `headwater token create`")
 }
 
-/// Refuses what asks for something where the session may read nothing.
+/// Refuses a statement that reads where the session may read nothing.
 fn check_asking(session: &Session, statement: &Parsed) -> Result<()> {
     if session.access.asks() {
         return Ok(());
@@ -355,14 +358,14 @@ pub(crate) async fn run(
         Kind::Select(parsed) => {
             let (text, labels) = (statement.text, statement.labels);
             let run = async move {
-                let asked = select::Asked {
+                let request = select::RunRequest {
                     labels: &labels,
                     text: Some(&text),
                     parameters,
                     count,
                     done: Done::Select,
                 };
-                select::run(&own, parsed, asked).await
+                select::run(&own, parsed, request).await
             };
             session.planned(large, run).await
         }
@@ -373,14 +376,14 @@ pub(crate) async fn run(
                 _ => return Err(Error::internal("a statement that shows nothing")),
             };
             let run = async move {
-                let asked = select::Asked {
+                let request = select::RunRequest {
                     labels: &Labels::default(),
                     text: None,
                     parameters,
                     count,
                     done,
                 };
-                select::run(&own, parsed, asked).await
+                select::run(&own, parsed, request).await
             };
             session.planned(large, run).await
         }
@@ -389,7 +392,7 @@ pub(crate) async fn run(
             let begin = async move {
                 returning::begin(&begun, *insert, *returning, (parameters, count)).await
             };
-            let held = returning::hold(session.planned(large, begin).await?).await?;
+            let held = returning::buffer(session.planned(large, begin).await?).await?;
             let ask = async move { returning::ask(&own, held).await };
             let (held, answer) = session.planned(large, ask).await?;
             returning::finish(held, answer).await
@@ -470,7 +473,7 @@ pub(crate) async fn describe(
     let nothing = |done| Ok(Shape::new(Vec::new(), no_columns(), done));
     let written = &statement.written;
     let none = &Labels::default();
-    let asking = |labels, text, done| select::Describing {
+    let asking = |labels, text, done| select::DescribeRequest {
         labels,
         text,
         types,
@@ -479,16 +482,16 @@ pub(crate) async fn describe(
     };
     match &statement.kind {
         Kind::Select(parsed) => {
-            let asked = asking(
+            let request = asking(
                 &statement.labels,
                 Some(statement.text.as_str()),
                 Done::Select,
             );
-            select::describe(session, parsed.clone(), asked).await
+            select::describe(session, parsed.clone(), request).await
         }
         Kind::Explain(parsed) => {
-            let asked = asking(none, None, Done::Explained);
-            select::describe(session, parsed.clone(), asked).await
+            let request = asking(none, None, Done::Explained);
+            select::describe(session, parsed.clone(), request).await
         }
         Kind::ShowColumns(parsed) => {
             select::describe(session, parsed.clone(), asking(none, None, Done::Shown)).await
@@ -498,7 +501,7 @@ pub(crate) async fn describe(
             let mut shape = insert::describe(session, insert, types, written).await?;
             let columns = returning::columns(session, returning.as_ref().clone()).await?;
             let schema = columns.schema().inner();
-            shape.schema = names::told(schema).unwrap_or_else(|| Arc::clone(schema));
+            shape.schema = names::without_marks(schema).unwrap_or_else(|| Arc::clone(schema));
             shape.done = Done::Returned(Stored::default());
             Ok(shape)
         }
@@ -555,7 +558,7 @@ pub(crate) fn offset_of(text: &str, (line, column): (u64, u64)) -> usize {
 
 /// Takes a text of several statements apart at its semicolons.
 pub(crate) fn split(sql: &str) -> Result<Vec<String>> {
-    // Places come in order, so that each character is passed over once.
+    // Positions come in order, so that each character is passed over once.
     let mut at = (1, 1);
     let mut chars = sql.char_indices();
     let mut offset = |line: u64, column: u64| -> usize {
@@ -571,7 +574,7 @@ pub(crate) fn split(sql: &str) -> Result<Vec<String>> {
     let mut out = Vec::new();
     let mut from = 0;
     let mut empty = true;
-    for token in gate::tokens(sql)? {
+    for token in complexity::tokens(sql)? {
         match token.token {
             Token::SemiColon => {
                 let to = offset(token.span.start.line, token.span.start.column);

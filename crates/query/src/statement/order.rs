@@ -1,8 +1,8 @@
 //! `ORDER BY` with each key once, and with the expressions that its numbers mean.
 //!
-//! A key that stands there a second time orders nothing any more, and the SQL library takes it for
-//! another one: it panics where a query has `DISTINCT ON` too. A number that means what is computed
-//! of aggregates (`round(avg(x))`) it takes for a column that nobody groups by.
+//! A repeated key orders nothing any more, and the SQL library takes it for another one: it panics
+//! where a query has `DISTINCT ON` too. The library takes a number that refers to an expression of
+//! aggregates (`round(avg(x))`) for a column that is not in `GROUP BY`.
 
 use datafusion::sql::parser::Statement as Parse;
 use datafusion::sql::sqlparser::ast::{
@@ -40,7 +40,7 @@ impl VisitorMut for Keys {
                 }
             }
             let mut known: HashSet<Expr> = HashSet::new();
-            // What is random is another value each time.
+            // A random key is another value each time.
             keys.retain(|key| {
                 matches!(key.expr, Expr::Function(_)) || known.insert(key.expr.clone())
             });
@@ -49,7 +49,7 @@ impl VisitorMut for Keys {
     }
 }
 
-/// What the number of a column means, if that is computed of aggregates.
+/// The expression that the number of a column refers to, if it is computed of aggregates.
 fn computed<'a>(key: &Expr, select: &'a Select) -> Option<&'a Expr> {
     let at = number(key)?.checked_sub(1)?;
     let SelectItem::UnnamedExpr(expr) = select.projection.get(at)? else {

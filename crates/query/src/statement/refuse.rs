@@ -1,5 +1,4 @@
-//! Parts of statements that the SQL library reads and then leaves out, or means otherwise than
-//! whoever wrote them.
+//! Parts of statements that the SQL library parses and then ignores, or gives another meaning.
 //!
 //! Invariant: no statement is answered as if a part of it had not been written.
 
@@ -26,7 +25,7 @@ impl Visitor for LeftOut {
     type Break = Error;
 
     fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<Error> {
-        // A promise that is not kept.
+        // Locks are not implemented.
         if !query.locks.is_empty() {
             return ControlFlow::Break(unsupported("SELECT … FOR UPDATE"));
         }

@@ -1,11 +1,11 @@
 //! `INSERT … RETURNING`: the rows that were written, as they were written.
 //!
-//! Drivers ask for it to learn what they call generated keys: here the time of rows that had none
-//! of their own. A row is given as the statement has it: fields that stood at its time before, and
-//! were not written over, do not show.
+//! Drivers use it to learn generated keys: here the time of rows that had none of their own. A row
+//! is returned as the statement has it: fields that were stored at its time before, and were not
+//! overwritten, do not show.
 //!
-//! Invariants: the rows of such a statement fit one batch; they are stored and given back, or
-//! neither, since everything that is asked of them is computed before they are stored.
+//! Invariants: the rows of such a statement fit one batch; they are stored and returned, or
+//! neither, since everything that `RETURNING` computes of them is computed before they are stored.
 
 use super::insert::{self, BATCH_BYTES, Writer, as_stored};
 use super::select;
@@ -24,7 +24,7 @@ use datafusion::sql::sqlparser::ast;
 use futures_util::{StreamExt, stream};
 use std::sync::Arc;
 
-/// Bytes that may be given back: what is stored, and expressions beside it.
+/// Bytes of the returned rows, at most: the stored values, and expressions beside them.
 const GIVEN_BYTES: usize = 4 * BATCH_BYTES;
 
 /// Takes `RETURNING` out of a statement, as a query over the table it writes.
@@ -41,7 +41,7 @@ pub(super) fn take(insert: &mut ast::Insert) -> Option<String> {
     ))
 }
 
-/// What is asked of the rows, planned over the table.
+/// The query of `RETURNING`, planned over the table.
 async fn resolve(session: &Session, returning: Parsed) -> Result<(Running, LogicalPlan)> {
     let running = session.begin()?;
     let read = running.resolve(returning.query()?).await?;
@@ -56,11 +56,11 @@ pub(super) async fn columns(session: &Session, returning: Parsed) -> Result<Logi
     session.optimize(&running, &read)
 }
 
-/// Rows that are about to be written, and what is asked of them.
+/// Rows that are about to be written, and the query of `RETURNING`.
 pub(super) struct Planned {
     insertion: insert::Planned,
     running: Running,
-    asked: LogicalPlan,
+    query: LogicalPlan,
 }
 
 /// Plans both.
@@ -71,24 +71,24 @@ pub(super) async fn begin(
     parameters: (Parameters, usize),
 ) -> Result<Planned> {
     let insertion = insert::begin(session, insert, parameters).await?;
-    let (running, asked) = resolve(session, returning).await?;
+    let (running, query) = resolve(session, returning).await?;
     Ok(Planned {
         insertion,
         running,
-        asked,
+        query,
     })
 }
 
 /// Rows in memory, not stored yet.
-pub(super) struct Held {
+pub(super) struct Buffered {
     writer: Writer,
     batches: Vec<RecordBatch>,
     running: Running,
-    asked: LogicalPlan,
+    query: LogicalPlan,
 }
 
 /// Computes the rows.
-pub(super) async fn hold(planned: Planned) -> Result<Held> {
+pub(super) async fn buffer(planned: Planned) -> Result<Buffered> {
     let (mut rows, writer) = planned.insertion.into_parts();
     let (mut batches, mut bytes) = (Vec::new(), 0);
     while let Some(batch) = rows.next().await {
@@ -103,33 +103,33 @@ pub(super) async fn hold(planned: Planned) -> Result<Held> {
         }
         batches.push(batch);
     }
-    Ok(Held {
+    Ok(Buffered {
         writer,
         batches,
         running: planned.running,
-        asked: planned.asked,
+        query: planned.query,
     })
 }
 
-/// Plans what is asked over the rows in memory.
-pub(super) async fn ask(session: &Session, held: Held) -> Result<(Held, Answer)> {
-    let schema = Arc::clone(&held.writer.table().schema);
-    let memory = MemTable::try_new(schema, vec![held.batches.clone()])?;
+/// Plans the query of `RETURNING` over the rows in memory.
+pub(super) async fn ask(session: &Session, buffered: Buffered) -> Result<(Buffered, Answer)> {
+    let schema = Arc::clone(&buffered.writer.table().schema);
+    let memory = MemTable::try_new(schema, vec![buffered.batches.clone()])?;
     let source = provider_as_source(Arc::new(memory));
-    let asked = held.asked.clone().transform_down(|node| match node {
+    let query = buffered.query.clone().transform_down(|node| match node {
         LogicalPlan::TableScan(mut scan) => {
             scan.source = Arc::clone(&source);
             Ok(Transformed::yes(LogicalPlan::TableScan(scan)))
         }
         other => Ok(Transformed::no(other)),
     })?;
-    let plan = session.plan(&held.running, asked.data).await?;
-    let answer = session.rows(&held.running, plan, Done::Returned(Stored::default()))?;
-    Ok((held, answer))
+    let plan = session.plan(&buffered.running, query.data).await?;
+    let answer = session.rows(&buffered.running, plan, Done::Returned(Stored::default()))?;
+    Ok((buffered, answer))
 }
 
-/// Computes what is given back, and stores the rows.
-pub(super) async fn finish(held: Held, answer: Answer) -> Result<Answer> {
+/// Computes the returned rows, and stores the rows.
+pub(super) async fn finish(buffered: Buffered, answer: Answer) -> Result<Answer> {
     let Answer {
         schema, mut rows, ..
     } = answer;
@@ -146,8 +146,8 @@ pub(super) async fn finish(held: Held, answer: Answer) -> Result<Answer> {
         }
         given.push(Ok(batch));
     }
-    let mut writer = held.writer;
-    for batch in &held.batches {
+    let mut writer = buffered.writer;
+    for batch in &buffered.batches {
         writer.add(batch)?;
     }
     let stored = writer.store().await;

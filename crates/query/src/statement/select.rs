@@ -1,6 +1,6 @@
 //! Statements that read.
 
-use super::wanted::{nulls, parameter_types};
+use super::parameter_types::{nulls, parameter_types};
 use super::{Shape, views};
 use crate::answer::{Answer, Done};
 use crate::error::Result;
@@ -9,8 +9,8 @@ use crate::placeholders::Written;
 use crate::planner;
 use crate::plans::Described;
 use crate::plans::{is_lasting, is_shared};
+use crate::rewrites::names::{self, Labels};
 use crate::session::{Running, Session};
-use crate::wording::names::{self, Labels};
 use arrow::datatypes::DataType;
 use datafusion::execution::context::SQLOptions;
 use datafusion::logical_expr::LogicalPlan;
@@ -25,13 +25,13 @@ pub(super) fn check(plan: &LogicalPlan) -> Result<()> {
     Ok(only.verify_plan(plan)?)
 }
 
-/// How a statement is to be run.
-pub(super) struct Asked<'a> {
+/// Request to run a statement.
+pub(super) struct RunRequest<'a> {
     pub(super) labels: &'a Labels,
-    /// Its text, for which its plan may be kept.
+    /// Text of the statement, under which its plan may be cached.
     pub(super) text: Option<&'a str>,
     pub(super) parameters: Parameters,
-    /// How many parameters are written in it.
+    /// Number of parameters in the statement.
     pub(super) count: usize,
     pub(super) done: Done,
 }
@@ -40,15 +40,15 @@ pub(super) struct Asked<'a> {
 pub(super) async fn run(
     session: &Session,
     mut statement: Parse,
-    asked: Asked<'_>,
+    request: RunRequest<'_>,
 ) -> Result<Answer> {
-    let Asked {
+    let RunRequest {
         labels,
         text,
         parameters,
         count,
         done,
-    } = asked;
+    } = request;
     let running = session.begin()?;
     let viewed = views::expand_statement(session, &running, &mut statement).await?;
     let text = text.filter(|_| !viewed);
@@ -105,15 +105,16 @@ async fn go_on(
     let text = text.filter(|_| is_lasting(&logical));
     let plan = session.plan(running, logical).await?;
     if let Some(text) = text {
-        session.keep_plan(text, &values, running, &plan);
+        session.cache_plan(text, &values, running, &plan);
     }
     session.rows(running, plan, done)
 }
 
-/// How a statement is to be described.
-pub(super) struct Describing<'a> {
+/// Request to describe a statement.
+pub(super) struct DescribeRequest<'a> {
     pub(super) labels: &'a Labels,
-    /// Its text; with it, its meaning is told too, where that lasts.
+    /// Text of the statement; with it, the shape includes the logical plan, where that can be
+    /// cached.
     pub(super) text: Option<&'a str>,
     /// The types that its parameters are said to have.
     pub(super) types: &'a [Option<DataType>],
@@ -125,15 +126,15 @@ pub(super) struct Describing<'a> {
 pub(super) async fn describe(
     session: &Session,
     mut statement: Parse,
-    asked: Describing<'_>,
+    request: DescribeRequest<'_>,
 ) -> Result<Shape> {
-    let Describing {
+    let DescribeRequest {
         labels,
         text,
         types,
         written,
         done,
-    } = asked;
+    } = request;
     let running = session.begin()?;
     let viewed = views::expand_statement(session, &running, &mut statement).await?;
     let text = text.filter(|_| !viewed);
@@ -148,7 +149,7 @@ pub(super) async fn describe(
     let logical = session.optimize(&running, &logical)?;
     Ok(Shape {
         parameters,
-        schema: names::told(logical.schema().inner())
+        schema: names::without_marks(logical.schema().inner())
             .unwrap_or_else(|| logical.schema().inner().clone()),
         done,
         meaning,

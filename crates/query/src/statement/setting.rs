@@ -25,7 +25,7 @@ fn plain(name: &str) -> String {
     }
 }
 
-/// What `SHOW` is asked for.
+/// Name of the setting that `SHOW` is for.
 pub(super) fn shown(variable: &[ast::Ident]) -> String {
     let parts: Vec<&str> = variable.iter().map(|i| i.value.as_str()).collect();
     plain(&parts.join("."))

@@ -1,7 +1,7 @@
 //! `CREATE SNAPSHOT`, `DROP SNAPSHOT` and `SHOW SNAPSHOTS`.
 //!
-//! Invariants: a snapshot is of all tables, so whoever makes, drops or lists them may do
-//! everything; of one that is read each session sees what it may see of its tables.
+//! Invariants: a snapshot is of all tables, so only a session with all rights creates, drops or
+//! lists them; a session that reads one sees of its tables what it may see.
 
 use super::{blocking, show};
 use crate::answer::{Answer, Done, Made};

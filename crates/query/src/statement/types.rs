@@ -6,7 +6,7 @@ use datafusion::sql::sqlparser::ast;
 use headwater::{Duplicates, FieldType, IndexBudget, IndexPolicy};
 use std::time::Duration;
 
-/// What a declared column is to be.
+/// Kinds of declared columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Declared {
     Time,
@@ -14,7 +14,7 @@ pub(super) enum Declared {
     Field(FieldType),
 }
 
-/// What a type's name means.
+/// The kind of column that a type's name declares.
 pub(super) fn declared(data_type: &ast::DataType) -> Result<Declared> {
     let text = data_type.to_string().to_uppercase();
     let name = text.split('(').next().unwrap_or(&text).trim();
@@ -170,7 +170,7 @@ impl TableSettings {
         Ok(())
     }
 
-    /// What a table says of its indexes from now on; `None` = the same as before.
+    /// The table's index policy after the statement; `None` = the same as before.
     pub(super) fn index_policy(&self, before: IndexPolicy) -> Option<IndexPolicy> {
         let after = IndexPolicy {
             auto: self.auto_index.unwrap_or(before.auto),

@@ -3,13 +3,13 @@
 //! in rows that only the right side has: such joins are written with `ON`, and the column as what
 //! it is.
 //!
-//! Invariants: columns, their names and their order are PostgreSQL's, those that are joined by come
-//! first; statements without such a join stay as they are.
-//! Failure: what cannot be told without the columns of tables is refused: `NATURAL`, and a column
-//! of one of several tables.
+//! Invariants: columns, their names and their order are PostgreSQL's, the joined columns first;
+//! statements without such a join stay as they are.
+//! Failure: joins that depend on the columns of tables are refused: `NATURAL`, and a column of one
+//! of several tables.
 
 use crate::error::{Error, Result};
-use crate::wording::{binary, call, folded};
+use crate::rewrites::{binary, call, folded};
 use datafusion::sql::parser::Statement as Parse;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, ExceptSelectItem, Expr, GroupByExpr, Ident, JoinConstraint, JoinOperator,
@@ -18,7 +18,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use std::ops::ControlFlow;
 
-/// Writes such joins anew, in all queries of a statement.
+/// Rewrites such joins in all queries of a statement.
 pub(super) fn columns_of_both_sides(statement: &mut Parse) -> Result<()> {
     let parsed = match statement {
         Parse::Statement(parsed) => parsed,
@@ -50,7 +50,7 @@ struct Shown {
     hidden: Vec<Ident>,
 }
 
-/// What is joined: the columns of both sides, and the tables.
+/// The joined columns of both sides, and the tables.
 #[derive(Default)]
 struct Joined {
     merged: Vec<(Ident, Expr)>,
@@ -72,7 +72,7 @@ fn of_query(query: &mut Query) -> Result<()> {
         return Ok(());
     };
     for key in order {
-        // A name that is answered means what is answered.
+        // A name of an output column means that column.
         let answers = |item: &SelectItem| match (item, &key.expr) {
             (SelectItem::ExprWithAlias { alias, .. }, Expr::Identifier(name)) => same(alias, name),
             _ => false,
@@ -411,7 +411,7 @@ fn all_columns(options: &WildcardAdditionalOptions, joined: &Joined) -> Result<V
     Ok(items)
 }
 
-/// Writes what columns of both sides are in their places; queries within have columns of their own.
+/// Replaces the columns of both sides by their expressions; sub-queries have columns of their own.
 fn write(part: &mut impl VisitMut, joined: &Joined) {
     let mut writer = Writer { joined, within: 0 };
     // It never breaks off.

@@ -1,24 +1,24 @@
 //! Views: queries with a name, which stand in a statement where a table can.
 //!
-//! The database keeps the statements that made them, one after the other with semicolons between
-//! them, in its note `views`. Where a statement names one, its query is read again and takes the
-//! place of the name, so that whoever asks sees through it what it may see, and nothing else.
+//! The database stores the statements that created them, separated by semicolons, in its note
+//! `views`. Where a statement names a view, its query is parsed again and replaces the name, so
+//! that each session sees through it what it may see, and nothing else.
 //!
-//! Invariants: a view whose query cannot be planned with what a session sees does not exist for it.
-//! A table hides a view of its name. What is planned with a view is not kept, since the view may
-//! change.
+//! Invariants: a view whose query cannot be planned with the tables that a session sees does not
+//! exist for it. A table hides a view of its name. Plans with a view are not cached, since the view
+//! may change.
 //! Concurrency: changes take turns in a process, and only the owner of a database makes them.
 
 use super::create::forbidden;
 use super::{blocking, parse, show as shown, split, unsupported};
 use crate::answer::{Answer, Done, Made};
+use crate::complexity;
 use crate::descriptions::ViewDescription;
 use crate::error::{Code, Error, Result};
-use crate::gate;
 use crate::names::{table_name, unknown_table};
 use crate::parsed::Kind;
+use crate::rewrites::names;
 use crate::session::{Running, Session};
-use crate::wording::names;
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::sql::parser::Statement as Parse;
@@ -63,7 +63,7 @@ fn name_of(text: &str) -> Result<String> {
 
 /// The name of the view that a statement makes, and where it stands.
 fn name_in(text: &str) -> Result<(String, Range<usize>)> {
-    let tokens = gate::tokens(text)?;
+    let tokens = complexity::tokens(text)?;
     let words = tokens
         .iter()
         .filter(|token| !matches!(token.token, Token::Whitespace(_)));
@@ -134,7 +134,7 @@ impl Named {
         named
     }
 
-    /// Those that are neither tables nor queries of the statement.
+    /// Names that are neither tables nor queries of the statement.
     fn unknown(&self, running: &Running) -> Result<Vec<String>> {
         let mut unknown = Vec::new();
         for name in self.tables.difference(&self.common) {
@@ -153,15 +153,15 @@ struct Expanded {
     columns: Vec<Ident>,
 }
 
-/// Puts views in the places of their names.
+/// Replaces the names of views.
 struct Putting<'a>(&'a BTreeMap<String, Expanded>);
 
 impl Putting<'_> {
-    /// `SELECT * FROM view`, with the view's query in the place of its name.
+    /// `SELECT * FROM view`, with the view's query in place of its name.
     fn whole(name: &str, view: &Expanded) -> Parse {
         let ident = Ident::with_quote('"', name);
         let table = ObjectName(vec![ObjectNamePart::Identifier(ident)]);
-        let mut query = crate::wording::all_of_table(table);
+        let mut query = crate::rewrites::all_of_table(table);
         let views = BTreeMap::from([(name.to_owned(), view.clone())]);
         // It never breaks off.
         let _ = VisitMut::visit(&mut query, &mut Putting(&views));
@@ -252,7 +252,7 @@ fn views<'a>(
     })
 }
 
-/// The view that a kept statement makes.
+/// The view that a stored statement creates.
 fn read(text: &str) -> Result<Expanded> {
     match parse(text, None)?.kind {
         Kind::CreateView(view) => Ok(Expanded {
@@ -265,7 +265,7 @@ fn read(text: &str) -> Result<Expanded> {
     }
 }
 
-/// Puts the queries of views in the places of their names; true when there were some.
+/// Replaces the names of views by their queries; true when there were some.
 pub(super) async fn expand<T: Visit + VisitMut>(
     session: &Session,
     running: &Running,
@@ -302,7 +302,7 @@ pub(super) async fn expand_statement(
 
 static CHANGING: Mutex<()> = Mutex::new(());
 
-/// Changes the views that are kept.
+/// Changes the stored views.
 async fn change(
     session: &Session,
     work: impl FnOnce(&mut Texts, &headwater::Database) -> Result<()> + Send + 'static,
@@ -431,7 +431,7 @@ pub(super) async fn drop(
 fn definition(text: &str) -> Result<String> {
     let mut deep = 0;
     let mut seen = false;
-    let tokens = gate::tokens(text)?;
+    let tokens = complexity::tokens(text)?;
     let query = tokens.iter().find(|token| {
         deep += crate::syntax::words::depth(token);
         let found = seen && !matches!(token.token, Token::Whitespace(_));
@@ -444,7 +444,7 @@ fn definition(text: &str) -> Result<String> {
     Ok(query.trim().to_owned())
 }
 
-/// What there is to know of the views that exist for the session, by name.
+/// Descriptions of the views that exist for the session, by name.
 pub(crate) fn described(session: &Session) -> Result<Vec<ViewDescription>> {
     let texts = kept(session.note(NOTE)?)?;
     if texts.is_empty() {
@@ -465,7 +465,7 @@ pub(crate) fn described(session: &Session) -> Result<Vec<ViewDescription>> {
                 .resolve(whole)
                 .now_or_never()
                 .ok_or_else(|| Error::internal("the planning of a view waited"))??;
-            let schema = names::told(planned.schema().inner())
+            let schema = names::without_marks(planned.schema().inner())
                 .unwrap_or_else(|| Arc::clone(planned.schema().inner()));
             let columns = schema.fields().iter();
             let columns = columns.map(|field| (field.name().clone(), field.data_type().clone()));

@@ -11,7 +11,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use std::ops::ControlFlow;
 
-/// Puts the call in the place of every such expression of a statement.
+/// Replaces every such expression of a statement by the call.
 pub(super) fn call_by_name(statement: &mut Parse) {
     let parsed = match statement {
         Parse::Statement(parsed) => parsed,

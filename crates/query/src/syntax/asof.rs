@@ -1,19 +1,18 @@
 //! `ASOF [LEFT] JOIN t ON …` as DuckDB has it: the parser reads Snowflake's form only, with a
-//! `MATCH_CONDITION`, so that one is put in whose name says which join is meant.
+//! `MATCH_CONDITION`, so that one is inserted whose name identifies the kind of join.
 
 use super::words::{depth, follow, is, name, next, sign, word, wrong};
 use crate::error::Result;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
-/// What stands for the condition that is one of those behind `ON`, where rows without a match are
-/// left out.
+/// Marker condition among those behind `ON`, for a join that leaves out rows without a match.
 pub(crate) const INNER: &str = "asof\u{1}inner";
 /// The same where they stay.
 pub(crate) const LEFT: &str = "asof\u{1}left";
 
 pub(super) fn rewrite(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
     let mut out: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len() + 8);
-    // Where the condition of a join begins, and what is to stand before it.
+    // Positions of the conditions of joins, and the condition to insert before each.
     let mut conditions: Vec<(usize, &str)> = Vec::new();
     let mut skipped_until = 0;
     for (at, token) in tokens.iter().enumerate() {
@@ -44,7 +43,7 @@ pub(super) fn rewrite(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> 
     Ok(out)
 }
 
-/// The join that begins behind `ASOF`, and the place of its `JOIN`.
+/// The join that begins behind `ASOF`, and the position of its `JOIN`.
 fn join(tokens: &[TokenWithSpan], from: usize) -> Option<(&'static str, usize)> {
     let forms: [(&[&str], &'static str); 4] = [
         (&["LEFT", "OUTER", "JOIN"], LEFT),
@@ -58,7 +57,7 @@ fn join(tokens: &[TokenWithSpan], from: usize) -> Option<(&'static str, usize)> 
     })
 }
 
-/// The place of the `ON` of a join; none where it has a condition of Snowflake's form.
+/// The position of the `ON` of a join; none where it has a condition of Snowflake's form.
 fn condition(tokens: &[TokenWithSpan], from: usize) -> Result<Option<usize>> {
     let mut deep = 0;
     for (at, token) in tokens.iter().enumerate().skip(from) {

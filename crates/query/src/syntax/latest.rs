@@ -1,5 +1,5 @@
-//! `SELECT … FROM t [WHERE …] LATEST ON time PARTITION BY tags`, as QuestDB has it: what is read is
-//! the newest row of each partition, `DISTINCT ON`.
+//! `SELECT … FROM t [WHERE …] LATEST ON time PARTITION BY tags`, as QuestDB has it: a read of the
+//! newest row of each partition, by `DISTINCT ON`.
 
 use super::words::{closing, depth, follow, is, is_space, next, sign, word, wrong};
 use crate::error::{Error, Result};
@@ -14,7 +14,7 @@ pub(super) fn rewrite(mut tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpa
     Ok(tokens)
 }
 
-/// The place of the last `LATEST ON`.
+/// The position of the last `LATEST ON`.
 fn find(tokens: &[TokenWithSpan]) -> Option<usize> {
     let mut places = tokens.iter().enumerate().rev();
     let found =
@@ -22,17 +22,17 @@ fn find(tokens: &[TokenWithSpan]) -> Option<usize> {
     found.map(|(at, _)| at)
 }
 
-/// A part of a statement that asks for newest rows.
+/// A part of a statement that selects newest rows.
 struct Latest {
-    /// The place behind `FROM`.
+    /// The position behind `FROM`.
     from: usize,
-    /// The place of `LATEST`.
+    /// The position of `LATEST`.
     at: usize,
-    /// The place behind the partition.
+    /// The position behind the partition.
     end: usize,
     time: Vec<TokenWithSpan>,
     partition: Vec<TokenWithSpan>,
-    /// What the table is called around it.
+    /// Alias of the table in the query around it.
     alias: Vec<TokenWithSpan>,
 }
 
@@ -94,7 +94,7 @@ impl Latest {
         })
     }
 
-    /// The statement with a query of the newest rows in the place of the table.
+    /// The statement with a query of the newest rows in place of the table.
     fn put_in(self, tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
         let span = tokens
             .get(self.at)
@@ -127,7 +127,7 @@ impl Latest {
     }
 }
 
-/// The place behind the `FROM` of the query that a place is in.
+/// The position behind the `FROM` of the query that contains a position.
 fn from(tokens: &[TokenWithSpan], at: usize) -> Option<usize> {
     let mut deep = 0;
     let before = tokens.get(..at)?.iter().enumerate().rev();
@@ -143,7 +143,7 @@ fn from(tokens: &[TokenWithSpan], at: usize) -> Option<usize> {
     None
 }
 
-/// What the one table of a query is called.
+/// Alias of the one table of a query.
 fn alias(source: &[TokenWithSpan]) -> Result<Vec<TokenWithSpan>> {
     let mut deep = 0;
     for token in source {

@@ -1,8 +1,7 @@
-//! Syntax that the SQL library's parser does not know, written anew in words that it does know,
-//! before it reads a statement.
+//! Rewrites of syntax that the SQL library's parser does not know, before it reads a statement.
 //!
-//! Invariants: a statement without such syntax is read as it is; what is put in has the place of
-//! what it stands for, so that errors are found there.
+//! Invariants: a statement without such syntax is read as it is; a replacement has the position of
+//! the tokens that it replaces, so that errors are found there.
 
 mod asof;
 mod latest;
@@ -14,7 +13,7 @@ pub(crate) mod words;
 pub(crate) use asof::{INNER, LEFT};
 pub(crate) use pattern::{APART, SOURCE};
 pub(crate) use snapshot::{About, about, past_table};
-pub(crate) use watch::{AboutWatch, Made, Since, Target, What, about_watch};
+pub(crate) use watch::{AboutWatch, Made, Since, Target, WatchKind, about_watch};
 
 use crate::error::Result;
 use datafusion::sql::sqlparser::tokenizer::TokenWithSpan;

@@ -42,8 +42,8 @@ pub(super) fn rewrite(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> 
     Ok(out)
 }
 
-/// Takes the sub-query before the clause out of the statement, where that is what it reads: the
-/// parser reads tables only. A name stands in its place.
+/// Takes the sub-query before the clause out of the statement, if it is the source of the clause:
+/// the parser reads tables only. A name replaces it.
 fn source(out: &mut Vec<TokenWithSpan>, clause: &TokenWithSpan) -> Option<Vec<TokenWithSpan>> {
     let before = |out: &[TokenWithSpan], at: usize| {
         out.get(..at)?.iter().rposition(|token| !is_space(token))
@@ -109,7 +109,7 @@ fn read_from(
     out
 }
 
-/// What stands between the brackets of the clause.
+/// Tokens between the brackets of the clause.
 fn clause(tokens: &[TokenWithSpan]) -> Result<Vec<TokenWithSpan>> {
     let mut out = Vec::with_capacity(tokens.len());
     let mut deep = 0;
@@ -118,7 +118,7 @@ fn clause(tokens: &[TokenWithSpan]) -> Result<Vec<TokenWithSpan>> {
         deep += depth(token);
         at += 1;
         if let Some(called) = prefixed(tokens, at - 1) {
-            // FINAL is told by the name of the function, RUNNING is what it is anyway.
+            // A function name stands for FINAL; RUNNING is the default.
             let function = tokens
                 .get(called)
                 .map_or_else(String::new, |t| t.token.to_string());
@@ -153,7 +153,7 @@ fn clause(tokens: &[TokenWithSpan]) -> Result<Vec<TokenWithSpan>> {
     Ok(out)
 }
 
-/// The place of the function behind `FINAL` or `RUNNING`.
+/// The position of the function behind `FINAL` or `RUNNING`.
 fn prefixed(tokens: &[TokenWithSpan], at: usize) -> Option<usize> {
     let token = tokens.get(at)?;
     if !is(token, "FINAL") && !is(token, "RUNNING") {
@@ -166,7 +166,8 @@ fn prefixed(tokens: &[TokenWithSpan], at: usize) -> Option<usize> {
     is_call.then_some(function)
 }
 
-/// The pattern from a place on, with its length and its sets of symbols, and the place behind it.
+/// The pattern from a position on, with its length and its sets of symbols, and the position behind
+/// it.
 fn pattern(tokens: &[TokenWithSpan], from: usize) -> Result<(String, usize)> {
     let open = next(tokens, from);
     let found = open.and_then(|open| tokens.get(open));

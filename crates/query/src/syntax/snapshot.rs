@@ -1,7 +1,7 @@
-//! Named snapshots: `snapshot('table', 'name')` in the place of a table, and the statements
-//! `CREATE SNAPSHOT`, `DROP SNAPSHOT` and `SHOW SNAPSHOTS`.
+//! Named snapshots: `snapshot('table', 'name')` as a table, and the statements `CREATE SNAPSHOT`,
+//! `DROP SNAPSHOT` and `SHOW SNAPSHOTS`.
 //!
-//! The first becomes a name of two parts that nobody can write: a table in a schema that stands for
+//! The first becomes a name of two parts that cannot be typed: a table in a schema that stands for
 //! the snapshot.
 
 use super::words::{self, follow, name, next, sign, wrong};
@@ -19,7 +19,7 @@ pub(crate) fn past_table(name: &str) -> Option<(&str, &str)> {
     Some((snapshot, table.strip_prefix('.')?))
 }
 
-/// What a statement about snapshots is to do.
+/// Statements about snapshots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum About {
     Create { name: String, if_not_exists: bool },
@@ -111,7 +111,7 @@ pub(super) fn rewrite(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> 
     Ok(out)
 }
 
-/// Table and snapshot of a call at a place, and the place behind it.
+/// Table and snapshot of a call at a position, and the position behind it.
 fn called(tokens: &[TokenWithSpan], at: usize) -> Option<(String, String, usize)> {
     let text = |at: usize| match &tokens.get(at)?.token {
         Token::SingleQuotedString(text) => Some(text.clone()),
@@ -132,10 +132,10 @@ fn called(tokens: &[TokenWithSpan], at: usize) -> Option<(String, String, usize)
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
-    use crate::gate;
+    use crate::complexity;
 
     fn written(sql: &str) -> String {
-        let tokens = rewrite(gate::tokens(sql).unwrap()).unwrap();
+        let tokens = rewrite(complexity::tokens(sql).unwrap()).unwrap();
         let all = tokens.iter().map(|token| token.token.to_string());
         all.collect::<String>().replace(MARK, "^")
     }
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn statements_about_snapshots_are_read() {
-        let read = |sql: &str| about(&gate::tokens(sql).unwrap());
+        let read = |sql: &str| about(&complexity::tokens(sql).unwrap());
         let create = |name: &str, if_not_exists| {
             Some(About::Create {
                 name: name.into(),

@@ -15,13 +15,13 @@ use headwater_wire::instant::parse_instant;
 /// From when on a watch looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Since {
-    /// What comes behind the newest row of now.
+    /// Rows behind the newest row at the time of the statement.
     Now,
     Beginning,
     At(i64),
 }
 
-/// Where its events go besides to who listens.
+/// Target of its events besides subscribers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     Hook(String),
@@ -37,13 +37,13 @@ pub(crate) struct Options {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum What {
-    /// What a query finds.
+pub(crate) enum WatchKind {
+    /// The matches of a query.
     Pattern(String),
     Absence {
         table: String,
         condition: Option<String>,
-        /// How long no row came, as it is written.
+        /// Duration without a row, as it is written.
         length: String,
         per: Option<Vec<String>>,
     },
@@ -55,10 +55,10 @@ pub(crate) struct Made {
     pub(crate) name: String,
     pub(crate) if_not_exists: bool,
     pub(crate) options: Options,
-    pub(crate) what: What,
+    pub(crate) kind: WatchKind,
 }
 
-/// What a statement about watches is to do.
+/// Statements about watches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum AboutWatch {
     Create(Box<Made>),
@@ -99,15 +99,15 @@ pub(crate) fn about_watch(sql: &str, tokens: &[TokenWithSpan]) -> Result<Option<
             found,
         ));
     };
-    let what = match follow(tokens, at, &["ABSENCE", "OF"]) {
+    let kind = match follow(tokens, at, &["ABSENCE", "OF"]) {
         Some(at) => absence(sql, tokens, at)?,
-        None => What::Pattern(slice(sql, tokens, at, last(tokens)).to_owned()),
+        None => WatchKind::Pattern(slice(sql, tokens, at, last(tokens)).to_owned()),
     };
     Ok(Some(AboutWatch::Create(Box::new(Made {
         name,
         if_not_exists: conditional.is_some(),
         options,
-        what,
+        kind,
     }))))
 }
 
@@ -122,7 +122,7 @@ impl Default for Options {
     }
 }
 
-/// A name, and the place behind it.
+/// A name, and the position behind it.
 fn name(tokens: &[TokenWithSpan], at: usize, what: &str) -> Result<(String, usize)> {
     let place = next(tokens, at);
     let token = place.and_then(|at| tokens.get(at));
@@ -142,7 +142,7 @@ fn name(tokens: &[TokenWithSpan], at: usize, what: &str) -> Result<(String, usiz
     }
 }
 
-/// What stands in the brackets behind `WITH`, and the place behind them.
+/// Options in the brackets behind `WITH`, and the position behind them.
 fn options(tokens: &[TokenWithSpan], at: usize) -> Result<(Options, usize)> {
     let get = |at: Option<usize>| at.and_then(|at| tokens.get(at));
     let mut options = Options::default();
@@ -234,8 +234,8 @@ fn option(options: &mut Options, key: &str, text: &str) -> Result<()> {
     Ok(())
 }
 
-/// What stands behind `ABSENCE OF`.
-fn absence(sql: &str, tokens: &[TokenWithSpan], at: usize) -> Result<What> {
+/// Parses the tokens behind `ABSENCE OF`.
+fn absence(sql: &str, tokens: &[TokenWithSpan], at: usize) -> Result<WatchKind> {
     let (table, mut at) = name(tokens, at, "a table")?;
     let mut condition = None;
     if let Some(begin) = follow(tokens, at, &["WHERE"]) {
@@ -281,7 +281,7 @@ fn absence(sql: &str, tokens: &[TokenWithSpan], at: usize) -> Result<What> {
         per = Some(columns);
     }
     at_end(tokens, at)?;
-    Ok(What::Absence {
+    Ok(WatchKind::Absence {
         table,
         condition,
         length: length.clone(),
@@ -298,7 +298,7 @@ fn at_end(tokens: &[TokenWithSpan], from: usize) -> Result<()> {
     }
 }
 
-/// The place of what ends the statement.
+/// The position of the end of the statement.
 fn last(tokens: &[TokenWithSpan]) -> usize {
     let ends = |token: &&TokenWithSpan| {
         matches!(token.token, Token::SemiColon | Token::EOF) || words::is_space(token)
@@ -335,10 +335,10 @@ fn offset(sql: &str, line: u64, column: u64) -> usize {
 mod tests {
     #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
     use super::*;
-    use crate::gate;
+    use crate::complexity;
 
     fn read(sql: &str) -> Result<Option<AboutWatch>> {
-        about_watch(sql, &gate::tokens(sql).unwrap())
+        about_watch(sql, &complexity::tokens(sql).unwrap())
     }
 
     fn made(sql: &str) -> Made {
@@ -353,7 +353,7 @@ mod tests {
         let sql = "CREATE WATCH Ä1 WITH (lateness = '10s', hook='https://h.example/x',\n since = 'beginning') AS\n  SELECT 'ä;' FROM t ; ";
         let watch = made(sql);
         assert_eq!(watch.name, "ä1");
-        assert_eq!(watch.what, What::Pattern("SELECT 'ä;' FROM t".into()));
+        assert_eq!(watch.kind, WatchKind::Pattern("SELECT 'ä;' FROM t".into()));
         assert_eq!(watch.options.lateness_ns, 10_000_000_000);
         assert_eq!(watch.options.since, Since::Beginning);
         let hook = Target::Hook("https://h.example/x".into());
@@ -362,8 +362,8 @@ mod tests {
         let watch = made(sql);
         assert!(watch.if_not_exists);
         assert_eq!(
-            watch.what,
-            What::Absence {
+            watch.kind,
+            WatchKind::Absence {
                 table: "pumps".into(),
                 condition: Some("id in ('a', 'for') and (x = 'y')".into()),
                 length: "5 minutes".into(),

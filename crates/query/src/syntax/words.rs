@@ -13,14 +13,14 @@ pub(crate) fn is_space(token: &TokenWithSpan) -> bool {
     matches!(token.token, Token::Whitespace(_))
 }
 
-/// The place of the next word or sign, from a place on.
+/// The position of the next word or sign, from a position on.
 pub(crate) fn next(tokens: &[TokenWithSpan], from: usize) -> Option<usize> {
     let rest = tokens.get(from..)?;
     let found = rest.iter().position(|token| !is_space(token))?;
     Some(from + found)
 }
 
-/// Whether these words follow each other from a place on; the place behind them.
+/// Whether these words follow each other from a position on; the position behind them.
 pub(crate) fn follow(tokens: &[TokenWithSpan], from: usize, words: &[&str]) -> Option<usize> {
     let mut at = from;
     for word in words {
@@ -33,7 +33,7 @@ pub(crate) fn follow(tokens: &[TokenWithSpan], from: usize, words: &[&str]) -> O
     Some(at)
 }
 
-/// How a word or sign changes how deep brackets are.
+/// Change of the depth of brackets by a token.
 pub(crate) fn depth(token: &TokenWithSpan) -> i32 {
     match token.token {
         Token::LParen | Token::LBracket | Token::LBrace => 1,
@@ -42,7 +42,7 @@ pub(crate) fn depth(token: &TokenWithSpan) -> i32 {
     }
 }
 
-/// The place of the bracket that closes the one at a place.
+/// The position of the bracket that closes the one at a position.
 pub(crate) fn closing(tokens: &[TokenWithSpan], open: usize) -> Option<usize> {
     let mut deep = 0;
     for (at, token) in tokens.iter().enumerate().skip(open) {
@@ -54,17 +54,17 @@ pub(crate) fn closing(tokens: &[TokenWithSpan], open: usize) -> Option<usize> {
     None
 }
 
-/// A word at a place of the text.
+/// A word at a position of the text.
 pub(crate) fn word(text: &str, span: Span) -> TokenWithSpan {
     TokenWithSpan::new(Token::make_word(text, None), span)
 }
 
-/// A name in quotes at a place of the text.
+/// A name in quotes at a position of the text.
 pub(crate) fn name(text: &str, span: Span) -> TokenWithSpan {
     TokenWithSpan::new(Token::make_word(text, Some('"')), span)
 }
 
-/// A sign at a place of the text.
+/// A sign at a position of the text.
 pub(crate) fn sign(token: Token, span: Span) -> TokenWithSpan {
     TokenWithSpan::new(token, span)
 }

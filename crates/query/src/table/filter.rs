@@ -1,7 +1,8 @@
 //! Which conditions of a statement the engine takes over.
 //!
-//! Invariants: what is taken over is exact: rows that are read fulfil it, by the rules of SQL (an
-//! absent value never does) and with Arrow's order of floats (NaN above all, -0 below 0).
+//! Invariants: a condition that is pushed down is exact: rows that are read fulfil it, by the rules
+//! of SQL (an absent value never does) and with Arrow's order of floats (NaN above all, -0 below
+//! 0).
 
 use crate::columns::field_type;
 use crate::error::Error;
@@ -20,7 +21,7 @@ use std::sync::Arc;
 pub(crate) enum Condition {
     /// The instants that fulfil it.
     Time(ClosedRange),
-    /// It is about tags alone.
+    /// A condition on tags alone.
     Tags,
     /// Each of these holds.
     Fields(Vec<Filter>),
@@ -171,7 +172,7 @@ fn alternatives_of(expr: &Expr, table: &TableView, into: &mut Vec<Filter>) -> Op
                 let Expr::Literal(value, _) = value else {
                     return None;
                 };
-                // Nothing is equal to what is not there.
+                // An absent value is equal to nothing.
                 if !value.is_null() {
                     into.push(filter_of(&column.name, Operator::Eq, value, table)?);
                 }
@@ -185,7 +186,7 @@ fn alternatives_of(expr: &Expr, table: &TableView, into: &mut Vec<Filter>) -> Op
     (into.len() <= ALTERNATIVES_MAX).then_some(())
 }
 
-/// The ends of the texts that `LIKE 'beginning%'` asks for. Text is compared by its bytes, whose
+/// The bounds of the texts that match `LIKE 'beginning%'`. Text is compared by its bytes, whose
 /// order is that of its characters.
 fn beginning_of_text(expr: &Expr, table: &TableView) -> Option<Vec<Filter>> {
     let Expr::Like(like) = expr else {
@@ -286,7 +287,7 @@ impl Conditions {
         Ok(conditions)
     }
 
-    /// Whether something is asked of a field.
+    /// Whether there is a condition on a field.
     pub(crate) fn are_about_fields(&self) -> bool {
         !self.filters.is_empty() || !self.any_of.is_empty()
     }
@@ -299,7 +300,7 @@ impl Conditions {
         props: &ExecutionProps,
     ) -> Result<Chosen> {
         if self.range.is_empty() {
-            return Ok(Chosen::Held(
+            return Ok(Chosen::Loaded(
                 Arc::new(view.held(table, Vec::new())),
                 Vec::new(),
             ));
@@ -324,7 +325,7 @@ fn one_of(expr: &Expr, table: &TableView) -> Option<(String, Vec<String>)> {
         Role::Tag(at) => table.keys.get(at).cloned(),
         _ => None,
     };
-    // What is NULL is equal to nothing.
+    // NULL is equal to nothing.
     let text = |scalar: &ScalarValue| Some(scalar.try_as_str()?.map(str::to_owned));
     match expr {
         Expr::BinaryExpr(BinaryExpr {

@@ -1,14 +1,15 @@
 //! A table of the database as the SQL planner reads it.
 //!
-//! What is pushed down: the columns wanted; comparisons of `time` with an instant; any condition on
-//! tags alone, which is evaluated once per stream before anything is read; comparisons of a field
-//! with a value, with which the pyramid skips what cannot match; a limit. What is told of the
-//! output: that it is ordered by tags and time, or by time for a single stream.
+//! Pushed down are: the projection; comparisons of `time` with an instant; any condition on tags
+//! alone, which is evaluated once per stream before anything is read; comparisons of a field with a
+//! value, with which the pyramid skips rows that cannot match; a limit. The output declares its
+//! order: by tags and time, or by time for a single stream.
 
 mod filter;
 mod newest;
 mod ranges;
 mod read;
+mod request;
 mod scan;
 mod skipping;
 
@@ -25,7 +26,8 @@ use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::{DataFusionError, Result};
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
-use scan::{Asked, Work};
+use request::FieldConditions;
+use scan::Work;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
@@ -46,7 +48,7 @@ impl Table {
     }
 }
 
-/// What the statement that is planned or run sees.
+/// The view of the statement that is planned or run.
 pub(crate) fn view_of(config: &datafusion::prelude::SessionConfig) -> Result<Arc<View>> {
     config.get_extension::<View>().ok_or_else(|| {
         DataFusionError::Internal("a statement is planned without its view".to_owned())
@@ -96,20 +98,20 @@ impl TableProvider for Table {
         };
         let parallel = state.config().target_partitions();
         let work = Work::divide(&view, chosen, conditions.range, parallel)?;
-        let asked = Asked {
+        let of_fields = FieldConditions {
             filters: conditions.filters,
             any_of: conditions.any_of,
         };
-        let indexes = asked.indexes(view.snapshot(), &self.view.name);
+        let indexes = of_fields.indexes(view.snapshot(), &self.view.name);
         let indexes = indexes.map_err(external)?;
         let plan = ScanExec::new(
             Arc::clone(&self.view),
             projection,
-            asked,
+            of_fields,
             conditions.range,
             work,
             limit,
         )?;
-        Ok(Arc::new(plan.told(indexes)))
+        Ok(Arc::new(plan.with_indexes(indexes)))
     }
 }

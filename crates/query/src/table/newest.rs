@@ -1,5 +1,5 @@
-//! The newest, or the oldest, rows of a table of which nobody holds the streams: who sorts by time
-//! and takes a few tells the scan how many.
+//! The newest, or the oldest, rows of a table whose streams are not in memory: a sort by time that
+//! returns a few rows passes their number on to the scan.
 //!
 //! Invariants: only where every row of the scan goes into the sort as it is.
 
@@ -13,7 +13,7 @@ use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::{ChildrenPropertiesMode, ExecutionPlan, ReplaceChildrenOptions};
 use std::sync::Arc;
 
-/// The rule; after the one that tells scans by what their rows are sorted.
+/// The rule; runs after the one that pushes sort orders down to scans.
 #[derive(Debug)]
 pub(crate) struct NewestOfMany;
 
@@ -23,17 +23,17 @@ impl PhysicalOptimizerRule for NewestOfMany {
         plan: Arc<dyn ExecutionPlan>,
         _: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let told = plan.transform_up(|node| {
+        let changed = plan.transform_up(|node| {
             let Some(sort) = node.downcast_ref::<SortExec>() else {
                 return Ok(Transformed::no(node));
             };
-            let input = sort.fetch().and_then(|rows| told(sort.input(), rows));
+            let input = sort.fetch().and_then(|rows| fetching(sort.input(), rows));
             match input {
                 Some(input) => Ok(Transformed::yes(with_input(node, input)?)),
                 None => Ok(Transformed::no(node)),
             }
         });
-        told.data()
+        changed.data()
     }
 
     fn name(&self) -> &str {
@@ -45,13 +45,13 @@ impl PhysicalOptimizerRule for NewestOfMany {
     }
 }
 
-/// The scan below a sort, told how many rows are taken of it.
-fn told(node: &Arc<dyn ExecutionPlan>, rows: usize) -> Option<Arc<dyn ExecutionPlan>> {
+/// The scan below a sort, limited to the rows that the sort returns.
+fn fetching(node: &Arc<dyn ExecutionPlan>, rows: usize) -> Option<Arc<dyn ExecutionPlan>> {
     if let Some(scan) = node.downcast_ref::<ScanExec>() {
         return Some(Arc::new(scan.first_by_time(rows)?));
     }
     let projection = node.downcast_ref::<ProjectionExec>()?;
-    let input = told(projection.input(), rows)?;
+    let input = fetching(projection.input(), rows)?;
     with_input(Arc::clone(node), input).ok()
 }
 

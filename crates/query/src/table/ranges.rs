@@ -21,7 +21,7 @@ pub(super) fn joined(mut ranges: Vec<ClosedRange>, apart: i64) -> Vec<ClosedRang
     out
 }
 
-/// What two lists share.
+/// Intersection of two lists.
 pub(super) fn shared(a: &[ClosedRange], b: &[ClosedRange]) -> Vec<ClosedRange> {
     let mut out = Vec::new();
     let (mut a, mut b) = (a.iter().peekable(), b.iter().peekable());

@@ -1,13 +1,13 @@
 //! Reads rows of streams into Arrow batches, forwards or from the end.
 //!
-//! Invariants: the rows of a stretch come by time, or backwards; what a condition leaves out is
-//! never handed on.
-//! Concurrency: it runs on a thread for blocking work, and ends at the next leaf when nobody takes
-//! its batches any more.
-//! Failure: what the engine reports ends the statement; nothing is left out silently.
+//! Invariants: the rows of a range come by time, or backwards; rows that a condition excludes are
+//! never passed on.
+//! Concurrency: runs on a thread for blocking work, and ends at the next leaf when its receiver was
+//! dropped.
+//! Failure: an error of the engine ends the statement; nothing is left out silently.
 
 use super::ranges::shared;
-use super::scan::{Asked, Direction, Piece};
+use super::request::{Direction, FieldConditions, StreamRange};
 use super::skipping::Skipping;
 use crate::columns;
 use crate::error::{Error, external};
@@ -17,11 +17,11 @@ use arrow::compute::{SortOptions, concat_batches, sort_to_indices, take_record_b
 use arrow::datatypes::SchemaRef;
 use datafusion::common::Result;
 use datafusion::physical_plan::metrics::{Count, ExecutionPlanMetricsSet, MetricBuilder, Time};
-use headwater::{ClosedRange, Column, OutermostSpec, ScanChunk, ScanSpec, StreamName, Touched};
+use headwater::{ClosedRange, Column, OutermostSpec, ScanChunk, ScanSpec, StreamName, ReadStats};
 use std::sync::Arc;
 use tokio::sync::mpsc::Sender;
 
-/// What a partition counts for `EXPLAIN ANALYZE`.
+/// Metrics of a partition for `EXPLAIN ANALYZE`.
 pub(crate) struct ReadMetrics {
     pub(crate) output_rows: Count,
     leaves: Count,
@@ -50,11 +50,11 @@ impl ReadMetrics {
 
     /// Counts what a read of this thread touches, and its time.
     pub(crate) fn measure<T>(&self, read: impl FnOnce() -> T) -> T {
-        let before = Touched::by_this_thread();
+        let before = ReadStats::by_this_thread();
         let timer = self.elapsed.timer();
         let result = read();
         drop(timer);
-        let touched = Touched::by_this_thread() - before;
+        let touched = ReadStats::by_this_thread() - before;
         let add = |count: &Count, n: u64| count.add(usize::try_from(n).unwrap_or(usize::MAX));
         add(&self.leaves, touched.leaves);
         add(&self.pages, touched.pages);
@@ -72,12 +72,12 @@ pub(super) struct Reader {
     /// The streams that pieces are of.
     pub(super) streams: Arc<Streams>,
     pub(super) schema: SchemaRef,
-    /// What each column of the batches is.
+    /// Role of each column of the batches.
     pub(super) roles: Vec<Role>,
-    pub(super) asked: Asked,
-    /// Leaves out what is in reach of no match.
+    pub(super) conditions: FieldConditions,
+    /// Leaves out rows that no match reaches.
     pub(super) skipping: Option<Arc<Skipping>>,
-    /// Rows that may still be handed out.
+    /// Rows that may still be returned.
     pub(super) left: usize,
     /// From the newest row to the oldest.
     pub(super) backwards: bool,
@@ -92,19 +92,19 @@ const BATCH_ROWS: usize = 8_192;
 /// A batch with more bytes than this is not made larger.
 const BATCH_BYTES: usize = 1 << 20;
 
-/// Rows that have been read and not handed on.
+/// Rows that have been read and not passed on.
 #[derive(Default)]
 struct Gathered {
     batches: Vec<RecordBatch>,
     rows: usize,
     bytes: usize,
-    /// Something was handed on before.
+    /// A batch was passed on before.
     begun: bool,
 }
 
 impl Gathered {
     fn is_enough(&self, left: usize) -> bool {
-        // Whoever waits gets the first rows soon.
+        // A waiting client gets the first rows soon.
         !self.begun || self.rows >= BATCH_ROWS.min(left) || self.bytes >= BATCH_BYTES
     }
 
@@ -122,14 +122,18 @@ impl Gathered {
 }
 
 impl Reader {
-    pub(super) fn run(mut self, pieces: &[Piece], out: &Sender<Result<RecordBatch>>) -> Result<()> {
+    pub(super) fn run(
+        mut self,
+        pieces: &[StreamRange],
+        out: &Sender<Result<RecordBatch>>,
+    ) -> Result<()> {
         if self.left == 0 {
             return Ok(());
         }
         let mut gathered = Gathered::default();
         for piece in pieces {
             for range in self.ranges(*piece)? {
-                let piece = Piece { range, ..*piece };
+                let piece = StreamRange { range, ..*piece };
                 let more = if self.backwards {
                     self.read_backwards(piece, &mut |reader, batch| Ok(reader.give(batch, out)))?
                 } else {
@@ -145,7 +149,7 @@ impl Reader {
     }
 
     /// The ranges of a piece that are read, in their order.
-    fn ranges(&self, piece: Piece) -> Result<Vec<ClosedRange>> {
+    fn ranges(&self, piece: StreamRange) -> Result<Vec<ClosedRange>> {
         let Some(skipping) = &self.skipping else {
             return Ok(vec![piece.range]);
         };
@@ -176,7 +180,7 @@ impl Reader {
         {
             self.streams = Arc::new(streams);
             for stream in places {
-                if !self.read(Piece { stream, range }, &mut gathered, out)? {
+                if !self.read(StreamRange { stream, range }, &mut gathered, out)? {
                     return Ok(());
                 }
             }
@@ -225,7 +229,7 @@ impl Reader {
                 batches.push(batch);
                 found < rows
             };
-            let piece = Piece { stream, range };
+            let piece = StreamRange { stream, range };
             if backwards {
                 self.read_backwards(piece, &mut |_, batch| Ok(take(batch)))?;
             } else if let Some(mut scan) = self.scan(stream, range)? {
@@ -252,7 +256,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Hands on what has been gathered; false when no more is wanted.
+    /// Passes on the gathered rows; false when no more are needed.
     fn hand_on(
         &mut self,
         gathered: &mut Gathered,
@@ -265,7 +269,7 @@ impl Reader {
         })
     }
 
-    /// Hands a batch on; false when no more is wanted.
+    /// Passes on a batch; false when no more are needed.
     fn give(&mut self, batch: RecordBatch, out: &Sender<Result<RecordBatch>>) -> bool {
         let batch = if batch.num_rows() > self.left {
             batch.slice(0, self.left)
@@ -277,11 +281,11 @@ impl Reader {
         out.blocking_send(Ok(batch)).is_ok() && self.left > 0
     }
 
-    /// Reads a stretch. False when no more is wanted; what is left in `gathered` else is handed on
-    /// with what follows.
+    /// Reads a range. False when no more rows are needed; otherwise the rest in `gathered` is
+    /// passed on with the next rows.
     fn read(
         &mut self,
-        piece: Piece,
+        piece: StreamRange,
         gathered: &mut Gathered,
         out: &Sender<Result<RecordBatch>>,
     ) -> Result<bool> {
@@ -308,10 +312,10 @@ impl Reader {
         Ok(true)
     }
 
-    /// Reads a stretch from its end, in steps of some rows each. False when no more is wanted.
+    /// Reads a range from its end, in steps of some rows each. False when no more rows are needed.
     fn read_backwards(
         &mut self,
-        piece: Piece,
+        piece: StreamRange,
         give: &mut dyn FnMut(&mut Reader, RecordBatch) -> Result<bool>,
     ) -> Result<bool> {
         let Some(name) = self.streams.name(piece.stream) else {
@@ -343,7 +347,7 @@ impl Reader {
                 }
             }
             // Where rows are rarer, or conditions leave few, steps grow, so that a gap costs
-            // little; not without end, since a step is held in memory.
+            // little; not without end, since a step is in memory as a whole.
             if (rows as u64) < STEP_ROWS / 2 {
                 step = (step * 2).min(least * 64);
             } else if rows as u64 > STEP_ROWS * 4 {
@@ -378,8 +382,8 @@ impl Reader {
         let spec = ScanSpec {
             range,
             fields: Some(wanted.collect()),
-            filters: self.asked.filters.clone(),
-            any_of: self.asked.any_of.clone(),
+            filters: self.conditions.filters.clone(),
+            any_of: self.conditions.any_of.clone(),
         };
         match handle.scan(self.view.snapshot(), &spec) {
             Err(error) if error.kind() == headwater::ErrorKind::NotFound => Ok(None),

@@ -1,13 +1,14 @@
 //! The plan's node that reads rows of streams.
 //!
-//! Invariants: every partition of the plan reads its pieces one after the other, so that its rows
+//! Invariants: every partition of the plan reads its ranges one after the other, so that its rows
 //! are ordered as [`Work::ordering`] says; the snapshot is that of the statement that runs, which
 //! need not be the one it was planned for.
-//! Concurrency: a partition reads on a thread for blocking work and hands its batches on through a
-//! short queue; it stops at the next batch when nobody takes them any more.
-//! Failure: what the engine reports ends the statement; nothing is left out silently.
+//! Concurrency: a partition reads on a thread for blocking work and passes its batches on through a
+//! short queue; it stops at the next batch when the receiver was dropped.
+//! Failure: an error of the engine ends the statement; nothing is left out silently.
 
 use super::read::{ReadMetrics, Reader};
+use super::request::{Direction, FieldConditions, StreamRange};
 use super::skipping::{Bounds, Skipping};
 use super::view_of;
 use crate::columns;
@@ -27,7 +28,7 @@ use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties,
     SortOrderPushdownResult,
 };
-use headwater::{ClosedRange, Filter, Snapshot, Timestamp};
+use headwater::{ClosedRange, Timestamp};
 use std::fmt;
 use std::sync::Arc;
 
@@ -35,53 +36,6 @@ use std::sync::Arc;
 const QUEUE: usize = 2;
 /// A stream with fewer rows than this in its range is read in one piece.
 const SPLIT_ROWS: u64 = 100_000;
-
-/// What is asked of the fields of a row.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Asked {
-    /// Each of these holds.
-    pub(super) filters: Vec<Filter>,
-    /// Of each of these lists one holds.
-    pub(super) any_of: Vec<Vec<Filter>>,
-}
-
-impl Asked {
-    pub(super) fn is_empty(&self) -> bool {
-        self.filters.is_empty() && self.any_of.is_empty()
-    }
-
-    /// Its conditions for `EXPLAIN`.
-    pub(super) fn texts(&self) -> impl Iterator<Item = String> {
-        let filters = self.filters.iter().map(crate::text::filter);
-        filters.chain(self.any_of.iter().map(|list| {
-            let list: Vec<String> = list.iter().map(crate::text::filter).collect();
-            match &*list {
-                [] => "false".to_owned(),
-                list => format!("({})", list.join(" OR ")),
-            }
-        }))
-    }
-
-    /// The names of the indexes that can say something of it.
-    pub(super) fn indexes(
-        &self,
-        snapshot: &Snapshot,
-        table: &str,
-    ) -> headwater::Result<Arc<[String]>> {
-        if self.is_empty() {
-            return Ok(Arc::default());
-        }
-        let found = snapshot.usable_indexes(table, &self.filters, &self.any_of)?;
-        Ok(found.into())
-    }
-}
-
-/// A stretch of a stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Piece {
-    pub(super) stream: u32,
-    pub(super) range: ClosedRange,
-}
 
 /// By what the rows of a partition are ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,40 +52,33 @@ const BY_TIME_MAX: usize = 32;
 /// Rows that are looked for at one end of time, over many streams, at most.
 const FIRST_MAX: usize = 256;
 
-/// What each partition reads.
+/// Ranges and streams that each partition reads.
 #[derive(Clone, Debug)]
 pub(crate) enum Work {
-    Held(HeldWork),
+    Loaded(LoadedWork),
     Many(ManyWork),
 }
 
-/// Of streams that are held.
+/// Streams in memory, divided among partitions.
 #[derive(Clone, Debug)]
-pub(crate) struct HeldWork {
+pub(crate) struct LoadedWork {
     streams: Arc<Streams>,
-    parts: Vec<Vec<Piece>>,
+    parts: Vec<Vec<StreamRange>>,
     /// All streams that are read, rising.
     places: Vec<u32>,
     order: Order,
 }
 
-/// Of more streams than are held: one partition, for which several threads read a page of streams
+/// More streams than are in memory: one partition, for which several threads read a page of streams
 /// after the other. Its rows are in no order.
 #[derive(Clone, Debug)]
 pub(crate) struct ManyWork {
     choice: Arc<Choice>,
     threads: usize,
-    /// Whoever takes the rows would have them by time: backwards, if so.
+    /// Preferred direction of the rows by time, if the plan above has one.
     by_time: Option<Direction>,
     /// Of all rows only so many, the first by time.
     first: Option<usize>,
-}
-
-/// A direction of time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Direction {
-    Forwards,
-    Backwards,
 }
 
 impl Work {
@@ -144,7 +91,7 @@ impl Work {
     ) -> Result<Work> {
         let parallel = parallel.max(1);
         let (streams, places) = match chosen {
-            Chosen::Held(streams, places) => (streams, places),
+            Chosen::Loaded(streams, places) => (streams, places),
             Chosen::Many(choice) => {
                 return Ok(Work::Many(ManyWork {
                     choice,
@@ -159,7 +106,7 @@ impl Work {
             [one] => split(view, &streams, *one, range, parallel)?,
             several => {
                 let parts = parallel.min(several.len());
-                let piece = |stream: &u32| Piece {
+                let piece = |stream: &u32| StreamRange {
                     stream: *stream,
                     range,
                 };
@@ -172,7 +119,7 @@ impl Work {
                     .collect()
             }
         };
-        Ok(Work::Held(HeldWork {
+        Ok(Work::Loaded(LoadedWork {
             streams,
             parts,
             places,
@@ -182,40 +129,40 @@ impl Work {
 
     fn partitions(&self) -> usize {
         match self {
-            Work::Held(work) => work.parts.len().max(1),
+            Work::Loaded(work) => work.parts.len().max(1),
             Work::Many(_) => 1,
         }
     }
 
     fn is_backwards(&self) -> bool {
-        matches!(self, Work::Held(held) if held.order == Order::Time { descending: true })
+        matches!(self, Work::Loaded(work) if work.order == Order::Time { descending: true })
     }
 
     /// The columns by which the rows of every partition are ordered, and those that have one value.
     fn ordering(&self, table: &TableView, schema: &SchemaRef) -> Result<EquivalenceProperties> {
         match self {
-            Work::Held(work) => work.ordering(table, schema),
+            Work::Loaded(work) => work.ordering(table, schema),
             Work::Many(_) => Ok(EquivalenceProperties::new(Arc::clone(schema))),
         }
     }
 }
 
-impl HeldWork {
+impl LoadedWork {
     /// The same work with the rows of every partition ordered by time; `None` when there are too
     /// many streams, or when the plan above takes what it now gets from one partition from several.
-    fn by_time(&self, range: ClosedRange, descending: bool) -> Option<HeldWork> {
+    fn by_time(&self, range: ClosedRange, descending: bool) -> Option<LoadedWork> {
         let mut parts = self.parts.clone();
         if parts.iter().any(|part| part.len() > 1) {
             if parts.len() < 2 || self.places.len() > BY_TIME_MAX {
                 return None;
             }
-            let piece = |stream: &u32| Piece {
+            let piece = |stream: &u32| StreamRange {
                 stream: *stream,
                 range,
             };
             parts = self.places.iter().map(|s| vec![piece(s)]).collect();
         }
-        Some(HeldWork {
+        Some(LoadedWork {
             streams: Arc::clone(&self.streams),
             parts,
             places: self.places.clone(),
@@ -280,8 +227,8 @@ fn split(
     stream: u32,
     range: ClosedRange,
     parallel: usize,
-) -> Result<Vec<Vec<Piece>>> {
-    let whole = vec![vec![Piece { stream, range }]];
+) -> Result<Vec<Vec<StreamRange>>> {
+    let whole = vec![vec![StreamRange { stream, range }]];
     let Some(name) = streams.name(stream) else {
         return Ok(whole);
     };
@@ -317,7 +264,7 @@ fn split(
                 - 1;
             Timestamp::from_nanos(i64::try_from(at).unwrap_or(i64::MAX))
         };
-        parts.push(vec![Piece {
+        parts.push(vec![StreamRange {
             stream,
             range: ClosedRange::new(from, to),
         }]);
@@ -331,11 +278,11 @@ fn split(
 pub(crate) struct ScanExec {
     table: Arc<TableView>,
     projection: Vec<usize>,
-    asked: Asked,
+    conditions: FieldConditions,
     range: ClosedRange,
     work: Work,
     limit: Option<usize>,
-    /// Those that may say which rows pass the filters, as they were when this was planned.
+    /// Indexes that can answer the conditions, at the time of planning.
     indexes: Arc<[String]>,
     /// Where matches of the pattern can be that the rows are searched for.
     skipping: Option<Arc<Skipping>>,
@@ -347,7 +294,7 @@ impl ScanExec {
     pub(crate) fn new(
         table: Arc<TableView>,
         projection: Vec<usize>,
-        asked: Asked,
+        conditions: FieldConditions,
         range: ClosedRange,
         work: Work,
         limit: Option<usize>,
@@ -363,7 +310,7 @@ impl ScanExec {
         Ok(ScanExec {
             table,
             projection,
-            asked,
+            conditions,
             range,
             work,
             limit,
@@ -381,19 +328,19 @@ impl ScanExec {
         let scan = ScanExec::new(
             Arc::clone(&self.table),
             self.projection.clone(),
-            self.asked.clone(),
+            self.conditions.clone(),
             self.range,
             work,
             limit,
         )?;
         Ok(ScanExec {
             skipping: self.skipping.clone(),
-            ..scan.told(Arc::clone(&self.indexes))
+            ..scan.with_indexes(Arc::clone(&self.indexes))
         })
     }
 
-    /// The same scan, which tells of these indexes.
-    pub(super) fn told(self, indexes: Arc<[String]>) -> ScanExec {
+    /// The same scan, which names these indexes in `EXPLAIN`.
+    pub(super) fn with_indexes(self, indexes: Arc<[String]>) -> ScanExec {
         ScanExec { indexes, ..self }
     }
 }
@@ -403,7 +350,7 @@ impl ScanExec {
         &self.table
     }
 
-    /// What a column of its rows is.
+    /// Role of a column of its rows.
     pub(crate) fn role(&self, column: usize) -> Option<Role> {
         let place = self.projection.get(column)?;
         self.table.roles.get(*place).copied()
@@ -418,14 +365,14 @@ impl ScanExec {
         by: &[usize],
         is_filtered: bool,
     ) -> Result<Option<(ScanExec, Arc<Skipping>)>> {
-        let Work::Held(work) = &self.work else {
+        let Work::Loaded(work) = &self.work else {
             return Ok(None);
         };
         if self.limit.is_some() {
             return Ok(None);
         }
         let of = (&*self.table, &work.streams, &*work.places);
-        let rows = (self.range, &self.asked, is_filtered);
+        let rows = (self.range, &self.conditions, is_filtered);
         let Some(skipping) = Skipping::new(bounds, of, by, rows).map(Arc::new) else {
             return Ok(None);
         };
@@ -441,8 +388,8 @@ impl ScanExec {
         Ok(view_of(context.session_config())?.of(&self.table)?)
     }
 
-    /// The same scan, of which only so many rows are taken, the first by time: where that is what
-    /// whoever takes them asked for, and where pages of streams would be read for it.
+    /// The same scan, limited to so many rows, the first by time: where the plan above needs these
+    /// only, and pages of streams would be read for it.
     pub(super) fn first_by_time(&self, rows: usize) -> Option<ScanExec> {
         let Work::Many(work) = &self.work else {
             return None;
@@ -450,7 +397,7 @@ impl ScanExec {
         if work.by_time.is_none()
             || rows > FIRST_MAX
             || !work.choice.conditions.is_empty()
-            || !self.asked.is_empty()
+            || !self.conditions.is_empty()
             || self.limit.is_some()
         {
             return None;
@@ -469,7 +416,7 @@ impl DisplayAs for ScanExec {
         let columns: Vec<&str> = fields.iter().map(|f| f.name().as_str()).collect();
         write!(f, "ScanExec: table={}, ", self.table.name)?;
         match &self.work {
-            Work::Held(work) => {
+            Work::Loaded(work) => {
                 write!(f, "streams={}", work.places.len())?;
                 if let Some(all) = &self.table.streams {
                     write!(f, " of {}", all.len())?;
@@ -481,7 +428,7 @@ impl DisplayAs for ScanExec {
         if self.range != ClosedRange::ALL {
             write!(f, ", time={}", crate::text::range(&self.range))?;
         }
-        for condition in self.asked.texts() {
+        for condition in self.conditions.texts() {
             write!(f, ", {condition}")?;
         }
         if let Some(skipping) = &self.skipping {
@@ -549,13 +496,13 @@ impl ExecutionPlan for ScanExec {
             return Ok(SortOrderPushdownResult::Unsupported);
         }
         match &self.work {
-            Work::Held(work) => match work.by_time(self.range, by.options.descending) {
+            Work::Loaded(work) => match work.by_time(self.range, by.options.descending) {
                 None => Ok(SortOrderPushdownResult::Unsupported),
                 Some(work) => Ok(SortOrderPushdownResult::Exact {
-                    inner: Arc::new(self.with(Work::Held(work), None)?),
+                    inner: Arc::new(self.with(Work::Loaded(work), None)?),
                 }),
             },
-            // How many of them are wanted it learns later.
+            // The number of rows follows later, by [`ScanExec::first_by_time`].
             Work::Many(work) => Ok(SortOrderPushdownResult::Inexact {
                 inner: Arc::new(self.with(
                     Work::Many(ManyWork {
@@ -589,14 +536,14 @@ impl ExecutionPlan for ScanExec {
                 .iter()
                 .filter_map(|at| self.table.roles.get(*at).copied())
                 .collect(),
-            asked: self.asked.clone(),
+            conditions: self.conditions.clone(),
             skipping: self.skipping.clone(),
             left: self.limit.unwrap_or(usize::MAX),
             backwards: self.work.is_backwards(),
             metrics: ReadMetrics::new(&self.metrics, partition),
         };
         match &self.work {
-            Work::Held(work) => {
+            Work::Loaded(work) => {
                 let reader = reader(Arc::clone(&work.streams));
                 let pieces = work.parts.get(partition).cloned().unwrap_or_default();
                 let out = queue.tx();

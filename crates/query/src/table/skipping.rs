@@ -1,19 +1,19 @@
 //! Where matches of a pattern can be, by what the pyramid and indexes say of its symbols.
 //!
-//! A symbol that every match has, and whose condition compares fields with values, may stand only
-//! where a row may meet that. A match that has it reaches no further from there than the pattern
-//! allows: so many nanoseconds, or so many rows. What is out of reach is neither read nor searched.
+//! A symbol that every match has, and whose condition compares fields with values, can only be at a
+//! row that may meet the condition. A match with the symbol reaches no further from there than the
+//! pattern allows: so many nanoseconds, or so many rows. Rows out of reach are neither read nor
+//! searched.
 //!
-//! Invariants: every match lies in one of the ranges that are searched, all of it; of the streams
-//! that make one partition of the pattern every row there is read, and so many rows before and
-//! behind as `PREV` and `NEXT` go. What is found for a partition is the same for all who ask within
-//! one statement.
-//! Concurrency: whoever needs a partition first looks for its ranges, the others wait.
-//! Failure: what the engine reports ends the statement.
+//! Invariants: every match lies in one of the ranges that are searched, all of it. Of the streams
+//! that make one partition of the pattern, every row there is read, and as many rows before and
+//! behind as `PREV` and `NEXT` go. The ranges of a partition are the same throughout a statement.
+//! Concurrency: the first thread that needs a partition searches its ranges, the others wait.
+//! Failure: an error of the engine ends the statement.
 
 use super::filter::Condition;
 use super::ranges::{earlier, joined, later, shared};
-use super::scan::Asked;
+use super::request::{Direction, FieldConditions};
 use crate::error::Result;
 use crate::view::{Streams, TableView, View};
 use datafusion::logical_expr::Expr;
@@ -24,32 +24,32 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a row of a symbol meets, at the least.
+/// Conditions that a row of a symbol meets at the least.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Anchor {
     pub(crate) symbol: String,
     pub(crate) range: ClosedRange,
-    pub(super) asked: Asked,
+    pub(super) conditions: FieldConditions,
 }
 
 impl Anchor {
-    /// What conditions say that must all be true of a row of the table; `None` when that is nothing
-    /// that could be looked up.
+    /// The conjunction of conditions on a row of the table; `None` when nothing in it can be looked
+    /// up.
     pub(crate) fn of(symbol: &str, conditions: &[Expr], table: &TableView) -> Option<Anchor> {
         let mut anchor = Anchor {
             symbol: symbol.to_owned(),
             range: ClosedRange::ALL,
-            asked: Asked::default(),
+            conditions: FieldConditions::default(),
         };
         for condition in conditions {
             match Condition::of(condition, table) {
                 Some(Condition::Time(range)) => anchor.range = anchor.range.intersect(&range),
-                Some(Condition::Fields(filters)) => anchor.asked.filters.extend(filters),
-                Some(Condition::AnyOf(list)) => anchor.asked.any_of.push(list),
+                Some(Condition::Fields(filters)) => anchor.conditions.filters.extend(filters),
+                Some(Condition::AnyOf(list)) => anchor.conditions.any_of.push(list),
                 Some(Condition::Tags) | None => {}
             }
         }
-        let says = anchor.range != ClosedRange::ALL || !anchor.asked.is_empty();
+        let says = anchor.range != ClosedRange::ALL || !anchor.conditions.is_empty();
         says.then_some(anchor)
     }
 }
@@ -58,8 +58,8 @@ impl Anchor {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Near {
     Anywhere,
-    /// In reach of a row that may be an anchor, by its place in the list of them: rows of a match
-    /// may stand before it, and behind it.
+    /// In reach of a row that may be an anchor, by its index in the list of anchors: rows of a
+    /// match may stand before it, and behind it.
     Anchor {
         anchor: usize,
         before: bool,
@@ -80,20 +80,20 @@ impl Near {
     }
 }
 
-/// How far a match reaches from any of its rows.
+/// Reach of a match from any of its rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Reach {
     Nanoseconds(i64),
     Rows(usize),
 }
 
-/// What a pattern says of where its matches can be.
+/// Bounds on where matches of a pattern can be.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Bounds {
     pub(crate) anchors: Vec<Anchor>,
     pub(crate) near: Near,
     pub(crate) reach: Reach,
-    /// Rows before those of a match that are asked for, and behind them.
+    /// Rows before those of a match that the pattern needs, and behind them.
     pub(crate) before: usize,
     pub(crate) behind: usize,
 }
@@ -110,26 +110,26 @@ impl Bounds {
 pub(crate) struct Searched {
     /// Every match lies in one of them.
     pub(crate) ranges: Vec<ClosedRange>,
-    /// What is read for them.
+    /// Ranges to read for them.
     pub(super) read: Vec<ClosedRange>,
 }
 
-/// What a scan reads of streams whose rows are searched for a pattern.
+/// Restriction of a scan to the rows that a search for a pattern needs.
 #[derive(Debug)]
 pub(crate) struct Skipping {
     number: u64,
     bounds: Bounds,
     streams: Arc<Streams>,
     range: ClosedRange,
-    asked: Asked,
+    conditions: FieldConditions,
     /// The streams of each partition of the pattern.
     groups: Vec<Vec<u32>>,
     of_stream: HashMap<u32, usize>,
     of_tags: HashMap<Vec<Option<String>>, usize>,
 }
 
-/// What one statement has found, by partition.
-type Found = Vec<Mutex<Option<Arc<Searched>>>>;
+/// Ranges that a statement has searched for, by partition.
+type SearchedRanges = Vec<Mutex<Option<Arc<Searched>>>>;
 
 /// Ranges that are looked into for single rows, at most: beyond, nothing is skipped.
 const ROW_RANGES_MAX: usize = 1_000;
@@ -145,10 +145,10 @@ impl Skipping {
         bounds: Bounds,
         of: (&TableView, &Arc<Streams>, &[u32]),
         by: &[usize],
-        (range, asked, is_filtered): (ClosedRange, &Asked, bool),
+        (range, conditions, is_filtered): (ClosedRange, &FieldConditions, bool),
     ) -> Option<Skipping> {
         let (table, streams, places) = of;
-        let is_filtered = is_filtered || !asked.is_empty();
+        let is_filtered = is_filtered || !conditions.is_empty();
         if bounds.near.is_anywhere() || (is_filtered && bounds.count_rows()) {
             return None;
         }
@@ -157,7 +157,7 @@ impl Skipping {
             bounds,
             streams: Arc::clone(streams),
             range,
-            asked: asked.clone(),
+            conditions: conditions.clone(),
             groups: Vec::new(),
             of_stream: HashMap::new(),
             of_tags: HashMap::new(),
@@ -197,7 +197,7 @@ impl Skipping {
     }
 
     fn of_group(&self, view: &View, group: usize) -> Result<Arc<Searched>> {
-        let all = view.keep(self.number, || -> Found {
+        let all = view.shared(self.number, || -> SearchedRanges {
             self.groups.iter().map(|_| Mutex::default()).collect()
         })?;
         let Some(slot) = all.get(group) else {
@@ -224,7 +224,7 @@ impl fmt::Display for Skipping {
             if anchor.range != ClosedRange::ALL {
                 conditions.push(format!("time={}", crate::text::range(&anchor.range)));
             }
-            conditions.extend(anchor.asked.texts());
+            conditions.extend(anchor.conditions.texts());
             write!(f, "{}", conditions.join(" AND "))?;
         }
         match self.bounds.reach {
@@ -242,7 +242,7 @@ struct GroupSearch<'a> {
     skipping: &'a Skipping,
     view: &'a View,
     streams: Vec<&'a StreamHandle>,
-    /// Of each anchor, where it can be, once somebody asked.
+    /// Per anchor the ranges where it can be, once computed.
     anchors: Vec<Option<Vec<ClosedRange>>>,
 }
 
@@ -314,7 +314,7 @@ impl<'a> GroupSearch<'a> {
         })
     }
 
-    /// What a match with a row that is the anchor can reach.
+    /// Ranges in reach of rows that can be the anchor.
     fn in_reach(
         &mut self,
         anchor: usize,
@@ -358,7 +358,7 @@ impl<'a> GroupSearch<'a> {
         let Some(anchor) = self.skipping.bounds.anchors.get(anchor) else {
             return Err(crate::Error::internal("a pattern without its anchor"));
         };
-        let (scanned, own) = (&self.skipping.asked, &anchor.asked);
+        let (scanned, own) = (&self.skipping.conditions, &anchor.conditions);
         let spec = ScanSpec {
             range: self.skipping.range.intersect(&anchor.range),
             fields: Some(Vec::new()),
@@ -380,14 +380,14 @@ impl<'a> GroupSearch<'a> {
     /// An instant from which on there are at least so many rows before another one, or all there
     /// are.
     fn rows_before(&self, at: Timestamp, rows: usize) -> Result<Timestamp> {
-        self.rows_beyond(at, rows, Side::Before)
+        self.rows_beyond(at, rows, Direction::Backwards)
     }
 
     fn rows_behind(&self, at: Timestamp, rows: usize) -> Result<Timestamp> {
-        self.rows_beyond(at, rows, Side::Behind)
+        self.rows_beyond(at, rows, Direction::Forwards)
     }
 
-    fn rows_beyond(&self, at: Timestamp, rows: usize, side: Side) -> Result<Timestamp> {
+    fn rows_beyond(&self, at: Timestamp, rows: usize, direction: Direction) -> Result<Timestamp> {
         let whole = self.skipping.range;
         if rows == 0 {
             return Ok(at);
@@ -398,22 +398,22 @@ impl<'a> GroupSearch<'a> {
             let mut end = at;
             let mut left = rows;
             while left > 0 {
-                let Some(next) = self.row_beyond(stream, end, side)? else {
+                let Some(next) = self.row_beyond(stream, end, direction)? else {
                     break;
                 };
                 (end, left) = (next, left - 1);
             }
             if left == 0 {
-                nearest = Some(match (nearest, side) {
+                nearest = Some(match (nearest, direction) {
                     (None, _) => end,
-                    (Some(known), Side::Before) => known.max(end),
-                    (Some(known), Side::Behind) => known.min(end),
+                    (Some(known), Direction::Backwards) => known.max(end),
+                    (Some(known), Direction::Forwards) => known.min(end),
                 });
             }
         }
-        Ok(nearest.unwrap_or(match side {
-            Side::Before => whole.first,
-            Side::Behind => whole.last,
+        Ok(nearest.unwrap_or(match direction {
+            Direction::Backwards => whole.first,
+            Direction::Forwards => whole.last,
         }))
     }
 
@@ -422,18 +422,18 @@ impl<'a> GroupSearch<'a> {
         &self,
         stream: &StreamHandle,
         at: Timestamp,
-        side: Side,
+        direction: Direction,
     ) -> Result<Option<Timestamp>> {
         let (whole, snapshot) = (self.skipping.range, self.view.snapshot());
-        let found = match side {
-            Side::Before => {
+        let found = match direction {
+            Direction::Backwards => {
                 let range = ClosedRange::new(Timestamp::MIN, earlier(at, 1)).intersect(&whole);
                 if at == Timestamp::MIN || range.is_empty() {
                     return Ok(None);
                 }
                 stream.last_row_in(snapshot, range)
             }
-            Side::Behind => {
+            Direction::Forwards => {
                 let range = ClosedRange::new(later(at, 1), Timestamp::MAX).intersect(&whole);
                 if at == Timestamp::MAX || range.is_empty() {
                     return Ok(None);
@@ -447,7 +447,7 @@ impl<'a> GroupSearch<'a> {
         }
     }
 
-    /// How long it takes, about, until [`ROWS_APART`] rows have come.
+    /// Duration in which [`ROWS_APART`] rows come, approximately.
     fn ns_apart(&self) -> Result<i64> {
         let (mut rows, mut longest) = (0u64, 0i64);
         for stream in &self.streams {
@@ -463,11 +463,4 @@ impl<'a> GroupSearch<'a> {
         let apart = i128::from(longest) * i128::from(ROWS_APART) / i128::from(rows.max(1));
         Ok(i64::try_from(apart).unwrap_or(i64::MAX))
     }
-}
-
-/// A side of an instant.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Side {
-    Before,
-    Behind,
 }

@@ -1,7 +1,7 @@
-//! Streams that conditions choose: a few that are held, or many that are read a page at a time.
+//! Streams that conditions choose: a few in memory, or many that are read a page at a time.
 //!
-//! Invariants: a stream that the session may not read is in none of them; a page holds a bounded
-//! number of names, and is gone when it was read.
+//! Invariants: a stream that the session may not read is in none of them; a page has a bounded
+//! number of names, and is dropped when it was read.
 //! Concurrency: threads that share [`Pages`] take one page after the other.
 
 use super::{Streams, TableView, View};
@@ -25,14 +25,14 @@ pub(crate) struct Choice {
 /// The streams that a statement reads of a table.
 #[derive(Clone, Debug)]
 pub(crate) enum Chosen {
-    /// Some of those held, by their places, rising.
-    Held(Arc<Streams>, Vec<u32>),
-    /// More than are held.
+    /// Some of the streams in memory, by index, rising.
+    Loaded(Arc<Streams>, Vec<u32>),
+    /// More than fit into memory.
     Many(Arc<Choice>),
 }
 
 impl Choice {
-    /// The places of the streams that fulfil the conditions, rising.
+    /// The indexes of the streams that fulfil the conditions, rising.
     pub(crate) fn places(&self, table: &TableView, streams: &Streams) -> Result<Vec<u32>> {
         let count = streams.len();
         let mut wanted = vec![true; count];
@@ -59,14 +59,14 @@ impl View {
     pub(crate) fn choose(&self, table: &TableView, choice: Choice) -> Result<Chosen> {
         if let Some(streams) = &table.streams {
             let places = choice.places(table, streams)?;
-            return Ok(Chosen::Held(Arc::clone(streams), places));
+            return Ok(Chosen::Loaded(Arc::clone(streams), places));
         }
         if choice.having.is_empty() {
             return Ok(Chosen::Many(Arc::new(choice)));
         }
         // Mostly one, or a few: then all is known before anything is read.
         let mut names = Vec::new();
-        let mut from = Some(Place::Behind(None));
+        let mut from = Some(PageBegin::Behind(None));
         while let Some(place) = from {
             let (page, next) = self.page(table, &choice, &place)?;
             let places = choice.places(table, &page)?;
@@ -78,40 +78,40 @@ impl View {
         }
         let streams = self.sorted(names, &table.keys);
         let all = (0u32..).take(streams.len()).collect();
-        Ok(Chosen::Held(Arc::new(streams), all))
+        Ok(Chosen::Loaded(Arc::new(streams), all))
     }
 
-    /// Some streams of a table from a place on, and the place behind them.
+    /// Some streams of a table from a position on, and the position behind them.
     fn page(
         &self,
         table: &TableView,
         choice: &Choice,
-        from: &Place,
-    ) -> Result<(Streams, Option<Place>)> {
+        from: &PageBegin,
+    ) -> Result<(Streams, Option<PageBegin>)> {
         let (snapshot, name) = (&self.snapshot, &table.name);
         let may_read =
             |tags: &[(String, String)]| self.reads_all() || self.access.reads(&table.name, tags);
         match from {
-            Place::Number(start) => {
+            PageBegin::Number(start) => {
                 let mut page = snapshot.handles_from(name, *start, self.page_len())?;
                 page.streams.retain(|s| may_read(s.name().tags()));
                 let streams =
-                    Streams::found(page.streams, Arc::clone(&table.keys), &self.cache.held);
-                Ok((streams, page.next.map(Place::Number)))
+                    Streams::found(page.streams, Arc::clone(&table.keys), &self.cache.names);
+                Ok((streams, page.next.map(PageBegin::Number)))
             }
-            Place::Behind(last) => {
+            PageBegin::Behind(last) => {
                 let most = self.page_len();
                 let mut page =
                     snapshot.streams_having(name, &choice.having, last.as_ref(), most)?;
                 let next = page.last().filter(|_| page.len() == most).cloned();
                 page.retain(|s| may_read(s.tags()));
                 let streams = self.sorted(page, &table.keys);
-                Ok((streams, next.map(|last| Place::Behind(Some(last)))))
+                Ok((streams, next.map(|last| PageBegin::Behind(Some(last)))))
             }
         }
     }
 
-    /// How many streams of a table the session sees.
+    /// Number of streams of a table that the session sees.
     pub(crate) fn stream_count(self: &Arc<View>, table: &Arc<TableView>) -> Result<u64> {
         if let Some(streams) = &table.streams {
             return Ok(u64::try_from(streams.len()).unwrap_or(u64::MAX));
@@ -127,7 +127,7 @@ impl View {
         Ok(count)
     }
 
-    /// The names of chosen streams, for who has to name them all.
+    /// The names of chosen streams, all at once.
     pub(crate) fn names(
         self: &Arc<View>,
         table: &Arc<TableView>,
@@ -138,7 +138,7 @@ impl View {
             names.extend(places.iter().filter_map(|at| streams.name(*at)).cloned());
         };
         match chosen {
-            Chosen::Held(streams, places) => take(&streams, &places),
+            Chosen::Loaded(streams, places) => take(&streams, &places),
             Chosen::Many(choice) => {
                 let pages = Pages::new(Arc::clone(self), Arc::clone(table), choice);
                 while let Some((streams, places)) = pages.next()? {
@@ -167,7 +167,7 @@ impl View {
 
 /// Where a page begins.
 #[derive(Debug)]
-enum Place {
+enum PageBegin {
     /// By number: as segments have them.
     Number(PageStart),
     /// By name, behind this one.
@@ -181,14 +181,14 @@ pub(crate) struct Pages {
     table: Arc<TableView>,
     choice: Arc<Choice>,
     /// Where the next one begins; `None` = at the end.
-    next: Mutex<Option<Place>>,
+    next: Mutex<Option<PageBegin>>,
 }
 
 impl Pages {
     pub(crate) fn new(view: Arc<View>, table: Arc<TableView>, choice: Arc<Choice>) -> Pages {
         let first = match choice.having.is_empty() {
-            true => Place::Number(PageStart::default()),
-            false => Place::Behind(None),
+            true => PageBegin::Number(PageStart::default()),
+            false => PageBegin::Behind(None),
         };
         Pages {
             view,
@@ -198,7 +198,7 @@ impl Pages {
         }
     }
 
-    /// The next page, and the places of those of it that are wanted; `None` at the end.
+    /// The next page, and the indexes of its chosen streams; `None` at the end.
     pub(crate) fn next(&self) -> Result<Option<(Streams, Vec<u32>)>> {
         let page = {
             let mut next = self.next.lock();

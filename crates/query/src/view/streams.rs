@@ -1,7 +1,7 @@
 //! Streams with their tags as columns: all of a table, or a page of them.
 //!
-//! Invariants: how many names are held is counted, by whoever holds them ([`NamesHeld`]).
-//! Concurrency: immutable, but for what is looked up once.
+//! Invariants: every name in memory is counted ([`LoadedNames`]).
+//! Concurrency: immutable, but for lazy look-ups.
 
 use crate::error::{Error, Result};
 use arrow::array::{ArrayRef, DictionaryArray, Int32Array, StringArray};
@@ -11,18 +11,18 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// How many names of streams are held for statements.
+/// Counter of the names of streams in memory for statements.
 #[derive(Debug, Default)]
-pub(crate) struct NamesHeld {
+pub(crate) struct LoadedNames {
     now: AtomicUsize,
     most: AtomicUsize,
 }
 
-impl NamesHeld {
-    fn hold(self: &Arc<NamesHeld>, count: usize) -> HeldNames {
+impl LoadedNames {
+    fn add(self: &Arc<LoadedNames>, count: usize) -> NamesPermit {
         let now = self.now.fetch_add(count, Ordering::Relaxed) + count;
         self.most.fetch_max(now, Ordering::Relaxed);
-        HeldNames {
+        NamesPermit {
             all: Arc::clone(self),
             count,
         }
@@ -37,12 +37,12 @@ impl NamesHeld {
 
 /// Counts names until it is dropped.
 #[derive(Debug)]
-struct HeldNames {
-    all: Arc<NamesHeld>,
+struct NamesPermit {
+    all: Arc<LoadedNames>,
     count: usize,
 }
 
-impl Drop for HeldNames {
+impl Drop for NamesPermit {
     fn drop(&mut self) {
         self.all.now.fetch_sub(self.count, Ordering::Relaxed);
     }
@@ -52,14 +52,14 @@ impl Drop for HeldNames {
 #[derive(Debug)]
 enum Entry {
     Named(StreamName, OnceLock<StreamHandle>),
-    Found(StreamHandle),
+    Resolved(StreamHandle),
 }
 
 impl Entry {
     fn name(&self) -> &StreamName {
         match self {
             Entry::Named(name, _) => name,
-            Entry::Found(handle) => handle.name(),
+            Entry::Resolved(handle) => handle.name(),
         }
     }
 }
@@ -70,15 +70,15 @@ pub(crate) struct Streams {
     /// Tag keys, sorted.
     keys: Arc<[String]>,
     entries: Vec<Entry>,
-    /// Per key its value in each stream, once somebody asks.
+    /// Per key its value in each stream, computed at the first use.
     tags: OnceLock<Vec<DictionaryArray<Int32Type>>>,
-    _held: HeldNames,
+    _permit: NamesPermit,
 }
 
 impl Streams {
-    fn of(keys: Arc<[String]>, entries: Vec<Entry>, held: &Arc<NamesHeld>) -> Streams {
+    fn of(keys: Arc<[String]>, entries: Vec<Entry>, loaded: &Arc<LoadedNames>) -> Streams {
         Streams {
-            _held: held.hold(entries.len()),
+            _permit: loaded.add(entries.len()),
             keys,
             entries,
             tags: OnceLock::new(),
@@ -89,7 +89,7 @@ impl Streams {
     pub(super) fn sorted(
         mut names: Vec<StreamName>,
         keys: Arc<[String]>,
-        held: &Arc<NamesHeld>,
+        loaded: &Arc<LoadedNames>,
     ) -> Streams {
         fn value<'a>(name: &'a StreamName, key: &str) -> (bool, &'a str) {
             let found = name.tag(key);
@@ -102,16 +102,20 @@ impl Streams {
         let entries = names
             .into_iter()
             .map(|name| Entry::Named(name, OnceLock::new()));
-        Streams::of(keys, entries.collect(), held)
+        Streams::of(keys, entries.collect(), loaded)
     }
 
     /// As they come.
     pub(super) fn found(
         handles: Vec<StreamHandle>,
         keys: Arc<[String]>,
-        held: &Arc<NamesHeld>,
+        loaded: &Arc<LoadedNames>,
     ) -> Streams {
-        Streams::of(keys, handles.into_iter().map(Entry::Found).collect(), held)
+        Streams::of(
+            keys,
+            handles.into_iter().map(Entry::Resolved).collect(),
+            loaded,
+        )
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -125,7 +129,7 @@ impl Streams {
     /// The stream, ready to be read; `None` when the snapshot has it no more.
     pub(crate) fn handle(&self, stream: u32, snapshot: &Snapshot) -> Result<Option<&StreamHandle>> {
         let (name, slot) = match self.entries.get(stream as usize) {
-            Some(Entry::Found(handle)) => return Ok(Some(handle)),
+            Some(Entry::Resolved(handle)) => return Ok(Some(handle)),
             Some(Entry::Named(name, slot)) => (name, slot),
             None => return Err(Error::internal("a stream that its table does not have")),
         };

@@ -15,8 +15,8 @@ use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan};
 use datafusion::optimizer::AnalyzerRule;
 use headwater_wire::zone::Zone;
 
-/// The rule. It goes before the one that gives both sides of a comparison one type, which would
-/// compare what clocks show: then the engine could not take the condition over, and an hour that is
+/// The rule. Runs before the one that gives both sides of a comparison one type, which would
+/// compare times on clocks: then the engine could not take the condition over, and an hour that is
 /// shown twice would be one.
 #[derive(Debug)]
 pub(crate) struct CompareInZone;
@@ -40,14 +40,16 @@ impl AnalyzerRule for CompareInZone {
     }
 }
 
-/// Whether one of them is an instant; what has no type yet is left to those who say so.
+/// Whether one of them is an instant; operands without a type yet are left to the rules that give
+/// them one.
 fn has_instant<'a>(operands: impl IntoIterator<Item = &'a Expr>, schema: &DFSchema) -> bool {
     operands
         .into_iter()
         .any(|e| matches!(e.get_type(schema), Ok(DataType::Timestamp(_, Some(_)))))
 }
 
-/// What clocks show as the instant at which they do. Returns whether it was such a thing.
+/// Converts a time on clocks to the instant at which they show it. Returns whether it was such a
+/// time.
 fn to_instant(expr: &mut Expr, schema: &DFSchema, zone: &Zone) -> bool {
     match expr.get_type(schema) {
         Ok(of) if is_wall(&of) => {

@@ -1,6 +1,7 @@
 //! The functions between instants and what the clocks of a zone show. Only `timezone` can be called
 //! by a statement; the others are put into it by [`super::InZone`].
 
+use super::errors::out_of_range;
 use super::read::{As, WALL, instants_of_wall, is_text, times_of_texts};
 use crate::columns::time_type;
 use crate::error::Error;
@@ -9,7 +10,7 @@ use arrow::array::{Array, ArrayRef, AsArray, StringArray, TimestampNanosecondArr
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int64Type, TimestampNanosecondType};
 use datafusion::common::utils::take_function_args;
-use datafusion::common::{DataFusionError, Result, ScalarValue};
+use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
@@ -17,7 +18,7 @@ use headwater_wire::clocks::{Intervals, Width};
 use headwater_wire::zone::Zone;
 use std::sync::{Arc, LazyLock};
 
-/// What a function does; the first argument is a zone's name.
+/// Work of a function; the first argument is a zone's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Work {
     /// An instant to what the clocks show, and back.
@@ -59,7 +60,7 @@ fn name(zone: &Zone) -> Expr {
     Expr::Literal(ScalarValue::from(zone.name()), None)
 }
 
-/// What the clocks show at an instant, or the instant at which they show a time.
+/// The time on the clocks at an instant, or the instant at which they show a time.
 pub(super) fn convert(zone: &Zone, value: Expr) -> Expr {
     timezone().call(vec![name(zone), value])
 }
@@ -94,14 +95,6 @@ pub(super) fn first(zone: &Zone, wall: Expr) -> Expr {
     FUNCTION.call(vec![name(zone), wall])
 }
 
-pub(super) fn out_of_range(zone: &Zone) -> DataFusionError {
-    let text = format!(
-        "an instant is out of range for the clocks of {}: it must be from 1677 to 2262",
-        zone.name()
-    );
-    Error::out_of_range(text).into()
-}
-
 impl ScalarUDFImpl for OfZone {
     fn name(&self) -> &str {
         match self.work {
@@ -124,7 +117,7 @@ impl ScalarUDFImpl for OfZone {
         let [_, time] = take_function_args("timezone", types)?;
         let time = match time {
             DataType::Timestamp(_, Some(_)) | DataType::Null => time_type(),
-            // As PostgreSQL does with a text whose type nothing tells.
+            // PostgreSQL does the same with a text of unknown type.
             text if is_text(text) => time_type(),
             DataType::Timestamp(_, None) | DataType::Date32 | DataType::Date64 => WALL,
             other => other.clone(),

@@ -11,6 +11,7 @@
 //! of the statement.
 
 mod compare;
+mod errors;
 mod functions;
 mod read;
 mod rule;
@@ -33,7 +34,7 @@ pub(crate) fn timezone() -> Arc<ScalarUDF> {
     functions::timezone()
 }
 
-/// What the clocks of a zone show at an instant, and what intervals they make.
+/// Functions of the clocks of a zone: the time at an instant, and the intervals.
 pub(crate) const CLOCKS: Clocks = Clocks {
     shown: functions::convert,
     begin: functions::begin,

@@ -1,9 +1,9 @@
 //! Text, days and times without zone as instants, read by the clocks of a zone.
 
-use super::functions::out_of_range;
+use super::errors::out_of_range;
 use crate::columns::time_type;
-use crate::wording::lengths;
-use crate::wording::times::canonical;
+use crate::rewrites::lengths;
+use crate::rewrites::times::canonical;
 use arrow::array::timezone::Tz;
 use arrow::array::{
     Array, ArrayRef, AsArray, IntervalMonthDayNanoArray, StringArray, TimestampNanosecondArray,
@@ -42,12 +42,12 @@ pub(super) fn is_wall(of: &DataType) -> bool {
     )
 }
 
-/// What a text is to become.
+/// Target of the conversion of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum As {
     /// The instant that it names; by the zone's clocks where it has no offset of its own.
     Instant,
-    /// What the zone's clocks show at that instant; where it has no offset that is what it says.
+    /// The time on the zone's clocks at that instant; without an offset, the text itself.
     Wall,
 }
 

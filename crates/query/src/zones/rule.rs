@@ -5,8 +5,8 @@ use super::functions::{begin, convert, first, read, write};
 use super::of_session;
 use super::read::{As, WALL, is_text, is_wall};
 use crate::columns::time_type;
+use crate::rewrites::times;
 use crate::rules::keep_names::{map_expressions, named_columns};
-use crate::wording::times;
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result};
@@ -54,7 +54,7 @@ fn is_instant(of: &DataType) -> bool {
     matches!(of, DataType::Timestamp(_, Some(_)))
 }
 
-/// What the clocks show at an instant.
+/// The time on the clocks at an instant.
 fn wall(zone: &Zone, instant: Expr) -> Expr {
     convert(zone, to(&time_type(), instant))
 }

@@ -15,12 +15,12 @@ static ALLOCATOR: headwater_query::Counting<std::alloc::System> =
 mod access;
 mod adaptive;
 mod answers;
+mod complexity;
 mod epoch;
 mod errors;
-mod fences;
 mod functions;
 mod gaps;
-mod gate;
+mod guards;
 mod indexes;
 mod lengths;
 mod lookups;

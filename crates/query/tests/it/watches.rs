@@ -6,7 +6,7 @@ use headwater::{TableChange, Timestamp};
 use headwater_ask::Access;
 use headwater_query::{Done, Look, Made, Session, Watch};
 use headwater_testing::Dice;
-use headwater_watch::{Bounds, Change, Kept, Kind, Round, Store};
+use headwater_watch::{Bounds, Change, Persisted, Kind, Round, Store};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ struct Follower {
     watch: Watch,
     files: FaultyFiles,
     store: Store,
-    kept: Kept,
+    kept: Persisted,
     look: Look,
     /// By id, what was told and not taken back.
     told: BTreeMap<String, String>,
@@ -101,9 +101,9 @@ impl Follower {
     }
 }
 
-fn opened(watch: &Watch, files: &FaultyFiles) -> (Store, Kept) {
+fn opened(watch: &Watch, files: &FaultyFiles) -> (Store, Persisted) {
     let definition = watch.definition();
-    let new = || Kept::new(7, definition.since_ns);
+    let new = || Persisted::new(7, definition.since_ns);
     let files: Arc<dyn Files> = Arc::new(files.clone());
     let opened = Store::open(files, Path::new("/watches"), definition.id, new).unwrap();
     assert_eq!(opened.damage, None);

@@ -1,40 +1,41 @@
-//! What is to be put into a bucket: what copies hold that it does not, in packs.
+//! Collects for a commit, in packs, the ranges of copies that are not in the bucket yet.
 //!
-//! Invariants: what is said to be kept by a commit is in its packs, or in those before. A copy of
-//! which too much has come for one commit is put in parts, and is kept with the last one.
-//! Concurrency: one at a time.
-//! Failure: a copy that cannot be read is left out, and tried again the next time.
+//! Invariants: every range that a commit claims is in its packs, or in those of earlier commits. A
+//! copy with too much for one commit is uploaded in parts, and becomes part of the bucket with the
+//! last one.
+//! Concurrency: one commit at a time.
+//! Failure: a copy that cannot be read is left out, and tried again with the next commit.
 
 use headwater_bucket::{Addition, Change, Contents, Head, Pack, Range, without_ranges};
 use headwater_fleet::{CarriedCopy, Carry, CarryMark, Fleet, FleetError};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// As what the list of edges lies in the bucket: no edge may be called so.
+/// Name under which the list of edges is stored in the bucket: no edge may have it.
 pub const ROSTER: &str = "*";
-/// Bytes of a pack, about.
+/// Target size of a pack in bytes.
 const PACK_BYTES: u64 = 16 << 20;
-/// Bytes of a commit, about.
+/// Target size of a commit in bytes.
 const COMMIT_BYTES: u64 = 64 << 20;
-/// Bytes of a piece, at the most.
+/// Largest size in bytes of one entry of a pack.
 const PIECE_BYTES: u64 = 8 << 20;
-/// So many packs are made fewer: half of them, the smallest, are put anew into one.
+/// Number of packs from which the smaller half is merged into one.
 const PACKS_MAX: usize = 64;
 
-/// What was put of copies, by their names.
+/// Marks of the uploaded copies, by their names.
 #[derive(Debug, Default)]
 pub(super) struct Marks {
     pub(super) copies: BTreeMap<String, CarryMark>,
     pub(super) roster: u64,
 }
 
-/// What a commit would put.
+/// Contents of the next commit.
 #[derive(Debug, Default)]
 pub(super) struct Gathered {
     pub(super) change: Change,
-    /// What is kept once it is committed.
+    /// Copies that become part of the bucket with the commit.
     pub(super) kept: Vec<(String, CarryMark, CarriedCopy)>,
     pub(super) roster: Option<u64>,
-    /// There is more.
+    /// True when more is left for another commit.
     pub(super) more: bool,
 }
 
@@ -45,10 +46,10 @@ impl Gathered {
     }
 }
 
-/// A commit that is being put together.
+/// Commit under construction.
 struct Gathering<'a> {
     contents: &'a Contents,
-    /// Packs whose contents are put anew.
+    /// Packs whose contents are written again.
     folded: BTreeSet<u64>,
     gathered: Gathered,
     additions: Vec<Addition>,
@@ -56,7 +57,7 @@ struct Gathering<'a> {
     bytes: u64,
 }
 
-/// What the bucket lacks of a fleet.
+/// Collects the ranges that the bucket does not have of a fleet.
 pub(super) fn gather(
     fleet: &Fleet,
     contents: &Contents,
@@ -77,7 +78,7 @@ pub(super) fn gather(
     }
     let names = fleet.edge_names();
     for name in &names {
-        // What stands in packs that are to go is put again, whether it has changed or not.
+        // Contents of packs that are to be dropped are uploaded again, changed or not.
         let moves = contents.in_packs(name, &gathering.folded);
         let mark = marks.copies.get(name).filter(|_| moves.is_none());
         match fleet.carry(name, mark.copied()) {
@@ -97,7 +98,7 @@ pub(super) fn gather(
     Ok(gathered)
 }
 
-/// The packs that are put anew, where there are too many.
+/// Packs that are to be merged, where there are too many.
 fn folded(head: &Head) -> BTreeSet<u64> {
     if head.packs.len() < PACKS_MAX {
         return BTreeSet::new();
@@ -144,7 +145,7 @@ impl Gathering<'_> {
         let present: Vec<Range> = carried.present.iter().map(range).collect();
         let history = carried.state.identity ^ carried.state.incarnation.rotate_left(17);
         let mut lacks = self.contents.lacks(name, history, &present);
-        // What was forgotten may have come again as something else.
+        // A forgotten range may have been replaced by other contents.
         let forgotten: Vec<Range> = carried.forgotten.iter().map(range).collect();
         lacks.extend(moves.iter().chain(&forgotten));
         let lacks = within(&present, lacks);
@@ -166,12 +167,12 @@ impl Gathering<'_> {
                 left.push(piece);
                 continue;
             }
-            // A piece is shorter than 4 GiB.
+            // An entry is shorter than 4 GiB.
             let len = u32::try_from(piece.bytes).unwrap_or(u32::MAX);
             match copy.read(piece.segment, piece.offset, len) {
                 Ok(bytes) => pieces.push((piece, bytes)),
                 Err(error) => {
-                    tracing::debug!(edge = name, %error, "what a copy held is gone: it is looked at again");
+                    tracing::debug!(edge = name, %error, "a range of a copy was removed: the copy is read again");
                     self.gathered.more = true;
                     return;
                 }
@@ -210,7 +211,7 @@ impl Gathering<'_> {
 fn within(present: &[Range], mut wanted: Vec<Range>) -> Vec<Range> {
     wanted.sort_unstable();
     wanted.dedup();
-    // What is present without what is not wanted of it.
+    // Present ranges without the requested part of them.
     let others = without_ranges(present, &wanted);
     without_ranges(present, &others)
 }
@@ -243,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wanted_twice_is_put_once_and_what_is_not_here_not_at_all() {
+    fn ranges_requested_twice_are_uploaded_once_and_absent_ones_never() {
         let present = [range(0, 10), range(20, 10)];
         let wanted = vec![range(25, 10), range(5, 20), range(5, 1)];
         let found = within(&present, wanted);

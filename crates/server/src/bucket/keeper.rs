@@ -1,9 +1,9 @@
-//! Puts into the bucket what has come, as long as a node serves.
+//! Uploads new contents of copies into the bucket while a node serves.
 //!
-//! Invariants: what is kept is told to the fleet after the commit that says so. Garbage is
-//! collected when packs were dropped, and never while a commit is on its way.
+//! Invariants: the fleet learns that a range is in the bucket after the commit that contains it.
+//! Garbage is collected when packs were dropped, and never during a commit.
 //! Concurrency: one task; it waits for the commits that the lease's task carries out.
-//! Failure: what fails is tried again with the next commit.
+//! Failure: a failed upload is tried again with the next commit.
 
 use super::gather::{Gathered, Marks, gather};
 use super::lease::Bucket;
@@ -17,12 +17,12 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 const LOOK: Duration = Duration::from_millis(20);
-/// How long the last commit and giving the group back may take.
+/// Time limit of the last commit and of releasing the group.
 const END_WITHIN: Duration = Duration::from_secs(10);
-/// So many packs that nothing names are taken away together.
+/// Number of unreferenced packs that are removed together.
 const GARBAGE: usize = 32;
 
-/// What keeps a fleet in a bucket.
+/// Task that uploads the copies of a fleet to a bucket.
 #[derive(Debug)]
 pub(crate) struct Keeper {
     bucket: Arc<Bucket>,
@@ -31,13 +31,13 @@ pub(crate) struct Keeper {
     every: Duration,
     contents: Contents,
     marks: Marks,
-    /// Under which epoch the copies of this node are marked as the newest.
+    /// Epoch under which the copies of this node are marked as the newest.
     epoch: u64,
     garbage: usize,
 }
 
 impl Keeper {
-    /// One for a fleet, whose bucket holds this by now.
+    /// Creates a keeper from the bucket's current contents.
     pub(crate) fn new(
         bucket: &Arc<Bucket>,
         fleet: &Arc<Fleet>,
@@ -63,7 +63,7 @@ impl Keeper {
         self.bucket.ended().borrow().is_some()
     }
 
-    /// Runs until the stop, and gives the group back then.
+    /// Runs until the stop, then releases the group.
     pub(crate) async fn run(mut self, stopping: watch::Receiver<bool>) {
         while !self.has_ended() && !*stopping.borrow() {
             let begun = self.bucket.now().monotonic;
@@ -82,14 +82,14 @@ impl Keeper {
         }
         if !self.has_ended() {
             let bucket = Arc::clone(&self.bucket);
-            // What is not committed by then was not confirmed either.
+            // Data that is not committed by then was not confirmed either.
             let last = tokio::time::timeout(END_WITHIN, self.round()).await;
             tracing::debug!(is_through = last.is_ok(), "the last commit");
             bucket.give_back(END_WITHIN).await;
         }
     }
 
-    /// Commits what there is. True when there is more; `None` when the server is broken off.
+    /// Commits what is due. True when there is more; `None` when the server is aborted.
     async fn round(mut self) -> Option<(Keeper, bool)> {
         let Some(head) = self.bucket.holder.lock().head().cloned() else {
             return Some((self, false));
@@ -129,18 +129,18 @@ impl Keeper {
         Some((self, more))
     }
 
-    /// The copies of this node are the newest of this epoch.
+    /// Records that the copies of this node are the newest of this epoch.
     fn mark(&mut self, epoch: u64) {
         if self.epoch != epoch {
             match write_mark(&self.dir, self.bucket.group, epoch) {
                 Ok(()) => self.epoch = epoch,
-                // The copies are made anew at the next start then.
+                // The copies are restored at the next start then.
                 Err(error) => tracing::warn!(%error, "the epoch of the bucket is not written down"),
             }
         }
     }
 
-    /// Has it committed; `None` when the group was lost.
+    /// Commits; `None` when the group was lost.
     async fn commit(&self, mut gathered: Gathered) -> Option<(Gathered, Committed)> {
         let mut change = Some(std::mem::take(&mut gathered.change));
         loop {
@@ -188,7 +188,7 @@ impl Keeper {
         }
     }
 
-    /// Takes away what no head names.
+    /// Removes packs that no head names.
     async fn collect(self) -> Keeper {
         let bucket = Arc::clone(&self.bucket);
         let collecting = tokio::task::spawn_blocking(move || {

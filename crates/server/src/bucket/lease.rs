@@ -1,10 +1,10 @@
-//! The group of copies that a node holds in a bucket: taken before anything is opened, renewed as
-//! long as the node runs.
+//! Lease of the group of copies that a node owns in a bucket: acquired before anything is opened,
+//! renewed as long as the node runs.
 //!
-//! Invariants: one request of the head is on its way at a time, and one pack beside it, so that the
-//! lease is renewed however long a pack takes. Nobody else has the machine that asks.
+//! Invariants: one request for the head is in flight at a time, and one pack beside it, so that the
+//! lease is renewed however long a pack takes. No other code drives the state machine.
 //! Concurrency: two tasks; the machine is under a lock that is never held over a request.
-//! Failure: told by [`Bucket::ended`].
+//! Failure: reported by [`Bucket::ended`].
 
 use crate::settings::Settings;
 use crate::start_error::StartError;
@@ -18,24 +18,24 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-/// How often it is looked whether there is something to ask.
+/// Interval of polling the state machine for a request.
 const LOOK: Duration = Duration::from_millis(20);
-/// How often a node that waits for its group says so.
+/// Interval of log lines while a node waits for its group.
 const SAY: Duration = Duration::from_secs(30);
 
-/// A bucket, and this node's part in it.
+/// Bucket, and this node's lease in it.
 #[derive(Debug)]
 pub(crate) struct Bucket {
     pub(crate) store: Counted<Arc<dyn ObjectStore>>,
     pub(crate) env: Env,
     pub(crate) group: u32,
     pub(crate) holder: Mutex<Holder>,
-    /// Why it holds the group no more, once that is so.
+    /// Set when the lease is lost: the reason.
     ended: watch::Sender<Option<String>>,
 }
 
 impl Bucket {
-    /// That of the settings; `None` when there is none.
+    /// Opens the bucket of the settings; `None` when there is none.
     pub(crate) fn open(settings: &Settings, env: &Env) -> Result<Option<Arc<Bucket>>, StartError> {
         let Some(address) = &settings.cloud.bucket else {
             return Ok(None);
@@ -46,7 +46,7 @@ impl Bucket {
         let me = Me {
             node: env.chance.next_u64(),
             name: settings.http_addr.to_string(),
-            // Settings keep it within an hour.
+            // Settings limit it to an hour.
             lease_millis: u32::try_from(settings.cloud.lease.as_millis()).unwrap_or(u32::MAX),
         };
         let group = settings.cloud.group;
@@ -66,17 +66,17 @@ impl Bucket {
         }
     }
 
-    /// What was asked of the bucket since the start.
+    /// Requests to the bucket since the start.
     pub(crate) fn counts(&self) -> DayCounts {
         self.store.total()
     }
 
-    /// Becomes something when the group is held no more, though nobody gave it back.
+    /// Set when the lease is lost without being released.
     pub(crate) fn ended(&self) -> watch::Receiver<Option<String>> {
         self.ended.subscribe()
     }
 
-    /// Takes the group, however long that takes, and holds it from then on by a task.
+    /// Acquires the group, however long that takes, and has a task renew its lease.
     pub(crate) async fn take(self: &Arc<Self>) -> Result<(), StartError> {
         tokio::spawn(Arc::clone(self).ask());
         tokio::spawn(Arc::clone(self).upload());
@@ -110,7 +110,7 @@ impl Bucket {
         }
     }
 
-    /// Asks what is to be asked, until the group is given back or lost.
+    /// Carries out requests of the state machine until the group is released or lost.
     async fn ask(self: Arc<Self>) {
         let mut has_held = false;
         loop {
@@ -147,7 +147,7 @@ impl Bucket {
         }
     }
 
-    /// Puts packs, until the group is given back or lost.
+    /// Uploads packs until the group is released or lost.
     async fn upload(self: Arc<Self>) {
         loop {
             let request = {
@@ -174,7 +174,7 @@ impl Bucket {
         }
     }
 
-    /// Gives the group back, so that another node need not wait, for so long at most.
+    /// Releases the group, so that another node need not wait; gives up after `within`.
     pub(crate) async fn give_back(&self, within: Duration) {
         self.holder.lock().give_back();
         let until = self.now().monotonic + within;

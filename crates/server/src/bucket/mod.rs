@@ -1,11 +1,11 @@
-//! A cloud that keeps its copies in a bucket: it takes its group, makes its copies anew from what
-//! is there, and puts into it what comes.
+//! Cloud that keeps its copies in a bucket: it acquires its group, restores its copies from the
+//! bucket, and uploads new data.
 //!
-//! Invariants: copies of this node are used only where no other node has held the group since; else
-//! they are put aside and made anew. What is confirmed to edges is in the bucket (`cloud.confirm`).
+//! Invariants: local copies are used only where no other node has owned the group since; else they
+//! are put aside and restored. Data that is confirmed to edges is in the bucket (`cloud.confirm`).
 //! A node that lost its group stops.
-//! Concurrency: one task asks for the lease and carries out commits ([`lease`]); one finds out what
-//! is to be committed ([`keeper`]); what a store or a medium takes runs on threads that may wait.
+//! Concurrency: one task renews the lease and carries out commits ([`lease`]); one collects their
+//! contents ([`keeper`]); accesses to a store or a disk run on threads that may block.
 //! Failure: a store that does not answer costs time; nothing is confirmed meanwhile.
 
 mod gather;

@@ -1,10 +1,10 @@
-//! Copies of a node made anew from a bucket.
+//! Restores the copies of a node from a bucket.
 //!
-//! Invariants: what this node has is used only if it held the group last: the file `bucket.epoch`
-//! says under which epoch, and is written after everything is here. A restoration that was cut
-//! short is begun anew.
-//! Concurrency: before anything else has the copies.
-//! Failure: an error stops the start, and leaves what was put aside.
+//! Invariants: local copies are used only if this node owned the group last: the file
+//! `bucket.epoch` names the epoch, and is written after everything is restored. An interrupted
+//! restoration starts over.
+//! Concurrency: runs before anything else has the copies.
+//! Failure: an error stops the start, and leaves the copies that were put aside.
 
 use super::gather::ROSTER;
 use super::lease::{Bucket, failed};
@@ -14,7 +14,7 @@ use headwater_fleet::{FleetError, put_copies_aside, restore_copy, restore_roster
 use headwater_shell::replace_private;
 use std::path::{Path, PathBuf};
 
-/// Why a copy is not made anew.
+/// Why a copy is not restored.
 enum Failed {
     Bucket(BucketError),
     Fleet(FleetError),
@@ -41,17 +41,17 @@ fn mark_path(dir: &Path) -> PathBuf {
     dir.join("bucket.epoch")
 }
 
-/// Under which epoch of which group this node held it last.
+/// Group and epoch that this node owned last, as the file states them.
 fn mark(group: u32, epoch: u64) -> String {
     format!("{group} {epoch}\n")
 }
 
-/// Says that the copies of this node are those of this epoch, or newer.
+/// Records that the copies of this node are those of this epoch, or newer.
 pub(super) fn write_mark(dir: &Path, group: u32, epoch: u64) -> std::io::Result<()> {
     replace_private(&mark_path(dir), mark(group, epoch).as_bytes())
 }
 
-/// True when nobody else has held the group since this node did, whose copies are those of the
+/// True when no other node has owned the group since this one did: its copies are those of the
 /// bucket or newer then.
 fn is_own(dir: &Path, head: &Head) -> bool {
     let before = mark(head.group, head.epoch.saturating_sub(1));
@@ -59,13 +59,13 @@ fn is_own(dir: &Path, head: &Head) -> bool {
 }
 
 impl Bucket {
-    /// Makes the copies in a directory those of the bucket, where they are not, and reads what the
-    /// bucket holds.
+    /// Restores the copies in a directory where they differ from the bucket, and reads the bucket's
+    /// contents.
     pub(crate) fn restore(&self, dir: &Path) -> Result<Contents, StartError> {
         let held = self.holder.lock().head().cloned();
         let head = held
             .ok_or_else(|| StartError::Bucket("the group of copies is not held yet".to_owned()))?;
-        // The head is this node's own: nothing that it names goes.
+        // The head is this node's own: nothing that it names is removed.
         let contents = Contents::load(&self.store, &head).map_err(|e| failed(&e))?;
         let is_empty = head.copies.is_empty();
         if !is_empty && !is_own(dir, &head) {
@@ -77,7 +77,7 @@ impl Bucket {
                 group = self.group,
                 epoch = head.epoch,
                 copies = head.copies.len(),
-                "the copies were made anew from the bucket"
+                "the copies were restored from the bucket"
             );
         }
         write_mark(dir, self.group, head.epoch)?;

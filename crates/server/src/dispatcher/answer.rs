@@ -1,15 +1,15 @@
-//! The answer to a question: a redirect to who answers it, or what that one answers.
+//! Answer to a query: a redirect to the node that answers it, or that node's answer.
 //!
-//! Invariants: a redirect leads to a node or to an edge, neither of which sends anybody on, so that
-//! no client goes round in a circle. What is answered of a part of what there is says so.
-//! Failure: a node that turns out not to answer is left out, and where the question has no body it
-//! is decided anew.
+//! Invariants: a redirect leads to a node or to an edge, neither of which redirects, so that no
+//! client goes round in a circle. An answer from a part of the nodes carries a warning.
+//! Failure: a node that turns out not to answer is left out, and where the query has no body its
+//! route is planned again.
 
-use super::asked::{Asked, Kind};
-use super::desk::Desk;
 use super::merge::{listed, merged};
-use super::plan::{Share, To, shares};
-use super::relay::{Passing, broken, ticket};
+use super::plan::{Destination, Share, shares};
+use super::relay::{Relaying, broken, ticket};
+use super::request::{DispatchRequest, Kind};
+use super::state::DispatcherState;
 use crate::access::Access;
 use crate::error::ApiError;
 use axum::body::{Body, HttpBody as _};
@@ -20,35 +20,36 @@ use headwater_protocol::dispatch::NodeIndex;
 use headwater_shell::ErrorAnswer;
 use std::sync::Arc;
 
-/// Why an answer comes from where it does.
+/// Reason why the answer comes from this node.
 const PLACE: HeaderName = HeaderName::from_static("x-headwater-place");
 const WARNING: HeaderName = HeaderName::from_static("x-headwater-warning");
 const A_PART: HeaderValue =
     HeaderValue::from_static("other nodes have edges that are not in this answer");
-/// The code of what could not be passed on.
+/// Code of an answer that could not be relayed.
 const RELAY: &str = "E_RELAY";
 
-/// Answers a question on a route.
+/// Answers a query on a route.
 ///
 /// # Errors
-/// When nobody who could answer can be reached, or what is asked cannot be.
+/// When no node that could answer can be reached, or the query cannot be answered.
 pub(crate) async fn answer(
-    desk: Arc<Desk>,
+    state: Arc<DispatcherState>,
     route: &'static str,
     access: Access,
     request: Request,
 ) -> Result<Response<Body>, ErrorAnswer> {
     let (parts, mut body) = request.into_parts();
-    let asked = Asked::of(route, &parts).map_err(|e| ErrorAnswer::from(ApiError::from(e)))?;
-    let passing = Passing {
-        desk: &desk,
+    let asked =
+        DispatchRequest::of(route, &parts).map_err(|e| ErrorAnswer::from(ApiError::from(e)))?;
+    let passing = Relaying {
+        state: &state,
         asked: &asked,
         access: &access,
         parts: &parts,
     };
     let is_empty = body.is_end_stream();
-    // Each time one node at least is found not to answer.
-    let mut left = if is_empty { desk.nodes.len() } else { 0 };
+    // Each attempt finds at least one more node that does not answer.
+    let mut left = if is_empty { state.nodes.len() } else { 0 };
     loop {
         let body = std::mem::replace(&mut body, Body::empty());
         match once(&passing, body).await {
@@ -58,19 +59,19 @@ pub(crate) async fn answer(
     }
 }
 
-async fn once(passing: &Passing<'_>, body: Body) -> Result<Response<Body>, ErrorAnswer> {
-    let (desk, asked) = (passing.desk, passing.asked);
+async fn once(passing: &Relaying<'_>, body: Body) -> Result<Response<Body>, ErrorAnswer> {
+    let (state, asked) = (passing.state, passing.asked);
     if asked.kind == Kind::Streams && asked.about.is_empty() {
-        let nodes: Vec<NodeIndex> = desk.tables.read().live().collect();
+        let nodes: Vec<NodeIndex> = state.tables.read().live().collect();
         if nodes.len() > 1 {
             let mut response = listed(passing, &nodes).await?;
-            if nodes.len() < desk.nodes.len() {
+            if nodes.len() < state.nodes.len() {
                 response.headers_mut().insert(WARNING, A_PART);
             }
             return Ok(response);
         }
     }
-    let decided = shares(desk, asked, passing.access)?;
+    let decided = shares(state, asked, passing.access)?;
     match decided.as_slice() {
         [one] if asked.is_relayed || one.target.is_relayed => relayed(passing, one, body).await,
         [one] => redirect(passing, one),
@@ -78,11 +79,11 @@ async fn once(passing: &Passing<'_>, body: Body) -> Result<Response<Body>, Error
     }
 }
 
-/// Says why the answer comes from there, and of a question about everything whether it is of all.
-fn dress(passing: &Passing<'_>, share: &Share<'_>, response: &mut Response<Body>) {
+/// Adds the reason for the node, and to an answer about everything a warning when it is partial.
+fn dress(passing: &Relaying<'_>, share: &Share<'_>, response: &mut Response<Body>) {
     let headers = response.headers_mut();
     headers.insert(PLACE, HeaderValue::from_static(share.target.why));
-    let widest = passing.desk.tables.read().widest();
+    let widest = passing.state.tables.read().widest();
     let is_part = widest.is_some_and(|(_, elsewhere)| !elsewhere.is_empty());
     if share.target.why == "whole" && is_part && !headers.contains_key(WARNING) {
         headers.insert(WARNING, A_PART);
@@ -90,7 +91,7 @@ fn dress(passing: &Passing<'_>, share: &Share<'_>, response: &mut Response<Body>
 }
 
 async fn relayed(
-    passing: &Passing<'_>,
+    passing: &Relaying<'_>,
     share: &Share<'_>,
     body: Body,
 ) -> Result<Response<Body>, ErrorAnswer> {
@@ -101,17 +102,17 @@ async fn relayed(
         && matches!(share.target.why, "base" | "filter");
     let mut response = passed.into_response();
     if is_miss {
-        passing.desk.figures.false_hit();
+        passing.state.metrics.false_hit();
     }
     dress(passing, share, &mut response);
     Ok(response)
 }
 
-fn redirect(passing: &Passing<'_>, share: &Share<'_>) -> Result<Response<Body>, ErrorAnswer> {
-    let (desk, asked, target) = (passing.desk, passing.asked, &share.target);
+fn redirect(passing: &Relaying<'_>, share: &Share<'_>) -> Result<Response<Body>, ErrorAnswer> {
+    let (state, asked, target) = (passing.state, passing.asked, &share.target);
     let base = match &target.to {
-        To::Edge { url, .. } => url.as_str(),
-        To::Node(at) => desk
+        Destination::Edge { url, .. } => url.as_str(),
+        Destination::Node(at) => state
             .node(*at)
             .map(|node| node.public_url.as_str())
             .ok_or_else(|| broken("the node is not known"))?,
@@ -120,7 +121,7 @@ fn redirect(passing: &Passing<'_>, share: &Share<'_>) -> Result<Response<Body>, 
     if target.fetches {
         more.push("fetch=true".to_owned());
     }
-    let ticket = ticket(desk, asked, passing.access, (&target.to, &share.about));
+    let ticket = ticket(state, asked, passing.access, (&target.to, &share.about));
     more.extend(ticket.map(|ticket| format!("ticket={ticket}")));
     let query = asked.query(&share.about, &more);
     let mark = if query.is_empty() { "" } else { "?" };
@@ -132,6 +133,6 @@ fn redirect(passing: &Passing<'_>, share: &Share<'_>) -> Result<Response<Body>, 
     headers.insert(LOCATION, to);
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     dress(passing, share, &mut response);
-    desk.figures.redirected(target.why);
+    state.metrics.redirected(target.why);
     Ok(response)
 }

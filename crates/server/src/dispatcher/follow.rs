@@ -1,51 +1,54 @@
-//! Following a node: asking what it holds, and then for what changes, one question after the other.
+//! Follows a node: fetches its inventory, and then its changes, one request after the other.
 //!
-//! Invariants: what is known of a node comes from its own answers only. A question waits at the
-//! node until something changes, so a change is known within moments. Where a broker carries
-//! notices of the node, none waits: it is asked when one comes, and now and then. Whatever is lost
-//! on the way costs time and nothing else. Each question tells the node who was revoked not long
-//! ago; when somebody is, it is asked within two seconds.
+//! Invariants: the inventory of a node comes from its own answers only. A request waits at the node
+//! until something changes, so a change is known within moments. Where a broker carries notices of
+//! the node, none waits: a notice or a timer triggers the next request. A lost message costs time
+//! and nothing else. Each request reports recently revoked tokens to the node; a new revocation is
+//! sent within two seconds.
 //! Concurrency: one worker for each node.
-//! Failure: a node that does not answer is told of in the log once, and asked again, later and
-//! later.
+//! Failure: a node that does not answer is logged once, and retried with growing pauses.
 
-use super::desk::Desk;
+use super::state::DispatcherState;
 use crate::access::token::{from_hex, hex};
 use crate::notices::next;
-use crate::routes::held::{NOTICE_KEY, REVOKED, TICKET_KEY};
+use crate::routes::inventory::{NOTICE_KEY, REVOKED, TICKET_KEY};
 use axum::body::Body;
 use axum::http::{HeaderValue, Request, StatusCode, header};
 use headwater_protocol::dispatch::{Applied, NodeIndex, decode};
-use headwater_protocol::notice::{Bus, Due, Event, Follower, Sealed, Subscription, Told, Why};
+use headwater_protocol::notice::{Bus, Due, Event, Follower, Sealed, Subscription, NodeVersion, Why};
 use http_body_util::{BodyExt, Limited};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// How long a question waits at the node.
+/// Seconds that a request waits at the node.
 const WAIT_SECONDS: u64 = 20;
 /// Longest time for an answer besides.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
-/// How often is looked whether somebody was revoked.
+/// Interval of looking for revoked tokens.
 const LOOK_AT_LIST: Duration = Duration::from_secs(1);
 /// Largest answer in bytes: ten million streams and a hundred million tiles.
 const ANSWER_BYTES_MAX: usize = 256 << 20;
 
 async fn stopped(stopping: &mut watch::Receiver<bool>) {
-    // An error means that the server is gone: that is a stop too.
+    // An error means that the server has stopped: a stop too.
     let _ = stopping.wait_for(|stop| *stop).await;
 }
 
 /// Follows a node until the server stops.
-pub(crate) async fn follow(desk: Arc<Desk>, at: NodeIndex, mut stopping: watch::Receiver<bool>) {
+pub(crate) async fn follow(
+    state: Arc<DispatcherState>,
+    at: NodeIndex,
+    mut stopping: watch::Receiver<bool>,
+) {
     let following = Following {
-        follower: Follower::new(desk.notices.check()),
-        notices: desk.notices.subscribe(),
+        follower: Follower::new(state.notices.check()),
+        notices: state.notices.subscribe(),
         pause: PAUSE_MIN,
         revoked: String::new(),
-        desk,
+        state,
         at,
     };
     tokio::select! {
@@ -54,14 +57,14 @@ pub(crate) async fn follow(desk: Arc<Desk>, at: NodeIndex, mut stopping: watch::
     }
 }
 
-/// What follows one node.
+/// Worker that follows one node.
 struct Following {
-    desk: Arc<Desk>,
+    state: Arc<DispatcherState>,
     at: NodeIndex,
     follower: Follower,
     notices: Subscription,
     pause: Duration,
-    /// What the node was told of who was revoked.
+    /// Revoked tokens that the node was notified of.
     revoked: String,
 }
 
@@ -71,7 +74,7 @@ impl Following {
             while let Some(event) = self.notices.next_now() {
                 self.hear(&event);
             }
-            let now = self.desk.shell.env().clock.monotonic();
+            let now = self.state.shell.env().clock.monotonic();
             match self.follower.due(now) {
                 Due::Now(why) => self.ask(why).await,
                 Due::Waiting => self.wait_there().await,
@@ -80,11 +83,11 @@ impl Following {
                     tokio::select! {
                         event = next(&mut self.notices) => self.hear(&event),
                         () = tokio::time::sleep(wait) => {}
-                        () = revoked_since(&self.desk, &self.revoked) => self.ask(Why::Check).await,
+                        () = revoked_since(&self.state, &self.revoked) => self.ask(Why::Check).await,
                     }
                 }
             }
-            tell(&self.desk, self.at);
+            tell(&self.state, self.at);
         }
     }
 
@@ -93,49 +96,49 @@ impl Following {
             Event::Link(is_there) => return self.follower.link(*is_there),
             Event::Notice { bytes, .. } => bytes,
         };
-        let figures = &self.desk.notices.figures;
+        let metrics = &self.state.notices.metrics;
         match Sealed::decode(bytes) {
             Ok(sealed) => {
                 let heard = self.follower.hear(&sealed);
-                figures.heard(heard);
+                metrics.heard(heard);
             }
-            // All who follow a node hear it, and one of them counts it.
-            Err(_) if self.at == NodeIndex(0) => figures.garbled(),
+            // Every worker hears it, and the first one counts it.
+            Err(_) if self.at == NodeIndex(0) => metrics.garbled(),
             Err(_) => {}
         }
     }
 
-    /// Asks once for a reason: the answer comes at once.
+    /// Sends one request for a reason, which the node answers at once.
     async fn ask(&mut self, why: Why) {
-        self.desk.notices.figures.asked(Some(why));
+        self.state.notices.metrics.asked(Some(why));
         self.follower.asks();
-        self.revoked = self.desk.shell.guard().revoked();
-        let answer = ask(&self.desk, self.at, false).await;
+        self.revoked = self.state.shell.guard().revoked();
+        let answer = ask(&self.state, self.at, false).await;
         self.take(answer).await;
     }
 
-    /// Asks once, and has the question wait at the node; a change of the link ends it.
+    /// Sends one request that waits at the node; a change of the link ends it.
     async fn wait_there(&mut self) {
-        self.desk.notices.figures.asked(None);
+        self.state.notices.metrics.asked(None);
         self.follower.asks();
-        self.revoked = self.desk.shell.guard().revoked();
+        self.revoked = self.state.shell.guard().revoked();
         let answer = tokio::select! {
-            answer = ask(&self.desk, self.at, true) => answer,
-            // The next question tells it.
-            () = revoked_since(&self.desk, &self.revoked) => return,
+            answer = ask(&self.state, self.at, true) => answer,
+            // The next request reports it.
+            () = revoked_since(&self.state, &self.revoked) => return,
             is_linked = link(&mut self.notices) => return self.follower.link(is_linked),
         };
         self.take(answer).await;
     }
 
-    /// Takes an answer in, and pauses where there was none.
-    async fn take(&mut self, answer: Result<Option<Told>, String>) {
+    /// Applies an answer, and pauses where there was none.
+    async fn take(&mut self, answer: Result<Option<NodeVersion>, String>) {
         match answer {
             Ok(Some(told)) => {
-                let now = self.desk.shell.env().clock.monotonic();
+                let now = self.state.shell.env().clock.monotonic();
                 self.follower.answered(now, told);
                 self.pause = PAUSE_MIN;
-                if let Some(node) = self.desk.node(self.at)
+                if let Some(node) = self.state.node(self.at)
                     && node.error.lock().take().is_some()
                 {
                     tracing::info!(node = node.peer.url(), "a node answers again");
@@ -144,7 +147,7 @@ impl Following {
             Ok(None) => self.follower.failed(),
             Err(why) => {
                 self.follower.failed();
-                self.desk.lost(self.at, &why);
+                self.state.lost(self.at, &why);
                 tokio::time::sleep(self.pause).await;
                 self.pause = (self.pause * 2).min(PAUSE_MAX);
             }
@@ -152,8 +155,8 @@ impl Following {
     }
 }
 
-/// Waits until the link of the bus changes. Notices that come until then are of nodes that are not
-/// waited at.
+/// Waits until the link of the bus changes. Notices that arrive meanwhile are of nodes at which no
+/// request waits.
 async fn link(from: &mut Subscription) -> bool {
     loop {
         if let Event::Link(is_linked) = next(from).await {
@@ -162,36 +165,36 @@ async fn link(from: &mut Subscription) -> bool {
     }
 }
 
-/// Waits until others were revoked than those that the node was told of.
-async fn revoked_since(desk: &Desk, told: &str) {
-    while desk.shell.guard().revoked() == told {
+/// Waits until other tokens are revoked than the node was notified of.
+async fn revoked_since(state: &DispatcherState, told: &str) {
+    while state.shell.guard().revoked() == told {
         tokio::time::sleep(LOOK_AT_LIST).await;
     }
 }
 
-fn tell(desk: &Desk, at: NodeIndex) {
-    let figures = desk.tables.read().figures(at);
-    if let (Some(figures), Some(node)) = (figures, desk.node(at)) {
-        desk.figures.of_node(node.peer.url(), &figures);
+fn tell(state: &DispatcherState, at: NodeIndex) {
+    let figures = state.tables.read().figures(at);
+    if let (Some(figures), Some(node)) = (figures, state.node(at)) {
+        state.metrics.of_node(node.peer.url(), &figures);
     }
 }
 
-fn request(desk: &Desk, at: NodeIndex, waits: bool) -> Result<Request<Body>, String> {
+fn request(state: &DispatcherState, at: NodeIndex, waits: bool) -> Result<Request<Body>, String> {
     let (position, is_live) = {
-        let tables = desk.tables.read();
+        let tables = state.tables.read();
         let is_live = tables.figures(at).is_some_and(|figures| figures.is_live);
         (tables.position(at), is_live)
     };
-    // Of a node that was lost it is to be known at once whether it answers.
+    // A lost node must report at once whether it answers.
     let wait = if is_live && waits { WAIT_SECONDS } else { 0 };
     let path = format!(
         "/api/v1/held?epoch={}&since={}&wait={wait}",
         position.epoch, position.version
     );
-    let mut request = Request::get(path).header(TICKET_KEY, hex(&desk.key.public()));
-    let revoked = HeaderValue::from_str(&desk.shell.guard().revoked());
+    let mut request = Request::get(path).header(TICKET_KEY, hex(&state.key.public()));
+    let revoked = HeaderValue::from_str(&state.shell.guard().revoked());
     request = request.header(REVOKED, revoked.map_err(|e| e.to_string())?);
-    if let Some(token) = &desk.token {
+    if let Some(token) = &state.token {
         let bearer = HeaderValue::from_str(&format!("Bearer {token}"));
         let bearer = bearer.map_err(|_| "the token is no text of one".to_owned())?;
         request = request.header(header::AUTHORIZATION, bearer);
@@ -199,10 +202,11 @@ fn request(desk: &Desk, at: NodeIndex, waits: bool) -> Result<Request<Body>, Str
     request.body(Body::empty()).map_err(|e| e.to_string())
 }
 
-/// Asks once. Nothing where all is to be asked for anew. What went wrong is in words for the log.
-async fn ask(desk: &Desk, at: NodeIndex, waits: bool) -> Result<Option<Told>, String> {
-    let request = request(desk, at, waits)?;
-    let node = desk.node(at).ok_or("there is no such node")?;
+/// Sends one request. `None` where the whole inventory must be fetched again. The error is in words
+/// for the log.
+async fn ask(state: &DispatcherState, at: NodeIndex, waits: bool) -> Result<Option<NodeVersion>, String> {
+    let request = request(state, at, waits)?;
+    let node = state.node(at).ok_or("there is no such node")?;
     let most = ANSWER_MAX + Duration::from_secs(WAIT_SECONDS);
     let asked = async {
         let response = node.peer.send(request).await.map_err(|e| e.to_string())?;
@@ -223,19 +227,19 @@ async fn ask(desk: &Desk, at: NodeIndex, waits: bool) -> Result<Option<Told>, St
             .unwrap_or("it says no more");
         return Err(format!("answered {status}: {said}"));
     }
-    let held = decode(&body).map_err(|e| format!("what it says it holds: {e}"))?;
-    let told = Told {
+    let held = decode(&body).map_err(|e| format!("its inventory: {e}"))?;
+    let told = NodeVersion {
         identity: held.database.identity,
         incarnation: held.database.incarnation,
         epoch: held.epoch,
         version: held.version,
         key: key.and_then(|key| key.to_str().ok().and_then(from_hex)),
     };
-    let applied = desk.tables.write().apply(at, held);
+    let applied = state.tables.write().apply(at, held);
     if applied == Applied::DoesNotFollow {
         tracing::debug!(
             node = node.peer.url(),
-            "all that a node holds is asked for anew"
+            "the complete inventory of a node is fetched again"
         );
         return Ok(None);
     }

@@ -1,12 +1,12 @@
-//! One answer made of those of several nodes: tiles, new values, and which streams there are.
+//! Merges the answers of several nodes into one: tiles, new values, and lists of streams.
 //!
-//! Invariants: what nodes answered stands in the answer as it is, in the order asked for. An error
-//! of one of them is the answer: nothing is left out without a word.
+//! Invariants: elements of the nodes' answers are copied unchanged, in the order of the request. An
+//! error of one node is the answer: nothing is left out silently.
 
-use super::asked::{About, Asked, Kind};
-use super::pieces::{items, tiles, whole_events};
-use super::plan::{Share, Target, To};
-use super::relay::{Passed, Passing, broken};
+use super::plan::{Destination, Share, Target};
+use super::relay::{RelayedAnswer, Relaying, broken};
+use super::request::{About, DispatchRequest, Kind};
+use super::split::{items, tiles, whole_events};
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, Response, StatusCode, header};
 use futures_util::future::try_join_all;
@@ -18,12 +18,12 @@ use headwater_wire::tiles::{TILES_MEDIA_TYPE, push_tiles_head};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// Largest answer that is taken apart.
+/// Largest answer that is parsed, in bytes.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
-/// Streams of a page, as nodes have it.
+/// Streams of a page, the default of nodes.
 const LIMIT: usize = 100;
 
-/// What several nodes answered is not an answer to all of it.
+/// Error for answers of several nodes that cannot be merged.
 fn apart(shares: &[Share<'_>]) -> ErrorAnswer {
     ErrorAnswer::new(
         StatusCode::CONFLICT,
@@ -35,11 +35,11 @@ fn apart(shares: &[Share<'_>]) -> ErrorAnswer {
     )
 }
 
-/// The whole answers, or the first that is an error.
+/// Complete answers, or the first that is an error.
 async fn answers(
-    passing: &Passing<'_>,
+    passing: &Relaying<'_>,
     shares: &[Share<'_>],
-) -> Result<Result<Vec<Bytes>, Passed>, ErrorAnswer> {
+) -> Result<Result<Vec<Bytes>, RelayedAnswer>, ErrorAnswer> {
     let asking = shares
         .iter()
         .map(|share| passing.pass(&share.target, (&share.about, &[]), Body::empty()));
@@ -61,12 +61,12 @@ fn answer(kind: HeaderValue, body: Vec<u8>) -> Response<Body> {
     response
 }
 
-/// One answer of all shares.
+/// Merges the answers of all shares.
 ///
 /// # Errors
-/// `E_APART` for what cannot be put together, and those of passing on.
+/// `E_APART` for answers that cannot be merged, and those of relaying.
 pub(crate) async fn merged(
-    passing: &Passing<'_>,
+    passing: &Relaying<'_>,
     shares: &[Share<'_>],
 ) -> Result<Response<Body>, ErrorAnswer> {
     match passing.asked.kind {
@@ -89,8 +89,8 @@ pub(crate) async fn merged(
     }
 }
 
-/// Which of the shares, and where in it, each stream asked about stands, in the order asked for.
-fn order<'a>(asked: &'a Asked, shares: &[Share<'a>]) -> Vec<(usize, usize)> {
+/// Share, and index in it, of each requested stream, in the order of the request.
+fn order<'a>(asked: &'a DispatchRequest, shares: &[Share<'a>]) -> Vec<(usize, usize)> {
     let place = |about: &About| {
         shares.iter().enumerate().find_map(|(share, found)| {
             let at = found.about.iter().position(|one| std::ptr::eq(*one, about));
@@ -101,7 +101,7 @@ fn order<'a>(asked: &'a Asked, shares: &[Share<'a>]) -> Vec<(usize, usize)> {
 }
 
 fn all_tiles(
-    asked: &Asked,
+    asked: &DispatchRequest,
     shares: &[Share<'_>],
     answers: &[Bytes],
 ) -> Result<Response<Body>, ErrorAnswer> {
@@ -131,13 +131,13 @@ fn all_tiles(
     Ok(answer(crate::request::JSON, body.into_bytes()))
 }
 
-/// Events of one node, each in one piece.
+/// Events of one node, each in one chunk.
 struct Events {
     body: axum::body::BodyDataStream,
     begun: Vec<u8>,
 }
 
-fn events(passed: Passed) -> BoxStream<'static, Result<Bytes, axum::Error>> {
+fn events(passed: RelayedAnswer) -> BoxStream<'static, Result<Bytes, axum::Error>> {
     let events = Events {
         body: passed.body.into_data_stream(),
         begun: Vec::new(),
@@ -159,7 +159,7 @@ fn events(passed: Passed) -> BoxStream<'static, Result<Bytes, axum::Error>> {
     whole.boxed()
 }
 
-async fn live(passing: &Passing<'_>, shares: &[Share<'_>]) -> Result<Response<Body>, ErrorAnswer> {
+async fn live(passing: &Relaying<'_>, shares: &[Share<'_>]) -> Result<Response<Body>, ErrorAnswer> {
     let asking = shares
         .iter()
         .map(|share| passing.pass(&share.target, (&share.about, &[]), Body::empty()));
@@ -178,7 +178,7 @@ async fn live(passing: &Passing<'_>, shares: &[Share<'_>]) -> Result<Response<Bo
     Ok(response)
 }
 
-/// What a node says of its streams.
+/// Streams that a node lists.
 #[derive(Default)]
 struct Page {
     streams: Vec<(String, String)>,
@@ -210,7 +210,7 @@ impl Page {
         })
     }
 
-    /// Takes in what another node says.
+    /// Appends the streams of another node.
     fn add(&mut self, other: Page) {
         let known: BTreeSet<String> = self.streams.iter().map(|(name, _)| name.clone()).collect();
         let new = other.streams.into_iter();
@@ -256,8 +256,11 @@ fn no_page() -> ErrorAnswer {
     broken("a node's list of streams is not of the form expected")
 }
 
-/// Streams that were asked for by their names, of several nodes.
-fn named_streams(asked: &Asked, answers: &[Bytes]) -> Result<Response<Body>, ErrorAnswer> {
+/// Streams requested by their names, of several nodes.
+fn named_streams(
+    asked: &DispatchRequest,
+    answers: &[Bytes],
+) -> Result<Response<Body>, ErrorAnswer> {
     let mut all = Page::default();
     for bytes in answers {
         all.add(Page::read(bytes).ok_or_else(no_page)?);
@@ -270,8 +273,8 @@ fn named_streams(asked: &Asked, answers: &[Bytes]) -> Result<Response<Body>, Err
     Ok(all.json())
 }
 
-/// A parameter of a list of streams.
-fn parameter<'a>(asked: &'a Asked, name: &str) -> Option<&'a str> {
+/// Returns a parameter of a list of streams.
+fn parameter<'a>(asked: &'a DispatchRequest, name: &str) -> Option<&'a str> {
     let parts = asked.rest.iter().filter_map(|part| part.split_once('='));
     parts
         .into_iter()
@@ -279,17 +282,17 @@ fn parameter<'a>(asked: &'a Asked, name: &str) -> Option<&'a str> {
         .map(|(_, value)| value)
 }
 
-/// A page of the streams of all nodes: those of one behind those of the one before.
+/// A page of the streams of all nodes, node after node.
 ///
 /// # Errors
-/// Those of passing on.
+/// Errors of relaying.
 pub(crate) async fn listed(
-    passing: &Passing<'_>,
+    passing: &Relaying<'_>,
     nodes: &[NodeIndex],
 ) -> Result<Response<Body>, ErrorAnswer> {
     let asked = passing.asked;
     let limit = parameter(asked, "limit").map(str::parse);
-    // A node says what is wrong.
+    // A node reports the error.
     let Ok(limit) = limit.unwrap_or(Ok(LIMIT)) else {
         return one(passing, nodes).await;
     };
@@ -317,7 +320,7 @@ pub(crate) async fn listed(
         if all.next.is_none() && wanted > 0 {
             all.next = next;
         } else if has_more && limit > 0 {
-            // What comes next begins behind the last of this page.
+            // The next page begins behind the last stream of this one.
             let last = all.streams.last().map(|(name, _)| name.clone());
             all.next = all.next.take().or(last);
         }
@@ -325,10 +328,10 @@ pub(crate) async fn listed(
     Ok(all.json())
 }
 
-fn node_of(passing: &Passing<'_>, after: &str) -> Option<NodeIndex> {
+fn node_of(passing: &Relaying<'_>, after: &str) -> Option<NodeIndex> {
     let name = headwater_wire::query::percent_decode(after, true)?;
     let stream = headwater::StreamName::parse(&name)?;
-    let tables = passing.desk.tables.read();
+    let tables = passing.state.tables.read();
     tables
         .node_of(StreamKey::of(&stream))
         .filter(|_| passing.access.may_read_stream(&stream))
@@ -336,14 +339,14 @@ fn node_of(passing: &Passing<'_>, after: &str) -> Option<NodeIndex> {
 
 fn at_node(node: NodeIndex) -> Target {
     Target {
-        to: To::Node(node),
+        to: Destination::Node(node),
         fetches: false,
         is_relayed: true,
         why: "whole",
     }
 }
 
-async fn one(passing: &Passing<'_>, nodes: &[NodeIndex]) -> Result<Response<Body>, ErrorAnswer> {
+async fn one(passing: &Relaying<'_>, nodes: &[NodeIndex]) -> Result<Response<Body>, ErrorAnswer> {
     let node = nodes.first().ok_or_else(|| broken("no node answers"))?;
     let target = at_node(*node);
     let passed = passing.pass(&target, (&[], &[]), Body::empty()).await?;
@@ -352,16 +355,16 @@ async fn one(passing: &Passing<'_>, nodes: &[NodeIndex]) -> Result<Response<Body
 
 /// A page of one node's streams, or its error.
 async fn page(
-    passing: &Passing<'_>,
+    passing: &Relaying<'_>,
     node: NodeIndex,
     limit: usize,
     after: Option<&str>,
-) -> Result<Result<Bytes, Passed>, ErrorAnswer> {
+) -> Result<Result<Bytes, RelayedAnswer>, ErrorAnswer> {
     let is_other = |part: &&String| {
         let name = part.split_once('=').map_or(part.as_str(), |(name, _)| name);
         !matches!(name, "limit" | "after")
     };
-    let mut asked = Asked {
+    let mut asked = DispatchRequest {
         rest: passing
             .asked
             .rest
@@ -377,7 +380,7 @@ async fn page(
     asked
         .rest
         .extend(after.map(|after| format!("after={after}")));
-    let passing = Passing {
+    let passing = Relaying {
         asked: &asked,
         ..*passing
     };

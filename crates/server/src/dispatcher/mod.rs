@@ -1,47 +1,47 @@
-//! The role of a server that holds nothing and knows who does: it sends each question to the node
-//! or the edge that answers it, or passes the answer on.
+//! Role of a server without data of its own, which knows the inventories of nodes: it redirects
+//! each query to the node or the edge that answers it, or relays the answer.
 //!
-//! From bottom to top: `peer` asks a node over HTTP; `figures` what is counted; `desk` what all
-//! requests share; `follow` what nodes hold; `asked` what is asked; `plan` who answers; `pieces`
-//! takes answers apart; `relay` passes on; `merge` makes one answer of several; `answer` a redirect
-//! or an answer; `routes` where all of that is asked for.
+//! From bottom to top: `peer` sends a request to a node over HTTP; `metrics` counts; `state` is
+//! shared by all requests; `follow` fetches inventories; `request` parses; `plan` chooses the
+//! nodes; `split` parses answers; `relay` forwards; `merge` makes one answer of several; `answer`
+//! is a redirect or an answer; `routes` lists the endpoints.
 //!
-//! Invariants: it is stateless: what it knows it has asked for, and asks for again. Who may read
-//! what says its own list of tokens, and again whoever answers, by the ticket.
+//! Invariants: it is stateless: every inventory was fetched, and can be fetched again. Access is
+//! checked against its own list of tokens, and again by the answering node, by the ticket.
 //! Concurrency: one worker for each node; requests share the tables, which are locked for look-ups.
-//! Failure: without a node that answers it is not ready, and questions are answered 503.
+//! Failure: without a node that answers it is not ready, and queries are answered 503.
 
 mod answer;
-mod asked;
-mod desk;
-mod figures;
 mod follow;
 mod merge;
+mod metrics;
 mod peer;
-mod pieces;
 mod plan;
 mod relay;
+mod request;
 mod routes;
+mod split;
+mod state;
 
-use crate::notices::{Figures as NoticeFigures, Notices};
+use crate::notices::{NoticeMetrics, Notices};
 use crate::settings::Settings;
 use crate::start_error::StartError;
 use axum::http::StatusCode;
-use desk::Desk;
-use figures::Figures;
 use headwater_protocol::dispatch::NodeIndex;
 use headwater_shell::{Bound, ErrorAnswer, Listener, Role, Route, Shell, Work};
+use metrics::DispatcherMetrics;
 use serde_json::{Map, Value};
+use state::DispatcherState;
 use std::sync::Arc;
 
-/// What a shell serves of a dispatcher.
+/// Role `dispatcher` of the HTTP server scaffold.
 #[derive(Debug)]
 pub(crate) struct Dispatcher {
-    desk: Arc<Desk>,
+    state: Arc<DispatcherState>,
 }
 
 impl Dispatcher {
-    /// One that listens.
+    /// Binds the listener and creates the dispatcher.
     ///
     /// # Errors
     /// When its token, its certificates or its key cannot be read.
@@ -49,22 +49,22 @@ impl Dispatcher {
         settings: &Settings,
         listener: Listener,
     ) -> Result<(Bound, Dispatcher), StartError> {
-        let figures = Figures::default();
-        let notices = Notices::open(settings, NoticeFigures::default())?;
+        let metrics = DispatcherMetrics::default();
+        let notices = Notices::open(settings, NoticeMetrics::default())?;
         let bound = listener.shell(|registry| {
-            figures.register(registry);
-            notices.figures.register(registry);
+            metrics.register(registry);
+            notices.metrics.register(registry);
         });
-        let desk = Desk::new(settings, Arc::clone(bound.shell()), figures, notices)?;
+        let state = DispatcherState::new(settings, Arc::clone(bound.shell()), metrics, notices)?;
         tracing::info!(
             version = env!("CARGO_PKG_VERSION"),
             addr = %bound.local_addr(),
-            nodes = desk.nodes.len(),
+            nodes = state.nodes.len(),
             tokens = !bound.shell().guard().is_open(),
             "dispatching"
         );
-        let desk = Arc::new(desk);
-        Ok((bound, Dispatcher { desk }))
+        let state = Arc::new(state);
+        Ok((bound, Dispatcher { state }))
     }
 }
 
@@ -75,11 +75,12 @@ impl Role for Dispatcher {
 
     fn begin(&mut self, shell: &Arc<Shell>) -> Work {
         let mut work = Work::default();
-        let notices = Arc::clone(&self.desk.notices);
+        let notices = Arc::clone(&self.state.notices);
         work.workers
             .push(Box::pin(notices.run(None, shell.stopping())));
-        for at in 0..self.desk.nodes.len() {
-            let following = follow::follow(Arc::clone(&self.desk), NodeIndex(at), shell.stopping());
+        for at in 0..self.state.nodes.len() {
+            let following =
+                follow::follow(Arc::clone(&self.state), NodeIndex(at), shell.stopping());
             work.workers.push(Box::pin(following));
         }
         work
@@ -88,24 +89,24 @@ impl Role for Dispatcher {
     fn routes(&self, _: &Arc<Shell>) -> Vec<Route> {
         let routes = routes::all().into_iter();
         routes
-            .map(|route| route.with_state(Arc::clone(&self.desk)))
+            .map(|route| route.with_state(Arc::clone(&self.state)))
             .collect()
     }
 
-    /// Ready means that a node has told what it holds, and answers.
+    /// Ready means that a node has reported its inventory, and answers.
     fn ready(&self) -> Result<Map<String, Value>, ErrorAnswer> {
-        let live = self.desk.tables.read().live().count();
+        let live = self.state.tables.read().live().count();
         if live == 0 {
             return Err(ErrorAnswer::new(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "E_UNREACHABLE",
-                "no node has told what it holds yet",
+                "no node has reported its inventory yet",
             )
             .retry_after(1));
         }
         let mut answer = Map::new();
         answer.insert("nodes".to_owned(), live.into());
-        answer.insert("nodes_listed".to_owned(), self.desk.nodes.len().into());
+        answer.insert("nodes_listed".to_owned(), self.state.nodes.len().into());
         Ok(answer)
     }
 

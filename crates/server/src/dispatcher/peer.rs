@@ -1,11 +1,9 @@
-//! Asking a node or an edge over HTTP, on connections that are kept.
+//! HTTP client for a node or an edge, with cached connections.
 //!
-//! Invariants: at most [`IDLE_MAX`] connections are kept open for later. A request is sent once:
-//! where a kept connection has just been closed by the other side, a request without a body is sent
-//! again on a new one.
-//! Concurrency: shared by all requests; the list of connections is locked for no longer than it
-//! takes to look at it.
-//! Failure: [`PeerError`]; nothing that the other side says is one.
+//! Invariants: at most [`IDLE_MAX`] idle connections are cached. A request is sent once: where the
+//! peer has just closed a cached connection, a request without a body is sent again on a new one.
+//! Concurrency: shared by all requests; the list of connections is locked for look-ups only.
+//! Failure: [`PeerError`]; no answer of the peer is one.
 
 use axum::body::Body;
 use axum::http::{HeaderValue, Request, Response, header};
@@ -16,31 +14,31 @@ use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use std::time::Duration;
 
-/// Connections that are kept for later.
+/// Idle connections that are cached.
 const IDLE_MAX: usize = 64;
-/// Longest time until a connection is there.
+/// Longest time to connect.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PeerError {
-    /// There is no connection.
+    /// Connecting failed.
     #[error(transparent)]
     Connect(#[from] FleetError),
-    /// A connection took too long.
+    /// Connecting took too long.
     #[error("{0}: no connection within {CONNECT_MAX:?}")]
     Slow(String),
-    /// It ended without an answer.
+    /// The connection ended without an answer.
     #[error("{url}: {source}")]
     Ended {
-        /// Who was asked.
+        /// Address of the peer.
         url: String,
-        /// What became of the connection.
+        /// Cause of the end.
         source: hyper::Error,
     },
 }
 
-/// A node or an edge, and connections to it.
+/// Node or edge, and connections to it.
 #[derive(Debug)]
 pub(crate) struct Peer {
     url: String,
@@ -82,7 +80,7 @@ impl Peer {
         let shaken = handshake(TokioIo::new(stream)).await;
         let (sender, connection) = shaken.map_err(|source| self.ended(source))?;
         tokio::spawn(async move {
-            // Why a connection ended is told to who waits for an answer on it.
+            // The task that awaits an answer on a connection gets its error.
             let _ = connection.await;
         });
         Ok(sender)
@@ -101,7 +99,7 @@ impl Peer {
         rest.strip_suffix('/').unwrap_or(rest)
     }
 
-    /// Sends a request, whose address has a path only.
+    /// Sends a request, whose address is a path only.
     pub(crate) async fn send(
         &self,
         mut request: Request<Body>,

@@ -1,19 +1,19 @@
-//! Who answers what is asked: one for all of it, or several, each for its streams.
+//! Chooses the nodes that answer a request: one for all of it, or several, each for its streams.
 //!
-//! Invariant: streams that the asker may not read are not looked up: they go where what is not
-//! there goes, and are answered there as it is.
+//! Invariant: streams that the client may not read are not looked up: they are routed like unknown
+//! ones, and answered as such.
 
-use super::asked::{About, Asked, Kind};
-use super::desk::Desk;
+use super::request::{About, DispatchRequest, Kind};
+use super::state::DispatcherState;
 use crate::access::Access;
 use crate::access::ticket::Audience;
 use axum::http::StatusCode;
-use headwater_protocol::dispatch::{NodeIndex, Place, StreamKey, Tables, Why};
+use headwater_protocol::dispatch::{NodeIndex, Decision, StreamKey, Tables, Why};
 use headwater_shell::ErrorAnswer;
 
-/// Who answers.
+/// Node or edge that answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum To {
+pub(crate) enum Destination {
     Node(NodeIndex),
     /// An edge at its own address.
     Edge {
@@ -22,19 +22,19 @@ pub(crate) enum To {
     },
 }
 
-/// Who answers, and how.
+/// Target of a request, and how it is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
-    pub(crate) to: To,
-    /// It is to fetch what it lacks.
+    pub(crate) to: Destination,
+    /// Fetches missing ranges before the answer.
     pub(crate) fetches: bool,
-    /// The client cannot be sent there.
+    /// The client cannot be redirected there.
     pub(crate) is_relayed: bool,
-    /// Why there, for figures and the header.
+    /// Reason for the target, for metrics and the header.
     pub(crate) why: &'static str,
 }
 
-/// Some of what is asked, and who answers it.
+/// Part of a request, and the node that answers it.
 #[derive(Debug)]
 pub(crate) struct Share<'a> {
     pub(crate) target: Target,
@@ -50,7 +50,8 @@ fn named(why: Why) -> &'static str {
     }
 }
 
-/// Nobody who could answer can be reached, or not all have told yet what they hold.
+/// Error when no node that could answer can be reached, or not all have reported their inventory
+/// yet.
 pub(crate) fn unreachable(edge: Option<&str>) -> ErrorAnswer {
     let what = match edge {
         Some(edge) => format!("the edge `{edge}`, and every node that answers for it"),
@@ -64,11 +65,11 @@ pub(crate) fn unreachable(edge: Option<&str>) -> ErrorAnswer {
     .retry_after(5)
 }
 
-/// Where what is asked about everything is answered, or what is not known.
+/// Target of a request about everything, or about unknown streams.
 pub(crate) fn whole(tables: &Tables) -> Result<Target, ErrorAnswer> {
     let (node, _) = tables.widest().ok_or_else(|| unreachable(None))?;
     Ok(Target {
-        to: To::Node(node),
+        to: Destination::Node(node),
         fetches: false,
         is_relayed: false,
         why: "whole",
@@ -77,7 +78,7 @@ pub(crate) fn whole(tables: &Tables) -> Result<Target, ErrorAnswer> {
 
 fn target(
     tables: &Tables,
-    asked: &Asked,
+    asked: &DispatchRequest,
     access: &Access,
     about: &About,
 ) -> Result<Target, ErrorAnswer> {
@@ -87,19 +88,19 @@ fn target(
         false => tables.unknown(),
     };
     match place {
-        Place::Node { node, fetches, why } => Ok(Target {
-            to: To::Node(node),
+        Decision::Node { node, fetches, why } => Ok(Target {
+            to: Destination::Node(node),
             fetches: fetches && asked.kind.fetches(),
             is_relayed: false,
             why: named(why),
         }),
-        Place::Edge {
+        Decision::Edge {
             url,
             database,
             is_relayed,
             ..
         } => Ok(Target {
-            to: To::Edge {
+            to: Destination::Edge {
                 url,
                 audience: Audience {
                     identity: database.identity,
@@ -110,18 +111,18 @@ fn target(
             is_relayed,
             why: named(Why::Edge),
         }),
-        // What may be read is told why it cannot be.
-        Place::Nowhere { edge } => Err(unreachable(edge.as_deref())),
+        // A client that may read the stream gets the reason.
+        Decision::Nowhere { edge } => Err(unreachable(edge.as_deref())),
     }
 }
 
-/// Who answers: shares that have a stream each at least, or one without any.
+/// Shares of a request: each has a stream at least, or there is one without any.
 pub(crate) fn shares<'a>(
-    desk: &Desk,
-    asked: &'a Asked,
+    state: &DispatcherState,
+    asked: &'a DispatchRequest,
     access: &Access,
 ) -> Result<Vec<Share<'a>>, ErrorAnswer> {
-    let tables = desk.tables.read();
+    let tables = state.tables.read();
     if asked.about.is_empty() || asked.kind == Kind::Whole {
         return Ok(vec![Share {
             target: whole(&tables)?,

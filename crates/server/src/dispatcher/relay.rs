@@ -1,15 +1,16 @@
-//! Passing on: a request to who answers it, and the answer to who asked.
+//! Relays a request to the node that answers it, and the answer to the client.
 //!
-//! Invariants: who answers is shown a ticket of who asks, never the dispatcher's own token; what is
-//! passed on of heads stands in two lists. Answers that are passed on are counted, and never more
-//! at once, nor faster, than settings allow.
-//! Concurrency: an answer is passed on as it comes; nobody holds a lock meanwhile.
-//! Failure: a node that does not answer is held for lost, and is not asked until it answers again.
+//! Invariants: the node is shown a ticket of the client, never the dispatcher's own token; two
+//! lists name the headers that are forwarded. Relayed answers are counted, and never more at once,
+//! nor faster, than settings allow.
+//! Concurrency: an answer is streamed; no lock is held meanwhile.
+//! Failure: a node that does not answer counts as lost, and gets no requests until it answers
+//! again.
 
-use super::asked::{About, Asked};
-use super::desk::{Desk, Pace};
 use super::peer::Peer;
-use super::plan::{Target, To};
+use super::plan::{Destination, Target};
+use super::request::{About, DispatchRequest};
+use super::state::{DispatcherState, Pace};
 use crate::access::Access;
 use crate::access::ticket::{Audience, TICKET_STREAMS_MAX};
 use axum::body::{Body, Bytes};
@@ -24,7 +25,7 @@ use http_body_util::BodyExt;
 use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
 
-/// Of requests.
+/// Forwarded headers of requests.
 const ASKED: [HeaderName; 6] = [
     header::ACCEPT,
     header::CONTENT_TYPE,
@@ -33,7 +34,7 @@ const ASKED: [HeaderName; 6] = [
     HeaderName::from_static("last-event-id"),
     HeaderName::from_static("x-request-id"),
 ];
-/// Of answers.
+/// Forwarded headers of answers.
 const ANSWERED: [HeaderName; 8] = [
     header::CONTENT_TYPE,
     header::CONTENT_ENCODING,
@@ -55,29 +56,29 @@ fn some(from: &HeaderMap, names: &[HeaderName]) -> HeaderMap {
     headers
 }
 
-/// The address and the audience of who answers; `None` when the node is not known yet.
-fn place(desk: &Desk, to: &To) -> Option<(Arc<Peer>, Audience)> {
+/// Address and audience of a target; `None` when the node is not known yet.
+fn place(state: &DispatcherState, to: &Destination) -> Option<(Arc<Peer>, Audience)> {
     match to {
-        To::Edge { url, audience } => Some((desk.edge(url), *audience)),
-        To::Node(at) => {
-            let database = desk.tables.read().database(*at)?;
+        Destination::Edge { url, audience } => Some((state.edge(url), *audience)),
+        Destination::Node(at) => {
+            let database = state.tables.read().database(*at)?;
             let audience = Audience {
                 identity: database.identity,
                 incarnation: database.incarnation,
             };
-            Some((Arc::clone(&desk.node(*at)?.peer), audience))
+            Some((Arc::clone(&state.node(*at)?.peer), audience))
         }
     }
 }
 
-/// A ticket for who asks, where tokens are in use.
+/// Creates a ticket for the client, where tokens are in use.
 pub(crate) fn ticket(
-    desk: &Desk,
-    asked: &Asked,
+    state: &DispatcherState,
+    asked: &DispatchRequest,
     access: &Access,
-    (to, about): (&To, &[&About]),
+    (to, about): (&Destination, &[&About]),
 ) -> Option<String> {
-    let (_, audience) = place(desk, to)?;
+    let (_, audience) = place(state, to)?;
     let named: Vec<StreamName> = about.iter().map(|about| about.stream.clone()).collect();
     // A ticket with more would not fit into an address.
     let named = if named.len() > TICKET_STREAMS_MAX {
@@ -85,19 +86,19 @@ pub(crate) fn ticket(
     } else {
         named
     };
-    let guard = desk.shell.guard();
-    guard.ticket(&desk.key, access, (audience, asked.route), &named)
+    let guard = state.shell.guard();
+    guard.ticket(&state.key, access, (audience, asked.route), &named)
 }
 
-/// What of an answer was passed on, or is to be.
-pub(crate) struct Passed {
+/// Answer that is relayed.
+pub(crate) struct RelayedAnswer {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Body,
 }
 
-impl Passed {
-    /// The whole of the answer.
+impl RelayedAnswer {
+    /// Reads the complete answer.
     pub(crate) async fn whole(self, most: usize) -> Result<Bytes, ErrorAnswer> {
         axum::body::to_bytes(self.body, most)
             .await
@@ -112,7 +113,7 @@ impl Passed {
     }
 }
 
-/// An answer that cannot be passed on.
+/// Error for an answer that cannot be relayed.
 pub(crate) fn broken(why: &str) -> ErrorAnswer {
     ErrorAnswer::new(
         StatusCode::BAD_GATEWAY,
@@ -122,44 +123,44 @@ pub(crate) fn broken(why: &str) -> ErrorAnswer {
     .retry_after(1)
 }
 
-/// What is asked, once more.
-pub(crate) struct Passing<'a> {
-    pub(crate) desk: &'a Desk,
-    pub(crate) asked: &'a Asked,
+/// Request that is relayed, with its context.
+pub(crate) struct Relaying<'a> {
+    pub(crate) state: &'a DispatcherState,
+    pub(crate) asked: &'a DispatchRequest,
     pub(crate) access: &'a Access,
     pub(crate) parts: &'a Parts,
 }
 
-impl Passing<'_> {
-    /// Asks who answers, and passes the answer on as it comes.
+impl Relaying<'_> {
+    /// Sends the request to the target, and streams the answer back.
     ///
     /// # Errors
-    /// `E_RELAY` when there is none, `E_BUSY` when too many are on their way.
+    /// `E_RELAY` when there is none, `E_BUSY` when too many are in flight.
     pub(crate) async fn pass(
         &self,
         target: &Target,
         (about, more): (&[&About], &[String]),
         body: Body,
-    ) -> Result<Passed, ErrorAnswer> {
-        let desk = self.desk;
-        let permit = Arc::clone(&desk.relays).try_acquire_owned().map_err(|_| {
+    ) -> Result<RelayedAnswer, ErrorAnswer> {
+        let state = self.state;
+        let permit = Arc::clone(&state.relays).try_acquire_owned().map_err(|_| {
             let message = "as many answers are passed on as may be (setting dispatch.relays_max)";
             ErrorAnswer::new(StatusCode::SERVICE_UNAVAILABLE, "E_BUSY", message).retry_after(1)
         })?;
-        let (peer, _) = place(desk, &target.to).ok_or_else(|| broken("the node is not known"))?;
+        let (peer, _) = place(state, &target.to).ok_or_else(|| broken("the node is not known"))?;
         let request = self.request(target, about, more, body)?;
         let response = peer.send(request).await.map_err(|error| {
-            if let To::Node(at) = target.to {
-                desk.lost(at, &error.to_string());
+            if let Destination::Node(at) = target.to {
+                state.lost(at, &error.to_string());
             }
             broken(&error.to_string())
         })?;
-        desk.figures.relayed(target.why);
+        state.metrics.relayed(target.why);
         let (head, body) = response.into_parts();
-        let passing = Passed {
+        let passing = RelayedAnswer {
             status: head.status,
             headers: some(&head.headers, &ANSWERED),
-            body: Body::from_stream(paced(body, desk, permit)),
+            body: Body::from_stream(paced(body, state, permit)),
         };
         Ok(passing)
     }
@@ -184,7 +185,7 @@ impl Passing<'_> {
             .body(body);
         let mut request = built.map_err(|_| broken("its address is none"))?;
         *request.headers_mut() = some(&self.parts.headers, &ASKED);
-        let ticket = ticket(self.desk, self.asked, self.access, (&target.to, about));
+        let ticket = ticket(self.state, self.asked, self.access, (&target.to, about));
         let bearer = ticket.map(|ticket| HeaderValue::try_from(format!("Bearer {ticket}")));
         if let Some(Ok(bearer)) = bearer {
             request.headers_mut().insert(header::AUTHORIZATION, bearer);
@@ -193,25 +194,25 @@ impl Passing<'_> {
     }
 }
 
-/// What is passed on as it comes, no faster than it may.
+/// Body that is relayed as it arrives, within the rate limit.
 struct Paced {
     body: hyper::body::Incoming,
     pace: Arc<Pace>,
     env: Env,
-    figures: prometheus_client::metrics::counter::Counter,
+    metrics: prometheus_client::metrics::counter::Counter,
     _permit: OwnedSemaphorePermit,
 }
 
 fn paced(
     body: hyper::body::Incoming,
-    desk: &Desk,
+    state: &DispatcherState,
     permit: OwnedSemaphorePermit,
 ) -> impl Stream<Item = Result<Bytes, hyper::Error>> + Send + 'static {
     let paced = Paced {
         body,
-        pace: Arc::clone(&desk.pace),
-        env: desk.shell.env().clone(),
-        figures: desk.figures.passed_bytes(),
+        pace: Arc::clone(&state.pace),
+        env: state.shell.env().clone(),
+        metrics: state.metrics.passed_bytes(),
         _permit: permit,
     };
     let frames = futures_util::stream::unfold(paced, |mut paced| async {
@@ -222,10 +223,10 @@ fn paced(
             let wait = paced.pace.take(now, bytes.len());
             tokio::time::sleep(wait).await;
             let count = u64::try_from(bytes.len()).unwrap_or(0);
-            paced.figures.inc_by(count);
+            paced.metrics.inc_by(count);
         }
         Some((bytes, paced))
     });
-    // What is no data, as trailers are, is not passed on.
+    // Frames without data, such as trailers, are not relayed.
     frames.filter(|bytes| std::future::ready(!matches!(bytes, Ok(bytes) if bytes.is_empty())))
 }

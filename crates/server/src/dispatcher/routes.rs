@@ -1,10 +1,10 @@
-//! The routes of a dispatcher: those of a node that read, the page, and how it stands.
+//! Routes of a dispatcher: the reading ones of a node, the page, and its status.
 //!
-//! Invariant: a route of a node needs here what it needs there. What stores or changes something is
-//! refused with a word about where it belongs.
+//! Invariant: a route of a node needs here what it needs there. A route that writes is refused with
+//! a hint where it belongs.
 
 use super::answer::answer;
-use super::desk::Desk;
+use super::state::DispatcherState;
 use crate::access::Access;
 use crate::access::rules::Action;
 use crate::access::token::hex;
@@ -17,13 +17,13 @@ use headwater_shell::{Endpoint, ErrorAnswer, Route};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Answered here, and by no node for it.
+/// Paths that the dispatcher answers itself.
 const OWN: [&str; 3] = ["/api/v1/sync", "/api/v1/sync/connect", "/api/v1/held"];
 
-type DeskRoute = Route<Arc<Desk>>;
+type DispatcherRoute = Route<Arc<DispatcherState>>;
 
-/// All of them.
-pub(crate) fn all() -> Vec<DeskRoute> {
+/// All routes.
+pub(crate) fn all() -> Vec<DispatcherRoute> {
     let open = [page::routes(), health::routes(), openapi::routes()];
     let asked = routes::all().into_iter().map(|route| route.endpoint);
     let asked = asked.filter(|endpoint| endpoint.needs != Needs::Nothing);
@@ -35,15 +35,15 @@ pub(crate) fn all() -> Vec<DeskRoute> {
         .collect()
 }
 
-fn route(endpoint: Endpoint) -> DeskRoute {
+fn route(endpoint: Endpoint) -> DispatcherRoute {
     let Endpoint {
         method,
         path,
         needs,
         token_in_address,
     } = endpoint;
-    let ask = move |State(desk): State<Arc<Desk>>, access: Access, request: Request| {
-        answer(desk, path, access, request)
+    let ask = move |State(state): State<Arc<DispatcherState>>, access: Access, request: Request| {
+        answer(state, path, access, request)
     };
     let route = match (needs, method) {
         (Needs::Write | Needs::Manage, _) => Route::post(path, needs, stores_nothing),
@@ -64,8 +64,11 @@ async fn stores_nothing() -> ErrorAnswer {
     )
 }
 
-/// How it stands with each node.
-async fn status(State(desk): State<Arc<Desk>>, access: Access) -> Result<Json<Value>, ErrorAnswer> {
+/// Status of each node.
+async fn status(
+    State(state): State<Arc<DispatcherState>>,
+    access: Access,
+) -> Result<Json<Value>, ErrorAnswer> {
     if !access.all(Action::Manage) {
         return Err(ErrorAnswer::new(
             StatusCode::FORBIDDEN,
@@ -73,9 +76,9 @@ async fn status(State(desk): State<Arc<Desk>>, access: Access) -> Result<Json<Va
             "only a token that manages everything (`manage *`) is told about other nodes",
         ));
     }
-    let tables = desk.tables.read();
-    let (bus, has_link) = desk.notices.state();
-    let nodes = desk.nodes.iter().enumerate().map(|(at, node)| {
+    let tables = state.tables.read();
+    let (bus, has_link) = state.notices.state();
+    let nodes = state.nodes.iter().enumerate().map(|(at, node)| {
         let figures = tables.figures(NodeIndex(at));
         json!({
             "url": node.peer.url(),
@@ -94,7 +97,7 @@ async fn status(State(desk): State<Arc<Desk>>, access: Access) -> Result<Json<Va
         "role": "dispatcher",
         "cloud": null,
         "edges": null,
-        "ticket_key": hex(&desk.key.public()),
+        "ticket_key": hex(&state.key.public()),
         "notices": { "bus": bus, "has_link": has_link },
         "nodes": nodes.collect::<Vec<_>>(),
     })))

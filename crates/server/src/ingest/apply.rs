@@ -1,6 +1,6 @@
 //! One body: unpacked, parsed, and handed to the database.
 
-use super::{Door, Limits, Refusals, WriteRequest, unpack};
+use super::{IngestContext, Limits, Refusals, WriteRequest, unpack};
 use crate::access::Access;
 use crate::error::ApiError;
 use crate::live::News;
@@ -18,14 +18,14 @@ pub(crate) const PART_BYTES: usize = 2 << 20;
 /// before it.
 const IMPLAUSIBLE_BEFORE_NS: i64 = 365 * 86_400 * 1_000_000_000;
 
-/// A part that is on its way, and what listeners are to be told of it when it is durable.
+/// Part in flight, and the news that listeners get when it is durable.
 #[derive(Debug)]
 pub(crate) struct Pending {
     pub(crate) ticket: Ticket,
     pub(crate) news: Option<News>,
 }
 
-/// What a body became. It is acknowledged when all its parts are.
+/// Outcome of a body, which is acknowledged when all its parts are.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
     pub(crate) parts: Vec<Pending>,
@@ -33,36 +33,36 @@ pub(crate) struct Outcome {
     pub(crate) stored: u64,
     /// Their values.
     pub(crate) values: u64,
-    /// Of the lines stored, those that replaced values of other lines of the request.
+    /// Stored lines that replaced values of other lines of the request.
     pub(crate) replaced: u64,
     pub(crate) refusals: Refusals,
-    /// Nothing was stored because something was refused, as the request asked for.
+    /// Nothing was stored because something was refused, as the request demanded.
     pub(crate) given_up: bool,
-    /// Something that is probably not meant, although it was done.
+    /// Done, but probably not intended.
     pub(crate) warning: Option<String>,
 }
 
-/// On which terms something is handed in.
+/// Terms of a write.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms<'a> {
-    /// Which streams may be written; `None` = all, since whoever runs the server says so.
+    /// Streams that may be written; `None` = all, since the operator of the server says so.
     pub(crate) access: Option<&'a Access>,
     /// Store the good rows although others are refused.
     pub(crate) accept_partial: bool,
-    /// Who made the batch, and its number there.
+    /// Producer of the batch, and its number there.
     pub(crate) producer: Option<(&'a str, u64)>,
 }
 
-/// Takes one body in.
+/// Writes one body.
 pub(super) fn apply(
-    door: &Door,
+    context: &IngestContext,
     limits: &Limits,
     parser: &mut LineParser,
     request: &WriteRequest,
 ) -> Result<Outcome, ApiError> {
     let text = unpack::unpack(&request.body, request.encoding, limits.body_max)?;
     let options = parser.options_mut();
-    options.now = door.clock.now();
+    options.now = context.clock.now();
     options.precision = request.precision;
     let mut outcome = Outcome::default();
     // A numbered batch, or one that is to be stored whole, is one record of the log.
@@ -88,7 +88,7 @@ pub(super) fn apply(
         if request.space != Space::Main {
             parsed.batch = placed(parsed.batch, &request.space);
         }
-        if let Err(failed) = hand_in(door, request.terms(), parsed, &mut outcome) {
+        if let Err(failed) = hand_in(context, request.terms(), parsed, &mut outcome) {
             error = Some(write_error(failed));
             break;
         }
@@ -114,12 +114,12 @@ fn placed(batch: Batch, space: &Space) -> Batch {
     placed
 }
 
-/// Hands one part in. What is refused is in the outcome, and what must be awaited.
+/// Hands one part to the engine. Refusals and pending acknowledgements go to the outcome.
 ///
 /// # Errors
-/// What the engine says; nothing of this part is stored then.
+/// Errors of the engine; nothing of this part is stored then.
 pub(crate) fn hand_in(
-    door: &Door,
+    context: &IngestContext,
     terms: Terms<'_>,
     parsed: ParsedBatch,
     outcome: &mut Outcome,
@@ -149,8 +149,8 @@ pub(crate) fn hand_in(
         batch.set_producer(name, number);
     }
     let rows = batch.row_count() as u64;
-    let mut news = door.live.select(batch.entries());
-    let ticket = door.db.write(batch)?;
+    let mut news = context.live.select(batch.entries());
+    let ticket = context.db.write(batch)?;
     if ticket.is_repeated() {
         news = None;
     }
@@ -179,7 +179,7 @@ pub(crate) fn hand_in(
     Ok(())
 }
 
-/// What of a batch may be written; the rest is refused.
+/// Rows of a batch that may be written; the rest is refused.
 fn allowed(
     batch: Batch,
     lines: Vec<Vec<u64>>,
@@ -214,7 +214,7 @@ pub(crate) fn write_error(error: Error) -> ApiError {
     }
 }
 
-/// What to tell a sender whose stamps are in another unit than it said.
+/// Warning for a client whose timestamps are in another unit than it said.
 fn implausible(precision: Precision, newest: i64) -> Option<String> {
     let unit = match precision {
         Precision::Auto => return None,

@@ -1,17 +1,18 @@
-//! The way of what is written into the database: a bounded queue, and threads that unpack, parse
-//! and hand in. Bodies of line protocol are [taken](Ingest::take); other doors bring
-//! [calls](Ingest::call) that parse and [hand in](hand_in) themselves.
+//! Write path: a bounded queue, and threads that unpack, parse and hand bodies to the engine.
+//! Bodies of line protocol are [taken](Ingest::take); other front ends send [calls](Ingest::call)
+//! that parse and [hand in](hand_in) themselves.
 //!
-//! Invariants: what is answered with success is in the database, as durable as it is set to be; a
-//! line is either counted as stored or as refused, with a code; no more than [`Limits::bytes_max`]
-//! bytes of bodies are held at once, and no more than [`Limits::queue_max`] requests wait.
+//! Invariants: a write that is answered with success is in the database, as durable as it is set to
+//! be; a line is either counted as stored or as refused, with a code; no more than
+//! [`Limits::bytes_max`] bytes of bodies are in memory at once, and no more than
+//! [`Limits::queue_max`] requests wait.
 //!
-//! Concurrency: the threads do what may block (the engine may wait for memory), so that no thread
-//! of the runtime does. Each has a parser of its own, which keeps the names it has met. The
+//! Concurrency: the threads make the calls that may block (the engine may wait for memory), so that
+//! no thread of the runtime does. Each has a parser of its own, which caches names. The
 //! acknowledgement is awaited by the request's task, not here: while the log syncs, the threads
 //! take the next bodies, and all of those share the next sync.
 //!
-//! Failure: a full queue or too many bytes at once say so at once (`E_BUSY`, with a time to try
+//! Failure: a full queue or too many bytes are refused at once (`E_BUSY`, with a time to try
 //! again); an error of the engine is the answer of its request. A thread that panics fails its
 //! request and is the last to use its parser.
 
@@ -39,7 +40,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-/// What bounds the writing of bodies.
+/// Limits of the write path.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// Largest body, packed or not.
@@ -48,21 +49,21 @@ pub(crate) struct Limits {
     pub(crate) line_max: usize,
     /// Requests that may wait for a thread.
     pub(crate) queue_max: usize,
-    /// Bytes of bodies held at once.
+    /// Bytes of bodies in memory at once.
     pub(crate) bytes_max: usize,
     /// Threads that parse and hand in.
     pub(crate) threads: usize,
 }
 
 impl Limits {
-    /// Those that are set.
+    /// Limits of the settings.
     pub(crate) fn of(settings: &Settings) -> Limits {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         Limits {
             body_max: settings.body_max,
             line_max: settings.write_line_max,
             queue_max: settings.write_queue_max,
-            // One body of the largest size must find room.
+            // One body of the largest size must fit.
             bytes_max: settings.write_bytes_max.max(settings.body_max),
             threads: match settings.write_threads {
                 0 => processors,
@@ -72,7 +73,7 @@ impl Limits {
     }
 }
 
-/// A body and how it is to be taken.
+/// Body, and the terms of its write.
 #[derive(Debug)]
 pub(crate) struct WriteRequest {
     pub(crate) body: Bytes,
@@ -80,13 +81,13 @@ pub(crate) struct WriteRequest {
     pub(crate) precision: Precision,
     /// Store the good lines although others are refused.
     pub(crate) accept_partial: bool,
-    /// Who made the batch, and its number there.
+    /// Producer of the batch, and its number there.
     pub(crate) producer: Option<(String, u64)>,
-    /// Which streams may be written.
+    /// Streams that may be written.
     pub(crate) access: Access,
-    /// Which tables the measurements are.
+    /// Tables of the measurements.
     pub(crate) space: Space,
-    /// Where nothing is stored in that database yet.
+    /// Guard of a name without data yet.
     pub(crate) first_write: Option<FirstWrite>,
 }
 
@@ -101,19 +102,19 @@ impl WriteRequest {
     }
 }
 
-/// What a thread does next.
+/// Task of a thread.
 enum Job {
     Body {
         request: WriteRequest,
         reply: oneshot::Sender<Result<Outcome, ApiError>>,
-        /// Given back when the body has been taken in.
+        /// Released when the body has been written.
         _bytes: Option<OwnedSemaphorePermit>,
     },
-    Call(Box<dyn FnOnce(&Door) + Send>),
+    Call(Box<dyn FnOnce(&IngestContext) + Send>),
 }
 
-/// What handing in needs.
-pub(crate) struct Door {
+/// Context of handing batches to the engine.
+pub(crate) struct IngestContext {
     pub(crate) db: Database,
     pub(crate) live: Arc<Hub>,
     clock: Arc<dyn Clock>,
@@ -126,7 +127,7 @@ pub(crate) enum Unfinished {
     Busy,
     /// The server is stopping; it was not begun.
     Stopping,
-    /// It panicked, which the log has. Whether something was stored is not known.
+    /// The call panicked, which is logged. Whether something was stored is unknown.
     Panicked,
 }
 
@@ -138,13 +139,13 @@ struct Queue {
 }
 
 struct Shared {
-    door: Door,
+    context: IngestContext,
     limits: Limits,
     queue: Mutex<Queue>,
     wanted: Condvar,
 }
 
-/// Takes bodies of line protocol in.
+/// Queue and threads that write bodies of line protocol.
 pub(crate) struct Ingest {
     shared: Arc<Shared>,
     bytes: Arc<Semaphore>,
@@ -174,7 +175,7 @@ impl Ingest {
         env: &Env,
     ) -> std::io::Result<Ingest> {
         let shared = Arc::new(Shared {
-            door: Door {
+            context: IngestContext {
                 db,
                 live,
                 clock: Arc::clone(&env.clock),
@@ -203,14 +204,14 @@ impl Ingest {
         self.shared.limits
     }
 
-    /// Sets room aside for so many bytes of a body.
+    /// Reserves memory for so many bytes of a body.
     ///
     /// # Errors
     /// `E_BUSY` when other bodies take up all there is.
-    pub(crate) fn room(&self, bytes: usize) -> Result<OwnedSemaphorePermit, ApiError> {
+    pub(crate) fn reserve(&self, bytes: usize) -> Result<OwnedSemaphorePermit, ApiError> {
         let permits = u32::try_from(bytes.div_ceil(PERMIT_BYTES)).unwrap_or(u32::MAX);
-        let room = Arc::clone(&self.bytes).try_acquire_many_owned(permits);
-        room.map_err(|_| {
+        let permit = Arc::clone(&self.bytes).try_acquire_many_owned(permits);
+        permit.map_err(|_| {
             let max = self.shared.limits.bytes_max;
             busy(
                 StatusCode::TOO_MANY_REQUESTS,
@@ -219,10 +220,10 @@ impl Ingest {
         })
     }
 
-    /// Has a body taken in. The outcome's tickets are not awaited yet.
+    /// Has a body written. The outcome's tickets are not awaited yet.
     ///
     /// # Errors
-    /// `E_BUSY` when too many wait already; what the engine says; `E_STOPPING` when the server is
+    /// `E_BUSY` when too many wait already; errors of the engine; `E_STOPPING` when the server is
     /// stopping.
     pub(crate) async fn take(
         &self,
@@ -239,20 +240,20 @@ impl Ingest {
         outcome.await.unwrap_or_else(|_| Err(unknown()))
     }
 
-    /// Has a call made by one of the threads, which may wait for the engine.
+    /// Runs a call on one of the threads, which may wait for the engine.
     ///
     /// # Errors
     /// When it was not begun, or panicked.
     pub(crate) async fn call<T: Send + 'static>(
         &self,
-        call: impl FnOnce(&Door) -> T + Send + 'static,
+        call: impl FnOnce(&IngestContext) -> T + Send + 'static,
     ) -> Result<T, Unfinished> {
         let (reply, outcome) = oneshot::channel();
-        self.put(Job::Call(Box::new(move |door| {
-            // Who does not wait any more is not told.
-            drop(reply.send(call(door)));
+        self.put(Job::Call(Box::new(move |context| {
+            // A cancelled caller gets no answer.
+            drop(reply.send(call(context)));
         })))?;
-        // The sender is gone without a word only when the call panicked.
+        // The sender is dropped without an answer only when the call panicked.
         outcome.await.map_err(|_| Unfinished::Panicked)
     }
 
@@ -271,7 +272,7 @@ impl Ingest {
         Ok(())
     }
 
-    /// What a request is told that was not finished.
+    /// Answer for a request that was not finished.
     pub(crate) fn refusal(&self, why: Unfinished) -> ApiError {
         match why {
             Unfinished::Busy => {
@@ -288,7 +289,7 @@ impl Ingest {
         }
     }
 
-    /// Takes no more requests in, ends those that wait, and ends the threads.
+    /// Refuses further requests, ends those that wait, and ends the threads.
     pub(crate) fn close(&self) {
         self.shared.queue.lock().closed = true;
         self.shared.wanted.notify_all();
@@ -324,20 +325,20 @@ fn closed() -> ApiError {
 }
 
 impl Shared {
-    /// The life of a thread.
+    /// Loop of a thread.
     fn work(&self) {
         let mut parser = self.parser();
         while let Some(job) = self.next() {
-            // A panic costs this request and the names that the parser kept, not the thread.
+            // A panic costs this request and the names that the parser cached, not the thread.
             let taken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| match job {
                 Job::Body { request, reply, .. } => {
-                    let outcome = apply::apply(&self.door, &self.limits, &mut parser, &request);
-                    // A name that it made and stored nothing under is gone before that is told.
+                    let outcome = apply::apply(&self.context, &self.limits, &mut parser, &request);
+                    // A name without data that the write created is removed before the answer.
                     drop(request);
-                    // Who does not wait any more is not told; the write goes on.
+                    // A cancelled client gets no answer; the write goes on.
                     drop(reply.send(outcome));
                 }
-                Job::Call(call) => call(&self.door),
+                Job::Call(call) => call(&self.context),
             }));
             if taken.is_err() {
                 tracing::error!("taking in a write panicked");
@@ -365,7 +366,7 @@ impl Shared {
         let now = Timestamp::from_nanos(0);
         let mut options = ParserOptions::new(now);
         options.line_bytes_max = self.limits.line_max;
-        options.instants = Some(Arc::clone(self.door.db.instants()));
+        options.instants = Some(Arc::clone(self.context.db.instants()));
         LineParser::new(options)
     }
 }

@@ -1,16 +1,16 @@
-//! The lines of a body that were not stored.
+//! Lines of a body that were not stored.
 //!
-//! Invariant: every refused line is counted under one code; the first [`KEPT_MAX`] of each source
-//! are kept with their text.
+//! Invariant: every refused line is counted under one code; the first [`LINES_MAX`] of each source
+//! are retained with their text.
 
 use headwater_wire::RefusedLine;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Refused lines told in one answer.
-const KEPT_MAX: usize = 1_000;
+/// Refused lines in one answer.
+const LINES_MAX: usize = 1_000;
 
-/// A line that was not stored.
+/// Line that was not stored.
 #[derive(Debug)]
 struct Line {
     line: u64,
@@ -19,7 +19,7 @@ struct Line {
     original: String,
 }
 
-/// All of a body.
+/// All refusals of a body.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals {
     lines: Vec<Line>,
@@ -40,7 +40,7 @@ impl Refusals {
         &self.by_code
     }
 
-    /// What the parser refused.
+    /// Adds the refusals of the parser.
     pub(super) fn parsed(
         &mut self,
         lines: Vec<RefusedLine>,
@@ -57,8 +57,7 @@ impl Refusals {
         }));
     }
 
-    /// A line that followed the format and was refused later. Its text is filled in by
-    /// [`Refusals::finish`].
+    /// Adds a well-formed line that was refused later. [`Refusals::finish`] fills in its text.
     pub(super) fn later(
         &mut self,
         line: u64,
@@ -67,7 +66,7 @@ impl Refusals {
     ) {
         let count = self.by_code.entry(code).or_default();
         *count += 1;
-        if *count <= KEPT_MAX as u64 {
+        if *count <= LINES_MAX as u64 {
             self.lines.push(Line {
                 line,
                 code,
@@ -77,11 +76,11 @@ impl Refusals {
         }
     }
 
-    /// As [`Refusals::finish`], with the texts of points, or of whatever else is counted as lines
-    /// are.
+    /// As [`Refusals::finish`], with the texts of points, or of other items that are counted as
+    /// lines.
     pub(crate) fn finish_points(&mut self, points: &[impl AsRef<[u8]>]) {
         self.lines.sort_by_key(|l| l.line);
-        self.lines.truncate(KEPT_MAX);
+        self.lines.truncate(LINES_MAX);
         for line in self.lines.iter_mut().filter(|l| l.original.is_empty()) {
             let at = usize::try_from(line.line)
                 .ok()
@@ -91,10 +90,10 @@ impl Refusals {
         }
     }
 
-    /// Sorts by line, keeps the first, and fills in texts from the body.
+    /// Sorts by line, truncates, and fills in texts from the body.
     pub(crate) fn finish(&mut self, text: &[u8]) {
         self.lines.sort_by_key(|l| l.line);
-        self.lines.truncate(KEPT_MAX);
+        self.lines.truncate(LINES_MAX);
         let mut wanted = self
             .lines
             .iter_mut()
@@ -113,7 +112,7 @@ impl Refusals {
         }
     }
 
-    /// True when every refusal is about what a well-formed line says, none about its form.
+    /// True when every refusal is about the content of a well-formed line, none about its form.
     pub(crate) fn all_well_formed(&self) -> bool {
         let malformed = ["E_PARSE", "E_TIME", "E_UTF8", "E_LIMIT_LINE"];
         !malformed.iter().any(|code| self.by_code.contains_key(code))
@@ -124,7 +123,7 @@ impl Refusals {
         !self.by_code.is_empty() && self.by_code.keys().all(|code| *code == "E_ACCESS")
     }
 
-    /// The first one of each code that was kept: line, code and message.
+    /// The first retained refusal of each code: line, code and message.
     #[cfg(feature = "mqtt")]
     pub(crate) fn first_of_each(&self) -> Vec<(u64, &'static str, &str)> {
         let mut found: Vec<(u64, &'static str, &str)> = Vec::new();
@@ -141,7 +140,7 @@ impl Refusals {
         self.first_of("line")
     }
 
-    /// The first one of what is called a `line` or something else.
+    /// The first refusal, of an item called `line` or otherwise.
     pub(crate) fn first_of(&self, what: &str) -> String {
         self.lines
             .first()

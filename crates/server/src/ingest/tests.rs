@@ -1,4 +1,4 @@
-//! Line protocol into a database without HTTP: what is stored, and what is refused with which code.
+//! Line protocol into a database without HTTP: stored values, and the codes of refusals.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
@@ -90,7 +90,7 @@ impl World {
     }
 }
 
-/// A line, and what it stores if it is good: device, time, value.
+/// A line, and the value that it stores if it is good: device, time, value.
 #[derive(Clone, Debug)]
 struct Line {
     text: String,
@@ -134,8 +134,7 @@ fn line() -> impl Strategy<Value = Line> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Whatever stands between them, exactly the good lines are stored, and every other is counted
-    /// and told.
+    /// In any mix, exactly the good lines are stored, and every other is counted and reported.
     #[test]
     fn any_mix_of_lines_stores_exactly_the_good_ones(
         bodies in prop::collection::vec(prop::collection::vec(line(), 0..40), 1..4),
@@ -144,7 +143,7 @@ proptest! {
         static WORLD: std::sync::OnceLock<Mutex<World>> = std::sync::OnceLock::new();
         let world = WORLD.get_or_init(|| Mutex::new(World::new(limits()))).lock();
         let table = format!("m{}", TABLES.fetch_add(1, Ordering::Relaxed));
-        // The field is of floats whatever comes first.
+        // The field is of floats whichever line comes first.
         world.write(format!("{table},device=9 v=0.5 1"), true).unwrap();
         let mut expected: BTreeMap<u8, BTreeMap<i64, Value>> = BTreeMap::new();
         for lines in bodies {
@@ -231,12 +230,12 @@ fn a_full_queue_and_too_many_bytes_say_so_at_once() {
     let refused = world.write("t v=1 1", true).unwrap_err();
     assert_eq!((refused.status.as_u16(), refused.code), (503, "E_BUSY"));
     assert!(refused.retry_after.is_some());
-    let half = world.ingest.room(600_000).unwrap();
-    let refused = world.ingest.room(600_000).unwrap_err();
+    let half = world.ingest.reserve(600_000).unwrap();
+    let refused = world.ingest.reserve(600_000).unwrap_err();
     assert_eq!((refused.status.as_u16(), refused.code), (429, "E_BUSY"));
     assert!(refused.retry_after.is_some());
     drop(half);
-    drop(world.ingest.room(600_000).unwrap());
+    drop(world.ingest.reserve(600_000).unwrap());
 }
 
 #[test]

@@ -1,13 +1,14 @@
-//! Packed bodies.
+//! Compressed bodies.
 //!
-//! Invariant: however well a body is packed, no more than the largest allowed body comes out of it.
+//! Invariant: however well a body is compressed, no more than the largest allowed body comes out of
+//! it.
 
 use crate::error::ApiError;
 use axum::http::StatusCode;
 use std::borrow::Cow;
 use std::io::Read;
 
-/// How a body is packed.
+/// Compression of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Encoding {
     /// Not at all.
@@ -41,10 +42,10 @@ impl Encoding {
     }
 }
 
-/// The body as text.
+/// Unpacks a body.
 ///
 /// # Errors
-/// 413 when more than `max` bytes come out, 400 when it is not what it is called.
+/// 413 when more than `max` bytes come out, 400 when the body is not in the stated encoding.
 pub(crate) fn unpack(
     body: &[u8],
     encoding: Encoding,
@@ -73,9 +74,9 @@ pub(crate) fn unpack(
     }
 }
 
-/// Everything the reader gives; `None` when it is more than `max` bytes.
+/// Reads everything; `None` when it is more than `max` bytes.
 fn read_up_to(reader: impl Read, packed: usize, max: usize) -> std::io::Result<Option<Vec<u8>>> {
-    // Text of measurements packs to a quarter or less; what is guessed wrong only costs a copy.
+    // Text of measurements compresses to a quarter or less; a wrong guess only costs a copy.
     let mut bytes = Vec::with_capacity(packed.saturating_mul(4).min(max).min(1 << 20));
     let limit = u64::try_from(max).unwrap_or(u64::MAX).saturating_add(1);
     reader.take(limit).read_to_end(&mut bytes)?;

@@ -42,8 +42,6 @@ pub(crate) struct Metrics {
     live_clients: Gauge,
     pub(crate) engine: Arc<EngineFigures>,
     pub(crate) nodes: Arc<NodeFigures>,
-    #[cfg(feature = "bucket")]
-    pub(crate) bucket: Arc<BucketFigures>,
 }
 
 impl Metrics {
@@ -66,8 +64,6 @@ impl Metrics {
         );
         registry.register_collector(Box::new(Arc::clone(&self.engine)));
         registry.register_collector(Box::new(Arc::clone(&self.nodes)));
-        #[cfg(feature = "bucket")]
-        registry.register_collector(Box::new(Arc::clone(&self.bucket)));
     }
 
     /// Counts values (events times fields) that were stored.

@@ -1,10 +1,10 @@
-//! The connection to the broker: made, kept, and made again.
+//! Connection to the broker: established, and re-established.
 //!
-//! Invariant: what is received by a connection that has ended is not acknowledged; the number of
-//! the connection rises under the lock that acknowledgements are made under, and what was queued
-//! for the old one is thrown away there.
+//! Invariant: a message received by a connection that has ended is not acknowledged; the number of
+//! the connection rises under the lock that acknowledgements are made under, and acknowledgements
+//! queued for the old one are dropped there.
 
-use super::{MESSAGE_BYTES, Message, Room, Shared};
+use super::{Budget, MESSAGE_BYTES, Message, Shared};
 use crate::broker::options;
 use crate::request::now;
 use crate::settings::Subscription;
@@ -23,30 +23,30 @@ use tokio::sync::{Notify, mpsc};
 /// The first pause after a lost connection, and the longest.
 const PAUSE: Duration = Duration::from_millis(250);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
-/// How long what was received may take to be stored once the server stops.
+/// Time limit for storing received messages once the server stops.
 const STORE_TIME: Duration = Duration::from_secs(10);
-/// How long saying goodbye may take.
+/// Time limit for disconnecting.
 const GOODBYE_TIME: Duration = Duration::from_secs(1);
 /// Requests that may wait in the client: as many acknowledgements as messages can have numbers, and
 /// some others. Brokers have been seen to send more than the receive maximum when a session goes
 /// on, so that says nothing here.
 const REQUESTS_MAX: usize = 65_536 + 64;
 
-/// A client that is not connected yet.
+/// Client that is not connected yet.
 pub(super) struct Connection {
     client: AsyncClient,
     events: EventLoop,
 }
 
-/// The state of reading.
+/// State of reading.
 struct Reading {
     shared: Arc<Shared>,
     events: EventLoop,
     queue: Option<mpsc::Sender<Message>>,
-    room: Room,
+    budget: Budget,
     is_connected: bool,
     pause: Duration,
-    /// The time of the newest message, so that no two have the same.
+    /// Time of the newest message, so that no two have the same.
     newest: i64,
 }
 
@@ -65,7 +65,7 @@ impl Connection {
         self,
         shared: Arc<Shared>,
         queue: mpsc::Sender<Message>,
-        room: Room,
+        budget: Budget,
         stored: Arc<Notify>,
     ) {
         let mut stopping = shared.stopping.clone();
@@ -73,17 +73,17 @@ impl Connection {
             shared,
             events: self.events,
             queue: Some(queue),
-            room,
+            budget,
             is_connected: false,
             pause: PAUSE,
             newest: i64::MIN,
         };
         tokio::select! {
-            // An error means that the server is gone.
+            // An error means that the server has stopped.
             _ = stopping.wait_for(|stop| *stop) => {}
             () = reading.read() => {}
         }
-        // The end of the queue tells the others to finish.
+        // The end of the queue lets the other tasks finish.
         reading.queue = None;
         let finish = async {
             if reading.is_connected {
@@ -98,7 +98,7 @@ impl Connection {
                 "mqtt: messages were not stored in time; the broker will send them again"
             );
         }
-        reading.shared.app.publisher.disconnected();
+        reading.shared.app.broker().publisher.disconnected();
         reading.goodbye().await;
         reading.shared.figures.disconnected();
     }
@@ -116,18 +116,22 @@ impl Reading {
                 Some(Ok(Event::Incoming(Packet::ConnAck(answer)))) => self.connected(&answer),
                 Some(Ok(Event::Incoming(Packet::SubAck(answer)))) => self.subscribed(&answer),
                 Some(Ok(Event::Outgoing(Outgoing::Publish(number)))) => {
-                    self.shared.app.publisher.sent(number);
+                    self.shared.app.broker().publisher.sent(number);
                 }
                 Some(Ok(Event::Incoming(Packet::PubAck(answer)))) => {
                     let has_it = matches!(
                         answer.reason,
                         PubAckReason::Success | PubAckReason::NoMatchingSubscribers
                     );
-                    self.shared.app.publisher.taken(answer.pkid, has_it);
+                    self.shared
+                        .app
+                        .broker()
+                        .publisher
+                        .taken(answer.pkid, has_it);
                 }
                 Some(Ok(_)) => {}
                 Some(Err(error)) => {
-                    self.told(&error);
+                    self.log_failure(&error);
                     self.start_over().await;
                 }
                 None => self.start_over().await,
@@ -135,10 +139,10 @@ impl Reading {
         }
     }
 
-    /// Sends what is to be sent, and takes nothing more.
+    /// Sends pending packets, and receives nothing more.
     async fn send_only(&mut self) {
-        // When the connection ends now, the broker sends what it did not hear of when the server is
-        // back.
+        // When the connection ends now, the broker sends unacknowledged messages again when the
+        // server is back.
         while self.events.poll().await.is_ok() {}
         self.is_connected = false;
     }
@@ -156,7 +160,7 @@ impl Reading {
                 }
             }
         };
-        // A broker that is gone needs no goodbye.
+        // A lost broker needs no DISCONNECT.
         let _ = tokio::time::timeout(GOODBYE_TIME, sent).await;
     }
 
@@ -165,7 +169,11 @@ impl Reading {
         self.is_connected = true;
         shared.figures.connected.set(1);
         shared.figures.connects.inc();
-        shared.app.publisher.connected(shared.client.clone());
+        shared
+            .app
+            .broker()
+            .publisher
+            .connected(shared.client.clone());
         self.pause = PAUSE;
         let broker = shared.settings.broker.as_ref();
         tracing::info!(
@@ -205,7 +213,7 @@ impl Reading {
         self.shared.figures.subscriptions_refused.set(refused);
     }
 
-    /// Puts a message into the queue, when there is room for it.
+    /// Queues a message, once the memory budget allows it.
     async fn message(&mut self, publish: Publish) {
         let shared = &self.shared;
         shared.figures.received.inc();
@@ -213,12 +221,12 @@ impl Reading {
             return;
         };
         let bytes = publish.payload.len() + publish.topic.len() + MESSAGE_BYTES;
-        // Nothing more is read meanwhile; a broker that loses patience sends again what is not
-        // acknowledged.
-        let Some(room) = self.room.take(bytes).await else {
+        // Nothing more is read meanwhile; a broker that loses patience sends unacknowledged
+        // messages again.
+        let Some(permit) = self.budget.take(bytes).await else {
             return;
         };
-        // No two messages have the same time, or the second would take the place of the first.
+        // No two messages have the same time, or the second would replace the first.
         let arrived = now().as_nanos().max(self.newest.saturating_add(1));
         self.newest = arrived;
         let is_skipped = publish.retain && skips_retained(shared, &publish.topic);
@@ -234,7 +242,7 @@ impl Reading {
             arrived: Timestamp::from_nanos(arrived),
             received: Instant::now(),
             is_skipped,
-            _room: room,
+            _permit: permit,
         };
         shared.figures.waiting.inc();
         if queue.send(message).await.is_err() {
@@ -254,13 +262,13 @@ impl Reading {
             *connection += 1;
             // Also acknowledgements that were queued since the connection broke.
             self.events.clean();
-            // Whoever wanted a message sent hears that it was lost, and sends it again.
+            // Senders of messages are notified of the loss, and send again.
             self.events
                 .pending
                 .retain(|request| !matches!(request, Request::Publish(_)));
-            shared.app.publisher.disconnected();
+            shared.app.broker().publisher.disconnected();
         }
-        // What was read and not looked at: the broker sends again what needs an acknowledgement.
+        // Packets read and not processed: the broker sends again what needs an acknowledgement.
         let unread = std::mem::take(&mut self.events.state.events);
         for event in unread {
             if let Event::Incoming(Packet::Publish(publish)) = event
@@ -278,12 +286,13 @@ impl Reading {
         tokio::time::sleep(pause).await;
         match options("mqtt", &self.shared.settings) {
             Ok(options) => self.events.options = options,
-            // With what was read before: passwords and certificates may be about to be replaced.
+            // With the settings read before: passwords and certificates may be about to be
+            // replaced.
             Err(error) => tracing::error!(%error, "mqtt: the settings read before stay in force"),
         }
     }
 
-    fn told(&self, error: &ConnectionError) {
+    fn log_failure(&self, error: &ConnectionError) {
         match error {
             ConnectionError::ConnectionRefused(
                 code @ (ConnectReturnCode::BadUserNamePassword
@@ -301,13 +310,14 @@ fn filter(subscription: &Subscription) -> Filter {
     filter.retain_forward_rule = if subscription.skip_retained {
         RetainForwardRule::Never
     } else {
-        // Those that were kept have come already when the session is an old one.
+        // Retained messages have arrived already when the session is an old one.
         RetainForwardRule::OnNewSubscribe
     };
     filter
 }
 
-/// A broker may send kept messages all the same, for another subscription that meets the topic.
+/// A broker may send retained messages all the same, for another subscription that matches the
+/// topic.
 fn skips_retained(shared: &Shared, topic: &[u8]) -> bool {
     let Ok(topic) = std::str::from_utf8(topic) else {
         return false;

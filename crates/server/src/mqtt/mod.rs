@@ -1,23 +1,25 @@
 //! Messages from an MQTT 5 broker, into the database.
 //!
-//! Purpose: connects as the settings say, subscribes, reads messages by the rules of their topics,
-//! hands them in, and tells the broker what is stored. What an operator sees of it: docs/mqtt.md.
+//! Purpose: connects as the settings say, subscribes, parses messages by the rules of their topics,
+//! hands them to the engine, and acknowledges them to the broker. Manual for operators:
+//! docs/mqtt.md.
 //!
 //! Invariants: a message of QoS 1 is acknowledged only when the engine calls its values as durable
 //! as the database is set to be, or when it can never be stored and that has been counted and
-//! logged. Acknowledgements go out in the order in which messages came. A message is acknowledged
-//! only on the connection it came by: after that the broker sends it again, and its number may mean
-//! another one. Rows of a stream are handed in in the order of their messages. No more than
-//! `mqtt.receive_max` messages of QoS 1 and `mqtt.bytes_max` bytes are held; beyond that nothing is
-//! read.
+//! logged. Acknowledgements go out in the order in which messages arrived. A message is
+//! acknowledged only on the connection it arrived on: after that the broker sends it again, and its
+//! number may mean another one. Rows of a stream are handed in in the order of their messages. No
+//! more than `mqtt.receive_max` messages of QoS 1 and `mqtt.bytes_max` bytes are in memory; beyond
+//! that nothing is read.
 //!
 //! Concurrency: three tasks: [`connection`] reads from the broker, [`storing`] parses and hands in
-//! (on the threads of [`crate::ingest`]), and awaits what is under way. Batches are whatever has
-//! come in while the one before was handed in.
+//! (on the threads of [`crate::ingest`]), and awaits durability. A batch is everything that arrived
+//! while the one before was handed in.
 //!
-//! Failure: a lost connection is made again, with growing pauses; the session at the broker stays,
-//! so that it sends what was not acknowledged. While the engine cannot store (full, busy, closed),
-//! nothing is acknowledged and it is tried again. If a task panics, all three begin anew.
+//! Failure: a lost connection is re-established, with growing pauses; the session at the broker
+//! stays, so that it sends unacknowledged messages again. While the engine cannot store (full,
+//! busy, closed), nothing is acknowledged and storing is retried. If a task panics, all three start
+//! over.
 
 mod connection;
 mod storing;
@@ -38,60 +40,59 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, watch};
 
-/// Between the end of the tasks by a panic and their new beginning.
+/// Pause between the end of the tasks by a panic and their restart.
 const AFTER_PANIC: Duration = Duration::from_secs(5);
 
-/// What a message costs besides its topic and payload, about.
+/// Approximate memory of a message besides its topic and payload.
 const MESSAGE_BYTES: usize = 256;
 /// Bytes that one permit stands for.
 const PERMIT_BYTES: usize = 256;
 
-/// Where messages come from.
+/// Source of messages: a broker.
 #[derive(Debug)]
 pub(crate) struct Source {
     settings: Mqtt,
     pub(crate) figures: Arc<Figures>,
 }
 
-/// A message on its way.
+/// Message in flight.
 #[derive(Debug)]
 struct Message {
     topic: Bytes,
     payload: Bytes,
-    /// Its number among those that are not acknowledged; 0 for one that needs no acknowledgement.
+    /// Packet identifier; 0 for a message that needs no acknowledgement.
     number: u16,
-    /// The connection it came by.
+    /// Number of the connection it arrived on.
     connection: u64,
     qos: QoS,
     arrived: Timestamp,
     received: Instant,
-    /// It is only to be acknowledged: the broker had kept it, and such are not wanted.
+    /// The message is only to be acknowledged: a retained one, which the subscription excludes.
     is_skipped: bool,
-    /// Given back when it is stored.
-    _room: OwnedSemaphorePermit,
+    /// Released when the message is stored.
+    _permit: OwnedSemaphorePermit,
 }
 
-/// Room for messages, in permits of [`PERMIT_BYTES`].
-struct Room {
+/// Memory budget of messages, in permits of [`PERMIT_BYTES`].
+struct Budget {
     permits: Arc<Semaphore>,
     all: u32,
 }
 
-impl Room {
-    fn new(permits: usize) -> Room {
+impl Budget {
+    fn new(permits: usize) -> Budget {
         let all = u32::try_from(permits).unwrap_or(u32::MAX).max(1);
-        Room {
+        Budget {
             permits: Arc::new(Semaphore::new(all as usize)),
             all,
         }
     }
 
-    /// Waits until there is room for so many bytes; for more than all there is, until nothing else
-    /// is there.
+    /// Waits until so many bytes are free; for more than the whole budget, until all of it is.
     async fn take(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
         let permits = u32::try_from(bytes.div_ceil(PERMIT_BYTES)).unwrap_or(u32::MAX);
         let permits = permits.min(self.all);
-        // It fails only when the semaphore is closed, which nobody does.
+        // Acquiring fails only when the semaphore is closed, which never happens.
         Arc::clone(&self.permits)
             .acquire_many_owned(permits)
             .await
@@ -99,22 +100,22 @@ impl Room {
     }
 }
 
-/// What the tasks share.
+/// State that the tasks share.
 struct Shared {
     app: Arc<App>,
     settings: Mqtt,
     figures: Arc<Figures>,
     client: AsyncClient,
-    /// The number of the connection that lives. Held while acknowledgements are put on it, so that
-    /// none gets onto the next.
+    /// Number of the live connection. Locked while acknowledgements are queued on it, so that none
+    /// gets onto the next.
     connection: Mutex<u64>,
-    /// Asks for a new connection, on which the broker sends again what is not acknowledged.
+    /// Requests a new connection, on which the broker sends unacknowledged messages again.
     again: Notify,
     stopping: watch::Receiver<bool>,
 }
 
 impl Shared {
-    /// Acknowledges messages of the connection that lives; others will come again.
+    /// Acknowledges messages of the live connection; others will be sent again.
     fn acknowledge(&self, messages: &[Message]) {
         let connection = self.connection.lock();
         for message in messages {
@@ -124,7 +125,7 @@ impl Shared {
             let mut publish = Publish::new("", message.qos, Bytes::new(), None);
             publish.pkid = message.number;
             if let Err(error) = self.client.try_ack(&publish) {
-                // The queue has room for all that can be open, so this is the end of the client.
+                // The queue fits all messages that can be open, so this is the end of the client.
                 tracing::warn!(%error, "mqtt: a message could not be acknowledged: connecting again");
                 self.again.notify_one();
                 return;
@@ -136,7 +137,7 @@ impl Shared {
     async fn pause(&self, time: Duration) -> bool {
         let mut stopping = self.stopping.clone();
         tokio::select! {
-            // An error means that the server is gone.
+            // An error means that the server has stopped.
             _ = stopping.wait_for(|stop| *stop) => true,
             () = tokio::time::sleep(time) => false,
         }
@@ -144,7 +145,7 @@ impl Shared {
 }
 
 impl Source {
-    /// What the settings say; `None` when they name no broker.
+    /// Creates the source of the settings; `None` when they name no broker.
     ///
     /// # Errors
     /// When certificates or passwords cannot be read.
@@ -160,7 +161,7 @@ impl Source {
         }))
     }
 
-    /// Takes messages until the server stops; then ends when what was received is stored and
+    /// Receives messages until the server stops; then ends when the received ones are stored and
     /// acknowledged.
     pub(crate) async fn run(self, app: Arc<App>) {
         loop {
@@ -173,7 +174,7 @@ impl Source {
                 return;
             };
             self.figures.disconnected();
-            tracing::error!(%error, "mqtt: taking messages panicked, and begins anew");
+            tracing::error!(%error, "mqtt: the subscriber panicked and restarts");
             let mut stopping = app.shell.stopping();
             tokio::select! {
                 _ = stopping.wait_for(|stop| *stop) => return,
@@ -183,10 +184,10 @@ impl Source {
     }
 }
 
-/// One life of the three tasks.
+/// One run of the three tasks.
 async fn tasks(app: Arc<App>, settings: Mqtt, figures: Arc<Figures>) {
-    // Fails only where it failed at the start, unless files went away since: then the connection
-    // tells.
+    // Fails only where it failed at the start, unless files were removed since: then the connection
+    // reports the error.
     let connection = loop {
         match options("mqtt", &settings) {
             Ok(options) => break Connection::new(options),
@@ -197,7 +198,7 @@ async fn tasks(app: Arc<App>, settings: Mqtt, figures: Arc<Figures>) {
         }
     };
     let (send, receive) = mpsc::channel(usize::from(settings.receive_max).max(1024));
-    let room = settings.bytes_max.max(settings.packet_max) / PERMIT_BYTES;
+    let permits = settings.bytes_max.max(settings.packet_max) / PERMIT_BYTES;
     let shared = Arc::new(Shared {
         stopping: app.shell.stopping(),
         app,
@@ -207,11 +208,11 @@ async fn tasks(app: Arc<App>, settings: Mqtt, figures: Arc<Figures>) {
         connection: Mutex::new(0),
         again: Notify::new(),
     });
-    // Of an earlier life nothing is left.
+    // Messages of an earlier run are dropped.
     shared.figures.waiting.set(0);
     let stored = Arc::new(Notify::new());
     let storing = storing::run(Arc::clone(&shared), receive, Arc::clone(&stored));
-    let connection = connection.run(Arc::clone(&shared), send, Room::new(room), stored);
+    let connection = connection.run(Arc::clone(&shared), send, Budget::new(permits), stored);
     tokio::join!(connection, storing);
 }
 
@@ -228,13 +229,13 @@ mod tests {
             .build()
             .unwrap();
         runtime.block_on(async {
-            let room = Room::new(16);
-            let small = room.take(1).await;
-            let whole = room.take(1 << 30);
+            let budget = Budget::new(16);
+            let small = budget.take(1).await;
+            let whole = budget.take(1 << 30);
             let waits = tokio::time::timeout(Duration::from_millis(20), whole).await;
             assert!(waits.is_err() && small.is_some());
             drop(small);
-            assert!(room.take(1 << 30).await.is_some());
+            assert!(budget.take(1 << 30).await.is_some());
         });
     }
 }

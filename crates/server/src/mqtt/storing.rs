@@ -1,8 +1,8 @@
-//! Messages into the database, and what becomes of them to the broker.
+//! Writes messages to the database, and acknowledges them to the broker.
 //!
 //! Invariants: batches are handed in one after the other; each is acknowledged after those before
-//! it. A batch that cannot be stored as a whole although the database works is taken apart until
-//! the message is found that it is about.
+//! it. A batch that cannot be stored as a whole although the database works is split until the
+//! faulty message is isolated.
 
 use super::{Message, Shared};
 use crate::ingest::{Outcome, Pending, Terms, Unfinished, hand_in};
@@ -25,14 +25,14 @@ const RETRY_MAX: Duration = Duration::from_secs(5);
 /// Bad messages are logged this often at most.
 const LOG_EVERY: Duration = Duration::from_secs(10);
 
-/// A batch that is handed in.
+/// Batch that is handed in.
 struct HandedIn {
     parts: Vec<Pending>,
     messages: Arc<Vec<Message>>,
     values: u64,
 }
 
-/// Takes messages from the queue until it ends, and tells when everything is stored.
+/// Takes messages from the queue until it ends, and signals when everything is stored.
 pub(super) async fn run(
     shared: Arc<Shared>,
     mut queue: mpsc::Receiver<Message>,
@@ -53,7 +53,7 @@ pub(super) async fn run(
     stored.notify_one();
 }
 
-/// Messages in parts that are not too large.
+/// Splits messages into batches of bounded size.
 fn batches(messages: Vec<Message>) -> Vec<Vec<Message>> {
     let mut parts = Vec::new();
     let mut part = Vec::new();
@@ -101,19 +101,19 @@ async fn await_all(shared: &Shared, mut batches: mpsc::Receiver<HandedIn>) {
     }
 }
 
-/// Hands in.
+/// Hands batches to the engine.
 struct Taker {
     shared: Arc<Shared>,
     parser: Arc<Mutex<MessageParser>>,
     under_way: mpsc::Sender<HandedIn>,
     logged: Option<Instant>,
-    /// Refused since then.
+    /// Refused messages since the last log line.
     unlogged: u64,
 }
 
 /// Why a batch was not stored.
 enum Failure {
-    /// It is at fault itself.
+    /// The batch itself is faulty.
     Batch(&'static str, String),
     /// The server stops.
     Stopping,
@@ -140,7 +140,7 @@ impl Taker {
                     self.await_later(whole, outcome).await;
                     continue;
                 }
-                // Not acknowledged, so that they come again.
+                // Not acknowledged, so that the broker sends them again.
                 Err(Failure::Stopping) => {
                     self.shared.figures.waiting.dec_by(whole.len() as i64);
                     continue;
@@ -179,13 +179,13 @@ impl Taker {
         let _ = self.under_way.send(batch).await;
     }
 
-    /// Hands a batch in, again and again while the database is not able to take it.
+    /// Hands a batch in, and retries while the database cannot take it.
     async fn hand_in(&mut self, messages: &Arc<Vec<Message>>) -> Result<Outcome, Failure> {
         let mut pause = RETRY;
         loop {
             let call = {
                 let (parser, messages) = (Arc::clone(&self.parser), Arc::clone(messages));
-                self.shared.app.ingest.call(move |door| {
+                self.shared.app.ingest.call(move |context| {
                     let parsed = {
                         let mut parser = parser.lock();
                         let numbered = (1..).zip(messages.iter());
@@ -201,7 +201,7 @@ impl Taker {
                         producer: None,
                     };
                     let mut outcome = Outcome::default();
-                    hand_in(door, terms, parsed, &mut outcome)?;
+                    hand_in(context, terms, parsed, &mut outcome)?;
                     Ok::<Outcome, Error>(outcome)
                 })
             };
@@ -249,7 +249,7 @@ impl Taker {
         }
     }
 
-    /// Logs a bad message, unless one has been lately.
+    /// Logs a bad message, unless one was logged recently.
     fn log(&mut self, messages: &[Message], number: u64, code: &str, message: &str, count: u64) {
         if self.logged.is_some_and(|at| at.elapsed() < LOG_EVERY) {
             self.unlogged += count;

@@ -1,8 +1,8 @@
-//! A connection to an XMPP server: the socket, TLS, and the session that goes over it.
+//! Connection to an XMPP server: the socket, TLS, and the session over it.
 //!
 //! Invariants: TLS is verified for the domain of the account. Without TLS only a server on this
-//! machine is talked to. What is read and written is bounded in time; what is on its way to the
-//! server is written as a whole before anything else is read.
+//! machine is used. Reads and writes are bounded in time; pending output is written as a whole
+//! before anything else is read.
 //! Concurrency: one owner.
 //! Failure: in words for the log.
 
@@ -21,11 +21,11 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-/// Longest time until somebody is logged in.
+/// Longest time to log in.
 const LOGIN_MAX: Duration = Duration::from_secs(20);
-/// Longest time until bytes have left.
+/// Longest time to write pending bytes.
 const WRITE_MAX: Duration = Duration::from_secs(20);
-/// Longest time until a question is answered.
+/// Longest time until a request is answered.
 const ANSWER_MAX: Duration = Duration::from_secs(20);
 /// Bytes that are read at once.
 const READ_BYTES: usize = 16 << 10;
@@ -33,7 +33,7 @@ const READ_BYTES: usize = 16 << 10;
 trait Bytes: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Bytes for T {}
 
-/// Who logs in, and where.
+/// Account, and the server to log in to.
 pub(super) struct Login {
     server: Broker,
     account: Jid,
@@ -43,7 +43,7 @@ pub(super) struct Login {
 }
 
 impl Login {
-    /// As the settings say, read anew from files.
+    /// Login of the settings, from files read again.
     ///
     /// # Errors
     /// Names the setting and the file that cannot be used.
@@ -69,7 +69,7 @@ impl Login {
         })
     }
 
-    /// Whether nobody can listen on the way.
+    /// True when the server is on this machine.
     fn is_here(&self) -> bool {
         let host = self
             .server
@@ -80,7 +80,7 @@ impl Login {
     }
 }
 
-/// A connection.
+/// Connection to an XMPP server.
 pub(super) struct Line {
     bytes: Box<dyn Bytes>,
     pub(super) session: Session,
@@ -115,7 +115,7 @@ impl Line {
             .trim_end_matches(']');
         let connected = TcpStream::connect((host, login.server.port)).await;
         let stream = connected.map_err(|error| error.to_string())?;
-        // Notices are small, and somebody waits for them.
+        // Notices are small, and urgent.
         stream
             .set_nodelay(true)
             .map_err(|error| error.to_string())?;
@@ -155,7 +155,7 @@ impl Line {
         }
     }
 
-    /// Writes what is to be sent.
+    /// Writes pending output.
     pub(super) async fn flush(&mut self) -> Result<(), String> {
         let out = self.session.take_output();
         if out.is_empty() {
@@ -170,7 +170,7 @@ impl Line {
         written.map_err(|error| error.to_string())
     }
 
-    /// Waits for bytes and takes them. Nothing is lost when it is given up.
+    /// Waits for bytes and reads them. Cancel-safe: nothing is lost.
     pub(super) async fn read(&mut self) -> Result<(), String> {
         let length = self.bytes.read(&mut self.buffer).await;
         let length = length.map_err(|error| error.to_string())?;
@@ -181,7 +181,7 @@ impl Line {
         self.session.feed(come).map_err(|error| error.to_string())
     }
 
-    /// Asks the service and waits for the answer; what comes besides is dropped.
+    /// Sends a request and waits for the answer; other input is dropped.
     ///
     /// # Errors
     /// When there is no answer. A refusal is one.
@@ -213,7 +213,7 @@ impl Line {
     /// Ends the stream.
     pub(super) async fn end(mut self) {
         self.session.close();
-        // It is over either way.
+        // The stream is over either way.
         let _ = self.flush().await;
         let _ = self.bytes.shutdown().await;
     }

@@ -1,9 +1,10 @@
-//! Brings the lists of who may do what to an XMPP server, and looks whether they stand there.
+//! Applies the access lists of notices to an XMPP server, and verifies them.
 //!
-//! Invariants: nodes are made so that only those who are listed hear and tell. Who is not on our
-//! list is taken off theirs, and its subscription ends before that: a server may go on to send to
-//! who has subscribed when he was allowed to. Owners stay. What was set is read back and compared.
-//! Failure: in words: what was refused, and by whom.
+//! Invariants: nodes are configured so that only listed accounts subscribe and publish. An account
+//! that is not on our list is removed from the server's, and its subscription ends before that: a
+//! server may go on sending to a subscriber that was allowed before. Owners stay. Every change is
+//! read back and compared.
+//! Failure: in words: the refused change, and who refused it.
 
 use super::line::{Line, Login};
 use crate::settings::NoticeSettings;
@@ -12,24 +13,24 @@ use headwater_protocol::xmpp::pubsub::{self, Affiliation};
 use headwater_protocol::xmpp::{Jid, Kind};
 use std::collections::BTreeMap;
 
-/// What was changed.
+/// Changes that were applied.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListsApplied {
-    /// Topics that were made.
+    /// Topics that were created.
     pub made: Vec<String>,
-    /// Who may do what else than before: topic, account, before, now.
+    /// Changed affiliations: topic, account, before, now.
     pub changed: Vec<(String, String, String, String)>,
-    /// Topics in all that are as the list says.
+    /// Number of topics that are as the list says.
     pub topics: usize,
 }
 
 type Affiliations = BTreeMap<Jid, Affiliation>;
 
-/// Makes the topics at the server of the settings and says there who may hear and tell. The account
-/// has to be one that may make nodes there, and owns those that are there.
+/// Creates the topics at the server of the settings and sets who may subscribe and publish. The
+/// account has to be allowed to create nodes there, and own the existing ones.
 ///
 /// # Errors
-/// When the server cannot be reached, refuses something, or has something else afterwards.
+/// When the server cannot be reached, refuses something, or has another state afterwards.
 pub async fn apply_broker_lists(
     settings: &NoticeSettings,
     lists: &Lists,
@@ -38,7 +39,7 @@ pub async fn apply_broker_lists(
     let mut line = Line::connect(&login).await?;
     let mut applied = ListsApplied::default();
     let answer = line.ask(Kind::Get, pubsub::nodes()).await?;
-    let answer = answer.map_err(|why| format!("which nodes there are is not told: {why}"))?;
+    let answer = answer.map_err(|why| format!("the nodes cannot be listed: {why}"))?;
     let there = pubsub::nodes_of(&answer);
     let prefix = format!("{}/", settings.topic);
     let gone = there.iter().filter(|topic| topic.starts_with(&prefix));
@@ -59,14 +60,16 @@ pub async fn apply_broker_lists(
 
 async fn read(line: &mut Line, topic: &str) -> Result<Affiliations, String> {
     let answer = line.ask(Kind::Get, pubsub::affiliations(topic)).await?;
-    let answer = answer.map_err(|why| format!("{topic}: who may do what is not told: {why}"))?;
+    let answer =
+        answer.map_err(|why| format!("{topic}: the affiliations cannot be read: {why}"))?;
     let read = pubsub::affiliated(&answer);
     read.ok_or_else(|| format!("{topic}: what the server tells of who may do what cannot be read"))
 }
 
 async fn subscribed(line: &mut Line, topic: &str) -> Result<Vec<Jid>, String> {
     let answer = line.ask(Kind::Get, pubsub::subscriptions(topic)).await?;
-    let answer = answer.map_err(|why| format!("{topic}: who is subscribed is not told: {why}"))?;
+    let answer =
+        answer.map_err(|why| format!("{topic}: the subscriptions cannot be read: {why}"))?;
     let read = pubsub::subscribed(&answer);
     read.ok_or_else(|| {
         format!("{topic}: what the server tells of who is subscribed cannot be read")
@@ -82,7 +85,7 @@ async fn apply(
     let configured = line.ask(Kind::Set, pubsub::configure(topic)).await?;
     configured.map_err(|why| format!("{topic}: it cannot be configured: {why}"))?;
     let told = line.ask(Kind::Get, pubsub::configuration(topic)).await?;
-    let told = told.map_err(|why| format!("{topic}: its configuration is not told: {why}"))?;
+    let told = told.map_err(|why| format!("{topic}: the configuration cannot be read: {why}"))?;
     let other = pubsub::differences(&told);
     if !other.is_empty() {
         return Err(format!(
@@ -144,12 +147,12 @@ async fn apply(
 fn affiliation(may: May) -> Affiliation {
     match may {
         May::Hear => Affiliation::Member,
-        // There is an affiliation for those who only publish, which servers do not have.
+        // There is an affiliation for accounts that only publish, which servers do not have.
         May::Tell => Affiliation::Publisher,
     }
 }
 
-/// What has to be set so that all is as it is wanted.
+/// Affiliations to set for the target state.
 fn changes(before: &Affiliations, wanted: &Affiliations) -> Affiliations {
     let is_fixed = |may: Affiliation| matches!(may, Affiliation::Owner | Affiliation::Outcast);
     let mut changes = Affiliations::new();

@@ -1,27 +1,26 @@
-//! Notices of this node, or of those that it follows: the bus that carries them.
+//! Notices of this node, or of the nodes that it follows, and the bus that carries them.
 //!
-//! From bottom to top: `figures` what is counted; `rules` what a broker is told of who may do what;
-//! `line` a connection to an XMPP server; `lists` brings the rules there; `pauses` between
-//! connections; `mqtt` and `xmpp` keep one to a broker; and here what the rest of the server has of
-//! all that.
+//! From bottom to top: `metrics` counts; `rules` makes a broker's access rules; `line` is a
+//! connection to an XMPP server; `lists` applies the rules there; `pauses` between connections;
+//! `mqtt` and `xmpp` maintain one to a broker; and here the interface for the rest of the server.
 //!
-//! Invariants: nothing depends on a notice: who follows a node asks it, and only sooner or later.
-//! In this process notices go through a hub, also where a broker carries them to others. What is
-//! told over a broker is signed.
-//! Concurrency: shared; one task keeps the connection to the broker.
-//! Failure: a broker that is away is told of in the log once, and tried again.
+//! Invariants: nothing depends on a notice: a follower asks the node anyway, only sooner or later.
+//! In this process notices go through a hub, also where a broker carries them to others. Notices
+//! over a broker are signed.
+//! Concurrency: shared; one task maintains the connection to the broker.
+//! Failure: an unreachable broker is logged once, and retried.
 
-mod figures;
 mod line;
 mod lists;
+mod metrics;
 #[cfg(feature = "mqtt")]
 mod mqtt;
 mod pauses;
 mod rules;
 mod xmpp;
 
-pub(crate) use figures::Figures;
 pub use lists::{ListsApplied, apply_broker_lists};
+pub(crate) use metrics::NoticeMetrics;
 pub use rules::{broker_lists, broker_rules};
 
 use crate::key_file::seed;
@@ -37,25 +36,25 @@ use tokio::sync::{Notify, watch};
 
 const KEY_FILE: &str = "notices.key";
 
-/// What a node tells over a broker with.
-struct Teller {
+/// Key and topic for publishing over a broker.
+struct Signer {
     key: NoticeKey,
     topic: String,
 }
 
-/// Makes the notice that the broker sends when a connection ends, of its number.
+/// Makes the last will of a connection, given its number.
 type LastWords = Box<dyn Fn(u64) -> Vec<u8> + Send + Sync>;
 
-/// What carries notices to and from this node.
+/// Bus for notices to and from this node.
 pub(crate) struct Notices {
     settings: NoticeSettings,
-    pub(crate) figures: Figures,
-    /// What this node tells; who waits here hears it.
-    told: Hub,
-    /// What came from others; without a broker nothing does.
-    heard: Hub,
-    teller: Option<Teller>,
-    /// How many wait here.
+    pub(crate) metrics: NoticeMetrics,
+    /// Notices of this node, for local subscribers.
+    published: Hub,
+    /// Notices of others; empty without a broker.
+    received: Hub,
+    signer: Option<Signer>,
+    /// Number of local waiters.
     waiting: AtomicUsize,
     begun: Notify,
 }
@@ -69,11 +68,11 @@ impl std::fmt::Debug for Notices {
     }
 }
 
-/// Somebody waits here, as long as this lives.
+/// Guard of a local waiter.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     notices: Arc<Notices>,
-    heard: Subscription,
+    received: Subscription,
 }
 
 impl Drop for Waiting {
@@ -83,34 +82,37 @@ impl Drop for Waiting {
 }
 
 impl Waiting {
-    /// Waits for what this node tells next.
+    /// Waits for the next notice of this node.
     pub(crate) async fn next(&mut self) {
-        next(&mut self.heard).await;
+        next(&mut self.received).await;
     }
 }
 
 impl Bus for Notices {
     fn publish(&self, topic: &str, notice: &[u8]) {
-        self.told.publish(topic, notice);
+        self.published.publish(topic, notice);
     }
 
-    /// What comes from others.
+    /// Subscribes to notices of others.
     fn subscribe(&self) -> Subscription {
-        self.heard.subscribe()
+        self.received.subscribe()
     }
 }
 
-/// Waits for what comes next.
+/// Waits for the next event.
 pub(crate) async fn next(from: &mut Subscription) -> Event {
     poll_fn(|context| from.poll_next(context)).await
 }
 
 impl Notices {
-    /// As the settings say.
+    /// Opens the bus of the settings.
     ///
     /// # Errors
     /// When the key, the password or certificates cannot be read.
-    pub(crate) fn open(settings: &Settings, figures: Figures) -> Result<Arc<Notices>, StartError> {
+    pub(crate) fn open(
+        settings: &Settings,
+        metrics: NoticeMetrics,
+    ) -> Result<Arc<Notices>, StartError> {
         let of = settings.notices.clone();
         let is_mqtt = of.bus == NoticeBus::Mqtt;
         #[cfg(not(feature = "mqtt"))]
@@ -126,7 +128,7 @@ impl Notices {
             line::Login::of(&of).map_err(StartError::Notices)?;
         }
         let is_abroad = of.bus != NoticeBus::Hub;
-        let teller = match is_abroad && settings.sync.role != NodeRole::Dispatcher {
+        let signer = match is_abroad && settings.sync.role != NodeRole::Dispatcher {
             false => None,
             true => {
                 let path = settings.db().join(KEY_FILE);
@@ -134,7 +136,7 @@ impl Notices {
                 let key = NoticeKey::of_seed(&key);
                 let key =
                     key.ok_or_else(|| StartError::Notices(format!("{KEY_FILE}: this is no key")))?;
-                Some(Teller {
+                Some(Signer {
                     key,
                     topic: format!("{}/{}", of.topic, of.name),
                 })
@@ -142,69 +144,69 @@ impl Notices {
         };
         Ok(Arc::new(Notices {
             settings: of,
-            figures,
-            told: Hub::new(true),
-            heard: Hub::new(false),
-            teller,
+            metrics,
+            published: Hub::new(true),
+            received: Hub::new(false),
+            signer,
             waiting: AtomicUsize::new(0),
             begun: Notify::new(),
         }))
     }
 
-    /// What notices of this node are signed with, where others than those who wait here are told.
+    /// Public key of this node's notices, where a broker carries them.
     pub(crate) fn public_key(&self) -> Option<PublicKey> {
-        self.teller.as_ref().map(|teller| teller.key.public())
+        self.signer.as_ref().map(|signer| signer.key.public())
     }
 
-    /// How often a node is asked of which nothing was heard.
+    /// Interval of asking a silent node.
     pub(crate) fn check(&self) -> std::time::Duration {
         self.settings.check
     }
 
-    /// The bus as it is called, and whether it has a link.
+    /// Name of the bus, and whether it has a link.
     pub(crate) fn state(&self) -> (&'static str, bool) {
         match self.settings.bus {
             NoticeBus::Hub => ("hub", true),
-            NoticeBus::Mqtt => ("mqtt", self.heard.is_linked()),
-            NoticeBus::Xmpp => ("xmpp", self.heard.is_linked()),
+            NoticeBus::Mqtt => ("mqtt", self.received.is_linked()),
+            NoticeBus::Xmpp => ("xmpp", self.received.is_linked()),
         }
     }
 
-    /// Somebody waits here for what this node tells.
+    /// Registers a local waiter for notices of this node.
     pub(crate) fn wait(self: &Arc<Self>) -> Waiting {
         self.waiting.fetch_add(1, Ordering::SeqCst);
         self.begun.notify_one();
         Waiting {
             notices: Arc::clone(self),
-            heard: self.told.subscribe(),
+            received: self.published.subscribe(),
         }
     }
 
-    /// Whether somebody waits here.
+    /// True when there is a local waiter.
     pub(crate) fn is_waited_for(&self) -> bool {
         self.waiting.load(Ordering::SeqCst) > 0
     }
 
-    /// Waits until somebody waits here, where a broker is told nothing.
+    /// Waits until there is a local waiter; returns at once where a broker carries notices.
     pub(crate) async fn until_wanted(&self) {
-        while self.teller.is_none() && !self.is_waited_for() {
+        while self.signer.is_none() && !self.is_waited_for() {
             self.begun.notified().await;
         }
     }
 
-    /// Tells who waits here and the broker.
-    pub(crate) fn tell(&self, notice: &Notice) {
-        let (topic, bytes) = match &self.teller {
+    /// Publishes to local waiters and the broker.
+    pub(crate) fn send(&self, notice: &Notice) {
+        let (topic, bytes) = match &self.signer {
             None => ("", notice.encode()),
-            Some(teller) => (teller.topic.as_str(), teller.key.seal(notice)),
+            Some(signer) => (signer.topic.as_str(), signer.key.seal(notice)),
         };
-        self.figures.told.inc();
+        self.metrics.told.inc();
         self.publish(topic, &bytes);
     }
 
-    /// What the broker says when a connection of this node has ended; nothing for who only hears.
+    /// Last will of this node's connections; `None` for a node that only subscribes.
     pub(crate) fn last_words(self: &Arc<Self>, of: Notice) -> Option<LastWords> {
-        self.teller.as_ref()?;
+        self.signer.as_ref()?;
         let notices = Arc::clone(self);
         Some(Box::new(move |number| {
             let words = Notice {
@@ -212,12 +214,12 @@ impl Notices {
                 number,
                 ..of
             };
-            let teller = notices.teller.as_ref();
-            teller.map_or_else(Vec::new, |teller| teller.key.seal(&words))
+            let signer = notices.signer.as_ref();
+            signer.map_or_else(Vec::new, |signer| signer.key.seal(&words))
         }))
     }
 
-    /// Keeps the connection to the broker, if there is one, until the server stops.
+    /// Maintains the connection to the broker, if there is one, until the server stops.
     pub(crate) async fn run(
         self: Arc<Self>,
         last_words: Option<LastWords>,
@@ -228,12 +230,12 @@ impl Notices {
         }
         tokio::select! {
             () = self.keep(last_words) => {}
-            // An error means that the server is gone: that is a stop too. The connection is dropped
-            // without a word, so that the broker says the last ones.
+            // An error means that the server has stopped: a stop too. The connection is dropped
+            // without a DISCONNECT, so that the broker publishes the last will.
             _ = stopping.wait_for(|stop| *stop) => {}
         }
-        self.heard.set_linked(false);
-        self.figures.connected.set(0);
+        self.received.set_linked(false);
+        self.metrics.connected.set(0);
     }
 
     async fn keep(&self, last_words: Option<LastWords>) {
@@ -241,7 +243,7 @@ impl Notices {
             NoticeBus::Hub => {}
             #[cfg(feature = "mqtt")]
             NoticeBus::Mqtt => mqtt::keep(self, last_words).await,
-            // There is none in this build, and `open` has said so.
+            // This build has none, and `open` has reported that.
             #[cfg(not(feature = "mqtt"))]
             NoticeBus::Mqtt => drop(last_words),
             NoticeBus::Xmpp => xmpp::keep(self).await,

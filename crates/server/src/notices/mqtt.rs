@@ -1,10 +1,10 @@
-//! The connection to an MQTT 5 broker: notices of this node go there, those of others come.
+//! Connection to an MQTT 5 broker: publishes notices of this node, receives those of others.
 //!
-//! Invariants: what this node tells is kept by the broker as the newest (retained), with QoS 1, and
-//! is told again on each new connection. There is no session at the broker: what was missed is
-//! asked for at the nodes. A link is said to be there once the broker has granted the subscription.
+//! Invariants: the broker retains the newest notice of this node, sent with QoS 1, and published
+//! again on each new connection. There is no session at the broker: missed notices are made up for
+//! by asking the nodes. A link exists once the broker has granted the subscription.
 //! Concurrency: one task.
-//! Failure: a connection that ends is made again, with growing pauses.
+//! Failure: a connection that ends is re-established, with growing pauses.
 
 use super::pauses::Pauses;
 use super::{LastWords, Notices, next};
@@ -21,12 +21,12 @@ use tokio::sync::Notify;
 
 /// Requests that may wait in the client.
 const REQUESTS_MAX: usize = 16;
-/// Largest packet that is taken: a notice, its topic, and what MQTT adds.
+/// Largest packet that is accepted: a notice, its topic, and the overhead of MQTT.
 const PACKET_MAX: u32 = 4 * 1024;
-/// How often the connection is proven to live.
+/// Keep-alive interval of the connection.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// What one connection is about.
+/// State of one connection.
 struct Connection<'a> {
     notices: &'a Notices,
     client: AsyncClient,
@@ -34,12 +34,12 @@ struct Connection<'a> {
     is_there: Notify,
 }
 
-/// Keeps a connection, for ever.
+/// Maintains a connection, for ever.
 pub(super) async fn keep(notices: &Notices, last_words: Option<LastWords>) {
     let mut pauses = Pauses::default();
     let number = AtomicU64::new(0);
     loop {
-        let before = notices.figures.connects.get();
+        let before = notices.metrics.connects.get();
         let ended = match connecting(notices, last_words.as_ref(), &number) {
             Ok(options) => once(notices, options).await,
             Err(why) => why,
@@ -48,7 +48,7 @@ pub(super) async fn keep(notices: &Notices, last_words: Option<LastWords>) {
     }
 }
 
-/// What the next connection is made with.
+/// Options of the next connection.
 fn connecting(
     notices: &Notices,
     last_words: Option<&LastWords>,
@@ -56,8 +56,8 @@ fn connecting(
 ) -> Result<MqttOptions, String> {
     let settings = &notices.settings;
     let mut login = settings.login.clone();
-    // Of its own for each start, so that two with one name do not take the connection from one
-    // another for ever; nothing is kept under it.
+    // A new one for each start, so that two servers with one name do not take the connection from
+    // one another for ever; no state is stored under it.
     let chance = crate::access::token::random_hex::<8>().map_err(|e| e.to_string())?;
     login.client_id = format!("headwater-{}-{chance}", settings.name);
     login.keep_alive = KEEP_ALIVE;
@@ -67,17 +67,17 @@ fn connecting(
     options.set_receive_maximum(None);
     options.set_manual_acks(false);
     options.set_max_packet_size(Some(PACKET_MAX));
-    if let (Some(words), Some(teller)) = (last_words, &notices.teller) {
+    if let (Some(words), Some(signer)) = (last_words, &notices.signer) {
         let number = number.fetch_add(1, Ordering::SeqCst) + 1;
         let words = words(number);
-        // Not kept: who connects later asks each node anyway.
-        let will = LastWill::new(&teller.topic, words, QoS::AtLeastOnce, false, None);
+        // Not retained: a later subscriber asks each node anyway.
+        let will = LastWill::new(&signer.topic, words, QoS::AtLeastOnce, false, None);
         options.set_last_will(will);
     }
     Ok(options)
 }
 
-/// One connection, until it ends. Says why it did.
+/// Runs one connection until it ends. Returns the reason.
 async fn once(notices: &Notices, options: MqttOptions) -> String {
     let (client, events) = AsyncClient::new(options, REQUESTS_MAX);
     let connection = Connection {
@@ -92,12 +92,12 @@ async fn once(notices: &Notices, options: MqttOptions) -> String {
 }
 
 impl Connection<'_> {
-    /// Sends what this node tells, the newest first of all.
+    /// Publishes notices of this node, the newest first of all.
     async fn tell(&self) -> String {
         self.is_there.notified().await;
-        let mut told = self.notices.told.subscribe();
+        let mut published = self.notices.published.subscribe();
         loop {
-            if let Event::Notice { topic, bytes } = next(&mut told).await {
+            if let Event::Notice { topic, bytes } = next(&mut published).await {
                 let bytes = bytes.to_vec();
                 let sent = self.client.publish(&*topic, QoS::AtLeastOnce, true, bytes);
                 if let Err(error) = sent.await {
@@ -122,17 +122,17 @@ impl Connection<'_> {
     }
 
     async fn take(&self, packet: Packet) -> Result<(), String> {
-        let figures = &self.notices.figures;
+        let metrics = &self.notices.metrics;
         match packet {
             Packet::ConnAck(_) => {
-                figures.connects.inc();
+                metrics.connects.inc();
                 let broker = self.notices.settings.login.broker.as_ref();
                 tracing::info!(
                     broker = broker.map(ToString::to_string),
                     "notices: connected"
                 );
-                if self.notices.teller.is_some() {
-                    figures.connected.set(1);
+                if self.notices.signer.is_some() {
+                    metrics.connected.set(1);
                     self.is_there.notify_one();
                     return Ok(());
                 }
@@ -146,23 +146,23 @@ impl Connection<'_> {
                 let is_granted =
                     |code: &SubscribeReasonCode| matches!(code, SubscribeReasonCode::Success(_));
                 if !answer.return_codes.iter().all(is_granted) {
-                    figures.refused.inc();
+                    metrics.refused.inc();
                     return Err(format!(
                         "the broker refuses the subscription: {:?}",
                         answer.return_codes
                     ));
                 }
-                figures.connected.set(1);
-                self.notices.heard.set_linked(true);
+                metrics.connected.set(1);
+                self.notices.received.set_linked(true);
                 Ok(())
             }
             Packet::Publish(publish) => {
                 let topic = std::str::from_utf8(&publish.topic);
                 match topic {
                     Ok(topic) if publish.payload.len() <= NOTICE_BYTES_MAX => {
-                        self.notices.heard.publish(topic, &publish.payload);
+                        self.notices.received.publish(topic, &publish.payload);
                     }
-                    _ => figures.garbled(),
+                    _ => metrics.garbled(),
                 }
                 Ok(())
             }
@@ -172,7 +172,7 @@ impl Connection<'_> {
                     PubAckReason::Success | PubAckReason::NoMatchingSubscribers
                 );
                 if !has_it {
-                    figures.refused.inc();
+                    metrics.refused.inc();
                     tracing::error!(
                         reason = ?answer.reason,
                         "notices: the broker does not take notices of this node"

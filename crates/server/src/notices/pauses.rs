@@ -1,7 +1,7 @@
-//! Pauses between connections to a broker, and what is told of one that has ended.
+//! Pauses between connections to a broker, and the log lines about lost ones.
 //!
-//! Invariants: after a link that was there the first pause is short; while there is none they grow.
-//! The log hears once that the broker is away.
+//! Invariants: after an established link the first pause is short; without one they grow. An
+//! unreachable broker is logged once.
 //! Concurrency: plain data, one owner.
 
 use super::Notices;
@@ -11,7 +11,7 @@ use std::time::Duration;
 const PAUSE: Duration = Duration::from_millis(250);
 const PAUSE_MAX: Duration = Duration::from_secs(15);
 
-/// The next pause.
+/// Backoff between connections.
 #[derive(Debug)]
 pub(super) struct Pauses {
     next: Duration,
@@ -28,13 +28,13 @@ impl Default for Pauses {
 }
 
 impl Pauses {
-    /// A connection has ended, or was not made; `connects` were counted before it. Says how long to
-    /// wait before the next.
+    /// Handles a connection that has ended, or failed; `connects` were counted before it. Returns
+    /// the pause before the next.
     pub(super) fn after(&mut self, notices: &Notices, connects: u64, why: &str) -> Duration {
-        notices.heard.set_linked(false);
-        notices.figures.connected.set(0);
-        notices.figures.failures.inc();
-        if notices.figures.connects.get() > connects {
+        notices.received.set_linked(false);
+        notices.metrics.connected.set(0);
+        notices.metrics.failures.inc();
+        if notices.metrics.connects.get() > connects {
             *self = Pauses::default();
         }
         if !self.is_told {

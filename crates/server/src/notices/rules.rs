@@ -1,4 +1,4 @@
-//! What a broker is told of who may tell and hear notices: made of the list of tokens.
+//! Access rules of a broker for notices, made of the list of tokens.
 
 use crate::access::rules::Action;
 use crate::access::tokens::{Grant, Tokens};
@@ -6,11 +6,11 @@ use headwater_protocol::notice::{
     AccessError, Lists, Subject, TABLE, Topics, is_node_name, mosquitto, whitelists,
 };
 
-/// Of which nodes a token may do something with notices.
+/// Topics of the nodes whose notices a token may use.
 fn topics(grant: &Grant, action: Action, nodes: &[&str]) -> Topics {
     let rules = grant.rules.iter().filter(|rule| rule.action == action);
     let patterns: Vec<_> = rules.map(|rule| &rule.pattern).collect();
-    // A row without the tag is meant by those only that name no node.
+    // A row without the tag is covered only by patterns that name no node.
     if patterns.iter().any(|pattern| pattern.matches(TABLE, &[])) {
         return Topics::All;
     }
@@ -32,7 +32,7 @@ fn subjects(tokens: &Tokens) -> Vec<Subject> {
         hears: topics(grant, Action::Read, &nodes),
         tells: topics(grant, Action::Write, &nodes),
     });
-    // Names of those who have nothing to do with notices may be any.
+    // Names of tokens without rights to notices may be any.
     let some = subjects.filter(|subject| {
         let none = Topics::Of(std::collections::BTreeSet::new());
         subject.hears != none || subject.tells != none
@@ -40,8 +40,8 @@ fn subjects(tokens: &Tokens) -> Vec<Subject> {
     some.collect()
 }
 
-/// For each topic who may tell and hear, as XMPP's publish-subscribe wants it: a token's name is an
-/// account of `domain`, and what the node is called whose token it is.
+/// Subscribers and publishers of each topic, as XMPP's publish-subscribe expects them: a token's
+/// name is an account of `domain`, and the name of the node that has the token.
 ///
 /// # Errors
 /// When a topic or the name of a token cannot stand there.
@@ -49,9 +49,9 @@ pub fn broker_lists(tokens: &Tokens, topic: &str, domain: &str) -> Result<Lists,
     whitelists(topic, domain, &subjects(tokens))
 }
 
-/// The rules for mosquitto (`acl_file`) that say what the list says: a token's name is who logs in
-/// to the broker, and what the node is called whose token it is. A notice of node `NAME` counts as
-/// a row of `headwater_notices,node=NAME`.
+/// Rules for mosquitto (`acl_file`) equivalent to the list: a token's name is the user of the
+/// broker, and the name of the node that has the token. A notice of node `NAME` counts as a row of
+/// `headwater_notices,node=NAME`.
 ///
 /// # Errors
 /// When a topic or the name of a token cannot stand there.

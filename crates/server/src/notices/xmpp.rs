@@ -1,13 +1,13 @@
-//! The connection to an XMPP server with publish-subscribe (XEP-0060): notices of this node go
-//! there, those of others come.
+//! Connection to an XMPP server with publish-subscribe (XEP-0060): publishes notices of this node,
+//! receives those of others.
 //!
-//! Invariants: each node publishes under its own topic, one item, which the server keeps as the
-//! newest; it is published again on each new connection. Who hears looks for the topics that there
-//! are, now and then again, subscribes to each, and asks for what is kept there. A link is said to
-//! be there once all of that was answered. What was missed is asked for at the nodes.
+//! Invariants: each node publishes under its own topic, one item, which the server retains as the
+//! newest; it is published again on each new connection. A follower lists the topics, periodically
+//! again, subscribes to each, and fetches the retained items. A link exists once all of that was
+//! answered. Missed notices are made up for by asking the nodes.
 //! Concurrency: one task.
-//! Failure: a connection that ends is made again, with growing pauses. A topic that is refused is
-//! counted and told of once, and the others go on.
+//! Failure: a connection that ends is re-established, with growing pauses. A topic that is refused
+//! is counted and logged once, and the others go on.
 
 use super::line::{Line, Login};
 use super::pauses::Pauses;
@@ -19,47 +19,46 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
-/// How a notice stands in XML: its bytes in base64.
+/// Namespace of a notice in XML: its bytes in base64.
 const NOTICE: &str = "urn:headwater:notice:1";
-/// How often the connection is proven to live.
+/// Keep-alive interval of the connection.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// Without a byte for so long it is over.
+/// Silence after which the connection is over.
 const SILENCE_MAX: Duration = Duration::from_secs(40);
-/// How often is looked for topics that were not there before.
+/// Interval of listing new topics.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
 
-/// What a question was about.
+/// Kind of a pending request.
 #[derive(Debug)]
-enum Asked {
+enum Pending {
     Topics,
     Subscribed(String),
-    Kept,
-    Told,
+    Retained,
+    Published,
     Ping,
 }
 
-/// What one connection is about.
+/// State of one connection.
 struct Connection<'a> {
     notices: &'a Notices,
     line: Line,
-    asked: BTreeMap<u64, Asked>,
-    /// Topics to which this connection has subscribed, or was refused to.
+    sent: BTreeMap<u64, Pending>,
+    /// Topics with an answered subscription, granted or refused.
     topics: BTreeSet<String>,
-    /// What this node tells, and whether an answer to that is waited for.
-    told: Subscription,
-    is_telling: bool,
-    /// When something came last, when the other side was last asked for a sign, and when topics
-    /// were looked for.
+    /// Notices of this node, and whether the answer to one is pending.
+    published: Subscription,
+    is_publishing: bool,
+    /// Times of the last input, of the last ping, and of the last listing of topics.
     heard_at: Instant,
     pinged_at: Instant,
     looked_at: Instant,
 }
 
-/// Keeps a connection, for ever.
+/// Maintains a connection, for ever.
 pub(super) async fn keep(notices: &Notices) {
     let mut pauses = Pauses::default();
     loop {
-        let before = notices.figures.connects.get();
+        let before = notices.metrics.connects.get();
         let ended = match once(notices).await {
             Ok(()) => "the server ends the stream".to_owned(),
             Err(why) => why,
@@ -68,21 +67,21 @@ pub(super) async fn keep(notices: &Notices) {
     }
 }
 
-/// One connection, until it ends.
+/// Runs one connection until it ends.
 async fn once(notices: &Notices) -> Result<(), String> {
     let login = Login::of(&notices.settings)?;
     let line = Line::connect(&login).await?;
-    notices.figures.connects.inc();
+    notices.metrics.connects.inc();
     let (account, service) = (line.account.to_string(), line.service.to_string());
     tracing::info!(account, service, "notices: connected");
     let now = Instant::now();
     let mut connection = Connection {
         notices,
         line,
-        asked: BTreeMap::new(),
+        sent: BTreeMap::new(),
         topics: BTreeSet::new(),
-        told: notices.told.subscribe(),
-        is_telling: false,
+        published: notices.published.subscribe(),
+        is_publishing: false,
         heard_at: now,
         pinged_at: now,
         looked_at: now,
@@ -91,12 +90,12 @@ async fn once(notices: &Notices) -> Result<(), String> {
     connection.run().await
 }
 
-/// The text of a notice, as it stands in an item.
+/// Text of a notice, as the content of an item.
 fn written(bytes: &[u8]) -> Element {
     Element::new(NOTICE, "notice").carrying(bytes)
 }
 
-/// The bytes of a notice; `None` = it is none.
+/// Bytes of a notice; `None` for another payload.
 fn read(payload: Option<&Element>) -> Option<Vec<u8>> {
     let payload = payload.filter(|payload| payload.is(NOTICE, "notice"))?;
     let bytes = payload.carried()?;
@@ -105,26 +104,26 @@ fn read(payload: Option<&Element>) -> Option<Vec<u8>> {
 
 impl Connection<'_> {
     fn begin(&mut self) -> Result<(), String> {
-        if self.notices.teller.is_some() {
-            self.notices.figures.connected.set(1);
+        if self.notices.signer.is_some() {
+            self.notices.metrics.connected.set(1);
             return Ok(());
         }
         self.line.session.appear();
-        self.ask(Kind::Get, pubsub::nodes(), Asked::Topics)
+        self.ask(Kind::Get, pubsub::nodes(), Pending::Topics)
     }
 
-    fn ask(&mut self, kind: Kind, what: Element, about: Asked) -> Result<(), String> {
+    fn ask(&mut self, kind: Kind, what: Element, about: Pending) -> Result<(), String> {
         let service = self.line.service.clone();
         let number = match about {
-            Asked::Ping => self.line.session.ping(),
+            Pending::Ping => self.line.session.ping(),
             _ => self.line.session.ask(kind, Some(&service), what),
         };
-        self.asked.insert(number.map_err(|e| e.to_string())?, about);
+        self.sent.insert(number.map_err(|e| e.to_string())?, about);
         Ok(())
     }
 
     async fn run(&mut self) -> Result<(), String> {
-        let tells = self.notices.teller.is_some();
+        let publishes = self.notices.signer.is_some();
         loop {
             while let Some(happened) = self.line.session.next_happened() {
                 if happened == Happened::Closed {
@@ -142,13 +141,13 @@ impl Connection<'_> {
                     come?;
                     None
                 }
-                event = next(&mut self.told), if tells && !self.is_telling => Some(event),
+                event = next(&mut self.published), if publishes && !self.is_publishing => Some(event),
                 () = sleep_until(due) => None,
             };
             if let Some(Event::Notice { topic, bytes }) = event {
-                self.is_telling = true;
+                self.is_publishing = true;
                 let what = pubsub::publish(&topic, written(&bytes));
-                self.ask(Kind::Set, what, Asked::Told)?;
+                self.ask(Kind::Set, what, Pending::Published)?;
             }
         }
     }
@@ -160,18 +159,18 @@ impl Connection<'_> {
         }
         if now >= self.heard_at.max(self.pinged_at) + KEEP_ALIVE {
             self.pinged_at = now;
-            self.ask(Kind::Get, Element::default(), Asked::Ping)?;
+            self.ask(Kind::Get, Element::default(), Pending::Ping)?;
         }
-        if self.notices.teller.is_none() && now >= self.looked_at + LOOK_AGAIN {
+        if self.notices.signer.is_none() && now >= self.looked_at + LOOK_AGAIN {
             self.looked_at = now;
-            self.ask(Kind::Get, pubsub::nodes(), Asked::Topics)?;
+            self.ask(Kind::Get, pubsub::nodes(), Pending::Topics)?;
         }
         Ok(())
     }
 
     fn take(&mut self, happened: Happened) -> Result<(), String> {
         match happened {
-            Happened::Answer { number, answer } => match self.asked.remove(&number) {
+            Happened::Answer { number, answer } => match self.sent.remove(&number) {
                 Some(about) => self.answered(about, answer)?,
                 None => return Ok(()),
             },
@@ -185,10 +184,10 @@ impl Connection<'_> {
             }
             Happened::Ready | Happened::WantsTls | Happened::Closed => {}
         }
-        let is_about_topics = |about: &Asked| !matches!(about, Asked::Ping | Asked::Told);
-        if self.notices.teller.is_none() && !self.asked.values().any(is_about_topics) {
-            self.notices.figures.connected.set(1);
-            self.notices.heard.set_linked(true);
+        let is_about_topics = |of: &Pending| !matches!(of, Pending::Ping | Pending::Published);
+        if self.notices.signer.is_none() && !self.sent.values().any(is_about_topics) {
+            self.notices.metrics.connected.set(1);
+            self.notices.received.set_linked(true);
         }
         Ok(())
     }
@@ -197,39 +196,39 @@ impl Connection<'_> {
         for (topic, payload) in published {
             match read(*payload) {
                 Some(bytes) if self.topics.contains(*topic) => {
-                    self.notices.heard.publish(topic, &bytes);
+                    self.notices.received.publish(topic, &bytes);
                 }
-                _ => self.notices.figures.garbled(),
+                _ => self.notices.metrics.garbled(),
             }
         }
     }
 
-    fn answered(&mut self, about: Asked, answer: Result<Element, Refusal>) -> Result<(), String> {
+    fn answered(&mut self, about: Pending, answer: Result<Element, Refusal>) -> Result<(), String> {
         match (about, answer) {
-            (Asked::Topics, Ok(answer)) => self.subscribe(&answer),
-            (Asked::Topics, Err(refusal)) => {
-                self.notices.figures.refused.inc();
+            (Pending::Topics, Ok(answer)) => self.subscribe(&answer),
+            (Pending::Topics, Err(refusal)) => {
+                self.notices.metrics.refused.inc();
                 Err(format!(
                     "the server does not say which topics there are: {refusal}"
                 ))
             }
-            (Asked::Subscribed(topic), Ok(_)) => {
-                self.ask(Kind::Get, pubsub::items(&topic), Asked::Kept)
+            (Pending::Subscribed(topic), Ok(_)) => {
+                self.ask(Kind::Get, pubsub::items(&topic), Pending::Retained)
             }
-            (Asked::Subscribed(topic), Err(refusal)) => {
-                self.notices.figures.refused.inc();
+            (Pending::Subscribed(topic), Err(refusal)) => {
+                self.notices.metrics.refused.inc();
                 let why = refusal.condition;
                 tracing::warn!(topic, why, "notices: the server refuses the subscription");
                 Ok(())
             }
-            (Asked::Kept, Ok(answer)) => {
+            (Pending::Retained, Ok(answer)) => {
                 self.hear(&pubsub::kept(&answer));
                 Ok(())
             }
-            (Asked::Told, answer) => {
-                self.is_telling = false;
+            (Pending::Published, answer) => {
+                self.is_publishing = false;
                 if let Err(refusal) = answer {
-                    self.notices.figures.refused.inc();
+                    self.notices.metrics.refused.inc();
                     let why = refusal.condition;
                     tracing::error!(
                         why,
@@ -238,12 +237,12 @@ impl Connection<'_> {
                 }
                 Ok(())
             }
-            // An answer of any kind shows that the other side lives; what is kept is a help only.
-            (Asked::Ping | Asked::Kept, _) => Ok(()),
+            // An answer of any kind shows that the server lives; retained items are a help only.
+            (Pending::Ping | Pending::Retained, _) => Ok(()),
         }
     }
 
-    /// Subscribes to topics that were not there before.
+    /// Subscribes to new topics.
     fn subscribe(&mut self, answer: &Element) -> Result<(), String> {
         let prefix = format!("{}/", self.notices.settings.topic);
         let account = self.line.account.clone();
@@ -255,7 +254,7 @@ impl Connection<'_> {
                 continue;
             }
             let what = pubsub::subscribe(&topic, &account);
-            self.ask(Kind::Set, what, Asked::Subscribed(topic))?;
+            self.ask(Kind::Set, what, Pending::Subscribed(topic))?;
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Aggregates of channels over a range, whole or in bins.
 //!
-//! Invariant: an answer holds at most [`BINS_MAX`] bins over all channels.
+//! Invariant: an answer has at most [`BINS_MAX`] bins over all channels.
 
 use crate::access::Access;
 use crate::app::App;
@@ -105,7 +105,7 @@ impl Function {
     }
 }
 
-/// How the range is divided.
+/// Division of the range.
 #[derive(Clone, Copy, Debug)]
 enum Division {
     Whole,
@@ -113,7 +113,7 @@ enum Division {
     Into(i64),
 }
 
-/// A channel's bins that hold something, and their width in ns.
+/// Non-empty bins of a channel, and their width in ns.
 #[derive(Debug, Default)]
 struct Divided {
     bins: Vec<Bin>,
@@ -121,13 +121,13 @@ struct Divided {
 }
 
 #[derive(Debug)]
-struct Asked {
+struct AggregateRequest {
     channels: Vec<(String, Channel)>,
     range: ClosedRange,
     division: Division,
     functions: Vec<Function>,
     form: Form,
-    /// The snapshot that is read; `None` = the present.
+    /// The named snapshot to read; `None` = the present.
     past: Option<String>,
 }
 
@@ -136,7 +136,7 @@ async fn aggregate(
     access: Access,
     uri: Uri,
 ) -> Result<Response, ApiError> {
-    let asked = Asked::of(&uri)?;
+    let asked = AggregateRequest::of(&uri)?;
     let form = asked.form;
     let (body, until) = app
         .blocking(move |app| {
@@ -156,11 +156,11 @@ async fn aggregate(
         Form::Json => request::JSON,
         Form::Csv => request::CSV,
     };
-    Ok(request::told(answer(content_type, body), until))
+    Ok(request::with_until(answer(content_type, body), until))
 }
 
-impl Asked {
-    fn of(uri: &Uri) -> Result<Asked, ApiError> {
+impl AggregateRequest {
+    fn of(uri: &Uri) -> Result<AggregateRequest, ApiError> {
         let query = query(
             uri,
             &[
@@ -199,7 +199,7 @@ impl Asked {
                 return Err(QueryError::value("every", reason, every).into());
             }
         };
-        Ok(Asked {
+        Ok(AggregateRequest {
             channels,
             range: query.range(now())?,
             division,
@@ -209,7 +209,7 @@ impl Asked {
         })
     }
 
-    /// The bins of a channel; `None` when there is no such channel, or it may not be seen.
+    /// The bins of a channel; `None` when it is absent, or may not be seen.
     fn bins(
         &self,
         snapshot: &Snapshot,
@@ -227,7 +227,7 @@ impl Asked {
             _ => ClosedRange::EMPTY,
         };
         let range = match self.division {
-            // What the asker divides is the range asked for, as far as it was given.
+            // The requested range is divided, as far as it was given.
             Division::Into(_) => ClosedRange::new(
                 if self.range.first == ClosedRange::ALL.first {
                     extent.first

@@ -1,4 +1,4 @@
-//! How many rows tables hold, over all of their streams that the asker may read.
+//! Row counts of tables, over all of their streams that the client may read.
 //!
 //! Invariant: rows count as a scan counts them: equal times that replace each other once, nothing
 //! that is deleted or has expired. A stream costs a walk over a few buckets, whatever it holds.
@@ -7,7 +7,7 @@ use crate::access::Access;
 use crate::app::App;
 use crate::error::ApiError;
 use crate::request::{self, Deadline, answer, found, not_found, now, query};
-use crate::routes::streams::{Wanted, words};
+use crate::routes::streams::{StreamFilter, words};
 use crate::routes::{Needs, Route};
 use axum::extract::State;
 use axum::http::Uri;
@@ -22,7 +22,7 @@ pub(crate) fn routes() -> Vec<Route> {
     vec![Route::get("/api/v1/count", Needs::Read, count)]
 }
 
-/// The answer. Its names are a promise.
+/// Body of the answer. Its names are a promise.
 #[derive(Debug, Default, Serialize)]
 struct Counts {
     tables: Vec<TableCount>,
@@ -32,21 +32,21 @@ struct Counts {
 #[derive(Debug, Serialize)]
 struct TableCount {
     table: String,
-    /// Those with a row in the range.
+    /// Streams with a row in the range.
     streams: u64,
     rows: u64,
-    /// Of each field asked for, its values.
+    /// Number of values of each requested field.
     #[serde(skip_serializing_if = "Option::is_none")]
     fields: Option<BTreeMap<String, u64>>,
 }
 
-/// What is counted.
+/// Parsed request.
 #[derive(Debug)]
-struct Asked {
-    wanted: Wanted,
+struct CountRequest {
+    wanted: StreamFilter,
     range: ClosedRange,
     fields: Option<Vec<String>>,
-    /// The snapshot that is read; `None` = the present.
+    /// The named snapshot to read; `None` = the present.
     past: Option<String>,
 }
 
@@ -55,7 +55,7 @@ async fn count(
     access: Access,
     uri: Uri,
 ) -> Result<Response, ApiError> {
-    let asked = Asked::of(&uri)?;
+    let asked = CountRequest::of(&uri)?;
     let (counts, until) = app
         .blocking(move |app| {
             let deadline = Deadline::after(app.settings.request_timeout);
@@ -71,11 +71,11 @@ async fn count(
         tracing::error!(%error, "writing JSON failed");
         ApiError::internal()
     })?;
-    Ok(request::told(answer(request::JSON, body), until))
+    Ok(request::with_until(answer(request::JSON, body), until))
 }
 
-impl Asked {
-    fn of(uri: &Uri) -> Result<Asked, ApiError> {
+impl CountRequest {
+    fn of(uri: &Uri) -> Result<CountRequest, ApiError> {
         let query = query(
             uri,
             &["table", "search", "from", "to", "fields", "snapshot"],
@@ -91,8 +91,8 @@ impl Asked {
             let text = query.one("fields")?.unwrap_or_default();
             return Err(QueryError::value("fields", reason, text).into());
         }
-        Ok(Asked {
-            wanted: Wanted {
+        Ok(CountRequest {
+            wanted: StreamFilter {
                 table,
                 words: words(query.one("search")?.unwrap_or_default())?,
             },
@@ -110,7 +110,7 @@ impl Asked {
         seen: &mut Option<Vec<StreamName>>,
     ) -> Result<Counts, ApiError> {
         let mut counts = Counts::default();
-        // A table is there for who may read everything, or one of its streams.
+        // A table exists for a client that may read everything, or one of its streams.
         if let (Some(table), true) = (&self.wanted.table, access.reads_all())
             && snapshot.table_names().contains(table)
         {
@@ -141,7 +141,7 @@ impl Asked {
         Ok(counts)
     }
 
-    /// A table that may be seen, before anything of it is counted.
+    /// Adds a table that may be seen, before anything of it is counted.
     fn nothing_of(
         &self,
         snapshot: &Snapshot,
@@ -185,7 +185,7 @@ impl Asked {
             bins: Bins::Whole,
             fields: self.fields.clone().unwrap_or_default(),
         };
-        // One that was dropped meanwhile has no rows.
+        // A stream that was dropped meanwhile has no rows.
         let bins = found(snapshot.summary(stream, &spec))?.unwrap_or_default();
         let Some(table) = counts.tables.last_mut() else {
             return Ok(());

@@ -1,4 +1,5 @@
-//! What is here of streams: from which node, up to when, and what is elsewhere.
+//! Coverage of streams: the ranges that are here, from which node, up to when, and the ranges
+//! elsewhere.
 
 use crate::access::Access;
 use crate::app::App;
@@ -12,14 +13,14 @@ use headwater::{ClosedRange, Level, Snapshot, StreamName, Timestamp};
 use serde::Serialize;
 use std::sync::Arc;
 
-/// Streams of an answer.
+/// Most streams of an answer.
 const STREAMS_MAX: usize = 1_000;
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![Route::get("/api/v1/coverage", Needs::Read, coverage)]
 }
 
-/// The answer. Its names are a promise.
+/// Body of the answer. Its names are a promise.
 #[derive(Serialize)]
 struct Answer {
     streams: Vec<Covered>,
@@ -28,9 +29,9 @@ struct Answer {
 #[derive(Serialize)]
 struct Covered {
     stream: String,
-    /// Everything asked for is here.
+    /// All of the range is here.
     is_here: bool,
-    /// Up to when it is; nothing where all is that there is, or none of it.
+    /// Instant up to which it is; `None` where all of it is, or none.
     until: Option<String>,
     stretches: Vec<Stretch>,
 }
@@ -38,13 +39,13 @@ struct Covered {
 /// A part of the range, which one node has.
 #[derive(Serialize)]
 struct Stretch {
-    /// The edge; nothing for this node's own, and where the owner is unknown here.
+    /// The edge; `None` for this node's own data, and where the owner is unknown here.
     edge: Option<String>,
     from: String,
     to: String,
     is_here: bool,
     until: Option<String>,
-    /// Shown as it was before: the newest version is on its way.
+    /// Shown in an older version: the newest one is in transit.
     is_older: bool,
     /// Bytes that are known to be missing.
     missing_bytes: u64,
@@ -83,7 +84,7 @@ fn covered(
     })
 }
 
-/// Streams that are not there, or may not be seen, are left out.
+/// Streams that are absent, or may not be seen, are left out.
 async fn coverage(
     State(app): State<Arc<App>>,
     access: Access,

@@ -1,10 +1,11 @@
-//! What differs between two named snapshots, or between one and now, told while it is found.
+//! Differences between two named snapshots, or between one and the present, streamed while
+//! comparing.
 //!
 //! Invariants: streams that may not be read are not compared, so that neither their rows nor their
-//! damage shows; what is held is bounded, whatever is compared. An answer that is whole ends with
-//! its sums. When the asker goes, or may not read any more, comparing ends.
+//! damage shows; memory is bounded, whatever is compared. A complete answer ends with its sums.
+//! When the client disconnects, or may not read any more, comparing ends.
 //! Concurrency: one blocking thread for each answer, of which there are at most [`DIFFS_MAX`].
-//! Failure: what cannot be read ends the answer in the middle, with a last line that says why.
+//! Failure: an error of reading ends the answer in the middle, with a last line that says why.
 
 use crate::access::Access;
 use crate::app::App;
@@ -28,11 +29,11 @@ use tokio_stream::wrappers::ReceiverStream;
 
 /// Answers at once: each may read everything.
 const DIFFS_MAX: usize = 4;
-/// Bytes handed on together.
+/// Bytes sent together.
 const PIECE_BYTES: usize = 32 * 1024;
-/// Pieces that wait for the asker.
+/// Chunks that wait for the client.
 const PIECES_WAITING: usize = 4;
-/// What stands for the present.
+/// Name of the present.
 const NOW: &str = "now";
 
 static DIFFS: Semaphore = Semaphore::const_new(DIFFS_MAX);
@@ -42,14 +43,14 @@ pub(crate) fn routes() -> Vec<Route> {
 }
 
 #[derive(Debug)]
-struct Asked {
+struct DiffRequest {
     before: String,
     after: String,
     spec: DiffSpec,
 }
 
-impl Asked {
-    fn of(uri: &Uri) -> Result<Asked, ApiError> {
+impl DiffRequest {
+    fn of(uri: &Uri) -> Result<DiffRequest, ApiError> {
         let query = query(uri, &["before", "after", "table", "tag", "from", "to"])?;
         let of = |name: &'static str| {
             let state = query.required(name, "the name of a snapshot, or now")?;
@@ -68,7 +69,7 @@ impl Asked {
             let pair = pair.ok_or_else(|| QueryError::value("tag", "expected tag=value", tag))?;
             tags.push((pair.0.to_owned(), pair.1.to_owned()));
         }
-        Ok(Asked {
+        Ok(DiffRequest {
             before: of("before")?,
             after: of("after")?,
             spec: DiffSpec {
@@ -87,7 +88,7 @@ impl Asked {
         };
         let (before, after) = (state(&self.before)?, state(&self.after)?);
         if let Some(table) = &self.spec.table {
-            // A table of which nothing may be read looks like one that is not there.
+            // A table of which nothing may be read looks like an absent one.
             let mut is_there = false;
             for state in [&before, &after] {
                 is_there |=
@@ -102,7 +103,7 @@ impl Asked {
 }
 
 async fn diff(State(app): State<Arc<App>>, access: Access, uri: Uri) -> Result<Response, ApiError> {
-    let asked = Asked::of(&uri)?;
+    let asked = DiffRequest::of(&uri)?;
     let Ok(permit) = DIFFS.try_acquire() else {
         return Err(ApiError::new(
             StatusCode::SERVICE_UNAVAILABLE,
@@ -122,24 +123,24 @@ async fn diff(State(app): State<Arc<App>>, access: Access, uri: Uri) -> Result<R
     let stopping = app.shell.stopping();
     tokio::task::spawn_blocking(move || {
         let _permit = permit;
-        let mut told = Told {
+        let mut writer = DiffWriter {
             sender,
             access,
             stopping,
             bytes: Vec::with_capacity(2 * PIECE_BYTES),
             streams: 0,
             sums: [0; 3],
-            has_gone: false,
+            is_cancelled: false,
         };
         let (before, after) = &states;
-        let compared = before.diff_to(after, &asked.spec, &mut told);
-        match compared.and_then(|()| told.end()) {
-            Err(error) if !told.has_gone => {
+        let compared = before.diff_to(after, &asked.spec, &mut writer);
+        match compared.and_then(|()| writer.end()) {
+            Err(error) if !writer.is_cancelled => {
                 let error = ApiError::from(error);
                 span.in_scope(|| tracing::warn!(code = error.code, "a comparison broke off"));
-                told.broke_off(error);
+                writer.broke_off(error);
             }
-            // Nobody is there to be told.
+            // The client has disconnected.
             Ok(()) | Err(_) => {}
         }
     });
@@ -153,8 +154,8 @@ async fn diff(State(app): State<Arc<App>>, access: Access, uri: Uri) -> Result<R
     Ok(response)
 }
 
-/// Who is told, and what was told so far.
-struct Told {
+/// Writer of the answer, with its sums so far.
+struct DiffWriter {
     sender: mpsc::Sender<io::Result<Bytes>>,
     access: Access,
     stopping: watch::Receiver<bool>,
@@ -162,11 +163,11 @@ struct Told {
     streams: u64,
     /// Rows removed, added and changed.
     sums: [u64; 3],
-    /// Nobody waits for more, or may be told.
-    has_gone: bool,
+    /// The client has disconnected, or may not read any more.
+    is_cancelled: bool,
 }
 
-impl Differences for Told {
+impl Differences for DiffWriter {
     fn accepts_table(&mut self, table: &str) -> bool {
         self.access.may_read_some_of(table)
     }
@@ -179,7 +180,7 @@ impl Differences for Told {
         let is_there = !self.sender.is_closed();
         match is_there && self.access.is_current() && !*self.stopping.borrow() {
             true => Ok(()),
-            false => Err(self.gone()),
+            false => Err(self.cancelled()),
         }
     }
 
@@ -213,17 +214,17 @@ impl Differences for Told {
     }
 }
 
-impl Told {
+impl DiffWriter {
     fn line(&mut self, line: &serde_json::Value) {
         self.bytes.extend_from_slice(line.to_string().as_bytes());
         self.bytes.push(b'\n');
     }
 
-    fn gone(&mut self) -> Error {
-        self.has_gone = true;
+    fn cancelled(&mut self) -> Error {
+        self.is_cancelled = true;
         Error::new(
             ErrorKind::Closed,
-            "nobody waits for the comparison any more",
+            "the client of the comparison has disconnected",
         )
     }
 
@@ -231,7 +232,7 @@ impl Told {
         let piece = Bytes::from(std::mem::take(&mut self.bytes));
         match self.sender.blocking_send(Ok(piece)) {
             Ok(()) => Ok(()),
-            Err(_) => Err(self.gone()),
+            Err(_) => Err(self.cancelled()),
         }
     }
 
@@ -245,11 +246,11 @@ impl Told {
         self.send()
     }
 
-    /// Says why there is no more, and breaks the transfer off.
+    /// Reports why the answer ends, and aborts the transfer.
     fn broke_off(&mut self, error: ApiError) {
         let told = headwater_shell::ErrorAnswer::from(error);
         self.line(&json!({ "error": told.into_body() }));
-        // The asker may be gone as well.
+        // The client may have disconnected as well.
         let _ = self.send();
         let broken = io::Error::other("the comparison broke off; its last line says why");
         let _ = self.sender.blocking_send(Err(broken));

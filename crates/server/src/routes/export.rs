@@ -1,12 +1,12 @@
 //! Whole rows of a table or of streams, streamed as CSV, line protocol, Arrow or Parquet.
 //!
-//! Invariants: a bounded number of bytes waits for the asker, whatever is exported; when the asker
-//! goes, reading ends; what cannot be read ends the answer in the middle, so that the asker sees
-//! that it is not whole.
+//! Invariants: a bounded number of bytes waits for the client, whatever is exported; when the
+//! client disconnects, reading ends; an error of reading ends the answer in the middle, so that the
+//! client sees that it is not complete.
 //! Concurrency: one blocking thread for each export, of which there are at most [`EXPORTS_MAX`].
 
 use crate::access::Access;
-use crate::access::seen::Told;
+use crate::access::seen::VisibleTable;
 use crate::app::App;
 use crate::error::ApiError;
 use crate::request::{self, answer, at_most, found, not_found, now, parse_stream, query};
@@ -30,13 +30,13 @@ use tokio_stream::wrappers::ReceiverStream;
 
 /// Exports at once.
 const EXPORTS_MAX: usize = 8;
-/// Streams asked for by name.
+/// Most streams requested by name.
 const NAMES_MAX: usize = 1_000;
-/// Names looked at together.
+/// Names read at once.
 const NAMES_AT_ONCE: usize = 1_024;
-/// Bytes handed on together.
+/// Bytes sent together.
 const PIECE_BYTES: usize = 64 * 1024;
-/// Pieces that wait for the asker.
+/// Chunks that wait for the client.
 const PIECES_WAITING: usize = 4;
 
 static EXPORTS: Semaphore = Semaphore::const_new(EXPORTS_MAX);
@@ -95,14 +95,14 @@ impl Form {
 }
 
 #[derive(Debug)]
-struct Asked {
+struct ExportRequest {
     table: String,
-    /// None = all that may be seen.
+    /// `None` = all that may be seen.
     streams: Option<Vec<StreamName>>,
     spec: ScanSpec,
     form: Form,
     time: TimeFormat,
-    /// The snapshot that is read; `None` = the present.
+    /// The named snapshot to read; `None` = the present.
     past: Option<String>,
 }
 
@@ -111,7 +111,7 @@ async fn export(
     access: Access,
     uri: Uri,
 ) -> Result<Response, ApiError> {
-    let asked = Asked::of(&uri)?;
+    let asked = ExportRequest::of(&uri)?;
     let form = asked.form;
     let Ok(permit) = EXPORTS.try_acquire() else {
         return Err(ApiError::new(
@@ -122,7 +122,7 @@ async fn export(
         .retry_after(10));
     };
     let (sender, receiver) = mpsc::channel(PIECES_WAITING);
-    // What is asked for is checked before the answer begins; a snapshot keeps it as it is.
+    // The request is checked before the answer begins; a snapshot keeps its result valid.
     let mut asked = asked;
     let (snapshot, columns) = {
         let (access, table, streams) = (access.clone(), asked.table.clone(), asked.streams.clone());
@@ -146,11 +146,11 @@ async fn export(
             bytes: Vec::with_capacity(2 * PIECE_BYTES),
         };
         match asked.write(&snapshot, &access, &columns, &mut out) {
-            Ok(()) | Err(Ended::AskerWent) => {}
+            Ok(()) | Err(Ended::Disconnected) => {}
             Err(Ended::Failed(error)) => {
                 span.in_scope(|| tracing::error!(%error, "an export failed in the middle"));
                 let broken = io::Error::other("the export failed; the server's log says more");
-                // The asker may be gone as well.
+                // The client may have disconnected as well.
                 let _ = out.sender.blocking_send(Err(broken));
             }
         }
@@ -163,8 +163,8 @@ async fn export(
     Ok(response)
 }
 
-impl Asked {
-    fn of(uri: &Uri) -> Result<Asked, ApiError> {
+impl ExportRequest {
+    fn of(uri: &Uri) -> Result<ExportRequest, ApiError> {
         let query = query(
             uri,
             &[
@@ -210,7 +210,7 @@ impl Asked {
             let reason = "only CSV has times in other forms than ns";
             return Err(QueryError::value("time", reason, time).into());
         }
-        Ok(Asked {
+        Ok(ExportRequest {
             table,
             streams: (!streams.is_empty()).then_some(streams),
             spec: ScanSpec {
@@ -268,21 +268,21 @@ impl Asked {
         writer.start_stream(stream, scan.fields().iter().map(|(name, _)| name.as_str()));
         for chunk in scan {
             writer.write(stream, &chunk?, out)?;
-            // Where nothing is to be written, the asker may have gone as well.
+            // Without output, the client may have disconnected as well.
             out.check()?;
         }
         Ok(())
     }
 }
 
-/// The columns of an export.
+/// Columns of an export.
 #[derive(Debug)]
 struct Columns {
     tags: Vec<String>,
     fields: Vec<(String, FieldType)>,
 }
 
-/// Checks that what is asked for is there and may be seen.
+/// Checks that the requested columns exist and may be seen.
 fn columns(
     snapshot: &Snapshot,
     access: &Access,
@@ -292,7 +292,7 @@ fn columns(
 ) -> Result<Columns, ApiError> {
     let told = match streams {
         None => access.table(snapshot, table)?,
-        Some(_) => access.fields(snapshot, table)?.map(|fields| Told {
+        Some(_) => access.fields(snapshot, table)?.map(|fields| VisibleTable {
             tags: Vec::new(),
             fields,
         }),
@@ -345,7 +345,7 @@ enum Writer {
 }
 
 impl Writer {
-    fn new(asked: &Asked, columns: &Columns, out: &mut Vec<u8>) -> Result<Writer, Ended> {
+    fn new(asked: &ExportRequest, columns: &Columns, out: &mut Vec<u8>) -> Result<Writer, Ended> {
         match asked.form {
             Form::Lines => Ok(Writer::Lines(LineWriter::new())),
             Form::Csv => {
@@ -415,7 +415,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes what is held back.
+    /// Writes buffered rows.
     fn finish(self, out: &mut Vec<u8>) -> Result<(), Ended> {
         #[cfg(feature = "sql")]
         if let Writer::Batches(mut events, mut writer) = self {
@@ -433,7 +433,7 @@ impl Writer {
 
 /// Why an export ended early.
 enum Ended {
-    AskerWent,
+    Disconnected,
     Failed(Box<dyn std::error::Error + Send + Sync>),
 }
 
@@ -451,7 +451,7 @@ struct Out {
 impl Out {
     fn check(&self) -> Result<(), Ended> {
         if self.sender.is_closed() {
-            return Err(Ended::AskerWent);
+            return Err(Ended::Disconnected);
         }
         Ok(())
     }
@@ -474,6 +474,6 @@ impl Out {
         let piece = std::mem::replace(&mut self.bytes, Vec::with_capacity(2 * PIECE_BYTES));
         self.sender
             .blocking_send(Ok(piece.into()))
-            .map_err(|_| Ended::AskerWent)
+            .map_err(|_| Ended::Disconnected)
     }
 }

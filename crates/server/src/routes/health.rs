@@ -1,4 +1,4 @@
-//! Is it alive, as clients of InfluxDB 1 ask. What every server answers is the shell's: `/health`,
+//! Health check of InfluxDB 1's clients. The scaffold has the routes of every server: `/health`,
 //! `/ready`, `/metrics`.
 
 use super::Needs;

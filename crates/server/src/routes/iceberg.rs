@@ -1,10 +1,10 @@
-//! `/iceberg`: the catalog of the lake, as Iceberg's REST protocol has it, for engines that read.
+//! `/iceberg`: the catalog of the lake in Iceberg's REST protocol, for engines that read.
 //!
-//! Invariants: a table is there for who may read all of it: other engines read files, to which no
-//! rule about single streams applies. A table that may not be read and one that is not there have
-//! the same answer, a namespace without a table that may be read is not there, and nothing can be
-//! changed. Errors have the form of that protocol.
-//! Concurrency: each answer is of the lake as it is then.
+//! Invariants: a table exists for clients that may read all of it: other engines read files, to
+//! which no rule about single streams applies. A table that may not be read and an absent one have
+//! the same answer, a namespace without a readable table is absent, and nothing can be changed.
+//! Errors have the form of that protocol.
+//! Concurrency: each answer is of the current lake.
 
 use super::{Needs, Route};
 
@@ -85,11 +85,11 @@ mod handler {
     use axum::http::header::CONTENT_TYPE;
     use axum::http::{HeaderValue, StatusCode, Uri};
     use axum::response::{IntoResponse, Response};
-    use headwater_lake::{Catalog, CatalogTable, LakeError, Loaded, Place};
+    use headwater_lake::{Catalog, CatalogTable, LakeError, Loaded, LakeLocation};
     use serde_json::{Value, json};
     use std::sync::Arc;
 
-    /// What the routes answer, in the words of the protocol.
+    /// Endpoints of the catalog, in the words of the protocol.
     const ENDPOINTS: [&str; 8] = [
         "GET /v1/{prefix}/namespaces",
         "GET /v1/{prefix}/namespaces/{namespace}",
@@ -100,15 +100,15 @@ mod handler {
         "GET /v1/{prefix}/namespaces/{namespace}/views",
         "GET /v1/{prefix}/namespaces/{namespace}/views/{view}",
     ];
-    /// What clients may ask for in parts: all is told at once.
+    /// Parameters of pages: one page has everything.
     const PAGES: [&str; 2] = ["pageToken", "pageSize"];
-    /// The same, of namespaces.
+    /// Parameters of pages of namespaces.
     const BELOW: [&str; 3] = ["pageToken", "pageSize", "parent"];
     const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-    /// Why there is no answer, as the protocol says it.
+    /// Error in the form of the protocol.
     pub(in crate::routes) enum Refusal {
-        /// There is no such thing, or it may not be seen.
+        /// The object is absent, or may not be seen.
         Absent(&'static str, String),
         Other(ApiError),
     }
@@ -123,7 +123,7 @@ mod handler {
         fn from(error: LakeError) -> Refusal {
             tracing::error!(%error, "the lake cannot be read");
             let status = StatusCode::INTERNAL_SERVER_ERROR;
-            // Paths of this machine are told in the log only.
+            // Paths of this machine are in the log only.
             let message = format!(
                 "[{}] the lake cannot be read; the log says why",
                 error.code()
@@ -145,9 +145,9 @@ mod handler {
         }
     }
 
-    type Told = Result<Response, Refusal>;
+    type CatalogResult = Result<Response, Refusal>;
 
-    fn told(value: &Value) -> Response {
+    fn json_answer(value: &Value) -> Response {
         answer(JSON, value.to_string())
     }
 
@@ -163,14 +163,14 @@ mod handler {
     }
 
     fn catalog(app: &App) -> Result<Catalog, Refusal> {
-        let place = app.lake_place.as_ref().ok_or_else(|| {
+        let place = app.lake().location.as_ref().ok_or_else(|| {
             let message = "this server keeps no lake: set lake.dir to a place for it";
             Refusal::Other(ApiError::new(StatusCode::NOT_FOUND, "E_NO_LAKE", message))
         })?;
         Ok(Catalog::new(place))
     }
 
-    /// Works on the lake away from the threads that answer.
+    /// Accesses the lake away from the threads that answer.
     async fn blocking<T: Send + 'static>(
         app: &Arc<App>,
         work: impl FnOnce(&Catalog) -> Result<T, Refusal> + Send + 'static,
@@ -184,7 +184,8 @@ mod handler {
         access.may(Action::Read, table, &[])
     }
 
-    /// The tables of a namespace that the asker may read all of; `None` = it may know of none.
+    /// Tables of a namespace that the client may read all of; `None` = the namespace is not
+    /// visible.
     fn seen(
         catalog: &Catalog,
         access: &Access,
@@ -212,7 +213,7 @@ mod handler {
         found.await?.ok_or_else(|| no_namespace(namespace))
     }
 
-    /// The newest metadata of a table that the asker may read all of.
+    /// Newest metadata of a table that the client may read all of.
     async fn loaded(
         app: &Arc<App>,
         access: &Access,
@@ -225,10 +226,10 @@ mod handler {
         loaded.ok_or(absent)
     }
 
-    pub(in crate::routes) async fn config(State(app): State<Arc<App>>, uri: Uri) -> Told {
+    pub(in crate::routes) async fn config(State(app): State<Arc<App>>, uri: Uri) -> CatalogResult {
         query(&uri, &["warehouse"])?;
         catalog(&app)?;
-        Ok(told(
+        Ok(json_answer(
             &json!({"defaults": {}, "overrides": {}, "endpoints": ENDPOINTS}),
         ))
     }
@@ -237,13 +238,13 @@ mod handler {
         State(app): State<Arc<App>>,
         access: Access,
         uri: Uri,
-    ) -> Told {
+    ) -> CatalogResult {
         let asked = query(&uri, &BELOW)?;
         let parent = asked.one("parent").map_err(ApiError::from)?;
         let parent = parent.map(str::to_owned);
         let found = blocking(&app, move |catalog| {
             if let Some(parent) = parent {
-                // None is below another.
+                // No namespace is below another.
                 let is_there = seen(catalog, &access, &parent)?.is_some();
                 return is_there.then(Vec::new).ok_or_else(|| no_namespace(&parent));
             }
@@ -255,7 +256,7 @@ mod handler {
             }
             Ok(found)
         });
-        Ok(told(&json!({"namespaces": found.await?})))
+        Ok(json_answer(&json!({"namespaces": found.await?})))
     }
 
     pub(in crate::routes) async fn namespace(
@@ -263,10 +264,10 @@ mod handler {
         access: Access,
         Path(name): Path<String>,
         uri: Uri,
-    ) -> Told {
+    ) -> CatalogResult {
         query(&uri, &[])?;
         seen_in(&app, access, &name).await?;
-        Ok(told(&json!({"namespace": [name], "properties": {}})))
+        Ok(json_answer(&json!({"namespace": [name], "properties": {}})))
     }
 
     pub(in crate::routes) async fn tables(
@@ -274,14 +275,14 @@ mod handler {
         access: Access,
         Path(name): Path<String>,
         uri: Uri,
-    ) -> Told {
+    ) -> CatalogResult {
         query(&uri, &PAGES)?;
         let found = seen_in(&app, access, &name).await?;
         let identifiers = found
             .iter()
             .map(|table| json!({"namespace": [name], "name": table.name}));
         let identifiers: Vec<Value> = identifiers.collect();
-        Ok(told(&json!({"identifiers": identifiers})))
+        Ok(json_answer(&json!({"identifiers": identifiers})))
     }
 
     pub(in crate::routes) async fn table(
@@ -289,18 +290,18 @@ mod handler {
         access: Access,
         Path(asked): Path<(String, String)>,
         uri: Uri,
-    ) -> Told {
-        // All snapshots are told, which are those that readers may still need.
+    ) -> CatalogResult {
+        // The answer has all snapshots, which are those that readers may still need.
         query(&uri, &["snapshots"])?;
         let loaded = loaded(&app, &access, asked).await?;
-        Ok(told(&json!({
+        Ok(json_answer(&json!({
             "metadata-location": loaded.path,
             "metadata": loaded.metadata,
-            "config": app.lake_place.as_ref().map(Place::config),
+            "config": app.lake().location.as_ref().map(LakeLocation::config),
         })))
     }
 
-    /// What an engine tells of its reads is of no use here.
+    /// Discards the metrics that engines report of their reads.
     pub(in crate::routes) async fn metrics(
         State(app): State<Arc<App>>,
         access: Access,
@@ -312,23 +313,23 @@ mod handler {
         found.map(|_| StatusCode::NO_CONTENT)
     }
 
-    /// There are no views, which some engines look for first.
+    /// Answers that there are no views, which some engines look for first.
     pub(in crate::routes) async fn views(
         State(app): State<Arc<App>>,
         access: Access,
         Path(name): Path<String>,
         uri: Uri,
-    ) -> Told {
+    ) -> CatalogResult {
         query(&uri, &PAGES)?;
         seen_in(&app, access, &name).await?;
-        Ok(told(&json!({"identifiers": []})))
+        Ok(json_answer(&json!({"identifiers": []})))
     }
 
     pub(in crate::routes) async fn view(
         State(app): State<Arc<App>>,
         Path((namespace, name)): Path<(String, String)>,
         uri: Uri,
-    ) -> Told {
+    ) -> CatalogResult {
         query(&uri, &[])?;
         catalog(&app)?;
         let message = format!("there is no view `{name}` in the namespace `{namespace}`");

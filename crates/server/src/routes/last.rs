@@ -4,7 +4,7 @@ use crate::access::Access;
 use crate::app::App;
 use crate::error::ApiError;
 use crate::request::{self, Deadline, answer, at_most, found, parse_stream, query, too_much};
-use crate::routes::streams::{Wanted, push_last, words};
+use crate::routes::streams::{StreamFilter, push_last, words};
 use crate::routes::{Needs, Route};
 use axum::extract::State;
 use axum::http::Uri;
@@ -14,14 +14,14 @@ use headwater_wire::json::push_str;
 use headwater_wire::query::QueryError;
 use std::sync::Arc;
 
-/// Streams of an answer.
+/// Most streams of an answer.
 const STREAMS_MAX: usize = 10_000;
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![Route::get("/api/v1/last", Needs::Read, last)]
 }
 
-/// Streams that are not there, or may not be seen, are left out.
+/// Streams that are absent, or may not be seen, are left out.
 async fn last(State(app): State<Arc<App>>, access: Access, uri: Uri) -> Result<Response, ApiError> {
     let query = query(&uri, &["stream", "table", "search", "snapshot"])?;
     let mut streams = query
@@ -47,7 +47,7 @@ async fn last(State(app): State<Arc<App>>, access: Access, uri: Uri) -> Result<R
         }
         _ => {}
     }
-    let wanted = Wanted {
+    let wanted = StreamFilter {
         words: words(search.unwrap_or_default())?,
         table,
     };
@@ -102,5 +102,5 @@ async fn last(State(app): State<Arc<App>>, access: Access, uri: Uri) -> Result<R
             Ok((out, until))
         })
         .await?;
-    Ok(request::told(answer(request::JSON, body), until))
+    Ok(request::with_until(answer(request::JSON, body), until))
 }

@@ -1,7 +1,7 @@
 //! New values of channels as server-sent events.
 //!
-//! Invariant: an answer ends when its asker goes, when the server stops, and at the latest at the
-//! next sign of life when the token no longer holds.
+//! Invariant: an answer ends when its client disconnects, when the server stops, and at the latest
+//! at the next keep-alive when the token is no longer valid.
 
 use crate::access::Access;
 use crate::app::App;
@@ -22,9 +22,9 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-/// Channels of one answer.
+/// Most channels of one answer.
 const CHANNELS_MAX: usize = 64;
-/// Between signs of life.
+/// Interval of keep-alive comments.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 const NO_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
@@ -84,7 +84,7 @@ async fn live(State(app): State<Arc<App>>, access: Access, uri: Uri) -> Result<R
     *response.body_mut() = Body::from_stream(events);
     let headers = response.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    // Proxies must pass events on as they come.
+    // Proxies must not buffer events.
     headers.insert(NO_BUFFERING, HeaderValue::from_static("no"));
     Ok(response)
 }
@@ -115,13 +115,13 @@ impl Tail {
             }
             tokio::select! {
                 () = self.subscription.woken() => {}
-                // The first tick comes at once: it tells the asker that it listens now.
+                // The first tick comes at once: it shows the client that it is subscribed.
                 _ = self.ticks.tick() => {
                     if self.access.is_current() {
                         return Some(Bytes::from_static(b": live\n\n"));
                     }
                 }
-                // An error means that the server is gone.
+                // An error means that the server has stopped.
                 _ = self.stopping.changed() => {}
             }
         }

@@ -1,11 +1,10 @@
-//! `POST /api/v1/manage`: what owners of a database do to its tables, on a server that has it open:
-//! declare and change tables, delete, drop, compact. What is asked and answered:
-//! docs/http/managing.md.
+//! `POST /api/v1/manage`: administration of tables, on a server that has the database open: declare
+//! and change tables, delete, drop, compact. Requests and answers: docs/http/managing.md.
 //!
-//! Invariants: what is done is what the same command does to a directory; whoever may not manage a
-//! table learns nothing of it. Nobody deletes everything by leaving something out.
-//! Concurrency: one compaction at a time; it goes on when its asker goes.
-//! Failure: what the engine refuses is answered with its words and nothing is changed.
+//! Invariants: a command does the same as its counterpart on a directory; a client that may not
+//! manage a table learns nothing of it. Omitting a parameter never deletes everything.
+//! Concurrency: one compaction at a time; it goes on when its client disconnects.
+//! Failure: an error of the engine is answered with its message and nothing is changed.
 
 use super::{Needs, Route};
 use crate::access::Access;
@@ -37,10 +36,10 @@ pub(crate) fn routes() -> Vec<Route> {
     vec![Route::post("/api/v1/manage", Needs::Manage, manage)]
 }
 
-/// What is to be done.
+/// Command in the body of a request.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "op", rename_all = "snake_case", deny_unknown_fields)]
-enum Asked {
+enum ManageCommand {
     ShowTables {
         table: Option<String>,
     },
@@ -63,10 +62,10 @@ enum Asked {
         tags: BTreeMap<String, String>,
     },
     Compact,
-    /// The fast tier that is used from now on; no folder = none.
+    /// Changes the fast tier; no folder = none.
     MoveTier {
         fast: Option<PathBuf>,
-        /// What is to lie there; nothing = the log, and rows that memory has no room for.
+        /// Parts on the fast tier; `None` = the log, and rows that exceed memory.
         parts: Option<String>,
     },
     ShowSnapshots,
@@ -78,7 +77,7 @@ enum Asked {
     },
 }
 
-/// A table, or what is to become of one.
+/// Table, or its intended definition.
 #[derive(Debug, Deserialize)]
 struct Described {
     table: String,
@@ -102,41 +101,41 @@ async fn manage(
         let message = format!("the body: {error}; at most {BODY_BYTES_MAX} bytes are taken");
         ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "E_LIMIT_BODY", message)
     })?;
-    let asked: Asked = serde_json::from_slice(&body).map_err(|error| {
+    let command: ManageCommand = serde_json::from_slice(&body).map_err(|error| {
         invalid(format!(
             "{error}: expected an object such as {{\"op\":\"drop_table\",\"table\":\"weather\"}}"
         ))
     })?;
-    may(&access, &asked)?;
+    may(&access, &command)?;
     let done = app
-        .blocking(move |app| done(app, &access, asked))
+        .blocking(move |app| done(app, &access, command))
         .await?
         .to_string();
     Ok(answer(request::JSON, done))
 }
 
-/// Asked before anything is looked at, so that the answer does not depend on what is there.
-fn may(access: &Access, asked: &Asked) -> Result<(), ApiError> {
+/// Checks access before anything is looked up, so that the answer does not depend on existence.
+fn may(access: &Access, command: &ManageCommand) -> Result<(), ApiError> {
     let pairs = |tags: &BTreeMap<String, String>| -> Vec<(String, String)> {
         let pairs = tags.iter().map(|(tag, value)| (tag.clone(), value.clone()));
         pairs.collect()
     };
-    let allowed = match asked {
-        // Those are told of that may be managed.
-        Asked::ShowTables { .. } => true,
-        Asked::CreateTable(described) | Asked::AlterTable(described) => {
+    let allowed = match command {
+        // The answer lists only tables that may be managed.
+        ManageCommand::ShowTables { .. } => true,
+        ManageCommand::CreateTable(described) | ManageCommand::AlterTable(described) => {
             access.may(Action::Manage, &described.table, &[])
         }
-        Asked::DropTable { table } => access.may(Action::Manage, table, &[]),
-        Asked::Delete { table, tags, .. } | Asked::DropStreams { table, tags } => {
+        ManageCommand::DropTable { table } => access.may(Action::Manage, table, &[]),
+        ManageCommand::Delete { table, tags, .. } | ManageCommand::DropStreams { table, tags } => {
             access.may(Action::Manage, table, &pairs(tags))
         }
         // A snapshot is of all tables.
-        Asked::Compact
-        | Asked::MoveTier { .. }
-        | Asked::ShowSnapshots
-        | Asked::CreateSnapshot { .. }
-        | Asked::DropSnapshot { .. } => access.all(Action::Manage),
+        ManageCommand::Compact
+        | ManageCommand::MoveTier { .. }
+        | ManageCommand::ShowSnapshots
+        | ManageCommand::CreateSnapshot { .. }
+        | ManageCommand::DropSnapshot { .. } => access.all(Action::Manage),
     };
     if allowed {
         return Ok(());
@@ -148,11 +147,11 @@ fn may(access: &Access, asked: &Asked) -> Result<(), ApiError> {
     ))
 }
 
-fn done(app: &App, access: &Access, asked: Asked) -> Result<Value, ApiError> {
+fn done(app: &App, access: &Access, command: ManageCommand) -> Result<Value, ApiError> {
     let db = &app.db();
-    Ok(match asked {
-        Asked::ShowTables { table } => shown_to(app, access, table.as_deref())?,
-        Asked::CreateTable(described) => {
+    Ok(match command {
+        ManageCommand::ShowTables { table } => shown_to(app, access, table.as_deref())?,
+        ManageCommand::CreateTable(described) => {
             let mut spec = TableSpec::new(described.table.clone());
             spec.duplicates = duplicates(&described)?.unwrap_or(Duplicates::Last);
             spec.leaf_events = described.leaf_events;
@@ -161,7 +160,7 @@ fn done(app: &App, access: &Access, asked: Asked) -> Result<Value, ApiError> {
             spec.raw_for = life(described.raw_for.as_deref())?.flatten();
             shown(&db.create_table(&spec)?)
         }
-        Asked::AlterTable(described) => {
+        ManageCommand::AlterTable(described) => {
             let change = TableChange {
                 duplicates: duplicates(&described)?,
                 leaf_events: described.leaf_events,
@@ -175,11 +174,11 @@ fn done(app: &App, access: &Access, asked: Asked) -> Result<Value, ApiError> {
             }
             shown(&db.alter_table(&described.table, &change)?)
         }
-        Asked::DropTable { table } => {
+        ManageCommand::DropTable { table } => {
             db.drop_table(&table)?;
             json!({ "dropped": table })
         }
-        Asked::Delete {
+        ManageCommand::Delete {
             table,
             tags,
             from,
@@ -189,7 +188,7 @@ fn done(app: &App, access: &Access, asked: Asked) -> Result<Value, ApiError> {
             let range = chosen(app, from.as_deref(), to.as_deref(), all_time)?;
             let tags = tags.into_iter().collect();
             let spec = DeleteSpec { table, tags, range };
-            // A table that is not there is told of by the delete.
+            // The delete reports an absent table.
             let streams = match db.snapshot()?.streams_in(&spec.table, &spec.tags, range) {
                 Err(error) if error.kind() == ErrorKind::NotFound => 0,
                 streams => streams?,
@@ -197,18 +196,18 @@ fn done(app: &App, access: &Access, asked: Asked) -> Result<Value, ApiError> {
             db.delete(&spec)?;
             json!({ "streams": streams })
         }
-        Asked::DropStreams { table, tags } => {
+        ManageCommand::DropStreams { table, tags } => {
             if tags.is_empty() {
                 return Err(invalid("which streams? Give `tags`".to_owned()));
             }
             let tags: Vec<(String, String)> = tags.into_iter().collect();
             json!({ "streams": db.drop_streams(&table, &tags)? })
         }
-        Asked::Compact => compacted(app)?,
-        Asked::MoveTier { fast, parts } => moved(app, fast, parts.as_deref())?,
-        Asked::ShowSnapshots => shown_snapshots(&db.snapshots(), &db.ended_snapshots()),
-        Asked::CreateSnapshot { name } => shown_snapshot(&db.create_snapshot(&name)?),
-        Asked::DropSnapshot { name } => {
+        ManageCommand::Compact => compacted(app)?,
+        ManageCommand::MoveTier { fast, parts } => moved(app, fast, parts.as_deref())?,
+        ManageCommand::ShowSnapshots => shown_snapshots(&db.snapshots(), &db.ended_snapshots()),
+        ManageCommand::CreateSnapshot { name } => shown_snapshot(&db.create_snapshot(&name)?),
+        ManageCommand::DropSnapshot { name } => {
             db.drop_snapshot(&name)
                 .map_err(|error| match error.kind() {
                     ErrorKind::NotFound => no_snapshot(&name),
@@ -220,7 +219,7 @@ fn done(app: &App, access: &Access, asked: Asked) -> Result<Value, ApiError> {
 }
 
 /// Named snapshots, and those that ended by themselves, as this route and `headwater snapshot list`
-/// tell of them.
+/// show them.
 #[must_use]
 pub fn shown_snapshots(snapshots: &[SnapshotInfo], ended: &[EndedSnapshot]) -> Value {
     json!({
@@ -252,7 +251,7 @@ fn ended_snapshot(ended: &EndedSnapshot) -> Value {
     })
 }
 
-/// The tables that may be managed, or the one of them that is asked for.
+/// The tables that may be managed, or the requested one of them.
 fn shown_to(app: &App, access: &Access, table: Option<&str>) -> Result<Value, ApiError> {
     let mut tables = app.db().tables();
     tables.retain(|info| {
@@ -265,7 +264,7 @@ fn shown_to(app: &App, access: &Access, table: Option<&str>) -> Result<Value, Ap
     Ok(json!({ "tables": tables.iter().map(shown).collect::<Vec<_>>() }))
 }
 
-/// The range of a delete, which must have been said in some way.
+/// The range of a delete, which must be given explicitly.
 fn chosen(
     app: &App,
     from: Option<&str>,
@@ -291,7 +290,7 @@ fn compacted(app: &App) -> Result<Value, ApiError> {
     Ok(json!({ "bytes_before": before, "bytes": app.opened.stats()?.disk_bytes }))
 }
 
-/// Moves what lies in the fast tier while the database is open, and tells where it lies then.
+/// Moves the parts of the fast tier while the database is open, and reports their location.
 fn moved(app: &App, fast: Option<PathBuf>, parts: Option<&str>) -> Result<Value, ApiError> {
     let wanted = match (fast, parts) {
         (None, None) => None,
@@ -350,7 +349,7 @@ fn fields(described: &Described) -> Result<Vec<FieldSpec>, ApiError> {
     fields.collect()
 }
 
-/// `None` = nothing was said; `Some(None)` = forever.
+/// `None` = not given; `Some(None)` = forever.
 fn life(text: Option<&str>) -> Result<Option<Option<Duration>>, ApiError> {
     match text {
         None => Ok(None),
@@ -377,7 +376,7 @@ fn range(from: Option<&str>, to: Option<&str>, now: Timestamp) -> Result<ClosedR
     })
 }
 
-/// A table as `headwater table show` tells of it.
+/// Table as `headwater table show` shows it.
 fn shown(info: &TableInfo) -> Value {
     let life = |life: Option<Duration>| {
         life.map(|life| format_duration_ns(i64::try_from(life.as_nanos()).unwrap_or(i64::MAX)))

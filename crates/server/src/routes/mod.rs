@@ -1,7 +1,7 @@
-//! The routes, one file for each kind, and the one list of all of them.
+//! Routes, one file for each kind, and the one list of all of them.
 //!
-//! Invariant: every route is an entry of [`all`], but for those that every server has. What the
-//! entry says it needs is checked before its handler runs, so a handler only asks about streams.
+//! Invariant: every route is an entry of [`all`], but for those that every server has. The needs of
+//! an entry are checked before its handler runs, so a handler checks only streams.
 
 pub(crate) mod aggregate;
 pub(crate) mod count;
@@ -9,8 +9,8 @@ pub(crate) mod coverage;
 pub(crate) mod diff;
 pub(crate) mod export;
 pub(crate) mod health;
-pub(crate) mod held;
 pub(crate) mod iceberg;
+pub(crate) mod inventory;
 pub(crate) mod last;
 pub(crate) mod live;
 pub(crate) mod manage;
@@ -35,7 +35,7 @@ pub(crate) use headwater_shell::Needs;
 use crate::app::App;
 use std::sync::Arc;
 
-/// An entry of the list.
+/// Entry of the list.
 pub(crate) type Route = headwater_shell::Route<Arc<App>>;
 
 /// Every route.
@@ -47,7 +47,7 @@ pub(crate) fn all() -> Vec<Route> {
         diff::routes(),
         export::routes(),
         health::routes(),
-        held::routes(),
+        inventory::routes(),
         iceberg::routes(),
         last::routes(),
         live::routes(),

@@ -1,5 +1,5 @@
-//! The description of everything here, for programs. The text is `docs/http/openapi.json`; a test
-//! compares it with the routes.
+//! OpenAPI description of the routes. The text is `docs/http/openapi.json`; a test compares it with
+//! the routes.
 
 use super::Needs;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};

@@ -1,22 +1,24 @@
-//! `/api/put`, `/api/query` and what else clients of OpenTSDB ask.
+//! `/api/put`, `/api/query` and other routes for clients of OpenTSDB.
 //!
 //! Errors have OpenTSDB's object under `error` beside this server's code and message. Answers:
 //! docs/http/opentsdb.md.
 
-use super::write::{acknowledged_all, read_body, refused_as, tell_replaced};
+use super::write::{acknowledged_all, read_body, refused_as, report_replaced};
 use super::{Needs, Route};
 use crate::access::Access;
 use crate::app::App;
 use crate::error::ApiError;
-use crate::granted::Granted;
-use crate::ingest::{Door, Encoding, Outcome, PART_BYTES, Terms, hand_in, unpacked, write_error};
+use crate::ingest::{
+    Encoding, IngestContext, Outcome, PART_BYTES, Terms, hand_in, unpacked, write_error,
+};
+use crate::query_access::QueryAccess;
 use crate::request::{self, answer, now};
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
-use headwater_ask::opentsdb::{Asker, Names};
+use headwater_ask::opentsdb::{Evaluator, Names};
 use headwater_ask::{Budget, CancelGuard, Deadline, Kind};
 use headwater_wire::opentsdb::{
     Aggregator, Question, QuestionError, parse_metric, parse_points, parse_question, points,
@@ -28,7 +30,7 @@ use tokio::sync::Semaphore;
 
 /// Questions that are worked on at once; others wait for their turn within their time.
 const AT_ONCE: usize = 8;
-/// Names of a list when nothing else is said, and at most.
+/// Default and largest number of names of a list.
 const NAMES: usize = 25;
 const NAMES_MAX: usize = 10_000;
 
@@ -47,8 +49,8 @@ pub(crate) fn routes() -> Vec<Route> {
     ]
 }
 
-/// A refusal with OpenTSDB's object under `error`.
-fn told(mut error: ApiError) -> ApiError {
+/// Adds OpenTSDB's object under `error` to a refusal.
+fn fail(mut error: ApiError) -> ApiError {
     if !error.details.contains_key("error") {
         let object = json!({ "code": error.status.as_u16(), "message": error.message });
         error.details.insert("error".to_owned(), object);
@@ -58,13 +60,13 @@ fn told(mut error: ApiError) -> ApiError {
 
 impl From<QuestionError> for ApiError {
     fn from(error: QuestionError) -> ApiError {
-        told(headwater_ask::Error::new(Kind::Query, error.to_string()).into())
+        fail(headwater_ask::Error::new(Kind::Query, error.to_string()).into())
     }
 }
 
-/// What the answer to points says.
+/// Level of detail of the answer to points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Told {
+enum Detail {
     Nothing,
     Summary,
     Details,
@@ -77,24 +79,24 @@ async fn put(
 ) -> Result<Response, ApiError> {
     let (head, body) = request.into_parts();
     let query = Query::parse(head.uri.query().unwrap_or_default())?;
-    let told_of = if query.all("details").next().is_some() {
-        Told::Details
+    let detail = if query.all("details").next().is_some() {
+        Detail::Details
     } else if query.all("summary").next().is_some() {
-        Told::Summary
+        Detail::Summary
     } else {
-        Told::Nothing
+        Detail::Nothing
     };
     let encoding = head.headers.get(header::CONTENT_ENCODING);
     let encoding = Encoding::from_header(encoding.map(HeaderValue::as_bytes))?;
     let (body, room) = read_body(&app, &head.headers, body).await?;
     let max = app.ingest.limits().body_max;
-    let called = app.ingest.call(move |door| {
-        // Held until the body is taken in.
+    let called = app.ingest.call(move |context| {
+        // Held until the body is written.
         let _room = room;
-        take_points(door, &access, &unpacked(&body, encoding, max)?)
+        take_points(context, &access, &unpacked(&body, encoding, max)?)
     });
-    let called = called.await.map_err(|why| told(app.ingest.refusal(why)))?;
-    let mut outcome = called.map_err(told)?;
+    let called = called.await.map_err(|why| fail(app.ingest.refusal(why)))?;
+    let mut outcome = called.map_err(fail)?;
     acknowledged_all(&app, &mut outcome).await?;
     let refused = outcome.refusals.total();
     let counts = |errors: Option<Value>| {
@@ -104,19 +106,20 @@ async fn put(
         }
         body
     };
-    let errors = (told_of == Told::Details).then(|| errors(&outcome.refusals.to_json()));
+    let errors = (detail == Detail::Details).then(|| errors(&outcome.refusals.to_json()));
     let mut response = if refused > 0 {
-        refusal(&outcome, (told_of != Told::Nothing).then(|| counts(errors))).into_response()
-    } else if told_of == Told::Nothing {
+        let counts = (detail != Detail::Nothing).then(|| counts(errors));
+        refusal(&outcome, counts).into_response()
+    } else if detail == Detail::Nothing {
         StatusCode::NO_CONTENT.into_response()
     } else {
         axum::Json(counts(errors)).into_response()
     };
-    tell_replaced(response.headers_mut(), outcome.replaced);
+    report_replaced(response.headers_mut(), outcome.replaced);
     Ok(response)
 }
 
-/// The error of points of which some are refused, with the counts that were asked for.
+/// Error for points of which some are refused, with the requested counts.
 fn refusal(outcome: &Outcome, counts: Option<Value>) -> ApiError {
     let refused = outcome.refusals.total();
     let (status, code) = refused_as(outcome);
@@ -125,15 +128,15 @@ fn refusal(outcome: &Outcome, counts: Option<Value>) -> ApiError {
         outcome.stored,
         outcome.refusals.first_of("point")
     );
-    let mut error = told(ApiError::new(status, code, message));
+    let mut error = fail(ApiError::new(status, code, message));
     if let Some(Value::Object(counts)) = counts {
         error.details.extend(counts);
     }
     error
 }
 
-/// Hands the points of a body in.
-fn take_points(door: &Door, access: &Access, text: &[u8]) -> Result<Outcome, ApiError> {
+/// Writes the points of a body.
+fn take_points(context: &IngestContext, access: &Access, text: &[u8]) -> Result<Outcome, ApiError> {
     let points = points(text)
         .map_err(|error| ApiError::new(StatusCode::BAD_REQUEST, "E_PARSE", error.to_string()))?;
     let terms = Terms {
@@ -152,12 +155,12 @@ fn take_points(door: &Door, access: &Access, text: &[u8]) -> Result<Outcome, Api
             continue;
         }
         let mut parsed = parse_points(points.get(first..=at).unwrap_or_default());
-        // They were counted from the beginning of the part.
+        // Lines were counted from the beginning of the part.
         let before = first as u64;
         let lines = parsed.lines.iter_mut().flatten();
         lines.for_each(|line| *line += before);
         parsed.refused.iter_mut().for_each(|r| r.line += before);
-        handed_in = hand_in(door, terms, parsed, &mut outcome).map_err(write_error);
+        handed_in = hand_in(context, terms, parsed, &mut outcome).map_err(write_error);
         if handed_in.is_err() {
             break;
         }
@@ -167,11 +170,11 @@ fn take_points(door: &Door, access: &Access, text: &[u8]) -> Result<Outcome, Api
     handed_in.map(|()| outcome)
 }
 
-/// The refused points as OpenTSDB lists them.
+/// Refused points as OpenTSDB lists them.
 fn errors(lines: &Value) -> Value {
     let one = |line: &Value| {
         let original = line["original"].as_str().unwrap_or_default();
-        // What was cut is no JSON any more, and is told as text.
+        // A truncated point is no JSON any more, and is reported as text.
         let point = serde_json::from_str(original).unwrap_or_else(|_| json!(original));
         let (code, message) = (&line["code"], &line["message"]);
         let text = [code, message].map(|v| v.as_str().unwrap_or_default());
@@ -185,7 +188,7 @@ async fn query_by_address(
     access: Access,
     uri: Uri,
 ) -> Result<Response, ApiError> {
-    let query = Query::parse(uri.query().unwrap_or_default()).map_err(|e| told(e.into()))?;
+    let query = Query::parse(uri.query().unwrap_or_default()).map_err(|e| fail(e.into()))?;
     ask(app, access, Question::of_address(&query, now())?).await
 }
 
@@ -197,7 +200,7 @@ async fn query_by_body(
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, ApiError> {
     let body = body.map_err(|rejected| {
-        told(ApiError::new(
+        fail(ApiError::new(
             rejected.status(),
             "E_BODY",
             rejected.body_text(),
@@ -207,7 +210,7 @@ async fn query_by_body(
     let encoding = Encoding::from_header(encoding.map(HeaderValue::as_bytes))?;
     let body = unpacked(&body, encoding, app.settings.body_max)?;
     let mut question = parse_question(&body, now())?;
-    let query = Query::parse(uri.query().unwrap_or_default()).map_err(|e| told(e.into()))?;
+    let query = Query::parse(uri.query().unwrap_or_default()).map_err(|e| fail(e.into()))?;
     question.arrays |= query.all("arrays").any(|v| v != "false");
     ask(app, access, question).await
 }
@@ -216,11 +219,11 @@ async fn ask(app: Arc<App>, access: Access, question: Question) -> Result<Respon
     work(app, access, move |asker| asker.answer(&question)).await
 }
 
-/// Works on an answer away from the runtime's threads, as long as somebody waits for it.
+/// Computes an answer away from the runtime's threads, until the client disconnects.
 async fn work(
     app: Arc<App>,
     access: Access,
-    call: impl FnOnce(&Asker<'_>) -> headwater_ask::Result<Vec<u8>> + Send + 'static,
+    call: impl FnOnce(&Evaluator<'_>) -> headwater_ask::Result<Vec<u8>> + Send + 'static,
 ) -> Result<Response, ApiError> {
     let _turn = TURNS.acquire().await.ok();
     let waiting = CancelGuard::default();
@@ -230,22 +233,22 @@ async fn work(
             let budget = Budget::new(Deadline::after(app.settings.request_timeout), cancel)
                 .within(&app.memory);
             let snapshot = app.snapshot()?;
-            let answer = call(&Asker {
+            let answer = call(&Evaluator {
                 snapshot: &snapshot,
-                access: &Granted(access),
+                access: &QueryAccess(access),
                 budget: &budget,
             });
             Ok(answer?)
         })
         .await
-        .map_err(told)?;
+        .map_err(fail)?;
     drop(waiting);
     Ok(answer(request::JSON, body))
 }
 
-/// A number of names, bounded.
+/// Number of names, bounded.
 fn at_most(query: &Query, name: &str, default: usize) -> Result<usize, ApiError> {
-    let count: Option<usize> = query.number(name).map_err(|e| told(e.into()))?;
+    let count: Option<usize> = query.number(name).map_err(|e| fail(e.into()))?;
     Ok(count.unwrap_or(default).min(NAMES_MAX))
 }
 
@@ -254,7 +257,7 @@ async fn suggest(
     access: Access,
     uri: Uri,
 ) -> Result<Response, ApiError> {
-    let bad = |error: QueryError| told(error.into());
+    let bad = |error: QueryError| fail(error.into());
     let query = Query::parse(uri.query().unwrap_or_default()).map_err(bad)?;
     let expected = "metrics, tagk or tagv";
     let names = match query.required("type", expected).map_err(bad)? {
@@ -281,7 +284,7 @@ async fn lookup(
     access: Access,
     uri: Uri,
 ) -> Result<Response, ApiError> {
-    let bad = |error: QueryError| told(error.into());
+    let bad = |error: QueryError| fail(error.into());
     let query = Query::parse(uri.query().unwrap_or_default()).map_err(bad)?;
     let text = query
         .required("m", "METRIC{tag=*}")
@@ -358,7 +361,7 @@ async fn filters() -> axum::Json<Value> {
     axum::Json(Value::Object(all))
 }
 
-/// The version whose questions are understood, since clients choose their form by it.
+/// Version whose queries are understood: clients choose their form by it.
 async fn version() -> axum::Json<Value> {
     axum::Json(json!({
         "version": "2.3.0",

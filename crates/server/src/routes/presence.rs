@@ -1,9 +1,9 @@
-//! What is here of a stream, as a map of levels and time: which cells are read without an edge,
-//! which edge has the rest, since when that cannot be reached, and why so much is here.
+//! Presence of a stream, as a map of levels and time: cells that are read without an edge, the edge
+//! that has the rest, since when that is unreachable, and the rules of replication.
 //!
-//! Invariants: a cell that is said to be here is read without an edge. An answer has at most
-//! `LINES_MAX` times `BINS_MAX` cells, and takes no longer than a request may. Of the rules of an
-//! edge only the one that fits the stream is told, so that no other names go out.
+//! Invariants: a cell that is reported as here is read without an edge. An answer has at most
+//! `LINES_MAX` times `BINS_MAX` cells, and takes no longer than a request may. Only the rule of an
+//! edge that applies to the stream is shown, so that no other names are revealed.
 
 use crate::access::Access;
 use crate::app::App;
@@ -14,7 +14,7 @@ use axum::extract::State;
 use axum::http::Uri;
 use axum::response::Response;
 use headwater::{ClosedRange, Level, Snapshot, StreamName, Timestamp};
-use headwater_fleet::{EdgeState, Fleet, Want};
+use headwater_fleet::{EdgeState, Fleet, StreamShare};
 use headwater_wire::query::{Query, QueryError};
 use serde::Serialize;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub(crate) fn routes() -> Vec<Route> {
     vec![Route::get("/api/v1/presence", Needs::Read, presence)]
 }
 
-/// The answer. Its names are a promise.
+/// Body of the answer. Its names are a promise.
 #[derive(Serialize)]
 struct Answer {
     stream: String,
@@ -46,9 +46,9 @@ struct Answer {
 /// A level, or the rows.
 #[derive(Serialize)]
 struct Line {
-    /// Nothing = rows.
+    /// `None` = rows.
     level: Option<i32>,
-    /// A letter for each cell: `h` here, `o` here as it was before, `e` elsewhere.
+    /// A letter for each cell: `h` here, `o` here in an older version, `e` elsewhere.
     cells: String,
     /// Bytes of it that are known to be missing.
     missing_bytes: u64,
@@ -60,19 +60,19 @@ struct Source {
     from: String,
     /// The instant behind the last.
     to: String,
-    /// The edge; nothing for this node's own, and where the owner is unknown here.
+    /// The edge; `None` for this node's own data, and where the owner is unknown here.
     edge: Option<String>,
-    /// How it stands with the edge.
+    /// State of the edge.
     state: Option<EdgeState>,
-    /// It can be asked now for what is not here.
+    /// True when missing ranges can be fetched now.
     is_connected: bool,
-    /// When it was heard last; nothing since this node was started if there is none.
+    /// When it was heard last; `None` when not since this node was started.
     heard: Option<String>,
-    /// What is wanted of the stream.
-    want: Option<Want>,
-    /// Which rule says so, from 1 on; nothing = none, so that it is what is wanted of the edge.
+    /// Replicated part of the stream.
+    want: Option<StreamShare>,
+    /// Rule that says so, from 1 on; `None` = the default of the edge.
     rule: Option<usize>,
-    /// Stretches of which all rows are wanted, whatever the rules say.
+    /// Pinned ranges, of which all rows are replicated, whatever the rules say.
     pins: Vec<Pinned>,
 }
 
@@ -81,7 +81,7 @@ struct Pinned {
     from: String,
     /// The instant behind the last.
     to: String,
-    /// From when on it counts no more.
+    /// Instant from which on the pin is void.
     until: Option<String>,
 }
 
@@ -94,18 +94,18 @@ fn end(range: ClosedRange) -> String {
     (i128::from(range.last.as_nanos()) + 1).to_string()
 }
 
-/// What is asked for.
-struct Asked {
+/// Parsed request.
+struct PresenceRequest {
     stream: StreamName,
     range: ClosedRange,
     is_bounded: bool,
     bins: u32,
-    /// Nothing = rows. Empty = chosen by the range.
+    /// `None` = rows. Empty = chosen by the range.
     lines: Vec<Option<Level>>,
 }
 
-impl Asked {
-    fn of(query: &Query) -> Result<Asked, ApiError> {
+impl PresenceRequest {
+    fn of(query: &Query) -> Result<PresenceRequest, ApiError> {
         let stream = query.required("stream", "table,tag=value")?;
         let bins: u32 = query.number("bins")?.unwrap_or(BINS);
         if bins == 0 || bins > BINS_MAX {
@@ -130,7 +130,7 @@ impl Asked {
         if range.is_empty() {
             return Err(QueryError::value("to", "expected an instant behind `from`", "").into());
         }
-        Ok(Asked {
+        Ok(PresenceRequest {
             stream: parse_stream(stream)?,
             range,
             is_bounded: query.one("from")?.is_some() && query.one("to")?.is_some(),
@@ -145,7 +145,7 @@ fn width(range: ClosedRange) -> i128 {
     i128::from(range.last.as_nanos()) - i128::from(range.first.as_nanos()) + 1
 }
 
-/// The range in cells of the same width, at most so many; the last one may be narrower.
+/// Divides a range into cells of the same width, at most so many; the last one may be narrower.
 fn cut(range: ClosedRange, bins: u32) -> (i128, Vec<ClosedRange>) {
     let all = width(range);
     let every = (all + i128::from(bins) - 1) / i128::from(bins);
@@ -174,7 +174,7 @@ fn lines_for(range: ClosedRange) -> Vec<Option<Level>> {
     [None].into_iter().chain(levels.map(Some)).collect()
 }
 
-/// What a snapshot has of a stream.
+/// Presence of a stream in a snapshot.
 struct Map<'a> {
     snapshot: &'a Snapshot,
     stream: &'a StreamName,
@@ -182,7 +182,7 @@ struct Map<'a> {
 }
 
 impl Map<'_> {
-    /// The letter of a cell, and the bytes that are known to be missing.
+    /// Letter of a cell, and the bytes that are known to be missing.
     fn cell(&self, range: ClosedRange, level: Option<Level>) -> Result<(char, u64), ApiError> {
         self.deadline.check()?;
         let parts = self.snapshot.coverage(self.stream, range, level)?;
@@ -244,7 +244,7 @@ impl Map<'_> {
 }
 
 impl Source {
-    /// Tells how it stands with the edge, and what is wanted of it.
+    /// Fills in the state of the edge, and the rules of its replication.
     fn tell(&mut self, fleet: &Fleet, edge: &str, stream: &StreamName, range: ClosedRange) {
         let Some(status) = fleet.edge_status(edge) else {
             return;
@@ -256,7 +256,7 @@ impl Source {
         self.is_connected = status.state.is_connected();
         self.state = Some(status.state);
         self.heard = status.heard_ns.map(|ns| ns.to_string());
-        // Of a copy that cannot be read no pins are known; its state says that.
+        // No pins are known of an unreadable copy; its state says that.
         let pins = fleet.pins(edge).unwrap_or_default();
         let mine = pins.into_iter().map(|(_, pin)| pin).filter(|pin| {
             let pinned = ClosedRange::nanos(pin.from_ns, pin.to_ns);
@@ -271,7 +271,7 @@ impl Source {
     }
 }
 
-impl Asked {
+impl PresenceRequest {
     fn answer(&self, app: &App, access: &Access) -> Result<Answer, ApiError> {
         let absent = || not_found("stream", &self.stream);
         let snapshot = app.snapshot()?;
@@ -287,7 +287,7 @@ impl Asked {
         if !self.is_bounded {
             let info = found(snapshot.stream_info(&self.stream))?.ok_or_else(absent)?;
             let ends = info.first.zip(info.last);
-            // What holds nothing is a map of the instant that was asked from.
+            // A stream without rows gives a map of the requested first instant.
             let (first, last) = ends.unwrap_or((range.first, range.first));
             range = range.intersect(&ClosedRange::new(first, last));
             if range.is_empty() {
@@ -314,7 +314,7 @@ impl Asked {
     }
 }
 
-/// What is not found is told like what may not be seen.
+/// An absent object is answered like one that may not be seen.
 fn found_or<T>(
     result: Result<T, ApiError>,
     absent: impl FnOnce() -> ApiError,
@@ -330,7 +330,7 @@ async fn presence(
     access: Access,
     uri: Uri,
 ) -> Result<Response, ApiError> {
-    let asked = Asked::of(&query(&uri, &["stream", "from", "to", "bins", "level"])?)?;
+    let asked = PresenceRequest::of(&query(&uri, &["stream", "from", "to", "bins", "level"])?)?;
     let body = app
         .blocking(move |app| {
             let answer = asked.answer(app, &access)?;

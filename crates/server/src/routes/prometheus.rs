@@ -1,8 +1,8 @@
 //! Remote write of Prometheus: `POST /api/v1/prom/write`.
 //!
-//! What is stored of a request, and which answers Prometheus sends again after:
-//! docs/http/prometheus.md. Its rule is that it sends again after 5xx only; so what may go well
-//! later is 5xx here, also where other routes say 429.
+//! Mapping of a request, and the answers after which Prometheus sends again:
+//! docs/http/prometheus.md. Prometheus sends again after 5xx only; so an error that a retry may
+//! resolve is 5xx here, also where other routes say 429.
 
 use super::write::{acknowledged_all, answer, read_body};
 use super::{Needs, Route};
@@ -30,8 +30,8 @@ async fn write(
     check_headers(&head.headers)?;
     let (body, room) = read_body(&app, &head.headers, body).await.map_err(again)?;
     let max = app.ingest.limits().body_max;
-    let called = app.ingest.call(move |door| {
-        // Held until the body is taken in.
+    let called = app.ingest.call(move |context| {
+        // Held until the body is written.
         let _room = room;
         let message = unpack(&body, max).map_err(message_error)?;
         let parsed = read(&message).map_err(message_error)?;
@@ -41,9 +41,9 @@ async fn write(
             producer: None,
         };
         let mut outcome = Outcome::default();
-        hand_in(door, terms, parsed, &mut outcome).map_err(write_error)?;
+        hand_in(context, terms, parsed, &mut outcome).map_err(write_error)?;
         if !outcome.refusals.is_empty() {
-            // What the database refuses comes back with the number of its series only.
+            // Refusals of the database carry only the number of the series.
             let names = names(&message).map_err(message_error)?;
             outcome.refusals.finish_points(&names);
         }
@@ -54,8 +54,8 @@ async fn write(
     Ok(answer(outcome, false))
 }
 
-/// Only version 1 of the protocol, which is always packed. A sender of version 2 that is told 415
-/// sends version 1.
+/// Accepts only version 1 of the protocol, which is always compressed. A sender of version 2 falls
+/// back to version 1 after a 415.
 fn check_headers(headers: &HeaderMap) -> Result<(), ApiError> {
     let text = |name| {
         let value = headers.get(name).map(axum::http::HeaderValue::as_bytes);
@@ -86,8 +86,7 @@ fn check_headers(headers: &HeaderMap) -> Result<(), ApiError> {
     ))
 }
 
-/// Too many bytes at once are a state of the server, which Prometheus takes for one only when it is
-/// 5xx.
+/// Turns an overload into a 5xx, which Prometheus takes for a state of the server.
 fn again(mut error: ApiError) -> ApiError {
     if error.status == StatusCode::TOO_MANY_REQUESTS {
         error.status = StatusCode::SERVICE_UNAVAILABLE;

@@ -1,15 +1,15 @@
-//! `/query`: questions in InfluxQL, as clients of InfluxDB 1 ask them.
+//! `/query`: queries in InfluxQL, as clients of InfluxDB 1 send them.
 //!
-//! The text is read and carried out away from the runtime's threads; when the client goes away, so
-//! does the work on its answer. An answer in parts is sent as it is worked out: a bounded number of
-//! parts waits for the client. Answers: docs/http/influxql.md.
+//! The text is parsed and evaluated away from the runtime's threads; when the client disconnects,
+//! evaluation ends. A chunked answer is sent while it is evaluated: a bounded number of chunks
+//! waits for the client. Answers: docs/http/influxql.md.
 
 use super::{Needs, Route};
 use crate::access::Access;
 use crate::app::App;
 use crate::error::ApiError;
-use crate::granted::Granted;
 use crate::points::Points;
+use crate::query_access::QueryAccess;
 use crate::request::{self, answer, now};
 use axum::body::{Body, Bytes};
 use axum::extract::rejection::BytesRejection;
@@ -19,7 +19,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::response::Response;
 use futures_util::StreamExt;
 use headwater_ask::influxql::{
-    Asker, Epoch, Form, PIECE_BYTES, Pretty, TEXT_BYTES_MAX, text_too_long,
+    Evaluator, Epoch, Form, PIECE_BYTES, Pretty, TEXT_BYTES_MAX, text_too_long,
 };
 use headwater_ask::{Budget, CancelGuard, CancelToken, Deadline, Kind};
 use headwater_wire::influxql::{Parameters, ShowWhat, Statement, parse};
@@ -30,22 +30,22 @@ use std::sync::Arc;
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 use tokio_stream::wrappers::ReceiverStream;
 
-/// Rows of a part of an answer, when nothing else is said.
+/// Rows of a chunk of an answer by default.
 const CHUNK_ROWS: usize = 10_000;
-/// Questions that are worked on at once; others wait for their turn within their time.
+/// Queries that run at once; others wait for their turn within their time.
 const AT_ONCE: usize = 8;
-/// Parts that wait for the client.
+/// Chunks that wait for the client.
 const PARTS_WAITING: usize = 4;
-/// What browsers say of where a request comes from.
+/// Header by which browsers state the origin of a request.
 const FROM: HeaderName = HeaderName::from_static("sec-fetch-site");
-/// What the database is taken for, as `/ping` says.
+/// Version of InfluxDB that the database reports, as `/ping` does.
 const VERSION: (HeaderName, HeaderValue) = (
     HeaderName::from_static("x-influxdb-version"),
     HeaderValue::from_static(concat!("headwater-", env!("CARGO_PKG_VERSION"))),
 );
 
 static TURNS: Semaphore = Semaphore::const_new(AT_ONCE);
-/// Those that are answered in parts go on as long as their clients take the parts.
+/// Turns of chunked answers, which last as long as their clients take the chunks.
 static IN_PARTS: Semaphore = Semaphore::const_new(AT_ONCE);
 
 pub(crate) fn routes() -> Vec<Route> {
@@ -56,14 +56,14 @@ pub(crate) fn routes() -> Vec<Route> {
 }
 
 /// A refusal with its text under `error`, where clients look for it.
-fn told(mut error: ApiError) -> ApiError {
+fn fail(mut error: ApiError) -> ApiError {
     let message = value!(error.message);
     error.details.insert("error".to_owned(), message);
     error
 }
 
 #[derive(Debug)]
-struct Asked {
+struct QueryRequest {
     statements: Vec<Statement>,
     database: Option<String>,
     form: Form,
@@ -71,7 +71,7 @@ struct Asked {
     csv: bool,
 }
 
-/// The statements stand in the address or, as a form, in the body.
+/// Statements are in the address or, as a form, in the body.
 async fn query(
     State(app): State<Arc<App>>,
     access: Access,
@@ -82,14 +82,14 @@ async fn query(
 ) -> Result<Response, ApiError> {
     let body = body.map_err(|rejected| {
         let error = ApiError::new(rejected.status(), "E_BODY", rejected.body_text());
-        told(error)
+        fail(error)
     })?;
     let by_get = method == Method::GET;
-    let asked = Asked::of(&headers, address.as_deref().unwrap_or_default(), &body).map_err(told)?;
-    // Questions count among the requests that are worked on; what clients ask before they write
-    // does not.
+    let asked =
+        QueryRequest::of(&headers, address.as_deref().unwrap_or_default(), &body).map_err(fail)?;
+    // Queries count as running requests; those that clients send before they write do not.
     if by_get && asked.statements.iter().any(changes) && is_of_another_page(&headers) {
-        return Err(told(ApiError::new(
+        return Err(fail(ApiError::new(
             StatusCode::FORBIDDEN,
             "E_ACCESS",
             "another page asks to change something by GET: use POST",
@@ -97,7 +97,7 @@ async fn query(
     }
     let reads = asked.statements.iter().any(reads);
     let _permit = match reads {
-        true => Some(app.shell.permit().map_err(|error| told(error.into()))?),
+        true => Some(app.shell.permit().map_err(|error| fail(error.into()))?),
         false => None,
     };
     let in_parts = asked.form.chunk_rows.is_some();
@@ -111,19 +111,19 @@ async fn query(
         false => request::JSON,
     };
     let waiting = CancelGuard::default();
-    let asking = Asking {
+    let asking = ClientQuery {
         cancel: waiting.token(),
-        access: Granted(access),
+        access: QueryAccess(access),
         by_get,
         asked,
     };
     let mut response = answer(content_type, Bytes::new());
-    *response.body_mut() = asking.answered(&app, turn, waiting).await.map_err(told)?;
+    *response.body_mut() = asking.answered(&app, turn, waiting).await.map_err(fail)?;
     response.headers_mut().insert(VERSION.0, VERSION.1);
     Ok(response)
 }
 
-/// Whether a browser says that a page of somebody else makes the request.
+/// True when a browser says that another site makes the request.
 fn is_of_another_page(headers: &HeaderMap) -> bool {
     let from = headers.get(FROM);
     from.is_some_and(|from| from != "same-origin" && from != "none")
@@ -155,8 +155,8 @@ fn reads(statement: &Statement) -> bool {
     }
 }
 
-impl Asked {
-    fn of(headers: &HeaderMap, address: &str, body: &[u8]) -> Result<Asked, ApiError> {
+impl QueryRequest {
+    fn of(headers: &HeaderMap, address: &str, body: &[u8]) -> Result<QueryRequest, ApiError> {
         let address = Query::parse(address)?;
         let kind = headers
             .get(CONTENT_TYPE)
@@ -226,7 +226,7 @@ impl Asked {
                 QueryError::value("chunk_size", "expected a number of rows above 0", &size)
             })?),
         };
-        Ok(Asked {
+        Ok(QueryRequest {
             statements,
             database: one("db")?,
             form: Form { epoch, chunk_rows },
@@ -236,26 +236,26 @@ impl Asked {
     }
 }
 
-/// A request with who makes it.
-struct Asking {
-    asked: Asked,
-    access: Granted,
+/// Request with its client.
+struct ClientQuery {
+    asked: QueryRequest,
+    access: QueryAccess,
     cancel: CancelToken,
     by_get: bool,
 }
 
-impl Asking {
+impl ClientQuery {
     fn ask<T>(
         &self,
         app: &App,
-        ask: impl FnOnce(&Asker<'_>, &Budget) -> Result<T, headwater_ask::Error>,
+        ask: impl FnOnce(&Evaluator<'_>, &Budget) -> Result<T, headwater_ask::Error>,
     ) -> Result<T, ApiError> {
         let deadline = Deadline::after(app.settings.request_timeout);
         let budget = Budget::new(deadline, self.cancel.clone()).within(&app.memory);
         let snapshot = app.snapshot()?;
         let db = app.db();
         let points = Points(app);
-        let asker = Asker::new(&snapshot, &self.access, &budget, now())
+        let asker = Evaluator::new(&snapshot, &self.access, &budget, now())
             .with_writer(&points)
             .with_databases(&*app.databases)
             .with_changes(&db)
@@ -263,7 +263,7 @@ impl Asking {
         Ok(ask(&asker, &budget)?)
     }
 
-    /// The answer as it is worked out, from its first part on. Until then it may still be refused.
+    /// Streams the answer from its first chunk on. Until then it may still be refused.
     async fn answered(
         self,
         app: &Arc<App>,
@@ -289,12 +289,12 @@ impl Asking {
                     let sent = tokio::time::timeout(allowed, sender.send(Ok(bytes)));
                     let sent = runtime.block_on(sent);
                     if has_parts {
-                        // An answer in parts may take as long as its client takes parts.
+                        // A chunked answer may take as long as its client takes chunks.
                         budget.renew(Deadline::after(allowed));
                     }
                     match sent {
                         Ok(Ok(())) => Ok(()),
-                        // Nobody takes the parts any more.
+                        // The client has disconnected.
                         Ok(Err(_)) | Err(_) => Err(headwater_ask::Error::new(
                             Kind::Cancelled,
                             "the client went away",
@@ -307,14 +307,14 @@ impl Asking {
             match worked {
                 Err(error) if has_begun => {
                     tracing::warn!(error = error.message, "an answer broke off");
-                    // The client sees that the answer is not whole, if it is still there.
+                    // The client sees that the answer is not complete, if it is still connected.
                     let _ = sender.try_send(Err(io::Error::other("the answer broke off")));
                     Ok(())
                 }
                 worked => worked,
             }
         }));
-        // Once it has begun, the work goes on by itself.
+        // Once the first chunk exists, the work goes on by itself.
         let first = tokio::select! {
             first = receiver.recv() => first,
             worked = &mut work => {
@@ -325,7 +325,7 @@ impl Asking {
         if let (false, Some(Ok(only))) = (has_parts, &first)
             && only.len() < PIECE_BYTES
         {
-            // What is smaller than a piece is all there is.
+            // An answer smaller than a chunk is complete.
             return Ok(Body::from(only.clone()));
         }
         let first = futures_util::stream::iter(first);

@@ -1,9 +1,9 @@
-//! Rows of many streams in the order of time, as fast as they are read or as they once came.
+//! Rows of many streams in the order of time, at full speed or at the speed of their times.
 //!
-//! Invariants: rows come in one order, which a cursor goes on with; what is held is bounded,
-//! whatever is replayed; what may not be read is not there. When the asker goes, reading ends.
+//! Invariants: rows come in one order, which a cursor resumes; memory is bounded, whatever is
+//! replayed; rows that may not be read are absent. When the client disconnects, reading ends.
 //! Concurrency: one blocking thread for each replay, of which there are at most [`REPLAYS_MAX`].
-//! Failure: what cannot be read ends the answer in the middle, with a last line that says why.
+//! Failure: an error of reading ends the answer in the middle, with a last line that says why.
 
 use crate::access::Access;
 use crate::app::App;
@@ -26,13 +26,13 @@ use tokio_stream::wrappers::ReceiverStream;
 
 /// Replays at once.
 const REPLAYS_MAX: usize = 32;
-/// Bytes handed on together.
+/// Bytes sent together.
 const PIECE_BYTES: usize = 32 * 1024;
-/// Pieces that wait for the asker.
+/// Chunks that wait for the client.
 const PIECES_WAITING: usize = 4;
-/// Longest sleep before it is looked whether the asker is still there.
+/// Longest sleep between two checks of the connection.
 const SLEEP_MAX: Duration = Duration::from_millis(200);
-/// Where a client of server-sent events says how far it has come.
+/// Header by which a client of server-sent events says how far it has come.
 const LAST_EVENT: &str = "last-event-id";
 
 static REPLAYS: Semaphore = Semaphore::const_new(REPLAYS_MAX);
@@ -48,7 +48,7 @@ enum Form {
 }
 
 impl Form {
-    /// What ends a row.
+    /// Terminator of a row.
     fn end(self) -> &'static [u8] {
         match self {
             Form::Lines => b"\n",
@@ -58,19 +58,19 @@ impl Form {
 }
 
 #[derive(Debug)]
-struct Asked {
+struct ReplayRequest {
     spec: ReplaySpec,
-    /// As they were written.
+    /// Conditions as written.
     filters: Vec<String>,
     pace: Pace,
     form: Form,
     limit: u64,
-    /// The snapshot that is read; `None` = the present.
+    /// The named snapshot to read; `None` = the present.
     past: Option<String>,
 }
 
-impl Asked {
-    fn of(uri: &Uri, headers: &HeaderMap) -> Result<Asked, ApiError> {
+impl ReplayRequest {
+    fn of(uri: &Uri, headers: &HeaderMap) -> Result<ReplayRequest, ApiError> {
         let query = query(
             uri,
             &[
@@ -114,7 +114,7 @@ impl Asked {
                 return Err(QueryError::value("format", "expected ndjson or sse", other).into());
             }
         };
-        Ok(Asked {
+        Ok(ReplayRequest {
             spec,
             filters: request::filter_texts(&query)?,
             pace,
@@ -124,7 +124,7 @@ impl Asked {
         })
     }
 
-    /// Leaves the fields that the asker is told of; those asked for must be among them.
+    /// Restricts the fields to those that the client may see; requested ones must be among them.
     fn restrict(&mut self, snapshot: &Snapshot, access: &Access) -> Result<(), ApiError> {
         let table = &self.spec.table;
         let told = match access.may_read_some_of(table) {
@@ -153,7 +153,7 @@ async fn replay(
     uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let mut asked = Asked::of(&uri, &headers)?;
+    let mut asked = ReplayRequest::of(&uri, &headers)?;
     let form = asked.form;
     let Ok(permit) = REPLAYS.try_acquire() else {
         return Err(ApiError::new(
@@ -168,7 +168,7 @@ async fn replay(
         .blocking(move |app| {
             let snapshot = app.snapshot_of(asked.past.as_deref())?;
             asked.restrict(&snapshot, &access)?;
-            // What is wrong with the question is told before the answer begins.
+            // Errors of the query are reported before the answer begins.
             let mut accepts = |stream: &headwater::StreamName| access.may_read_stream(stream);
             drop(snapshot.replay(&asked.spec, Some(&mut accepts))?);
             Ok((snapshot, asked, access))
@@ -207,8 +207,8 @@ async fn replay(
 
 /// Why a replay ended early.
 enum Ended {
-    /// Nobody reads it any more, or it may not go on.
-    AskerWent,
+    /// The client has disconnected, or may not go on.
+    Disconnected,
     Failed(headwater::Error),
 }
 
@@ -221,16 +221,16 @@ impl Out {
     fn send(&mut self) -> Result<(), Ended> {
         if self.bytes.is_empty() {
             return match self.sender.is_closed() {
-                true => Err(Ended::AskerWent),
+                true => Err(Ended::Disconnected),
                 false => Ok(()),
             };
         }
         let piece = Bytes::from(std::mem::take(&mut self.bytes));
         let sent = self.sender.blocking_send(Ok(piece));
-        sent.map_err(|_| Ended::AskerWent)
+        sent.map_err(|_| Ended::Disconnected)
     }
 
-    /// Says why there is no more, and breaks the transfer off.
+    /// Reports why the answer ends, and aborts the transfer.
     fn broke_off(&mut self, form: Form, error: ApiError) {
         let answer = headwater_shell::ErrorAnswer::from(error);
         let told = serde_json::json!({ "error": answer.into_body() }).to_string();
@@ -239,7 +239,7 @@ impl Out {
         }
         self.bytes.extend_from_slice(told.as_bytes());
         self.bytes.extend_from_slice(b"\n\n");
-        // The asker may be gone as well.
+        // The client may have disconnected as well.
         let _ = self.send();
         let broken = io::Error::other("the replay broke off; its last line says why");
         let _ = self.sender.blocking_send(Err(broken));
@@ -248,7 +248,7 @@ impl Out {
 
 fn write(
     mut replay: Replay<'_>,
-    asked: &Asked,
+    asked: &ReplayRequest,
     out: &mut Out,
     goes_on: &dyn Fn() -> bool,
 ) -> Result<(), Ended> {
@@ -289,13 +289,13 @@ fn write(
             }
         }
         if !goes_on() {
-            return Err(Ended::AskerWent);
+            return Err(Ended::Disconnected);
         }
     }
     out.send()
 }
 
-/// Waits until a row is due; what was written before goes out first.
+/// Waits until a row is due; earlier output is flushed first.
 fn wait(
     start: Instant,
     due: Duration,
@@ -309,7 +309,7 @@ fn wait(
         }
         out.send()?;
         if !goes_on() {
-            return Err(Ended::AskerWent);
+            return Err(Ended::Disconnected);
         }
         std::thread::sleep(left.min(SLEEP_MAX));
     }

@@ -1,7 +1,7 @@
 //! Rows of a stream as they are: JSON in columns, or CSV.
 //!
-//! Invariant: an answer holds at most [`VALUES_MAX`] values; rows none of whose fields is asked for
-//! and present are left out; integers keep all their digits.
+//! Invariant: an answer has at most [`VALUES_MAX`] values; rows without a value of a requested
+//! field are left out; integers retain all their digits.
 
 use crate::access::Access;
 use crate::app::App;
@@ -18,7 +18,7 @@ use headwater_wire::csv::{CsvWriter, CsvWriterOptions, TimeFormat, TimeUnit};
 use headwater_wire::json::{push_integer_text, push_str, push_value};
 use std::sync::Arc;
 
-/// Rows when nothing else is said.
+/// Rows by default.
 const LIMIT: usize = 10_000;
 /// Values of an answer, times included.
 const VALUES_MAX: usize = 4_000_000;
@@ -69,7 +69,7 @@ async fn scan(State(app): State<Arc<App>>, access: Access, uri: Uri) -> Result<R
                 let told = access.fields(&snapshot, stream.table())?;
                 spec.filters = request::filters(&filters, &told.unwrap_or_default())?;
             }
-            // It may have been dropped meanwhile.
+            // The stream may have been dropped meanwhile.
             let Some(scan) = found(snapshot.scan(&stream, &spec))? else {
                 return Err(not_found("stream", &stream));
             };
@@ -92,10 +92,10 @@ async fn scan(State(app): State<Arc<App>>, access: Access, uri: Uri) -> Result<R
         Form::Json => request::JSON,
         Form::Csv => request::CSV,
     };
-    Ok(request::told(answer(content_type, body), until))
+    Ok(request::with_until(answer(content_type, body), until))
 }
 
-/// Hands out the rows to `each`, at most `limit`; true when there are more.
+/// Passes the rows to `each`, at most `limit`; true when there are more.
 fn rows(
     scan: Scan,
     limit: usize,

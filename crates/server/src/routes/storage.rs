@@ -1,4 +1,4 @@
-//! What is stored, and what storing it took.
+//! Storage statistics: stored data, and the cost of writing it.
 
 use crate::access::Access;
 use crate::app::App;
@@ -16,21 +16,21 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// This server takes no messages.
+/// This server receives no messages.
 #[cfg(not(feature = "mqtt"))]
 type BrokerState = ();
 
-/// Partitions of an answer: the largest.
+/// Largest partitions in an answer.
 const PARTITIONS_MAX: usize = 200;
-/// Of a table with more streams than this it is not told how far its events reach: each stream
-/// would have to be asked.
+/// Most streams of a table whose first and last events are reported: each stream has to be looked
+/// up.
 const STREAMS_MAX: usize = 4_096;
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![Route::get("/api/v1/storage", Needs::Read, storage)]
 }
 
-/// The answer. Its names are a promise.
+/// Body of the answer. Its names are a promise.
 #[derive(Debug, Serialize)]
 struct Storage {
     version: &'static str,
@@ -45,15 +45,15 @@ struct Storage {
     bytes_on_disk: u64,
     bytes_per_event: f64,
     tables: Vec<Table>,
-    /// How many there are; `partitions` holds the largest.
+    /// Number of partitions; `partitions` has the largest.
     partitions_total: u64,
     partitions: Vec<Partition>,
     memory: Memory,
-    /// The fast tier beside the large medium; nothing without one.
+    /// The fast tier beside the large device; `None` without one.
     tiers: Option<Tiers>,
-    /// Nothing where it was not wanted.
+    /// `None` where it was not requested.
     late: Option<Late>,
-    /// What comes from a broker; nothing without one.
+    /// Messages from a broker; `None` without one.
     mqtt: Option<BrokerState>,
 }
 
@@ -75,7 +75,7 @@ struct Table {
     events: u64,
     bytes: u64,
     partitions: u64,
-    /// The earliest and the latest event; nothing for a table without events, or of many streams.
+    /// The earliest and the latest event; `None` for a table without events, or of many streams.
     first: Option<String>,
     last: Option<String>,
 }
@@ -88,8 +88,7 @@ struct Partition {
     bytes: u64,
     events: u64,
     late_runs: u64,
-    /// Where it is damaged so that nothing of it can be read; nothing where no such damage is
-    /// known.
+    /// Location of damage that makes all of it unreadable; `None` where no such damage is known.
     unreadable: Option<String>,
 }
 
@@ -103,45 +102,45 @@ struct Memory {
 struct Tiers {
     /// Folder of the fast tier.
     fast: String,
-    /// What lies there.
+    /// Parts on the fast tier.
     parts: String,
     fast_bytes: u64,
-    /// What the log may take there; nothing without a limit.
+    /// Limit of the log there; `None` without one.
     fast_bytes_max: Option<u64>,
     bulk_bytes: u64,
     /// Bytes written to each since the start.
     fast_written_bytes: u64,
     bulk_written_bytes: u64,
-    /// Bytes of the log that its copy in bulk does not have; nothing where it is not copied.
+    /// Bytes of the log that are not mirrored to bulk yet; `None` where it is not mirrored.
     log_mirror_behind_bytes: Option<u64>,
-    /// Bytes of the index of segments there; nothing where it is not kept there.
+    /// Bytes of the index of segments there; `None` where it has none.
     fast_index_bytes: Option<u64>,
-    /// Bytes of copies of the newest segments there; nothing where they are not kept there.
+    /// Bytes of copies of the newest segments there; `None` where it has none.
     fast_newest_bytes: Option<u64>,
-    /// How the index does there; nothing where it is not kept there.
-    fast_index: Option<Kept>,
-    /// How copies of the newest segments do there; nothing where they are not kept there.
-    fast_newest: Option<Kept>,
+    /// Statistics of the index there; `None` where it has none.
+    fast_index: Option<CacheStats>,
+    /// Statistics of the copies of the newest segments there; `None` where it has none.
+    fast_newest: Option<CacheStats>,
 }
 
-/// What the fast tier repeats of bulk, and can lose. Counts are since the start.
+/// Cache on the fast tier of data in bulk. Counts are since the start.
 #[derive(Debug, Serialize)]
-struct Kept {
-    /// Segments of which there is a copy; nothing of the index.
+struct CacheStats {
+    /// Cached segments; `None` for the index.
     segments: Option<u64>,
-    /// What it may take; nothing = as much as there is room for.
+    /// Largest size; `None` = limited by the device only.
     bytes_max: Option<u64>,
-    /// Reads that it answered in place of bulk.
+    /// Reads that were answered in place of bulk.
     reads: u64,
-    /// Parts that were not in order, and dropped.
+    /// Damaged parts that were dropped.
     dropped: u64,
-    /// How often there was no room for more.
+    /// Insertions that were refused for lack of space.
     refused: u64,
 }
 
-impl Kept {
-    fn index(app: &App, stats: &Stats) -> Kept {
-        Kept {
+impl CacheStats {
+    fn index(app: &App, stats: &Stats) -> CacheStats {
+        CacheStats {
             segments: None,
             bytes_max: app.settings.engine.fast_index_bytes,
             reads: stats.fast_index_reads,
@@ -150,13 +149,13 @@ impl Kept {
         }
     }
 
-    fn newest(app: &App, stats: &Stats) -> Kept {
-        // Beyond that they are not kept, whatever is set.
+    fn newest(app: &App, stats: &Stats) -> CacheStats {
+        // No more than this is cached, whatever is set.
         let most = u64::try_from(app.opened.memory_budget_bytes())
             .unwrap_or(u64::MAX)
             .saturating_mul(32);
         let set = app.settings.engine.fast_newest_bytes;
-        Kept {
+        CacheStats {
             segments: Some(stats.fast_newest_segments),
             bytes_max: Some(set.map_or(most, |set| set.min(most))),
             reads: stats.fast_newest_reads,
@@ -181,23 +180,23 @@ impl Tiers {
             log_mirror_behind_bytes: is_copied.then_some(stats.log_mirror_behind_bytes),
             fast_index_bytes: tier.parts.index.then_some(stats.fast_index_bytes),
             fast_newest_bytes: tier.parts.newest.then_some(stats.fast_newest_bytes),
-            fast_index: tier.parts.index.then(|| Kept::index(app, stats)),
-            fast_newest: tier.parts.newest.then(|| Kept::newest(app, stats)),
+            fast_index: tier.parts.index.then(|| CacheStats::index(app, stats)),
+            fast_newest: tier.parts.newest.then(|| CacheStats::newest(app, stats)),
         })
     }
 }
 
-/// Sums over everything would tell of streams that may not be seen, so it takes somebody who may
-/// read all of them. What is known of late events, over all shards.
+/// Statistics of late events, over all shards. Sums over everything would reveal hidden streams, so
+/// the client must be allowed to read all of them.
 #[derive(Debug, Serialize)]
 struct Late {
-    /// Of the events seen lately, those that were not the newest of their stream.
+    /// Share of late events among the recent ones.
     share: f64,
-    /// How many were how late, in events of their stream; older ones count less and less.
+    /// Numbers of events by lateness, in events of their stream; older ones count less and less.
     histogram: Vec<LateBucket>,
-    /// Who decides, and what is in force.
+    /// Source of the policy, and the one in force.
     policy: String,
-    /// Of the shard that saw most: what each policy is predicted to write per event.
+    /// Of the shard with most events: predicted writes per event of each policy.
     candidates: Vec<Candidate>,
     /// The newest changes of policy, shard by shard.
     decisions: Vec<Decision>,
@@ -242,14 +241,14 @@ async fn storage(
         return Err(ApiError::new(
             StatusCode::FORBIDDEN,
             "E_ACCESS",
-            "what is stored is told to who may read all of it; this token may read a part",
+            "the storage statistics are for tokens that read everything (`read *`); this one reads a part",
         ));
     }
     let storage = app
         .blocking(move |app| {
             let db = app.db();
             let stats = db.stats()?;
-            // To rank the candidates takes longer than all the rest.
+            // Ranking the candidates takes longer than all the rest.
             let late = wants_late.then(|| db.late());
             Storage::of(app, &stats, db.partitions(), late.as_ref())
         })
@@ -326,15 +325,15 @@ impl Storage {
             tiers: Tiers::of(app, stats),
             late: late.map(Late::of),
             #[cfg(feature = "mqtt")]
-            mqtt: app.messages.state(&app.settings.mqtt),
+            mqtt: app.broker().stats.state(&app.settings.mqtt),
             #[cfg(not(feature = "mqtt"))]
             mqtt: None,
         })
     }
 }
 
-/// The earliest and the latest event of a table, from what is known about files and memory. What a
-/// table's partitions may hold says nothing of that: the first reaches back to the beginning of
+/// The earliest and the latest event of a table, from the statistics of files and memory. The
+/// ranges of a table's partitions do not give them: the first reaches back to the beginning of
 /// time.
 fn ends(
     snapshot: &Snapshot,
@@ -349,7 +348,7 @@ fn ends(
     for stream in streams.unwrap_or_default() {
         let info = match snapshot.stream_info(&stream) {
             Ok(info) => info,
-            // What cannot be read is told of by its partition.
+            // The partition reports that it is unreadable.
             Err(error) if error.kind() == ErrorKind::Corrupt => return Ok((None, None)),
             Err(error) => return Err(error.into()),
         };

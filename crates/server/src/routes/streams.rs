@@ -1,7 +1,7 @@
-//! Which streams there are, what they hold and their newest values.
+//! Lists of streams, with their fields and newest values.
 //!
-//! Invariant: a page costs what its streams cost; only a search, or rules that hide streams, look
-//! at the names of all of them, and never at more than one page of names at once.
+//! Invariant: a page costs as much as its streams; only a search, or rules that hide streams, read
+//! the names of all of them, and never more than one page of names at once.
 
 use crate::access::Access;
 use crate::app::App;
@@ -19,13 +19,13 @@ use std::sync::Arc;
 /// Streams of a page.
 const LIMIT_MAX: usize = 1_000;
 const LIMIT: usize = 100;
-/// Streams asked for by name.
+/// Most streams requested by name.
 const NAMES_MAX: usize = 64;
-/// Names looked at together.
+/// Names read at once.
 const NAMES_AT_ONCE: usize = 4_096;
-/// Beyond this many a search does not count on.
+/// Number of matches beyond which a search stops counting.
 const TOTAL_MAX: u64 = 100_000;
-/// Beyond this many tables no more are counted one by one.
+/// Number of tables beyond which no more are counted one by one.
 const TABLES_MAX: usize = 1_000;
 /// Words of a search, and characters of it.
 const WORDS_MAX: usize = 16;
@@ -62,7 +62,7 @@ async fn streams(
         return Err(QueryError::value("limit", reason, &limit.to_string()).into());
     }
     let after = query.one("after")?.map(parse_stream).transpose()?;
-    let wanted = Wanted {
+    let wanted = StreamFilter {
         table: query.one("table")?.map(str::to_owned),
         words: words(query.one("search")?.unwrap_or_default())?,
     };
@@ -92,9 +92,9 @@ pub(crate) fn words(search: &str) -> Result<Vec<String>, ApiError> {
     Ok(words)
 }
 
-/// What streams have in common.
+/// Filter of streams.
 #[derive(Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct StreamFilter {
     pub(crate) table: Option<String>,
     /// Each occurs in the text of a stream or in a name of a field.
     pub(crate) words: Vec<String>,
@@ -105,12 +105,12 @@ struct Page {
     streams: Vec<StreamName>,
     total: u64,
     has_more: bool,
-    /// The first tables with streams that fit, and how many of each do.
+    /// The first tables with matching streams, and the number of each.
     tables: Vec<(String, u64)>,
 }
 
 impl Page {
-    /// Counts streams of a table that fit; a table's come one after the other.
+    /// Counts matching streams of a table; those of a table come one after the other.
     fn count(&mut self, table: &str, streams: u64) {
         if streams == 0 {
             return;
@@ -124,9 +124,9 @@ impl Page {
     }
 }
 
-impl Wanted {
-    /// Hands the streams that fit and may be seen to `each`, in the order of tables and of the
-    /// catalog, until it says false.
+impl StreamFilter {
+    /// Passes the matching streams that may be seen to `each`, in the order of tables and of the
+    /// catalog, until it returns false.
     pub(crate) fn walk(
         &self,
         snapshot: &Snapshot,
@@ -164,7 +164,7 @@ impl Wanted {
         Ok(())
     }
 
-    /// A page for somebody who may read everything: names are made of the streams of the page only,
+    /// Page for a client that may read everything: names are made of the streams of the page only,
     /// the others are counted.
     fn page_of_all(
         &self,
@@ -175,7 +175,7 @@ impl Wanted {
         deadline: Deadline,
     ) -> Result<Page, ApiError> {
         let mut page = Page::default();
-        // Where the page before ended; until that is met nothing is taken.
+        // Where the page before ended; until that is reached nothing is taken.
         let mut behind = after.map(StreamName::to_string);
         let mut taken = 0;
         for table in self.tables(snapshot, access) {
@@ -228,7 +228,7 @@ impl Wanted {
         tables
     }
 
-    /// The words that no field of the table has, as far as the asker is told of them: each stream's
+    /// The words that no field of the table has, as far as the client may see them: each stream's
     /// text must have them.
     fn words_for_streams(
         &self,
@@ -292,10 +292,10 @@ impl Wanted {
     }
 }
 
-/// Looks for words, which are in lower case, in texts, which may be not.
+/// Searches for words in lower case in texts of any case.
 struct Search<'a> {
     words: Vec<&'a str>,
-    /// The text at hand, in lower case.
+    /// The current text, in lower case.
     text: String,
 }
 

@@ -1,8 +1,8 @@
-//! Nodes that copy one another: the connection of an edge, what is known of edges and of the cloud,
-//! and what is done with them.
+//! Routes of replication: the connection of an edge, the status of edges and of the cloud, and
+//! commands for them.
 //!
-//! Invariants: the connection is opened to who shows the key or the invitation of an edge, and
-//! reaches that edge's copy only. All else needs the right to manage everything.
+//! Invariants: a connection is opened to a client that shows the key or the invitation of an edge,
+//! and reaches that edge's copy only. All other routes need the right to manage everything.
 
 use super::{Needs, Route};
 use crate::access::Access;
@@ -18,7 +18,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use headwater_fleet::{
     EdgeAddress, Fleet, FleetError, FleetErrorKind, Migration, MigrationPolicy, MigrationScore,
-    PinSpec, RelaySpec, Relays, Uplink, Want, WantRule,
+    PinSpec, RelaySpec, Relays, StreamShare, Uplink, WantRule,
 };
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const BODY_BYTES_MAX: usize = 1 << 20;
-/// How long an invitation holds unless it is said.
+/// Default validity of an invitation.
 const INVITE_VALID: Duration = Duration::from_secs(7 * 86_400);
 
 pub(crate) fn routes() -> Vec<Route> {
@@ -57,16 +57,16 @@ impl From<FleetError> for ApiError {
     }
 }
 
-/// What is to be done. The names are a promise.
+/// Command in the body of a request. The names are a promise.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "op", rename_all = "snake_case")]
-enum Asked {
+enum SyncCommand {
     AddEdge {
         edge: String,
         /// The address under which the edge reaches this node.
         url: String,
         ca: Option<String>,
-        want: Option<Want>,
+        want: Option<StreamShare>,
         valid_seconds: Option<u64>,
         #[serde(default)]
         again: bool,
@@ -74,23 +74,23 @@ enum Asked {
     RemoveEdge {
         edge: String,
     },
-    /// Where clients reach an edge themselves; nothing takes the address away.
+    /// Address of an edge for clients; `None` removes it.
     Address {
         edge: String,
         address: Option<EdgeAddress>,
     },
-    Want {
+    StreamShare {
         edge: String,
-        want: Want,
+        want: StreamShare,
         #[serde(default)]
         rules: Vec<WantRule>,
     },
-    /// What the edge cuts away is kept for so long; nothing = for ever.
+    /// Retention in the copy of rows that the edge removes; `None` = for ever.
     Keep {
         edge: String,
         seconds: Option<u64>,
     },
-    /// What is copied before somebody asks for it; what is not said is as by default.
+    /// Prefetch policy; omitted parts take their defaults.
     Migrate {
         edge: String,
         #[serde(default)]
@@ -124,16 +124,17 @@ enum Asked {
     FetchAgain {
         edge: String,
     },
-    /// Passes an edge on to another cloud, which has invited it.
+    /// Relays an edge to another cloud, which has invited it.
     Relay {
         edge: String,
-        /// Nothing = the relay that there is has the other cloud begin anew.
+        /// `None` = the existing relay has the other cloud start over.
         invitation: Option<String>,
         url: Option<String>,
         ca: Option<String>,
         #[serde(default)]
         new_incarnation: bool,
-        /// What the other cloud asks for and is lacking here is asked of the edge.
+        /// Ranges that the other cloud requests and that are missing here are fetched from the
+        /// edge.
         #[serde(default)]
         fetch: bool,
     },
@@ -163,7 +164,7 @@ fn uplink(app: &App) -> Result<&Arc<Uplink>, ApiError> {
     app.uplink.as_ref().ok_or_else(|| no_role(NodeRole::Edge))
 }
 
-/// What concerns all data is for who may manage all.
+/// Commands about all data need the right to manage everything.
 fn may(access: &Access) -> Result<(), ApiError> {
     match access.all(Action::Manage) {
         true => Ok(()),
@@ -194,7 +195,7 @@ async fn change(
         let message = format!("the body: {error}; at most {BODY_BYTES_MAX} bytes are taken");
         ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "E_LIMIT_BODY", message)
     })?;
-    let asked: Asked = serde_json::from_slice(&body).map_err(|error| {
+    let command: SyncCommand = serde_json::from_slice(&body).map_err(|error| {
         ApiError::new(
             StatusCode::BAD_REQUEST,
             "E_INVALID",
@@ -203,14 +204,14 @@ async fn change(
             ),
         )
     })?;
-    if let Asked::Relay {
+    if let SyncCommand::Relay {
         edge,
         invitation: Some(invitation),
         url,
         ca,
         new_incarnation,
         fetch,
-    } = asked
+    } = command
     {
         let spec = RelaySpec {
             invitation,
@@ -222,13 +223,13 @@ async fn change(
         relays(&app)?.relay(&edge, spec).await?;
         return Ok(answer(request::JSON, json!({ "done": true }).to_string()));
     }
-    let done = app.blocking(move |app| done(app, asked)).await?;
+    let done = app.blocking(move |app| done(app, command)).await?;
     Ok(answer(request::JSON, done.to_string()))
 }
 
-fn done(app: &App, asked: Asked) -> Result<serde_json::Value, ApiError> {
-    match asked {
-        Asked::AddEdge {
+fn done(app: &App, command: SyncCommand) -> Result<serde_json::Value, ApiError> {
+    match command {
+        SyncCommand::AddEdge {
             edge,
             url,
             ca,
@@ -240,11 +241,11 @@ fn done(app: &App, asked: Asked) -> Result<serde_json::Value, ApiError> {
             let invitation = fleet(app)?.invite(&edge, &url, ca, want, valid, again)?;
             return Ok(json!({ "edge": edge, "invitation": invitation }));
         }
-        Asked::RemoveEdge { edge } => fleet(app)?.remove(&edge)?,
-        Asked::Address { edge, address } => fleet(app)?.set_address(&edge, address)?,
-        Asked::Want { edge, want, rules } => fleet(app)?.want(&edge, want, rules)?,
-        Asked::Keep { edge, seconds } => fleet(app)?.keep(&edge, seconds)?,
-        Asked::Migrate {
+        SyncCommand::RemoveEdge { edge } => fleet(app)?.remove(&edge)?,
+        SyncCommand::Address { edge, address } => fleet(app)?.set_address(&edge, address)?,
+        SyncCommand::StreamShare { edge, want, rules } => fleet(app)?.want(&edge, want, rules)?,
+        SyncCommand::Keep { edge, seconds } => fleet(app)?.keep(&edge, seconds)?,
+        SyncCommand::Migrate {
             edge,
             policy,
             score,
@@ -257,37 +258,37 @@ fn done(app: &App, asked: Asked) -> Result<serde_json::Value, ApiError> {
             };
             fleet(app)?.migrate(&edge, migration)?;
         }
-        Asked::Pin { edge, pin } => {
+        SyncCommand::Pin { edge, pin } => {
             return Ok(json!({ "pin": fleet(app)?.pin(&edge, &pin)? }));
         }
-        Asked::Unpin { edge, pin } => fleet(app)?.unpin(&edge, pin)?,
-        Asked::Pins { edge } => {
+        SyncCommand::Unpin { edge, pin } => fleet(app)?.unpin(&edge, pin)?,
+        SyncCommand::Pins { edge } => {
             let pins = fleet(app)?.pins(&edge)?;
             let pins = pins
                 .into_iter()
                 .map(|(number, pin)| json!({ "pin": number, "of": pin }));
             return Ok(json!({ "pins": pins.collect::<Vec<_>>() }));
         }
-        Asked::Pause { edge: Some(edge) } => fleet(app)?.pause(&edge, true)?,
-        Asked::Resume { edge: Some(edge) } => fleet(app)?.pause(&edge, false)?,
-        Asked::Pause { edge: None } => uplink(app)?.pause(true)?,
-        Asked::Resume { edge: None } => uplink(app)?.pause(false)?,
-        Asked::Verify { edge: Some(edge) } => fleet(app)?.verify(&edge)?,
-        Asked::Verify { edge: None } => uplink(app)?.verify()?,
-        Asked::FetchAgain { edge } => fleet(app)?.fetch_again(&edge)?,
-        Asked::Relay {
+        SyncCommand::Pause { edge: Some(edge) } => fleet(app)?.pause(&edge, true)?,
+        SyncCommand::Resume { edge: Some(edge) } => fleet(app)?.pause(&edge, false)?,
+        SyncCommand::Pause { edge: None } => uplink(app)?.pause(true)?,
+        SyncCommand::Resume { edge: None } => uplink(app)?.pause(false)?,
+        SyncCommand::Verify { edge: Some(edge) } => fleet(app)?.verify(&edge)?,
+        SyncCommand::Verify { edge: None } => uplink(app)?.verify()?,
+        SyncCommand::FetchAgain { edge } => fleet(app)?.fetch_again(&edge)?,
+        SyncCommand::Relay {
             edge,
             new_incarnation: true,
             ..
         } => relays(app)?.begin_anew(&edge)?,
-        Asked::Relay { .. } => {
+        SyncCommand::Relay { .. } => {
             return Err(ApiError::new(
                 StatusCode::BAD_REQUEST,
                 "E_INVALID",
                 "expected an `invitation` of the other cloud, or `new_incarnation`",
             ));
         }
-        Asked::StopRelay { edge } => relays(app)?.stop(&edge)?,
+        SyncCommand::StopRelay { edge } => relays(app)?.stop(&edge)?,
     }
     Ok(json!({ "done": true }))
 }

@@ -1,18 +1,18 @@
 //! Tiles: one in Respawn's shape, or several at once as JSON or bytes.
 //!
-//! Invariants: a tile is answered from one snapshot; its `ETag` is made of the versions of what it
-//! shows, so an answer 304 is given only for what would be the same bytes; a kept answer is given
-//! only to who may read every stream in it, and only while its versions are those of the data now.
-//! Concurrency: what is kept is answered on the runtime's thread, since looking at versions waits
-//! for nothing; so is what was quick to read before ([`crate::tile_costs`]). Everything else is
-//! read away from it.
+//! Invariants: a tile is answered from one snapshot; its `ETag` is made of the versions of its
+//! data, so an answer 304 is given only for the same bytes; a cached answer is given only to a
+//! client that may read every stream in it, and only while its versions are those of the data now.
+//! Concurrency: cached answers are given on the runtime's thread, since comparing versions waits
+//! for nothing; so are tiles that were quick to read before ([`crate::tile_costs`]). Everything
+//! else is read on other threads.
 
 use crate::access::Access;
 use crate::app::App;
 use crate::error::ApiError;
 use crate::request::{self, at_most, channel_type, not_found, parse_channel, query};
 use crate::routes::{Needs, Route};
-use crate::tile_cache::{Kept, Shown, TileCache, etag_of, is_known};
+use crate::tile_cache::{CacheEntry, Shown, TileCache, etag_of, is_known};
 use crate::tile_costs::TileCost;
 use axum::body::Bytes;
 use axum::extract::State;
@@ -30,7 +30,7 @@ use std::time::Instant;
 
 /// Channels of one request.
 const CHANNELS_MAX: usize = 64;
-/// What closed data may be kept by the asker without asking again, in seconds.
+/// Cache control of closed data: clients may cache it for an hour without revalidation.
 const CLOSED_FOR: HeaderValue = HeaderValue::from_static("private, max-age=3600");
 
 /// The columns of the routes of our own; Respawn's route has Respawn's.
@@ -50,14 +50,14 @@ pub(crate) fn routes() -> Vec<Route> {
     ]
 }
 
-/// What is asked for.
+/// Parsed request.
 #[derive(Debug)]
-struct Asked {
+struct TileRequest {
     channels: Vec<(String, Channel)>,
     tile: TileName,
     columns: Vec<TileColumn>,
     form: Form,
-    /// The snapshot that is read; `None` = the present.
+    /// The named snapshot to read; `None` = the present.
     past: Option<String>,
 }
 
@@ -76,27 +76,27 @@ async fn tiles(
     uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    // Versions of what copies show are not looked at without waiting.
+    // Versions of data in copies cannot be compared without waiting.
     let key = TileCache::key(&access, &uri).filter(|_| app.fleet.is_none());
-    if let Some(kept) = key
+    if let Some(entry) = key
         .as_deref()
         .and_then(|key| app.tiles.get(&app.db(), &access, key))
     {
-        return Ok(respond(&kept, &headers));
+        return Ok(respond(&entry, &headers));
     }
-    let asked = Asked::of(&uri)?;
+    let asked = TileRequest::of(&uri)?;
     let known = headers.clone();
     // To open a snapshot takes longer than its tiles do.
     let is_quick = app.fleet.is_none() && asked.past.is_none() && asked.cost(&app).is_quick();
     let read = move |app: &App| {
         let begun = Instant::now();
         let read = asked.read(app, &access, &known, key.as_deref());
-        // Neither an error nor what the asker has tells what it takes.
-        if let Ok(Answered::Read(kept)) = &read
+        // Neither an error nor a 304 measures the cost of reading.
+        if let Ok(Answered::Read(entry)) = &read
             && asked.past.is_none()
         {
             asked.cost(app).learn(begun.elapsed());
-            asked.note(app, kept);
+            asked.note(app, entry);
         }
         read
     };
@@ -106,37 +106,37 @@ async fn tiles(
         app.blocking(read).await?
     };
     Ok(match answered {
-        Answered::Read(kept) => respond(&kept, &headers),
+        Answered::Read(entry) => respond(&entry, &headers),
         Answered::Known(etag) => not_modified(etag),
     })
 }
 
-/// What was read.
+/// Result of reading.
 enum Answered {
-    Read(Arc<Kept>),
-    /// The asker has it: the answer with this tag.
+    Read(Arc<CacheEntry>),
+    /// The client has the answer with this tag.
     Known(HeaderValue),
 }
 
-fn respond(kept: &Kept, headers: &HeaderMap) -> Response {
-    if let Some(etag) = &kept.etag
+fn respond(entry: &CacheEntry, headers: &HeaderMap) -> Response {
+    if let Some(etag) = &entry.etag
         && is_known(etag, headers)
     {
         return not_modified(etag.clone());
     }
-    let mut response = Bytes::clone(&kept.body).into_response();
+    let mut response = Bytes::clone(&entry.body).into_response();
     let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, kept.content_type.clone());
-    let control = if kept.is_closed {
+    headers.insert(CONTENT_TYPE, entry.content_type.clone());
+    let control = if entry.is_closed {
         CLOSED_FOR
     } else {
         request::ASK_AGAIN
     };
     headers.insert(CACHE_CONTROL, control);
-    if let Some(etag) = &kept.etag {
+    if let Some(etag) = &entry.etag {
         headers.insert(ETAG, etag.clone());
     }
-    request::told(response, kept.until)
+    request::with_until(response, entry.until)
 }
 
 fn not_modified(etag: HeaderValue) -> Response {
@@ -148,16 +148,16 @@ fn not_modified(etag: HeaderValue) -> Response {
     response
 }
 
-impl Asked {
-    fn of(uri: &Uri) -> Result<Asked, ApiError> {
+impl TileRequest {
+    fn of(uri: &Uri) -> Result<TileRequest, ApiError> {
         match uri.path().strip_prefix("/tiles/") {
-            Some(rest) => Asked::of_path(rest, uri),
-            None => Asked::of_query(uri),
+            Some(rest) => TileRequest::of_path(rest, uri),
+            None => TileRequest::of_query(uri),
         }
     }
 
     /// Reads `CHANNEL/LEVEL.OFFSET.json`.
-    fn of_path(rest: &str, uri: &Uri) -> Result<Asked, ApiError> {
+    fn of_path(rest: &str, uri: &Uri) -> Result<TileRequest, ApiError> {
         let query = query(uri, &["fields", "snapshot"])?;
         let bad = || {
             ApiError::new(
@@ -169,7 +169,7 @@ impl Asked {
         let (channel, tile) = rest.split_once('/').ok_or_else(bad)?;
         let channel = percent_decode(channel, false).ok_or_else(bad)?;
         let tile = percent_decode(tile, false).ok_or_else(bad)?;
-        Ok(Asked {
+        Ok(TileRequest {
             channels: vec![(
                 channel.clone().into_owned(),
                 Channel::parse(&channel).ok_or_else(bad)?,
@@ -181,7 +181,7 @@ impl Asked {
         })
     }
 
-    fn of_query(uri: &Uri) -> Result<Asked, ApiError> {
+    fn of_query(uri: &Uri) -> Result<TileRequest, ApiError> {
         let query = query(
             uri,
             &["channel", "level", "offset", "fields", "format", "snapshot"],
@@ -212,7 +212,7 @@ impl Asked {
             let reason = "the binary form has all fields; leave the parameter out";
             return Err(QueryError::value("fields", reason, "").into());
         }
-        Ok(Asked {
+        Ok(TileRequest {
             channels,
             tile: TileName {
                 level,
@@ -224,19 +224,19 @@ impl Asked {
         })
     }
 
-    /// Takes note of tiles that were answered from copies, so that dispatchers are told of them.
-    fn note(&self, app: &App, kept: &Kept) {
+    /// Records tiles that were answered from copies for the inventory.
+    fn note(&self, app: &App, entry: &CacheEntry) {
         if app.fleet.is_none() {
             return;
         }
         let TileName { level, offset } = self.tile;
-        let tiles = kept.shown.iter().filter(|s| s.status == TileStatus::Tile);
+        let tiles = entry.shown.iter().filter(|s| s.status == TileStatus::Tile);
         for tile in tiles {
-            app.holdings.answered(&tile.stream, level, offset);
+            app.inventory.answered(&tile.stream, level, offset);
         }
     }
 
-    /// What is known about the time that reading takes.
+    /// Measured cost of reading these tiles.
     fn cost<'a>(&self, app: &'a App) -> TileCost<'a> {
         let channels = self.channels.iter().map(|(text, _)| text.as_str());
         app.tile_costs.of(channels, self.tile.level)
@@ -258,9 +258,9 @@ impl Asked {
             return Ok(Answered::Known(etag.clone()));
         }
         let seen = shown.iter().filter(|s| s.status != TileStatus::Unknown);
-        let kept = Arc::new(Kept {
+        let entry = Arc::new(CacheEntry {
             until: app.until(&snapshot, seen.map(|s| (&s.stream, s.range)))?,
-            // Another snapshot may have the name some day.
+            // Another snapshot may get the name later.
             is_closed: self.past.is_none()
                 && shown.iter().all(|s| s.version.is_some_and(|v| v.is_closed)),
             body: self.body(&snapshot, &shown)?.into(),
@@ -271,12 +271,12 @@ impl Asked {
         if let Some(key) = key
             && self.past.is_none()
         {
-            app.tiles.put(key, &kept);
+            app.tiles.put(key, &entry);
         }
-        Ok(Answered::Read(kept))
+        Ok(Answered::Read(entry))
     }
 
-    /// What of it there is to show.
+    /// Visible part of the requested channels.
     fn shown(&self, snapshot: &Snapshot, access: &Access) -> Result<Vec<Shown>, ApiError> {
         let TileName { level, offset } = self.tile;
         let range = level

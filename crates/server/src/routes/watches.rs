@@ -1,10 +1,10 @@
-//! `GET /api/v1/watches` and what is below it: the watches, their events as they come, and events
-//! that a web hook did not take.
+//! `GET /api/v1/watches` and the paths below it: the watches, their events as they happen, and dead
+//! letters of web hooks.
 //!
-//! Invariants: a watch is there for its owner, and for who may read all of its table: events hold
-//! what its owner reads. Events come in the order of their numbers, and what is not kept any more
-//! is told as a gap.
-//! Concurrency: who listens is a task that waits for newer events; a watch knows nothing of it.
+//! Invariants: a watch is visible to its owner, and to clients that may read all of its table:
+//! events carry rows that its owner reads. Events come in the order of their numbers, and expired
+//! ones are reported as a gap.
+//! Concurrency: a listener is a task that waits for newer events; a watch knows nothing of it.
 
 use super::{Needs, Route};
 
@@ -60,7 +60,7 @@ mod handler {
     use crate::app::App;
     use crate::error::ApiError;
     use crate::request::{answer, not_found, query};
-    use crate::watched::{Followed, event_json};
+    use crate::watch_registry::{ActiveWatch, event_json};
     use crate::watches::retry as send_again;
     use axum::body::{Body, Bytes};
     use axum::extract::{Path, State};
@@ -77,19 +77,19 @@ mod handler {
     use tokio::sync::watch;
     use tokio::time::{Interval, MissedTickBehavior, interval};
 
-    /// Between two signs of life.
+    /// Interval of keep-alive comments.
     const KEEP_ALIVE: Duration = Duration::from_secs(15);
     const NO_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
-    /// Where a client of server-sent events says how far it has come.
+    /// Header by which a client of server-sent events says how far it has come.
     const LAST_EVENT: &str = "last-event-id";
-    /// How often it is looked whether a watch is followed by now, and how long is between.
+    /// Number of checks whether a new watch is active, and the pause between them.
     const LOOKS: usize = 100;
     const LOOK_AGAIN: Duration = Duration::from_millis(50);
     /// Events that are sent together.
     const EVENTS_AT_ONCE: usize = 256;
 
-    /// Whether an asker is told of a watch.
-    fn sees(access: &Access, followed: &Followed) -> bool {
+    /// True when a client may see a watch.
+    fn sees(access: &Access, followed: &ActiveWatch) -> bool {
         let definition = followed.watch().definition();
         let is_owner = match access {
             Access::Token { grant, .. } => definition.owner.as_ref() == Some(&grant.id),
@@ -98,16 +98,20 @@ mod handler {
         is_owner || access.may(Action::Read, &definition.table, &[])
     }
 
-    /// A watch. One that was made just now, or before the server began, is waited for.
-    async fn found(app: &Arc<App>, access: &Access, name: &str) -> Result<Arc<Followed>, ApiError> {
+    /// Finds a watch. One that was made just now, or before the server began, is waited for.
+    async fn found(
+        app: &Arc<App>,
+        access: &Access,
+        name: &str,
+    ) -> Result<Arc<ActiveWatch>, ApiError> {
         for _ in 0..LOOKS {
-            if let Some(followed) = app.watches.get(name) {
+            if let Some(followed) = app.watches().get(name) {
                 let seen = Some(followed).filter(|followed| sees(access, followed));
                 return seen.ok_or_else(|| not_found("watch", &name));
             }
             let wanted = name.to_owned();
             let made = app.blocking(move |app| {
-                let mut all = app.query.watches()?.into_iter();
+                let mut all = app.sql().query.watches()?.into_iter();
                 Ok(all.any(|definition| definition.name == wanted))
             });
             if !made.await? {
@@ -118,7 +122,7 @@ mod handler {
         Err(not_found("watch", &name))
     }
 
-    fn told(value: &Value) -> Response {
+    fn json_answer(value: &Value) -> Response {
         answer(
             HeaderValue::from_static("application/json"),
             value.to_string(),
@@ -131,10 +135,10 @@ mod handler {
         uri: Uri,
     ) -> Result<Response, ApiError> {
         query(&uri, &[])?;
-        let all = app.watches.all();
+        let all = app.watches().all();
         let seen = all.iter().filter(|followed| sees(&access, followed));
         let seen: Vec<Value> = seen.map(|followed| followed.status()).collect();
-        Ok(told(&json!({ "watches": seen })))
+        Ok(json_answer(&json!({ "watches": seen })))
     }
 
     pub(in crate::routes) async fn dead(
@@ -187,17 +191,17 @@ mod handler {
                     Ok(()) => delivered.push(sequence),
                     Err(failure) => {
                         failed.push(json!({ "sequence": sequence, "reason": failure.reason }));
-                        // What one letter met, the next ones would wait for too.
+                        // The next letters would wait for the same failure.
                         break;
                     }
                 }
             }
             Ok(json!({ "delivered": delivered, "failed": failed }))
         });
-        Ok(told(&tried.await?))
+        Ok(json_answer(&tried.await?))
     }
 
-    /// A number of an event, as it is sent: the epoch, and the number.
+    /// Parses the number of an event: the epoch, and the number.
     fn parse_id(text: &str) -> Option<(Option<u64>, u64)> {
         match text.split_once('-') {
             None => Some((None, text.parse().ok()?)),
@@ -218,7 +222,7 @@ mod handler {
         let query = query(&uri, &["after"])?;
         let followed = found(&app, &access, &name).await?;
         let last_event = headers.get(LAST_EVENT).and_then(|v| v.to_str().ok());
-        // A browser that comes back has the address it began with, and knows better.
+        // A browser that reconnects repeats its first address, and its header is newer.
         let asked = last_event.or(query.one("after")?);
         let (epoch, after) = match asked {
             None => (None, followed.behind(u64::MAX, 0).newest),
@@ -262,17 +266,17 @@ mod handler {
         *response.body_mut() = Body::from_stream(events);
         let headers = response.headers_mut();
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        // Proxies must pass events on as they come.
+        // Proxies must not buffer events.
         headers.insert(NO_BUFFERING, HeaderValue::from_static("no"));
         Ok(response)
     }
 
     struct Tail {
-        followed: Arc<Followed>,
+        followed: Arc<ActiveWatch>,
         newest: watch::Receiver<u64>,
         epoch: u64,
         after: u64,
-        /// The asker counts in numbers that mean nothing any more.
+        /// The client counts in numbers that are void.
         is_other: bool,
         clients: Gauge,
         access: Access,
@@ -299,11 +303,11 @@ mod handler {
                     return Some(events);
                 }
                 tokio::select! {
-                    // An error means that the watch is gone.
+                    // An error means that the watch was dropped.
                     changed = self.newest.changed() => changed.ok()?,
-                    // The first tick comes at once: it tells the asker that it listens now.
+                    // The first tick comes at once: it shows the client that it is subscribed.
                     _ = self.ticks.tick() => return Some(Bytes::from_static(b": live\n\n")),
-                    // An error means that the server is gone.
+                    // An error means that the server has stopped.
                     _ = self.stopping.changed() => {}
                 }
             }
@@ -313,7 +317,7 @@ mod handler {
         fn take(&mut self) -> Option<Bytes> {
             let behind = self.followed.behind(self.after, EVENTS_AT_ONCE);
             let mut out = String::new();
-            // A number that was never given is one of another count.
+            // A number that was never given belongs to another epoch.
             let is_ahead = self.after > behind.newest;
             if std::mem::take(&mut self.is_other) || is_ahead {
                 self.after = 0;

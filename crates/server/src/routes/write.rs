@@ -2,7 +2,7 @@
 //! (3).
 //!
 //! All three take the same bodies and give the same answers; they differ in the names of parameters
-//! only. What each answer means: docs/http/writing.md.
+//! only. Meaning of the answers: docs/http/writing.md.
 
 use super::{Needs, Route};
 use crate::access::{Access, PRODUCER_BYTES_MAX};
@@ -25,20 +25,20 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 
-/// Names the producer of a numbered batch.
+/// Header that names the producer of a numbered batch.
 const PRODUCER: HeaderName = HeaderName::from_static("x-headwater-producer");
-/// How many of the lines stored replaced values of other lines of the same request.
+/// Header with the number of stored lines that replaced values of other lines of the same request.
 const REPLACED: HeaderName = HeaderName::from_static("x-headwater-replaced");
-/// The number of a batch of its producer.
+/// Header with the number of a batch of its producer.
 const BATCH: HeaderName = HeaderName::from_static("x-headwater-batch");
-/// Something that was done, and is probably not meant.
+/// Header about an effect that is probably not intended.
 const WARNING: HeaderName = HeaderName::from_static("x-headwater-warning");
-/// The numbered batch had been stored before.
+/// Header that says that the numbered batch had been stored before.
 const REPEATED: HeaderName = HeaderName::from_static("x-headwater-repeated");
 
-/// How much of a body that is too large is still read.
+/// Most bytes of a too large body that are still read.
 const DRAIN_BYTES: usize = 16 << 20;
-/// How long.
+/// Time limit of that.
 const DRAIN_TIME: Duration = Duration::from_secs(2);
 
 pub(crate) fn routes() -> Vec<Route> {
@@ -49,7 +49,7 @@ pub(crate) fn routes() -> Vec<Route> {
     ]
 }
 
-/// What clients of InfluxDB send. Others are ignored, as they ignore ours.
+/// Parameters of InfluxDB's clients. Others are ignored, as they ignore ours.
 #[derive(Debug, Default, Deserialize)]
 struct Parameters {
     db: Option<String>,
@@ -94,15 +94,15 @@ async fn write(
     Ok(answer(outcome, repeated))
 }
 
-/// Waits until what was taken in is durable, tells of it and counts it. True when a numbered batch
-/// had been stored before.
+/// Waits until everything that was handed in is durable, publishes and counts it. True when a
+/// numbered batch had been stored before.
 pub(super) async fn acknowledged_all(
     app: &Arc<App>,
     outcome: &mut Outcome,
 ) -> Result<bool, ApiError> {
     let parts = std::mem::take(&mut outcome.parts);
     let repeated = if parts.iter().any(|part| part.news.is_some()) {
-        // Listeners are told even if the client goes away before it is answered.
+        // Listeners are notified even if the client disconnects before the answer.
         let acknowledged = tokio::spawn(acknowledged(Arc::clone(app), parts));
         acknowledged.await.map_err(|_| ApiError::internal())??
     } else {
@@ -115,7 +115,7 @@ pub(super) async fn acknowledged_all(
     Ok(repeated)
 }
 
-/// Waits until every part is durable, and then tells of it. True when a numbered batch had been
+/// Waits until every part is durable, and then publishes it. True when a numbered batch had been
 /// stored before.
 async fn acknowledged(app: Arc<App>, parts: Vec<Pending>) -> Result<bool, ApiError> {
     let mut repeated = false;
@@ -127,7 +127,7 @@ async fn acknowledged(app: Arc<App>, parts: Vec<Pending>) -> Result<bool, ApiErr
     Ok(repeated)
 }
 
-/// The database that a write names. Clients of version 2 that speak to version 1 send
+/// The database that a write names. Clients of version 2 that talk to version 1 send
 /// `database/retention policy`.
 async fn space(
     app: &Arc<App>,
@@ -171,7 +171,7 @@ fn accept_partial(value: Option<&str>) -> Result<bool, ApiError> {
     }
 }
 
-/// The producer's name and the batch's number, of which neither means anything without the other.
+/// The producer's name and the batch's number, which are valid only together.
 fn producer(headers: &HeaderMap) -> Result<Option<(String, u64)>, ApiError> {
     let invalid =
         |message: String| Err(ApiError::new(StatusCode::BAD_REQUEST, "E_INVALID", message));
@@ -204,7 +204,7 @@ fn producer(headers: &HeaderMap) -> Result<Option<(String, u64)>, ApiError> {
     }
 }
 
-/// The body, and the room it takes among all bodies. What is too large is not read to its end.
+/// The body, and its reservation among all bodies. A body that is too large is not read to its end.
 pub(super) async fn read_body(
     app: &App,
     headers: &HeaderMap,
@@ -220,7 +220,7 @@ pub(super) async fn read_body(
     }
     let mut room = match declared {
         Some(0) => None,
-        Some(length) => Some(app.ingest.room(length)?),
+        Some(length) => Some(app.ingest.reserve(length)?),
         None => None,
     };
     let mut first = Bytes::new();
@@ -244,13 +244,13 @@ pub(super) async fn read_body(
             return Err(crate::ingest::too_large(max));
         }
         if declared.is_none() {
-            let more = app.ingest.room(data.len())?;
+            let more = app.ingest.reserve(data.len())?;
             match &mut room {
                 Some(room) => room.merge(more),
                 None => room = Some(more),
             }
         }
-        // A body that comes at once is not copied.
+        // A body that arrives at once is not copied.
         if first.is_empty() && all.is_empty() {
             first = data;
             continue;
@@ -265,7 +265,7 @@ pub(super) async fn read_body(
     Ok((body, room))
 }
 
-/// Reads on a while and throws it away: a client that is still sending when the connection is
+/// Reads on for a while and discards it: a client that is still sending when the connection is
 /// closed may never see the answer.
 pub(crate) async fn drain(mut body: Body) {
     let mut left = DRAIN_BYTES;
@@ -277,12 +277,12 @@ pub(crate) async fn drain(mut body: Body) {
             }
         }
     };
-    // Whoever sends slower or more does without the answer.
+    // A client that sends slower or more does without the answer.
     let _ = tokio::time::timeout(DRAIN_TIME, rest).await;
 }
 
-/// Says how many of the rows stored replaced values of others of the request, if any did.
-pub(super) fn tell_replaced(headers: &mut HeaderMap, replaced: u64) {
+/// Adds the number of stored rows that replaced values of others of the request, if any did.
+pub(super) fn report_replaced(headers: &mut HeaderMap, replaced: u64) {
     if replaced > 0 {
         headers.insert(REPLACED, HeaderValue::from(replaced));
     }
@@ -296,7 +296,7 @@ pub(super) fn answer(outcome: Outcome, repeated: bool) -> Response {
         refusal(&outcome).into_response()
     };
     let headers = response.headers_mut();
-    tell_replaced(headers, outcome.replaced);
+    report_replaced(headers, outcome.replaced);
     if repeated {
         headers.insert(REPEATED, HeaderValue::from_static("true"));
     }

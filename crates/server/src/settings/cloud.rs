@@ -1,32 +1,32 @@
 //! Settings of a cloud that keeps its copies in a bucket.
 
-use super::setting::{How, Setting, duration_within};
+use super::setting::{Codec, Setting, duration_within};
 use super::values::{parse_count, show_duration};
 use super::{NodeRole, SettingError, Settings};
 use std::time::Duration;
 
-/// When an edge is told that the cloud has something.
+/// When an edge gets the confirmation that the cloud has its data.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Confirm {
-    /// Once it is on the cloud's medium.
+    /// Once it is on the cloud's disk.
     Disk,
     /// Once it is in the bucket.
     #[default]
     Bucket,
 }
 
-/// What a cloud with a bucket does.
+/// Settings of a cloud with a bucket.
 #[derive(Debug, Clone)]
 pub struct Cloud {
     /// Where the bucket is; `None` = there is none.
     pub bucket: Option<String>,
-    /// When an edge is told that the cloud has something.
+    /// When an edge gets the confirmation that the cloud has its data.
     pub confirm: Confirm,
-    /// How often what has come is put into the bucket.
+    /// Interval of commits to the bucket.
     pub commit_every: Duration,
-    /// For how long this node holds its group without saying so again.
+    /// Validity of the lease of the group without renewal.
     pub lease: Duration,
-    /// Which copies of the bucket this node holds, one node at a time.
+    /// Group of copies of the bucket that this node owns, one node at a time.
     pub group: u32,
 }
 
@@ -50,7 +50,7 @@ pub(super) static TABLE: &[Setting] = &[
         kind: "URL",
         allowed: "s3://BUCKET/PREFIX, with ?endpoint=URL&region=NAME&style=path|host where needed, file:///DIRECTORY, or nothing",
         about: "The bucket in which a cloud keeps its copies, so that another node can go on from it. Keys come from the environment: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| {
                 s.cloud.bucket = (!text.is_empty()).then(|| text.to_owned());
                 Ok(())
@@ -62,8 +62,8 @@ pub(super) static TABLE: &[Setting] = &[
         key: "cloud.confirm",
         kind: "WHERE",
         allowed: "disk or bucket",
-        about: "When an edge is told that the cloud has something: once it is on the medium of the cloud, or once it is in the bucket. Without a bucket it is the former.",
-        how: How::Own {
+        about: "When an edge gets the confirmation that the cloud has its data: once they are on the disk of the cloud, or once it is in the bucket. Without a bucket it is the former.",
+        codec: Codec::Own {
             set: |s, text| {
                 s.cloud.confirm = match text {
                     "disk" => Confirm::Disk,
@@ -83,7 +83,7 @@ pub(super) static TABLE: &[Setting] = &[
         kind: "DURATION",
         allowed: "1s to 1h",
         about: "How often what has come is put into the bucket: one object and one put of the head each time, if anything has. Longer costs fewer requests, and edges are told later.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| {
                 let found = duration_within(text, Duration::from_secs(1)..=HOUR)?;
                 s.cloud.commit_every = found;
@@ -97,7 +97,7 @@ pub(super) static TABLE: &[Setting] = &[
         kind: "DURATION",
         allowed: "1s to 1h",
         about: "For how long this node holds its group of copies without saying so again, which it does after a third of it. After a node's death another waits for so long before it takes the group.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| {
                 s.cloud.lease = duration_within(text, Duration::from_secs(1)..=HOUR)?;
                 Ok(())
@@ -110,7 +110,7 @@ pub(super) static TABLE: &[Setting] = &[
         kind: "N",
         allowed: "0 and more",
         about: "Which copies of the bucket this node holds. Nodes with the same group take turns: one holds it, the others wait for its lease to end.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| {
                 s.cloud.group = parse_count(text)?;
                 Ok(())
@@ -120,7 +120,7 @@ pub(super) static TABLE: &[Setting] = &[
     },
 ];
 
-/// What no setting can say alone.
+/// Checks across settings.
 pub(super) fn together(settings: &Settings) -> Result<(), SettingError> {
     let has_bucket = settings.cloud.bucket.is_some();
     let fault = match () {

@@ -1,6 +1,6 @@
-//! Settings of a dispatcher, and of who takes its tickets.
+//! Settings of a dispatcher, and of the nodes that accept its tickets.
 
-use super::setting::{How, Setting, within};
+use super::setting::{Codec, Setting, within};
 use super::values::{parse_count, parse_size, show_size};
 use super::{NodeRole, SettingError, Settings};
 use crate::access::ticket::PublicKey;
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 /// Most nodes of a dispatcher.
 pub const NODES_MAX: usize = 64;
 
-/// A node that a dispatcher sends questions to.
+/// Node that a dispatcher sends queries to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DispatchNode {
     /// Its address for the dispatcher.
@@ -19,20 +19,20 @@ pub struct DispatchNode {
     pub public_url: String,
 }
 
-/// What a dispatcher needs.
+/// Settings of a dispatcher.
 #[derive(Debug, Clone)]
 pub struct Dispatch {
-    /// The nodes, those first that are asked first.
+    /// The nodes, in the order of preference.
     pub nodes: Vec<DispatchNode>,
-    /// A file with the token that nodes are asked with.
+    /// File with the token for requests to nodes.
     pub token_file: Option<PathBuf>,
-    /// Certificates by which nodes are verified, in PEM; `None` = those the system trusts.
+    /// CA certificates for verifying nodes, in PEM; `None` = those that the system trusts.
     pub ca: Option<PathBuf>,
-    /// Most answers that are passed on at once.
+    /// Most answers that are relayed at once.
     pub relays_max: usize,
-    /// Most bytes a second of all answers that are passed on; `None` = as many as the line takes.
+    /// Most bytes a second of all relayed answers; `None` = no limit.
     pub relay_rate: Option<u64>,
-    /// Keys whose tickets this node takes, besides those of dispatchers that ask it.
+    /// Keys whose tickets this node accepts, besides those of dispatchers that follow it.
     pub ticket_keys: Vec<PublicKey>,
 }
 
@@ -67,7 +67,7 @@ fn url(text: &str) -> Result<String, String> {
     }
 }
 
-/// Reads `URL,URL=URL`: behind the sign stands the address for clients, where it is another one.
+/// Reads `URL,URL=URL`: the address for clients follows the sign, where it is another one.
 fn nodes(text: &str) -> Result<Vec<DispatchNode>, String> {
     let parts = text
         .split(',')
@@ -122,7 +122,7 @@ fn shown(path: Option<&PathBuf>) -> String {
     path.map_or_else(String::new, |path| path.display().to_string())
 }
 
-/// What no setting can say alone.
+/// Checks across settings.
 pub(super) fn together(settings: &Settings) -> Result<(), SettingError> {
     let is_dispatcher = settings.sync.role == NodeRole::Dispatcher;
     let fault = match () {
@@ -133,7 +133,7 @@ pub(super) fn together(settings: &Settings) -> Result<(), SettingError> {
             "a dispatcher stores nothing: mqtt.broker belongs to an edge or a cloud"
         }
         () if is_dispatcher && settings.postgres_addr.is_some() => {
-            "a dispatcher has no door for clients of PostgreSQL: postgres.addr belongs to a node"
+            "a dispatcher has no front end for clients of PostgreSQL: postgres.addr belongs to a node"
         }
         () => return Ok(()),
     };
@@ -146,7 +146,7 @@ pub(super) static TABLE: &[Setting] = &[
         kind: "URL,…",
         allowed: "addresses apart by commas, each perhaps with = and its address for clients",
         about: "Nodes that a dispatcher sends questions to, those first that are asked first.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| nodes(text).map(|nodes| s.dispatch.nodes = nodes),
             show: |s| show_nodes(&s.dispatch.nodes),
         },
@@ -156,7 +156,7 @@ pub(super) static TABLE: &[Setting] = &[
         kind: "FILE",
         allowed: "a file, or nothing",
         about: "File with the token that a dispatcher shows to its nodes. It must allow to read everything.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| {
                 s.dispatch.token_file = file(text);
                 Ok(())
@@ -169,7 +169,7 @@ pub(super) static TABLE: &[Setting] = &[
         kind: "FILE",
         allowed: "a file, or nothing",
         about: "Certificates in PEM by which a dispatcher verifies its nodes. Nothing = those that the system trusts.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| {
                 s.dispatch.ca = file(text);
                 Ok(())
@@ -182,7 +182,7 @@ pub(super) static TABLE: &[Setting] = &[
         kind: "N",
         allowed: "1 to 65536",
         about: "Most answers that a dispatcher passes on at once, for browsers and for clients that follow no redirects.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| {
                 within(parse_count(text)?, 1..=65_536).map(|n| s.dispatch.relays_max = n)
             },
@@ -194,7 +194,7 @@ pub(super) static TABLE: &[Setting] = &[
         kind: "SIZE",
         allowed: "1KiB and more, or unlimited",
         about: "Most bytes a second of all answers together that a dispatcher passes on.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| {
                 s.dispatch.relay_rate = match text {
                     UNLIMITED => None,
@@ -213,7 +213,7 @@ pub(super) static TABLE: &[Setting] = &[
         kind: "KEY,…",
         allowed: "keys of 64 hexadecimal digits, apart by commas, or nothing",
         about: "Keys of dispatchers whose tickets this node takes, besides those of dispatchers that ask it with a token that reads everything.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| keys(text).map(|keys| s.dispatch.ticket_keys = keys),
             show: |s| {
                 let keys = s.dispatch.ticket_keys.iter().map(|key| hex(key));

@@ -1,6 +1,6 @@
-//! Settings of the engine, as it describes them itself.
+//! Settings of the engine, as its own table describes them.
 
-use super::setting::{How, Setting};
+use super::setting::{Codec, Setting};
 use headwater::settings::{SETTINGS, SettingKind};
 use std::sync::LazyLock;
 
@@ -17,7 +17,7 @@ pub(super) static TABLE: LazyLock<Vec<Setting>> = LazyLock::new(|| {
         },
         allowed: setting.allowed,
         about: setting.about,
-        how: How::Engine(setting),
+        codec: Codec::Engine(setting),
     });
     described.collect()
 });

@@ -1,6 +1,6 @@
 //! Values of the engine's settings as text.
 //!
-//! Invariant: what is shown reads back as the same value.
+//! Invariant: a shown value reads back as the same value.
 
 use super::values::{parse_count, parse_duration, parse_size, show_duration, show_size};
 use headwater::settings::{Setting, SettingKind, SettingValue};
@@ -8,7 +8,7 @@ use headwater::{Durability, Options};
 
 const NONE: &str = "none";
 
-/// Reads a value and puts it among the options.
+/// Parses a value and sets it in the options.
 pub(super) fn set(setting: &Setting, options: &mut Options, text: &str) -> Result<(), String> {
     let value = match &setting.kind {
         SettingKind::Bytes { or_none: true, .. } if text == NONE => SettingValue::Number(None),
@@ -38,7 +38,7 @@ pub(super) fn set(setting: &Setting, options: &mut Options, text: &str) -> Resul
     setting.set_within(options, value).map_err(out_of_range)
 }
 
-/// Its value, as it would be set.
+/// Shows a value, in the form that sets it.
 pub(super) fn show(setting: &Setting, options: &Options) -> String {
     match (setting.get(options), &setting.kind) {
         (SettingValue::Number(None) | SettingValue::Span(None), _) => NONE.to_owned(),

@@ -1,21 +1,21 @@
 //! Settings of nodes that copy one another.
 
-use super::setting::{How, Setting, duration_within};
+use super::setting::{Codec, Setting, duration_within};
 use super::values::{parse_size, show_duration, show_size};
 use headwater_fleet::{FleetError, QuietHours, UplinkSettings, withholding};
 use std::time::Duration;
 
-/// What a node is to others.
+/// Role of a node.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum NodeRole {
-    /// It stands for itself.
+    /// Without a cloud.
     #[default]
     Single,
-    /// It owns its data, and a cloud copies them.
+    /// Owns its data, and sends it to a cloud.
     Edge,
-    /// It holds copies of edges.
+    /// Has copies of edges.
     Cloud,
-    /// It sends questions to where they are answered, and holds nothing.
+    /// Redirects queries to the nodes that answer them, and has no data.
     Dispatcher,
 }
 
@@ -28,7 +28,7 @@ impl NodeRole {
         NodeRole::Dispatcher,
     ];
 
-    /// How it is called.
+    /// Name of the role.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -40,29 +40,29 @@ impl NodeRole {
     }
 }
 
-/// What a node does for others.
+/// Replication settings of a node.
 #[derive(Debug, Clone)]
 pub struct Sync {
-    /// What it is to them.
+    /// Role of the node.
     pub role: NodeRole,
-    /// Most bytes a second that an edge sends; `None` = as many as the line takes.
+    /// Most bytes a second that an edge sends; `None` = no limit.
     pub rate: Option<u64>,
     /// Most bytes a day (UTC).
     pub day_max: Option<u64>,
     /// Most bytes a month (UTC).
     pub month_max: Option<u64>,
-    /// When an edge sends nothing (UTC).
+    /// Hours in which an edge sends nothing (UTC).
     pub quiet_hours: Vec<QuietHours>,
-    /// Bytes of replaced files that an edge keeps while they are being fetched.
+    /// Bytes of replaced files that an edge retains while they are being fetched.
     pub hold_bytes: u64,
-    /// How long events may stay in an edge's memory, where no copy sees them; `None` = as long as
-    /// there is room.
+    /// Longest time that events stay in an edge's memory, where no copy sees them; `None` = until
+    /// memory is full.
     pub flush_every: Option<Duration>,
-    /// How often newest events are sent along, before a flush stores them; `None` = they are not.
+    /// Interval of sending the newest events before a flush stores them; `None` = never.
     pub live: Option<Duration>,
-    /// Whether rows of an edge are freed once the cloud has them, whatever becomes of it.
+    /// Whether an edge frees rows once the cloud has them, whatever becomes of it.
     pub frees: bool,
-    /// How old these rows are then at least.
+    /// Least age of the freed rows.
     pub free_after: Duration,
     /// Tables of an edge that never leave it.
     pub withhold: Vec<String>,
@@ -87,7 +87,7 @@ impl Default for Sync {
 }
 
 impl Sync {
-    /// What an edge may do for its cloud.
+    /// Settings of an edge's connection to its cloud.
     ///
     /// # Errors
     /// `invalid`, which names of whole tables never are.
@@ -125,7 +125,7 @@ fn show_limit(limit: Option<u64>) -> String {
     limit.map_or_else(|| UNLIMITED.to_owned(), show_size)
 }
 
-/// Reads `22:00-06:00`, several apart by commas.
+/// Reads `22:00-06:00`, several separated by commas.
 fn quiet_hours(text: &str) -> Result<Vec<QuietHours>, String> {
     let stretches = text.split(',').map(str::trim).filter(|s| !s.is_empty());
     stretches
@@ -168,7 +168,7 @@ pub(super) static TABLE: &[Setting] = &[
         kind: "ROLE",
         allowed: "single, edge, cloud or dispatcher",
         about: "What this node is to others. An edge owns its data, and the cloud it joined copies them; a cloud holds copies of its edges and answers for them; a dispatcher sends questions to the clouds and edges that answer them.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| {
                 let found = NodeRole::ALL.into_iter().find(|role| role.name() == text);
                 s.sync.role = found.ok_or("not one of the four")?;
@@ -182,7 +182,7 @@ pub(super) static TABLE: &[Setting] = &[
         kind: "SIZE",
         allowed: "1 and more, or unlimited",
         about: "Most bytes a second that an edge sends to its cloud.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| limit(text).map(|bytes| s.sync.rate = bytes),
             show: |s| show_limit(s.sync.rate),
         },
@@ -192,7 +192,7 @@ pub(super) static TABLE: &[Setting] = &[
         kind: "SIZE",
         allowed: "1 and more, or unlimited",
         about: "Most bytes that an edge sends to its cloud on one day (UTC).",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| limit(text).map(|bytes| s.sync.day_max = bytes),
             show: |s| show_limit(s.sync.day_max),
         },
@@ -202,7 +202,7 @@ pub(super) static TABLE: &[Setting] = &[
         kind: "SIZE",
         allowed: "1 and more, or unlimited",
         about: "Most bytes that an edge sends to its cloud in one month (UTC).",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| limit(text).map(|bytes| s.sync.month_max = bytes),
             show: |s| show_limit(s.sync.month_max),
         },
@@ -212,7 +212,7 @@ pub(super) static TABLE: &[Setting] = &[
         kind: "HOURS",
         allowed: "stretches such as 22:00-06:00, apart by commas, or nothing",
         about: "When an edge sends nothing to its cloud (UTC).",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| quiet_hours(text).map(|quiet| s.sync.quiet_hours = quiet),
             show: |s| show_quiet_hours(&s.sync.quiet_hours),
         },
@@ -222,7 +222,7 @@ pub(super) static TABLE: &[Setting] = &[
         kind: "SIZE",
         allowed: "0 and more",
         about: "Bytes of replaced files that an edge keeps while they are being fetched. Beyond that the oldest go, and the cloud fetches what took their place.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| parse_size(text).map(|bytes| s.sync.hold_bytes = bytes),
             show: |s| show_size(s.sync.hold_bytes),
         },
@@ -232,7 +232,7 @@ pub(super) static TABLE: &[Setting] = &[
         kind: "DURATION",
         allowed: "1s to 7d, or never",
         about: "How long events may stay in an edge's memory, where no copy sees them, while the cloud is connected. Shorter ones are seen sooner and written more often.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| {
                 s.sync.flush_every = match text {
                     "never" => None,
@@ -255,7 +255,7 @@ pub(super) static TABLE: &[Setting] = &[
         kind: "DURATION",
         allowed: "1s to 1h, or never",
         about: "How often an edge sends its newest events along before a flush stores them, at the most, so that the cloud shows them within about this time. They are sent once more when they are stored.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| {
                 s.sync.live = match text {
                     "never" => None,
@@ -277,7 +277,7 @@ pub(super) static TABLE: &[Setting] = &[
         kind: "WHEN",
         allowed: "never or confirmed",
         about: "Whether an edge frees rows that its cloud has: of a partition that the cloud has proven to have whole, in its bucket (cloud.bucket), only aggregates and newest rows stay here, and who asks for rows is told that they are elsewhere. Without a bucket at the cloud nothing is freed.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| {
                 s.sync.frees = match text {
                     "never" => false,
@@ -298,7 +298,7 @@ pub(super) static TABLE: &[Setting] = &[
         kind: "DURATION",
         allowed: "0s to 3650d",
         about: "How old rows are at least when they are freed (sync.free), by their own times.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| {
                 let range = Duration::ZERO..=Duration::from_secs(3650 * 86_400);
                 s.sync.free_after = duration_within(text, range)?;
@@ -312,7 +312,7 @@ pub(super) static TABLE: &[Setting] = &[
         kind: "TABLES",
         allowed: "names of tables, apart by commas, or nothing",
         about: "Tables that never leave an edge: no cloud gets their rows, nor the names of their streams.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| {
                 let tables = text
                     .split(',')

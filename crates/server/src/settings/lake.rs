@@ -1,6 +1,6 @@
-//! Settings of the lake: where it is, and when it is brought to where the databases are.
+//! Settings of the lake: its location, and when it is updated.
 
-use super::setting::{How, Setting, duration_within, or_never, show_or_never};
+use super::setting::{Codec, Setting, duration_within, or_never, show_or_never};
 use super::values::show_duration;
 use super::{NodeRole, SettingError, Settings};
 use std::path::Path;
@@ -8,19 +8,19 @@ use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_secs(86_400);
-/// The longest time that the settings take.
+/// Longest time that the settings accept.
 const MOST: Duration = Duration::from_secs(3650 * 86_400);
 
-/// What is done about the lake.
+/// Settings of the lake.
 #[derive(Debug, Clone)]
 pub struct Lake {
     /// The folder or bucket of the lake; `None` = there is none.
     pub dir: Option<String>,
-    /// How often it is written; `None` = others write it, and this server tells of it only.
+    /// Interval of writing; `None` = others write it, and this server only serves its catalog.
     pub every: Option<Duration>,
     /// Days that ended less than this ago are left for later; `None` = none is.
     pub closed_for: Option<Duration>,
-    /// How long older snapshots of a table are kept for those who still read them.
+    /// Retention of older snapshots of a table, for readers that still use them.
     pub keep_snapshots: Duration,
 }
 
@@ -41,7 +41,7 @@ pub(super) const TABLE: &[Setting] = &[
         kind: "DIR",
         allowed: "a directory outside of the database's, s3://BUCKET/PREFIX as with cloud.bucket, or nothing",
         about: "Directory or bucket of the lake: the tables as Iceberg tables for other engines, which find them by the catalog at `/iceberg`. A cloud keeps those of its edges there too. Not in programs built without `sql`.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| {
                 s.lake.dir = (!text.is_empty()).then(|| text.to_owned());
                 Ok(())
@@ -54,7 +54,7 @@ pub(super) const TABLE: &[Setting] = &[
         kind: "DURATION",
         allowed: "1s to 3650d, or never",
         about: "How often the lake is brought to where the database is. With `never` the server only tells others of it, and `headwater lake write` writes it.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| or_never(text, SECOND..=MOST).map(|found| s.lake.every = found),
             show: |s| show_or_never(s.lake.every),
         },
@@ -64,7 +64,7 @@ pub(super) const TABLE: &[Setting] = &[
         kind: "DURATION",
         allowed: "1s to 3650d, or never",
         about: "Days that ended less than this ago are left for later, so that today's is not written again and again. With `never` no day is left, and today's rows are in the lake too.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| or_never(text, SECOND..=MOST).map(|found| s.lake.closed_for = found),
             show: |s| show_or_never(s.lake.closed_for),
         },
@@ -74,7 +74,7 @@ pub(super) const TABLE: &[Setting] = &[
         kind: "DURATION",
         allowed: "1s to 3650d",
         about: "How long older snapshots of a table of the lake are kept for those who still read them.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| {
                 duration_within(text, SECOND..=MOST).map(|found| s.lake.keep_snapshots = found)
             },
@@ -83,7 +83,7 @@ pub(super) const TABLE: &[Setting] = &[
     },
 ];
 
-/// What no setting can say alone.
+/// Checks across settings.
 pub(super) fn together(settings: &Settings) -> Result<(), SettingError> {
     let Some(dir) = &settings.lake.dir else {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Brings flags, environment, file and defaults together.
+//! Merges flags, environment, file and defaults.
 
 use super::refusal::{SettingError, Source, nearest};
 use super::setting::Setting;
@@ -6,7 +6,7 @@ use super::table::table;
 use super::{NoticeBus, Settings, cloud, dispatch, lake, mqtt, notices, subscription};
 use std::path::{Path, PathBuf};
 
-/// Variables that begin like settings and are none.
+/// Variables with the prefix of settings that are none.
 const OTHER_VARIABLES: [&str; 4] = [
     "HEADWATER_LOG",
     "HEADWATER_CONFIG",
@@ -14,7 +14,7 @@ const OTHER_VARIABLES: [&str; 4] = [
     "HEADWATER_TOKEN",
 ];
 
-/// What a command line gives: values of flags by key, and the file.
+/// Input of a command line: values of flags by key, and the file.
 #[derive(Debug, Clone, Default)]
 pub struct Given {
     /// The file to read; `None` = none.
@@ -25,7 +25,7 @@ pub struct Given {
     pub environment: Vec<(String, String)>,
 }
 
-/// Settings, and where each came from.
+/// Settings, and the source of each.
 #[derive(Debug, Clone)]
 pub struct Loaded {
     /// The values.
@@ -59,7 +59,7 @@ impl Loaded {
     }
 }
 
-/// Reads the settings from everywhere.
+/// Loads the settings from all sources.
 ///
 /// # Errors
 /// When the file cannot be read, a key is not known, a value is not allowed, or values do not go
@@ -127,7 +127,7 @@ impl Loaded {
     }
 }
 
-/// What no setting can say alone.
+/// Checks across settings.
 fn together(settings: &Settings) -> Result<(), SettingError> {
     if settings.engine.dir.as_os_str().is_empty() {
         return Err(SettingError::NoDatabase);
@@ -191,14 +191,14 @@ fn unknown(key: &str, source: &Source) -> SettingError {
     }
 }
 
-/// Without the beginning that all variables have: it would make all of them alike.
+/// Compares without the prefix, which would make all variables alike.
 fn nearest_variable(name: &str) -> Option<String> {
     let bare = |name: &str| name.trim_start_matches("HEADWATER_").to_owned();
     let found = nearest(&bare(name), table().map(|s| bare(&s.variable())))?;
     Some(format!("HEADWATER_{found}"))
 }
 
-/// What stands in the file.
+/// Contents of the file.
 #[derive(Default)]
 struct File {
     /// Keys and values; tables have become dotted keys.
@@ -358,7 +358,7 @@ mod tests {
             error(None, &[("HEADWATER_HTTP_ADR", "x")], &[db])
                 .contains("did you mean `HEADWATER_HTTP_ADDR`?")
         );
-        // What all variables begin with makes none of them alike.
+        // The common prefix does not make variables alike.
         assert!(
             error(None, &[("HEADWATER_MEMRY", "1")], &[db])
                 .contains("did you mean `HEADWATER_MEMORY_BUDGET`?")

@@ -1,13 +1,13 @@
-//! What can be set about a server, and where each value comes from.
+//! Settings of a server, and the source of each value.
 //!
 //! Purpose: one table ([`table`]) names every setting; flags, environment variables, the file, the
-//! page `docs/operate/settings.md` and `headwater config` are made of it. A list, whose entries
-//! have several keys each, can only stand in the file, and has a table of its own
+//! page `docs/operate/settings.md` and `headwater config` are generated from it. A list, whose
+//! entries have several keys each, is allowed in the file only, and has a table of its own
 //! ([`Subscription`]).
 //!
-//! Invariants: a flag goes before the environment, that before the file, that before the default. A
-//! key nobody knows is an error that names the nearest one. A value is checked where it is read,
-//! and again by the engine.
+//! Invariants: a flag precedes the environment, that the file, that the default. An unknown key is
+//! an error that names the nearest one. A value is checked where it is read, and again by the
+//! engine.
 //!
 //! Failure: [`SettingError`] names the key, where it was set, and what is allowed.
 
@@ -50,12 +50,12 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Whether names of databases, which InfluxDB's clients use, stand for measurements of their own.
+/// Whether names of databases, which InfluxDB's clients use, separate measurements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Apart {
-    /// They do where the database was begun since names are kept.
+    /// Separate where the database was created since names are stored.
     Auto,
-    /// They do.
+    /// Separate.
     Apart,
     /// All names mean the same tables.
     Together,
@@ -64,7 +64,7 @@ pub enum Apart {
 impl Apart {
     const ALL: [Apart; 3] = [Apart::Auto, Apart::Apart, Apart::Together];
 
-    /// As it is set.
+    /// Value of the setting.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -90,13 +90,13 @@ pub struct Settings {
     pub allow_open: bool,
     /// Serve others than this machine without TLS.
     pub allow_plaintext: bool,
-    /// Names under which requests without a token may come in, besides those of this machine.
+    /// Names under which requests without a token are accepted, besides those of this machine.
     pub hosts: Vec<String>,
-    /// Origins whose pages may ask this server, in small letters.
+    /// Origins whose pages may send requests to this server, in small letters.
     pub cors_origins: Vec<String>,
-    /// Let nobody change anything, whatever a token allows.
+    /// Let no client change anything, whatever a token allows.
     pub read_only: bool,
-    /// How often a database that is only read is looked at again; `None` = never.
+    /// Interval of refreshing a read-only database; `None` = never.
     pub read_only_refresh: Option<Duration>,
     /// Largest body of a request, unpacked, in bytes.
     pub body_max: usize,
@@ -112,28 +112,27 @@ pub struct Settings {
     pub shutdown_timeout: Duration,
     /// Longest line of line protocol in bytes.
     pub write_line_max: usize,
-    /// Bytes of formatted tiles that are kept.
+    /// Bytes of formatted tiles that are cached.
     pub tile_cache: usize,
-    /// The one name of a database or bucket that writes may give; `None` = any, and it means
-    /// nothing.
+    /// The one name of a database or bucket that writes may give; `None` = any, which is ignored.
     pub write_database: Option<String>,
-    /// Whether names of databases stand for measurements of their own.
+    /// Whether names of databases separate measurements.
     pub write_databases: Apart,
     /// Most writes that wait for a thread.
     pub write_queue_max: usize,
-    /// Most bytes of bodies of writes held at once.
+    /// Most bytes of bodies of writes in memory at once.
     pub write_bytes_max: usize,
     /// Threads that parse and hand in; 0 = one for each processor.
     pub write_threads: usize,
-    /// Most clients that follow new data at once.
+    /// Most clients that subscribe to new data at once.
     pub live_clients_max: usize,
-    /// Bytes that one question of InfluxQL or OpenTSDB may keep.
+    /// Memory in bytes of one query of InfluxQL or OpenTSDB.
     pub query_memory: usize,
-    /// Bytes that all of them may keep together.
+    /// Memory in bytes of all of them together.
     pub query_memory_all: usize,
-    /// Bytes that one statement of SQL may hold.
+    /// Memory in bytes of one statement of SQL.
     pub sql_memory: usize,
-    /// Bytes that all statements may hold together.
+    /// Memory in bytes of all statements together.
     pub sql_memory_all: usize,
     /// Longest time of a statement.
     pub sql_timeout: Duration,
@@ -145,13 +144,13 @@ pub struct Settings {
     pub postgres_connections_max: usize,
     /// Longest time from a connection of that protocol to its session, TLS and password included.
     pub postgres_startup_timeout: Duration,
-    /// How long a session of that protocol may be silent.
+    /// Longest silence of a session of that protocol.
     pub postgres_idle_timeout: Duration,
     /// Which log messages are written: a level, or directives as for `HEADWATER_LOG`.
     pub log_level: String,
-    /// How lines of the log are written.
+    /// Format of log lines.
     pub log_format: LogFormat,
-    /// Which requests are.
+    /// Requests that are logged.
     pub log_requests: LogRequests,
     /// The certificates of TLS, in PEM; `None` = no TLS.
     pub tls_cert: Option<PathBuf>,
@@ -159,17 +158,17 @@ pub struct Settings {
     pub tls_key: Option<PathBuf>,
     /// Messages from a broker.
     pub mqtt: Mqtt,
-    /// What this node is to others.
+    /// Replication settings.
     pub sync: Sync,
     /// Where events of watches may go.
     pub watch: Watch,
-    /// What is done about the lake.
+    /// Settings of the lake.
     pub lake: Lake,
-    /// What a cloud with a bucket does.
+    /// Settings of a cloud with a bucket.
     pub cloud: Cloud,
-    /// What a dispatcher needs, and whose tickets are taken.
+    /// Settings of a dispatcher, and of the tickets that are accepted.
     pub dispatch: Dispatch,
-    /// What carries notices.
+    /// Settings of notices.
     pub notices: NoticeSettings,
 }
 
@@ -177,7 +176,7 @@ impl Settings {
     /// The defaults, for the database in `db`: loopback, port 7373.
     pub fn new(db: impl Into<PathBuf>) -> Settings {
         let mut engine = Options::new(db);
-        // Clocks of others are believed less than those of one's own program.
+        // Clocks of clients are trusted less than that of one's own program.
         engine.max_future = Some(Duration::from_secs(3600));
         let shell = ShellSettings::default();
         Settings {
@@ -228,7 +227,7 @@ impl Settings {
         }
     }
 
-    /// What statements of SQL may take.
+    /// Limits of SQL statements.
     #[cfg(feature = "sql")]
     pub(crate) fn sql_limits(&self) -> headwater_query::Limits {
         headwater_query::Limits {
@@ -240,7 +239,7 @@ impl Settings {
         }
     }
 
-    /// Those of them that are the shell's.
+    /// Settings of the HTTP server scaffold.
     pub(crate) fn shell(&self) -> ShellSettings {
         ShellSettings {
             http_addr: self.http_addr,
@@ -260,8 +259,8 @@ impl Settings {
         }
     }
 
-    /// True where the database is only looked at: it is not opened as its owner. A node of a fleet
-    /// takes what others send, or keeps what it has sent, whoever may change something.
+    /// True where the database is opened read-only, not as its owner. A node of a fleet writes data
+    /// of others, or retains sent data, even if clients may change nothing.
     pub(crate) fn is_only_read(&self) -> bool {
         self.read_only && self.sync.role == NodeRole::Single
     }
@@ -273,7 +272,7 @@ impl Settings {
     }
 }
 
-/// Begins to write log messages as the settings say; the variable `HEADWATER_LOG` goes before the
+/// Begins to write log messages as the settings say; the variable `HEADWATER_LOG` precedes the
 /// level set. Does nothing if the program already does so in another way.
 pub fn begin_logging(settings: &Settings) {
     headwater_shell::logging::begin(&settings.log_level, settings.log_format);

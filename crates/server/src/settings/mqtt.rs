@@ -1,9 +1,9 @@
-//! Settings of the way in from an MQTT broker.
+//! Settings of the MQTT subscriber.
 //!
-//! The connection is set like everything else; what topics mean is a list, `[[mqtt.subscription]]`,
-//! which only the file can hold ([`super::subscription`]).
+//! The connection is set like everything else; the meaning of topics is a list,
+//! `[[mqtt.subscription]]`, which only the file may have ([`super::subscription`]).
 
-use super::setting::{How, Setting, duration_within, size_within, within};
+use super::setting::{Codec, Setting, duration_within, size_within, within};
 use super::subscription::Subscription;
 use super::values::{parse_count, show_duration, show_size};
 use super::{SettingError, Settings};
@@ -11,40 +11,39 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Longest time that MQTT can say in seconds, which means for ever.
+/// Longest time that MQTT expresses in seconds, which means for ever.
 const FOR_EVER: Duration = Duration::from_secs(u32::MAX as u64);
 
-/// Where messages come from, and what they mean.
+/// Broker, and the meaning of its messages.
 #[derive(Debug, Clone)]
 pub struct Mqtt {
-    /// The broker; `None` = no messages are taken.
+    /// The broker; `None` = no messages are received.
     pub broker: Option<Broker>,
     /// The name of this server's session at the broker.
     pub client_id: String,
-    /// Who it is.
+    /// User name at the broker.
     pub user: String,
     /// The password, if it is not in a file.
     pub password: Secret,
-    /// A file that holds the password.
+    /// File with the password.
     pub password_file: Option<PathBuf>,
-    /// Certificates that the broker's must be signed by, in PEM; `None` = those that the system
-    /// trusts.
+    /// CA certificates for verifying the broker, in PEM; `None` = those that the system trusts.
     pub ca: Option<PathBuf>,
-    /// A certificate of its own.
+    /// Client certificate.
     pub cert: Option<PathBuf>,
-    /// Its private key.
+    /// Private key of the client certificate.
     pub key: Option<PathBuf>,
-    /// How often the connection is proven to live.
+    /// Keep-alive interval of the connection.
     pub keep_alive: Duration,
-    /// How long the broker keeps messages for this server while it is away.
+    /// Time that the broker retains the session of a disconnected server.
     pub session_expiry: Duration,
-    /// Most messages on their way that are not acknowledged.
+    /// Most messages in flight that are not acknowledged.
     pub receive_max: u16,
     /// Largest packet in bytes.
     pub packet_max: usize,
     /// Most bytes of messages that are not acknowledged.
     pub bytes_max: usize,
-    /// What topics mean, in order: the first that matches counts.
+    /// Meaning of topics, in order: the first match counts.
     pub subscriptions: Vec<Subscription>,
 }
 
@@ -66,7 +65,7 @@ impl fmt::Display for Broker {
     }
 }
 
-/// A text that is not shown.
+/// Text that is not shown.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -117,7 +116,7 @@ pub(super) static TABLE: &[Setting] = &[
         kind: "URL",
         allowed: "mqtt://HOST[:PORT], or mqtts://HOST[:PORT] for TLS; or nothing",
         about: "MQTT 5 broker to take messages from; what their topics mean is said by `[[mqtt.subscription]]` in the file. Ports are 1883 and 8883 unless given.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| {
                 s.mqtt.broker = broker(text)?;
                 Ok(())
@@ -135,7 +134,7 @@ pub(super) static TABLE: &[Setting] = &[
         kind: "NAME",
         allowed: "1 to 65535 bytes, or nothing",
         about: "Name of this server's session at the broker. No other client may have it, and it must stay the same, or messages kept for this server are lost.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| {
                 if text.len() > 65_535 {
                     return Err("too long".to_owned());
@@ -151,7 +150,7 @@ pub(super) static TABLE: &[Setting] = &[
         kind: "NAME",
         allowed: "a name, or nothing",
         about: "Name to log in to the broker with.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| {
                 text.clone_into(&mut s.mqtt.user);
                 Ok(())
@@ -164,7 +163,7 @@ pub(super) static TABLE: &[Setting] = &[
         kind: "TEXT",
         allowed: "a password, or nothing",
         about: "Password to log in to the broker with. Others on this machine see the flags of a process, so a file is the better place.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| {
                 s.mqtt.password = Secret::new(text);
                 Ok(())
@@ -180,7 +179,7 @@ pub(super) static TABLE: &[Setting] = &[
         kind: "FILE",
         allowed: "a file, or nothing",
         about: "File that holds the password; a line end behind it does not count. Read at each connection.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| {
                 s.mqtt.password_file = file(text);
                 Ok(())
@@ -193,7 +192,7 @@ pub(super) static TABLE: &[Setting] = &[
         kind: "FILE",
         allowed: "a file in PEM, or nothing",
         about: "Certificates that the broker's must be signed by; without it those that the system trusts.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| {
                 s.mqtt.ca = file(text);
                 Ok(())
@@ -206,7 +205,7 @@ pub(super) static TABLE: &[Setting] = &[
         kind: "FILE",
         allowed: "a file in PEM, or nothing",
         about: "Certificate to show the broker, for brokers that ask for one; `mqtt.key` is its key.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| {
                 s.mqtt.cert = file(text);
                 Ok(())
@@ -219,7 +218,7 @@ pub(super) static TABLE: &[Setting] = &[
         kind: "FILE",
         allowed: "a file in PEM, or nothing",
         about: "Private key of `mqtt.cert`.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| {
                 s.mqtt.key = file(text);
                 Ok(())
@@ -232,7 +231,7 @@ pub(super) static TABLE: &[Setting] = &[
         kind: "DURATION",
         allowed: "5s to 18h",
         about: "How often the connection to the broker is proven to live.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| {
                 let range = Duration::from_secs(5)..=Duration::from_secs(18 * 3600);
                 duration_within(text, range).map(|d| s.mqtt.keep_alive = d)
@@ -245,7 +244,7 @@ pub(super) static TABLE: &[Setting] = &[
         kind: "DURATION",
         allowed: "1s to 49710d, or never",
         about: "How long the broker keeps messages for this server while it is away, as far as the broker goes along.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| {
                 s.mqtt.session_expiry = match text {
                     "never" => FOR_EVER,
@@ -264,7 +263,7 @@ pub(super) static TABLE: &[Setting] = &[
         kind: "N",
         allowed: "1 to 65535",
         about: "Most messages of QoS 1 that the broker sends ahead of their acknowledgement.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| within(parse_count(text)?, 1..=u16::MAX).map(|n| s.mqtt.receive_max = n),
             show: |s| s.mqtt.receive_max.to_string(),
         },
@@ -274,7 +273,7 @@ pub(super) static TABLE: &[Setting] = &[
         kind: "SIZE",
         allowed: "1KiB to 256MiB",
         about: "Largest message, topic included. A broker drops larger ones for this server.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| size_within(text, 1 << 10..=256 << 20).map(|n| s.mqtt.packet_max = n),
             show: |s| show_size(s.mqtt.packet_max as u64),
         },
@@ -284,7 +283,7 @@ pub(super) static TABLE: &[Setting] = &[
         kind: "SIZE",
         allowed: "64KiB to 64GiB",
         about: "Most bytes of messages held until they are stored; then no more are read. At least `mqtt.packet_max` counts.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| size_within(text, 64 << 10..=64 << 30).map(|n| s.mqtt.bytes_max = n),
             show: |s| show_size(s.mqtt.bytes_max as u64),
         },
@@ -304,7 +303,7 @@ pub(super) fn broker(text: &str) -> Result<Option<Broker>, String> {
     broker_or(text, if is_secured { 8883 } else { 1883 })
 }
 
-/// As [`broker`], with the port of one that names none.
+/// As [`broker`], with a default port.
 pub(super) fn broker_or(text: &str, port_else: u16) -> Result<Option<Broker>, String> {
     if text.is_empty() {
         return Ok(None);
@@ -354,7 +353,7 @@ pub(super) fn broker_or(text: &str, port_else: u16) -> Result<Option<Broker>, St
     }))
 }
 
-/// What no setting of these can say alone.
+/// Checks across settings.
 pub(super) fn together(settings: &Settings) -> Result<(), SettingError> {
     let mqtt = &settings.mqtt;
     let error = |text: &str| Err(SettingError::Together(text.to_owned()));

@@ -1,7 +1,7 @@
-//! Settings of notices: what carries them between nodes and those who follow them.
+//! Settings of notices: the bus between nodes and their followers.
 
 use super::mqtt::{Broker, Mqtt, broker, broker_or};
-use super::setting::{How, Setting, duration_within};
+use super::setting::{Codec, Setting, duration_within};
 use super::values::show_duration;
 use super::{NodeRole, SettingError, Settings};
 use headwater_protocol::notice::is_node_name;
@@ -9,10 +9,10 @@ use headwater_protocol::xmpp::{Jid, JidError};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What carries notices.
+/// Bus of notices.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum NoticeBus {
-    /// The node itself: who follows it waits there.
+    /// The node itself: followers wait there.
     #[default]
     Hub,
     /// An MQTT 5 broker.
@@ -21,18 +21,18 @@ pub enum NoticeBus {
     Xmpp,
 }
 
-/// How notices are told and heard.
+/// Settings of publishing and receiving notices.
 #[derive(Debug, Clone)]
 pub struct NoticeSettings {
-    /// What carries them.
+    /// Bus of notices.
     pub bus: NoticeBus,
-    /// What this node is called there; its notices stand under it.
+    /// Name of this node there; its notices are under it.
     pub name: String,
-    /// What the topics of all nodes begin with.
+    /// Prefix of the topics of all nodes.
     pub topic: String,
-    /// How often a node is asked of which nothing was heard.
+    /// Interval of asking a silent node.
     pub check: Duration,
-    /// How to log in to the broker, of which kind it is.
+    /// Login to the broker of either kind.
     pub login: Mqtt,
     /// The XMPP server; `login` has the rest. TLS in it means from the first byte on.
     pub xmpp: Option<Broker>,
@@ -105,7 +105,7 @@ pub(super) static TABLE: &[Setting] = &[
         kind: "WHAT",
         allowed: "hub, mqtt or xmpp",
         about: "What carries notices from nodes to dispatchers: hub = dispatchers wait at each node; mqtt, xmpp = nodes tell a broker, or a server of XMPP with publish-subscribe, and dispatchers ask when they hear of something.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| {
                 s.notices.bus = match text {
                     "hub" => NoticeBus::Hub,
@@ -126,8 +126,8 @@ pub(super) static TABLE: &[Setting] = &[
         key: "notices.name",
         kind: "NAME",
         allowed: "1 to 64 letters, digits, dots, dashes and underscores, or nothing",
-        about: "What this node is called where notices are told: its topic ends with it. A dispatcher needs none.",
-        how: How::Own {
+        about: "Name of this node in notices: its topic ends with it. A dispatcher needs none.",
+        codec: Codec::Own {
             set: |s, text| {
                 if !text.is_empty() && !is_node_name(text) {
                     return Err("not a name".to_owned());
@@ -143,7 +143,7 @@ pub(super) static TABLE: &[Setting] = &[
         kind: "TOPIC",
         allowed: "names apart by /, at most 200 bytes",
         about: "What the topics of notices begin with, the same at all nodes of a fleet.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| topic(text).map(|topic| s.notices.topic = topic),
             show: |s| s.notices.topic.clone(),
         },
@@ -153,7 +153,7 @@ pub(super) static TABLE: &[Setting] = &[
         kind: "DURATION",
         allowed: "1s to 1h",
         about: "How often a dispatcher asks a node of which it has heard nothing, in case a notice was lost.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| {
                 let hour = Duration::from_secs(3600);
                 s.notices.check = duration_within(text, Duration::from_secs(1)..=hour)?;
@@ -167,7 +167,7 @@ pub(super) static TABLE: &[Setting] = &[
         kind: "URL",
         allowed: "mqtt://HOST[:PORT], mqtts://HOST[:PORT] for TLS, xmpp://HOST[:PORT], xmpps://HOST[:PORT] for TLS from the first byte on; or nothing",
         about: "MQTT 5 broker or XMPP server that carries notices. Ports of XMPP are 5222 and 5223 unless given; under xmpp:// TLS is begun by STARTTLS, and only a server on this machine may have none.",
-        how: How::Own {
+        codec: Codec::Own {
             set: set_broker,
             show: |s| {
                 if let Some(server) = &s.notices.xmpp {
@@ -183,7 +183,7 @@ pub(super) static TABLE: &[Setting] = &[
         kind: "DOMAIN",
         allowed: "a domain, or nothing",
         about: "Where the XMPP server has publish-subscribe; without it at pubsub. before the domain of the account.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| {
                 if !text.is_empty() {
                     let jid: Jid = text.parse().map_err(|e: JidError| e.to_string())?;
@@ -202,7 +202,7 @@ pub(super) static TABLE: &[Setting] = &[
         kind: "NAME",
         allowed: "a name, or nothing",
         about: "Name to log in to the broker of notices with; for XMPP the account, NAME@DOMAIN.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| {
                 text.clone_into(&mut s.notices.login.user);
                 Ok(())
@@ -215,7 +215,7 @@ pub(super) static TABLE: &[Setting] = &[
         kind: "FILE",
         allowed: "a file, or nothing",
         about: "File that holds the password for the broker of notices; a line end behind it does not count. Read at each connection.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| {
                 s.notices.login.password_file = file(text);
                 Ok(())
@@ -228,7 +228,7 @@ pub(super) static TABLE: &[Setting] = &[
         kind: "FILE",
         allowed: "a file in PEM, or nothing",
         about: "Certificates that those of the broker of notices must be signed by; without it those that the system trusts.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| {
                 s.notices.login.ca = file(text);
                 Ok(())
@@ -238,7 +238,7 @@ pub(super) static TABLE: &[Setting] = &[
     },
 ];
 
-/// What no setting can say alone.
+/// Checks across settings.
 pub(super) fn together(settings: &Settings) -> Result<(), SettingError> {
     let notices = &settings.notices;
     let login = &notices.login;
@@ -288,7 +288,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_go_together_is_told() {
+    fn contradictions_are_refused() {
         let told = |change: fn(&mut Settings)| {
             let mut settings = Settings::new("x");
             change(&mut settings);

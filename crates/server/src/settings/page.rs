@@ -1,4 +1,4 @@
-//! The page `docs/operate/settings.md`, made of the table.
+//! Generator of the page `docs/operate/settings.md`, from the table.
 
 use super::Settings;
 use super::subscription;
@@ -48,7 +48,7 @@ pub fn page() -> String {
     );
     for setting in table() {
         let default = match setting.key {
-            // The one that depends on the machine.
+            // This default depends on the machine.
             "shards" => "cores, at most 4".to_owned(),
             _ => match setting.value(&defaults).as_str() {
                 "" => "none".to_owned(),

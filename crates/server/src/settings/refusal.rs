@@ -1,12 +1,12 @@
-//! Why settings cannot be used, and where a value comes from.
+//! Errors of settings, and sources of values.
 
 use std::fmt;
 use std::path::PathBuf;
 
-/// Where a value comes from.
+/// Source of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
-    /// Nobody set it.
+    /// Not set.
     Default,
     /// The file.
     File(PathBuf),
@@ -36,7 +36,7 @@ pub enum SettingError {
     Io {
         /// The file.
         path: String,
-        /// What the system says.
+        /// Error of the operating system.
         source: std::io::Error,
     },
     /// The file is not TOML.
@@ -44,34 +44,34 @@ pub enum SettingError {
     Syntax {
         /// The file.
         path: String,
-        /// Where and why.
+        /// Position and reason.
         reason: String,
     },
-    /// Nobody knows this key.
+    /// The key is unknown.
     #[error("{source_of}: there is no setting `{key}`{}", nearest.as_ref().map(|n| format!("; did you mean `{n}`?")).unwrap_or_default())]
     Unknown {
-        /// Where it stands.
+        /// Source of the key.
         source_of: Source,
         /// The key.
         key: String,
         /// The known key that is most like it.
         nearest: Option<String>,
     },
-    /// A value that cannot be.
+    /// The value is not allowed.
     #[error("{source_of}: {key} = `{value}`: {reason}; allowed: {allowed}")]
     Value {
-        /// Where it stands.
+        /// Source of the value.
         source_of: Source,
         /// The key.
         key: String,
         /// The value.
         value: String,
-        /// What is wrong with it.
+        /// Reason of the refusal.
         reason: String,
-        /// What would be right.
+        /// Values that are allowed.
         allowed: &'static str,
     },
-    /// Values that do not go together.
+    /// Values that exclude one another.
     #[error("{0}")]
     Together(String),
     /// There is no directory.
@@ -81,12 +81,12 @@ pub enum SettingError {
     NoDatabase,
 }
 
-/// The name most like `wrong`, if one is like it at all.
+/// The name most like `wrong`, if any is alike.
 pub(super) fn nearest(wrong: &str, names: impl Iterator<Item = String>) -> Option<String> {
     let far = 1 + wrong.len() / 3;
     let distance = |name: &str| {
         let whole = strsim::levenshtein(wrong, name);
-        // The beginning of a name of several words may be all that was remembered.
+        // The first word of a name may be all that the user remembered.
         let first = name.split(['_', '.']).next().filter(|word| *word != name);
         let first = first.map_or(whole, |word| 1 + strsim::levenshtein(wrong, word));
         whole.min(first)

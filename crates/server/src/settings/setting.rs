@@ -1,4 +1,4 @@
-//! One setting: its names, what may be said for it, and how it is read and shown.
+//! One setting: its names, its allowed values, and its conversion from and to text.
 
 use super::values::{parse_duration, parse_size, show_duration};
 use super::{Settings, engine_text};
@@ -6,23 +6,23 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// One thing that can be set.
+/// Entry of the table of settings.
 #[derive(Debug)]
 pub struct Setting {
     /// Its name in the file; a dot stands between section and key.
     pub key: &'static str,
-    /// What kind of value it takes, as a help text shows it: `SIZE`, `DURATION`, `N`.
+    /// Kind of its value, as a help text shows it: `SIZE`, `DURATION`, `N`.
     pub kind: &'static str,
-    /// Which values are allowed, in words.
+    /// Allowed values, in words.
     pub allowed: &'static str,
-    /// What it does, in one or two sentences.
+    /// Its effect, in one or two sentences.
     pub about: &'static str,
-    pub(super) how: How,
+    pub(super) codec: Codec,
 }
 
-/// How a setting is read and shown.
+/// Conversion of a setting from and to text.
 #[derive(Debug)]
-pub(super) enum How {
+pub(super) enum Codec {
     /// By functions of its own.
     Own {
         set: fn(&mut Settings, &str) -> Result<(), String>,
@@ -45,27 +45,27 @@ impl Setting {
         format!("HEADWATER_{}", self.key.replace('.', "_").to_uppercase())
     }
 
-    /// Its value, as it would be set.
+    /// Its value, in the form that sets it.
     #[must_use]
     pub fn value(&self, settings: &Settings) -> String {
-        match &self.how {
-            How::Own { show, .. } => show(settings),
-            How::Engine(setting) => engine_text::show(setting, &settings.engine),
+        match &self.codec {
+            Codec::Own { show, .. } => show(settings),
+            Codec::Engine(setting) => engine_text::show(setting, &settings.engine),
         }
     }
 
-    /// Gives it a value. The caller adds which values are allowed.
+    /// Sets its value. The caller adds the allowed values to an error.
     ///
     /// # Errors
-    /// What is wrong with the value.
+    /// Reason of the refusal.
     pub(super) fn set(&self, settings: &mut Settings, text: &str) -> Result<(), String> {
-        match &self.how {
-            How::Own { set, .. } => set(settings, text),
-            How::Engine(setting) => engine_text::set(setting, &mut settings.engine, text),
+        match &self.codec {
+            Codec::Own { set, .. } => set(settings, text),
+            Codec::Engine(setting) => engine_text::set(setting, &mut settings.engine, text),
         }
     }
 
-    /// Whether it is on or off, so that its flag needs no value.
+    /// True for an on/off setting, whose flag needs no value.
     #[must_use]
     pub fn is_switch(&self) -> bool {
         self.kind == SWITCH
@@ -74,7 +74,7 @@ impl Setting {
 
 pub(super) const SWITCH: &str = "true|false";
 
-/// Checks a bound; the caller adds which values are allowed.
+/// Checks a bound; the caller adds the allowed values to an error.
 pub(super) fn within<T: PartialOrd + Display>(
     value: T,
     range: RangeInclusive<T>,
@@ -106,7 +106,7 @@ pub(super) fn duration_within(
     }
 }
 
-/// What stands for a length of time that does not come.
+/// Text for a duration that never ends.
 const NEVER: &str = "never";
 
 /// A length of time within bounds, or none.

@@ -1,7 +1,7 @@
-//! The entries of `[[mqtt.subscription]]`: what the messages of some topics mean.
+//! Entries of `[[mqtt.subscription]]`: the meaning of messages by topic.
 //!
-//! Invariants: an entry is checked as a whole when it is read; a key nobody knows is an error that
-//! names the nearest one; what is shown of an entry is what stood in the file.
+//! Invariants: an entry is checked as a whole when it is read; an unknown key is an error that
+//! names the nearest one; a shown entry is as written in the file.
 
 use super::refusal::{SettingError, Source, nearest};
 use headwater::FieldType;
@@ -12,18 +12,18 @@ use toml::Value;
 /// The name of the list in the file.
 pub(super) const LIST: &str = "mqtt.subscription";
 
-/// What is asked of the broker, and what comes means.
+/// Subscription at the broker, and the meaning of its messages.
 #[derive(Debug, Clone)]
 pub struct Subscription {
-    /// What messages mean.
+    /// Meaning of messages.
     pub rules: MessageRules,
-    /// Leave out messages that the broker had kept from before.
+    /// Leave out messages that the broker retained from before.
     pub skip_retained: bool,
     shown: Vec<(&'static str, String)>,
 }
 
 impl Subscription {
-    /// One with these rules, which must have been checked.
+    /// Creates a subscription from rules, which must have been checked.
     #[must_use]
     pub fn new(rules: MessageRules) -> Subscription {
         Subscription {
@@ -33,7 +33,7 @@ impl Subscription {
         }
     }
 
-    /// Keys and values as they stood in the file.
+    /// Keys and values as written in the file.
     #[must_use]
     pub fn shown(&self) -> &[(&'static str, String)] {
         &self.shown
@@ -284,7 +284,7 @@ fn table(value: &Value) -> Result<&toml::Table, String> {
         .ok_or_else(|| wrong("{ name = \"text\" }", value))
 }
 
-/// A value as it may stand in the file.
+/// A value as written in the file.
 fn as_written(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

@@ -1,8 +1,8 @@
-//! The table of settings: one entry for each, with everything that is said about it anywhere.
+//! Table of settings: one entry for each, with all its texts.
 
 use super::Apart;
 use super::setting::{
-    How, SWITCH, Setting, duration_within, or_never, show_or_never, size_within, within,
+    Codec, SWITCH, Setting, duration_within, or_never, show_or_never, size_within, within,
 };
 use super::values::{parse_count, parse_switch, show_duration, show_size};
 use super::{LogFormat, LogRequests, cloud, dispatch, engine, fleet, lake, mqtt, notices, watch};
@@ -33,7 +33,7 @@ static SERVER: &[Setting] = &[
         kind: "DIR",
         allowed: "a directory; made if it is not there",
         about: "Directory of the database.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| {
                 if text.is_empty() {
                     return Err("the name of the directory is empty".to_owned());
@@ -49,7 +49,7 @@ static SERVER: &[Setting] = &[
         kind: "ADDR:PORT",
         allowed: "an IP address and a port; port 0 takes any free one",
         about: "Where to listen. Other addresses than those of this machine need tokens and TLS, see `allow_open` and `allow_plaintext`.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| {
                 s.http_addr = text.parse::<SocketAddr>().map_err(|_| {
                     "expected an address and a port, such as 127.0.0.1:7373 or [::1]:7373"
@@ -64,8 +64,8 @@ static SERVER: &[Setting] = &[
         key: "allow_open",
         kind: SWITCH,
         allowed: "true or false",
-        about: "Serve other machines although there are no tokens: whoever reaches the port reads and writes everything.",
-        how: How::Own {
+        about: "Serve other machines although there are no tokens: every client that reaches the port reads and writes everything.",
+        codec: Codec::Own {
             set: |s, text| parse_switch(text).map(|on| s.allow_open = on),
             show: |s| s.allow_open.to_string(),
         },
@@ -74,8 +74,8 @@ static SERVER: &[Setting] = &[
         key: "allow_plaintext",
         kind: SWITCH,
         allowed: "true or false",
-        about: "Serve other machines without TLS: whoever is on the way reads tokens and data. For use behind a proxy that does TLS.",
-        how: How::Own {
+        about: "Serve other machines without TLS: anyone on the network path reads tokens and data. For use behind a proxy that does TLS.",
+        codec: Codec::Own {
             set: |s, text| parse_switch(text).map(|on| s.allow_plaintext = on),
             show: |s| s.allow_plaintext.to_string(),
         },
@@ -85,7 +85,7 @@ static SERVER: &[Setting] = &[
         kind: "NAME,…",
         allowed: "host names or addresses without port, separated by commas",
         about: "Names under which requests without a token are answered, besides those of this machine (protection from DNS rebinding). With tokens any name is.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| {
                 let names = text
                     .split(',')
@@ -105,7 +105,7 @@ static SERVER: &[Setting] = &[
         kind: "ORIGIN,…",
         allowed: "origins such as https://board.example:3000, separated by commas",
         about: "Origins whose pages, in a browser, may ask this server and read its answers (CORS). What they may do is the matter of their token.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| {
                 let origins = text
                     .split(',')
@@ -124,7 +124,7 @@ static SERVER: &[Setting] = &[
         kind: SWITCH,
         allowed: "true or false",
         about: "Answer questions and let nobody change anything, whatever a token allows. The database is opened without a lock and no file is written: its medium may be one that cannot be, and its owner may run beside. An edge or a cloud is opened as its owner all the same.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| parse_switch(text).map(|on| s.read_only = on),
             show: |s| s.read_only.to_string(),
         },
@@ -134,7 +134,7 @@ static SERVER: &[Setting] = &[
         kind: "DURATION",
         allowed: "100ms to 1d, or never",
         about: "How often a server with read_only looks again at what the owner of its database has changed: all metadata and the log are read each time, and caches begin anew. With `never` it shows what was there at its start.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| {
                 let range = Duration::from_millis(100)..=Duration::from_secs(86_400);
                 or_never(text, range).map(|found| s.read_only_refresh = found)
@@ -147,7 +147,7 @@ static SERVER: &[Setting] = &[
         kind: "DIR",
         allowed: "a directory, or nothing",
         about: "Folder of a fast tier, on a small fast medium beside that of the database: taken into use at the start. Nothing = as the database has it.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| {
                 s.engine.fast_dir = (!text.is_empty()).then(|| PathBuf::from(text));
                 Ok(())
@@ -160,7 +160,7 @@ static SERVER: &[Setting] = &[
         kind: "PART,…",
         allowed: "log, buffers, index, newest, or several, separated by commas",
         about: "What is to lie in tier.fast: the commit log, rows that memory has no room for, a copy of the index of segments, copies of the newest partitions.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| {
                 s.engine.fast_parts = text
                     .parse()
@@ -175,7 +175,7 @@ static SERVER: &[Setting] = &[
         kind: "FILE",
         allowed: "a file, or nothing",
         about: "Certificate chain of TLS in PEM, the server's own first. Read again on SIGHUP and when the file changes.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| {
                 s.tls_cert = (!text.is_empty()).then(|| PathBuf::from(text));
                 Ok(())
@@ -188,7 +188,7 @@ static SERVER: &[Setting] = &[
         kind: "FILE",
         allowed: "a file, or nothing",
         about: "Private key of the certificate in PEM.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| {
                 s.tls_key = (!text.is_empty()).then(|| PathBuf::from(text));
                 Ok(())
@@ -201,7 +201,7 @@ static SERVER: &[Setting] = &[
         kind: "SIZE",
         allowed: "1KiB to 1GiB",
         about: "Largest body of a request, after unpacking. Larger ones are answered 413.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| size_within(text, 1 << 10..=1 << 30).map(|n| s.body_max = n),
             show: |s| show_size(s.body_max as u64),
         },
@@ -211,7 +211,7 @@ static SERVER: &[Setting] = &[
         kind: "N",
         allowed: "1 to 1000000",
         about: "Most connections at once. More wait until one ends.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| within(parse_count(text)?, 1..=1_000_000).map(|n| s.connections_max = n),
             show: |s| s.connections_max.to_string(),
         },
@@ -221,7 +221,7 @@ static SERVER: &[Setting] = &[
         kind: "N",
         allowed: "1 to 1000000",
         about: "Most requests worked on at once; more are answered 503. Health and metrics do not count.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| within(parse_count(text)?, 1..=1_000_000).map(|n| s.requests_max = n),
             show: |s| s.requests_max.to_string(),
         },
@@ -231,7 +231,7 @@ static SERVER: &[Setting] = &[
         kind: "DURATION",
         allowed: "1ms to 1h",
         about: "Longest time from the head of a request to the head of its answer; then it is answered 503.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| {
                 duration_within(text, Duration::from_millis(1)..=HOUR)
                     .map(|d| s.request_timeout = d)
@@ -244,7 +244,7 @@ static SERVER: &[Setting] = &[
         kind: "DURATION",
         allowed: "100ms to 1h",
         about: "Longest time until the head of the next request has come, and to agree on TLS; then the connection is closed.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| {
                 duration_within(text, Duration::from_millis(100)..=HOUR)
                     .map(|d| s.header_timeout = d)
@@ -257,7 +257,7 @@ static SERVER: &[Setting] = &[
         kind: "DURATION",
         allowed: "1ms to 1h",
         about: "How long requests may take to end after SIGTERM or SIGINT; then they are cut off. What was acknowledged is stored in any case.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| {
                 duration_within(text, Duration::from_millis(1)..=HOUR)
                     .map(|d| s.shutdown_timeout = d)
@@ -270,7 +270,7 @@ static SERVER: &[Setting] = &[
         kind: "SIZE",
         allowed: "64 to 64MiB",
         about: "Longest line of line protocol. Longer ones are refused, the others are stored.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| size_within(text, 64..=64 << 20).map(|n| s.write_line_max = n),
             show: |s| show_size(s.write_line_max as u64),
         },
@@ -280,7 +280,7 @@ static SERVER: &[Setting] = &[
         kind: "SIZE",
         allowed: "64KiB to 64GiB",
         about: "Memory for formatted tiles, kept as long as their data stay the same.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| size_within(text, 64 << 10..=64 << 30).map(|n| s.tile_cache = n),
             show: |s| show_size(s.tile_cache as u64),
         },
@@ -290,7 +290,7 @@ static SERVER: &[Setting] = &[
         kind: "NAME",
         allowed: "a name, or nothing",
         about: "The one name of a database or bucket that writes may give; others are answered 404. Without it there may be [several](../http/influxql.md#databases).",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| {
                 s.write_database = (!text.is_empty()).then(|| text.to_owned());
                 Ok(())
@@ -303,7 +303,7 @@ static SERVER: &[Setting] = &[
         kind: "WAY",
         allowed: "auto, apart or together",
         about: "`apart`: each name of a database or bucket stands for measurements of its own; `together`: all names mean the same tables. `auto` is `apart` for databases begun since there is this setting, and `together` for older ones.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| {
                 s.write_databases =
                     Apart::named(text).ok_or_else(|| "not one of the three".to_owned())?;
@@ -317,7 +317,7 @@ static SERVER: &[Setting] = &[
         kind: "N",
         allowed: "1 to 1000000",
         about: "Most writes that wait for a thread; more are answered 503.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| within(parse_count(text)?, 1..=1_000_000).map(|n| s.write_queue_max = n),
             show: |s| s.write_queue_max.to_string(),
         },
@@ -327,7 +327,7 @@ static SERVER: &[Setting] = &[
         kind: "SIZE",
         allowed: "1KiB to 64GiB",
         about: "Most bytes of bodies of writes held at once; more are answered 429. At least `body_max` counts.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| size_within(text, 1 << 10..=64 << 30).map(|n| s.write_bytes_max = n),
             show: |s| show_size(s.write_bytes_max as u64),
         },
@@ -337,7 +337,7 @@ static SERVER: &[Setting] = &[
         kind: "N",
         allowed: "0 to 256",
         about: "Threads that parse writes and hand them in; 0 = one for each processor.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| within(parse_count(text)?, 0..=256).map(|n| s.write_threads = n),
             show: |s| s.write_threads.to_string(),
         },
@@ -347,7 +347,7 @@ static SERVER: &[Setting] = &[
         kind: "N",
         allowed: "1 to 100000",
         about: "Most clients that follow new data at once; more are answered 503.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| within(parse_count(text)?, 1..=100_000).map(|n| s.live_clients_max = n),
             show: |s| s.live_clients_max.to_string(),
         },
@@ -357,7 +357,7 @@ static SERVER: &[Setting] = &[
         kind: "SIZE",
         allowed: "1MiB to 1024GiB",
         about: "Memory that one question of InfluxQL or OpenTSDB may keep for its answer and what that is computed from.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| size_within(text, 1 << 20..=1 << 40).map(|n| s.query_memory = n),
             show: |s| show_size(u64::try_from(s.query_memory).unwrap_or(u64::MAX)),
         },
@@ -367,7 +367,7 @@ static SERVER: &[Setting] = &[
         kind: "SIZE",
         allowed: "1MiB to 1024GiB",
         about: "Memory that all these questions may keep together; one that finds none left is answered 503.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| size_within(text, 1 << 20..=1 << 40).map(|n| s.query_memory_all = n),
             show: |s| show_size(u64::try_from(s.query_memory_all).unwrap_or(u64::MAX)),
         },
@@ -377,7 +377,7 @@ static SERVER: &[Setting] = &[
         kind: "SIZE",
         allowed: "1MiB to 1024GiB",
         about: "Memory that one statement of SQL may hold to sort, group and join; 64 MiB more for what is under way.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| size_within(text, 1 << 20..=1 << 40).map(|n| s.sql_memory = n),
             show: |s| show_size(s.sql_memory as u64),
         },
@@ -387,7 +387,7 @@ static SERVER: &[Setting] = &[
         kind: "SIZE",
         allowed: "1MiB to 1024GiB",
         about: "Memory that all statements may hold together. The server stays below memory_budget, this and 512 MiB more.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| size_within(text, 1 << 20..=1 << 40).map(|n| s.sql_memory_all = n),
             show: |s| show_size(s.sql_memory_all as u64),
         },
@@ -397,7 +397,7 @@ static SERVER: &[Setting] = &[
         kind: "DURATION",
         allowed: "1ms to 1d",
         about: "Longest time of a statement, the reading of its rows included. Over HTTP its first rows must come within request.timeout too.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| {
                 duration_within(text, Duration::from_millis(1)..=Duration::from_secs(86_400))
                     .map(|d| s.sql_timeout = d)
@@ -410,7 +410,7 @@ static SERVER: &[Setting] = &[
         kind: "N",
         allowed: "1 to 10000",
         about: "Most statements at once; more are answered 503.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| within(parse_count(text)?, 1..=10_000).map(|n| s.sql_statements_max = n),
             show: |s| s.sql_statements_max.to_string(),
         },
@@ -420,7 +420,7 @@ static SERVER: &[Setting] = &[
         kind: "ADDR:PORT",
         allowed: "an IP address and a port, or nothing; port 0 takes any free one",
         about: "Where to listen for psql, drivers and other clients of PostgreSQL; nowhere without it. Other addresses than those of this machine need tokens and TLS, as for `http_addr`. Not in programs built without `sql`.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| {
                 s.postgres_addr = match text {
                     "" => None,
@@ -448,7 +448,7 @@ static SERVER: &[Setting] = &[
         kind: "N",
         allowed: "1 to 100000",
         about: "Most connections of PostgreSQL's clients at once; more are refused.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| {
                 within(parse_count(text)?, 1..=100_000).map(|n| s.postgres_connections_max = n)
             },
@@ -460,7 +460,7 @@ static SERVER: &[Setting] = &[
         kind: "DURATION",
         allowed: "100ms to 1h",
         about: "Longest time from a connection of PostgreSQL's clients to its session, TLS and password included; then it is closed.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| {
                 duration_within(text, Duration::from_millis(100)..=HOUR)
                     .map(|d| s.postgres_startup_timeout = d)
@@ -473,7 +473,7 @@ static SERVER: &[Setting] = &[
         kind: "DURATION",
         allowed: "1s to 7d",
         about: "How long a session of PostgreSQL's clients may send nothing, or take nothing of an answer; then it is closed.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| {
                 duration_within(text, SECOND..=Duration::from_secs(7 * 86_400))
                     .map(|d| s.postgres_idle_timeout = d)
@@ -486,7 +486,7 @@ static SERVER: &[Setting] = &[
         kind: "LEVEL",
         allowed: "error, warn, info, debug, trace, off; or directives such as info,headwater_engine=debug",
         about: "Which messages are logged. The variable HEADWATER_LOG, if set, goes before it.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| {
                 headwater_shell::logging::check_level(text)?;
                 s.log_level = text.to_owned();
@@ -500,7 +500,7 @@ static SERVER: &[Setting] = &[
         kind: "FORMAT",
         allowed: "text or json",
         about: "How messages are written to stderr. Times are UTC with milliseconds.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| {
                 s.log_format = match text {
                     "text" => LogFormat::Text,
@@ -520,7 +520,7 @@ static SERVER: &[Setting] = &[
         kind: "WHICH",
         allowed: "none, failed or all",
         about: "Which requests are logged; failed are those with status 500 and above, and those over a second.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| {
                 s.log_requests = match text {
                     "none" => LogRequests::None,

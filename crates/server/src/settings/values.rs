@@ -1,6 +1,6 @@
 //! Values as text: sizes, durations, counts, switches, addresses.
 //!
-//! Invariant: what is written reads back as the same value.
+//! Invariant: a shown value reads back as the same value.
 
 use headwater_wire::durations::parse_duration_ns;
 use std::fmt::Write as _;

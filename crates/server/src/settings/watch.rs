@@ -1,19 +1,19 @@
-//! Settings of watches: where web hooks may go.
+//! Settings of watches: allowed targets of web hooks.
 
-use super::setting::{How, SWITCH, Setting};
+use super::setting::{Codec, SWITCH, Setting};
 use super::values::parse_switch;
 use std::path::PathBuf;
 
-/// Where events of watches may go.
+/// Allowed targets of events.
 #[derive(Debug, Clone, Default)]
 pub struct Watch {
-    /// Hosts that web hooks may go to: names, or `*.name` for all below it. None = no hooks.
+    /// Hosts that web hooks may go to: names, or `*.name` for all below it. Empty = no hooks.
     pub hooks: Vec<String>,
-    /// Whether those may have addresses that only this machine or its network reaches.
+    /// Whether their addresses may be reachable from this machine or its network only.
     pub hooks_private: bool,
-    /// A file with the key that web hooks are signed with.
+    /// File with the key that signs web hooks.
     pub hook_key_file: Option<PathBuf>,
-    /// Beginnings of topics that events may be published to. None = nothing is published.
+    /// Prefixes of topics that events may be published to. Empty = nothing is published.
     pub topics: Vec<String>,
 }
 
@@ -23,7 +23,7 @@ pub(super) const TABLE: &[Setting] = &[
         kind: "HOST,…",
         allowed: "host names, or *.name for all below one, separated by commas",
         about: "Hosts that web hooks of watches may go to; none unless named. Not in programs built without `sql`.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| {
                 let hosts = text
                     .split(',')
@@ -48,7 +48,7 @@ pub(super) const TABLE: &[Setting] = &[
         kind: SWITCH,
         allowed: "true or false",
         about: "Let web hooks go to addresses that only this machine or its own network reaches. Whoever makes a watch then reaches those of `watch.hooks` there.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| parse_switch(text).map(|on| s.watch.hooks_private = on),
             show: |s| s.watch.hooks_private.to_string(),
         },
@@ -58,7 +58,7 @@ pub(super) const TABLE: &[Setting] = &[
         kind: "TOPIC,…",
         allowed: "beginnings of topics, separated by commas",
         about: "Beginnings of the topics that events of watches may be published to, at the broker of `mqtt.broker`; nothing is published unless named. Such a topic should not be one that is subscribed to here.",
-        how: How::Own {
+        codec: Codec::Own {
             set: |s, text| {
                 let topics = text
                     .split(',')
@@ -74,8 +74,8 @@ pub(super) const TABLE: &[Setting] = &[
         key: "watch.hook_key_file",
         kind: "FILE",
         allowed: "a file with a key of 16 bytes at least, or nothing",
-        about: "File with the key that web hooks are signed with (HMAC-SHA256); without it none is sent. Read anew for each.",
-        how: How::Own {
+        about: "File with the key that web hooks are signed with (HMAC-SHA256); without it none is sent. Read again for each.",
+        codec: Codec::Own {
             set: |s, text| {
                 s.watch.hook_key_file = (!text.is_empty()).then(|| PathBuf::from(text));
                 Ok(())

@@ -2,10 +2,10 @@
 //!
 //! Invariants: nothing is sent to a host that `watch.hooks` does not name, nor, unless
 //! `watch.hooks_private` allows it, to an address that only this machine or its network reaches;
-//! the address that was judged is the one that is connected to. Redirections are not followed, and
+//! the address that was checked is the one that is connected to. Redirections are not followed, and
 //! no proxy is used. An attempt takes [`TIME`] at most, and a bounded part of an answer is read.
-//! Failure: what the other side does not take is told with its reason, and whether trying again
-//! may help.
+//! Failure: an event that the receiver refuses is reported with the reason, and whether a retry may
+//! help.
 
 use crate::settings::Settings;
 use headwater_watch::address::{is_allowed, is_public};
@@ -19,24 +19,24 @@ use ureq::tls::{Certificate, RootCerts, TlsConfig, TlsProvider};
 use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
 
-/// Events on their way at once.
+/// Events in transit at once.
 pub(crate) const SENDING_MAX: usize = 16;
-/// How long an attempt may take.
+/// Time limit of an attempt.
 const TIME: Duration = Duration::from_secs(10);
 /// The shortest key.
 const KEY_BYTES_MIN: usize = 16;
 
-/// What is sent.
+/// Event to send.
 pub(super) struct Letter<'a> {
     pub(super) url: &'a str,
     pub(super) event: &'a Event,
     pub(super) watch: u64,
     pub(super) body: &'a str,
-    /// Seconds since 1970: part of what is signed, so that an old one cannot be sent again.
+    /// Seconds since 1970: part of the signed text, so that an old event cannot be replayed.
     pub(super) now_s: i64,
 }
 
-/// Finds addresses, and gives none that may not be reached.
+/// Resolver that returns only allowed addresses.
 #[derive(Debug)]
 struct Judge {
     inner: DefaultResolver,
@@ -154,7 +154,7 @@ fn key(settings: &Settings) -> Result<Vec<u8>, Failure> {
 }
 
 fn tls() -> Result<TlsConfig, Failure> {
-    // Those that cannot be read are no use to others either; none at all is an error.
+    // Unparsable certificates are useless to other programs too; none at all is an error.
     let trusted = rustls_native_certs::load_native_certs().certs;
     if trusted.is_empty() {
         return Err(again("this system trusts no certificates".to_owned()));

@@ -1,14 +1,15 @@
-//! Following the watches: who looks, when, and what hooks and topics get.
+//! Evaluates the watches, and delivers their events to hooks and topics.
 //!
-//! [`runner`] looks again whenever something was stored, and writes down what has to be told;
-//! [`hook`] sends events to an address.
+//! [`runner`] evaluates again whenever something was stored, and persists events; [`hook`] sends
+//! them to an address.
 //!
-//! Invariants: a watch looks with the rights that its owner has now, and stops when these are not
-//! those that it was made with. A hook that does not answer keeps a place of [`hook::SENDING_MAX`]
-//! for a few seconds, and nobody else waiting.
-//! Concurrency: one task looks, one watch after the other; hooks are sent on threads that may wait.
-//! Failure: a watch that cannot look, or whose file cannot be written, says why, tells nothing, and
-//! tries again; what it did not tell then it finds again.
+//! Invariants: a watch is evaluated with the current rights of its owner, and stops when these are
+//! not those that it was made with. A hook that does not answer occupies one slot of
+//! [`hook::SENDING_MAX`] for a few seconds, and delays no other watch.
+//! Concurrency: one task evaluates, one watch after the other; hooks are sent on threads that may
+//! block.
+//! Failure: a watch that cannot be evaluated, or whose file cannot be written, reports why, emits
+//! nothing, and retries; its matches are found again then.
 
 mod hook;
 mod runner;

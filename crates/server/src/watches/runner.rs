@@ -1,16 +1,15 @@
-//! Looks for what watches tell of, again and again.
+//! Evaluates the watches periodically.
 //!
-//! Invariants: a watch looks when its table has changed since, when time alone may have changed
-//! what it finds, and otherwise every [`AGAIN`]. Of a table that has not changed a batch to another
-//! one costs its watches nothing but a comparison of two numbers. Looking takes a quarter of the
-//! time at most.
-//! Concurrency: one task; what is computed is computed where statements are.
+//! Invariants: a watch is evaluated when its table has changed since, when time alone may have
+//! changed its matches, and otherwise every [`AGAIN`]. A batch to another table costs a watch
+//! nothing but a comparison of two numbers. Evaluation takes a quarter of the time at most.
+//! Concurrency: one task; queries run where statements do.
 //! Failure: a panic ends a turn, and another one begins.
 
 use super::hook::{self, Letter, SENDING_MAX};
 use crate::app::App;
-use crate::granted::Granted;
-use crate::watched::{Followed, Stopped, event_json};
+use crate::query_access::QueryAccess;
+use crate::watch_registry::{ActiveWatch, Stopped, event_json};
 use headwater_io::{Env, Files};
 use headwater_query::{Look, Watch};
 use headwater_watch::{Bounds, Change, Definition, Event, Failure, Next, Round};
@@ -22,21 +21,21 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 
-/// Between two turns, at least.
+/// Shortest time between two turns.
 const TICK: Duration = Duration::from_millis(200);
-/// A watch looks this often whatever happens.
+/// Longest time between two evaluations of a watch.
 const AGAIN: Duration = Duration::from_secs(10);
-/// After a failure.
+/// Pause after a failure.
 const AFTER_FAILURE: Duration = Duration::from_secs(2);
 
-/// Follows the watches until the server stops.
+/// Evaluates the watches until the server stops.
 pub(crate) async fn run(app: Arc<App>) {
     let runner = Arc::new(tokio::sync::Mutex::new(Runner::new(Arc::clone(&app))));
     let mut stopping = app.shell.stopping();
     let mut pause = TICK;
     loop {
         tokio::select! {
-            // An error means that the server is gone.
+            // An error means that the server has stopped.
             _ = stopping.wait_for(|stop| *stop) => return,
             () = tokio::time::sleep(pause) => {}
         }
@@ -46,26 +45,26 @@ pub(crate) async fn run(app: Arc<App>) {
         pause = match turn.await {
             Ok(()) => TICK.max(begun.elapsed() * 3),
             Err(error) => {
-                tracing::error!(%error, "following the watches panicked, and begins anew");
+                tracing::error!(%error, "evaluating the watches panicked and restarts");
                 AFTER_FAILURE
             }
         };
     }
 }
 
-/// How far a watch has come in this process.
+/// Progress of a watch in this process.
 struct Course {
     look: Look,
-    /// The database when it looked last.
+    /// Version of the database at the last evaluation.
     seen: Option<u64>,
     looked: Option<Instant>,
     bounds: Option<Bounds>,
-    /// What it found last, and since when it finds that.
+    /// Fingerprint of the last matches, and since when they are the same.
     found: Option<(u64, Instant)>,
     not_before: Option<Instant>,
 }
 
-/// What there was when a turn began.
+/// State of the database when a turn began.
 struct Seen {
     /// The newest record that everybody sees.
     sequence: u64,
@@ -73,7 +72,7 @@ struct Seen {
     changes: HashMap<String, u64>,
 }
 
-/// Why a watch looks.
+/// Why a watch is evaluated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cause {
     /// Its table has changed.
@@ -100,7 +99,7 @@ struct Runner {
 }
 
 impl Course {
-    /// Whether nothing has changed for so long that nothing is waited for.
+    /// True when nothing has changed for so long that no result is pending.
     fn is_quiet(&self, lateness_ns: i64) -> bool {
         let Some((bounds, (_, since))) = self.bounds.zip(self.found) else {
             return false;
@@ -109,13 +108,13 @@ impl Course {
         since.elapsed() >= Duration::from_nanos(wait_ns.unsigned_abs())
     }
 
-    /// Why it is to look now, if it is; `changed` says which record changed its table last.
+    /// Reason to evaluate the watch now, if any; `changed` is the newest record of its table.
     fn due(&self, watch: &Watch, changed: u64) -> Option<Cause> {
         let past = |at: Option<Instant>, time: Duration| at.is_none_or(|at| at.elapsed() >= time);
         if self.not_before.is_some_and(|at| at > Instant::now()) {
             return None;
         }
-        // A record that is not published yet is found anew in the next turn.
+        // A record that is not published yet is found again in the next turn.
         if self.seen.is_none_or(|seen| changed > seen) {
             return Some(Cause::Change);
         }
@@ -152,7 +151,7 @@ impl Runner {
         let known = self.app.blocking(|app| {
             app.shell.guard().refresh();
             let sequence = app.snapshot()?.sequence();
-            let definitions = app.query.watches()?;
+            let definitions = app.sql().query.watches()?;
             let mut changes = HashMap::new();
             for definition in &definitions {
                 let table = &definition.table;
@@ -164,18 +163,18 @@ impl Runner {
         });
         let (definitions, seen) = match known.await {
             Ok(known) => known,
-            // The database is closing, or a note is damaged: requests tell.
+            // The database is closing, or a note is damaged: requests report that.
             Err(error) => {
                 tracing::debug!(code = error.code, "the watches are not known");
                 return;
             }
         };
         let by_id: HashMap<u64, &Definition> = definitions.iter().map(|d| (d.id, d)).collect();
-        let wanted = |followed: &Followed| {
+        let wanted = |followed: &ActiveWatch| {
             let definition = followed.watch().definition();
             by_id.get(&definition.id) == Some(&definition)
         };
-        for gone in self.app.watches.retain(wanted) {
+        for gone in self.app.watches().retain(wanted) {
             self.courses.remove(&gone.watch().definition().id);
             let removed = tokio::task::spawn_blocking(move || gone.remove()).await;
             if let Ok(Err(error)) = removed {
@@ -183,12 +182,12 @@ impl Runner {
             }
         }
         for definition in definitions {
-            if self.app.watches.get(&definition.name).is_none() {
+            if self.app.watches().get(&definition.name).is_none() {
                 self.open(definition).await;
             }
         }
         let mut stopped = 0;
-        for followed in self.app.watches.all() {
+        for followed in self.app.watches().all() {
             if *self.app.shell.stopping().borrow() {
                 return;
             }
@@ -196,7 +195,7 @@ impl Runner {
             self.deliver(&followed);
             stopped += i64::from(followed.is_stopped());
         }
-        self.app.watches.figures.stopped.set(stopped);
+        self.app.watches().metrics.stopped.set(stopped);
     }
 
     async fn open(&mut self, definition: Definition) {
@@ -205,7 +204,7 @@ impl Runner {
         let name = definition.name.clone();
         let opened = tokio::task::spawn_blocking(move || {
             let watch = Watch::read(definition).map_err(io::Error::other)?;
-            Followed::open(watch, files, &dir)
+            ActiveWatch::open(watch, files, &dir)
         });
         match opened.await {
             Ok(Ok(followed)) => {
@@ -218,15 +217,15 @@ impl Runner {
                     not_before: None,
                 };
                 self.courses.insert(id, course);
-                self.app.watches.put(Arc::new(followed));
+                self.app.watches().put(Arc::new(followed));
             }
             Ok(Err(error)) => tracing::error!(watch = name, %error, "a watch cannot be followed"),
             Err(error) => tracing::error!(watch = name, %error, "opening a watch panicked"),
         }
     }
 
-    /// Looks, where it is time to, and tells what has to be told.
-    async fn look(&mut self, followed: &Arc<Followed>, seen: &Seen) {
+    /// Evaluates a watch that is due, and emits its events.
+    async fn look(&mut self, followed: &Arc<ActiveWatch>, seen: &Seen) {
         let Definition { id, table, .. } = followed.watch().definition();
         let Some(course) = self.courses.get_mut(id) else {
             return;
@@ -235,9 +234,9 @@ impl Runner {
         let Some(cause) = course.due(followed.watch(), changed) else {
             return;
         };
-        self.app.watches.figures.looked(cause.name());
+        self.app.watches().metrics.looked(cause.name());
         (course.seen, course.looked) = (Some(seen.sequence), Some(Instant::now()));
-        let told = told(&self.app, followed, course).await;
+        let told = evaluate(&self.app, followed, course).await;
         if told.is_err() {
             course.not_before = Some(Instant::now() + AFTER_FAILURE);
             course.seen = None;
@@ -245,13 +244,13 @@ impl Runner {
         followed.stop(told.err());
     }
 
-    /// Sends the next event to the hook or the topic, where there is one and it is time.
-    fn deliver(&self, followed: &Arc<Followed>) {
+    /// Sends the next event to the hook or the topic, where there is one and the event is due.
+    fn deliver(&self, followed: &Arc<ActiveWatch>) {
         let watch = followed.watch();
         if watch.topic().is_none() && watch.hook().is_none() {
             return;
         }
-        // A watch that may not look may not tell either; what it told before stays to be sent.
+        // A watch that may not read may not emit either; earlier events stay to be sent.
         if owner(&self.app, watch).is_err() {
             return;
         }
@@ -288,8 +287,8 @@ fn now_ns() -> i64 {
     crate::request::now().as_nanos()
 }
 
-/// What the owner of a watch may do now.
-fn owner(app: &App, watch: &Watch) -> Result<Granted, Stopped> {
+/// Current rights of a watch's owner.
+fn owner(app: &App, watch: &Watch) -> Result<QueryAccess, Stopped> {
     let definition = watch.definition();
     let stopped = |message: String| Stopped {
         code: "E_ACCESS".to_owned(),
@@ -301,7 +300,7 @@ fn owner(app: &App, watch: &Watch) -> Result<Granted, Stopped> {
             "the token that made this watch is not in force any more: drop it, and make it with another one".to_owned(),
         ));
     };
-    let granted = Granted(access);
+    let granted = QueryAccess(access);
     let rights = headwater_query::Access::key(&granted);
     if headwater_watch::rights_of(rights.as_deref()) != definition.rights {
         return Err(stopped(
@@ -315,14 +314,14 @@ fn owner(app: &App, watch: &Watch) -> Result<Granted, Stopped> {
     Ok(granted)
 }
 
-/// Looks, and writes down what has to be told.
-async fn told(
+/// Evaluates a watch, and persists its events.
+async fn evaluate(
     app: &Arc<App>,
-    followed: &Arc<Followed>,
+    followed: &Arc<ActiveWatch>,
     course: &mut Course,
 ) -> Result<(), Stopped> {
     let watch = followed.watch().clone();
-    let session = app.query.session(Arc::new(owner(app, &watch)?));
+    let session = app.sql().query.session(Arc::new(owner(app, &watch)?));
     let begin = followed.with(|kept| kept.state.begin());
     let is_quiet = course.is_quiet(watch.lateness_ns());
     let mut look = std::mem::take(&mut course.look);
@@ -339,7 +338,7 @@ async fn told(
             None => error.message,
         },
     };
-    let (looked, look) = app.sql_threads.run(work).await.map_err(of_query)?;
+    let (looked, look) = app.sql().threads.run(work).await.map_err(of_query)?;
     course.look = look;
     let (bounds, round) = looked.map_err(of_query)?;
     course.bounds = Some(bounds);
@@ -363,7 +362,7 @@ fn fingerprint(round: &Round) -> u64 {
     hash.finish()
 }
 
-fn write(app: &App, followed: &Followed, bounds: Bounds, round: &Round) -> Result<(), Stopped> {
+fn write(app: &App, followed: &ActiveWatch, bounds: Bounds, round: &Round) -> Result<(), Stopped> {
     let planned = followed.with(|kept| {
         let step = kept.state.step(bounds, round)?;
         let is_worth = kept.state.is_worth(bounds, &step);
@@ -380,12 +379,10 @@ fn write(app: &App, followed: &Followed, bounds: Bounds, round: &Round) -> Resul
                 io::ErrorKind::StorageFull => "E_FULL".to_owned(),
                 _ => "E_IO".to_owned(),
             },
-            message: format!(
-                "what was found cannot be written down, and is told when it can be: {error}"
-            ),
+            message: format!("the events cannot be written, and are retried: {error}"),
         })?;
         for event in &step.events {
-            app.watches.figures.told(event.kind.name());
+            app.watches().metrics.emitted(event.kind.name());
         }
     } else {
         followed.moved(|kept| kept.state.apply(&step));
@@ -393,16 +390,16 @@ fn write(app: &App, followed: &Followed, bounds: Bounds, round: &Round) -> Resul
     Ok(())
 }
 
-/// Publishes the events that wait, one after the other, while there is a connection. Without one
-/// they wait: nothing of them becomes a dead letter.
+/// Publishes the waiting events, one after the other, while there is a connection. Without one they
+/// wait: none becomes a dead letter.
 #[cfg(feature = "mqtt")]
-fn publish(app: &Arc<App>, followed: &Arc<Followed>, topic: &str) {
+fn publish(app: &Arc<App>, followed: &Arc<ActiveWatch>, topic: &str) {
     let may = app.settings.watch.topics.iter();
     let may = may
         .into_iter()
         .any(|beginning| topic.starts_with(beginning));
     let waits = matches!(followed.next(now_ns()), Next::Send(_));
-    if !may || !waits || !app.publisher.is_connected() || !followed.begin_sending() {
+    if !may || !waits || !app.broker().publisher.is_connected() || !followed.begin_sending() {
         return;
     }
     let (app, followed, topic) = (Arc::clone(app), Arc::clone(followed), topic.to_owned());
@@ -413,16 +410,16 @@ fn publish(app: &Arc<App>, followed: &Arc<Followed>, topic: &str) {
             if !may_read {
                 break;
             }
-            if !app.publisher.publish(&topic, payload).await {
+            if !app.broker().publisher.publish(&topic, payload).await {
                 let failure = Failure {
                     reason: "the broker has not taken it".to_owned(),
                     is_final: false,
                 };
-                // It waits for the broker however long that takes, so that none is given up.
+                // The event waits for the broker however long that takes, so that none is given up.
                 followed.failed(&event, &failure, now_ns());
                 break;
             }
-            app.watches.figures.sent("published");
+            app.watches().metrics.sent("published");
             let own = Arc::clone(&followed);
             let write = move || own.change(&Change::Delivered(event.sequence));
             if !matches!(tokio::task::spawn_blocking(write).await, Ok(Ok(()))) {
@@ -434,9 +431,9 @@ fn publish(app: &Arc<App>, followed: &Arc<Followed>, topic: &str) {
 }
 
 #[cfg(not(feature = "mqtt"))]
-fn publish(_: &Arc<App>, _: &Arc<Followed>, _: &str) {}
+fn publish(_: &Arc<App>, _: &Arc<ActiveWatch>, _: &str) {}
 
-fn send(app: &App, followed: &Followed, event: &Event, now_ns: i64) -> Result<(), Failure> {
+fn send(app: &App, followed: &ActiveWatch, event: &Event, now_ns: i64) -> Result<(), Failure> {
     let watch = followed.watch();
     let body = event_json(watch, event);
     let letter = Letter {
@@ -449,20 +446,20 @@ fn send(app: &App, followed: &Followed, event: &Event, now_ns: i64) -> Result<()
     hook::send(&app.settings, &letter)
 }
 
-/// Writes down what became of an event that was sent.
+/// Persists the outcome of a sent event.
 fn written(
     app: &App,
-    followed: &Followed,
+    followed: &ActiveWatch,
     event: &Event,
     sent: Result<(), Failure>,
 ) -> io::Result<()> {
     match sent {
         Ok(()) => {
-            app.watches.figures.sent("delivered");
+            app.watches().metrics.sent("delivered");
             followed.change(&Change::Delivered(event.sequence))
         }
         Err(failure) => {
-            app.watches.figures.sent("failed");
+            app.watches().metrics.sent("failed");
             match followed.failed(event, &failure, now_ns()) {
                 None => Ok(()),
                 Some(change) => followed.change(&change),
@@ -472,7 +469,7 @@ fn written(
 }
 
 /// Sends a dead letter again, at once.
-pub(crate) fn retry(app: &App, followed: &Followed, sequence: u64) -> Result<(), Failure> {
+pub(crate) fn retry(app: &App, followed: &ActiveWatch, sequence: u64) -> Result<(), Failure> {
     let dead = followed
         .dead()
         .into_iter()
@@ -488,7 +485,7 @@ pub(crate) fn retry(app: &App, followed: &Followed, sequence: u64) -> Result<(),
     };
     owner(app, followed.watch()).map_err(of_owner)?;
     send(app, followed, &dead.event, now_ns())?;
-    app.watches.figures.sent("delivered");
+    app.watches().metrics.sent("delivered");
     followed
         .change(&Change::Buried(sequence))
         .map_err(|why| Failure {

@@ -25,6 +25,7 @@ mod influxql;
 mod limits;
 mod manage;
 mod matrix;
+mod metrics_page;
 mod middleware;
 #[cfg(feature = "mqtt")]
 mod mqtt;

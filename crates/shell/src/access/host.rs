@@ -1,4 +1,4 @@
-//! Which names a server answers to when it asks for no token.
+//! Host names under which a server answers when it requires no token.
 //!
 //! Purpose: a page from elsewhere, in a browser on the same machine, must not reach a server on
 //! loopback: neither under a name of its own that resolves to loopback (DNS rebinding), nor by a
@@ -40,8 +40,8 @@ impl Names {
         loopback || self.given.iter().any(|name| *name == bare)
     }
 
-    /// Whether a request came under one of the names, and not from a page of another one, but for
-    /// pages that are welcome.
+    /// Admits a request under one of the names, unless it comes from a page of another one that is
+    /// not allowed.
     pub(crate) fn admit(
         &self,
         uri: &Uri,
@@ -74,8 +74,8 @@ impl Names {
     }
 }
 
-/// Whether a request names its host as HTTP wants it: HTTP/1.1 once, the others at most once, and
-/// as a name with or without a port. Two programs on the way to a handler would read two names
+/// True when a request names its host as HTTP requires: HTTP/1.1 once, the others at most once, and
+/// as a name with or without a port. Two programs before a handler would read two names
 /// differently.
 pub(crate) fn is_named_once(version: Version, headers: &HeaderMap) -> bool {
     let mut hosts = headers.get_all(HOST).iter();
@@ -89,7 +89,7 @@ pub(crate) fn is_named_once(version: Version, headers: &HeaderMap) -> bool {
     }
 }
 
-/// What kept a request out.
+/// Header that caused a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stranger {
     Host,

@@ -1,12 +1,12 @@
-//! Who may do what.
+//! Access control.
 //!
 //! Every request has an [`Access`], made of its token (or of there being no tokens) before a route
-//! sees it. Routes ask it about each stream they touch, and for what they tell of a table
-//! ([`seen`]). What one may not see is answered like what does not exist.
+//! sees it. Routes check each stream they touch against it, and the parts of a table that they show
+//! ([`seen`]). Streams that may not be seen are answered like ones that do not exist.
 //!
-//! Invariants: an `Access` never gets wider while it is held; a request without a valid token has
-//! none once tokens are in use.
-//! Concurrency: the tokens in force are one immutable [`tokens::Tokens`] that is replaced whole.
+//! Invariants: an `Access` never gets wider during its life; a request without a valid token has
+//! none once tokens are in use. Concurrency: the tokens in force are one immutable
+//! [`tokens::Tokens`] that is replaced whole.
 
 pub(crate) mod host;
 mod revocations;
@@ -31,7 +31,7 @@ use tokens::{Grant, Guard};
 /// Longest name of a producer, as the engine has it.
 pub const PRODUCER_BYTES_MAX: usize = 255;
 
-/// What a request may do.
+/// Rights of a request.
 #[derive(Debug, Clone)]
 pub enum Access {
     /// No tokens are in use: everything.
@@ -39,18 +39,18 @@ pub enum Access {
         /// Whether tokens have come into use since.
         guard: Arc<Guard>,
     },
-    /// What a token allows.
+    /// Rights of a token.
     Token {
         /// The token.
         grant: Arc<Grant>,
         /// Whether it has been revoked since.
         guard: Arc<Guard>,
     },
-    /// What a ticket allows: reading, of the streams it names.
+    /// Rights of a ticket: reading, of the streams it names.
     Ticket {
-        /// Who it was given to, with what that one may read.
+        /// The subject of the ticket, with the rules of what it may read.
         grant: Arc<Grant>,
-        /// What was signed.
+        /// The signed ticket.
         ticket: Arc<Ticket>,
         /// Whether it has been revoked since.
         guard: Arc<Guard>,
@@ -73,7 +73,7 @@ impl Access {
         guard
     }
 
-    /// Whether nobody may do this here, or by a ticket, whatever a token allows.
+    /// True when the action is refused here, or by a ticket, whatever a token allows.
     fn is_barred(&self, action: Action) -> bool {
         let is_ticket = matches!(self, Access::Ticket { .. });
         action != Action::Read && (is_ticket || self.guard().is_read_only())
@@ -160,7 +160,7 @@ impl Access {
         self.may_read(stream.table(), stream.tags())
     }
 
-    /// Whether some stream of a table could be read; each must still be asked about.
+    /// True when some stream of a table could be read; each must still be checked.
     pub fn may_read_some_of(&self, table: &str) -> bool {
         let is_it = |name: &StreamName| name.table() == table;
         if !self.named().is_none_or(|named| named.iter().any(is_it)) {
@@ -183,9 +183,8 @@ impl Access {
         self.may_write(stream.table(), stream.tags())
     }
 
-    /// For whom an answer may be kept that depends on what else the asker may read: nobody in
-    /// particular (an empty text) where everything may be read, else the token, whose rules never
-    /// change.
+    /// Cache key of answers that depend on the rights to read: an empty text where everything may
+    /// be read, else the token, whose rules never change.
     pub fn kept_for(&self) -> String {
         match self {
             Access::Token { grant, .. } if !self.reads_all() => {
@@ -205,10 +204,9 @@ impl Access {
         }
     }
 
-    /// The name under which the numbers of a producer's batches are kept: each database has
-    /// producers of its own (`None` = the one without a name). So has who may write some streams
-    /// only, so that its numbers can neither make a batch of another token look like one that is
-    /// stored, nor tell of it.
+    /// Stored name of a producer: each database has producers of its own (`None` = the one without
+    /// a name). So has a token that may write some streams only, so that its numbers can neither
+    /// make a batch of another token look like one that is stored, nor reveal it.
     pub fn producer(&self, name: String, database: Option<&str>) -> String {
         let token = match self {
             Access::Token { grant, .. } if !self.writes_all() => Some(grant.name.as_str()),

@@ -1,23 +1,22 @@
-//! Who was revoked not long ago, as others tell it: nodes have the list of tokens only when
-//! somebody has copied it there, and tickets must not hold until then.
+//! Recently revoked tokens, as other nodes report them: nodes have the list of tokens only when it
+//! was copied there, and tickets must not be valid until then.
 //!
 //! The text is `LIST:ID` with commas between: the first version of the list without a token, and
-//! the token's id. It goes from dispatchers to nodes, and from clouds to their edges.
+//! the token's id. Dispatchers send it to nodes, and clouds to their edges.
 //!
-//! Invariants: at most [`REVOKED_MAX`] are known, the newest; those before them end with their
-//! tickets. What is told takes away and never gives.
-//! Concurrency: plain data.
-//! Failure: a text that is none is not taken, as a whole.
+//! Invariants: at most [`REVOKED_MAX`] are known, the newest; the ones before them end with their
+//! tickets. A report takes rights away and never gives any. Concurrency: plain data. Failure: a
+//! malformed text is refused, as a whole.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// Most that are told of.
+/// Most reported tokens.
 pub(super) const REVOKED_MAX: usize = 256;
 /// Longest id that is taken.
 const ID_MAX: usize = 32;
 
-/// Who was revoked.
+/// Revoked tokens.
 #[derive(Debug, Default)]
 pub(super) struct Revocations {
     /// By id: the first version of the list without it.
@@ -55,7 +54,7 @@ impl Revocations {
         true
     }
 
-    /// The first version of the list without a token, if it was told of.
+    /// The first version of the list without a token, if it was reported.
     pub(super) fn since(&self, id: &str) -> Option<u64> {
         self.told.get(id).copied()
     }
@@ -113,7 +112,7 @@ mod tests {
         };
         assert!(!told.take(&many(100, 257)));
         assert!(told.take(&many(100, 200)) && told.take(&many(300, 200)));
-        // The newest are kept.
+        // The newest are retained.
         assert_eq!(
             (told.since("aa"), told.since("id243"), told.since("id244")),
             (None, None, Some(244))

@@ -8,7 +8,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// What someone wants to do.
+/// Action of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     /// See streams and their data.
@@ -57,7 +57,7 @@ pub enum RuleError {
 /// A text with `*` for any text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Glob {
-    /// What stands between the stars.
+    /// Texts between the stars.
     parts: Vec<String>,
 }
 
@@ -231,10 +231,10 @@ fn glob_parts(text: &str, stars: bool) -> Vec<String> {
     parts
 }
 
-/// What a token allows: an action on some streams. Written `read weather,origin=E*`.
+/// A right of a token: an action on some streams. Written `read weather,origin=E*`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
-    /// What may be done.
+    /// The permitted action.
     pub action: Action,
     /// With which streams.
     pub pattern: Pattern,

@@ -1,15 +1,14 @@
-//! What an asker is told of a table: the one decision for every route, language and door.
+//! Visible part of a table for a session: the one decision for every route, language and front end.
 //!
-//! A table's tags and fields belong to all of its streams together. Who may read some of them only
-//! is told of the tags that those have, and of the fields of which those hold a value; a table of
-//! which no stream may be read is as if it were not there. Who may read every stream of a table, or
-//! manages it, is told of all of its fields.
+//! A table's tags and fields belong to all of its streams together. A token that may read some of
+//! them only sees the tags that these have, and the fields of which these have a value; a table of
+//! which no stream may be read is as if it were not there. A token that may read every stream of a
+//! table, or manages it, sees all of its fields.
 //!
-//! Invariants: what is told depends on nothing but the streams that may be read. What streams hold
-//! is kept by the version of their data, never by who asked.
-//! Concurrency: a cache that many may ask; everything else belongs to one request.
-//! Failure: damage to a stream whose fields are not known is an error, so that nothing is left out
-//! without a word.
+//! Invariants: visibility depends on nothing but the streams that may be read. The fields of
+//! streams are cached by the version of their data, never by token. Concurrency: a cache with any
+//! number of callers; everything else belongs to one request. Failure: damage to a stream whose
+//! fields are not known is an error, so that nothing is left out silently.
 
 use super::Access;
 use super::rules::Action;
@@ -20,17 +19,17 @@ use quick_cache::sync::Cache;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Streams of which it is kept what they hold.
-const KEPT_MAX: usize = 65_536;
+/// Streams whose fields are cached.
+const CACHED_MAX: usize = 65_536;
 /// Names looked at together.
 const NAMES_AT_ONCE: usize = 4_096;
 
 /// Fields with their types, in the order of the table.
 pub type Fields = Vec<(String, FieldType)>;
 
-/// What an asker is told of a table.
+/// Visible part of a table.
 #[derive(Debug)]
-pub struct Told {
+pub struct VisibleTable {
     /// The tags, sorted.
     pub tags: Vec<String>,
     /// In the order of the table.
@@ -39,35 +38,40 @@ pub struct Told {
 
 /// Of which of its table's fields a stream has a value, at a version of its data.
 #[derive(Debug)]
-struct Holds {
+struct FieldPresence {
     version: u64,
     fields: Box<[bool]>,
 }
 
 /// Which fields streams hold.
-pub(super) struct Held {
-    streams: Cache<StreamName, Arc<Holds>>,
+pub(super) struct StreamFields {
+    streams: Cache<StreamName, Arc<FieldPresence>>,
 }
 
-impl std::fmt::Debug for Held {
+impl std::fmt::Debug for StreamFields {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Held")
+        f.debug_struct("StreamFields")
             .field("streams", &self.streams.len())
             .finish()
     }
 }
 
-impl Default for Held {
-    fn default() -> Held {
-        Held {
-            streams: Cache::new(KEPT_MAX),
+impl Default for StreamFields {
+    fn default() -> StreamFields {
+        StreamFields {
+            streams: Cache::new(CACHED_MAX),
         }
     }
 }
 
-impl Held {
+impl StreamFields {
     /// For each of the table's fields whether the stream has a value of it.
-    fn of(&self, snapshot: &Snapshot, stream: &StreamName, known: &Fields) -> Result<Arc<Holds>> {
+    fn of(
+        &self,
+        snapshot: &Snapshot,
+        stream: &StreamName,
+        known: &Fields,
+    ) -> Result<Arc<FieldPresence>> {
         // Fields of the table are part of the version. Where values expire there is none.
         let version = snapshot.version(stream, &ClosedRange::ALL)?;
         if let (Some(version), Some(kept)) = (version, self.streams.get(stream))
@@ -87,7 +91,7 @@ impl Held {
                 *holds |= aggregate.count > 0;
             }
         }
-        let holds = Arc::new(Holds {
+        let holds = Arc::new(FieldPresence {
             version: version.map_or(0, |v| v.number),
             fields,
         });
@@ -108,29 +112,28 @@ fn there<T>(result: Result<T>) -> Result<Option<T>> {
 }
 
 impl Access {
-    /// The fields of a table that the asker is told of; `None` when it sees none of the table.
+    /// The visible fields of a table; `None` when none of the table is visible.
     ///
     /// # Errors
-    /// What the engine says, but for `not_found`.
+    /// The engine's own, but for `not_found`.
     pub fn fields(&self, snapshot: &Snapshot, table: &str) -> Result<Option<Fields>> {
         let told = self.told(snapshot, table, false)?;
         Ok(told.map(|told| told.fields))
     }
 
-    /// The tags and fields of a table that the asker is told of; `None` when it sees none of the
-    /// table. Looks at the names of all streams, but for who may read everything.
+    /// The visible tags and fields of a table; `None` when none of the table is visible. Reads the
+    /// names of all streams, unless everything may be read.
     ///
     /// # Errors
-    /// What the engine says, but for `not_found`.
-    pub fn table(&self, snapshot: &Snapshot, table: &str) -> Result<Option<Told>> {
+    /// The engine's own, but for `not_found`.
+    pub fn table(&self, snapshot: &Snapshot, table: &str) -> Result<Option<VisibleTable>> {
         self.told(snapshot, table, true)
     }
 
-    /// The type of a field of a stream; `None` when either is not there, or the asker is not told
-    /// of it.
+    /// The type of a field of a stream; `None` when either is not there or not visible.
     ///
     /// # Errors
-    /// What the engine says, but for `not_found`.
+    /// The engine's own, but for `not_found`.
     pub fn field_type(
         &self,
         snapshot: &Snapshot,
@@ -149,8 +152,8 @@ impl Access {
         let Some(known) = there(snapshot.fields(stream.table()))? else {
             return Ok(None);
         };
-        // Mostly the stream itself has values of what it is asked for.
-        let own = self.held(snapshot, stream, &known)?;
+        // Mostly the stream itself has values of the field.
+        let own = self.fields_of(snapshot, stream, &known)?;
         let place = known.iter().position(|(name, _)| name == field);
         if let (Some(own), Some(place)) = (own, place)
             && own.fields.get(place) == Some(&true)
@@ -164,23 +167,23 @@ impl Access {
             .map(|f| f.1))
     }
 
-    /// Whether every field of a table is told of, whatever its streams hold.
+    /// True when every field of a table is visible, whatever the fields of its streams.
     pub fn tells_all_fields(&self, table: &str) -> bool {
         // A rule with tags does not fit a stream without any.
         let of_all = |action| self.rules_allow(action, table, &[]);
         of_all(Action::Read) || of_all(Action::Manage)
     }
 
-    fn held(
+    fn fields_of(
         &self,
         snapshot: &Snapshot,
         stream: &StreamName,
         known: &Fields,
-    ) -> Result<Option<Arc<Holds>>> {
-        there(self.guard().held.of(snapshot, stream, known))
+    ) -> Result<Option<Arc<FieldPresence>>> {
+        there(self.guard().stream_fields.of(snapshot, stream, known))
     }
 
-    fn told(&self, snapshot: &Snapshot, table: &str, with_tags: bool) -> Result<Option<Told>> {
+    fn told(&self, snapshot: &Snapshot, table: &str, with_tags: bool) -> Result<Option<VisibleTable>> {
         let Some(known) = there(snapshot.fields(table))? else {
             return Ok(None);
         };
@@ -190,7 +193,7 @@ impl Access {
             } else {
                 Vec::new()
             };
-            return Ok(Some(Told {
+            return Ok(Some(VisibleTable {
                 tags,
                 fields: known,
             }));
@@ -215,7 +218,7 @@ impl Access {
                     }
                 }
                 if told.iter().any(|t| !t) {
-                    if let Some(held) = self.held(snapshot, stream, &known)? {
+                    if let Some(held) = self.fields_of(snapshot, stream, &known)? {
                         for (told, held) in told.iter_mut().zip(&held.fields) {
                             *told |= held;
                         }
@@ -230,7 +233,7 @@ impl Access {
             last = page.into_iter().next_back();
         }
         let fields = known.into_iter().zip(told);
-        Ok(is_seen.then(|| Told {
+        Ok(is_seen.then(|| VisibleTable {
             tags: tags.into_iter().collect(),
             fields: fields.filter(|(_, told)| *told).map(|(f, _)| f).collect(),
         }))

@@ -1,13 +1,14 @@
-//! Tickets: what lets a client be sent from one node to another without a token, for five minutes.
+//! Tickets, with which a client is redirected from one node to another without a token, for five
+//! minutes.
 //!
-//! Purpose: who decides where a question is answered signs what the asker may have answered there.
+//! Purpose: the node that decides where a query is answered signs the rights of the client there.
 //! The page is `docs/cluster/tickets.md`, the bytes are `docs/format/ticket.md`.
 //!
 //! Invariants: a ticket allows reading only, on one route of one database, of the streams it names
-//! where it names any, and never more than the rules of its subject. It is worth nothing without
-//! the signature of a key that the checking node trusts, before its time or behind it.
-//! Concurrency: plain data.
-//! Failure: a text that is no ticket is refused; why is for the log, not for the asker.
+//! where it names any, and never more than the rules of its subject. A ticket is worth nothing
+//! without the signature of a key that the checking node trusts, before its time or behind it.
+//! Concurrency: plain data. Failure: a text that is no ticket is refused; the reason is for the
+//! log, not for the client.
 
 use super::rules::{Action, Rule};
 use data_encoding::BASE64URL_NOPAD;
@@ -16,7 +17,7 @@ pub use headwater_protocol::dispatch::{
 };
 use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
 
-/// What a ticket's text begins with.
+/// Prefix of a ticket's text.
 pub const TICKET_PREFIX: &str = "hwt1.";
 /// Longest ticket as text, in bytes.
 pub const TICKET_BYTES_MAX: usize = 16 << 10;
@@ -41,13 +42,13 @@ pub enum TicketError {
     /// No trusted key has signed it.
     #[error("no key that is trusted here has signed it")]
     Signature,
-    /// It is too early or too late for it, by the clock of this node.
+    /// Outside of its time, by the clock of this node.
     #[error("its time has not come or is over")]
     Time,
-    /// It is for another database.
+    /// For another database.
     #[error("it is for another database")]
     Audience,
-    /// It is for another route.
+    /// For another route.
     #[error("it is for another route")]
     Route,
     /// Its subject was revoked.
@@ -55,7 +56,7 @@ pub enum TicketError {
     Revoked,
 }
 
-/// What the subject of a ticket may do by it, as rules; a pattern that is none allows nothing.
+/// Rights of a ticket's subject, as rules; an invalid pattern allows nothing.
 pub(crate) fn rules(ticket: &Ticket) -> Vec<Rule> {
     let patterns = ticket.patterns.iter().filter_map(|text| text.parse().ok());
     patterns
@@ -66,7 +67,7 @@ pub(crate) fn rules(ticket: &Ticket) -> Vec<Rule> {
         .collect()
 }
 
-/// What signs tickets.
+/// Key that signs tickets.
 pub struct TicketKey {
     pair: Ed25519KeyPair,
 }
@@ -78,14 +79,14 @@ impl std::fmt::Debug for TicketKey {
 }
 
 impl TicketKey {
-    /// That of a seed, which nobody may guess; `None` for one that is none.
+    /// The key of a seed, which must be secret; `None` for an invalid one.
     #[must_use]
     pub fn of_seed(seed: &[u8; 32]) -> Option<TicketKey> {
         let pair = Ed25519KeyPair::from_seed_unchecked(seed).ok()?;
         Some(TicketKey { pair })
     }
 
-    /// What nodes check its signatures by.
+    /// The key with which nodes check its signatures.
     #[must_use]
     pub fn public(&self) -> PublicKey {
         let mut key = [0; 32];

@@ -1,15 +1,15 @@
-//! Whose tickets are taken, and for which database.
+//! Trusted keys of tickets, each with its databases.
 //!
-//! Invariants: a key is trusted because a setting names it, or because who showed it had a token
-//! that reads everything: whoever has such a token could read everything anyway.
-//! Concurrency: plain data.
+//! Invariants: a key is trusted because a setting names it, or because a client with a token that
+//! reads everything presented it: such a token could read everything anyway. Concurrency: plain
+//! data.
 
 use super::ticket::{Audience, PublicKey};
 
 /// Most keys that are trusted because of a token.
 const SHOWN_MAX: usize = 16;
 
-/// A key that came with a token.
+/// A key that was presented with a token.
 #[derive(Debug, PartialEq, Eq)]
 struct Shown {
     key: PublicKey,
@@ -17,7 +17,7 @@ struct Shown {
     by: String,
 }
 
-/// Whose tickets are taken, and for which database.
+/// Trusted keys of tickets, each with its databases.
 #[derive(Debug, Default)]
 pub(super) struct TicketKeys {
     pub(super) audience: Option<Audience>,
@@ -28,7 +28,7 @@ pub(super) struct TicketKeys {
 }
 
 impl TicketKeys {
-    /// A key came with a token.
+    /// Trusts a key that was presented with a token.
     pub(super) fn show(&mut self, key: PublicKey, by: &str) {
         let shown = Shown {
             key,

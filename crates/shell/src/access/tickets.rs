@@ -1,11 +1,11 @@
-//! What a ticket is worth here, and the making of tickets.
+//! Validation of tickets, and their creation.
 //!
-//! Invariants: a key that came with a token is trusted as long as that token holds. Where this
-//! node's list of tokens is as new as that of the ticket, its own rules of the subject count, and a
-//! subject that is not in it has nothing. A ticket that is older than what was heard of its
-//! subject's end is worth nothing, whatever the list here says.
-//! Concurrency: a few keys under a lock, which is held over nothing that waits.
-//! Failure: who is not let in is told only so; why stands in the log.
+//! Invariants: a key that was presented with a token is trusted as long as that token is valid.
+//! Where this node's list of tokens is as new as that of the ticket, its own rules of the subject
+//! count, and a subject that is not in it has nothing. A ticket that is older than the revocation
+//! of its subject is worth nothing, whatever the list here says. Concurrency: a few keys under a
+//! lock, which is released before anything that waits. Failure: a refusal gives the client no
+//! reason; the reason is in the log.
 
 use super::Access;
 use super::ticket::{
@@ -44,10 +44,10 @@ impl Guard {
         keys.trusted(|id| tokens.of_id(id, now).is_some())
     }
 
-    /// What a request may do that carries this ticket.
+    /// Rights of a request with this ticket.
     ///
     /// # Errors
-    /// When it is not let in; why stands in the log.
+    /// When it is refused; the reason is in the log.
     pub(crate) fn admit_ticket(
         self: &Arc<Self>,
         text: &str,
@@ -83,7 +83,7 @@ impl Guard {
         })
     }
 
-    /// Who was revoked not long ago, by the list here and as others have told, to be told on.
+    /// The recently revoked tokens, by the list here and by reports of others, to be passed on.
     #[must_use]
     pub fn revoked(&self) -> String {
         let tokens = self.in_force();
@@ -91,8 +91,8 @@ impl Guard {
         self.revocations.read().text(own)
     }
 
-    /// Takes what is told of who was revoked by somebody whose token reads everything. False where
-    /// it is not taken.
+    /// Takes a report of revoked tokens from a client whose token reads everything. False where it
+    /// is refused.
     pub fn take_revoked(&self, access: &Access, text: &str) -> bool {
         let is_trusted = matches!(access, Access::Token { .. }) && access.reads_all();
         is_trusted && self.take_revoked_of_cloud(text)
@@ -103,7 +103,7 @@ impl Guard {
         self.revocations.write().take(text)
     }
 
-    /// The clock that tickets are held against.
+    /// The clock against which tickets are checked.
     fn time(&self) -> Timestamp {
         let ns = self.now().as_nanosecond();
         Timestamp::from_nanos(i64::try_from(ns).unwrap_or(i64::MAX))
@@ -132,9 +132,9 @@ impl Guard {
         !self.is_open() && ticket.holds_at(self.time()) && self.subject(ticket).is_some()
     }
 
-    /// A ticket for who has this access, for reading on a route of a database: of some streams, or
-    /// of all that it may read where none are named. `None` where there are no tokens, so that none
-    /// is needed, or there is nothing to be read.
+    /// A ticket for the subject of this access, for reading on a route of a database: of some
+    /// streams, or of all that it may read where none are named. `None` where there are no tokens,
+    /// so that none is needed, or there is nothing to be read.
     #[must_use]
     pub fn ticket(
         &self,
@@ -331,13 +331,13 @@ mod tests {
         desk.file.revoke("reader").unwrap();
         desk.guard.refresh();
         let told = desk.guard.revoked();
-        // Who may not read everything tells nobody.
+        // A report is refused from a token that may not read everything.
         assert!(!node.guard.take_revoked(&node.access(&narrow), &told));
         assert!(node.take(&ticket).is_some());
         assert!(node.guard.take_revoked(&node.access(&own), &told));
         assert!(node.take(&ticket).is_none() && !admitted.is_current());
         assert!(node.take(&others).is_some());
-        // It is told on, and again when the desk was started anew.
+        // The report is passed on, and again after a restart of the node.
         assert_eq!(node.guard.revoked(), told);
         let again = Guard::new(desk.file.clone()).unwrap();
         assert_eq!(again.revoked(), told);

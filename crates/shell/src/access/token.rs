@@ -1,6 +1,6 @@
-//! One token: how it is made, read from a request, and recognised.
+//! One token: its creation, reading it from a request, and recognising it.
 //!
-//! Invariants: a token is 256 bits from the system's generator; only its SHA-256 is kept, which
+//! Invariants: a token is 256 bits from the system's generator; only its SHA-256 is stored, which
 //! suffices for a secret that cannot be guessed; hashes are compared in constant time.
 
 use axum::extract::Query;
@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, Uri};
 use data_encoding::{BASE64_NOPAD, HEXLOWER, HEXLOWER_PERMISSIVE};
 use sha2::{Digest, Sha256};
 
-/// What a token begins with, so that scanners for leaked secrets find it.
+/// Prefix of a token, so that scanners for leaked secrets find it.
 pub const PREFIX: &str = "hw_";
 
 /// The SHA-256 of a token's text.
@@ -28,7 +28,7 @@ fn random_bytes<const N: usize>() -> std::io::Result<[u8; N]> {
     Ok(bytes)
 }
 
-/// Fills in random bytes from the system's generator, which nobody can guess.
+/// Fills in random bytes from the system's generator, which cannot be guessed.
 ///
 /// # Errors
 /// When the system gives none.

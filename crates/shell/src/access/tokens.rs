@@ -1,10 +1,10 @@
-//! The tokens of a database, in `DIR/tokens.json`, and the guard that keeps them in force.
+//! The tokens of a database, in `DIR/tokens.json`, and the guard that enforces them.
 //!
 //! Purpose: `headwater token` changes the file; a running server reads it again within a second.
 //! The page is `docs/operate/security.md`.
 //!
-//! Invariants: the file holds hashes, never tokens. Once there is a file, tokens are in use, also
-//! when it lists none: taking the last token away locks the server and never opens it.
+//! Invariants: the file has hashes, never tokens. Once there is a file, tokens are in use, also
+//! when it lists none: revoking the last token locks the server and never opens it.
 //!
 //! Concurrency: commands take turns by a lock on `DIR/tokens.lock`. Readers see the old file or the
 //! new one, since the new one is synced and then renamed over it.
@@ -15,7 +15,7 @@
 use super::Access;
 use super::revocations::{REVOKED_MAX, Revocations};
 use super::rules::Rule;
-use super::seen::Held;
+use super::seen::StreamFields;
 use super::ticket_keys::TicketKeys;
 use super::token::{Carried, Hash, PREFIX, from_hex, hash, hex, random_hex};
 use crate::private::{private, replace_private};
@@ -48,7 +48,7 @@ pub enum TokenError {
     Io {
         /// The file.
         path: String,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
     /// The file is not what `headwater token` writes.
@@ -56,7 +56,7 @@ pub enum TokenError {
     Damaged {
         /// The file.
         path: String,
-        /// What is wrong in it.
+        /// The defect.
         reason: String,
     },
     /// The name cannot be taken.
@@ -73,7 +73,7 @@ pub enum TokenError {
     TooMany,
 }
 
-/// What is known about a token.
+/// A token in the list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grant {
     /// Names it in logs; random.
@@ -84,13 +84,13 @@ pub struct Grant {
     pub created: Timestamp,
     /// From when on it is worth nothing.
     pub expires: Option<Timestamp>,
-    /// What it allows. Without rules it only allows `/metrics`.
+    /// Its rights. Without rules it only allows `/metrics`.
     pub rules: Vec<Rule>,
     hash: Hash,
 }
 
 impl Grant {
-    /// Somebody of whom a ticket says what may be done: no token is one.
+    /// The subject of a ticket, with the rights in it: it is no token.
     pub(super) fn of_subject(id: &str, rules: Vec<Rule>) -> Grant {
         Grant {
             id: id.to_owned(),
@@ -113,19 +113,19 @@ impl Grant {
     }
 }
 
-/// What a clock says, as the file of tokens has it.
+/// The time of a clock, in the form of the file of tokens.
 fn now(clock: &dyn Clock) -> Timestamp {
     let ns = i128::from(clock.now().as_nanos());
     // Every number of nanoseconds that fits into 64 bits is within the range.
     Timestamp::from_nanosecond(ns).unwrap_or(Timestamp::MAX)
 }
 
-/// What a new token is to be.
+/// Settings of a new token.
 #[derive(Debug, Clone)]
 pub struct NewToken {
     /// Its name, of which there is no other.
     pub name: String,
-    /// What it allows.
+    /// Its rights.
     pub rules: Vec<Rule>,
     /// When it ends.
     pub expires: Option<Timestamp>,
@@ -150,7 +150,7 @@ pub struct Tokens {
 }
 
 impl Tokens {
-    /// What is known of each, in the order they were made.
+    /// The tokens, in the order they were made.
     #[must_use]
     pub fn grants(&self) -> &[Arc<Grant>] {
         &self.grants
@@ -167,13 +167,12 @@ impl Tokens {
         found.filter(|grant| !grant.is_over_at(now))
     }
 
-    /// Those that were taken out not long ago: the first version of the list without each, and its
-    /// id.
+    /// Recently revoked tokens: the first version of the list without each, and its id.
     pub(super) fn revoked(&self) -> impl Iterator<Item = (u64, &str)> {
         self.revoked.iter().map(|one| (one.list, one.id.as_str()))
     }
 
-    /// Remembers those of before that are not in the list any more.
+    /// Remembers earlier tokens that are not in the list any more.
     fn remember_revoked(&mut self, before: &[String], now: Timestamp) {
         let is_fresh = |one: &Revoked| now.duration_since(one.at).abs() < REVOKED_KEPT;
         self.revoked.retain(is_fresh);
@@ -214,7 +213,7 @@ struct StoredFile {
     #[serde(default)]
     list: u64,
     tokens: Vec<StoredToken>,
-    /// Those that were taken out not long ago, the newest last.
+    /// Recently revoked tokens, the newest last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     revoked: Vec<StoredRevoked>,
 }
@@ -292,7 +291,7 @@ impl TokenFile {
         TokenFile { clock, ..self }
     }
 
-    /// What time it is for its tokens.
+    /// The time for its tokens.
     fn now(&self) -> Timestamp {
         now(self.clock.as_ref())
     }
@@ -346,8 +345,8 @@ impl TokenFile {
         }))
     }
 
-    /// Makes a token and returns its text, which is kept nowhere. The first one makes the file, and
-    /// with it tokens are in use from then on.
+    /// Makes a token and returns its text, which is stored nowhere. The first one makes the file,
+    /// and with it tokens are in use from then on.
     ///
     /// # Errors
     /// When the name cannot be taken, or the file not be read or written.
@@ -393,7 +392,7 @@ impl TokenFile {
         })
     }
 
-    /// Changes the list while nobody else does.
+    /// Changes the list under its lock.
     fn change(
         &self,
         change: impl FnOnce(&mut Vec<Arc<Grant>>) -> Result<(), TokenError>,
@@ -437,7 +436,7 @@ impl TokenFile {
         write().map_err(|source| io_error(&path, source))
     }
 
-    /// What changes when the file does.
+    /// Stamp that changes with the file.
     fn stamp(&self) -> io::Result<Stamp> {
         let found = std::fs::metadata(self.path())?;
         Ok(Stamp {
@@ -470,24 +469,24 @@ pub struct Guard {
     tokens: RwLock<Option<Arc<Tokens>>>,
     /// Of the file that was read, or failed to be, last.
     stamp: RwLock<Option<Stamp>>,
-    /// Whatever a token allows, nothing but reading is.
+    /// Refuses everything but reading, whatever a token allows.
     read_only: bool,
-    /// Which fields streams hold, for who may read some streams only.
-    pub(super) held: Held,
-    /// Whose tickets are taken.
+    /// Fields of streams, for tokens that may read some streams only.
+    pub(super) stream_fields: StreamFields,
+    /// Trusted keys of tickets.
     pub(super) ticket_keys: RwLock<TicketKeys>,
-    /// Who was revoked, as others tell it.
+    /// Revoked tokens, as other nodes report them.
     pub(super) revocations: RwLock<Revocations>,
 }
 
 /// Why a request is not let in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Denied {
-    /// It carries no token.
+    /// The request has no token.
     Missing,
-    /// What it carries is no valid token.
+    /// The request has an invalid token.
     Wrong,
-    /// What it carries is a ticket that does not hold here.
+    /// The request has a ticket that is not valid here.
     Ticket,
 }
 
@@ -506,19 +505,19 @@ impl Guard {
             tokens: RwLock::new(tokens),
             stamp: RwLock::new(stamp),
             read_only: false,
-            held: Held::default(),
+            stream_fields: StreamFields::default(),
             ticket_keys: RwLock::default(),
             revocations: RwLock::default(),
         })
     }
 
-    /// The same, or one that lets nobody change anything.
+    /// The same, or one that refuses every change.
     #[must_use]
     pub fn read_only(self, read_only: bool) -> Guard {
         Guard { read_only, ..self }
     }
 
-    /// Whether nobody may change anything.
+    /// True when every change is refused.
     #[must_use]
     pub fn is_read_only(&self) -> bool {
         self.read_only
@@ -545,15 +544,15 @@ impl Guard {
         self.tokens.read().clone()
     }
 
-    /// What time it is for tokens.
+    /// The time for tokens.
     pub(super) fn now(&self) -> Timestamp {
         self.file.now()
     }
 
-    /// What a request may do by what it carries.
+    /// Rights of a request by its token.
     ///
     /// # Errors
-    /// When it is not let in.
+    /// When it is refused.
     pub fn admit(self: &Arc<Self>, carried: &Carried) -> Result<Access, Denied> {
         let tokens = self.tokens.read().clone();
         let guard = Arc::clone(self);
@@ -572,8 +571,8 @@ impl Guard {
         }
     }
 
-    /// What the token of this id allows now, or anybody where none are in use; `None` when it is
-    /// not in force any more. For what goes on in somebody's name when no request is there.
+    /// Present rights of the token with this id, or of any client where none are in use; `None`
+    /// when it is not in force any more. For work on behalf of a token without a request.
     #[must_use]
     pub fn access_of(self: &Arc<Self>, id: Option<&str>) -> Option<Access> {
         let guard = Arc::clone(self);
@@ -601,7 +600,7 @@ impl Guard {
                 *self.tokens.write() = Some(Arc::new(tokens));
             }
             Ok(None) => {
-                // The file is gone: whoever removed it does not open the server by that.
+                // The file was removed: that does not open the server.
                 tracing::error!(path = %path.display(), "the file of tokens is gone; those read last stay in force until the server is started again");
             }
             Err(error) => {

@@ -1,9 +1,8 @@
-//! What every server tells about itself at `/metrics`, in the OpenMetrics text format, or in the
-//! one before it.
+//! Metrics of every server at `/metrics`, in the OpenMetrics text format, or in the one before it.
 //!
 //! Purpose: requests by route and status, times to answer, connections, and the process; a role
-//! puts its own figures beside them. Names follow the conventions of Prometheus: base units,
-//! `_total` for counters.
+//! adds its own metrics. Names follow the conventions of Prometheus: base units, `_total` for
+//! counters.
 //!
 //! Concurrency: counters are atomics.
 
@@ -38,7 +37,7 @@ struct RouteLabel {
     route: &'static str,
 }
 
-/// The metrics of a shell, and of what it serves.
+/// The metrics of a shell, and of its role.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     registry: Registry,
@@ -71,7 +70,7 @@ impl Observed {
 }
 
 impl Metrics {
-    /// All of them; `more` registers those of the role.
+    /// Creates the metrics; `more` registers the ones of the role.
     pub(crate) fn new(env: &Env, more: impl FnOnce(&mut Registry)) -> Metrics {
         let mut registry = Registry::with_prefix("headwater");
         // 0.1 ms to 6.6 s.
@@ -101,7 +100,7 @@ impl Metrics {
         );
         more(&mut registry);
         let mut all = Registry::default();
-        // Those of the process have their own customary names.
+        // The process metrics have their own customary names.
         all.register_collector(Box::new(ProcessFigures::new(env.clock.now())));
         *all.sub_registry_with_prefix("") = registry;
         Metrics {

@@ -1,9 +1,9 @@
-//! Figures in the text format that came before OpenMetrics, for those who do not ask for the newer
-//! one.
+//! Metrics in the text format that came before OpenMetrics, for clients that do not accept the
+//! newer one.
 //!
-//! Invariant: the samples are the same; only the lines about them differ.
-//! Source: Prometheus, exposition formats,
-//! <https://prometheus.io/docs/instrumenting/exposition_formats/>, version 0.0.4.
+//! Invariant: the samples are the same; only the lines about them differ. Source: Prometheus,
+//! exposition formats, <https://prometheus.io/docs/instrumenting/exposition_formats/>, version
+//! 0.0.4.
 
 /// OpenMetrics text as version 0.0.4: there, the name of a counter has its `_total` everywhere,
 /// `info` and units are not known, and nothing marks the end.

@@ -8,7 +8,7 @@ use std::path::Path;
 /// The instant from which cases count: 2024-01-01T00:00:00Z.
 pub(super) const BEGIN_MS: i64 = 1_704_067_200_000;
 
-/// What a case needs a form to say.
+/// Ability of a form that a case needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
     /// Integers that are no floats.
@@ -77,7 +77,7 @@ impl Need {
 pub struct Case {
     /// The law that it shows.
     pub name: String,
-    /// What a form must be able to say.
+    /// The abilities that a form must have.
     pub needs: Vec<Need>,
     /// The requests, in their order.
     pub requests: Vec<Request>,
@@ -88,9 +88,9 @@ pub struct Case {
 pub struct Request {
     /// The rows.
     pub rows: Vec<Row>,
-    /// Of these, by their place, those that must be refused, and the code.
+    /// Of these, by their index, those that must be refused, and the code.
     pub refused: BTreeMap<usize, String>,
-    /// How many rows replace others of the request.
+    /// The number of rows that replace others of the request.
     pub replaced: u64,
 }
 

@@ -1,45 +1,45 @@
-//! The table of doors: requests of rows that every door through which rows come in is taken
-//! through, and what must be stored afterwards.
+//! The table of front ends: requests of rows that are sent through every front end that takes rows,
+//! and the state that must be stored afterwards.
 //!
 //! The cases lie in `tests/doors/cases.json`, where the packages of other languages read them too.
-//! That of Go calls the library for C for each row, which has no column of its own for that reason.
-//! Here are the model, which says what is stored after each, and the walk of one door.
+//! Go's package calls the library for C for each row, which has no column of its own for that
+//! reason. Here are the model, which says what is stored after each, and the walk of one front end.
 //!
-//! Invariants: a door names what its form cannot say ([`Door::lacks`]); a case that needs none of
-//! that is walked, so that a door cannot leave one out by saying nothing.
-//! Failure: what differs from the model is a panic that names the case.
+//! Invariants: a front end names what its form cannot say ([`Door::lacks`]); a case that needs none
+//! of that is walked, so that a front end cannot leave one out by saying nothing.
+//! Failure: a difference from the model is a panic that names the case.
 
 mod cases;
 mod cell;
-mod held;
+mod contents;
 mod lines;
 mod model;
 
 pub use cases::{Case, Need, Request, Row, cases};
 pub use cell::Cell;
-pub use held::held;
+pub use contents::held;
 pub use lines::lines;
 pub use model::{Rows, State, Table};
 
 use std::collections::BTreeMap;
 
-/// How a door answered a request.
+/// Answer of a front end to a request.
 #[derive(Clone, Debug, Default)]
-pub struct Told {
-    /// Rows that were refused; of a door that takes all or none, any number when it refused.
+pub struct Outcome {
+    /// Rows that were refused; of a front end that takes all or none, any number when it refused.
     pub refused: usize,
-    /// The codes of rows that were refused, where the door tells codes of ours.
+    /// The codes of rows that were refused, where the front end returns codes of ours.
     pub codes: Option<Vec<String>>,
-    /// Rows that replaced others of the request, where the door tells of them.
+    /// Rows that replaced others of the request, where the front end counts them.
     pub replaced: Option<u64>,
 }
 
-/// A way by which rows come in.
+/// A front end that takes rows.
 pub trait Door {
     /// Its name in the table.
     fn name(&self) -> &'static str;
 
-    /// What its form cannot say.
+    /// The needs that its form cannot meet.
     fn lacks(&self) -> &'static [Need];
 
     /// True when one refused row keeps all others of the request out.
@@ -47,7 +47,7 @@ pub trait Door {
         false
     }
 
-    /// True when the door counts what replaces rows that were stored before, too.
+    /// True when the front end counts what replaces rows that were stored before, too.
     fn counts_all(&self) -> bool {
         false
     }
@@ -57,17 +57,17 @@ pub trait Door {
         None
     }
 
-    /// Makes the tables of a case, for a door that does not make them by itself.
+    /// Makes the tables of a case, for a front end that does not make them by itself.
     fn declare(&mut self, _tables: &State) {}
 
     /// Sends a request.
-    fn send(&mut self, request: &Request) -> Told;
+    fn send(&mut self, request: &Request) -> Outcome;
 
     /// Everything that is stored, after an opening of its own.
     fn stored(self: Box<Self>) -> State;
 }
 
-/// Takes a door through all cases that its form can say. Returns how many these were.
+/// Takes a front end through all cases that its form can say. Returns their number.
 pub fn walk(mut door: Box<dyn Door>) -> usize {
     let name = door.name();
     let mut expected = State::new();
@@ -108,7 +108,7 @@ fn check_told(
     (door, is_whole): (&str, bool),
     case: &Case,
     (at, wanted): (usize, u64),
-    told: &Told,
+    told: &Outcome,
 ) {
     let request = case.requests.get(at).unwrap();
     let place = format!("{door}: {}, request {}", case.name, at + 1);
@@ -137,7 +137,7 @@ fn check_told(
     }
 }
 
-/// A case as a door's form says it, with tables of its own.
+/// A case as a front end's form says it, with tables of its own.
 fn said_by(mut case: Case, door: &dyn Door, number: usize) -> Case {
     let has_times = !door.lacks().contains(&Need::Times);
     for row in case.requests.iter_mut().flat_map(|r| &mut r.rows) {

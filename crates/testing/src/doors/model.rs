@@ -1,4 +1,4 @@
-//! What is stored after the requests of a case.
+//! State that the requests of a case leave behind.
 
 use super::cases::{BEGIN_MS, Case, Request};
 use super::cell::Cell;
@@ -69,8 +69,8 @@ pub(super) fn apply(state: &mut State, request: &Request, is_whole: bool) -> u64
     replaced
 }
 
-/// The tables of a case with the types of what is stored, and of what is refused where nothing
-/// else is: what whoever declares tables declares.
+/// The tables of a case with the types of the stored fields, and of refused ones where nothing else
+/// is: the declarations of a client that declares tables.
 pub(super) fn tables_of(case: &Case, after: &State) -> State {
     let mut all = after.clone();
     for row in case.requests.iter().flat_map(|request| &request.rows) {
@@ -83,7 +83,7 @@ pub(super) fn tables_of(case: &Case, after: &State) -> State {
     all
 }
 
-/// What differs, in lines.
+/// The differences, in lines.
 pub(super) fn differences(expected: &State, found: &State) -> Vec<String> {
     let mut told = Vec::new();
     let names: std::collections::BTreeSet<_> = expected.keys().chain(found.keys()).collect();

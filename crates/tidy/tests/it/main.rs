@@ -15,3 +15,4 @@ mod pages;
 mod ratchets;
 mod sources;
 mod sweeps;
+mod words;

@@ -45,7 +45,7 @@ const UNSAFE: [(&str, &str); 8] = [
     ),
     ("crates/io/src/uring/tests.rs", "a process is forked"),
     (
-        "crates/query/src/fences/allocator.rs",
+        "crates/query/src/guards/allocator.rs",
         "an allocator is unsafe by its nature",
     ),
     (

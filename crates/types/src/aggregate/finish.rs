@@ -3,8 +3,8 @@
 //! There are two rules for values that are not finite, and this module is the one place that knows
 //! them (docs/aggregates.md):
 //! - *Finite*, the methods of [`Aggregate`]: NaN and infinities are left out, as if they had not
-//!   been written. So answer the doors of time series: HTTP, tiles, InfluxQL, OpenTSDB, the command
-//!   line, C, Go and Python.
+//!   been written. So answer the front ends for time series: HTTP, tiles, InfluxQL, OpenTSDB, the
+//!   command line, C, Go and Python.
 //! - *IEEE*, [`Aggregate::ieee`]: what adding up and comparing the rows themselves gives. So
 //!   answers SQL, whether it reads rows or the pyramid.
 //!
@@ -148,7 +148,7 @@ impl Aggregate {
     }
 }
 
-/// What the rows themselves give, NaN and infinities included; see [`Aggregate::ieee`].
+/// Results over the rows themselves, NaN and infinities included; see [`Aggregate::ieee`].
 #[derive(Clone, Copy, Debug)]
 pub struct Ieee<'a>(&'a Aggregate);
 
@@ -240,7 +240,7 @@ impl Ieee<'_> {
         if b.total_cmp(&a).is_gt() { b } else { a }
     }
 
-    /// What a sum with the values that are not finite comes to; `None` when all are finite.
+    /// Sum of the values that are not finite; `None` when all are finite.
     fn not_finite(&self) -> Option<f64> {
         let a = self.0;
         match (a.nan, a.positive_infinite, a.negative_infinite) {

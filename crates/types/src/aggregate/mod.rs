@@ -35,10 +35,11 @@ pub enum Extremes {
     U64(u64, u64),
 }
 
-/// What `mean` and `m2` lack of the running values: the rounding that a chain of merges carries
-/// along.
+/// Difference of `mean` and `m2` from the running values: the rounding that a chain of merges
+/// carries along.
 ///
-/// It is precision and no part of the value: any two are equal, and bucket blocks do not store it.
+/// A carry is precision and no part of the value: any two are equal, and bucket blocks do not store
+/// it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Carry {
     /// To be added to [`Aggregate::mean`]; at most half a unit in its last place.

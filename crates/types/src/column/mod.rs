@@ -150,7 +150,7 @@ impl Column {
         Some(Column { values, presence })
     }
 
-    /// The slots and the bitmap of present rows, by value: for those who hand the column on in
+    /// The slots and the bitmap of present rows, by value: for callers that hand the column on in
     /// another form.
     #[must_use]
     pub fn into_parts(self) -> (Values, Option<Bitmap>) {

@@ -1,11 +1,11 @@
 //! What a hook gets: each event, again while it is not taken, and dead letters in the end.
 
 use crate::support::told;
-use headwater_watch::{ATTEMPTS_MAX, Change, DEAD_MAX, Delivery, EVENTS_MAX, Failure, Kept, Next};
+use headwater_watch::{ATTEMPTS_MAX, Change, DEAD_MAX, Delivery, EVENTS_MAX, Failure, Persisted, Next};
 
 const SECOND: i64 = 1_000_000_000;
 
-fn next(kept: &Kept, now_ns: i64) -> Next {
+fn next(kept: &Persisted, now_ns: i64) -> Next {
     kept.delivery.next(&kept.journal, now_ns)
 }
 
@@ -17,7 +17,7 @@ fn failure(is_final: bool) -> Failure {
 }
 
 /// Tries the next event in vain, waiting as long as it says: how long that was.
-fn try_in_vain(kept: &mut Kept, now_ns: &mut i64, is_final: bool) -> bool {
+fn try_in_vain(kept: &mut Persisted, now_ns: &mut i64, is_final: bool) -> bool {
     if let Next::Wait(until) = next(kept, *now_ns) {
         assert!(until > *now_ns);
         *now_ns = until;

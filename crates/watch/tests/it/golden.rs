@@ -3,7 +3,7 @@
 use crate::support::{found, round, step};
 use headwater_io::{Files, MemoryFiles, OpenMode};
 use headwater_watch::{
-    Change, Definition, Delivery, Kept, Store, decode, decode_definitions, encode_definitions, hex,
+    Change, Definition, Delivery, Persisted, Store, decode, decode_definitions, encode_definitions, hex,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -78,7 +78,7 @@ fn definitions_keep_their_bytes() {
 fn a_file_keeps_its_bytes() {
     let files = Arc::new(MemoryFiles::new());
     let dir = Path::new("/w");
-    let new = || Kept::new(77, -5);
+    let new = || Persisted::new(77, -5);
     let opened = Store::open(Arc::clone(&files) as Arc<dyn Files>, dir, 3, new).unwrap();
     let (mut store, mut kept) = (opened.store, opened.kept);
     let first = step(&kept, &round(9, vec![found("[\"a\"]", 1, 4, "{\"n\":1}")]));

@@ -1,7 +1,7 @@
 //! Random lives of a state: what is told and not taken back is what is found and decided.
 
 use crate::support::{BOUNDS, found, round};
-use headwater_watch::{Change, Found, Kept, Kind};
+use headwater_watch::{Change, Match, Persisted, Kind};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
 proptest! {
     #[test]
     fn what_is_told_is_what_is_found(moves in moves()) {
-        let mut kept = Kept::new(1, i64::MIN);
+        let mut kept = Persisted::new(1, i64::MIN);
         let mut there: BTreeMap<(u8, i64), u8> = BTreeMap::new();
         let mut told: BTreeMap<String, (i64, String)> = BTreeMap::new();
         let mut settled: Vec<String> = Vec::new();
@@ -46,7 +46,7 @@ proptest! {
                 Move::Quiet => quiet = true,
                 _ => {}
             }
-            let all: Vec<Found> = there
+            let all: Vec<Match> = there
                 .iter()
                 .filter(|((_, at), _)| *at >= stays)
                 .map(|((p, at), row)| found(&format!("[{p}]"), *at, at + 3, &format!("{{\"r\":{row}}}")))

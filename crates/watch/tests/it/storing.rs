@@ -2,17 +2,17 @@
 
 use crate::support::{found, round, step};
 use headwater_io::{FaultKind, FaultyFiles, Files, Survival};
-use headwater_watch::{Change, Kept, Opened, Store};
+use headwater_watch::{Change, Persisted, Opened, Store};
 use std::path::Path;
 use std::sync::Arc;
 
 fn opened(disk: &FaultyFiles) -> std::io::Result<Opened> {
     let files: Arc<dyn Files> = Arc::new(disk.clone());
-    Store::open(files, Path::new("/watches"), 3, || Kept::new(1, 0))
+    Store::open(files, Path::new("/watches"), 3, || Persisted::new(1, 0))
 }
 
 /// The next change of a life that takes matches back now and then.
-fn next(kept: &Kept, at: i64) -> Change {
+fn next(kept: &Persisted, at: i64) -> Change {
     match at % 5 {
         4 => Change::Delivered(kept.state.sequence()),
         part => {

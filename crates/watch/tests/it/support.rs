@@ -1,6 +1,6 @@
 //! Rounds and events that are made up.
 
-use headwater_watch::{Bounds, Change, Found, Kept, Key, Position, Round, Step};
+use headwater_watch::{Bounds, Change, Match, Persisted, Key, Position, Round, Step};
 use std::collections::BTreeMap;
 
 pub(crate) const BOUNDS: Bounds = Bounds {
@@ -9,8 +9,8 @@ pub(crate) const BOUNDS: Bounds = Bounds {
     absence: false,
 };
 
-pub(crate) fn found(partition: &str, first_ns: i64, last_ns: i64, row: &str) -> Found {
-    Found {
+pub(crate) fn found(partition: &str, first_ns: i64, last_ns: i64, row: &str) -> Match {
+    Match {
         key: Key {
             partition: partition.to_owned(),
             first: Position {
@@ -28,7 +28,7 @@ pub(crate) fn found(partition: &str, first_ns: i64, last_ns: i64, row: &str) -> 
     }
 }
 
-pub(crate) fn round(watermark_ns: i64, found: Vec<Found>) -> Round {
+pub(crate) fn round(watermark_ns: i64, found: Vec<Match>) -> Round {
     Round {
         now_ns: watermark_ns,
         watermark_ns,
@@ -38,13 +38,13 @@ pub(crate) fn round(watermark_ns: i64, found: Vec<Found>) -> Round {
     }
 }
 
-pub(crate) fn step(kept: &Kept, round: &Round) -> Step {
+pub(crate) fn step(kept: &Persisted, round: &Round) -> Step {
     kept.state.step(BOUNDS, round).unwrap()
 }
 
 /// Some events of a watch, written down nowhere.
-pub(crate) fn told(count: i64) -> Kept {
-    let mut kept = Kept::new(1, 0);
+pub(crate) fn told(count: i64) -> Persisted {
+    let mut kept = Persisted::new(1, 0);
     for at in 0..count {
         let begin = kept.state.settled_ns();
         let all = (begin..=at).map(|at| found("[]", at, at, "{}"));

@@ -42,7 +42,7 @@ pub enum CsvError {
     /// A column that is asked for and not there.
     #[error("there is no column `{name}` for {role}; the header has: {headers}")]
     NoSuchColumn {
-        /// What it was to be: the time, a tag, a field.
+        /// The role of the cell: the time, a tag, a field.
         role: &'static str,
         /// The text that was to name it.
         name: String,
@@ -52,7 +52,7 @@ pub enum CsvError {
     /// A column asked for twice.
     #[error("column `{name}` is given twice as {role}")]
     GivenTwice {
-        /// What it was to be.
+        /// The role of the column.
         role: &'static str,
         /// The column.
         name: String,
@@ -68,7 +68,7 @@ pub enum CsvError {
         "{count} columns would be fields; at most {max} are allowed: name those to keep with --field"
     )]
     TooManyFields {
-        /// How many.
+        /// The number of them.
         count: usize,
         /// The limit.
         max: usize,
@@ -80,15 +80,15 @@ pub enum CsvError {
     FieldType {
         /// The column.
         column: String,
-        /// What was given.
+        /// The text that was given.
         text: String,
     },
     /// Not a time format.
     #[error("`{text}` is no time format: {reason}")]
     TimeFormat {
-        /// What was given.
+        /// The text that was given.
         text: String,
-        /// What is wrong with it.
+        /// The reason why it is refused.
         reason: String,
     },
     /// No format was given and the values do not tell.

@@ -1,4 +1,4 @@
-//! What type a column has, told from its cells.
+//! Inference of a column's type from its cells.
 //!
 //! Rule: `true` and `false` alone make bool; integers make i64, or u64 when one lies beyond i64 and
 //! none below zero; a point, an exponent, minus zero, NaN or an infinity among numbers makes f64;
@@ -13,7 +13,7 @@ use headwater_types::FieldType;
 /// Texts longer than this do not look like a mark for absent values.
 const LONE_TEXT_BYTES_MAX: usize = 12;
 
-/// What is known about the type of a column.
+/// Knowledge about the type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// The user said so.
@@ -27,7 +27,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// What an inferred kind becomes where the table has the field with this type.
+    /// The type of an inferred kind where the table has the field with this type.
     pub(super) fn in_table(self, known: FieldType) -> Kind {
         use FieldType::{F64, I64, U64};
         match (known, self) {

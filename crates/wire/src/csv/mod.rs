@@ -1,6 +1,6 @@
 //! Comma-separated values with a header line.
 //!
-//! Invariants: every good row is kept; a refused row changes nothing, and an open quote costs the
+//! Invariants: every good row is stored; a refused row changes nothing, and an open quote costs the
 //! line it stands on and no other; line numbers are those a text editor shows. Memory is bounded by
 //! the batch, the rows looked at for types and the longest record. Format: docs/format/csv.md.
 

@@ -1,8 +1,8 @@
-//! How a CSV file is to be read.
+//! Options of reading a CSV file.
 
 use headwater_types::FieldType;
 
-/// What the columns of a CSV file mean. Texts have the form they have on the command line.
+/// Roles of the columns of a CSV file. Texts have the form they have on the command line.
 #[derive(Clone, Debug)]
 pub struct CsvOptions {
     /// The table the rows go to.
@@ -17,8 +17,8 @@ pub struct CsvOptions {
     /// `COLUMN:TYPE` of columns whose type is not to be guessed. Does not choose which columns are
     /// stored.
     pub types: Vec<String>,
-    /// Fields that the table has already. They count like the rows that were looked at: a column
-    /// of numbers keeps them although a text is among them, and refuses the text alone.
+    /// Fields that the table has already. Their types count like the rows that were looked at: a
+    /// column of numbers stays one although a text is among them, and refuses the text alone.
     pub known_types: Vec<(String, FieldType)>,
     /// Texts that mean absent. With one given, an empty cell in a string column is the empty
     /// string.
@@ -41,7 +41,7 @@ pub struct CsvOptions {
     pub batch_bytes_max: usize,
     /// Rows looked at to guess types.
     pub rows_inspected: usize,
-    /// Memory for stream names kept from one batch to the next; beyond it all are forgotten.
+    /// Memory for stream names cached from one batch to the next; beyond it all are dropped.
     pub cached_name_bytes_max: usize,
 }
 

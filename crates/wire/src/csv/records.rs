@@ -16,7 +16,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 /// Bytes handed to the `csv` crate at once.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// What the next record is.
+/// Outcome of reading the next record.
 #[derive(Debug)]
 pub(super) enum Next {
     /// In the caller's record; it starts on this line.
@@ -74,7 +74,7 @@ impl<R: Read> Read for Keeper<R> {
     }
 }
 
-/// Only what the `csv` crate needs to go back: a start within the kept bytes.
+/// Only what the `csv` crate needs to go back: a start within the buffered bytes.
 impl<R> Seek for Keeper<R> {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         if let SeekFrom::Start(offset) = to
@@ -92,7 +92,7 @@ impl<R> Seek for Keeper<R> {
 }
 
 impl<R: Read> Keeper<R> {
-    /// Drops the rest of a line that is not kept in full, and gives the offset of the next one.
+    /// Drops the rest of a line that is not buffered in full, and gives the offset of the next one.
     fn skip_line(&mut self) -> io::Result<u64> {
         loop {
             self.kept_at = self.kept_end();
@@ -143,7 +143,7 @@ impl<R: Read> Keeper<R> {
         read.map(|_| ())
     }
 
-    /// The kept bytes from one offset to another.
+    /// The buffered bytes from one offset to another.
     fn slice(&self, from: u64, to: u64) -> &[u8] {
         let index = |offset: u64| usize::try_from(offset.saturating_sub(self.kept_at)).ok();
         match (index(from), index(to)) {
@@ -152,7 +152,7 @@ impl<R: Read> Keeper<R> {
         }
     }
 
-    /// The offset behind the last kept byte.
+    /// The offset behind the last buffered byte.
     fn kept_end(&self) -> u64 {
         self.kept_at + self.kept.len() as u64
     }
@@ -313,7 +313,7 @@ impl<R: Read> Records<R> {
         })
     }
 
-    /// Goes on at an offset that is still kept.
+    /// Goes on at an offset that is still buffered.
     fn resume_at(&mut self, offset: u64) -> io::Result<()> {
         self.reader.get_mut().needed_from = offset;
         let mut position = csv::Position::new();
@@ -341,7 +341,7 @@ fn into_io(error: csv::Error) -> io::Error {
     }
 }
 
-/// How the quotes of a record stand.
+/// State of the quotes of a record.
 enum Quotes {
     /// Every quoted cell is closed right before a delimiter or the end.
     Sound,

@@ -1,7 +1,7 @@
 //! The streams of a file and the rows collected for the batch being built.
 //!
 //! Invariants: a stream's `columns` are indexed like the fields of the layout; one that is `None`
-//! has no value in this batch, one shorter than `times` lacks values at its end.
+//! has no value in this batch, one shorter than `times` has none at its end.
 
 use crate::column_builder::{ColumnBuilder, ParsedValue};
 use crate::parsed_batch::ParsedBatch;

@@ -23,7 +23,7 @@ pub enum TimeUnit {
     Nanoseconds,
 }
 
-/// How the cells of a time column are written.
+/// Form of the cells of a time column.
 #[derive(Clone, Debug)]
 pub enum TimeFormat {
     /// Decimal numbers; a fraction is allowed down to the nanosecond.
@@ -256,7 +256,7 @@ fn read_decimal(unit: TimeUnit, text: &[u8]) -> Result<i64, InstantError> {
     i64::try_from(nanos).map_err(|_| InstantError::Range)
 }
 
-/// What a text names by a pattern. Second 60 is the first second of the next minute, as in Unix
+/// The instant of a text by a pattern. Second 60 is the first second of the next minute, as in Unix
 /// time.
 fn read_pattern(pattern: &str, zone: &TimeZone, text: &str) -> Result<i64, Fault> {
     let at = read_with_59(pattern, zone, text)?;

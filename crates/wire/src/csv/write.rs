@@ -1,7 +1,7 @@
 //! Writes rows as CSV.
 //!
 //! Invariants: what is written, [`super::CsvParser`] reads back to the same bits (but for the
-//! payload of a NaN) when the types are declared; a column's cells stand at one place in every row;
+//! payload of a NaN) when the types are declared; a column's cells stand at one index in every row;
 //! bytes are `0x` and base-16 digits.
 
 use super::time::TimeFormat;
@@ -9,15 +9,15 @@ use crate::free_name;
 use headwater_types::{StreamName, Timestamp, ValueRef};
 use std::io::Write;
 
-/// How rows are written.
+/// Options of writing rows.
 #[derive(Clone, Debug)]
 pub struct CsvWriterOptions {
-    /// Text for absent values. Empty by default; then an empty string cannot be told from an absent
-    /// one.
+    /// Text for absent values. Empty by default; then an empty string cannot be distinguished from
+    /// an absent one.
     pub null_text: String,
     /// Between cells.
     pub delimiter: u8,
-    /// How times are written; patterns count as RFC 3339.
+    /// Form of times; patterns count as RFC 3339.
     pub time: TimeFormat,
 }
 

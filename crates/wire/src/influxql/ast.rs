@@ -1,4 +1,4 @@
-//! What a text of InfluxQL says.
+//! Statements of InfluxQL.
 
 /// One statement.
 #[derive(Clone, Debug, PartialEq)]
@@ -7,9 +7,9 @@ pub enum Statement {
     Select(Box<Select>),
     /// `EXPLAIN [ANALYZE] SELECT …`.
     Explain {
-        /// `ANALYZE`: it is carried out, and what that took is told too.
+        /// `ANALYZE`: the statement is carried out, and its cost is reported too.
         is_analyzed: bool,
-        /// What is explained.
+        /// The statement to explain.
         select: Box<Select>,
     },
     /// `SHOW …`.
@@ -37,7 +37,7 @@ pub enum Statement {
     },
 }
 
-/// What `DELETE` and `DROP SERIES` take away: `[FROM …] [WHERE …]`, of which one must be there.
+/// Condition of `DELETE` and `DROP SERIES`: `[FROM …] [WHERE …]`, of which one must be there.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Removal {
     /// Of which measurements; none = of all.
@@ -53,13 +53,13 @@ pub struct Policy {
     pub name: String,
     /// Of which database.
     pub database: String,
-    /// How long data are kept, in ns; 0 = without end (`INF`).
+    /// Retention in ns; 0 = without end (`INF`).
     pub duration_ns: Option<i64>,
-    /// How many copies.
+    /// The number of copies.
     pub replication: Option<u64>,
-    /// How much time a shard spans, in ns; 0 = the default (`INF`).
+    /// The span of time of a shard, in ns; 0 = the default (`INF`).
     pub shard_duration_ns: Option<i64>,
-    /// It is taken where none is named.
+    /// The policy is the one of requests that name none.
     pub is_default: bool,
 }
 
@@ -68,11 +68,11 @@ pub struct Policy {
 pub struct CreateDatabase {
     /// The database.
     pub name: String,
-    /// How long its first policy keeps data, in ns; 0 = without end (`INF`).
+    /// Retention of its first policy, in ns; 0 = without end (`INF`).
     pub duration_ns: Option<i64>,
-    /// How many copies.
+    /// The number of copies.
     pub replication: Option<u64>,
-    /// How much time a shard spans, in ns; 0 = the default (`INF`).
+    /// The span of time of a shard, in ns; 0 = the default (`INF`).
     pub shard_duration_ns: Option<i64>,
     /// The name of the policy.
     pub policy: Option<String>,
@@ -81,17 +81,17 @@ pub struct CreateDatabase {
 /// A `SELECT` statement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Select {
-    /// What is asked for.
+    /// The selected fields.
     pub fields: Vec<SelectField>,
-    /// Where the rows of the answer are written to, instead of being told.
+    /// Where the rows of the answer are written to, instead of being returned.
     pub into: Option<Target>,
-    /// Of which measurements, or of what other questions answer.
+    /// Of which measurements, or of the answers of subqueries.
     pub sources: Vec<SelectSource>,
     /// Of which rows.
     pub condition: Option<Expression>,
-    /// How rows are put together.
+    /// The dimensions by which rows are put together.
     pub group_by: Vec<Dimension>,
-    /// What stands in intervals without rows.
+    /// Values of intervals without rows.
     pub fill: Fill,
     /// Newest rows first.
     pub descending: bool,
@@ -110,7 +110,7 @@ pub struct Select {
 /// A column of the answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SelectField {
-    /// What is selected.
+    /// The selected expression.
     pub expression: Expression,
     /// Under which name, if said.
     pub alias: Option<String>,
@@ -119,9 +119,9 @@ pub struct SelectField {
 /// Where rows come from.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SelectSource {
-    /// What is stored.
+    /// A stored measurement.
     Measurement(Source),
-    /// What another question answers: `(SELECT …)`.
+    /// The answer of a subquery: `(SELECT …)`.
     Query(Box<Select>),
 }
 
@@ -152,7 +152,7 @@ pub struct Target {
 pub enum MeasurementName {
     /// This one.
     Exact(String),
-    /// Those a regular expression finds.
+    /// The measurements whose names match a regular expression.
     Matching(String),
 }
 
@@ -176,7 +176,7 @@ pub enum Dimension {
     All,
 }
 
-/// What stands in intervals without rows.
+/// Values of intervals without rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Fill {
     /// Nothing, where intervals are asked for at all.
@@ -184,9 +184,9 @@ pub enum Fill {
     Null,
     /// The interval is left out.
     None,
-    /// What the interval before has.
+    /// The value of the interval before.
     Previous,
-    /// What lies on the line between the intervals around it.
+    /// The value on the line between the intervals around it.
     Linear,
     /// A whole number.
     Integer(i64),
@@ -197,7 +197,7 @@ pub enum Fill {
 /// `SHOW …`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Show {
-    /// What is to be shown.
+    /// Kind of names or statistics to show.
     pub what: ShowWhat,
     /// `EXACT`: a count for each measurement.
     pub exact: bool,
@@ -221,7 +221,7 @@ pub struct Show {
     pub soffset: Option<u64>,
 }
 
-/// What can be shown.
+/// Kind of names or statistics of `SHOW`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each variant is what it is named for")]
 pub enum ShowWhat {
@@ -330,7 +330,7 @@ pub enum WildcardKind {
     Tags,
 }
 
-/// What stands behind `::`.
+/// Kind of a column behind `::`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each variant is what it is named for")]
 pub enum Cast {
@@ -355,7 +355,7 @@ impl Cast {
     ];
 }
 
-/// What stands between two expressions.
+/// Operator between two expressions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each variant is what it is named for")]
 pub enum Operator {
@@ -397,7 +397,7 @@ impl Operator {
         (Operator::BitXor, "^"),
     ];
 
-    /// How it is written.
+    /// The text of the operator.
     #[must_use]
     pub fn text(self) -> &'static str {
         let entry = Operator::ALL.iter().find(|(operator, _)| *operator == self);
@@ -436,7 +436,7 @@ impl Operator {
     }
 }
 
-/// What is computed, or what must hold.
+/// Expression: a computation or a condition.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Expression {
     /// A value.
@@ -447,7 +447,7 @@ pub enum Expression {
     Reference {
         /// Its name.
         name: String,
-        /// What it is said to be.
+        /// The kind behind `::`.
         cast: Option<Cast>,
     },
     /// A function, its name in small letters.
@@ -459,7 +459,7 @@ pub enum Expression {
     },
     /// Two expressions and what stands between them.
     Binary {
-        /// What it does to both sides.
+        /// The operator.
         operator: Operator,
         /// Before it.
         left: Box<Expression>,

@@ -1,10 +1,10 @@
-//! What is wrong with a text, and where.
+//! Errors of a text, and their locations.
 
 /// The first mistake of a text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("error parsing query: {message} at line {line}, char {column}")]
 pub struct ParseError {
-    /// What was found, and what was expected.
+    /// The text that was found, and what was expected.
     pub message: String,
     /// The line, from 1.
     pub line: usize,

@@ -5,7 +5,7 @@ use super::error::ParseError;
 use super::lexer::Token;
 use super::parser::{NESTING_MAX, OPERATORS_MAX, Parser, is_reserved};
 
-/// How tightly an operator binds.
+/// The precedence of an operator.
 pub(super) const fn strength(operator: Operator) -> u8 {
     match operator {
         Operator::Multiply | Operator::Divide | Operator::Modulo | Operator::BitAnd => 2,
@@ -15,7 +15,7 @@ pub(super) const fn strength(operator: Operator) -> u8 {
 }
 
 impl Parser<'_> {
-    /// What must hold.
+    /// Reads a condition.
     pub(super) fn condition(&mut self) -> Result<Expression, ParseError> {
         let mut parts = vec![self.conjunction()?];
         while self.take_word("OR")? {
@@ -184,8 +184,7 @@ impl Parser<'_> {
         })
     }
 
-    /// What stands behind a minus. That of a number is part of it, and nothing within something
-    /// else.
+    /// Reads the operand of a minus. The minus of a number becomes part of it, and is no operation.
     fn negated(&mut self, at: usize) -> Result<Expression, ParseError> {
         let inner = match self.peek()? {
             (Token::Integer(_) | Token::Float(_) | Token::Duration(_), _) => self.operand()?,

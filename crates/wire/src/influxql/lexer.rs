@@ -29,7 +29,7 @@ pub(super) enum Token {
 }
 
 impl Token {
-    /// How a message speaks of it.
+    /// The name of a token in messages.
     pub(super) fn described(&self) -> String {
         match self {
             Token::Word(word) => word.clone(),
@@ -135,8 +135,8 @@ impl<'a> Lexer<'a> {
         rest.get(..length).unwrap_or("").to_owned()
     }
 
-    /// What stands between quotes. A backslash keeps a quote and a backslash, and `\n` is a line
-    /// feed.
+    /// Reads the text between quotes. A backslash escapes a quote and a backslash, and `\n` is a
+    /// line feed.
     fn quoted(&mut self, quote: char) -> Result<String, ParseError> {
         let start = self.at;
         let mut out = String::new();
@@ -164,7 +164,7 @@ impl<'a> Lexer<'a> {
         self.error(start, format!("a text without its closing {quote}"))
     }
 
-    /// What stands between slashes; `\/` is a slash, other backslashes belong to the expression.
+    /// Reads the text between slashes; `\/` is a slash, other backslashes belong to the expression.
     fn regex(&mut self) -> Result<String, ParseError> {
         let start = self.at;
         let mut out = String::new();

@@ -4,10 +4,9 @@
 //! A text is read into [`Statement`]s by [`parse`]; what they mean is the server's business.
 //! [`Statement`]s print as text that reads back to the same statements.
 //!
-//! Invariants: no text makes the reader panic; nesting, also of questions, statements and operators
-//! are bounded
-//! ([`STATEMENTS_MAX`], [`NESTING_MAX`], [`OPERATORS_MAX`]), so that whoever walks an
-//! [`Expression`] may recurse.
+//! Invariants: no text makes the reader panic; nesting, also of subqueries, statements and
+//! operators are bounded ([`STATEMENTS_MAX`], [`NESTING_MAX`], [`OPERATORS_MAX`]), so that a caller
+//! that walks an [`Expression`] may recurse.
 //! Failure: the first mistake ends the reading and comes back as a [`ParseError`] that says where
 //! it is, what was found and what was expected.
 //! Page: docs/http/influxql.md.

@@ -1,7 +1,7 @@
 //! Values for the `$names` of a text, from a JSON object.
 //!
 //! Invariant: a value stands where a literal may stand and nowhere else, so that no value changes
-//! what a statement asks.
+//! the meaning of a statement.
 
 use super::ast::Literal;
 use crate::durations::parse_duration_ns;

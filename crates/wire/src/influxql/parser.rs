@@ -1,4 +1,4 @@
-//! What all statements have in common: tokens, names, numbers, and which statement a text is.
+//! Parts common to all statements: tokens, names, numbers, and the choice of a statement's reader.
 
 use super::ast::{CreateDatabase, MeasurementName, Policy, Removal, Source, Statement};
 use super::error::ParseError;
@@ -12,7 +12,7 @@ pub const NESTING_MAX: usize = 48;
 /// Operators of arithmetic in a text, and with them the depth of what it says.
 pub const OPERATORS_MAX: usize = 256;
 
-/// What a text may begin with.
+/// Words that a text may begin with.
 const STATEMENTS: &str = "SELECT, EXPLAIN, SHOW, DELETE, CREATE DATABASE, DROP DATABASE, DROP MEASUREMENT, DROP SERIES, CREATE RETENTION POLICY, ALTER RETENTION POLICY, DROP RETENTION POLICY";
 
 /// Words that are no names unless they stand in double quotes.

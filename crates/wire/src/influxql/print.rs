@@ -83,8 +83,7 @@ impl Display for Cast {
     }
 }
 
-/// How tightly what an expression is made of holds together, where it is weakest: as its parts are
-/// read one within the other.
+/// Precedence of the weakest operator of an expression outside of parentheses.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Binding {
     Any,
@@ -93,7 +92,7 @@ enum Binding {
     Operand,
 }
 
-/// What the reader takes for a column and an argument: no comparison without parentheses.
+/// Precedence of a column and an argument: no comparison without parentheses.
 const COMPUTED: Binding = Binding::Operation(strength(Operator::Add));
 
 fn binding(expression: &Expression) -> Binding {

@@ -6,7 +6,7 @@ use super::lexer::Token;
 use super::parser::Parser;
 use crate::instant::parse_instant;
 
-/// Questions within each other.
+/// Nested queries.
 pub(super) const QUERIES_MAX: usize = 16;
 /// Columns and groupings of a statement.
 const PARTS_MAX: usize = 1_024;

@@ -1,4 +1,4 @@
-//! What texts say, what is wrong with others, and that statements print as what they are.
+//! Meaning of texts, errors of others, and statements that print as themselves.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use super::*;

@@ -1,6 +1,6 @@
 //! InfluxDB line protocol: `table,tag=value field=1.5,other=2i 1356998400000000000`.
 //!
-//! Invariants: every good line is kept, whatever the lines around it hold; a refused line changes
+//! Invariants: every good line is stored, whatever the lines around it are; a refused line changes
 //! nothing; the parser remembers names only, so that the same bytes always give the same rows,
 //! whatever it parsed before.
 //! Format, with all deviations: docs/format/lineprotocol.md.

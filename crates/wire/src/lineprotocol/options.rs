@@ -74,8 +74,8 @@ impl Precision {
 pub struct ParserOptions {
     /// The time of the next line that carries none; it moves on by a nanosecond with each.
     pub now: Timestamp,
-    /// Who gives instants to lines that carry none, `now` or later, where others ask for such at
-    /// the same time; `None` = nobody does.
+    /// The source of instants of lines that carry none, `now` or later, where others take instants
+    /// from it at the same time; `None` = nobody does.
     pub instants: Option<Arc<Instants>>,
     /// The unit of the stamps.
     pub precision: Precision,
@@ -87,7 +87,7 @@ pub struct ParserOptions {
     pub string_bytes_max: usize,
     /// Most fields of one stream.
     pub fields_max: usize,
-    /// Memory for names kept from one call to the next; beyond it all are forgotten.
+    /// Memory for names cached from one call to the next; beyond it all are dropped.
     pub cached_name_bytes_max: usize,
 }
 

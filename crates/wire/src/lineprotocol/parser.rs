@@ -35,7 +35,7 @@ pub struct LineParser {
     scratch: Vec<u8>,
 }
 
-/// How a line ended.
+/// Outcome of a line.
 enum Outcome {
     /// Read in full; a quoted string may have carried it over several physical lines.
     Read { bytes: usize, is_long: bool },
@@ -443,7 +443,7 @@ impl<'a> Reader<'a, '_> {
 }
 
 /// The instant of a line that carries none: each gets its own, a nanosecond apart, so that none
-/// takes the place of another.
+/// replaces another.
 pub(crate) fn next_instant(options: &mut ParserOptions) -> i64 {
     let own = options.now;
     let given = options.instants.as_ref();

@@ -20,9 +20,9 @@ use std::sync::Arc;
 /// Fields up to this many are found by looking at each.
 const LINEAR_SEARCH_FIELDS_MAX: usize = 12;
 
-/// What a spelling occupies beside its bytes, in the list, the map and the allocator, about.
+/// Bytes of a spelling beside its text, in the list, the map and the allocator, about.
 const KEY_BYTES: usize = 150;
-/// What a stream occupies beside its names and fields, about.
+/// Bytes of a stream beside its names and fields, about.
 const STREAM_BYTES: usize = 400;
 
 /// One spelling of a stream's name.
@@ -47,7 +47,7 @@ pub(super) struct Streams {
     recent: RecentFields,
 }
 
-/// The keys of the fields made last, by their place in the line: other streams of the table use the
+/// The keys of the fields made last, by their index in the line: other streams of the table use the
 /// same.
 #[derive(Debug, Default)]
 pub(super) struct RecentFields {
@@ -222,7 +222,7 @@ impl Streams {
 const NO_TAGS: [(&str, &str); 0] = [];
 
 impl RecentFields {
-    /// A key for the field at place `at` of a line.
+    /// A key for the field at index `at` of a line.
     fn key(&mut self, at: usize, raw: &[u8]) -> Result<Arc<FieldKey>, Fault> {
         if let Some(key) = self.keys.get(at)
             && *key.raw == *raw

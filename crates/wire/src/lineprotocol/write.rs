@@ -15,11 +15,11 @@ pub struct UnwritableName {
     pub what: &'static str,
     /// The name.
     pub name: String,
-    /// What is wrong with it.
+    /// The reason.
     pub reason: &'static str,
 }
 
-/// What was left out.
+/// Values that were left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SkippedValues {
     /// Floats that are NaN or infinite.
@@ -159,7 +159,7 @@ impl LineWriter {
         let _ = writeln!(out, " {}", at.as_nanos());
     }
 
-    /// What was left out so far.
+    /// The values that were left out so far.
     #[must_use]
     pub fn skipped(&self) -> SkippedValues {
         self.skipped

@@ -15,7 +15,7 @@ use std::io::{self, BufRead, BufReader, Read};
 
 /// The one topic of the rules.
 const TOPIC: &str = "lines";
-/// What some programs write in front of UTF-8.
+/// The mark that some programs write in front of UTF-8.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Reads lines of JSON from any reader: each an object, which is a row, or an array of objects.
@@ -45,7 +45,7 @@ pub struct JsonLines<R> {
 
 impl<R: Read> JsonLines<R> {
     /// Rules for lines whose rows go into a table, without anything that may be left out. A line
-    /// that lacks a tag, or has `null` for it, leaves the tag out.
+    /// without a tag, or with `null` for it, leaves the tag out.
     #[must_use]
     pub fn rules(table: &str) -> MessageRules {
         let mut rules = MessageRules::new(TopicPattern::exactly(TOPIC), PayloadForm::Json);
@@ -84,7 +84,7 @@ impl<R: Read> JsonLines<R> {
         let before = self.lines_read;
         while taken < bytes.max(1) {
             self.line.clear();
-            // One more than allowed, so that too long is told from as long as may be.
+            // One more than allowed, so that too long differs from just as long as allowed.
             let most = u64::try_from(self.line_bytes_max).unwrap_or(u64::MAX);
             let mut limited = self.reader.by_ref().take(most.saturating_add(2));
             let read = limited.read_until(b'\n', &mut self.line)?;

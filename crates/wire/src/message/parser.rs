@@ -14,7 +14,7 @@ use headwater_types::{StreamName, Timestamp};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// What a remembered topic occupies beside its names, about.
+/// Bytes of a cached topic beside its names, about.
 const TOPIC_BYTES: usize = 250;
 
 /// Turns messages into rows by rules; the first that match a topic count.
@@ -46,7 +46,7 @@ pub struct MessageParser {
     given: (i64, i64),
 }
 
-/// What a topic means.
+/// Meaning of a topic.
 #[derive(Debug)]
 struct Topic {
     rules: usize,
@@ -237,7 +237,7 @@ impl MessageParser {
         self.lines.add_row(stream, &staged, time, number)
     }
 
-    /// What a topic means, remembered.
+    /// The meaning of a topic, from the cache if it is there.
     fn topic(&mut self, topic: &str) -> Result<Arc<Topic>, Fault> {
         if let Some(known) = self.topics.get(topic) {
             return Ok(Arc::clone(known));

@@ -1,4 +1,4 @@
-//! What the messages of some topics mean.
+//! Rules for the messages of some topics.
 
 use super::topic::TopicPattern;
 use crate::csv::TimeFormat;
@@ -10,7 +10,7 @@ const FIELD: &str = "field";
 /// The name of a level that is the table.
 const TABLE: &str = "table";
 
-/// How the payload of a message is written.
+/// Form of the payload of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PayloadForm {
     /// Lines of line protocol, which name tables, tags and fields themselves.
@@ -38,7 +38,7 @@ impl PayloadForm {
         }
     }
 
-    /// What [`PayloadForm::from_name`] reads.
+    /// The name that [`PayloadForm::from_name`] reads.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -49,7 +49,7 @@ impl PayloadForm {
     }
 }
 
-/// How times are written.
+/// Form of times.
 #[derive(Clone, Debug, Default)]
 pub enum TimeReading {
     /// A number in the unit that its size shows, or RFC 3339.
@@ -59,14 +59,14 @@ pub enum TimeReading {
     As(TimeFormat),
 }
 
-/// What the messages whose topics match a pattern mean. Plain data; [`MessageRules::check`] says
-/// whether it makes sense.
+/// Rules for messages whose topics match a pattern. Plain data; [`MessageRules::check`] says
+/// whether they make sense.
 #[derive(Clone, Debug)]
 pub struct MessageRules {
     /// Which topics, and what their levels are. Levels called `table` and `field` name those; the
     /// others are tags.
     pub topic: TopicPattern,
-    /// How the payload is written.
+    /// The form of the payload.
     pub payload: PayloadForm,
     /// The table, if no level of the topic names it.
     pub table: Option<String>,
@@ -76,7 +76,7 @@ pub struct MessageRules {
     pub tags: Vec<(String, String)>,
     /// JSON: the path of the member that holds the time. Without it the time of arrival counts.
     pub time: Option<String>,
-    /// How the time is written.
+    /// The form of the time.
     pub time_format: TimeReading,
     /// JSON: the path of the one member that is the value of the field which the topic names.
     pub value: Option<String>,
@@ -315,7 +315,7 @@ impl MessageRules {
     }
 }
 
-/// What a topic says.
+/// Names from a topic.
 #[derive(Clone, Debug)]
 pub(super) struct Names {
     pub(super) table: String,

@@ -15,11 +15,11 @@ enum Level {
     Word(String),
     /// `+`: any word, which means nothing.
     Any,
-    /// `{name}`: any word, which is kept.
+    /// `{name}`: any word, which is captured.
     Kept(String),
     /// `#`: whatever follows, also nothing.
     Rest,
-    /// `{name#}`: whatever follows, at least one level, which is kept with its slashes.
+    /// `{name#}`: all further levels, at least one, captured with their slashes.
     KeptRest(String),
 }
 
@@ -106,7 +106,7 @@ impl TopicPattern {
         })
     }
 
-    /// What is sent to the broker: `+` and `#` in the places of names.
+    /// The topic filter for the broker: `+` and `#` instead of names.
     #[must_use]
     pub fn filter(&self) -> String {
         let words: Vec<&str> = self
@@ -232,7 +232,7 @@ mod tests {
         assert!(named.matches("$SYS/broker/uptime").is_some());
     }
 
-    /// What the standard says of filters, word by word.
+    /// Matches a filter word by word, as the standard defines it.
     fn filter_matches(filter: &[&str], topic: &[&str]) -> bool {
         match (filter, topic) {
             ([], []) => true,
@@ -255,7 +255,7 @@ mod tests {
             let words: Vec<&str> = topic.split('/').collect();
             let found = read.matches(&topic);
             let expected = filter_matches(&filter, &words);
-            // A rest that is kept must be there.
+            // A captured rest must be there.
             let lacks_rest = pattern.ends_with("#}") && words.len() < filter.len();
             prop_assert_eq!(found.is_some(), expected && !lacks_rest, "{} {}", pattern, topic);
             if let Some(found) = found {

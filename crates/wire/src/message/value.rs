@@ -17,8 +17,8 @@ fn type_fault(message: String) -> Fault {
     Fault::new(RefusalCode::Type, message)
 }
 
-/// What a bare payload says. `None` when it is empty: so the value that a broker keeps is taken
-/// back; and when it is JSON's `null`, which is no value and no text.
+/// The value of a bare payload. `None` when the payload is empty, by which the value that a broker
+/// retains is taken back; and when it is JSON's `null`, which is no value and no text.
 pub(super) fn bare(payload: &[u8]) -> Result<Option<Scalar<'_>>, Fault> {
     let payload = payload.trim_ascii();
     let Ok(text) = std::str::from_utf8(payload) else {

@@ -1,10 +1,10 @@
-//! What clients of OpenTSDB send: points, as JSON, and questions, as JSON or in an address.
+//! Requests of OpenTSDB's clients: points, as JSON, and queries, as JSON or in an address.
 //!
 //! A metric is a table, its tags are tags, and its value is the field [`VALUE`].
 //!
 //! Invariants: no bytes make a reader panic, or hold more than a bounded number of parts of a
-//! question; a bad point is data and changes nothing but itself.
-//! Failure: what is no list of points at all, or no question, is an error that says what was
+//! query; a bad point is data and changes nothing but itself.
+//! Failure: a body that is no list of points at all, or no query, is an error that says what was
 //! expected and found.
 //! Page: docs/http/opentsdb.md.
 

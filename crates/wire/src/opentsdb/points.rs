@@ -221,7 +221,7 @@ fn point(text: &[u8]) -> Result<(StreamName, i64, Numeric), Fault> {
     Ok((StreamName::new(written.metric, tags), time, value))
 }
 
-/// Seconds up to 32 bits, else milliseconds, as OpenTSDB tells them apart.
+/// Seconds up to 32 bits, else milliseconds, as OpenTSDB distinguishes them.
 fn time(written: &Value) -> Result<i64, Fault> {
     let number = match written {
         Value::Number(number) => number.as_i64(),

@@ -1,4 +1,4 @@
-//! Questions: which metrics, of which tags, put together how.
+//! Queries: which metrics, of which tags, put together how.
 
 use super::times::{length, parse_time};
 use crate::query::Query;
@@ -7,12 +7,12 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Metrics of a question.
+/// Metrics of a query.
 const QUESTIONS_MAX: usize = 256;
 /// Filters of a metric, and values of a filter.
 const FILTERS_MAX: usize = 256;
 
-/// A question that cannot be read.
+/// A query that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct QuestionError(String);
@@ -21,7 +21,7 @@ fn wrong<T>(message: impl Into<String>) -> Result<T, QuestionError> {
     Err(QuestionError(message.into()))
 }
 
-/// What is asked.
+/// A query.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Question {
     /// The instants, both ends included.
@@ -34,14 +34,14 @@ pub struct Question {
     pub queries: Vec<SubQuestion>,
 }
 
-/// What is asked of one metric.
+/// The query of one metric.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SubQuestion {
     /// The metric.
     pub metric: String,
-    /// How series are put together.
+    /// The function that puts series together.
     pub aggregator: Aggregator,
-    /// How the values of an interval are put together before.
+    /// The function that puts the values of an interval together before.
     pub downsample: Option<Downsample>,
     /// The change instead of the value.
     pub rate: Option<Rate>,
@@ -51,7 +51,7 @@ pub struct SubQuestion {
     pub explicit_tags: bool,
 }
 
-/// How values become one.
+/// Function from several values to one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each variant is what it is named for")]
 pub enum Aggregator {
@@ -111,18 +111,18 @@ impl Aggregator {
     }
 }
 
-/// How a series is downsampled: `1m-avg-zero`.
+/// Downsampling of a series: `1m-avg-zero`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Downsample {
     /// Width of an interval in ns; `None` = the whole range.
     pub every_ns: Option<i64>,
-    /// What is made of the values of an interval.
+    /// The function over the values of an interval.
     pub function: Aggregator,
-    /// What stands in intervals without values.
+    /// Values of intervals without any.
     pub fill: DownsampleFill,
 }
 
-/// What stands in intervals without values.
+/// Values of intervals without any.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DownsampleFill {
     /// Nothing: they are left out.
@@ -169,7 +169,7 @@ pub enum FilterKind {
     NotLiteral(Vec<String>, bool),
     /// `*` stands for any text.
     Wildcard(String, bool),
-    /// What a regular expression finds.
+    /// The values that match a regular expression.
     Regexp(String),
     /// The tag is not there.
     NotKey,
@@ -272,10 +272,10 @@ struct WrittenFilter {
     group_by: bool,
 }
 
-/// Reads a question in JSON, as `POST /api/query` gets it.
+/// Reads a query in JSON, as `POST /api/query` gets it.
 ///
 /// # Errors
-/// When it is no JSON of this form, or asks for what is not there.
+/// When it is no JSON of this form, or uses functions that do not exist.
 pub fn parse_question(body: &[u8], now: Timestamp) -> Result<Question, QuestionError> {
     let written: WrittenQuestion = serde_json::from_slice(body).map_err(|error| {
         QuestionError(format!(
@@ -520,7 +520,7 @@ fn metric_end(text: &str) -> Option<usize> {
     loop {
         let at = from + text.get(from..)?.find('{')?;
         let Some(length) = text.get(at..)?.find('}') else {
-            // Not closed, which whoever reads the tags tells.
+            // Not closed, which the reader of the tags reports.
             return Some(at);
         };
         let close = at + length;

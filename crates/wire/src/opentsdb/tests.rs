@@ -1,4 +1,4 @@
-//! Points and questions as they are written, and what is wrong with others.
+//! Points and queries as they are written, and what is wrong with others.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use super::*;

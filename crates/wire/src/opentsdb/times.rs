@@ -1,4 +1,4 @@
-//! Instants of questions: seconds, milliseconds, dates, and how long ago.
+//! Instants of queries: seconds, milliseconds, dates, and how long ago.
 
 use headwater_types::Timestamp;
 

@@ -2,7 +2,7 @@
 
 use super::{World, f, i, t};
 use headwater::{Batch, Timestamp};
-use headwater_ask::influxql::{Asker, Epoch, Form, PointWriter, Stored, json};
+use headwater_ask::influxql::{Evaluator, Epoch, Form, PointWriter, Stored, json};
 use headwater_ask::{Access, Budget, CancelToken, Deadline, Error, Kind, Unrestricted};
 use serde_json::{Value as Json, json};
 use std::cell::Cell;
@@ -11,7 +11,7 @@ use std::cell::Cell;
 fn ask_as(world: &World, access: &dyn Access, writer: &dyn PointWriter, text: &str) -> Vec<Json> {
     let snapshot = world.db.snapshot().unwrap();
     let budget = Budget::new(Deadline::NEVER, CancelToken::default());
-    let asker = Asker::new(&snapshot, access, &budget, Timestamp::from_nanos(0))
+    let asker = Evaluator::new(&snapshot, access, &budget, Timestamp::from_nanos(0))
         .with_changes(&world.db)
         .with_writer(writer);
     let answers = asker.ask(text).unwrap();

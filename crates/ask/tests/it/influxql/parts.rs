@@ -2,7 +2,7 @@
 
 use super::World;
 use headwater::{Batch, StreamName};
-use headwater_ask::influxql::{Asker, Epoch, Form, PIECE_BYTES};
+use headwater_ask::influxql::{Evaluator, Epoch, Form, PIECE_BYTES};
 use headwater_ask::{Budget, CancelToken, Deadline, Kind, Memory, Unrestricted};
 use headwater_wire::influxql::{Parameters, parse};
 use serde_json::Value as Json;
@@ -28,7 +28,7 @@ fn parts(world: &World, text: &str, rows: usize, as_csv: bool) -> Vec<String> {
     let snapshot = world.db.snapshot().unwrap();
     let budget = Budget::new(Deadline::NEVER, CancelToken::default());
     let now = headwater::Timestamp::from_nanos(0);
-    let asker = Asker::new(&snapshot, &Unrestricted, &budget, now);
+    let asker = Evaluator::new(&snapshot, &Unrestricted, &budget, now);
     let form = Form {
         epoch: Epoch::Unit(1_000_000_000),
         chunk_rows: Some(rows),
@@ -113,7 +113,7 @@ fn within(world: &World, text: &str, bytes: usize, as_csv: bool) -> Vec<String> 
     let memory = Memory::new(bytes, bytes);
     let budget = Budget::new(Deadline::NEVER, CancelToken::default()).within(&memory);
     let now = headwater::Timestamp::from_nanos(0);
-    let asker = Asker::new(&snapshot, &Unrestricted, &budget, now);
+    let asker = Evaluator::new(&snapshot, &Unrestricted, &budget, now);
     let form = Form {
         epoch: Epoch::Unit(1_000_000_000),
         chunk_rows: None,
@@ -244,7 +244,7 @@ fn what_fails_later_is_told_at_the_end() {
     // Who takes nothing more ends the work.
     let snapshot = world.db.snapshot().unwrap();
     let budget = Budget::new(Deadline::NEVER, CancelToken::default());
-    let asker = Asker::new(
+    let asker = Evaluator::new(
         &snapshot,
         &Unrestricted,
         &budget,

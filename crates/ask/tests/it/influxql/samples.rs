@@ -11,7 +11,7 @@ fn seeded(world: &World, text: &str, seed: u64) -> Json {
     let snapshot = world.db.snapshot().unwrap();
     let budget = Budget::new(Deadline::NEVER, CancelToken::default());
     let now = Timestamp::from_nanos(world.now * 1_000_000_000);
-    let asker = influxql::Asker::new(&snapshot, &Unrestricted, &budget, now).with_seed(seed);
+    let asker = influxql::Evaluator::new(&snapshot, &Unrestricted, &budget, now).with_seed(seed);
     let form = influxql::Form {
         epoch: influxql::Epoch::Unit(1_000_000_000),
         chunk_rows: None,

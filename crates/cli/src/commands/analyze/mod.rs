@@ -14,7 +14,7 @@ use clap::{Args, ValueEnum};
 use headwater::late::{Knobs, Study, StudySettings};
 use std::path::PathBuf;
 
-/// What an event takes in memory, about.
+/// Approximate memory of an event.
 const EVENT_BYTES: f64 = 40.0;
 
 /// Study how late events are, and predict what each policy for them would write
@@ -87,7 +87,7 @@ pub(crate) struct Analyze {
     format: AnalyzeFormat,
 }
 
-/// How the result is printed.
+/// Format of the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum AnalyzeFormat {
     // For reading
@@ -121,7 +121,7 @@ impl Analyze {
         let report = study.report();
         waiting.finish_and_clear();
         match self.format {
-            AnalyzeFormat::Json => print_json(&show::Figures::of(&report)),
+            AnalyzeFormat::Json => print_json(&show::StudyStats::of(&report)),
             AnalyzeFormat::Table => print(&show::text(&report)),
         }
     }

@@ -1,4 +1,4 @@
-//! What `analyze` prints.
+//! Output of `analyze`.
 
 use crate::grid::grouped;
 use crate::late::{CandidateFigures, PaperFigures, candidates_text, paper_text};
@@ -12,7 +12,7 @@ const BAR: usize = 60;
 
 /// The result for programs.
 #[derive(Serialize)]
-pub(super) struct Figures {
+pub(super) struct StudyStats {
     events: u64,
     devices: u64,
     out_of_order_inside: u64,
@@ -39,10 +39,10 @@ struct LagFigures {
     correlation: f64,
 }
 
-impl Figures {
-    pub(super) fn of(report: &StudyReport) -> Figures {
+impl StudyStats {
+    pub(super) fn of(report: &StudyReport) -> StudyStats {
         let best = advised(report);
-        Figures {
+        StudyStats {
             events: report.events,
             devices: report.streams,
             out_of_order_inside: report.out_of_order_inside,
@@ -73,7 +73,7 @@ impl Figures {
     }
 }
 
-/// What is best; what a shard begins with, where nothing is 2 % better.
+/// The best candidate; the one that a shard begins with, where nothing is 2 % better.
 fn advised(report: &StudyReport) -> Option<Candidate> {
     let best = report.candidates.first()?;
     let first = report

@@ -1,4 +1,4 @@
-//! Where `analyze` gets its events from: a CSV file, or a stream of a database that holds times of
+//! Sources of events for `analyze`: a CSV file, or a stream of a database that holds times of
 //! arrival.
 
 use super::Analyze;

@@ -52,7 +52,7 @@ struct Progress {
     read: Arc<AtomicU64>,
 }
 
-/// Which column is what.
+/// Roles of the columns.
 struct Layout {
     table: String,
     time: TimeColumn,
@@ -478,7 +478,7 @@ fn names(schema: &Schema) -> String {
     names.join(", ")
 }
 
-/// The type of a field that holds a column's values as they are.
+/// The type of a field that stores a column's values as they are.
 fn own_type(data_type: &DataType) -> Option<FieldType> {
     match type_name(data_type) {
         "i64" => Some(FieldType::I64),

@@ -12,7 +12,7 @@ mod summary;
 
 use crate::arguments::{parse_delimiter, parse_duration};
 use crate::failure::Failure;
-use crate::store::PlaceArgs;
+use crate::store::TargetArgs;
 use clap::{Args, ValueEnum};
 use encoding_rs::Encoding;
 use headwater::{Duplicates, Durability};
@@ -29,7 +29,7 @@ when any line was refused. An empty cell is no value; once --null is given, it i
 A line of JSON is an object; a member within another one is named by its path, a.b. Its numbers are f64, unless the
 table, --field or --type says otherwise, and null is no value.
 Parquet and Arrow streams have types and absent values of their own; their times may be timestamps of any unit, or
-integers and texts as FORMAT says. Rows of theirs are told by their number, the first is 1.
+integers and texts as FORMAT says. Their rows are named by their number, the first is 1.
 
 Examples:
   headwater import --db ./data --table weather --time time_hour --tag origin --null NA weather.csv.gz
@@ -41,7 +41,7 @@ Examples:
   headwater import --url http://127.0.0.1:7373 --table weather --time time_hour --tag origin weather.csv.gz")]
 pub(crate) struct Import {
     #[command(flatten)]
-    pub(super) place: PlaceArgs,
+    pub(super) target: TargetArgs,
 
     /// Format of the files
     #[arg(long, value_enum, default_value_t = FileFormat::Csv)]
@@ -89,7 +89,7 @@ pub(crate) struct Import {
     #[arg(long)]
     pub(super) decimal_comma: bool,
 
-    /// How text is encoded, where it is not UTF-8: windows-1252, iso-8859-15, utf-16le … (CSV,
+    /// Encoding of the text, where it is not UTF-8: windows-1252, iso-8859-15, utf-16le … (CSV,
     /// JSON lines and line protocol)
     #[arg(long, value_name = "ENCODING", value_parser = parse_encoding)]
     pub(super) encoding: Option<&'static Encoding>,
@@ -119,7 +119,7 @@ pub(crate) struct Import {
     pub(super) files: Vec<PathBuf>,
 }
 
-/// How files are written.
+/// Format of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FileFormat {
     // Comma-separated values
@@ -219,7 +219,7 @@ impl Import {
         self.check_text(name)
     }
 
-    /// What is said of text means nothing of other files.
+    /// Refuses options for text where the file is not text.
     fn check_text(&self, name: &str) -> Result<(), Failure> {
         let of_csv = [
             ("--skip", self.skip > 0),

@@ -13,7 +13,7 @@ use crate::grid::grouped;
 use crate::input::Input;
 use crate::output::print;
 use crate::progress::{bytes_bar, spinner};
-use crate::store::{DbArgs, Place};
+use crate::store::{DbArgs, DbTarget};
 use headwater::{
     ClosedRange, Database, Duplicates, Error, ErrorKind, FieldSpec, Reader, TableChange, TableSpec,
     Ticket, Timestamp,
@@ -78,7 +78,7 @@ pub(super) fn run(import: &Import) -> Result<Summary, Failure> {
     Ok(summary)
 }
 
-/// The parser's thread. It ends early when the writer is gone.
+/// The parser's thread. Ends early when the writer has ended.
 fn parse_all(
     import: &Import,
     inputs: Vec<(PathBuf, Input)>,
@@ -96,7 +96,7 @@ fn parse_all(
             return;
         }
         if let Err(failure) = opened.and_then(|source| parse_file(source, sender)) {
-            // Without a receiver there is nobody to tell.
+            // Without a receiver nobody is interested.
             let _ = sender.send(Message::Failed(failure));
             return;
         }
@@ -206,24 +206,26 @@ fn store(
     Ok(summary)
 }
 
-/// Where the batches go.
+/// Destination of the batches.
 enum Target {
     Here(Box<Writer>),
     There(Box<Remote>),
-    /// A dry run looks at a database, beside whoever has it open.
+    /// A dry run looks at a database, beside the process that has it open.
     Looked(Reader),
 }
 
 impl Target {
     /// `None` where the import makes the database.
     fn open_existing(import: &Import) -> Result<Option<Target>, Failure> {
-        if import.dry_run && !import.place.is_named() {
+        if import.dry_run && !import.target.is_named() {
             return Ok(None);
         }
-        let opened = match import.place.open()? {
-            Place::There(server) => Ok(Target::There(Box::new(Remote::new(import, server)))),
-            Place::Here(db) if import.dry_run => Reader::open(db.options()).map(Target::Looked),
-            Place::Here(db) => Writer::open(import, &db, true).map(|w| Target::Here(Box::new(w))),
+        let opened = match import.target.open()? {
+            DbTarget::Remote(server) => Ok(Target::There(Box::new(Remote::new(import, server)))),
+            DbTarget::Local(db) if import.dry_run => Reader::open(db.options()).map(Target::Looked),
+            DbTarget::Local(db) => {
+                Writer::open(import, &db, true).map(|w| Target::Here(Box::new(w)))
+            }
         };
         match opened {
             Ok(target) => Ok(Some(target)),
@@ -234,9 +236,9 @@ impl Target {
 
     /// Makes the database; a server is there or not.
     fn make(import: &Import) -> Result<Target, Failure> {
-        Ok(match import.place.open()? {
-            Place::Here(db) => Target::Here(Box::new(Writer::open(import, &db, false)?)),
-            Place::There(server) => Target::There(Box::new(Remote::new(import, server))),
+        Ok(match import.target.open()? {
+            DbTarget::Local(db) => Target::Here(Box::new(Writer::open(import, &db, false)?)),
+            DbTarget::Remote(server) => Target::There(Box::new(Remote::new(import, server))),
         })
     }
 
@@ -294,7 +296,7 @@ struct Writer {
     duplicates: Option<Duplicates>,
     /// Fields of a table that is made now, in the order of the file.
     fields: Vec<FieldSpec>,
-    /// Those that were written to, and the rows that each had before.
+    /// Tables that were written to, and the rows that each had before.
     settled_tables: BTreeMap<String, u64>,
     in_flight: VecDeque<Ticket>,
 }

@@ -1,7 +1,7 @@
 //! Batches on their way to a server, as line protocol.
 //!
 //! Invariants: batches are numbered, so that one which may have been stored can be sent again and
-//! is stored once; what line protocol cannot hold is counted and told of.
+//! is stored once; values that line protocol cannot hold are counted and reported.
 //! Failure: what a server refuses line by line is counted like what the parser refuses; anything
 //! else ends the import, and what was stored before stays.
 
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use std::collections::HashSet;
 use std::time::Duration;
 
-/// How often a server that is busy is asked again, and how long between two times.
+/// Attempts at a server that is busy, and the pause between two of them.
 const TRIES: usize = 600;
 const WAIT: Duration = Duration::from_secs(1);
 
@@ -28,7 +28,7 @@ pub(super) struct Remote {
     /// Fields of a table that is made now, in the order of the file.
     pub(super) fields: Vec<FieldSpec>,
     settled_tables: HashSet<String>,
-    /// Who sends, and the number of the batch sent last.
+    /// Name of this producer, and the number of the batch sent last.
     producer: String,
     number: u64,
 }
@@ -119,7 +119,7 @@ impl Remote {
             }
             std::thread::sleep(WAIT);
         };
-        let told = &answered.body;
+        let body = &answered.body;
         summary.replaced += answered.replaced;
         match answered.code() {
             "" if answered.status == 204 => {
@@ -127,11 +127,11 @@ impl Remote {
             }
             "E_PARTIAL" | "E_REFUSED" | "E_PARSE" => {
                 summary.rows += answered.number("written").unwrap_or(0);
-                let by_code = told.get("rejected_by_code").and_then(Value::as_object);
+                let by_code = body.get("rejected_by_code").and_then(Value::as_object);
                 for (code, lines) in by_code.into_iter().flatten() {
                     summary.count(code, lines.as_u64().unwrap_or(0));
                 }
-                let lines = told.get("lines").and_then(Value::as_array);
+                let lines = body.get("lines").and_then(Value::as_array);
                 for refused in lines.into_iter().flatten() {
                     let sent = refused.get("line").and_then(Value::as_u64).unwrap_or(0);
                     let at = usize::try_from(sent.saturating_sub(1)).ok();
@@ -173,13 +173,13 @@ impl Remote {
                 });
                 self.server.manage(&asked).map(drop)
             }
-            // Who may write and not manage has the table made by the first row.
+            // With a token that may write and not manage, the first row makes the table.
             (403, None) => Ok(()),
             _ => Err(shown.failure()),
         }
     }
 
-    /// Says what line protocol could not hold.
+    /// Reports values that line protocol could not hold.
     pub(super) fn finish(&self) {
         let skipped = self.lines.skipped();
         for (count, what) in [

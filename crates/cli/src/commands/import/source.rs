@@ -57,7 +57,7 @@ impl Source {
     ) -> Result<Source, Failure> {
         let file = path.display().to_string();
         // A batch of columns takes up to four times its text.
-        let batch_bytes = (import.place.memory / 32).clamp(32 << 10, 1 << 20);
+        let batch_bytes = (import.target.memory / 32).clamp(32 << 10, 1 << 20);
         #[cfg(feature = "sql")]
         if import.format == FileFormat::Parquet {
             // Parquet is read from its end, so the file itself is needed.
@@ -81,7 +81,7 @@ impl Source {
                 options.batch_bytes_max = batch_bytes;
                 let known = known.iter().map(|f| (f.name.clone(), f.field_type));
                 options.known_types = known.collect();
-                options.cached_name_bytes_max = import.place.memory / 8;
+                options.cached_name_bytes_max = import.target.memory / 8;
                 let parser = CsvParser::new(reader, options)
                     .map_err(|error| Failure::of_csv(&file, &error))?;
                 let parser = Box::new(parser);
@@ -90,7 +90,7 @@ impl Source {
             FileFormat::Lp => {
                 let mut options = ParserOptions::new(now());
                 options.precision = import.precision;
-                options.cached_name_bytes_max = import.place.memory / 8;
+                options.cached_name_bytes_max = import.target.memory / 8;
                 Ok(Source::LineProtocol {
                     stream: Box::new(LineStream::new(reader, options)),
                     file,
@@ -99,7 +99,7 @@ impl Source {
             }
             FileFormat::Jsonl => {
                 let mut options = ParserOptions::new(now());
-                options.cached_name_bytes_max = import.place.memory / 8;
+                options.cached_name_bytes_max = import.target.memory / 8;
                 let lines = JsonLines::new(reader, import.json_rules(known)?, options)
                     .map_err(|error| Failure::usage(error.to_string()))?;
                 Ok(Source::Json {
@@ -145,7 +145,7 @@ impl Source {
         }
     }
 
-    /// What the columns were taken for.
+    /// The columns, as they were recognised.
     pub(super) fn columns(&self) -> Columns {
         match self {
             Source::LineProtocol { .. } | Source::Json { .. } => Columns::default(),
@@ -203,7 +203,7 @@ impl Columns {
         render(&[Heading::text("column"), Heading::text("type")], &rows)
     }
 
-    /// Says which columns are strings only because of a mark for absent values.
+    /// Reports columns that are strings only because of a mark for absent values.
     pub(super) fn warn(&self) {
         let mut texts: Vec<&str> = self
             .suspects
@@ -228,7 +228,7 @@ impl Columns {
 }
 
 impl Import {
-    /// What the members of the lines are. Types that the table has count where none is said.
+    /// Rules for the members of the lines. Types of the table apply where none is given.
     fn json_rules(&self, known: &[FieldSpec]) -> Result<MessageRules, Failure> {
         let table = self.table.as_deref().unwrap_or_default();
         let mut rules = JsonLines::<Reader>::rules(table);

@@ -1,4 +1,4 @@
-//! What an import did, told on stderr.
+//! Summary of an import, on stderr.
 
 use crate::grid::{bytes, grouped};
 use headwater::Timestamp;

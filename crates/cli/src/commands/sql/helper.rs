@@ -1,5 +1,5 @@
-//! What the prompt knows of a text that is being typed: whether it is whole, and how a word may go
-//! on.
+//! Help with a text that is being typed at the prompt: whether it is whole, and completions of its
+//! words.
 
 use headwater_query::Session;
 use rustyline::completion::{Completer, Pair};
@@ -33,7 +33,7 @@ pub(super) fn quoted(name: &str) -> String {
     }
 }
 
-/// Whether a text is something to run: a command of the prompt, or statements that have ended.
+/// True when a text can be run: a command of the prompt, or statements that have ended.
 pub(super) fn is_whole(text: &str) -> bool {
     let trimmed = text.trim();
     if trimmed.is_empty() || trimmed.starts_with('\\') {

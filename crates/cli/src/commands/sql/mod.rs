@@ -22,7 +22,7 @@ pub(crate) struct Sql {
     #[command(flatten)]
     target: crate::ask::Target,
 
-    /// Everything, to be told that SQL is not there
+    /// Any arguments, to report that SQL was not built in
     #[cfg(not(feature = "sql"))]
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
     _arguments: Vec<String>,

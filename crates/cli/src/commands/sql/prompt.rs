@@ -1,11 +1,12 @@
 //! The prompt: reads, runs, prints, until there is nothing more to read.
 //!
-//! Invariants: data go to stdout, everything else to stderr; a mistake is told and the prompt goes
+//! Invariants: data go to stdout, everything else to stderr; a mistake is reported and the prompt
+//! goes
 //! on, unless the input is no terminal: then the command fails in the end. History is kept for
 //! terminals only.
 
 use super::helper::{SqlHelper, quoted};
-use crate::ask::{Asker, Shape, print_rows};
+use crate::ask::{Session, Shape, print_rows};
 use crate::failure::Failure;
 use crate::grid::grouped;
 use arrow::array::RecordBatch;
@@ -31,21 +32,21 @@ const HELP: &str = "\
   \\q                  end; so does Ctrl-D
 ";
 
-/// What the prompt remembers.
+/// State of the prompt.
 struct Prompt<'a> {
-    asker: &'a Asker,
+    session: &'a Session,
     shape: Shape,
     timing: bool,
 }
 
-/// Whether to go on.
+/// The prompt's next step.
 #[derive(PartialEq, Eq)]
 enum Next {
     Go,
     End,
 }
 
-pub(super) fn run(asker: &Asker) -> Result<(), Failure> {
+pub(super) fn run(session: &Session) -> Result<(), Failure> {
     let is_terminal = std::io::stdin().is_terminal();
     let config = Config::builder()
         .completion_type(CompletionType::List)
@@ -57,11 +58,11 @@ pub(super) fn run(asker: &Asker) -> Result<(), Failure> {
         .set_max_history_size(HISTORY_MAX)
         .map_err(Failure::failed)?;
     let mut prompt = Prompt {
-        asker,
+        session,
         shape: Shape::Table,
         timing: false,
     };
-    // Also tells at once when there is nobody to ask.
+    // Also reports at once when there is no server.
     editor.set_helper(Some(prompt.names()?));
     let history = is_terminal.then(history_file).flatten();
     if let Some(history) = &history {
@@ -110,7 +111,7 @@ pub(super) fn run(asker: &Asker) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Where terminals keep what their programs remember.
+/// File of the prompt's history.
 fn history_file() -> Option<PathBuf> {
     let state = match std::env::var_os("XDG_STATE_HOME") {
         Some(state) => PathBuf::from(state),
@@ -153,7 +154,7 @@ impl Prompt<'_> {
 
     fn run(&self, sql: &str) -> Result<(), Failure> {
         let begun = Instant::now();
-        self.asker.run_all(sql, &[], |rows| {
+        self.session.run_all(sql, &[], |rows| {
             let count = print_rows(rows, self.shape)?;
             if self.shape == Shape::Table {
                 let rows = if count == 1 { "row" } else { "rows" };
@@ -171,7 +172,7 @@ impl Prompt<'_> {
     fn names(&self) -> Result<SqlHelper, Failure> {
         let sql = "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = 'public' ORDER BY table_name, ordinal_position";
         let mut helper = SqlHelper::default();
-        self.asker.run_all(sql, &[], |rows| {
+        self.session.run_all(sql, &[], |rows| {
             for batch in rows.batches {
                 let batch: RecordBatch = batch.map_err(Failure::failed)?;
                 let [tables, columns] = [0, 1].map(|k| Cells::of(batch.column(k)));
@@ -195,7 +196,7 @@ impl Prompt<'_> {
     }
 }
 
-/// Asks for the columns of a table, by its name as it is or in quotes.
+/// Statement for the columns of a table, by its name as it is or in quotes.
 fn columns_of(table: &str) -> String {
     let name = match table.strip_prefix('"').and_then(|t| t.strip_suffix('"')) {
         Some(inner) => inner.replace("\"\"", "\""),

@@ -9,8 +9,8 @@ use crate::grid::{Heading, bytes, grouped, render};
 use crate::output::{print, print_json};
 use crate::store::DbArgs;
 use clap::{Args, ValueEnum};
-use headwater::{Stats, TableInfo};
-use serde::Serialize;
+use headwater::{STATS, StatValue, Stats, TableInfo};
+use serde_json::{Map, Value};
 
 /// Show sizes, counts and write amplification
 #[derive(Debug, Args)]
@@ -32,7 +32,7 @@ pub(crate) struct Stat {
     late: bool,
 }
 
-/// How the figures are printed.
+/// Format of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum StatFormat {
     // For reading
@@ -54,106 +54,23 @@ impl Stat {
         let stats = db.stats()?;
         let tables = db.tables();
         match self.format {
-            StatFormat::Json => print_json(&Figures::of(&stats)),
+            StatFormat::Json => print_json(&as_json(&stats)),
             StatFormat::Table => print(&text(&stats, &tables)),
         }
     }
 }
 
-/// The figures under their stable names.
-#[derive(Serialize)]
-struct Figures {
-    events: u64,
-    streams: u64,
-    tables: u64,
-    partitions: u64,
-    partitions_unreadable: u64,
-    leaves: u64,
-    late_runs: u64,
-    disk_bytes: u64,
-    segment_bytes: u64,
-    log_bytes: u64,
-    fast_bytes: u64,
-    fast_bytes_max: u64,
-    fast_written_bytes: u64,
-    bulk_written_bytes: u64,
-    log_mirror_behind_bytes: u64,
-    fast_index_bytes: u64,
-    fast_index_refused: u64,
-    fast_newest_bytes: u64,
-    fast_newest_segments: u64,
-    fast_newest_refused: u64,
-    snapshots: u64,
-    snapshot_bytes: u64,
-    snapshot_bytes_max: u64,
-    dead_bytes: u64,
-    bytes_per_event: f64,
-    wa_events: f64,
-    wa_bytes: f64,
-    events_accepted: u64,
-    bytes_accepted: u64,
-    events_in_memory: u64,
-    events_written: u64,
-    events_flush: u64,
-    events_merge: u64,
-    events_late_run: u64,
-    events_fold: u64,
-    events_compaction: u64,
-    bytes_log: u64,
-    bytes_leaf: u64,
-    bytes_index: u64,
-    bytes_meta: u64,
-    flushes: u64,
-    merges: u64,
-}
-
-impl Figures {
-    fn of(stats: &Stats) -> Figures {
-        Figures {
-            events: stats.events,
-            streams: stats.streams,
-            tables: stats.tables,
-            partitions: stats.partitions,
-            partitions_unreadable: stats.partitions_unreadable,
-            leaves: stats.leaves,
-            late_runs: stats.late_runs,
-            disk_bytes: stats.disk_bytes,
-            segment_bytes: stats.segment_bytes,
-            log_bytes: stats.log_bytes,
-            fast_bytes: stats.fast_bytes,
-            fast_bytes_max: stats.fast_bytes_max,
-            fast_written_bytes: stats.fast_written_bytes,
-            bulk_written_bytes: stats.bulk_written_bytes,
-            log_mirror_behind_bytes: stats.log_mirror_behind_bytes,
-            fast_index_bytes: stats.fast_index_bytes,
-            fast_index_refused: stats.fast_index_refused,
-            fast_newest_bytes: stats.fast_newest_bytes,
-            fast_newest_segments: stats.fast_newest_segments,
-            fast_newest_refused: stats.fast_newest_refused,
-            snapshots: stats.snapshots,
-            snapshot_bytes: stats.snapshot_bytes,
-            snapshot_bytes_max: stats.snapshot_bytes_max,
-            dead_bytes: stats.dead_bytes,
-            bytes_per_event: stats.bytes_per_event(),
-            wa_events: stats.wa_events(),
-            wa_bytes: stats.wa_bytes(),
-            events_accepted: stats.events_accepted,
-            bytes_accepted: stats.bytes_accepted,
-            events_in_memory: stats.events_in_memory,
-            events_written: stats.events_written(),
-            events_flush: stats.events_flush,
-            events_merge: stats.events_merge,
-            events_late_run: stats.events_late_run,
-            events_fold: stats.events_fold,
-            events_compaction: stats.events_compaction,
-            bytes_log: stats.bytes_log,
-            bytes_leaf: stats.bytes_leaf,
-            bytes_index: stats.bytes_index,
-            bytes_meta: stats.bytes_meta,
-            flushes: stats.flushes,
-            merges: stats.merges,
-        }
-    }
+/// Every stat under its stable name; durations in seconds.
+fn as_json(stats: &Stats) -> Map<String, Value> {
+    let shown = STATS.iter().map(|stat| match (stat.value)(stats) {
+        StatValue::Count(count) => (stat.name.to_owned(), count.into()),
+        StatValue::Ratio(ratio) => (stat.name.to_owned(), ratio.into()),
+        StatValue::Duration(duration) => (
+            format!("{}_seconds", stat.name),
+            duration.as_secs_f64().into(),
+        ),
+    });
+    shown.collect()
 }
 
 fn text(stats: &Stats, tables: &[TableInfo]) -> String {

@@ -10,7 +10,7 @@ use headwater_io::{File, OpenMode};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Bytes at the end of what is copied already that are compared before anything is put behind them.
+/// Bytes at the end of the copy that are compared before anything is appended.
 const TAIL_BYTES: u64 = 64 << 10;
 /// A footer's length, checksum and magic.
 const TRAILER_BYTES: u64 = 16;
@@ -46,15 +46,15 @@ impl<'a> EarlierCopy<'a> {
         Ok((len >= self.entry.bytes).then_some(file))
     }
 
-    /// True when its bytes, as far as they are compared, are the front of these.
+    /// True when its bytes, within the compared part, are the front of these.
     pub(super) fn is_front_of(&self, source: (&dyn File, &Path)) -> Result<bool> {
         let Some(copied) = self.whole()? else {
             return Ok(false);
         };
         let path = self.entry.path(self.target.dir);
         // After a restore, or a power cut that took a commit which the backup had seen, the same
-        // name can hold other bytes. Every group of a segment ends with a footer that has a
-        // checksum and the sequence of its step, and every record of the log has both: histories
+        // name can have other bytes. Every group of a segment ends with a footer that has a
+        // checksum and the sequence of its job, and every record of the log has both: histories
         // that differ, differ there.
         let tail = self.entry.bytes.saturating_sub(TAIL_BYTES);
         let crc = |file: (&dyn File, &Path)| {
@@ -64,7 +64,7 @@ impl<'a> EarlierCopy<'a> {
         Ok(crc(source)? == crc((&*copied, &path))?)
     }
 
-    /// True when its last footer, by length and checksum, stands at the same place of these bytes.
+    /// True when its last footer, by length and checksum, stands at the same offset of these bytes.
     pub(super) fn ends_alike(&self, source: (&dyn File, &Path)) -> Result<bool> {
         let Some(copied) = self.whole()? else {
             return Ok(false);
@@ -76,7 +76,7 @@ impl<'a> EarlierCopy<'a> {
         Ok(crc(source)? == crc((&*copied, &path))?)
     }
 
-    /// What of it is not as it was copied.
+    /// The first difference between its bytes and the ones that were copied.
     pub(super) fn damage(&self) -> Result<Option<Damage>> {
         verify(self.target.files, self.target.dir, &self.entry)
     }

@@ -1,4 +1,5 @@
-//! The manifest of a backup: its bytes, and finding the newest one. Format: docs/format/backup.md.
+//! The manifest of a backup: its bytes, and finding the newest one.
+//! Format: docs/format/backup.md.
 
 use crate::common::error::Damage;
 use crate::{Error, ErrorKind, Result};
@@ -12,17 +13,18 @@ const MAGIC: [u8; 7] = *b"HWBACK\x00";
 const VERSION: u8 = 1;
 /// With segments whose rows were freed.
 const VERSION_WITH_STUBS: u8 = 2;
-/// A manifest names one file per segment: this bounds what is read of a file that claims to be one.
+/// A manifest names one file per segment: this bounds the bytes read of a file that claims to be
+/// one.
 const BYTES_MAX: u64 = 1 << 30;
 
-/// What a file of a backup is a copy of.
+/// Kind of the original of a file in a backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {
     Meta = 1,
     Segment = 2,
     Log = 3,
-    /// What stays of a segment whose rows were freed.
+    /// The remaining parts of a segment whose rows were freed.
     Stub = 4,
 }
 
@@ -52,7 +54,7 @@ pub(crate) struct Entry {
     pub(crate) id: u64,
     /// Name in the folder of its kind.
     pub(crate) name: String,
-    /// Bytes that count; what stands behind them means nothing.
+    /// Bytes that count; the rest of the file means nothing.
     pub(crate) bytes: u64,
     /// Length the file has in a database: zeros follow the bytes.
     pub(crate) full_bytes: u64,
@@ -202,8 +204,8 @@ impl Manifest {
                 Err(error) => return Err(error),
             }
         }
-        // The first backup, cut short while its manifest was written, leaves one that is not whole,
-        // and no backup.
+        // The first backup, interrupted while its manifest was written, leaves one that is not
+        // whole, and no backup.
         match first_error {
             Some(error) if largest > 1 => Err(error),
             _ => Ok(None),

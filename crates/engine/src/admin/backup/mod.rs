@@ -2,12 +2,12 @@
 //!
 //! A backup is a folder of its own layout (docs/format/backup.md): copies of the metadata, of
 //! segments up to their committed lengths, and of the log's records, and a manifest that names them
-//! with lengths and checksums. A later backup into the same folder copies only what is new, and
+//! with lengths and checksums. A later backup into the same folder copies only new bytes, and
 //! becomes the backup with its manifest, which is written last.
 //!
 //! Invariants: bytes that a valid manifest names are never changed; the newest valid manifest is
-//! the backup; files it does not name mean nothing. A copy whose checksum fails is taken anew, and
-//! a good copy is never replaced by damaged bytes. One backup is one state of the database
+//! the backup; files it does not name mean nothing. A copy whose checksum fails is copied again,
+//! and a good copy is never replaced by damaged bytes. One backup is one state of the database
 //! ([`crate::metadata::tables::copy`]).
 //! Concurrency: beside an owner or without one; one backup into a folder at a time.
 //! Failure: at any point the older backup is still the backup.
@@ -57,8 +57,8 @@ impl Database {
 /// Bytes copied at a time.
 const COPY_BYTES: usize = 1 << 20;
 
-/// Copies bytes `from..to` to the same place in another file. Gives the checksum that goes on from
-/// `crc`.
+/// Copies bytes `from..to` to the same offsets of another file. Gives the checksum that continues
+/// from `crc`.
 fn copy(
     source: (&dyn File, &Path),
     target: (&dyn File, &Path),

@@ -12,13 +12,13 @@ use headwater_io::{Env, File, Files, MemoryFiles, OpenMode};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Makes the database in `options.dir`, which must be empty or not there, of the backup in `from`,
-/// and checks all of it. The metadata are written last: a restore that was cut short leaves what
-/// does not open.
+/// Makes the database in `options.dir`, which must be empty or not exist, from the backup in
+/// `from`, and checks all of it. The metadata are written last: an interrupted restore leaves a
+/// directory that does not open.
 ///
 /// # Errors
 /// `not_found` without a backup, `invalid` when the folder is not empty, `corrupt` when a file of
-/// the backup is not what was backed up, `full`, `io`. Damage found by the check is part of the
+/// the backup differs from the original, `full`, `io`. Damage found by the check is part of the
 /// report.
 pub fn restore(env: &Env, from: &Path, options: &Options) -> Result<CheckReport> {
     options.validate()?;
@@ -46,13 +46,12 @@ pub fn restore(env: &Env, from: &Path, options: &Options) -> Result<CheckReport>
         Ok(())
     };
     part(false)?;
-    // What a failed sync leaves looks whole until the power goes: nobody may open it and build on
-    // it.
+    // Files after a failed sync look whole until the power fails: no opening may rely on them.
     part(true).map_err(|error: Error| match remove_meta(env, dir) {
         Ok(()) => error,
         Err(left) => Error::new(
             error.kind(),
-            format!("{error}; what was made of it must be removed: {left}"),
+            format!("{error}; the incomplete result must be removed: {left}"),
         ),
     })?;
     drop(lock);
@@ -136,9 +135,9 @@ fn check_crc(crc: u32, entry: &Entry, source: &Path) -> Result<()> {
     }))
 }
 
-/// The metadata, as those of another incarnation of the database: what it does from here on is not
-/// what the database did that was backed up. They are changed in memory, so that on the medium they
-/// are never the old ones.
+/// Restores the metadata as those of another incarnation of the database: its states from here on
+/// are not states of the database that was backed up. The change is made in memory, so that on the
+/// medium they are never the old ones.
 fn restore_meta(
     env: &Env,
     dir: &Path,

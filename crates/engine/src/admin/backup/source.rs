@@ -1,7 +1,7 @@
-//! What is damaged of a segment that is to be backed up.
+//! Damage of a segment that is to be backed up.
 //!
-//! A backup copies bytes without decoding them. What takes the place of an older copy is looked at
-//! more closely: damage must not replace a good copy.
+//! A backup copies bytes without decoding them. Bytes that replace an older copy are checked more
+//! closely: damage must not replace a good copy.
 
 use crate::common::error::Damage;
 use crate::common::ids::{SegmentId, Sequence};
@@ -29,7 +29,7 @@ fn damage_of(result: Result<()>) -> Result<Option<Damage>> {
 }
 
 impl SegmentSource<'_> {
-    /// Bytes of the file that count; fewer than committed if it is cut short, `None` = there is no
+    /// Bytes of the file that count; fewer than committed if it is truncated, `None` = there is no
     /// file.
     pub(super) fn bytes(&self) -> Result<Option<u64>> {
         let len = self.store.file_bytes(self.id)?;

@@ -80,12 +80,12 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// Removes what `manifest` does not name: left over from a backup that was cut short, or part
+    /// Removes files that `manifest` does not name: left over from an interrupted backup, or part
     /// of an older one.
     pub(super) fn remove_unnamed(&self, manifest: Option<&Manifest>) -> Result<()> {
         let number = manifest.map(|m| m.number);
         let folder = manifest::folder(self.dir);
-        // Older manifests go before their files: no valid one ever names what is gone.
+        // Older manifests are removed before their files: no valid one ever names a removed file.
         self.remove_from(&folder, |name| {
             name.strip_suffix(".manifest").and_then(|n| n.parse().ok()) == number
                 && number.is_some()

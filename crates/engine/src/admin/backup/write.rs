@@ -8,10 +8,10 @@ use super::target::Target;
 use crate::common::error::Damage;
 use crate::common::ids::SegmentId;
 use crate::device::layout::{log_dir, meta_path, segment_dir};
-use crate::device::tiers::{log_begun, place};
+use crate::device::tiers::{located, log_begun};
 use crate::metadata::tables::copy::look;
 use crate::metadata::tables::{Meta, PartitionRecord};
-use crate::open::kept_states::segments_kept;
+use crate::open::snapshot_states::segments_kept;
 use crate::storage::segment::Store;
 use crate::wal::{Access, LogEnd, log_path, replay};
 use crate::{Error, Options, Result};
@@ -19,14 +19,14 @@ use headwater_io::{Env, File, Files, OpenMode};
 use std::path::Path;
 use std::sync::Arc;
 
-/// What a backup holds and what it took.
+/// Contents of a backup, and its cost.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BackupReport {
     /// Number of the backup; the first into a folder is 1.
     pub number: u64,
     /// The newest record in it.
     pub sequence: u64,
-    /// How many files there are.
+    /// Number of files.
     pub files: u64,
     /// Bytes of the files.
     pub bytes: u64,
@@ -34,26 +34,25 @@ pub struct BackupReport {
     pub bytes_copied: u64,
     /// Files that were in the folder already, and whose checksums were compared.
     pub files_verified: u64,
-    /// Of these, the files that had decayed or gone, and were copied anew.
+    /// Of these, the files that were damaged or missing, and were copied again.
     pub files_mended: u64,
-    /// Damage of the database: what of these files cannot be read is not in the backup, or only as
-    /// an older backup has it.
+    /// Damage of the database: unreadable parts of these files are not in the backup, or only as an
+    /// older backup has them.
     pub damages: Vec<Damage>,
 }
 
-/// How a backup is taken.
+/// Options of a backup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BackupOptions {
-    /// Compares the checksums of all files that are in the folder already, and copies those anew
-    /// that have decayed. Otherwise of an eighth of them, another one each time, and of those that
-    /// grow.
+    /// Compares the checksums of all files that are in the folder already, and copies damaged ones
+    /// again. Otherwise of an eighth of them, another one each time, and of those that grow.
     pub verify: bool,
 }
 
 /// Backs the database in `options.dir` up into the folder `to`: one state of it, with everything
 /// acknowledged before this call. Works beside the owner of the database, in its process or in
-/// another, and without one. Into a folder that holds an older backup of the same database, only
-/// what is new is copied; the older one counts until the new one is whole.
+/// another, and without one. Into a folder with an older backup of the same database, only new
+/// bytes are copied; the older one counts until the new one is whole.
 ///
 /// # Errors
 /// `not_found` without a database, `invalid` when the folder holds something else, `locked` while
@@ -76,10 +75,11 @@ pub fn backup_with(
     options.validate()?;
     let target = Target::open(env, to)?;
     let path = meta_path(&options.dir);
-    // Whatever does not fit together is copied again; what fitted is then found in the folder.
+    // Files that do not fit together are copied again; those that fitted are then found in the
+    // folder.
     let mut writing = look(env, &options.dir, |meta, meta_copy| {
         // With each look: the owner may have moved the log since the one before.
-        let env = &place(env, &options.dir)?;
+        let env = &located(env, &options.dir)?;
         let identity = meta.identity()?;
         target.check_identity(identity)?;
         let mut writing = Writing::new(&target, identity, *how);
@@ -95,7 +95,7 @@ pub fn backup_with(
             |_, _, _, _, _| Ok(()),
         )?;
         writing.sequence = replayed.last.0.max(meta.step_sequence()?.0);
-        // redb closes the copy, so that what is backed up needs no repair.
+        // redb closes the copy, so that the backup needs no repair.
         drop(meta);
         for end in &replayed.ends {
             writing.log(&**env.log_files(), &log_dir, end)?;
@@ -118,7 +118,7 @@ pub fn backup_with(
     writing.finish(env)
 }
 
-/// The segments of one state, held open as far as the limit allows.
+/// The segments of one state, open as far as the limit allows.
 struct Segments {
     list: Vec<(SegmentId, PartitionRecord)>,
     store: Store,
@@ -200,7 +200,7 @@ impl<'a> Writing<'a> {
         self.files_verified += 1;
         let damage = copied.damage()?;
         if let Some(damage) = &damage {
-            tracing::warn!(%damage, "a file of the backup has decayed: it is copied anew");
+            tracing::warn!(%damage, "a file of the backup is damaged: it is copied again");
             self.files_mended += 1;
         }
         Ok(damage.is_none())
@@ -231,8 +231,7 @@ impl<'a> Writing<'a> {
                     .files
                     .open(&path, OpenMode::Write)
                     .map_err(io(&path, "open"))?;
-                // Bytes behind those the older backup counts are left over from one that was cut
-                // short.
+                // Bytes behind those the older backup counts are left over from an interrupted one.
                 file.set_len(front.bytes).map_err(io(&path, "truncate"))?;
                 let crc = copy(source, (&*file, &path), front.bytes, bytes, front.crc)?;
                 file.sync_data().map_err(io(&path, "sync"))?;
@@ -320,7 +319,7 @@ impl<'a> Writing<'a> {
         )
     }
 
-    /// What stays of a segment whose rows were freed, and what it got since.
+    /// Copies the remaining parts of a segment whose rows were freed, and the groups it got since.
     fn freed_segment(&mut self, source: &SegmentSource<'_>) -> Result<()> {
         let stubs = source.store.stubs();
         let path = stubs.stub_path(source.id);
@@ -345,7 +344,7 @@ impl<'a> Writing<'a> {
         self.file(Kind::Stub, source.id.0, from, bytes, bytes, front)
     }
 
-    /// A segment with damage: the good copy of an earlier state, or what is there of it.
+    /// A segment with damage: the good copy of an earlier state, or the remaining bytes.
     fn damaged_segment(
         &mut self,
         source: &SegmentSource<'_>,
@@ -368,7 +367,7 @@ impl<'a> Writing<'a> {
             && self.verified(&copied)?
         {
             match file {
-                // Its footers can be read: they tell whether it goes on with what was copied.
+                // Its footers can be read: they show whether it continues the copy.
                 Some(file) if can_go_on => {
                     if copied.ends_alike((file, &path))? {
                         front = Some(copied.entry);
@@ -394,7 +393,7 @@ impl<'a> Writing<'a> {
         self.file(Kind::Meta, 0, (file, path), bytes, bytes, None)
     }
 
-    /// The records of a log file, without what a torn tail left behind them.
+    /// The records of a log file, without bytes of a torn tail behind them.
     fn log(&mut self, files: &dyn Files, log_dir: &Path, end: &LogEnd) -> Result<()> {
         let path = log_path(log_dir, end.number);
         let file = files
@@ -407,7 +406,7 @@ impl<'a> Writing<'a> {
         end.check_current(&*file, &path)
     }
 
-    /// Makes what was written the backup.
+    /// Makes the written files the backup.
     fn finish(&mut self, env: &Env) -> Result<BackupReport> {
         let target = self.target;
         for folder in Kind::folders() {

@@ -1,11 +1,11 @@
-//! Compares what indexes say with the rows.
+//! Compares indexes with the rows.
 //!
 //! Of every leaf that the segment still has, the entries are counted and summed up as hashes, once
 //! from the run and once from the rows: so a run of any size is compared in a few bytes for each of
 //! its leaves.
 //!
-//! Failure: what does not agree is damage of the run's file. A file that is not there is not: its
-//! owner may just have let go of it, and makes it again where it is missing.
+//! Failure: a disagreement is damage of the run's file. A missing file is not: its owner may just
+//! have dropped it, and makes it again.
 
 use super::Checker;
 use crate::common::error::Damage;
@@ -54,7 +54,7 @@ impl Checker<'_> {
             let mut all_read = true;
             for run in &runs.runs {
                 if run.record.types != types {
-                    // What was widened since is taken in anew.
+                    // Leaves that were widened since are indexed again.
                     all_read = false;
                     continue;
                 }

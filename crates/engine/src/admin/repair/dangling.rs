@@ -1,5 +1,5 @@
-//! What refers to a table or a field whose definition is lost goes with it: the next one that is
-//! defined gets its number, and is another one.
+//! Removes references to tables and fields whose definitions are lost: the next one that is defined
+//! gets the same number, and is another one.
 
 use super::log::highest_named;
 use super::plan::{Planning, damage};
@@ -22,13 +22,13 @@ fn lost_of(index: &IndexDefinition, table: Option<&Arc<Table>>) -> Option<String
 }
 
 impl Planning<'_> {
-    /// Plans the end of indexes, and of what is said of them, over what is lost with the log; and
-    /// that no number of a record is given again that the metadata name. True when the log is
-    /// changed for it.
+    /// Plans the end of indexes, and of their policies, over definitions that are lost with the
+    /// log; and that no number of a record is given again that the metadata name. True when the log
+    /// is changed for it.
     pub(super) fn without_dangling(&mut self) -> Result<bool> {
         let core = match open_core(&self.overlay(), self.options) {
             Ok((core, _)) => core,
-            // What is wrong is told already.
+            // The damage is reported already.
             Err(error) if error.kind() == ErrorKind::Corrupt => return Ok(false),
             Err(error) => return Err(error),
         };

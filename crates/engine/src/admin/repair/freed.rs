@@ -1,4 +1,4 @@
-//! What a repair does about segments whose rows were freed.
+//! Repair of segments whose rows were freed.
 //!
 //! Without metadata the files say which these are. Where both are there, the one with the rows
 //! counts, unless the other one has got something since.
@@ -24,7 +24,8 @@ fn bytes_of(files: &dyn Files, path: &Path) -> Result<Option<u64>> {
 }
 
 impl Planning<'_> {
-    /// The files of segments to look for footers in, with those in place whose rows were freed.
+    /// The files of segments to look for footers in, with the files of freed segments in their
+    /// place.
     pub(super) fn segment_files(&self) -> StubFiles {
         let bare = Arc::clone(self.env.segment_files());
         let stubs = StubFiles::new(bare, &segment_dir(self.dir)).with_zeros();
@@ -59,7 +60,7 @@ impl Planning<'_> {
         Ok(freed)
     }
 
-    /// Puts into metadata that are made anew which segments were freed, of those in force.
+    /// Records in rebuilt metadata which of the segments in force were freed.
     pub(super) fn name_freed(&self, partitions: &[(SegmentId, PartitionRecord)]) -> Result<()> {
         let files = self.segment_files();
         let mut freed = Vec::new();
@@ -74,8 +75,8 @@ impl Planning<'_> {
         }
     }
 
-    /// Where something behind an offset of a segment stands in its file; `None` = it is below what
-    /// stays, and nothing can take its place.
+    /// Offset in the file of a position behind an offset of a segment; `None` = it is below the
+    /// remaining parts, and nothing can be stored there.
     pub(super) fn place_in_file(&self, id: SegmentId, offset: u64) -> Result<Option<u64>> {
         let files = self.segment_files();
         let tail = files.tail(id);
@@ -86,7 +87,7 @@ impl Planning<'_> {
         })
     }
 
-    /// What stays of a segment whose rows were freed cannot be read.
+    /// Drops a freed segment whose remaining parts cannot be read.
     pub(super) fn lose_stub(
         &mut self,
         id: SegmentId,

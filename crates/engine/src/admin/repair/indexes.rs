@@ -1,7 +1,7 @@
-//! What a repair does about indexes: it lets go of all their runs, which are made again.
+//! Repair of indexes: forgets all their runs, which are built again.
 //!
-//! Invariants: no run outlives a repair that changes anything, since what it holds may be taken out
-//! of its segment, and other rows come to stand there. Definitions stay where the metadata do.
+//! Invariants: no run outlives a repair that changes anything, since its rows may be taken out of
+//! its segment, and other rows come to stand there. Definitions stay where the metadata do.
 
 use super::plan::Dangling;
 use super::{RepairFinding, RepairReport};
@@ -23,8 +23,7 @@ pub(super) fn find(report: &mut RepairReport) {
         }));
 }
 
-/// Lets go of all runs, and of indexes that mean nothing any more; the next opening removes the
-/// files.
+/// Forgets all runs, and indexes that mean nothing any more; the next opening removes the files.
 pub(super) fn forget_runs(meta: &Meta, dangling: &Dangling) -> Result<()> {
     let runs = meta.index_runs()?;
     if runs.is_empty() && dangling.is_empty() {

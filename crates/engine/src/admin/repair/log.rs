@@ -1,14 +1,14 @@
-//! Saves what can be read of a damaged log into one new file.
+//! Saves the readable part of a damaged log into one new file.
 //!
-//! Invariants: sequences stay what they were, since covers refer to them; where a record is lost,
-//! an empty one takes its number. A record that uses a definition that is lost is kept without what
-//! it cannot mean any more.
+//! Invariants: sequences stay the same, since covers refer to them; where a record is lost, an
+//! empty one takes its number. A record that uses a lost definition is kept without the parts that
+//! depend on it.
 
 use crate::common::ids::{Sequence, StreamId};
 use crate::memory::expiry::owner_of;
 use crate::metadata::catalog::{AddedFields, StreamIndex, StreamRecord, Table};
 use crate::metadata::clock::EventSpan;
-use crate::metadata::tables::{KeptFor, Meta};
+use crate::metadata::tables::{Meta, RetainedFor};
 use crate::storage::segment::Cover;
 use crate::storage::tombstone::DeleteRecord;
 use crate::wal::{
@@ -25,7 +25,7 @@ use headwater_types::{ClosedRange, FieldId, Rows, Timestamp};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
-/// What segments hold of streams.
+/// Covers of streams in segments.
 pub(super) type Covers = HashMap<StreamId, Vec<Cover>>;
 
 /// A record as it was found.
@@ -49,7 +49,7 @@ pub(super) struct LogScan {
     known_generation: u64,
     /// Generations that are needed, and of which nothing can be read.
     gone: Vec<u64>,
-    /// Of what may be lost without a number that says so, in words.
+    /// Possible losses without a number, in words.
     unknown: Vec<String>,
     /// Records with larger numbers were never acknowledged.
     proven: Sequence,
@@ -180,7 +180,7 @@ impl LogScan {
         self.known_generation = self.known_generation.max(generation);
     }
 
-    /// Gives the place and the number of the first record.
+    /// Returns the offset and the number of the first record.
     fn take_records(&mut self, generation: u64, content: &[u8]) -> Option<(u64, Sequence)> {
         let mut first = None;
         let mut offset = FILE_HEADER_BYTES as usize;
@@ -269,7 +269,7 @@ fn row_spans(payload: &[u8]) -> Vec<EventSpan> {
     let mut cursor = Cursor::new(payload);
     let count = cursor.varint_up_to(wide(payload.len()), "entry count");
     for _ in 0..count.unwrap_or(0) {
-        // What cannot be read is told of where records are saved.
+        // Unreadable records are reported where records are saved.
         let stream = cursor.varint_up_to(u64::from(u32::MAX), "stream id");
         let (Ok(_), Ok(rows)) = (stream, decode_rows(&mut cursor)) else {
             break;
@@ -284,7 +284,7 @@ fn row_spans(payload: &[u8]) -> Vec<EventSpan> {
     spans
 }
 
-/// What the log says of tables and streams, by sequence.
+/// Definitions of tables and streams in the log, by sequence.
 pub(super) struct LoggedDefinitions {
     pub(super) tables: Vec<(Sequence, Table)>,
     pub(super) added: Vec<(Sequence, AddedFields)>,
@@ -306,7 +306,7 @@ pub(super) struct SavedLog {
     pub(super) number: u64,
     pub(super) generation: u64,
     pub(super) content: Vec<u8>,
-    /// What is lost, in words.
+    /// The losses, in words.
     pub(super) lost: Vec<String>,
 }
 
@@ -329,7 +329,7 @@ pub(super) fn save(
             && record.generation == newest
             && last >= proven
         {
-            // A torn tail: what stands behind it was never acknowledged.
+            // A torn tail: the rest was never acknowledged.
             break;
         }
         last = Some(*sequence);
@@ -414,13 +414,13 @@ pub(super) fn save(
 
 fn missing(lost: &mut Vec<String>, from: u64, to: u64) {
     lost.push(if from == to {
-        format!("log record {from}: what it held is not known, unless a segment has it")
+        format!("log record {from}: its content is not known, unless a segment has it")
     } else {
-        format!("log records {from} to {to}: what they held is not known, unless a segment has it")
+        format!("log records {from} to {to}: their content is not known, unless a segment has it")
     });
 }
 
-/// How many fields rows have, whatever expires.
+/// Number of fields in rows, without the expiries.
 fn fields_in(rows: &Rows) -> usize {
     let fields = rows.columns.iter();
     fields
@@ -477,7 +477,7 @@ impl<'a> KnownDefinitions<'a> {
         Ok(table)
     }
 
-    /// The payload, without what refers to a definition that is lost.
+    /// The payload, without references to a definition that is lost.
     fn still_meant(
         &mut self,
         kind: RecordKind,
@@ -645,7 +645,7 @@ pub(super) fn highest_named(meta: &Meta) -> Result<Sequence> {
     let producers = meta.producers()?;
     all.extend(producers.into_iter().map(|(_, _, sequence)| sequence));
     all.extend(meta.removed()?.into_iter().map(|mark| mark.sequence));
-    for kept_for in [KeptFor::Copies, KeptFor::Snapshots] {
+    for kept_for in [RetainedFor::Copies, RetainedFor::Snapshots] {
         let kept = meta.ends(kept_for)?.deletes;
         all.extend(kept.into_iter().map(|(sequence, _)| sequence));
     }

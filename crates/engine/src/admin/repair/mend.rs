@@ -1,7 +1,8 @@
-//! Plans how one segment becomes readable again: without what is damaged, and with everything else.
+//! Plans how one segment becomes readable again: without the damaged parts, and with everything
+//! else.
 //!
-//! Nothing is rewritten: one more footer takes damaged leaves and blocks out, the same way as a
-//! step would.
+//! Nothing is rewritten: one more footer takes damaged leaves and blocks out, the same way as a job
+//! would.
 
 use super::scan::{Rescue, Whole};
 use crate::common::ids::{SegmentId, StreamId};
@@ -14,14 +15,14 @@ use crate::storage::segment::{
 };
 use crate::{ErrorKind, Result};
 
-/// What a footer takes out.
+/// Parts that a footer takes out.
 #[derive(Default)]
 pub(super) struct Mended {
     pub(super) footer: Option<Vec<u8>>,
     pub(super) record: Option<PartitionRecord>,
     /// Damaged leaves: stream and entry.
     pub(super) lost: Vec<(StreamId, LeafEntry)>,
-    /// Streams whose stored aggregates are given up, with whether rows are left to compute them
+    /// Streams whose stored aggregates are abandoned, with whether rows are left to compute them
     /// from.
     pub(super) without_pyramid: Vec<(StreamId, bool)>,
     /// Where damage was met, in words of the reader.
@@ -78,7 +79,7 @@ pub(super) fn mend(
         deltas.extend(delta);
     }
     if let Some(rescue) = &whole.rescue {
-        return said_anew(header, whole, rescue, deltas, table, mended);
+        return replacement_footer(header, whole, rescue, deltas, table, mended);
     }
     let checkpoint = match store.verify_checkpoint(id, (whole.offset, whole.bytes)) {
         Err(error) if error.kind() == ErrorKind::Corrupt => {
@@ -121,8 +122,8 @@ pub(super) fn mend(
     Ok(mended)
 }
 
-/// One footer says all that is left, in place of those that cannot all be read.
-fn said_anew(
+/// One footer lists everything that is left, replacing those that cannot all be read.
+fn replacement_footer(
     header: &SegmentHeader,
     whole: &Whole,
     rescue: &Rescue,
@@ -243,8 +244,8 @@ fn mend_stream(
         }
     }
     let blocks_bad = !bad.is_empty() || (distrusted && !state.blocks.is_empty());
-    // The aggregates count the rows that are lost. Where rows have gone, the other blocks are all
-    // that is left of them.
+    // The aggregates count the rows that are lost. Where rows were aged away, the other blocks are
+    // all that is left of them.
     if state.is_aged() {
         if !bad.is_empty() {
             delta.base = state.base;

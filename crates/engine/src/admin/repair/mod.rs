@@ -1,14 +1,14 @@
 //! Repair: makes a damaged database sound again, with everything in it that can still be read.
 //!
-//! 1 look at everything and plan, in memory; 2 check the planned database as if it were there; 3
-//! only then, and only when asked, put it on the medium. What is damaged is copied to
-//! `DIR/quarantine` first and stays there.
+//! 1 read everything and plan, in memory; 2 check the planned database as if it existed; 3 only
+//! then, and only on request, write it to the medium. Damaged files are copied to `DIR/quarantine`
+//! first and stay there.
 //!
-//! Invariants: nothing that could be read before is lost; sequences stay what they are; one commit
-//! of the metadata makes the repair (where they are made anew: the writing of the file).
+//! Invariants: nothing that could be read before is lost; sequences stay the same; one commit of
+//! the metadata makes the repair (where they are rebuilt: the writing of the file).
 //! Concurrency: needs the lock of the owner.
-//! Failure: before that commit the database is as it was; after it, it is repaired. A repair that
-//! was cut short is run again; what it left, whoever owns the database next makes durable first
+//! Failure: before that commit the database is as it was; after it, it is repaired. An interrupted
+//! repair is run again; the next owner of the database first makes its output durable
 //! ([`crate::metadata::pending_repairs`]), since it may look well and vanish.
 
 mod dangling;
@@ -26,12 +26,12 @@ mod unfinished;
 use crate::admin::check::{CheckReport, check};
 use crate::common::error::Damage;
 use crate::device::layout::{files_of, log_dir, meta_path, segment_dir};
-use crate::device::tiers::{fast_tier, forget_fast_tier, is_unsettled, lock_fast, place};
+use crate::device::tiers::{fast_tier, forget_fast_tier, is_unsettled, located, lock_fast};
 use crate::metadata::owner;
 use crate::metadata::pending_repairs::{self, Changed};
 use crate::metadata::tables::copy::look;
 use crate::metadata::tables::{Meta, SnapshotChange};
-use crate::storage::fast_index::What;
+use crate::storage::fast_index::RepeatKind;
 use crate::storage::segment::stub_name;
 use crate::wal::FILE_HEADER_BYTES;
 use crate::{Database, Error, Options, Result};
@@ -42,21 +42,21 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What [`repair`] does.
+/// Mode of [`repair`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RepairMode {
-    /// Says what it would do, and changes nothing.
+    /// Reports the plan, and changes nothing.
     DryRun,
     /// Does it.
     Act,
 }
 
-/// Something damaged, and what is done about it.
+/// Something damaged, and the action for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RepairFinding {
-    /// What is damaged.
+    /// The damage.
     pub damage: Damage,
-    /// What the repair does about it.
+    /// The action of the repair.
     pub action: String,
 }
 
@@ -66,14 +66,14 @@ impl fmt::Display for RepairFinding {
     }
 }
 
-/// What a repair found and did, or would do.
+/// Findings and actions of a repair, done or planned.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RepairReport {
-    /// What is damaged. Empty = the database is sound.
+    /// The damage found. Empty = the database is sound.
     pub findings: Vec<RepairFinding>,
-    /// What cannot be saved: which rows of which streams, as far as that is known.
+    /// Data that cannot be saved: which rows of which streams, as far as that is known.
     pub lost: Vec<String>,
-    /// Files that are (or would be) kept in `DIR/quarantine`.
+    /// Files that are (or would be) saved in `DIR/quarantine`.
     pub quarantined: Vec<PathBuf>,
     /// The check of the database after the repair; of a dry run: as it would be.
     pub after: CheckReport,
@@ -88,13 +88,13 @@ pub struct RepairReport {
 /// written by another version, `full`, `io`.
 pub fn repair(env: &Env, options: &Options, mode: RepairMode) -> Result<RepairReport> {
     options.validate()?;
-    let env = &place(env, &options.dir)?;
+    let env = &located(env, &options.dir)?;
     repair_placed(env, options, mode, false)
 }
 
 /// As [`repair`], for a database whose fast tier is lost for good: from then on all of it lies in
-/// bulk, with the copy of the log that was made there ([`Options::log_mirror`]). The report says
-/// what is lost with the tier.
+/// bulk, with the copy of the log that was made there ([`Options::log_mirror`]). The report lists
+/// the losses with the tier.
 ///
 /// # Errors
 /// As [`repair`]; `invalid` when the database has no fast tier, or it is there.
@@ -112,7 +112,7 @@ pub fn repair_without_fast_tier(
         )));
     };
     let is_unsettled = is_unsettled(env, dir)?;
-    if place(env, dir).is_ok() {
+    if located(env, dir).is_ok() {
         return Err(Error::invalid(format!(
             "the fast tier {} is there: `headwater tier leave` stops using it without losing anything",
             tier.folder.display()
@@ -123,7 +123,7 @@ pub fn repair_without_fast_tier(
         forget_fast_tier(env, dir)?;
         drop(lock);
     }
-    // What else is wrong with the metadata says the repair.
+    // The repair reports other damage of the metadata.
     let first = look(env, dir, |meta, _| meta.log_first_generation()).unwrap_or(0);
     let mirrored = log::newest_record(&**env.log_files(), &log_dir(env, dir), first)?;
     let is_log_lost = tier.parts.log && is_unsettled;
@@ -139,7 +139,7 @@ pub fn repair_without_fast_tier(
         report.lost.insert(
             0,
             format!(
-                "what was acknowledged and lay only in the log in the fast tier {}: rows, deletes and definitions {since}",
+                "acknowledged data that lay only in the log in the fast tier {}: rows, deletes and definitions {since}",
                 tier.folder.display()
             ),
         );
@@ -147,8 +147,8 @@ pub fn repair_without_fast_tier(
     Ok(report)
 }
 
-/// With `is_log_lost` something is lost also where nothing is missed: numbers that records had are
-/// given again, so that the database becomes another one for who knows them.
+/// With `is_log_lost` something is lost even if no record is missed: numbers that records had are
+/// given again, so that for its copies the database becomes another one.
 fn repair_placed(
     env: &Env,
     options: &Options,
@@ -172,14 +172,14 @@ fn repair_placed(
         return Ok(report);
     }
     if let Some(tier) = fast_tier(env, dir)? {
-        // It repeats what the segments were before.
-        for what in What::ALL {
+        // It has copies of the segments before the repair.
+        for what in RepeatKind::ALL {
             what.clear(&**env.fast_files(), &tier.folder)?;
         }
     }
     act(env, options, &plan, &report.quarantined)?;
     drop((tier_lock, meta_lock, lock));
-    // Opening removes what is not named any more, and closing leaves nothing to replay.
+    // Opening removes unnamed files, and closing leaves nothing to replay.
     let alone = Env {
         threads: Arc::new(NoThreads),
         ..env.clone()
@@ -223,7 +223,7 @@ fn changed(plan: &RepairPlan) -> Vec<Changed> {
     files
 }
 
-/// Puts a plan on the medium.
+/// Writes a plan to the medium.
 fn act(env: &Env, options: &Options, plan: &RepairPlan, quarantined: &[PathBuf]) -> Result<()> {
     let dir = options.dir.as_path();
     let (log_dir, segment_dir) = (log_dir(env, dir), segment_dir(dir));
@@ -284,8 +284,8 @@ fn put(env: &Env, options: &Options, plan: &RepairPlan) -> Result<()> {
         let path = log_dir.join(format!("{number}.log"));
         let io = |e| Error::io("write", &path, e);
         let file = files.open(&path, OpenMode::CreateNew).map_err(io)?;
-        // The header last: it says that what stands behind it takes the place of the older files,
-        // and that the name stays.
+        // The header last: it says that the records behind it replace the older files, and that the
+        // name stays.
         let (header, records) = content
             .split_at_checked(FILE_HEADER_BYTES as usize)
             .ok_or_else(|| Error::internal("repair: a log file without a header"))?;
@@ -318,13 +318,13 @@ fn put(env: &Env, options: &Options, plan: &RepairPlan) -> Result<()> {
                     sync_dir(files, dir)?;
                     copy(&**memory, &path, &*file, &path)
                 });
-            // What a failed sync leaves looks whole until the power goes: nobody may open it and
-            // build on it.
+            // Files after a failed sync look whole until the power fails: no opening may rely on
+            // them.
             made.map_err(|error| match remove_if_there(files, &path) {
                 Ok(()) => error,
                 Err(left) => Error::new(
                     error.kind(),
-                    format!("{error}; what was made of it must be removed: {left}"),
+                    format!("{error}; the incomplete result must be removed: {left}"),
                 ),
             })
         }
@@ -359,7 +359,7 @@ fn fresh_copy(
     (from_files, from): (&dyn Files, &Path),
     (to_files, to): (&dyn Files, &Path),
 ) -> Result<Arc<dyn File>> {
-    // Left by a repair that was cut short.
+    // Left by an interrupted repair.
     remove_if_there(to_files, to)?;
     let source = from_files
         .open(from, OpenMode::Read)

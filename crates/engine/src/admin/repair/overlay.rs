@@ -1,5 +1,4 @@
-//! A database as it will be after a repair: its files, with what the repair will change held in
-//! memory.
+//! A database as it will be after a repair: its files, with the planned changes in memory.
 
 use crate::common::ids::SegmentId;
 use crate::device::tiers::path_in;
@@ -10,16 +9,16 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// How a segment file will differ from the one there is.
+/// Changes to a segment file.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Patch {
     /// The file whose bytes it has, when it is a copy of another one.
     pub(super) copy_of: Option<SegmentId>,
     /// A new header.
     pub(super) header: Option<Vec<u8>>,
-    /// What will stand from an offset on, to the end.
+    /// New content from an offset on, to the end.
     pub(super) tail: Option<(u64, Vec<u8>)>,
-    /// It is of the file with what stays of a segment whose rows were freed, and of offsets there.
+    /// The patch is of the file of a freed segment, with offsets there.
     pub(super) is_of_stub: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Looks at everything and decides what a repair does. Changes nothing.
+//! Reads everything and decides the actions of a repair. Changes nothing.
 
 use super::log::{Covers, LogScan, save};
 use super::mend::{Mended, mend};
@@ -21,18 +21,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What becomes of the metadata.
+/// Plan for the metadata.
 pub(super) enum PlannedMeta {
     /// One commit changes them.
     Changed(Box<MetaChange>),
-    /// They are made anew.
+    /// The metadata are rebuilt.
     New(Arc<dyn File>),
 }
 
 pub(super) struct RepairPlan {
     pub(super) meta: PlannedMeta,
     pub(super) patches: BTreeMap<SegmentId, Patch>,
-    /// Number and content of the new log file, if the log is written anew.
+    /// Number and content of the new log file, if the log is rewritten.
     pub(super) log: Option<(u64, Vec<u8>)>,
     /// Named snapshots that go, by number.
     pub(super) snapshots: Vec<u64>,
@@ -145,7 +145,7 @@ impl RepairPlan {
         };
         let is_new = broken.is_some();
         match broken {
-            Some(error) => planning.anew(&error)?,
+            Some(error) => planning.rebuild_meta(&error)?,
             None => planning.segments_named()?,
         }
         let after = planning.log_and_check(is_new)?;
@@ -217,7 +217,7 @@ impl Planning<'_> {
         .with_freed(self.freed.iter().copied())
     }
 
-    /// Looks at every segment that the metadata name.
+    /// Reads every segment that the metadata name.
     fn segments_named(&mut self) -> Result<()> {
         let (partitions, tables, next) = {
             let meta = self.open_meta()?;
@@ -343,8 +343,8 @@ impl Planning<'_> {
             return Ok(());
         }
         if is_bad {
-            // The header is part of what never changes while a file exists: a copy under a new
-            // number gets a good one.
+            // The header is among the bytes that never change while a file exists: a copy under a
+            // new number gets a good one.
             named = SegmentId(self.next_segment);
             self.next_segment += 1;
             header.id = named;
@@ -375,7 +375,7 @@ impl Planning<'_> {
         self.apply(&path, named, whole.end(), mended, table, change)
     }
 
-    /// Takes what a segment's damage means into the plan.
+    /// Adds the consequences of a segment's damage to the plan.
     fn apply(
         &mut self,
         path: &Path,
@@ -433,14 +433,14 @@ impl Planning<'_> {
     }
 
     /// Makes the metadata from segments and log.
-    fn anew(&mut self, error: &Error) -> Result<()> {
+    fn rebuild_meta(&mut self, error: &Error) -> Result<()> {
         let found = error
             .damaged()
             .cloned()
             .unwrap_or_else(|| damage(&self.meta_path, 0, "sound metadata", error.to_string()));
         self.find(
             found,
-            "made anew from segments and log, without named snapshots, which only they knew; what there is goes to quarantine",
+            "rebuilt from segments and log, without named snapshots, which only they had; the present files go to quarantine",
         );
         let there = |path: &Path| {
             self.env
@@ -590,7 +590,7 @@ impl Planning<'_> {
         log_dir(self.env, self.dir)
     }
 
-    /// Puts what can be read of the log into a new file whose records go up to this one.
+    /// Writes the readable part of the log to a new file whose records go up to this one.
     pub(super) fn take_numbers_up_to(&mut self, sequence: Sequence) -> Result<()> {
         let needed = self.log_needed()?;
         let begun = (needed.first_generation, needed.newest_generation);
@@ -598,7 +598,7 @@ impl Planning<'_> {
         self.save_log(Sequence(0), up_to, begun, &Covers::new())
     }
 
-    /// What the log has to hold, as the metadata and the fast tier say it.
+    /// The needed part of the log, by the metadata and the fast tier.
     fn log_needed(&self) -> Result<Needed> {
         let needed = self.open_meta()?.log_needed()?;
         Ok(needed.begun_up_to(log_begun(self.env)?))
@@ -617,8 +617,8 @@ impl Planning<'_> {
         })
     }
 
-    /// Checks the database as planned, and deals with what that finds: the log, and aggregates that
-    /// do not fit their rows.
+    /// Checks the database as planned, and deals with the findings: the log, and aggregates that do
+    /// not fit their rows.
     fn log_and_check(&mut self, is_new: bool) -> Result<CheckReport> {
         let mut report = check(self.overlay(), self.options.clone())?;
         let log_dir = log_dir(self.env, self.dir);
@@ -629,7 +629,7 @@ impl Planning<'_> {
         {
             self.find(
                 found,
-                "what can be read of the log is put into a new file; the files go to quarantine",
+                "the readable part of the log is written to a new file; the old files go to quarantine",
             );
             let needed = self.log_needed()?;
             let begun = (needed.first_generation, needed.newest_generation);
@@ -659,7 +659,7 @@ impl Planning<'_> {
         let store = self.store();
         let mut change = MetaChange::default();
         for (id, record) in partitions.iter().filter(|(id, _)| distrusted.contains(id)) {
-            // One that is mended already: aggregates have gone where leaves have.
+            // This one is mended already: its aggregates were taken out with its leaves.
             if self.patches.contains_key(id) {
                 continue;
             }

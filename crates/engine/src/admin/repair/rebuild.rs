@@ -1,9 +1,9 @@
 //! Makes the metadata again from segments and log alone.
 //!
-//! What was rewritten and what took its place may both be there: a rewrite that was cut short
-//! before its commit, or a segment that was not removed in time after it. Each segment says in its
-//! header what it takes the place of ([`Replaces`]), and with which others; from that follows which
-//! are in force.
+//! A rewritten segment and its replacement may both exist: a rewrite that was interrupted before
+//! its commit, or a segment that was not removed in time after it. Each segment says in its header
+//! which segment it replaces ([`Replaces`]), and with which others; from that follows which are in
+//! force.
 
 use super::log::LogScan;
 use super::scan::ScannedSegment;
@@ -21,10 +21,10 @@ use std::sync::Arc;
 
 const SHARDS_MAX: u16 = 64;
 
-/// The new metadata, and what follows from making it.
+/// The new metadata, and the consequences of making them.
 pub(super) struct Rebuilt {
     pub(super) file: Arc<dyn File>,
-    /// Log records up to here are not needed for what segments hold.
+    /// Log records up to here are not needed for the rows in segments.
     pub(super) floor: Sequence,
     pub(super) step_sequence: Sequence,
     /// Segments that are not in force, and why.
@@ -32,14 +32,14 @@ pub(super) struct Rebuilt {
     pub(super) in_force: Vec<SegmentId>,
 }
 
-/// What is known of a segment that can be read.
+/// Contents of a segment that can be read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReadableSegment {
     pub(super) header: SegmentHeader,
     pub(super) footer_offset: u64,
     /// The rewriting that made it was finished.
     pub(super) is_whole: bool,
-    /// Later steps added to it.
+    /// Later jobs added to it.
     pub(super) went_on: bool,
 }
 
@@ -57,7 +57,7 @@ pub(super) fn in_force(segments: &[ReadableSegment]) -> BTreeMap<SegmentId, Stri
             slot.1.push(header.id);
         }
     }
-    // The newest first: what took the place of one of several proves that these were committed.
+    // The newest first: the replacement of one of several proves that these were committed.
     let mut replaced: BTreeSet<SegmentId> = BTreeSet::new();
     for (first, (replaces, members)) in together.into_iter().rev() {
         let ids = first.0..first.0 + u64::from(replaces.parts);
@@ -67,7 +67,7 @@ pub(super) fn in_force(segments: &[ReadableSegment]) -> BTreeMap<SegmentId, Stri
             .any(|id| known.get(id).is_some_and(|f| f.went_on));
         let one_replaced = ids.clone().any(|id| replaced.contains(&SegmentId(id)));
         // Without a sign that the rewriting was committed, the old segment counts while it has all
-        // that was rewritten: of the new ones nobody knows that they are on the medium whole.
+        // that was rewritten: the new ones may not be whole on the medium.
         let whole = members.len() == usize::from(replaces.parts)
             && members
                 .iter()
@@ -276,7 +276,7 @@ fn definitions(
     let mut tables: BTreeMap<TableId, Table> =
         versions.into_iter().map(|(_, t)| (t.id, t)).collect();
     for (_, added) in logged.added {
-        // Where fields between are lost, what follows cannot be told by number.
+        // Where fields between are lost, the number of the following ones is unknown.
         if let Some(table) = tables.get_mut(&added.table)
             && added.first as usize <= table.fields.len()
             && added.add_to(table).is_err()

@@ -1,4 +1,5 @@
-//! Finds what of a segment file is whole: footers, from the end of the file, without the metadata.
+//! Finds the whole parts of a segment file: footers, from the end of the file, without the
+//! metadata.
 
 use crate::common::ids::{SegmentId, Sequence, StreamId};
 use crate::metadata::catalog::StreamIndex;
@@ -15,12 +16,12 @@ use std::sync::Arc;
 
 const WINDOW_BYTES: u64 = 1 << 20;
 
-/// A segment file as far as it can be read.
+/// The readable part of a segment file.
 pub(super) struct ScannedSegment {
     pub(super) id: SegmentId,
     pub(super) path: PathBuf,
     pub(super) header: Option<SegmentHeader>,
-    /// The file is that of another segment: nothing in it is of this one.
+    /// The file is of another segment: nothing in it belongs to this one.
     pub(super) is_other: bool,
     /// The newest footer from which all footers before can be read.
     pub(super) whole: Option<Whole>,
@@ -28,7 +29,7 @@ pub(super) struct ScannedSegment {
     pub(super) cut_off: Vec<Footer>,
 }
 
-/// What a segment holds up to a footer.
+/// Contents of a segment up to a footer.
 pub(super) struct Whole {
     pub(super) offset: u64,
     pub(super) bytes: u32,
@@ -38,14 +39,14 @@ pub(super) struct Whole {
     pub(super) rescue: Option<Rescue>,
 }
 
-/// What a footer needs that is to stand for all before it, beside what the segment holds.
+/// Parts of a footer that is to replace all before it, besides the contents of the segment.
 pub(super) struct Rescue {
     pub(super) keys: BTreeMap<StreamId, Box<[u8]>>,
-    /// Those that replay may need.
+    /// Covers that replay may need.
     pub(super) covers: Vec<(StreamId, Cover)>,
 }
 
-/// What a reader finds in a segment through its newest checkpoint, though a footer before that is
+/// Reads a segment through its newest checkpoint, as a reader does, though a footer before that is
 /// damaged; `None` when there is no such checkpoint. `after` = replay needs no cover up to it.
 pub(super) fn through_checkpoint(
     store: &Store,
@@ -125,8 +126,8 @@ impl Whole {
     }
 
     /// Of a segment that was written by a rewriting: whether all of that is there, and whether
-    /// later steps added to it. Each group of a rewriting but the last holds [`GROUP_STREAMS`]
-    /// streams or more.
+    /// later jobs added to it. Each group of a rewriting but the last has [`GROUP_STREAMS`] streams
+    /// or more.
     pub(super) fn rewriting(&self) -> (bool, bool) {
         let last = self
             .footers
@@ -156,7 +157,7 @@ impl Whole {
                 sequence.unwrap_or_default(),
                 &self.state.sums,
                 finished,
-                // Footers do not tell; it only says when a rewriting pays.
+                // Footers do not have the count; it only decides when a rewriting pays.
                 (None, None),
             )
         }
@@ -221,7 +222,7 @@ fn footers_backwards(
     let mut end = len.min(limit);
     let magic = FOOTER_MAGIC.len() as u64;
     while end > HEADER_BYTES {
-        // Windows overlap by what a magic needs, so that none is cut.
+        // Windows overlap by the length of a magic less one, so that none is split.
         let start = end.saturating_sub(WINDOW_BYTES).max(HEADER_BYTES);
         let window = read(file, path, start, end - start)?.unwrap_or_default();
         for at in (0..window.len().saturating_sub(FOOTER_MAGIC.len() - 1)).rev() {
@@ -255,7 +256,7 @@ fn footers_backwards(
 }
 
 impl ScannedSegment {
-    /// Looks at the file of a segment; `None` = there is none. Nothing above `limit` is looked at.
+    /// Reads the file of a segment; `None` = there is none. Nothing above `limit` is read.
     pub(super) fn open(
         files: &dyn Files,
         dir: &Path,

@@ -1,5 +1,4 @@
-//! What a repair does about named snapshots: those of which something is damaged are dropped, and
-//! metadata that are made anew have none.
+//! Repair of named snapshots: damaged ones are dropped, and rebuilt metadata have none.
 
 use super::plan::Planning;
 use crate::admin::check::{CheckReport, check};

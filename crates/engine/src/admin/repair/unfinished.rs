@@ -13,7 +13,7 @@ use crate::storage::segment::Store;
 use std::collections::BTreeMap;
 
 impl Planning<'_> {
-    /// What a segment holds whose footers cannot all be read, as far as a checkpoint says it.
+    /// Contents of a segment whose footers cannot all be read, according to a checkpoint.
     pub(super) fn rescued(
         &mut self,
         store: &Store,
@@ -41,9 +41,9 @@ impl Planning<'_> {
         Ok(found)
     }
 
-    /// Without metadata nobody knows whether the newest step of a shard was committed. Where what
-    /// it wrote cannot be read it was perhaps cut short, and the log has its events: such groups
-    /// are left out. Any later step of the shard proves a commit.
+    /// Without metadata it is unknown whether the newest job of a shard was committed. Where its
+    /// output cannot be read it was perhaps interrupted, and the log has its events: such groups
+    /// are left out. Any later job of the shard proves a commit.
     pub(super) fn without_unfinished(&mut self, segments: &mut [ScannedSegment]) -> Result<()> {
         let sequence_of = |s: &ScannedSegment| Some(s.whole.as_ref()?.newest()?.sequence);
         let mut newest: BTreeMap<u16, Sequence> = BTreeMap::new();

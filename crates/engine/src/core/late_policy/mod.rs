@@ -1,10 +1,10 @@
-//! What shards do about late data: when their analyzers evaluate, which policy comes into force,
-//! when a late buffer is merged for its age.
+//! Late-data policy of shards: when their analyzers evaluate, which policy comes into force, when a
+//! late buffer is merged for its age.
 //!
-//! Invariants: a change of policy writes nothing, moves nothing and makes nobody wait: events in
-//! memory are divided anew when their stream is written to or stored the next time. A policy that
-//! is set by the user never changes.
-//! Concurrency: predictions are made without a lock, between two short looks at the shard.
+//! Invariants: a change of policy writes nothing, moves nothing and blocks nobody: events in memory
+//! are divided again when their stream is written to or stored the next time. A policy that is set
+//! by the user never changes.
+//! Concurrency: predictions are made without a lock, between two short locks of the shard.
 //! Failure: none of its own.
 
 mod report;
@@ -19,7 +19,7 @@ use crate::core::Core;
 use crate::core::shard::ShardState;
 use headwater_late::{Analyzer, Candidate, Configuration, Knobs, PolicyChoice, Space};
 
-/// What an event takes in memory, before any is there to look at.
+/// Memory per event, before any can be measured.
 const EVENT_BYTES: f64 = 40.0;
 /// Rewriting more stored events than this per late event is never done at once: a run waits for
 /// company, and for a compaction that would rewrite the leaves anyway.
@@ -34,13 +34,13 @@ pub(crate) fn first_analyzer(options: &Options) -> Analyzer {
     Analyzer::new(first_candidate(options), adaptive)
 }
 
-/// The analyzer of a shard as it was kept; a new one if what was kept is of another version. The
-/// owner's settings decide what is in force.
+/// The analyzer of a shard as it was persisted; a new one if the persisted one is of another
+/// version. The owner's settings decide which policy is in force.
 pub(crate) fn kept_analyzer(options: &Options, kept: &[u8], is_owner: bool) -> Analyzer {
     let mut analyzer = match Analyzer::decode(kept) {
         Ok(analyzer) => analyzer,
         Err(error) => {
-            tracing::warn!(%error, "what was known of late events cannot be read: it is learnt anew");
+            tracing::warn!(%error, "the statistics of late events cannot be read: they start again");
             return first_analyzer(options);
         }
     };
@@ -58,7 +58,7 @@ fn first_candidate(options: &Options) -> Candidate {
     }
 }
 
-/// What is to be written how, as a step found it when it began.
+/// The policy in force when a job began.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InForce {
     pub(crate) candidate: Candidate,
@@ -80,7 +80,7 @@ impl InForce {
 }
 
 impl ShardState {
-    /// What is in force now.
+    /// The policy in force now.
     pub(crate) fn in_force(&self) -> InForce {
         // A run costs its own writing, and its part of the merge of all runs.
         let rewrite_per_late = self
@@ -101,7 +101,7 @@ fn space(core: &Core, memory_events: f64) -> Space {
     let choice = core.late_choice.get();
     let knobs = match choice {
         PolicyChoice::Adaptive(knobs) => knobs,
-        // Nothing is chosen, but what could be is shown.
+        // Nothing is chosen, but the candidates are shown.
         PolicyChoice::Fixed(policy) => Knobs {
             merge_scope: policy.merge_scope,
             ..Knobs::default()
@@ -179,14 +179,14 @@ pub(crate) fn settle_analyzers(core: &Core) {
         let mut state = shard.state.lock();
         if state.analyzer.recent_events() > 0 {
             let memory = shard_memory_events(core, &state);
-            // Nothing is ranked: that is for who goes on.
+            // Nothing is ranked: that is up to the caller.
             let _evaluation = state.analyzer.evaluation(memory);
             state.unsaved_analyzer = true;
         }
     }
 }
 
-/// Changes who decides, for all shards, from now on.
+/// Changes the origin of the policy, for all shards, from now on.
 pub(crate) fn set_late_policy(core: &Core, choice: PolicyChoice) -> Result<()> {
     choice.validate()?;
     core.late_choice.set(choice);

@@ -1,4 +1,4 @@
-//! What is told of late events, and of what shards decided about them.
+//! Report on late events, and on the decisions of shards about them.
 
 use super::space;
 use crate::core::Core;
@@ -8,7 +8,7 @@ use std::time::Duration;
 /// The paper's formulas are shown for a memory of at most so many events.
 const PAPER_MEMORY_MAX: u32 = 1024;
 
-/// What is known of late events, and decided, shard by shard.
+/// Statistics of late events and decisions, shard by shard.
 pub(crate) fn late_report(core: &Core) -> LateReport {
     let shards = core.shards.iter().map(|shard| {
         let (mut report, evaluation) = {
@@ -31,7 +31,7 @@ pub(crate) fn late_report(core: &Core) -> LateReport {
             (report, analyzer.glance())
         };
         if report.candidates.is_empty() {
-            // Not evaluated since opening: from what was kept.
+            // Not evaluated since opening: from the persisted state.
             report.candidates = evaluation.rank(&space(core, evaluation.memory_events));
         }
         if let Some(law) = evaluation.law() {
@@ -58,13 +58,13 @@ pub(crate) fn late_report(core: &Core) -> LateReport {
     }
 }
 
-/// Shares of which the lateness is told.
+/// Shares for which the report gives the lateness.
 const QUANTILES: [f64; 5] = [0.5, 0.9, 0.99, 0.999, 0.9999];
 
-/// What is known and decided about late events.
+/// Statistics of late events, and decisions about them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LateReport {
-    /// Who decides.
+    /// The origin of the policy.
     pub choice: PolicyChoice,
     /// Late events are merged after this time at the latest.
     pub late_merge_interval: Option<Duration>,
@@ -93,11 +93,11 @@ pub struct ShardLateReport {
     pub candidates: Vec<Ranked>,
     /// The newest decisions, the oldest first.
     pub decisions: Vec<Decision>,
-    /// How many of the events seen lately were how late, in events of their stream: as
+    /// Histogram of the lateness of recent events, in events of their stream: as
     /// [`headwater_late::Histogram::buckets`].
     pub histogram: Vec<(u64, f64)>,
     /// Shares of the events seen lately, and how late they are at most, in events of their stream.
     pub quantiles: Vec<(f64, f64)>,
-    /// What Algorithm 1 of the paper would say with that many events of memory.
+    /// Result of Algorithm 1 of the paper with that many events of memory.
     pub paper: Option<(u32, Algorithm1)>,
 }

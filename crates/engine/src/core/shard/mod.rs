@@ -1,12 +1,11 @@
 //! A shard: streams that share memory and one flush worker.
 //!
-//! Invariants: a stream stays in its shard; `version` rises with every published step; `partitions`
+//! Invariants: a stream stays in its shard; `version` rises with every published job; `partitions`
 //! is the set as of `version`; snapshots are registered under the same lock that publishes, so a
-//! step knows which older versions are read; `bytes` are those of events not yet stored, and what
-//! only older snapshots see of memory counts in `pinned`; a stream with nothing in memory but a
-//! watermark takes 16 bytes and its place in a map, nothing else.
-//! Concurrency: one lock, held for short work in memory only; one step at a time
-//! ([`Shard::stepping`]).
+//! job knows which older versions are read; `bytes` are those of events not yet stored, and memory
+//! that only older snapshots see counts in `pinned`; a stream with nothing in memory but a
+//! watermark takes 16 bytes and its slot in a map, nothing else.
+//! Concurrency: one lock, for short work in memory only; one job at a time ([`Shard::stepping`]).
 
 use crate::memory::chunk::Chunk;
 mod parked;
@@ -31,11 +30,11 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(crate) struct Shard {
     pub(crate) state: Mutex<ShardState>,
-    /// Held while a step of this shard runs.
+    /// Locked while a job of this shard runs.
     pub(crate) stepping: Mutex<StepScratch>,
 }
 
-/// What steps of a shard remember from one to the next.
+/// Buffers that jobs of a shard reuse.
 #[derive(Debug, Default)]
 pub(crate) struct StepScratch {
     pub(crate) hints: HashMap<TableId, EncodeHints>,
@@ -45,7 +44,7 @@ pub(crate) struct StepScratch {
 pub(crate) struct ShardState {
     /// Streams with something in memory, and those whose watermark is not known or not there.
     streams: NumberMap<StreamId, Box<ShardStream>>,
-    /// Watermarks of the other streams touched since opening.
+    /// Watermarks of the other streams used since opening.
     idle: NumberMap<StreamId, Timestamp>,
     pub(crate) bytes: usize,
     pub(crate) flank_events: usize,
@@ -60,7 +59,7 @@ pub(crate) struct ShardState {
     pub(crate) swept: Sequence,
     /// Events of the spans of such partitions.
     pub(crate) parked: Parked,
-    /// Sequence of the newest published step.
+    /// Sequence of the newest published job.
     pub(crate) step_sequence: Sequence,
     pub(crate) snapshots: OpenSnapshots,
     /// Streams of which older snapshots see events in memory that were stored since.
@@ -68,24 +67,23 @@ pub(crate) struct ShardState {
     pinned: PinTotals,
     /// Partitions a compaction is rewriting: they take no groups.
     pub(crate) busy: HashSet<SegmentId>,
-    /// What is known of late events, and the policy in force.
+    /// Statistics of late events, and the policy in force.
     pub(crate) analyzer: Analyzer,
     /// The analyzer learnt something since the last commit.
     pub(crate) unsaved_analyzer: bool,
     /// No evaluation before this moment of the monotonic clock, so that evaluating takes little of
     /// the time.
     pub(crate) evaluate_from: Duration,
-    /// The policy was changed: a step first divides what memory holds anew.
+    /// The policy was changed: the next job first divides memory by the new one.
     pub(crate) repartition: bool,
     /// When the first of the late events in memory came, by the monotonic clock.
     pub(crate) late_since: Option<Duration>,
 }
 
-/// What a stream with events in memory takes besides them: its [`ShardStream`] and its place in a
-/// map.
+/// Memory of a stream with events besides these: its [`ShardStream`] and its slot in a map.
 const ACTIVE_BYTES: usize = size_of::<ShardStream>() + 48;
 
-/// What a snapshot keeps of a shard.
+/// A snapshot's view of a shard.
 #[derive(Clone, Debug)]
 pub(crate) struct ShardSnapshot {
     pub(crate) version: u64,
@@ -100,7 +98,7 @@ pub(crate) struct ShardStream {
     pub(crate) memory: StreamMemory,
 }
 
-/// How much is pinned.
+/// Totals of pinned memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct PinTotals {
     /// Bytes of chunks in memory.
@@ -123,7 +121,7 @@ impl PinTotals {
     }
 }
 
-/// What a stream's events take in memory, and the stream for having any.
+/// Memory of a stream's events, and of the stream for having any.
 fn bytes_of(memory: &StreamMemory) -> usize {
     let active = if memory.rows() > 0 { ACTIVE_BYTES } else { 0 };
     memory.bytes + memory.front_bytes() + active
@@ -195,7 +193,7 @@ impl ShardState {
         {
             self.streams.remove(&stream);
             self.idle.insert(stream, watermark);
-            // A table for many streams is not kept for few.
+            // A table for many streams is not retained for few.
             if self.streams.len() < self.streams.capacity() / 8 {
                 self.streams.shrink_to(self.streams.len() * 2);
             }
@@ -211,7 +209,7 @@ impl ShardState {
         memory.watermark_known.then_some(memory.watermark)
     }
 
-    /// What a stream holds in memory, if anything.
+    /// The events of a stream in memory, if any.
     pub(crate) fn memory(&self, stream: StreamId) -> Option<&StreamMemory> {
         self.streams.get(&stream).map(|s| &s.memory)
     }
@@ -249,7 +247,7 @@ impl ShardState {
             .min()
     }
 
-    /// Registers a snapshot of the present version. It is to tell its sequence next.
+    /// Registers a snapshot of the present version. The caller reports its sequence next.
     pub(crate) fn open_snapshot(&mut self) -> ShardSnapshot {
         self.snapshots.open(self.version);
         ShardSnapshot {
@@ -259,12 +257,12 @@ impl ShardState {
         }
     }
 
-    /// Forgets a snapshot, and what nobody else sees. Gives the files of that, to be let go of
+    /// Forgets a snapshot, and chunks that only it sees. Gives the files of those, to be dropped
     /// without the lock.
     pub(crate) fn close_snapshot(&mut self, closed: SnapshotPoint) -> Vec<Arc<PinFile>> {
         self.snapshots.close(closed);
         let mut files = Vec::new();
-        // Only a step that was published while it was open can have pinned anything for it.
+        // Only a job that was published while it was open can have pinned anything for it.
         if self.pinned_streams.is_empty() || closed.version == self.version {
             return files;
         }
@@ -272,7 +270,7 @@ impl ShardState {
             let Some(slot) = self.streams.get_mut(&stream) else {
                 assert!(
                     self.streams.contains_key(&stream),
-                    "stream {} has pinned events and no place in memory",
+                    "stream {} has pinned events and no entry in memory",
                     stream.0
                 );
                 continue;
@@ -304,7 +302,7 @@ impl ShardState {
         self.pinned.rows
     }
 
-    /// Bytes of pinned chunks in memory, and of what is known of all of them.
+    /// Bytes of pinned chunks in memory, and of the entries of all of them.
     pub(crate) fn pinned_bytes(&self) -> usize {
         self.pinned.rows + self.pinned.count * PIN_BYTES + self.pinned_streams.len() * ACTIVE_BYTES
     }

@@ -1,4 +1,4 @@
-//! Events of spans of which nothing can be read: in memory as far as there is room, else in the log
+//! Events of spans of unreadable partitions: in memory as far as it suffices, otherwise in the log
 //! only ("parked").
 //!
 //! Invariants, failure: see [`crate::read::unreadable`].
@@ -11,7 +11,7 @@ use crate::{Error, Options};
 use headwater_types::{ClosedRange, Rows, Timestamp};
 use std::sync::Arc;
 
-/// What a shard keeps of the spans of its unreadable partitions.
+/// State of the spans of a shard's unreadable partitions.
 #[derive(Debug, Default)]
 pub(crate) struct Parked {
     /// Bytes of events that memory holds, about.
@@ -36,24 +36,24 @@ impl Parked {
     }
 }
 
-/// What became of rows that stand in the log.
+/// Division of rows that are in the log.
 pub(crate) struct AdmittedRows {
-    /// Those that go into memory.
+    /// Rows that go into memory.
     pub(crate) rows: Rows,
-    /// How many do not.
+    /// Number of rows that do not.
     pub(crate) parked: usize,
     parked_bytes: usize,
 }
 
-/// The most of these events that a shard holds in memory: it has to be small beside what makes
+/// Maximum of these events in a shard's memory: it has to be small beside the limit at which
 /// workers flush.
 pub(crate) fn held_max(options: &Options, shards: usize) -> usize {
     options.memory_budget_bytes / 4 / shards.max(1)
 }
 
 impl ShardState {
-    /// Says which rows of a record go into memory. The others stay in the log, which is kept from
-    /// that record on.
+    /// Decides which rows of a record go into memory. The others stay in the log, which is kept
+    /// from that record on.
     pub(crate) fn admit(
         &mut self,
         table: TableId,
@@ -112,7 +112,7 @@ impl ShardState {
         Arc::make_mut(&mut self.partitions).put(Arc::new(unreadable));
     }
 
-    /// Leaves the events of a span to the log if they are too many to be held. Gives the change of
+    /// Leaves the events of a span to the log if they are too many for memory. Gives the change of
     /// memory in bytes.
     pub(crate) fn park(&mut self, table: TableId, span: &ClosedRange, held_max: usize) -> isize {
         let inside = |time: Timestamp| span.contains(time);

@@ -1,29 +1,29 @@
-//! Tiers: a small fast medium beside the large one of a database, and what lies on it.
+//! Tiers: a small fast medium beside the large one of a database, and the parts that lie on it.
 //!
 //! A database knows its fast tier by `DIR/tier`, the tier knows its database by the file of that
-//! name in its own folder ([`record`]). Both hold the same number of the set, and a token that is
-//! drawn anew at each opening: a copy of one of them, or one that was put back from an older time,
-//! is told apart by it. Both name both folders, so that neither is used from a clone by mistake; a
-//! folder is the same by whatever path it is reached.
+//! name in its own folder ([`record`]). Both have the same number of the set, and a token that is
+//! drawn again at each opening: it reveals a copy of one of them, or one that was restored from an
+//! older time. Both name both folders, so that neither is used from a clone by mistake; a folder is
+//! the same by whatever path it is reached.
 //!
 //! Invariants: `DIR/tier` decides; it is written last when a tier is taken into use, and first when
-//! it is left. The log changes its place only when nothing in it is needed. The metadata and the
+//! it is left. The log changes its location only when nothing in it is needed. The metadata and the
 //! segments stay in bulk.
-//! Concurrency: who changes a layout (`relocate`) or opens the database holds the locks of both
-//! folders.
+//! Concurrency: a change of the layout (`relocate`) and an opening of the database take the locks
+//! of both folders.
 //! Failure: kind `tier` when the fast tier is missing, of another database, or of another time; the
 //! database is not opened then, since acknowledged rows may lie in the tier.
 
+mod opening;
 mod owned;
-mod place;
 mod record;
 
 pub use record::TierParts;
 #[cfg(fuzzing)]
 pub(crate) use record::fuzz_record;
 
+pub(crate) use opening::{located, lock_fast, of_another, same_set, same_time, take, without_tier};
 pub(crate) use owned::{BulkLog, OwnedTier, Prepared, log_begun};
-pub(crate) use place::{lock_fast, of_another, place, same_set, same_time, take, without_tier};
 pub(crate) use record::{TierRecord, path_in};
 
 use crate::{Error, Result};
@@ -35,11 +35,11 @@ use std::path::{Path, PathBuf};
 pub struct FastTier {
     /// Its folder.
     pub folder: PathBuf,
-    /// What lies there.
+    /// The parts that lie there.
     pub parts: TierParts,
 }
 
-/// The fast tier that a database uses, if it has one. It need not be there.
+/// Returns the fast tier that a database uses, if it has one, even if its folder is missing.
 ///
 /// # Errors
 /// `invalid` for one of another version, `io`.
@@ -51,20 +51,20 @@ pub fn fast_tier(env: &Env, dir: &Path) -> Result<Option<FastTier>> {
     }))
 }
 
-/// True when the log of a database in the fast tier may hold what bulk does not: it was not closed
-/// since it was opened last, or not with everything stored.
+/// True when the log of a database in the fast tier may have records that bulk does not: it was not
+/// closed since it was opened last, or not with everything stored.
 pub(crate) fn is_unsettled(env: &Env, dir: &Path) -> Result<bool> {
     let record = TierRecord::read(&*env.files, dir)?;
     Ok(record.is_some_and(|record| record.parts.log && record.unsettled))
 }
 
-/// Gives a fast tier up that is lost: from now on all of the database lies in bulk. What only the
-/// tier held is gone; a repair says what that is.
+/// Abandons a lost fast tier: from now on all of the database lies in bulk. Data that only the tier
+/// had is lost; a repair reports it.
 pub(crate) fn forget_fast_tier(env: &Env, dir: &Path) -> Result<()> {
     let Some(mut record) = TierRecord::read(&*env.files, dir)? else {
         return Ok(());
     };
-    // Should the tier turn up again, it is that of another database, and stays as it is.
+    // Should the tier turn up again, it belongs to another database, and stays as it is.
     record.set = env.chance.next_u64();
     record.parts = TierParts::NONE;
     record.write(&*env.files, dir)

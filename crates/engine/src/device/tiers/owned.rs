@@ -1,10 +1,12 @@
-//! The fast tier of an open database, and what its owner says there of the log.
+//! The fast tier of an open database, and its owner's records of the log there.
 //!
 //! Invariants: a log file of the tier takes no record before the tier's own file says that it was
-//! begun; no write to bulk is needed for that. `DIR/tier` says that the log may hold what bulk does
-//! not from before the first record until the database was closed with nothing left in the log.
-//! Concurrency: one lock, held while a record of the tier is written, and for no other lock.
-//! Failure: as any write; what a record said before stays.
+//! begun; no write to bulk is needed for that. `DIR/tier` says that the log may have records that
+//! bulk does not, from before the first record until the database was closed with nothing left in
+//! the log.
+//! Concurrency: one lock, held while a record of the tier is written; no other lock is taken under
+//! it.
+//! Failure: as any write; the previous record stays.
 
 use super::record::TierRecord;
 use super::{FastTier, TierParts};
@@ -23,8 +25,8 @@ pub(crate) struct BulkLog {
     pub(crate) dir: PathBuf,
 }
 
-/// A folder that is made ready to be a fast tier: what `DIR/tier` is to say, what its own file
-/// says, and its lock.
+/// A folder that is prepared as a fast tier: the new content of `DIR/tier`, the content of its own
+/// file, and its lock.
 #[derive(Debug)]
 pub(crate) struct Prepared {
     pub(crate) ours: TierRecord,
@@ -48,7 +50,7 @@ impl BulkLog {
     }
 }
 
-/// What `DIR/tier` and the tier's own file say.
+/// Contents of `DIR/tier` and of the tier's own file.
 #[derive(Debug)]
 pub(super) struct Records {
     pub(super) ours: TierRecord,
@@ -64,7 +66,8 @@ pub(crate) struct OwnedTier {
     pub(crate) written: Arc<AtomicU64>,
     /// The number of the set.
     pub(crate) set: u64,
-    /// The tier's files without a guard and without a reserve: for what may fail without harm.
+    /// The tier's files without a guard and without a reserve: for operations that may fail without
+    /// harm.
     pub(crate) files: Arc<dyn Files>,
     pub(super) dir: PathBuf,
     pub(super) records: Arc<Mutex<Records>>,
@@ -72,8 +75,8 @@ pub(crate) struct OwnedTier {
 }
 
 impl OwnedTier {
-    /// A tier that is taken into use by the open database in `dir`. `files` are those of its
-    /// folder, neither guarded nor with a reserve.
+    /// Takes a tier into use for the open database in `dir`. `files` are those of its folder,
+    /// neither guarded nor with a reserve.
     pub(crate) fn begun(
         files: &Arc<dyn Files>,
         prepared: Prepared,
@@ -113,7 +116,7 @@ impl OwnedTier {
         }
     }
 
-    /// What `DIR/tier` says, or is to say, with the parts of this one.
+    /// The content of `DIR/tier`, present or planned, with the parts of this one.
     pub(crate) fn ours(&self) -> TierRecord {
         TierRecord {
             parts: self.tier.parts,
@@ -126,8 +129,8 @@ impl OwnedTier {
         self.records.lock().ours = record;
     }
 
-    /// Says in the tier that its log files up to this generation were begun: from now on they must
-    /// be there for as long as they are needed. `files` are those of the tier.
+    /// Records in the tier that its log files up to this generation were begun: from now on they
+    /// must exist for as long as they are needed. `files` are those of the tier.
     pub(crate) fn note_log_begun(&self, files: &dyn Files, generation: u64) -> Result<()> {
         let mut records = self.records.lock();
         if generation <= records.theirs.begun {
@@ -141,7 +144,7 @@ impl OwnedTier {
         Ok(())
     }
 
-    /// Says in bulk that the log holds nothing any more that bulk does not hold. `files` are those
+    /// Records in bulk that the log has nothing any more that bulk does not have. `files` are those
     /// of `DIR`.
     pub(crate) fn note_settled(&self, files: &dyn Files) -> Result<()> {
         let mut records = self.records.lock();

@@ -4,11 +4,11 @@
 //! Invariants: two slots, each with a checksum, written in turn, so that one of them is whole at
 //! any time; of those that are whole the one with the greater number counts. A slot is a block of
 //! the medium, so that writing one leaves the other alone. The name is synced before anything is
-//! written, so a file that says something has a name that stays. What was read is written again as
-//! it is, and synced, before anything is built on it: whoever wrote it was perhaps killed before
-//! its sync, or that sync failed.
-//! Failure: a file in which no slot is whole was never finished, and says nothing. A write that
-//! failed is made again in the same slot, and never in that of the record that holds.
+//! written, so a file with a record has a durable name. A record that was read is written again as
+//! it is, and synced, before anything relies on it: its writer was perhaps killed before the sync,
+//! or that sync failed.
+//! Failure: a file in which no slot is whole was never finished, and has no record. A write that
+//! failed is made again in the same slot, and never in the slot of the valid record.
 
 use crate::{Error, Result};
 use headwater_codec::checksum::crc32c;
@@ -27,14 +27,14 @@ const SLOT: u64 = 4096;
 /// The longest path that fits.
 const PATH_BYTES_MAX: usize = 3072;
 
-/// What lies in the fast tier.
+/// Parts of a database that lie in the fast tier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TierParts {
     /// The commit log.
     pub log: bool,
-    /// Rows that memory has no room for.
+    /// Rows that exceed memory.
     pub buffers: bool,
-    /// A copy of what says in segments where rows lie, and of the pyramid.
+    /// A copy of the index in segments, which locates their rows, and of the pyramid.
     pub index: bool,
     /// Copies of the newest segments, so that the newest rows are read there.
     pub newest: bool,
@@ -137,26 +137,27 @@ impl FromStr for TierParts {
     }
 }
 
-/// What the file of a tier says.
+/// Content of the file of a tier.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TierRecord {
-    /// How often it was written.
+    /// Number of writes of the file.
     pub(crate) serial: u64,
     /// Of the database, the same in all of its tiers; drawn when the first one was made.
     pub(crate) set: u64,
     /// Drawn at each opening, the same in all tiers.
     pub(crate) token: u64,
-    /// What the token is about to become; the token itself when it is not.
+    /// The next token; the token itself when none is being drawn.
     pub(crate) next: u64,
     pub(crate) parts: TierParts,
     /// Folder of the database.
     pub(crate) bulk: PathBuf,
     /// Folder of the fast tier.
     pub(crate) fast: PathBuf,
-    /// Log files up to this generation were begun in the tier; 0 = none. What the tier's own file
-    /// says counts.
+    /// Log files up to this generation were begun in the tier; 0 = none. The value in the tier's
+    /// own file counts.
     pub(crate) begun: u64,
-    /// The log in the tier may hold what bulk does not. What the database's file says counts.
+    /// The log in the tier may have records that bulk does not. The value in the database's file
+    /// counts.
     pub(crate) unsettled: bool,
     /// No field of the file: this process wrote it, and it stays.
     pub(crate) is_synced: bool,
@@ -249,7 +250,7 @@ impl TierRecord {
         }
     }
 
-    /// What the file in a folder says; `None` without one, or when it was never finished.
+    /// Reads the file in a folder; `None` without one, or when it was never finished.
     pub(crate) fn read(files: &dyn Files, folder: &Path) -> Result<Option<TierRecord>> {
         let path = path_in(folder);
         let failed = |e| Error::io("read", &path, e);
@@ -273,8 +274,7 @@ impl TierRecord {
         Ok(newest)
     }
 
-    /// As [`TierRecord::read`], for the owner, who goes on behind what it says: it stays from now
-    /// on.
+    /// As [`TierRecord::read`], for the owner, which relies on the record: it stays from now on.
     pub(crate) fn take_over(files: &dyn Files, folder: &Path) -> Result<Option<TierRecord>> {
         let mut found = TierRecord::read(files, folder)?;
         if let Some(record) = &mut found {
@@ -283,7 +283,7 @@ impl TierRecord {
         Ok(found)
     }
 
-    /// Makes what was read durable: nobody knows whether who wrote it has.
+    /// Makes the record durable: the process that wrote it perhaps did not.
     pub(crate) fn settle(&mut self, files: &dyn Files, folder: &Path) -> Result<()> {
         // Earlier versions synced the name last.
         files
@@ -292,10 +292,10 @@ impl TierRecord {
         self.put(files, folder)
     }
 
-    /// Puts the record in place of the one before, durably, and makes it the newest.
+    /// Replaces the record by a new one, durably, and makes it the newest.
     pub(crate) fn write(&mut self, files: &dyn Files, folder: &Path) -> Result<()> {
         let is_synced = std::mem::take(&mut self.is_synced);
-        // What does not fit is refused before there is a file.
+        // A record that does not fit is refused before there is a file.
         self.encode()?;
         let newest = TierRecord::read(files, folder)?;
         let before = newest.as_ref().map_or(0, |newest| newest.serial);
@@ -325,8 +325,8 @@ impl TierRecord {
     }
 }
 
-/// Makes the file anew, which says nothing yet: the sync of its name may have failed, which no
-/// later one makes up for.
+/// Makes the file again, without a record: the sync of its name may have failed, which no later one
+/// makes up for.
 fn name_file(files: &dyn Files, folder: &Path) -> Result<()> {
     let path = path_in(folder);
     match files.remove(&path) {
@@ -418,7 +418,7 @@ mod tests {
             unsettled: true,
             ..record()
         };
-        // The first is what versions wrote that knew of no log files in it.
+        // The first is the record of versions that knew of no log files in it.
         let mut with_index = in_use.clone();
         with_index.parts.index = true;
         for (name, record) in [

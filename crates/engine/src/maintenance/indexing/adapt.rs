@@ -1,12 +1,12 @@
-//! Indexes that a table makes and drops by itself, and the room that its indexes may take.
+//! Indexes that a table makes and drops by itself, and the space budget of its indexes.
 //!
-//! Invariants: an index that was asked for is never dropped here. While the runs of a table's
-//! indexes take as much as it gives them, no further leaves are taken in: they go beyond by one run
-//! at the most, and filters read what is missing.
-//! Failure: as of every change of indexes; what was counted stays.
+//! Invariants: an index that a user defined is never dropped here. While the runs of a table's
+//! indexes take as much as it gives them, no further leaves are taken in: they exceed it by one run
+//! at most, and filters read the missing leaves.
+//! Failure: as of every change of indexes; the counts stay.
 
 use super::change::{commit, define, drop_indexes};
-use super::room::{bytes_of, of_table, sizes};
+use super::space::{bytes_of, of_table, sizes};
 use crate::Result;
 use crate::common::ids::TableId;
 use crate::core::Core;
@@ -49,7 +49,7 @@ fn adapt_table(core: &Core, table: &Table, record: &PolicyRecord) -> Result<bool
     let allowed = record.policy.budget_in_force();
     let allowed = allowed.map_or(u64::MAX, |budget| budget.bytes_of(bytes));
     let taken = bytes_of(core, &indexes);
-    // The last run that was made may have gone somewhat beyond.
+    // The last run that was made may have exceeded the budget somewhat.
     let is_too_much = taken > allowed.saturating_add(allowed / 4);
     if let Some(index) = to_drop(core, table, record, &made, (rows, is_too_much)) {
         tracing::info!(
@@ -107,7 +107,7 @@ fn adapt_table(core: &Core, table: &Table, record: &PolicyRecord) -> Result<bool
 }
 
 /// The index that spares the least: one that spares too little, or any, where all take too much or
-/// none is wanted any more.
+/// none is allowed any more.
 fn to_drop<'a>(
     core: &Core,
     table: &Table,
@@ -131,7 +131,7 @@ fn to_drop<'a>(
     least.map(|(_, index)| index)
 }
 
-/// A name that no index has: that of an index which is given none, or that with a number.
+/// A name that no index has: the default name of an index, or the same with a number.
 fn free_name(core: &Core, table: &str, field: &str) -> Option<String> {
     let known = core.indexes.definitions();
     let is_free = |name: &String| known.iter().all(|index| index.name != *name);
@@ -155,7 +155,7 @@ fn drop_made(
     put(core, table, record)
 }
 
-/// Sets what a table says of its indexes. The caller has begun the change.
+/// Sets the index policy of a table. The caller has begun the change.
 pub(crate) fn put(core: &Core, table: TableId, record: PolicyRecord) -> Result<()> {
     let change = IndexChange {
         policies: vec![(table.0, record.encode())],

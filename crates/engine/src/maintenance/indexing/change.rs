@@ -1,11 +1,11 @@
 //! Changes of indexes as they are committed.
 //!
-//! Invariants: the definition of an index's table is durable before the index is. What a change
-//! takes away is gone from the metadata before its files go.
+//! Invariants: the definition of an index's table is durable before the index is. Runs are removed
+//! from the metadata before their files are.
 //! Failure: after a failed transaction the database latches, since it may be on the medium all the
 //! same.
 
-use super::room::{Room, is_alive, room};
+use super::space::{IndexSpace, index_space, is_alive};
 use crate::common::ids::SegmentId;
 use crate::core::Core;
 use crate::metadata::catalog::check_name;
@@ -23,18 +23,18 @@ pub(super) fn commit(core: &Core, change: &IndexChange) -> Result<()> {
     made.inspect_err(|error| core.log.latch(error.clone()))
 }
 
-/// Defines an index; its runs are made by pieces.
+/// Defines an index; its runs are made by increments.
 pub(crate) fn create(core: &Core, name: &str, table: &str, fields: &[String]) -> Result<()> {
     let _changing = core.indexes.begin_change();
     let definition = define(core, name, table, fields)?;
-    let room = core
+    let space = core
         .catalog
         .table(definition.table)
-        .and_then(|table| room(core, &table));
-    if let Some(room) = room.filter(Room::is_full) {
+        .and_then(|table| index_space(core, &table));
+    if let Some(space) = space.filter(IndexSpace::is_full) {
         return Err(Error::invalid(format!(
             "index `{name}`: the indexes of table `{table}` take {} bytes, of {} that its index_budget allows: drop one of them, or allow more",
-            room.bytes, room.allowed
+            space.bytes, space.allowed
         )));
     }
     core.check_space()?;
@@ -121,7 +121,7 @@ fn keys(runs: &SegmentRuns) -> impl Iterator<Item = (u64, u64)> {
     runs.runs.iter().map(|run| (run.segment.0, run.number))
 }
 
-/// Forgets the runs of segments that are gone.
+/// Forgets the runs of removed segments.
 pub(super) fn forget_segments(core: &Core, gone: &[SegmentId]) -> Result<()> {
     let runs = core.indexes.all_runs();
     let own = runs
@@ -139,7 +139,7 @@ pub(super) fn forget_segments(core: &Core, gone: &[SegmentId]) -> Result<()> {
     Ok(())
 }
 
-/// Puts a run in the place of others. Those that stay promise no more than `complete_to`.
+/// Replaces runs by another one. The remaining ones promise no more than `complete_to`.
 pub(super) fn replace(
     core: &Core,
     place: (SegmentId, IndexId),

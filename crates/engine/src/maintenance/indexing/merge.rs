@@ -16,7 +16,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// Where a leaf lies.
-type Place = (StreamId, u64, u32);
+type LeafKey = (StreamId, u64, u32);
 
 /// A run that is read from the first entry to the last.
 struct Cursor {
@@ -26,7 +26,7 @@ struct Cursor {
     /// The entries of the block at hand that are left, the next one last.
     left: Vec<(Vec<u8>, u32)>,
     /// The leaves of which this run's entries count.
-    own: HashSet<Place>,
+    own: HashSet<LeafKey>,
 }
 
 impl Cursor {
@@ -48,19 +48,19 @@ impl Cursor {
     }
 }
 
-/// Writes a run in the place of these; `None` when none of their leaves is left.
+/// Writes a run that replaces these; `None` when none of their leaves is left.
 pub(super) fn merge(
     core: &Core,
     partition: &Partition,
     runs: &[Arc<Run>],
     complete_to: u64,
 ) -> Result<Option<Run>> {
-    let living: HashSet<Place> = all_leaves(core, partition)?
+    let living: HashSet<LeafKey> = all_leaves(core, partition)?
         .into_iter()
         .map(|(stream, leaf)| (stream, leaf.offset, leaf.row_start))
         .collect();
     let mut cursors = Vec::new();
-    let mut leaves: HashMap<Place, LeafSlot> = HashMap::new();
+    let mut leaves: HashMap<LeafKey, LeafSlot> = HashMap::new();
     for run in runs {
         let front = run.front().inspect_err(|error| run.set_damaged(error))?;
         let mut own = HashSet::new();
@@ -89,7 +89,7 @@ pub(super) fn merge(
         .map(|leaf| (leaf.stream, leaf.entry))
         .collect();
     let slots = Front::numbered(slots).ok_or_else(too_many)?;
-    let starts: HashMap<Place, u32> = slots
+    let starts: HashMap<LeafKey, u32> = slots
         .iter()
         .map(|leaf| (leaf.place(), leaf.start))
         .collect();
@@ -113,7 +113,7 @@ pub(super) fn merge(
 /// another order than those of the old ones, so they are gathered first.
 fn write(
     cursors: &mut [Cursor],
-    starts: &HashMap<Place, u32>,
+    starts: &HashMap<LeafKey, u32>,
     writer: &mut RunWriter,
 ) -> Result<()> {
     let mut rows: Vec<u32> = Vec::new();
@@ -141,7 +141,7 @@ fn write(
 fn take_key(
     cursor: &mut Cursor,
     key: &[u8],
-    starts: &HashMap<Place, u32>,
+    starts: &HashMap<LeafKey, u32>,
     rows: &mut Vec<u32>,
 ) -> Result<()> {
     loop {

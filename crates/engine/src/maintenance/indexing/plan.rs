@@ -1,5 +1,5 @@
-//! What is missing of an index beside a segment, and which runs are merged; pure but for reading
-//! which leaves there are.
+//! Determines the missing part of an index beside a segment, and the runs to merge; pure but for
+//! reading which leaves exist.
 //!
 //! Invariants: [`to_merge`] names at least two runs where it names any, and leaves at most
 //! [`RUNS_MAX`].
@@ -16,17 +16,17 @@ pub(super) const RUNS_MAX: usize = 8;
 /// Runs that are at most so many times as large as all smaller ones together are merged with them.
 const TIER: u64 = 2;
 
-/// What is missing of an index beside a segment.
+/// The missing part of an index beside a segment.
 pub(crate) enum Missing {
-    /// Every leaf is held.
+    /// Every leaf is indexed.
     Nothing,
-    /// Runs have to be made, or made anew.
+    /// Runs have to be made, or rebuilt.
     Leaves,
-    /// There are too many runs, or they hold mostly rows that are gone.
+    /// There are too many runs, or they have mostly rows that were removed.
     Merge,
 }
 
-/// What is missing, as the numbers say it.
+/// The missing part, judged by numbers alone.
 pub(crate) fn missing(partition: &Partition, runs: &SegmentRuns, types: Types) -> Missing {
     let record = &partition.record;
     let is_whole = runs.complete_to == record.committed_bytes;

@@ -1,6 +1,6 @@
 //! Makes a run of leaves that none holds yet.
 //!
-//! Failure: a leaf that cannot be read ends the piece; the segment is left alone then.
+//! Failure: a leaf that cannot be read ends the increment; the segment is left alone then.
 
 use super::plan::not_held;
 use super::sort::Sorter;

@@ -1,9 +1,9 @@
-//! Buckets whose rows have gone, when the partition that holds them is rewritten.
+//! Aged buckets, whose rows were removed, when their partition is rewritten.
 //!
-//! Invariants: such buckets stand for acknowledged rows and are the only thing that does, so
-//! whoever rewrites a partition takes them along; rows beside them stay in late runs, which no
-//! bucket counts, until they are aged too. Earlier versions stored rows among such buckets, which
-//! then count both: what the rows do not account for is what has gone.
+//! Invariants: such buckets stand for acknowledged rows and are the only thing that does, so every
+//! rewriting of a partition copies them; rows beside them stay in late runs, which no bucket
+//! counts, until they are aged too. Earlier versions stored rows among such buckets, which then
+//! count both: the aged part is the difference between a bucket and its rows.
 //! Failure: a damaged block ends the rewriting: the partition stays as it is.
 
 use super::cutter::{Destination, LeafCutter};
@@ -19,8 +19,13 @@ use crate::storage::segment::{Partition, SegmentState, Store, StreamDelta, Strea
 use crate::{ErrorKind, Result};
 use headwater_types::{ClosedRange, Level, Rows};
 
-/// The base buckets of rows that have gone; none where the rows are there.
-fn gone(store: &Store, table: &Table, segment: SegmentId, state: &StreamState) -> Result<Buckets> {
+/// The base buckets of aged rows; none where the rows exist.
+fn aged_buckets(
+    store: &Store,
+    table: &Table,
+    segment: SegmentId,
+    state: &StreamState,
+) -> Result<Buckets> {
     let Some(base) = state.base.filter(|b| *b != Level::MAX) else {
         return Ok(Buckets::new());
     };
@@ -54,7 +59,7 @@ fn gone(store: &Store, table: &Table, segment: SegmentId, state: &StreamState) -
     Ok(buckets)
 }
 
-/// Where a partition holds buckets of rows that have gone, neighbours as one range.
+/// The ranges where a partition has aged buckets, neighbours as one range.
 pub(super) fn spans(
     core: &Core,
     table: &Table,
@@ -67,7 +72,7 @@ pub(super) fn spans(
             let Some(base) = stream.base.filter(|b| *b != Level::MAX) else {
                 continue;
             };
-            for number in gone(&core.store, table, old.id(), &stream)?.into_keys() {
+            for number in aged_buckets(&core.store, table, old.id(), &stream)?.into_keys() {
                 let span = base.bucket_span(number);
                 match spans.last_mut() {
                     Some(last)
@@ -83,8 +88,7 @@ pub(super) fn spans(
     Ok(spans)
 }
 
-/// True when a partition holds buckets of rows that have gone which are wider than the buckets of a
-/// level.
+/// True when a partition has aged buckets that are wider than the buckets of a level.
 pub(super) fn is_wider_than(
     core: &Core,
     table: &Table,
@@ -95,7 +99,7 @@ pub(super) fn is_wider_than(
     for number in state.pages() {
         for (_, stream) in core.store.page(state, number)?.iter() {
             let wide = stream.base.is_some_and(|b| b > level && b != Level::MAX);
-            if wide && !gone(&core.store, table, old.id(), &stream)?.is_empty() {
+            if wide && !aged_buckets(&core.store, table, old.id(), &stream)?.is_empty() {
                 return Ok(true);
             }
         }
@@ -103,18 +107,18 @@ pub(super) fn is_wider_than(
     Ok(false)
 }
 
-/// The buckets of rows that have gone, where an earlier version stored rows among them; `None`
-/// elsewhere, and where damage hides it.
+/// The aged buckets, where an earlier version stored rows among them; `None` elsewhere, and where
+/// damage hides it.
 pub(super) fn mixed(context: &StoreContext<'_>, state: &StreamState) -> Result<Option<Buckets>> {
-    match gone(context.store, context.table, context.segment, state) {
+    match aged_buckets(context.store, context.table, context.segment, state) {
         Ok(buckets) => Ok(Some(buckets).filter(|b| !b.is_empty())),
         Err(error) if error.kind() == ErrorKind::Corrupt => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-/// Sets a stream's rows and the buckets of those that have gone apart, and stores more rows: all
-/// rows are in late runs from then on.
+/// Separates a stream's rows from its aged buckets, and stores more rows: all rows are in late runs
+/// from then on.
 pub(super) fn set_apart(
     writer: &mut StreamWriter<'_, '_>,
     rows: &Rows,
@@ -136,9 +140,9 @@ pub(super) fn set_apart(
 }
 
 impl Rewriting<'_> {
-    /// The buckets in the range whose rows have gone; `None` where there are none.
+    /// The aged buckets in the range; `None` where there are none.
     pub(super) fn carried(&self, state: &StreamState) -> Result<Option<Buckets>> {
-        let mut buckets = gone(&self.core.store, self.table, self.old.id(), state)?;
+        let mut buckets = aged_buckets(&self.core.store, self.table, self.old.id(), state)?;
         if let Some(base) = state.base {
             buckets.retain(|n, _| self.range.contains(base.bucket_span(*n).first));
         }

@@ -1,4 +1,5 @@
-//! Makes a step durable, commits it, publishes it and frees the log (steps 2 to 5 of the protocol).
+//! Makes a flush durable, commits it, publishes it and frees the log (steps 2 to 5 of the
+//! protocol).
 //!
 //! Invariants: the log is synced before the segments that hold its events are named; readers get
 //! the new partitions and lose the events in memory at one instant.
@@ -16,7 +17,7 @@ use headwater_types::{ClosedRange, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What analyzers learnt since the last commit, by shard.
+/// Changes of analyzers since the last commit, by shard.
 fn unsaved_analyzers(core: &Core) -> Vec<(u16, Vec<u8>)> {
     (0u16..)
         .zip(&core.shards)
@@ -31,7 +32,7 @@ fn unsaved_analyzers(core: &Core) -> Vec<(u16, Vec<u8>)> {
         .collect()
 }
 
-/// The counters as of a step: events still in memory are counted again when the log is replayed.
+/// The counters as of a flush: events still in memory are counted again when the log is replayed.
 fn saved_counters(core: &Core, written: &[WrittenGroup]) -> Vec<(String, u64)> {
     let in_log_only: usize = core
         .shards
@@ -63,13 +64,13 @@ pub(super) fn make_durable(
     sequence: Sequence,
     written: &[WrittenGroup],
 ) -> Result<()> {
-    // The log first: what a segment holds must not outlive the definitions and the numbers in the
-    // log. A table may have been changed after the step's sequence, and rows have been stored in
-    // its new types. Without a definition on its way there is nothing more to sync.
+    // The log first: a segment must not outlive the definitions and the numbers in the log. A table
+    // may have been changed after the job's sequence, and rows have been stored in its new types.
+    // Without a pending definition there is nothing more to sync.
     let changed = core.catalog.newest_pending_table().unwrap_or_default();
     core.log.sync_up_to(sequence.max(changed))?;
-    // All on their way before the first is waited for, where a medium can do several at once; and
-    // every one is waited for, so that none fails unseen.
+    // All syncs are started before the first is waited for, where a medium can do several at once;
+    // and every one is waited for, so that none fails unseen.
     let syncs: Vec<_> = written.iter().map(|one| one.group.begin_sync()).collect();
     let synced: Vec<Result<()>> = written
         .iter()
@@ -97,7 +98,7 @@ pub(super) fn commit(
     commit_marked(core, sequence, written, removed, &[])
 }
 
-/// As [`commit`], with marks of what a retention removes.
+/// As [`commit`], with marks of rows that a retention removes.
 pub(super) fn commit_marked(
     core: &Core,
     sequence: Sequence,
@@ -114,7 +115,7 @@ pub(super) fn commit_marked(
     let log = core.log.stats();
     core.commits
         .count_log_bytes(&core.counters, log.bytes_written);
-    // By what the metadata say already: a mark goes after the files whose records it concerns.
+    // By the present metadata: a mark is dropped after the files whose records it concerns.
     let begins_behind = core.log.sequence_before(core.commits.log_generation());
     let change = MetaChange {
         removed_rows: core.removed.change(marks, begins_behind),
@@ -195,15 +196,15 @@ pub(super) fn publish(core: &Core, shard: &Shard, sequence: Sequence, written: &
     core.memory_changed(change);
 }
 
-/// Beside the steps: what was committed of segments is repeated in the fast tier, where that is
-/// wanted. Nothing depends on it.
+/// After the protocol: copies the committed parts of segments to the fast tier, where so
+/// configured. Nothing depends on it.
 pub(super) fn keep_committed(core: &Core, written: &[WrittenGroup]) {
     for one in written {
         core.store.keep_committed(&one.partition);
     }
 }
 
-/// Step 5: names the log files that are no longer needed to the next commit, and frees those the
+/// Step 5: passes the log files that are no longer needed to the next commit, and frees those the
 /// last one named.
 pub(super) fn free_log(core: &Core) -> Result<()> {
     recycle(core)?;
@@ -219,8 +220,8 @@ pub(super) fn recycle(core: &Core) -> Result<()> {
         .inspect_err(|error| core.log.latch(error.clone()))
 }
 
-/// Commits nothing but the position of the log, so that files named by the last step are freed; and
-/// once more when it was only what the commit stored, such as a definition, that needed them.
+/// Commits only the position of the log, so that files named by the last job are freed; and once
+/// more when only data of that commit, such as a definition, needed them.
 pub(crate) fn commit_log_cut(core: &Core) -> Result<()> {
     for _ in 0..2 {
         let generation = core.log.first_generation_needed(core.first_needed());

@@ -1,12 +1,12 @@
-//! Rewrites a partition: late runs folded, leaves full, dead bytes gone; split in parts when it
+//! Rewrites a partition: late runs folded, leaves full, dead bytes dropped; split in parts when it
 //! outgrew its size.
 //!
-//! Invariants: the new segments hold exactly the old one's rows, and the buckets of rows that have
-//! gone ([`super::carried`]); covers that replay may still need go with them; while it runs the
+//! Invariants: the new segments have exactly the old one's rows, and the aged buckets
+//! ([`super::carried`]); covers that replay may still need are copied too; while it runs the
 //! partition takes no groups (it is marked busy), and the swap is one commit. Every reason for a
-//! rewriting is gone when it is done, by what the new records say: a split narrows spans, the other
+//! rewriting has ceased when it is done, by the new records: a split narrows spans, the other
 //! reasons need more than one group or an expiry that has passed. So nothing is rewritten twice
-//! without new groups, also over restarts; should it come otherwise, [`settle`] notes it.
+//! without new groups, also over restarts; should that happen, [`settle`] notes it.
 //! Failure: nothing changed; the new files are removed. A damaged leaf ends the attempt: the
 //! partition stays as it is.
 
@@ -60,7 +60,7 @@ pub(crate) fn compaction_wanted(core: &Core, partition: &Partition, thorough: bo
         return true;
     }
     if thorough {
-        // One group has late runs only beside buckets whose rows have gone, where they stay.
+        // One group has late runs only beside aged buckets, where they stay.
         return record.groups > 1;
     }
     let leaf_events = u64::from(table.leaf_events);
@@ -74,10 +74,10 @@ pub(crate) fn compaction_wanted(core: &Core, partition: &Partition, thorough: bo
             && rounds(core, partition, SMALL_LEAF_GROUPS))
 }
 
-/// True when what the partition holds of a stream is spread over so many groups. Of very many
-/// streams a group has only some: to rewrite all of them would join nothing.
+/// True when the partition's rows of a stream are spread over so many groups. Of very many streams
+/// a group has only some: to rewrite all of them would join nothing.
 fn rounds(core: &Core, partition: &Partition, least: u32) -> bool {
-    // What cannot be read is found out by whoever reads it.
+    // Unreadable data is detected by its readers.
     partition.record.groups >= least
         && core
             .store
@@ -150,8 +150,8 @@ fn rewrite_partition(
             let state = shard.state.lock();
             state.partitions.all().find(|p| p.id() == id).cloned()
         };
-        // Of what is empty a sweep takes care: there is nothing to rewrite.
-        // What was freed stays as it is.
+        // A sweep removes an empty partition: there is nothing to rewrite. A freed one stays as it
+        // is.
         let stubs = core.store.stubs();
         let is_whole = |p: &Arc<Partition>| {
             p.unreadable.is_none() && !p.record.is_empty() && !stubs.is_claimed(p.id())
@@ -212,7 +212,7 @@ fn rewrite(
             {
                 tracing::info!(
                     segment = partition.id().0,
-                    "a partition stays whole: buckets whose rows have gone are wider than its parts would be"
+                    "a partition stays whole: its aged buckets are wider than its parts would be"
                 );
                 core.compaction.leave_alone(partition.id());
                 return Ok(());
@@ -232,8 +232,8 @@ fn rewrite(
         gives_way,
     };
     let parts = u16::try_from(spans.len()).map_err(|_| Error::internal("65536 parts"))?;
-    // Ids of what is written together follow one another, by which a repair knows whether all of it
-    // is there.
+    // Ids of segments that are written together follow one another, so a repair can tell whether
+    // all of them are there.
     let first_id = core.segment_ids.take_many(parts);
     let mut written = Vec::with_capacity(spans.len());
     let mut result = Ok(());
@@ -317,9 +317,9 @@ pub(super) fn is_to_be_erased(shard: &Shard, partition: &Partition) -> bool {
     })
 }
 
-/// The partition's own span, or the parts it is split into: the first halves that both hold
-/// something. What cannot be split, since all of it lies in one smallest span, gets that one, and
-/// is not looked at again.
+/// The partition's own span, or the parts it is split into: the first halves that both have rows.
+/// One that cannot be split, since all of it lies in one smallest span, gets that span, and is not
+/// considered again.
 fn target_spans(
     core: &Core,
     table: &Table,
@@ -373,7 +373,7 @@ fn is_followed(core: &Core, index: ShardIndex, partition: &Partition) -> Result<
     Ok(newest.is_some_and(|newest| newest.record.span().first > record.span().last))
 }
 
-/// What is rewritten, and for what.
+/// A rewriting: the partition, and the purpose.
 struct PartitionRewrite<'a> {
     core: &'a Core,
     old: &'a Partition,

@@ -54,7 +54,7 @@ impl LeafCutter {
         Ok(())
     }
 
-    /// Writes what is left and gives the leaves.
+    /// Writes the rest and gives the leaves.
     pub(crate) fn finish(
         mut self,
         group: &mut GroupWriter,
@@ -154,7 +154,7 @@ impl SharedLeaves {
         Ok(())
     }
 
-    /// Writes what is left and gives every entry since the last time.
+    /// Writes the rest and gives every entry since the last time.
     pub(crate) fn finish(
         &mut self,
         group: &mut GroupWriter,

@@ -1,4 +1,4 @@
-//! Takes deleted events out of what a partition holds of one stream.
+//! Erases deleted events of one stream in a partition.
 //!
 //! Invariants: leaves inside a range go without being read; leaves at its edges are written again
 //! without the events; the pyramid follows in the same group.
@@ -33,7 +33,7 @@ pub(super) fn is_touched(state: &StreamState, ranges: &[ClosedRange]) -> bool {
 
 /// A leaf of which some rows stay.
 struct Cut {
-    /// Its place in the main run.
+    /// Its position in the main run.
     index: usize,
     kept: Rows,
 }
@@ -109,9 +109,9 @@ pub(super) fn erase(
     Ok(())
 }
 
-/// Leaves behind a cut one that hold a single instant, the same that is left of the cut one
-/// (`keep`). They are listed again behind it, since nothing but their place in the list says which
-/// events came first.
+/// Leaves behind a shortened one that have a single instant, the same that is left of the shortened
+/// one (`keep`). The caller lists them again behind it, since only their position in the list says
+/// which events came first.
 fn equals_behind<'a>(state: &'a StreamState, cut: &Cut) -> &'a [LeafEntry] {
     let behind = part_of(&state.main, cut.index + 1.., "leaves behind a cut one");
     let (first, last) = (cut.kept.times.first(), cut.kept.times.last());
@@ -132,7 +132,7 @@ enum Remainder {
     Rows(Rows),
 }
 
-/// What a leaf keeps.
+/// The rows that a leaf keeps.
 fn remainder(
     context: &StoreContext<'_>,
     leaf: &LeafEntry,
@@ -174,7 +174,7 @@ pub(super) fn without(rows: Rows, ranges: &[ClosedRange]) -> (Rows, usize) {
     (rows.gather(&picked), inside)
 }
 
-/// Late runs are listed again, without the events, when any of their leaves is touched.
+/// Late runs are listed again, without the events, when any of their leaves is affected.
 fn erase_late(
     context: &StoreContext<'_>,
     out: &mut GroupOutput<'_>,
@@ -210,7 +210,7 @@ fn erase_late(
     Ok(())
 }
 
-/// What is left of the base buckets that the ranges cover in part.
+/// The remaining parts of the base buckets that the ranges cover in part.
 fn edges(
     context: &StoreContext<'_>,
     state: &StreamState,
@@ -239,7 +239,7 @@ fn edges(
                 let rows = context.rows_of(leaf);
                 match rows {
                     Ok(rows) => add(&without(rows, ranges).0),
-                    // Its rows cannot be read: the bucket says what can.
+                    // Its rows cannot be read: the bucket is made of the readable ones.
                     Err(error) if error.kind() == ErrorKind::Corrupt => {}
                     Err(error) => return Err(error),
                 }

@@ -1,14 +1,14 @@
-//! Frees the rows of a partition that somebody else has for sure: its aggregates stay, and its rows
-//! are *elsewhere* from then on.
+//! Frees the rows of a partition that a copy has for sure: its aggregates stay, and its rows are
+//! *elsewhere* from then on.
 //!
-//! Protocol: 1 claim the partition, while nobody ends anything; 2 write what stays to a file of its
-//! own; 3 sync it, and its name; 4 one transaction says that the rows were freed; 5 readers that
-//! come now get the new file, and the old one goes with the last who read it before.
-//! Invariants: the segment keeps its number, its offsets and its committed length, so that for who
-//! copies it nothing has changed. What stays is enough for every aggregate at and above the stored
-//! buckets, for the newest row, and for streams that are too small for buckets. A partition that
-//! was freed takes late events as late runs, is not rewritten, and loses rows to deletes by whole
-//! streams only: [`refuse_parts_of_freed`] refuses all else.
+//! Protocol: 1 claim the partition, while no delete is in progress; 2 write the remaining parts to
+//! a file of its own; 3 sync it, and its name; 4 one transaction records that the rows were freed;
+//! 5 new readers get the new file, and the old one is removed with its last reader.
+//! Invariants: the segment keeps its number, its offsets and its committed length, so that nothing
+//! has changed for a copy. The remaining parts are enough for every aggregate at and above the
+//! stored buckets, for the newest row, and for streams that are too small for buckets. A partition
+//! that was freed takes late events as late runs, is not rewritten, and loses rows to deletes by
+//! whole streams only: [`refuse_parts_of_freed`] refuses all else.
 //! Concurrency: as a rewriting; the partition is busy meanwhile.
 //! Failure: before the transaction nothing has changed, and the new file is removed. After a failed
 //! one the database latches, since it may be on the medium all the same.
@@ -34,9 +34,9 @@ const WORTH_BYTES: u64 = 1024;
 /// Bytes that are copied at once.
 const COPY_BYTES: u64 = 1 << 20;
 
-/// A partition whose rows somebody else has: all of the first so many bytes.
+/// A segment whose rows a copy has: all of the first so many bytes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct HeldElsewhere {
+pub(crate) struct CopiedSegment {
     pub(crate) segment: SegmentId,
     pub(crate) bytes: u64,
 }
@@ -47,7 +47,7 @@ pub(crate) struct HeldElsewhere {
 pub(crate) fn free_partition(
     core: &Core,
     index: ShardIndex,
-    held: HeldElsewhere,
+    held: CopiedSegment,
     before: Timestamp,
 ) -> Result<u64> {
     let _latch = core.log.latch_on_panic("freed the rows of a partition");
@@ -76,7 +76,7 @@ pub(crate) fn free_partition(
 fn claim(
     core: &Core,
     shard: &Shard,
-    held: HeldElsewhere,
+    held: CopiedSegment,
     before: Timestamp,
 ) -> Result<Option<Arc<Partition>>> {
     let _step = shard.stepping.lock();
@@ -89,8 +89,8 @@ fn claim(
     let Some(partition) = found.filter(|p| is_closed(core, p, held, before)) else {
         return Ok(None);
     };
-    // No delete is between its look at what was freed and its place before the shards.
-    let _door = core.door.shut();
+    // No delete is between its check for freed rows and its effect on the shards.
+    let _barrier = core.write_barrier.close();
     if is_to_be_erased(shard, &partition) {
         return Ok(None);
     }
@@ -104,7 +104,7 @@ fn claim(
 }
 
 /// True when nothing is to be done any more with the rows of a partition.
-fn is_closed(core: &Core, partition: &Partition, held: HeldElsewhere, before: Timestamp) -> bool {
+fn is_closed(core: &Core, partition: &Partition, held: CopiedSegment, before: Timestamp) -> bool {
     let record = &partition.record;
     let span = record.span();
     let Some(table) = core.catalog.table(record.table) else {
@@ -113,7 +113,8 @@ fn is_closed(core: &Core, partition: &Partition, held: HeldElsewhere, before: Ti
     let is_whole = record.committed_bytes == held.bytes
         && record.chain.is_some()
         && partition.unreadable.is_none();
-    // Buckets do not say which of their values have expired, nor which lie before a cut.
+    // Buckets do not say which of their values have expired, nor which lie before a retention
+    // cutoff.
     let is_all_there = record.expires_first.is_none() && !table.life.cut.ends(span.first);
     is_whole
         && is_all_there
@@ -157,7 +158,8 @@ fn stays_of_stream(held: &StreamState, ranges: &mut Vec<(u64, u64)>) {
     }
 }
 
-/// Writes what stays of a partition, and makes it durable; nothing where that is not worth it.
+/// Writes the remaining parts of a partition, and makes them durable; nothing where that is not
+/// worth it.
 fn write_stub(core: &Core, partition: &Partition) -> Result<Option<StubHead>> {
     let id = partition.id();
     let base = partition.record.committed_bytes;
@@ -208,7 +210,7 @@ fn write_file(core: &Core, head: &StubHead, path: &Path) -> Result<()> {
     synced.map_err(|e| Error::io("sync", dir, e))
 }
 
-/// Copies a range of a segment to a place in another file.
+/// Copies a range of a segment to a location in another file.
 fn copy_range(
     core: &Core,
     source: &dyn File,
@@ -234,11 +236,11 @@ fn copy_range(
 fn remove_stub(core: &Core, path: &Path) {
     if let Err(error) = core.store.stubs().bare().remove(path) {
         // The next opening removes it: no commit names it.
-        tracing::debug!(path = %path.display(), %error, "cannot remove what was written of a segment");
+        tracing::debug!(path = %path.display(), %error, "cannot remove an unfinished segment");
     }
 }
 
-/// Commits that the rows were freed, and has readers that come now read what stays.
+/// Commits that the rows were freed, and has new readers read the remaining parts.
 fn replace(core: &Core, shard: &Shard, partition: &Arc<Partition>, head: &StubHead) -> Result<u64> {
     let id = partition.id();
     let _step = shard.stepping.lock();
@@ -275,8 +277,7 @@ fn replace(core: &Core, shard: &Shard, partition: &Arc<Partition>, head: &StubHe
     Ok(freed)
 }
 
-/// Removes the files with rows that were freed and that nobody reads any more. To be called now and
-/// then.
+/// Removes the files of freed rows without readers. To be called now and then.
 pub(crate) fn remove_unread(core: &Core) {
     for id in core.freed.unread() {
         if let Err(error) = core.store.stubs().remove_rows(id) {
@@ -287,9 +288,9 @@ pub(crate) fn remove_unread(core: &Core) {
     }
 }
 
-/// Fails for what a partition whose rows were freed could not be rid of: of a stream all or nothing
-/// can be deleted there, since nobody knows here which rows lie before an instant. Gives a number
-/// that says, as long as nothing is claimed, that it holds.
+/// Fails for a delete that a partition whose rows were freed could not apply: of a stream all or
+/// nothing can be deleted there, since it is unknown here which rows lie before an instant. Gives a
+/// number that shows, as long as nothing is claimed, that the check is still valid.
 pub(crate) fn refuse_parts_of_freed(
     core: &Core,
     table: &Table,

@@ -120,7 +120,7 @@ pub(super) fn fold_units(
 }
 
 /// Widens units so that none ends between two rows of one time (`keep`), where a newer event could
-/// not go to its place.
+/// not be put in order.
 fn apart(state: &StreamState, units: impl IntoIterator<Item = Range<usize>>) -> Vec<Range<usize>> {
     let mut out: Vec<Range<usize>> = Vec::new();
     for mut unit in units {

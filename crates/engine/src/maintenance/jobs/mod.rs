@@ -1,18 +1,18 @@
-//! Steps: take events out of a shard's memory, store them in segments, commit, publish.
+//! Maintenance jobs: take events out of a shard's memory, store them in segments, commit, publish.
 //!
-//! Protocol (docs/format/segment.md): 1 write every group; 2 sync the log up to the step's sequence
+//! Protocol (docs/format/segment.md): 1 write every group; 2 sync the log up to the job's sequence
 //! and each file, and the directory if a file is new; 3 one metadata transaction; 4 publish to
 //! readers; 5 free log files.
-//! Invariants: a step takes every event of its streams and times with a sequence up to its own,
+//! Invariants: a job takes every event of its streams and times with a sequence up to its own,
 //! which is at most the published one; each stream's cover in a partition says exactly that.
-//! Concurrency: one step of a shard at a time; writers and readers go on, they are excluded only
-//! while memory is looked at and while the result is published.
+//! Concurrency: one job of a shard at a time; writers and readers go on, they are excluded only
+//! while memory is read and while the result is published.
 //! Failure: before the transaction nothing has changed, and new files are removed again: a full
-//! disk aborts the step and is reported by the writer that waits for memory; any other failure
+//! disk aborts the job and is reported by the writer that waits for memory; any other failure
 //! latches the database. A transaction that failed may be on the medium all the same: the database
-//! latches, and every file stays until the next opening knows. A partition whose header or footers
-//! turn out to be damaged is set aside ([`crate::read::unreadable`]), and the step begins again
-//! without it.
+//! latches, and every file stays until the next opening decides. A partition whose header or
+//! footers turn out to be damaged is set aside ([`crate::read::unreadable`]), and the job begins
+//! again without it.
 
 mod append;
 mod carried;
@@ -22,8 +22,8 @@ mod cutter;
 mod erase;
 mod free;
 mod late_merge;
+mod partitioning;
 mod pinning;
-mod place;
 mod plan;
 mod rewriting;
 mod store_stream;
@@ -35,7 +35,7 @@ mod write;
 
 pub(crate) use commit::commit_log_cut;
 pub(crate) use compact::{age_partition, compact_partition, compaction_wanted};
-pub(crate) use free::{HeldElsewhere, free_partition, refuse_parts_of_freed, remove_unread};
+pub(crate) use free::{CopiedSegment, free_partition, refuse_parts_of_freed, remove_unread};
 pub(crate) use plan::{Buffers, ShardView, Urgency, buffers_to_store, full_buffers};
 pub(crate) use sweep::sweep;
 pub(crate) use throttle::may_compact;
@@ -49,17 +49,17 @@ use crate::core::shard::Shard;
 use crate::read::unreadable::set_aside;
 use commit::{commit, free_log, keep_committed, make_durable, publish};
 use headwater_io::queue::Purpose;
+use partitioning::assign_partitions;
 use pinning::bound_pins;
-use place::place;
 use std::sync::Arc;
 use take::take;
 use write::{StepRows, WrittenGroup, discard, write_group};
 
-/// What a step holds of a stream until it is committed, besides the rows: changes, covers, its
-/// share of two pages, small vectors.
+/// Memory of a job for a stream until it is committed, besides the rows: changes, covers, its share
+/// of two pages, small vectors.
 const STREAM_BYTES: usize = 1024;
 
-/// Counts what a step holds as memory in use, so that writers wait for it.
+/// Counts the memory of a job as in use, so that writers wait for it.
 struct StepMemory<'a> {
     core: &'a Core,
     bytes: usize,
@@ -79,7 +79,7 @@ impl Drop for StepMemory<'_> {
     }
 }
 
-/// Runs one step of a shard. False when there was nothing to do.
+/// Runs one flush or merge of a shard. False when there was nothing to do.
 pub(crate) fn run_step(
     core: &Core,
     index: ShardIndex,
@@ -94,7 +94,7 @@ pub(crate) fn run_step(
     let sequence = core.log.published();
     // First of all: nothing may be stored beside events that a delete up to this sequence removes.
     sweep::sweep_up_to(core, index, shard, &mut scratch, sequence)?;
-    let in_force = divide_anew(core, shard);
+    let in_force = redivide(core, shard);
     let taken = take(core, shard, &in_force, buffers, urgency, sequence)?;
     if taken.is_empty() {
         return Ok(false);
@@ -102,7 +102,7 @@ pub(crate) fn run_step(
     let _held = StepMemory::of(core, taken.len());
     let partitions = Arc::clone(&shard.state.lock().partitions);
     let busy = shard.state.lock().busy.clone();
-    let works = place(core, &partitions, &busy, &taken)?;
+    let works = assign_partitions(core, &partitions, &busy, &taken)?;
     if works.is_empty() {
         return Ok(false);
     }
@@ -141,9 +141,9 @@ pub(crate) fn run_step(
     Ok(true)
 }
 
-/// What is in force; after a change of policy, memory is divided as it asks for, stream by stream,
-/// so that no writer waits for all of them.
-fn divide_anew(core: &Core, shard: &Shard) -> InForce {
+/// Returns the policy in force; after a change of policy, divides memory by the new one, stream by
+/// stream, so that no writer waits for all of them.
+fn redivide(core: &Core, shard: &Shard) -> InForce {
     let (in_force, streams) = {
         let mut state = shard.state.lock();
         let changed = std::mem::take(&mut state.repartition);
@@ -166,7 +166,7 @@ fn divide_anew(core: &Core, shard: &Shard) -> InForce {
     in_force
 }
 
-/// Tells the shard's analyzer, and the counters, what a step stored and wrote.
+/// Updates the shard's analyzer, and the counters, by what a job stored and wrote.
 fn measure(core: &Core, shard: &Shard, written: &[WrittenGroup]) {
     let stored: usize = written.iter().map(|w| w.rows).sum();
     let events: u64 = written

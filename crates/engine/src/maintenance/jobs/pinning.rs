@@ -1,4 +1,4 @@
-//! Moves what only older snapshots see of memory to files, where it takes more than its share.
+//! Moves pinned chunks to files, where they take more than their share of memory.
 //!
 //! Failure: see [`crate::memory::pins`].
 
@@ -20,7 +20,7 @@ pub(super) fn bound_pins(core: &Core) -> Result<()> {
         return Ok(());
     }
     let mut files = core.pin_files.lock();
-    // Another step may have done it meanwhile.
+    // Another job may have done it meanwhile.
     if core.shards.pinned_bytes().chunks <= most {
         return Ok(());
     }
@@ -30,7 +30,7 @@ pub(super) fn bound_pins(core: &Core) -> Result<()> {
     });
     match moved {
         Err(error) if error.kind() == ErrorKind::Full => {
-            tracing::warn!(%error, "no space for what open snapshots keep: it stays in memory");
+            tracing::warn!(%error, "no space for the pinned events of open snapshots: they stay in memory");
             Ok(())
         }
         Err(error) => {
@@ -46,7 +46,7 @@ fn move_pins(files: &mut PinFiles, shard: &Shard, chunks: &[(StreamId, Arc<Chunk
         return Ok(());
     }
     let places = files.write(chunks.iter().map(|(_, chunk)| &**chunk))?;
-    // Let go of after the lock: the last to do so removes the file.
+    // Dropped after the lock is released: the last owner removes the file.
     let mut state = shard.state.lock();
     for ((stream, chunk), place) in chunks.iter().zip(&places) {
         if let Some(place) = place {

@@ -1,11 +1,11 @@
-//! Decides what a step stores: which streams, and up to which time.
+//! Decides what a job stores: which streams, and up to which time.
 //!
 //! Invariants: pure functions of hand-made states; a cut never splits equal times.
 
 use headwater_late::{LatePolicy, Split, flank_capacity};
 use headwater_types::{ClosedRange, Timestamp};
 
-/// Why a step runs, hence how much it takes.
+/// Why a job runs, hence how much it takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Urgency {
     /// Memory is used up: whole leaves first, then the largest.
@@ -16,7 +16,7 @@ pub(crate) enum Urgency {
     All,
 }
 
-/// Which events of a shard a step takes.
+/// Which events of a shard a job takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Buffers {
     /// In-order events.
@@ -27,7 +27,7 @@ pub(crate) enum Buffers {
     Both,
 }
 
-/// What the planner knows about a shard.
+/// View of a shard for the planner.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ShardView {
     pub(crate) flank_events: usize,
@@ -79,7 +79,7 @@ pub(crate) fn buffers_to_store(policy: &LatePolicy, shard: ShardView) -> Buffers
     }
 }
 
-/// The last time a step takes of a stream's sorted times: all but the newest `retain`, in whole
+/// The last time a job takes of a stream's sorted times: all but the newest `retain`, in whole
 /// leaves when `whole_leaves`.
 pub(crate) fn cut(
     times: &[i64],
@@ -109,7 +109,7 @@ pub(crate) fn cut(
     times.get(count - 1).map(|t| Timestamp::from_nanos(*t))
 }
 
-/// The times a step takes of a stream.
+/// The times a job takes of a stream.
 pub(crate) fn take_range(
     buffers: Buffers,
     watermark: Option<Timestamp>,

@@ -1,9 +1,9 @@
-//! The rewriting of a partition stream by stream: rows merged and cut anew, or only their buckets
-//! kept.
+//! The rewriting of a partition stream by stream: rows merged and cut into new leaves, or only
+//! their buckets kept.
 //!
-//! Invariants: the rows written are exactly those that the partition holds in the range, but for
-//! what has expired, for all of them where the range as a whole has ended, and, in an aging, for
-//! those before the cut.
+//! Invariants: the rows written are exactly those of the partition in the range, except expired
+//! ones, all of them where the range as a whole has ended, and, in an aging, those before the
+//! retention cutoff.
 //! Failure: a damaged leaf or block is an error, and the partition stays as it is.
 
 use super::append::last_row;
@@ -19,7 +19,7 @@ use crate::storage::segment::pyramid::{PyramidWriter, choose_base, rows_min};
 use crate::storage::segment::{GroupWriter, Partition, StreamDelta, StreamState};
 use headwater_types::{ClosedRange, Level, Rows, Timestamp};
 
-/// What a rewriting is for.
+/// Purpose of a rewriting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Purpose {
     Compaction,
@@ -35,7 +35,7 @@ pub(super) struct Rewriting<'a> {
     pub(super) range: ClosedRange,
     pub(super) top: Level,
     pub(super) purpose: Purpose,
-    /// What has expired by now is left out.
+    /// Values that have expired by this instant are left out.
     pub(super) now: Option<Timestamp>,
     /// There are later partitions: hardly anything will be appended to this one.
     pub(super) is_last: bool,
@@ -52,10 +52,10 @@ impl Rewriting<'_> {
         Merge::new(&self.core.store, self.table, self.range, None, sources)
     }
 
-    /// Rows without those that have ended. The cut ends partitions as a whole: while a part of one
-    /// lies behind it, what lies before stays, so that no rewriting holds less than what it takes
-    /// the place of in a copy. Aging leaves it out: a bucket whose rows have gone lies on one side
-    /// of the cut.
+    /// Rows without those that have ended. The retention cutoff ends partitions as a whole: while a
+    /// part of one lies behind it, the part before it stays, so that no rewriting has fewer rows
+    /// than the segment it replaces in a copy. Aging leaves it out: an aged bucket lies on one side
+    /// of the cutoff.
     pub(super) fn living(&self, mut rows: Rows) -> Rows {
         let cut = self.table.life.cut;
         if cut.ends(self.range.last) {

@@ -1,5 +1,5 @@
-//! Stores one stream's events in one partition: decides what is appended, what is merged, and what
-//! becomes a late run. This is where a late event goes.
+//! Stores one stream's events in one partition: decides which are appended, which are merged, and
+//! which become a late run. The destination of a late event is decided here.
 //!
 //! Invariants: every event handed in is stored by the delta; of equal times the newer event wins or
 //! comes later, because late runs are never skipped: while a stream has late runs in a partition,
@@ -18,7 +18,7 @@ use headwater_types::invariant::part_of;
 use headwater_types::{ClosedRange, Rows};
 use std::ops::Range;
 
-/// What becomes of a stream's late events.
+/// Plan for a stream's late events.
 enum LatePlan {
     Nothing,
     Run,
@@ -69,8 +69,8 @@ impl StreamWriter<'_, '_> {
         self.merge_or_run(&rows, &units, cause)
     }
 
-    /// Stores rows of a stream whose older rows here have gone and left their buckets, or were
-    /// freed: as a late run, which no bucket counts.
+    /// Stores rows of a stream whose older rows here were aged away, or were freed: as a late run,
+    /// which no bucket counts.
     fn store_beside_buckets(&mut self, rows: &Rows) -> Result<()> {
         if self.state.late.len() < self.context.late_runs_max.max(1) {
             return self.write_late_run(rows);

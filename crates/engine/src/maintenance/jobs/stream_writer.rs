@@ -1,7 +1,7 @@
-//! What stores one stream's events in one partition: what it works with, and what it writes to.
+//! Writer of one stream's events in one partition: its inputs and its outputs.
 //!
-//! How they are stored is decided in [`super::store_stream`], and done in [`super::append`] and
-//! [`super::late_merge`].
+//! The method of storing is decided in [`super::store_stream`], and carried out in
+//! [`super::append`] and [`super::late_merge`].
 
 use super::cutter::SharedLeaves;
 use crate::Result;
@@ -14,7 +14,7 @@ use headwater_codec::leaf::EncodeHints;
 use headwater_late::MergeScope;
 use headwater_types::{Level, Rows};
 
-/// What is the same for all streams of a partition.
+/// Context that all streams of a partition share.
 pub(crate) struct StoreContext<'a> {
     pub(crate) store: &'a Store,
     pub(crate) segment: SegmentId,
@@ -44,12 +44,12 @@ pub(crate) struct GroupOutput<'a> {
 pub(crate) struct StreamWriter<'a, 'g> {
     pub(crate) context: &'a StoreContext<'a>,
     pub(crate) out: GroupOutput<'g>,
-    /// What the partition holds of the stream so far.
+    /// State of the stream in the partition so far.
     pub(crate) state: &'a StreamState,
-    /// The step stores later events of the stream in another partition: nothing will be appended
+    /// The job stores later events of the stream in another partition: nothing will be appended
     /// here any more, unless these are deleted.
     pub(crate) is_last: bool,
-    /// What this adds to it, or takes away. It names the stream.
+    /// Changes to that state. The delta names the stream.
     pub(crate) delta: &'a mut StreamDelta,
 }
 

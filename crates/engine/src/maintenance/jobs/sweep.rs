@@ -4,11 +4,11 @@
 //! Invariants: a group with sequence S leaves its whole partition rid of every delete up to S, so
 //! readers and replay compare sequences and need no other mark; memory loses the events even while
 //! a partition that is being rewritten has to wait; a tombstone leaves the shard once nothing of it
-//! is left to do. A partition all of whose events are gone is removed. Its covers go with it:
-//! an event that the log still holds comes back at replay only to be removed again by the delete,
-//! which stands behind it in the log, or is left out by the mark of what a cut removed: the cut
-//! itself may go back. A partition of which nothing can be read is left as it is, and the deletes
-//! that concern it stay.
+//! is left to do. A partition all of whose events are deleted is removed, and its covers with it:
+//! an event that the log still has comes back at replay only to be removed again by the delete,
+//! which stands behind it in the log, or is left out by the mark of rows that a retention cutoff
+//! removed: the cutoff itself may go back. A partition that cannot be read is left as it is, and
+//! the deletes that concern it stay.
 
 use super::commit::{commit_marked, free_log, keep_committed, make_durable};
 use super::cutter::SharedLeaves;
@@ -37,7 +37,7 @@ use std::sync::Arc;
 /// A commit of a sweep changes at most this many partitions.
 const PARTITIONS_MAX: usize = 16;
 
-/// Carries out what is due in a shard. True when anything was.
+/// Carries out the due deletes of a shard. True when any was.
 pub(crate) fn sweep(core: &Core, index: ShardIndex) -> Result<bool> {
     let shard = core.shards.get(index)?;
     let _latch = core.log.latch_on_panic("carried out deletes");
@@ -99,7 +99,8 @@ struct SweepPlan {
     /// Partitions that hold nothing any more.
     gone: Vec<Arc<Partition>>,
     touched: Vec<TouchedPartition>,
-    /// What the cuts of tables remove, here and in memory, while the log may have it.
+    /// Rows that the retention cutoffs of tables remove, here and in memory, while the log may have
+    /// them.
     marks: Vec<RemovedMark>,
 }
 
@@ -119,7 +120,7 @@ impl SweepPlan {
                 state.busy.clone(),
             )
         };
-        // Replay reads nothing up to here, so that nobody needs the covers of what is empty.
+        // Replay reads nothing up to here, so that the covers of empty partitions are not needed.
         let replayed_from = core.log.sequence_before(core.commits.log_generation());
         let now = core.moment();
         let mut plan = SweepPlan::default();
@@ -174,7 +175,7 @@ impl SweepPlan {
         Ok(plan)
     }
 
-    /// The cut of a table is carried out in the shard.
+    /// Records that the retention cutoff of a table is carried out in the shard.
     fn mark(&mut self, shard: ShardIndex, table: &Table, sequence: Sequence) {
         let mark = RemovedMark {
             table: table.id,
@@ -215,7 +216,7 @@ fn touched_streams(
     Ok(streams)
 }
 
-/// Tables of which memory holds rows before the cut.
+/// Tables of which memory has rows before the retention cutoff.
 fn cut_off_in_memory(core: &Core, shard: &Shard, sequence: Sequence) -> Vec<Arc<Table>> {
     let all = core.catalog.tables();
     let is_cut = |table: &&Arc<Table>| table.life.cut.is_set() && !table.life.dropped;
@@ -246,7 +247,7 @@ fn cut_off_in_memory(core: &Core, shard: &Shard, sequence: Sequence) -> Vec<Arc<
     found.into_values().collect()
 }
 
-/// Takes out of memory what the marks say is removed.
+/// Removes the rows of the marks from memory.
 fn forget_removed(state: &mut ShardState, marks: &[RemovedMark]) {
     let version = state.version + 1;
     let open = state.snapshots.clone();
@@ -306,10 +307,7 @@ fn carry_out(
     }
     keep_committed(core, &written);
     for one in &gone {
-        tracing::info!(
-            segment = one.id().0,
-            "removed a partition all of whose events are gone"
-        );
+        tracing::info!(segment = one.id().0, "removed a partition without events");
         core.store.forget(one.id());
         one.file.set_replaced();
     }
@@ -411,8 +409,8 @@ fn write(
     })
 }
 
-/// Takes out of memory what is deleted, and lets go of tombstones that have nothing left to do.
-/// True when it did anything.
+/// Removes deleted events from memory, and drops tombstones that have nothing left to do. True when
+/// it did anything.
 fn clear_memory(core: &Core, shard: &Shard, sequence: Sequence) -> bool {
     let mut state = shard.state.lock();
     let due: Vec<Tombstone> = state
@@ -475,7 +473,7 @@ fn clear_memory(core: &Core, shard: &Shard, sequence: Sequence) -> bool {
     if changed {
         state.version = version;
     }
-    // Empty partitions wait until the log has gone past them.
+    // Empty partitions wait until the log has advanced beyond them.
     let mut all = state.partitions.all();
     let some_empty = all.any(|p| p.record.is_empty() && p.unreadable.is_none());
     drop(all);

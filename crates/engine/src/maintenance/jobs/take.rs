@@ -1,9 +1,8 @@
 //! Takes events out of a shard's memory: which streams, and up to which time.
 //!
-//! Invariants: what is taken of a stream is every event of its range with a sequence up to the
-//! step's; nothing is removed from memory here, that is done when the step has been committed.
-//! Concurrency: the shard is looked at for one stream at a time, so that writers never wait for a
-//! step.
+//! Invariants: a job takes of a stream every event of its range with a sequence up to the job's;
+//! nothing is removed from memory here, that is done when the job has been committed.
+//! Concurrency: the shard is locked for one stream at a time, so that writers never wait for a job.
 
 use super::plan::{self, Buffers, Urgency};
 use crate::common::ids::{Sequence, StreamId, TableId};
@@ -20,15 +19,15 @@ use headwater_types::{ClosedRange, Rows, Timestamp};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// A step takes at most this many streams, and fewer where memory is small.
+/// A job takes at most this many streams, and fewer where memory is small.
 const STREAMS_MAX: usize = 8192;
-/// So many of any case: each step costs a commit.
+/// At least this many: each job costs a commit.
 const STREAMS_LEAST: usize = 1024;
-/// One stream for so many bytes of the budget: what a step holds of them then stays small beside
-/// it, with two shards at it.
+/// One stream for so many bytes of the budget: the memory of a job for them then stays small beside
+/// it, with two shards at work.
 const BUDGET_PER_STREAM: usize = 4096;
 
-/// What was taken of one stream.
+/// Rows taken of one stream.
 pub(super) struct TakenRows {
     pub(super) stream: StreamId,
     pub(super) table: Arc<Table>,
@@ -36,7 +35,7 @@ pub(super) struct TakenRows {
     pub(super) rows: Rows,
 }
 
-/// Looks up what a step stores. Nothing is removed yet.
+/// Looks up the rows that a job stores. Nothing is removed yet.
 pub(super) fn take(
     core: &Core,
     shard: &Shard,
@@ -88,8 +87,8 @@ pub(super) fn take(
         tables.insert(id, Arc::clone(&table));
         Ok(table)
     };
-    // What to free: half of what the shard holds. Streams with whole leaves first, then the
-    // largest; for a log that is too long the streams with the oldest events.
+    // The memory to free: half of the shard's. Streams with whole leaves first, then the largest;
+    // for a log that is too long the streams with the oldest events.
     match urgency {
         Urgency::Memory => candidates.sort_by_key(|c| std::cmp::Reverse((c.bytes, c.stream))),
         Urgency::Log | Urgency::All => candidates.sort_by_key(|c| (c.first_sequence, c.stream)),
@@ -133,7 +132,7 @@ pub(super) fn take(
                 &chunks,
                 candidate.watermark,
                 buffers,
-                KeptBack {
+                RetainedEvents {
                     retain: match urgency {
                         Urgency::Memory if exact => retain,
                         Urgency::Memory => retain.min(candidate.flank_rows / 4 * 3),
@@ -145,8 +144,7 @@ pub(super) fn take(
                 sequence,
                 &table,
             );
-            // What belongs into partitions that cannot be read would keep a step from storing
-            // anything else.
+            // Rows of unreadable partitions would keep a job from storing anything else.
             let blocked = partitions.unreadable_spans(candidate.table);
             if rows
                 .times
@@ -170,10 +168,10 @@ pub(super) fn take(
     Ok(out)
 }
 
-/// What a step leaves of a stream's in-order events.
+/// The part of a stream's in-order events that a job leaves in memory.
 #[derive(Clone, Copy)]
-struct KeptBack {
-    /// The newest so many; a part of what is there at most, so that every step frees memory.
+struct RetainedEvents {
+    /// The newest so many; a part of all at most, so that every job frees memory.
     retain: usize,
     /// Take whole leaves of this size only.
     whole_leaves_of: Option<usize>,
@@ -181,10 +179,9 @@ struct KeptBack {
     exact: bool,
 }
 
-impl KeptBack {
-    /// Where the in-order events end that are not kept back, if that is to be found out before
-    /// anything is put in order: what is kept would be sorted again by every step until it is
-    /// stored.
+impl RetainedEvents {
+    /// The end of the in-order events that are not retained, if that is determined before anything
+    /// is put in order: retained ones would be sorted again by every job until they are stored.
     fn bound(
         &self,
         chunks: &[Arc<Chunk>],
@@ -217,13 +214,13 @@ impl KeptBack {
     }
 }
 
-/// What is taken of in-order events at most.
+/// Upper bound of the in-order events to take.
 enum FlankBound {
-    /// It is not known yet.
+    /// The bound is not known yet.
     None,
-    /// All are kept back.
+    /// All events are retained.
     Nothing,
-    /// Those up to this time.
+    /// Events up to this time are taken.
     Upto(Timestamp),
 }
 
@@ -231,7 +228,7 @@ fn take_stream(
     chunks: &[Arc<Chunk>],
     watermark: Option<Timestamp>,
     buffers: Buffers,
-    keep: KeptBack,
+    keep: RetainedEvents,
     sequence: Sequence,
     table: &Table,
 ) -> (ClosedRange, Rows) {
@@ -294,8 +291,8 @@ mod tests {
     }
 
     proptest! {
-        /// Times are unlike here; of equal ones more may be kept back when they are not put in
-        /// order first.
+        /// All times differ here; of equal ones more may be retained when they are not put in order
+        /// first.
         #[test]
         fn what_is_kept_back_is_the_same_whether_or_not_it_is_put_in_order(
             times in Just((0..60i64).map(|t| t * 3).collect::<Vec<i64>>()).prop_shuffle(),
@@ -315,7 +312,7 @@ mod tests {
                 })
                 .collect();
             let taken = |exact: bool| {
-                let keep = KeptBack { retain, whole_leaves_of: leaf, exact };
+                let keep = RetainedEvents { retain, whole_leaves_of: leaf, exact };
                 take_stream(&chunks, watermark, buffers, keep, Sequence(seen), &table())
             };
             let ((range, rows), (range_exact, rows_exact)) = (taken(false), taken(true));

@@ -1,4 +1,4 @@
-//! How much compaction may write: in a second, and of its own accord on a day.
+//! Limits of the writes of compaction: in a second, and of its own accord on a day.
 
 use crate::core::Core;
 use std::time::Duration;

@@ -1,10 +1,10 @@
-//! Writes a step's groups (step 1 of the protocol), and says what they make of a partition.
+//! Writes the groups of a job (step 1 of the protocol), and computes the new records of partitions.
 //!
 //! Invariants: nothing counts until the metadata names it; a file that is new is removed again
-//! unless it is kept.
+//! unless it is committed.
 
 use super::cutter::{Destination, SharedLeaves};
-use super::place::{PartitionWork, TargetPartition};
+use super::partitioning::{PartitionWork, TargetPartition};
 use super::stream_writer::{GroupOutput, StoreContext, StreamWriter};
 use super::take::TakenRows;
 use crate::common::counters::Counters;
@@ -34,11 +34,11 @@ pub(super) struct WrittenGroup {
     pub(super) rows: usize,
     /// Events written, by cause.
     pub(super) counts: Counters,
-    /// Stream, what was taken of it here, and the newest time of its main run.
+    /// Stream, its rows taken here, and the newest time of its main run.
     pub(super) streams: Vec<(StreamId, TableId, ClosedRange, Option<Timestamp>)>,
 }
 
-/// What all groups of a step are written from.
+/// Inputs of all groups of a job.
 pub(super) struct StepRows<'a> {
     pub(super) core: &'a Core,
     pub(super) shard: ShardIndex,
@@ -47,7 +47,7 @@ pub(super) struct StepRows<'a> {
     pub(super) taken: &'a [TakenRows],
 }
 
-/// Writes what a step stores in one partition.
+/// Writes the rows that a job stores in one partition.
 pub(super) fn write_group(
     step: &StepRows<'_>,
     scratch: &mut StepScratch,
@@ -141,7 +141,7 @@ pub(super) fn write_group(
             delta: &mut delta,
         };
         writer.store(rows.as_ref().unwrap_or(&one.rows))?;
-        // No wider than what is stored here: that is all replay has to skip, and it takes fewer
+        // No wider than the rows stored here: that is all replay has to skip, and it takes fewer
         // bytes.
         let times = part_of(&one.rows.times, part.rows.clone(), "the rows of a part");
         let (Some(first), Some(last)) = (times.first(), times.last()) else {
@@ -236,7 +236,7 @@ pub(super) fn open_group(
     ))
 }
 
-/// The first and the last expiry in a partition, as its record tells them.
+/// The first and the last expiry in a partition, as in its record.
 pub(crate) type Expiry = (Option<Timestamp>, Option<Timestamp>);
 
 /// The expiries in a partition after one more group.
@@ -270,8 +270,8 @@ pub(crate) fn record(
         footer_bytes: finished.footer_bytes,
         sequence,
         events: sums.events,
-        // Footers are in use too: what a rewriting would save of them is small, and not the same
-        // for every table.
+        // Footers are in use too: a rewriting would save little of them, and not the same for every
+        // table.
         live_bytes: sums.live_bytes + sums.footer_bytes,
         groups: 0,
         leaves: sums.leaves,
@@ -291,7 +291,7 @@ pub(super) fn attach_shared(
     for (stream, destination, entry) in entries {
         let at = deltas.binary_search_by_key(&stream, |d| d.stream);
         let Some(delta) = at.ok().and_then(|at| deltas.get_mut(at)) else {
-            // Its rows would be in the file, and nobody would find them.
+            // Its rows would be in the file without a way to find them.
             return Err(Error::internal(format!(
                 "a shared leaf holds rows of stream {}, which is none of the group's {}",
                 stream.0,
@@ -306,9 +306,9 @@ pub(super) fn attach_shared(
     Ok(())
 }
 
-/// A segment names the streams it holds, so that the metadata can be rebuilt from segments alone:
-/// `new` are those it did not. Who has no name any more was dropped, and forgotten: nobody asks for
-/// its rows before they are erased.
+/// Attaches the keys of streams to a segment, so that the metadata can be rebuilt from segments
+/// alone: `new` are the streams it did not have. A stream without a name was dropped, and
+/// forgotten: nobody reads its rows before they are erased.
 pub(super) fn attach_keys(core: &Core, new: &[StreamId], deltas: &mut [StreamDelta]) -> Result<()> {
     if new.is_empty() {
         return Ok(());
@@ -351,7 +351,7 @@ impl Drop for RemoveUnlessKept {
     }
 }
 
-/// New files of a step that failed are not part of the database.
+/// New files of a job that failed are not part of the database.
 pub(super) fn discard(written: &[WrittenGroup]) {
     for one in written.iter().filter(|w| w.is_new) {
         one.partition.file.set_replaced();

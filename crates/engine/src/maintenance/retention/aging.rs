@@ -17,8 +17,8 @@ use std::time::Duration;
 /// A partition that is due for aging waits so long at most while rows for it come.
 const FILLING_MAX: Duration = Duration::from_secs(3600);
 
-/// Ages the partitions that are due. What is aged is decided once: partitions that come to be
-/// meanwhile are due the next time.
+/// Ages the partitions that are due. The list is made once: partitions that are created meanwhile
+/// are due the next time.
 pub(super) fn age(core: &Core, table: &Table, now: Timestamp) -> Result<bool> {
     let due = to_age(core, table, age_at(&table.life, now));
     let Some(aged_to) = due.iter().map(|(_, _, end)| *end).max() else {
@@ -31,7 +31,7 @@ pub(super) fn age(core: &Core, table: &Table, now: Timestamp) -> Result<bool> {
             life.aged_most = life.aged_most.max(life.aged_to);
         })?;
     }
-    // What is in memory belongs to the rows that are aged; no more of it can come.
+    // Events in memory belong to the rows that are aged; no more can come.
     store_all(core)?;
     let mut aged = false;
     for (index, id, _) in due {
@@ -59,7 +59,7 @@ fn to_age(core: &Core, table: &Table, horizon: Horizon) -> Vec<(ShardIndex, Segm
         for partition in state.partitions.of(table.id) {
             let record = &partition.record;
             let last = record.span().last;
-            // Rows that were freed have gone from here already, and the cloud keeps them.
+            // Rows that were freed are removed here already, and the cloud keeps them.
             let idle = !state.busy.contains(&partition.id())
                 && !core.store.stubs().is_claimed(partition.id())
                 && !core.compaction.is_left_alone(partition.id())

@@ -11,8 +11,8 @@ use headwater_types::Timestamp;
 /// Puts a moved horizon into the log and waits until it is as durable as the database promises.
 pub(super) fn set_horizon(core: &Core, table: &Table, set: impl FnOnce(&mut Life)) -> Result<()> {
     let defined = {
-        let _door = core.door.shut();
-        // Dropped, and perhaps made again: its successor has a life of its own.
+        let _barrier = core.write_barrier.close();
+        // Dropped, and perhaps made again: its successor has a lifetime policy of its own.
         let Some(known) = core.catalog.table_named(&table.name) else {
             return Ok(());
         };
@@ -20,10 +20,9 @@ pub(super) fn set_horizon(core: &Core, table: &Table, set: impl FnOnce(&mut Life
             return Ok(());
         }
         let change = |_, old: Option<&Table>| {
-            let mut new = old
-                .filter(|t| t.id == table.id)
-                .cloned()
-                .ok_or_else(|| Error::internal("a table was dropped while the door was held"))?;
+            let mut new = old.filter(|t| t.id == table.id).cloned().ok_or_else(|| {
+                Error::internal("a table was dropped while the write barrier was closed")
+            })?;
             set(&mut new.life);
             Ok(new)
         };

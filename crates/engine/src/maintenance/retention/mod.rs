@@ -3,13 +3,13 @@
 //!
 //! Invariants: a horizon is in the log before anything is removed or aged behind it; it lies where
 //! the believed instant and the table's setting put it, or before, and goes back to there when
-//! either has changed; rows are removed by whole partitions, and until then readers leave those
-//! before the cut out themselves, so that they are there again when it goes back. A partition is
-//! aged only while all of it lies before "aged to", and "aged to" goes back only while no partition
-//! is being rewritten. What time it is for this says [`crate::metadata::clock`].
+//! either has changed; rows are removed by whole partitions, and until then readers leave out rows
+//! before the retention cutoff themselves, so that they are there again when it goes back. A
+//! partition is aged only while all of it lies before "aged to", and "aged to" goes back only while
+//! no partition is being rewritten. The time comes from [`crate::metadata::clock`].
 
 mod aging;
-mod cut;
+mod cutoff;
 mod horizon;
 mod rules;
 
@@ -19,12 +19,12 @@ use crate::maintenance::flush::sweep_all;
 use crate::maintenance::jobs;
 use crate::metadata::catalog::Table;
 use aging::age;
-use cut::{move_cut, set_cut};
+use cutoff::{move_cut, set_cut};
 use headwater_types::Timestamp;
 use horizon::take_horizons_back;
 use std::sync::Arc;
 
-/// Moves the horizons of all tables to where they belong now, and ages what is due. True when
+/// Moves the horizons of all tables to their present positions, and ages due partitions. True when
 /// anything changed.
 pub(crate) fn move_horizons(core: &Core) -> Result<bool> {
     let lives = |t: &Arc<Table>| {
@@ -63,7 +63,7 @@ fn holds_anything(core: &Core, table: &Table) -> bool {
     })
 }
 
-/// Puts a changed retention or aging into force for readers and writers; what it removes waits for
+/// Puts a changed retention or aging into force for readers and writers; removal of rows waits for
 /// workers.
 pub(crate) fn apply_life(core: &Core, table: &Table) -> Result<()> {
     let now = core.moment().of(table.id);
@@ -74,9 +74,9 @@ pub(crate) fn apply_life(core: &Core, table: &Table) -> Result<()> {
     Ok(())
 }
 
-/// At an opening: the clock is looked at, and where no instant is known, that of a new database is
-/// kept at once. Otherwise whichever clock somebody happens to look at first, here or in the next
-/// process, would be believed.
+/// At an opening: reads the clock, and where no instant is known, persists that of a new database
+/// at once. Otherwise the first reading of any clock, here or in the next process, would be
+/// believed.
 pub(crate) fn begin_to_believe(core: &Core) -> Result<()> {
     let is_new = core.clock_guard.knows_nothing();
     core.moment();
@@ -97,8 +97,8 @@ pub(crate) fn review_all_horizons(core: &Core) {
     }
 }
 
-/// As the clock and the settings are now: for whoever would be refused otherwise. True when
-/// horizons went back.
+/// Computes the horizons from the present clock and settings, before a write is refused by them.
+/// True when horizons went back.
 pub(crate) fn review_horizons(core: &Core, table: &Table) -> Result<bool> {
     let now = core.moment().of(table.id);
     take_horizons_back(core, table, now)

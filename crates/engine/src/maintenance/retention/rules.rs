@@ -1,40 +1,40 @@
 //! Where the horizons of a table belong: pure rules of its settings and the instant that is
 //! believed.
 //!
-//! Invariants: a cut lies at the beginning of a bucket, at or before the instant that the retention
-//! says.
+//! Invariants: a retention cutoff lies at the beginning of a bucket, at or before the instant that
+//! the retention says.
 
 use crate::metadata::catalog::{Horizon, Life, level_below};
 use headwater_types::{Level, Timestamp};
 
-/// The cut moves in steps of at most this part of the retention.
+/// The retention cutoff moves in steps of at most this part of the retention.
 const STEPS_PER_RETENTION: u32 = 32;
 
-/// Where the cut of a table belongs.
-pub(super) struct CutPlace {
+/// The position of the retention cutoff of a table.
+pub(super) struct CutoffPosition {
     /// The instant itself.
     oldest: Horizon,
     /// The last step at or before it.
     pub(super) cut: Horizon,
 }
 
-pub(super) fn cut_at(life: &Life, now: Timestamp) -> CutPlace {
+pub(super) fn cut_at(life: &Life, now: Timestamp) -> CutoffPosition {
     let oldest = Horizon::behind(now, life.retention);
     let (Some(retention), Some(instant)) = (life.retention, oldest.instant()) else {
-        return CutPlace {
+        return CutoffPosition {
             oldest,
             cut: oldest,
         };
     };
     let level = Level::clamped(level_below(retention / STEPS_PER_RETENTION));
     let bucket = level.bucket_of(instant);
-    CutPlace {
+    CutoffPosition {
         oldest,
         cut: Horizon::at(level.bucket_span(bucket).first),
     }
 }
 
-/// How far a table's rows may be aged.
+/// The instant up to which a table's rows may be aged.
 pub(super) fn age_at(life: &Life, now: Timestamp) -> Horizon {
     Horizon::behind(now, life.raw_for)
 }

@@ -1,11 +1,11 @@
 //! Files for pinned chunks: `DIR/pins/N`.
 //!
-//! They belong to the process that wrote them: nothing reads them after it, so they have no format
-//! of their own, are never synced, and are removed by the next opening if a crash left them behind.
-//! Rows are stored as in the log.
+//! The files belong to the process that wrote them: nothing reads them after it, so they have no
+//! format of their own, are never synced, and are removed by the next opening if a crash left them
+//! behind. Rows are stored as in the log.
 //!
 //! Invariants: a file is written once, and removed with the last chunk that is in it.
-//! Failure: bytes that changed are damage, by a checksum that is kept in memory.
+//! Failure: bytes that changed are damage, by a checksum in memory.
 
 use crate::common::error::Damage;
 use crate::common::ids::Sequence;
@@ -29,7 +29,7 @@ fn folder(dir: &Path) -> PathBuf {
     dir.join("pins")
 }
 
-/// Removes what a process that ended early left behind.
+/// Removes files that a killed process left behind.
 pub(crate) fn remove_left_over(files: &dyn Files, dir: &Path) -> Result<()> {
     let folder = folder(dir);
     let names = match files.list(&folder) {
@@ -77,8 +77,8 @@ impl PinFiles {
         PinFiles { tier, ..self }
     }
 
-    /// Makes them in another place from now on, in the folder of a tier or without one. Those that
-    /// there are stay where they are.
+    /// Makes new files in another location from now on, in the folder of a tier or without one.
+    /// Existing ones stay where they are.
     pub(crate) fn moved(
         &self,
         files: &Arc<dyn Files>,
@@ -155,7 +155,7 @@ impl PinFiles {
     }
 }
 
-/// A file of pinned chunks. It is removed with the last of them.
+/// A file of pinned chunks, removed with the last of them.
 #[derive(Debug)]
 pub(crate) struct PinFile {
     path: PathBuf,
@@ -163,7 +163,7 @@ pub(crate) struct PinFile {
     bytes: AtomicU64,
     /// Of all files.
     all: Arc<AtomicU64>,
-    /// Nobody else takes its folder while the file is there.
+    /// No other process takes its folder while the file is there.
     _tier: Option<Arc<OwnedTier>>,
 }
 
@@ -183,7 +183,7 @@ impl Drop for PinFile {
         self.all.fetch_sub(bytes, Ordering::Relaxed);
         if let Err(error) = self.files.remove(&self.path) {
             // The next opening removes it.
-            tracing::warn!(path = %self.path.display(), %error, "cannot remove what a snapshot kept");
+            tracing::warn!(path = %self.path.display(), %error, "cannot remove a file of pinned events");
         }
     }
 }
@@ -317,7 +317,7 @@ mod tests {
         places.clear();
         assert!(memory.list(&folder(dir)).unwrap().is_empty());
         assert_eq!(files.bytes(), 0);
-        // What nobody removed, the next opening does.
+        // Files that no process removed are removed by the next opening.
         let kept = files.write(chunks.iter().map(|c| &**c)).unwrap();
         remove_left_over(&*memory, dir).unwrap();
         assert!(memory.list(&folder(dir)).unwrap().is_empty());

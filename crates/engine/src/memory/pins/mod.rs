@@ -1,16 +1,16 @@
-//! What open snapshots keep of memory that was stored meanwhile ("pins"), and where it goes when
-//! that is much.
+//! Pins: chunks that were stored and that open snapshots still see, and their files when there are
+//! many.
 //!
-//! Invariants: a chunk that a step took out of memory is kept only for a snapshot that sees it, and
-//! of it only the rows with sequences that some snapshot sees; so a snapshot keeps at most what was
-//! in memory when it was taken. What is kept counts apart from memory for events: writers never
-//! wait for a snapshot. Beyond a share of the budget it goes to files, which are removed with the
-//! last snapshot that needs them.
-//! Concurrency: what is kept is listed under the shard's lock; files are written and read without
+//! Invariants: a chunk that a job took out of memory is kept only for a snapshot that sees it, and
+//! of it only the rows with sequences that some snapshot sees; so a snapshot pins at most the
+//! content of memory when it was taken. Pinned chunks count apart from memory for events: writers
+//! never wait for a snapshot. Beyond a share of the budget they go to files, which are removed with
+//! the last snapshot that needs them.
+//! Concurrency: pinned chunks are listed under the shard's lock; files are written and read without
 //! it.
-//! Failure: without space the chunks stay in memory, and writers are told `full` by what they write
-//! themselves; another error of writing latches. A file that cannot be read, or holds other bytes,
-//! is an error of that read.
+//! Failure: without space the chunks stay in memory, and writers get `full` from their own writes;
+//! another error of writing latches. A file that cannot be read, or has other bytes, is an error of
+//! that read.
 
 mod file;
 
@@ -22,15 +22,15 @@ use crate::memory::chunk::Chunk;
 use headwater_types::ClosedRange;
 use std::sync::Arc;
 
-/// What a snapshot sees of a shard: a version of it, and records up to a sequence.
+/// A snapshot's view of a shard: a version of it, and records up to a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SnapshotPoint {
     pub(crate) version: u64,
     pub(crate) sequence: Sequence,
 }
 
-/// A snapshot that has not told its sequence yet may see everything.
-const UNTOLD: Sequence = Sequence(u64::MAX);
+/// A snapshot whose sequence is not set yet may see everything.
+const UNSET: Sequence = Sequence(u64::MAX);
 
 /// The open snapshots of a shard, by version.
 #[derive(Clone, Debug, Default)]
@@ -41,21 +41,21 @@ impl OpenSnapshots {
         self.0.is_empty()
     }
 
-    /// One more, of the newest version. Its sequence is told later.
+    /// Adds a snapshot of the newest version. Its sequence is set later.
     pub(crate) fn open(&mut self, version: u64) {
         self.0.push(SnapshotPoint {
             version,
-            sequence: UNTOLD,
+            sequence: UNSET,
         });
     }
 
     /// The sequence of one that was opened with this version.
-    pub(crate) fn tell(&mut self, version: u64, sequence: Sequence) {
-        let untold = SnapshotPoint {
+    pub(crate) fn set_sequence(&mut self, version: u64, sequence: Sequence) {
+        let unset = SnapshotPoint {
             version,
-            sequence: UNTOLD,
+            sequence: UNSET,
         };
-        self.replace(untold, Some(sequence));
+        self.replace(unset, Some(sequence));
     }
 
     pub(crate) fn close(&mut self, closed: SnapshotPoint) {
@@ -74,8 +74,8 @@ impl OpenSnapshots {
         }
     }
 
-    /// The newest sequence that is seen by a snapshot to which a chunk is there, if it sees any of
-    /// the chunk: one of a version from `born` on, below `gone`.
+    /// The newest sequence that is seen by a snapshot to which a chunk is visible, if it sees any
+    /// of the chunk: one of a version from `born` on, below `gone`.
     pub(crate) fn newest(&self, born: u64, gone: u64, first: Sequence) -> Option<Sequence> {
         let see = self.0.iter().filter(|o| o.version < gone);
         see.filter(|o| o.version >= born && o.sequence >= first)
@@ -92,7 +92,7 @@ pub(crate) enum PinnedRows {
 }
 
 impl PinnedRows {
-    /// The chunk, read back if need be. Not to be called with a lock held.
+    /// The chunk, read back if need be. Not to be called under a lock.
     pub(crate) fn chunk(self) -> Result<Arc<Chunk>> {
         match self {
             PinnedRows::Memory(chunk) => Ok(chunk),
@@ -101,7 +101,7 @@ impl PinnedRows {
     }
 }
 
-/// A chunk that a step took out of memory, for readers with older versions.
+/// A chunk that a job took out of memory, for readers with older versions.
 #[derive(Debug)]
 pub(crate) struct Pinned {
     /// Readers of this version and newer ones do not see it.
@@ -113,12 +113,12 @@ pub(crate) struct Pinned {
     held: PinnedRows,
 }
 
-/// What stays in memory of a pinned chunk, wherever its rows are.
+/// Memory of a pinned chunk besides its rows, which may be in a file.
 pub(crate) const PIN_BYTES: usize = size_of::<Pinned>();
 
 impl Pinned {
-    /// What the open snapshots see of a chunk that is taken out of memory by version `gone`; `None`
-    /// when that is nothing.
+    /// The rows that the open snapshots see of a chunk that version `gone` takes out of memory;
+    /// `None` without any.
     pub(crate) fn new(chunk: &Arc<Chunk>, gone: u64, open: &OpenSnapshots) -> Option<Pinned> {
         let newest = open.newest(chunk.born, gone, chunk.first_sequence)?;
         let chunk = seen_part(chunk, newest)?;
@@ -150,7 +150,7 @@ impl Pinned {
             .then_some(&self.held)
     }
 
-    /// Lets go of what no open snapshot sees any more, after `closed` was closed. False when that
+    /// Drops rows that no open snapshot sees any more, after `closed` was closed. False when that
     /// is all of it.
     pub(crate) fn keep(&mut self, open: &OpenSnapshots, closed: SnapshotPoint) -> bool {
         let saw = self.born <= closed.version
@@ -170,7 +170,7 @@ impl Pinned {
         true
     }
 
-    /// The file that holds its rows, if one does: to be let go of without a lock.
+    /// The file of its rows, if they are in one: to be dropped without a lock.
     pub(crate) fn into_file(self) -> Option<Arc<PinFile>> {
         match self.held {
             PinnedRows::Memory(_) => None,
@@ -193,8 +193,8 @@ impl Pinned {
     }
 }
 
-/// The rows of a chunk up to a sequence. What came later does not count for those who do not see
-/// it.
+/// The rows of a chunk up to a sequence. Later rows do not count for snapshots that do not see
+/// them.
 fn seen_part(chunk: &Arc<Chunk>, newest: Sequence) -> Option<Arc<Chunk>> {
     if chunk.last_sequence <= newest {
         return Some(Arc::clone(chunk));
@@ -222,7 +222,7 @@ mod tests {
         let mut open = OpenSnapshots::default();
         for (version, sequence) in snapshots {
             open.open(*version);
-            open.tell(*version, Sequence(*sequence));
+            open.set_sequence(*version, Sequence(*sequence));
         }
         open
     }
@@ -238,7 +238,7 @@ mod tests {
             rows(Pinned::new(&all, 7, &open(&[(1, 2), (6, 9)]))),
             Some(3)
         );
-        // What was cut from another chunk by version 5 is there for newer readers only.
+        // A chunk that version 5 split from another one exists for newer readers only.
         let cut = chunk(&[3, 4, 9], 5);
         assert_eq!(rows(Pinned::new(&cut, 7, &open(&[(4, 9)]))), None);
         assert_eq!(

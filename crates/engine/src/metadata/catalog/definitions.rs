@@ -24,9 +24,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// All definitions.
 ///
 /// Streams already in the metadata are looked up there and remembered by a 96-bit keyed hash (16
-/// bytes each and their place in a map): of ten million streams any two have the same one with a
-/// chance of 10^-15. Those defined since the last step are held here whole, once, and shared by
-/// whoever looks at them.
+/// bytes each and their slot in a map): of ten million streams any two have the same one with a
+/// chance of 10^-15. Streams defined since the last job are stored here whole, once, and shared by
+/// their readers.
 #[derive(Debug)]
 pub(crate) struct Catalog {
     hashers: (RandomState, RandomState),
@@ -74,7 +74,7 @@ struct State {
     tables: Vec<Arc<Table>>,
     /// Bytes of the definitions of those that there are.
     table_bytes: usize,
-    /// Those that there are; `None` = to be made again.
+    /// The tables that exist; `None` = to be collected again.
     alive: Option<Arc<Tables>>,
     table_ids: HashMap<String, TableId>,
     tag_keys: Vec<BTreeSet<String>>,
@@ -85,14 +85,14 @@ struct State {
     pending_keys: HashSet<ByKey>,
     /// Streams dropped since opening, or before and still in the log.
     dropped_ids: HashSet<StreamId>,
-    /// Those dropped since opening, which older snapshots still find, by sequence.
+    /// Streams dropped since opening, which older snapshots still find, by sequence.
     dropped: Vec<(Sequence, StreamRecord)>,
-    /// How often a definition was made, changed or dropped since opening.
+    /// Number of definitions made, changed or dropped since opening.
     changes: u64,
 }
 
-/// Changes definitions: what readers take without the lock is brought up to date before it is let
-/// go.
+/// Changes definitions: the shared tables, which readers take without the lock, are brought up to
+/// date before it is released.
 struct Writing<'a> {
     state: RwLockWriteGuard<'a, State>,
     changes: &'a AtomicU64,
@@ -156,7 +156,7 @@ impl Catalog {
         }
     }
 
-    /// Fills the catalog at opening with what the metadata hold.
+    /// Fills the catalog at opening from the metadata.
     pub(crate) fn load(&self, saved: SavedDefinitions) {
         let mut state = self.writing();
         for table in saved.tables {
@@ -167,7 +167,7 @@ impl Catalog {
         self.has_dropped
             .store(!state.dropped_ids.is_empty(), Ordering::Release);
         for (table, count) in saved.stream_counts {
-            // Of a table that is not there, metadata say nothing that anybody asks for.
+            // Of a table that does not exist, no metadata are needed.
             if let Some(slot) = state.stream_counts.get_mut(table.0 as usize) {
                 *slot = count;
             }
@@ -213,7 +213,7 @@ impl Catalog {
         self.hashers.0.build_hasher()
     }
 
-    /// How many tables there are or were: the next one gets this number.
+    /// Number of tables that exist or existed: the next one gets this number.
     pub(crate) fn table_count(&self) -> usize {
         self.state.read().tables.len()
     }
@@ -260,7 +260,7 @@ impl Catalog {
         }
     }
 
-    /// As [`Catalog::define_table`], if there is room for what is added.
+    /// As [`Catalog::define_table`], within the limits of memory and number.
     pub(crate) fn define_table_within(
         &self,
         name: &str,
@@ -325,7 +325,7 @@ impl Catalog {
         Ok(Some(id))
     }
 
-    /// As [`Catalog::find_stream`], for a snapshot that sees `sequence`: it still finds what was
+    /// As [`Catalog::find_stream`], for a snapshot that sees `sequence`: it still finds streams
     /// dropped later.
     pub(crate) fn find_stream_at(
         &self,
@@ -379,8 +379,7 @@ impl Catalog {
         enqueue: impl FnOnce() -> Result<Sequence>,
     ) -> Result<Sequence> {
         let mut state = self.writing();
-        // Before the record can be published: who sees it must not take a stream for one that is
-        // there.
+        // Before the record can be published: a reader that sees it must not find the stream.
         self.has_dropped.store(true, Ordering::Release);
         let sequence = enqueue()?;
         for record in records {
@@ -389,7 +388,7 @@ impl Catalog {
         Ok(sequence)
     }
 
-    /// True when a stream that was found a while ago is gone.
+    /// True when a stream that was found a while ago is dropped.
     pub(crate) fn any_dropped(&self, mut streams: impl Iterator<Item = StreamId>) -> bool {
         if !self.has_dropped.load(Ordering::Acquire) {
             return false;
@@ -398,12 +397,12 @@ impl Catalog {
         streams.any(|s| state.dropped_ids.contains(&s))
     }
 
-    /// True for a stream that is gone.
+    /// True for a stream that is dropped.
     pub(crate) fn is_dropped(&self, stream: StreamId) -> bool {
         self.state.read().dropped_ids.contains(&stream)
     }
 
-    /// A stream defined since the last step.
+    /// A stream defined since the last job.
     pub(crate) fn pending_stream(&self, stream: StreamId) -> Option<StreamRecord> {
         let state = self.state.read();
         let mut pending = state.pending_keys.iter().map(|p| &*p.0);
@@ -415,7 +414,7 @@ impl Catalog {
         self.state.read().pending.dropped()
     }
 
-    /// Forgets what only snapshots could still ask for, when there are none.
+    /// Forgets dropped streams that only snapshots could still need, when there are none.
     pub(crate) fn forget_dropped(&self) {
         if !self.state.read().dropped.is_empty() {
             self.writing().dropped.clear();
@@ -519,7 +518,7 @@ impl Catalog {
                 pending_keys.remove(&*record.key);
             }
         })?;
-        // What was needed for many new streams at once is not kept.
+        // Capacity for many new streams at once is not retained.
         if pending_keys.len() < pending_keys.capacity() / 8 {
             pending_keys.shrink_to(pending_keys.len() * 2);
         }
@@ -635,7 +634,7 @@ impl State {
                 }
             }
         }
-        // In place of one of the same name that was dropped meanwhile, if there is one.
+        // Replaces one of the same name that was dropped meanwhile, if there is one.
         self.pending_keys.replace(ByKey(Arc::clone(record)));
     }
 }

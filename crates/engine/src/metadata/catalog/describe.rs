@@ -3,7 +3,7 @@
 use super::{Catalog, Table, TableInfo};
 
 impl Catalog {
-    /// A table's definition, with what is known of its streams.
+    /// A table's definition, with its number of streams and its tag keys.
     pub(crate) fn table_info(&self, table: &Table) -> TableInfo {
         let mut tags = self.tag_keys(table.id);
         if !table.tags.is_empty() {

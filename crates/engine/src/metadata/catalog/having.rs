@@ -1,10 +1,10 @@
-//! Which streams have certain values of certain tags, told by their key bytes.
+//! Selects streams with certain values of certain tags, by their key bytes.
 //!
-//! Key bytes hold a stream's tags by key, so whoever walks through them in order can leave out
-//! whole stretches: from a key that is not wanted [`Having::look`] says where the next one that may
-//! be begins. A tag whose values are given is found by one jump per value of the tags before it.
+//! Key bytes have a stream's tags by key, so a walk through them in order can leave out whole
+//! stretches: from a key that does not match [`Having::look`] says where the next one that may
+//! match begins. A tag whose values are given is found by one jump per value of the tags before it.
 //!
-//! Invariants: what is left out is not wanted; a place to go on is always behind the key looked at.
+//! Invariants: skipped keys do not match; a position to go on is always behind the key looked at.
 
 use headwater_codec::{Cursor, DecodeError, PutBytes};
 use headwater_types::invariant::part_of;
@@ -16,7 +16,7 @@ pub(crate) struct Having {
     tags: Vec<(String, Vec<Vec<u8>>)>,
 }
 
-/// What a walk over key bytes does next.
+/// Next step of a walk over key bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Walk {
     /// Goes on with the next key.
@@ -27,10 +27,10 @@ pub(crate) enum Walk {
     End,
 }
 
-/// What is said of a key.
+/// Result for a key.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Look {
-    Wanted,
+    Match,
     Not(Walk),
 }
 
@@ -56,7 +56,7 @@ impl Having {
         Having { tags: all }
     }
 
-    /// Whether the stream behind key bytes is wanted, and else where to go on.
+    /// Whether the stream behind key bytes matches, otherwise where to go on.
     pub(crate) fn look(&self, key: &[u8]) -> Result<Look, DecodeError> {
         let mut cursor = Cursor::new(key);
         cursor.u32("table id")?;
@@ -74,7 +74,7 @@ impl Having {
             }
             let before = part_of(key, ..value_at, "the key before a tag's value");
             if found > tag.as_str() {
-                // Tags are sorted: nothing that begins like this has the one that is wanted.
+                // Tags are sorted: no key with this beginning has the required tag.
                 return Ok(Look::Not(behind(before)));
             }
             let value = key.get(value_at..key.len() - cursor.remaining());
@@ -89,7 +89,7 @@ impl Having {
                 }
             }
         }
-        Ok(Look::Wanted)
+        Ok(Look::Match)
     }
 }
 
@@ -141,7 +141,7 @@ mod tests {
             let mut at = 0;
             while let Some((key, tags)) = keys.get(at) {
                 match having.look(key).unwrap() {
-                    Look::Wanted => { found.push(*tags); at += 1; }
+                    Look::Match => { found.push(*tags); at += 1; }
                     Look::Not(Walk::Next) => at += 1,
                     Look::Not(Walk::End) => break,
                     Look::Not(Walk::From(next)) => {

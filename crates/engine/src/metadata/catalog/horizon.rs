@@ -3,13 +3,13 @@
 use headwater_types::Timestamp;
 use std::time::Duration;
 
-/// An instant before which something has ended. It moves ahead as time goes by, and back when the
-/// clock or a setting does.
+/// An instant before which data has ended. The horizon moves ahead as time goes by, and back when
+/// the clock or a setting does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Horizon(Timestamp);
 
 impl Horizon {
-    /// Nothing has ended. It lies before all others.
+    /// The horizon of data that has not ended. No instant lies before it.
     pub(crate) const NONE: Horizon = Horizon(Timestamp::MIN);
 
     /// Everything before this instant has ended.
@@ -17,7 +17,7 @@ impl Horizon {
         Horizon(instant)
     }
 
-    /// The horizon of what lives so long, at an instant; none for what lives for ever.
+    /// The horizon of a lifetime, at an instant; none for rows kept for ever.
     pub(crate) fn behind(now: Timestamp, life: Option<Duration>) -> Horizon {
         life.map_or(Horizon::NONE, |life| {
             let life = i64::try_from(life.as_nanos()).unwrap_or(i64::MAX);
@@ -40,7 +40,7 @@ impl Horizon {
         self.0.previous()
     }
 
-    /// What stands at this time has ended.
+    /// True when data at this time has ended.
     pub(crate) fn ends(self, time: Timestamp) -> bool {
         time < self.0
     }

@@ -1,4 +1,4 @@
-//! What the catalog asks of whoever holds the streams that it does not: the metadata.
+//! Interface of the catalog to the metadata, which have the streams that it does not.
 
 use super::having::Walk;
 use super::streams::StreamRecord;
@@ -38,7 +38,7 @@ pub(crate) trait StreamIndex {
     /// The error for key bytes that cannot be read.
     fn unreadable_key(&self, error: DecodeError) -> Error;
 
-    /// Streams dropped, each with the sequence of its end, as far as they have not been forgotten.
+    /// Streams dropped, each with the sequence of its end, unless they have been forgotten.
     fn dropped(&self) -> Result<Vec<(Sequence, StreamRecord)>>;
 }
 

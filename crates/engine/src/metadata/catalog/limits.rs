@@ -1,6 +1,6 @@
-//! How much there may be of definitions.
+//! Limits of definitions.
 //!
-//! Invariant: a limit refuses what is new, and nothing that is there.
+//! Invariant: a limit refuses new definitions, and never an existing one.
 
 use super::table::Table;
 use crate::Options;
@@ -8,7 +8,7 @@ use crate::common::ids::Sequence;
 use std::fmt;
 use std::sync::Arc;
 
-/// How many tables there may be, and how much memory their definitions may take.
+/// Limits of the number of tables, and of the memory of their definitions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TableLimits {
     pub(crate) tables: usize,
@@ -26,11 +26,11 @@ impl TableLimits {
     }
 }
 
-/// What became of a definition.
+/// Outcome of a definition.
 pub(crate) enum Defined {
     /// The table as it is now, and the sequence of its record, if it changed.
     As(Arc<Table>, Option<Sequence>),
-    /// Nothing, for want of room.
+    /// Nothing: a limit was reached.
     Not(Beyond),
 }
 

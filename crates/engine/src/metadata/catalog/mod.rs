@@ -4,7 +4,7 @@
 //! it, and in the metadata before the log record is recycled; a [`Table`] is immutable, a change
 //! makes a new one. A field's type changes only from i64 to f64.
 //! Concurrency: one lock over the definitions; it is held while a definition is put into the log,
-//! and over no I/O: the metadata are asked without it.
+//! and over no I/O: reads of the metadata are made without it.
 
 mod definitions;
 mod describe;

@@ -1,6 +1,6 @@
 //! Definitions that the metadata do not hold yet.
 //!
-//! Invariants: by sequence. Of a table to which fields were added only those are kept, and the
+//! Invariants: by sequence. Of a table to which fields were added only those are stored, and the
 //! table as it was before the first of them, so that adding fields one by one takes memory for the
 //! fields and not for a table each.
 
@@ -16,7 +16,7 @@ use std::sync::Arc;
 pub(crate) enum Definition {
     Table(Arc<Table>),
     Stream(Arc<StreamRecord>),
-    /// The stream is gone; its number is never given again.
+    /// The stream is dropped; its number is never given again.
     Dropped(Arc<StreamRecord>),
 }
 
@@ -76,7 +76,8 @@ impl Pending {
         self.list.push((sequence, change));
     }
 
-    /// The tables in the list as they were with this sequence, each with that of its change.
+    /// The tables in the list as they were with this sequence, each with the sequence of its
+    /// change.
     fn tables_up_to(
         &self,
         sequence: Sequence,
@@ -102,7 +103,7 @@ impl Pending {
         Ok(out)
     }
 
-    /// What the metadata are to hold up to a sequence: of each table its newest definition.
+    /// Definitions that the metadata are to have up to a sequence: of each table its newest one.
     pub(super) fn up_to(&self, sequence: Sequence) -> Result<Vec<(Sequence, Definition)>> {
         let tables = self.tables_up_to(sequence)?.into_values();
         let tables = tables.map(|(at, table)| (at, Definition::Table(table)));
@@ -114,8 +115,8 @@ impl Pending {
         Ok(tables.chain(others).collect())
     }
 
-    /// Forgets what the metadata hold now. Gives the bytes that it took; `each` is told of every
-    /// stream.
+    /// Forgets definitions that the metadata have now. Gives the bytes that they took; `each` is
+    /// called for every stream.
     pub(super) fn applied_up_to(
         &mut self,
         sequence: Sequence,
@@ -191,7 +192,7 @@ mod tests {
         })
     }
 
-    /// Pushes what leads from each table to the next.
+    /// Pushes the changes that lead from each table to the next.
     fn pending(tables: &[(u64, Arc<Table>)]) -> Pending {
         let mut pending = Pending::default();
         for pair in tables.windows(2) {

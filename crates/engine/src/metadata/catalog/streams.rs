@@ -49,8 +49,8 @@ pub(crate) struct StreamRecord {
     pub(crate) key: Box<[u8]>,
 }
 
-/// What a stream takes in memory until the metadata hold it, besides its key bytes: its record, and
-/// its places in a list and a set that grow, with the allocator's share.
+/// Memory of a stream until the metadata have it, besides its key bytes: its record, and its slots
+/// in a list and a set that grow, with the allocator's share.
 const PENDING_BYTES: usize = 160;
 
 impl StreamRecord {

@@ -9,13 +9,13 @@ use headwater_types::{FieldId, FieldType, Timestamp};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What happens when a stream gets two events with one timestamp.
+/// Handling of two events of a stream with one timestamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Duplicates {
     /// The later write wins, field by field; an absent field never clears. The default.
     #[default]
     Last,
-    /// Both are kept, in order of arrival.
+    /// Both are stored, in order of arrival.
     Keep,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct Table {
     pub(crate) life: Life,
 }
 
-/// How long a table's rows live, and how far that has gone.
+/// Lifetime policy of a table's rows, and its progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Life {
     /// Rows older than this go; less than 2^63 ns.
@@ -63,12 +63,12 @@ pub(crate) struct Life {
     pub(crate) cut: Horizon,
     /// Rows before this instant are or will be only aggregates; no more come there.
     pub(crate) aged_to: Horizon,
-    /// The furthest that "aged to" ever was: what lies before it may be aged, even where rows may
-    /// come again.
+    /// The furthest that "aged to" ever was: rows before it may be aged, even where rows may come
+    /// again.
     pub(crate) aged_most: Horizon,
     /// Some write carried an expiry.
     pub(crate) expires: bool,
-    /// The table is gone; only its number is still taken.
+    /// The table is dropped; only its number is still taken.
     pub(crate) dropped: bool,
 }
 
@@ -99,8 +99,8 @@ impl Life {
         self.raw_for.is_some() || self.aged_most.is_set()
     }
 
-    /// The largest level of a partition: at most an eighth of the shortest life, so that whole
-    /// partitions can go.
+    /// The largest level of a partition: at most an eighth of the shortest lifetime, so that whole
+    /// partitions can be removed.
     pub(crate) fn level_max(&self) -> Option<i32> {
         let shortest = match (self.retention, self.raw_for) {
             (Some(a), Some(b)) => a.min(b),
@@ -155,12 +155,12 @@ pub(crate) fn level_below(span: Duration) -> i32 {
         .unwrap_or(-20)
 }
 
-/// What [`crate::Database::tables`] tells about a table.
+/// Description of a table by [`crate::Database::tables`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableInfo {
     /// Its name.
     pub name: String,
-    /// What happens to equal timestamps.
+    /// Handling of equal timestamps.
     pub duplicates: Duplicates,
     /// Events of a full leaf.
     pub leaf_events: u32,
@@ -174,8 +174,8 @@ pub struct TableInfo {
     pub retention: Option<Duration>,
     /// Rows older than this are removed and leave their aggregates; `None` = never.
     pub raw_for: Option<Duration>,
-    /// Nothing before this instant is found, and nothing can be written there. It goes back when
-    /// the retention is raised.
+    /// Nothing before this instant is found, and nothing can be written there. The instant goes
+    /// back when the retention is raised.
     pub cut: Option<Timestamp>,
     /// No rows can be written before this instant: it is, or will shortly be, known by its
     /// aggregates only.
@@ -196,7 +196,7 @@ pub struct FieldSpec {
 pub struct TableSpec {
     /// Its name.
     pub name: String,
-    /// What happens to equal timestamps.
+    /// Handling of equal timestamps.
     pub duplicates: Duplicates,
     /// Events of a full leaf, 16 to 65,536; `None` = the database's default.
     pub leaf_events: Option<u32>,
@@ -226,8 +226,8 @@ impl TableSpec {
     }
 }
 
-/// Version 1 had no lives; version 3 is written where tags are declared, version 4 where aging has
-/// gone back.
+/// Version 1 had no lifetimes; version 3 is written where tags are declared, version 4 where aging
+/// has gone back.
 const VERSION: u8 = 2;
 const VERSION_WITH_TAGS: u8 = 3;
 const VERSION_AGED_BACK: u8 = 4;
@@ -361,20 +361,20 @@ impl Table {
     }
 }
 
-/// What a name takes besides its bytes, with the allocator's share.
+/// Memory of a name besides its bytes, with the allocator's share.
 const TEXT_BYTES: usize = size_of::<String>() + 16;
 
-/// Bytes of memory that fields take, with their names in what finds them.
+/// Bytes of memory that fields take, with their names in the look-up table.
 fn fields_bytes(fields: &[Field]) -> usize {
     let name_bytes = |f: &Field| size_of::<Field>() + TEXT_BYTES + f.name.len();
     fields.iter().map(name_bytes).sum()
 }
 
-/// Fields added at the end of a table: what the log says of that.
+/// Fields added at the end of a table, as a record of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AddedFields {
     pub(crate) table: TableId,
-    /// How many fields the table had before.
+    /// Number of fields the table had before.
     pub(crate) first: u32,
     pub(crate) fields: Vec<Field>,
 }
@@ -396,7 +396,7 @@ impl AddedFields {
         })
     }
 
-    /// How many fields the table has then.
+    /// Number of fields the table has then.
     pub(crate) fn end(&self) -> usize {
         self.first as usize + self.fields.len()
     }
@@ -424,7 +424,7 @@ impl AddedFields {
     }
 }
 
-/// What a change of a table puts into the log.
+/// Record of a change of a table in the log.
 #[derive(Clone, Debug)]
 pub(crate) enum TableRecord {
     Whole(Arc<Table>),
@@ -532,7 +532,7 @@ pub(crate) fn check_tag_value(key: &str, value: &str) -> crate::Result<()> {
     let is_hidden = |c: char| turns_text(c) || (c.is_control() && !matches!(c, '\t' | '\n' | '\r'));
     if !plain && let Some(found) = value.chars().find(|c| is_hidden(*c)) {
         return Err(Error::invalid(format!(
-            "the value of tag `{key}` has the character U+{:04X}, which nobody sees: leave it out",
+            "the value of tag `{key}` has the character U+{:04X}, which is invisible: leave it out",
             u32::from(found)
         )));
     }

@@ -5,9 +5,9 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What is told of the file while redb has it.
+/// Statistics of the file while redb has it.
 #[derive(Debug, Default)]
-pub(crate) struct FileFigures {
+pub(crate) struct FileStats {
     /// Bytes written since it was opened.
     pub(crate) written: AtomicU64,
     /// Its length.
@@ -17,19 +17,19 @@ pub(crate) struct FileFigures {
 #[derive(Debug)]
 pub(crate) struct Backend {
     file: Arc<dyn File>,
-    figures: Arc<FileFigures>,
+    stats: Arc<FileStats>,
 }
 
 impl Backend {
-    pub(crate) fn new(file: Arc<dyn File>, figures: Arc<FileFigures>) -> Backend {
-        Backend { file, figures }
+    pub(crate) fn new(file: Arc<dyn File>, stats: Arc<FileStats>) -> Backend {
+        Backend { file, stats }
     }
 }
 
 impl redb::StorageBackend for Backend {
     fn len(&self) -> Result<u64, io::Error> {
         let len = self.file.len()?;
-        self.figures.len.store(len, Ordering::Relaxed);
+        self.stats.len.store(len, Ordering::Relaxed);
         Ok(len)
     }
 
@@ -39,7 +39,7 @@ impl redb::StorageBackend for Backend {
 
     fn set_len(&self, len: u64) -> Result<(), io::Error> {
         self.file.set_len(len)?;
-        self.figures.len.store(len, Ordering::Relaxed);
+        self.stats.len.store(len, Ordering::Relaxed);
         Ok(())
     }
 
@@ -49,10 +49,10 @@ impl redb::StorageBackend for Backend {
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<(), io::Error> {
         let len = data.len() as u64;
-        self.figures.written.fetch_add(len, Ordering::Relaxed);
+        self.stats.written.fetch_add(len, Ordering::Relaxed);
         self.file.write_all_at(offset, data)?;
         let end = offset.saturating_add(len);
-        self.figures.len.fetch_max(end, Ordering::Relaxed);
+        self.stats.len.fetch_max(end, Ordering::Relaxed);
         Ok(())
     }
 }

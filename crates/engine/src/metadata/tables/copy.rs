@@ -1,14 +1,14 @@
-//! One consistent look at a database that its owner may be changing.
+//! One consistent copy of the files of a database that its owner may be changing.
 //!
 //! The metadata are copied into memory while their header stays the same. redb writes the header
 //! last in a commit and never overwrites pages of the newest commit before the next one, so a copy
-//! under an unchanged header is that commit. Segment files are append-only and held open; log files
-//! are begun anew only when a later commit no longer names them, which shows in their headers and
-//! in a gap of their generations. Whatever fits together is one state of the database; else the
-//! look is taken again.
+//! under an unchanged header is that commit. Segment files are append-only and stay open; log files
+//! are recycled only when a later commit no longer names them, which shows in their headers and in
+//! a gap of their generations. Files that fit together are one state of the database; otherwise
+//! they are read again.
 //!
-//! Failure: `busy` when the owner commits faster than the metadata can be copied; what looks
-//! damaged in the same way three times in a row is damage.
+//! Failure: `busy` when the owner commits faster than the metadata can be copied; apparent damage
+//! that is the same three times in a row is damage.
 
 use crate::common::error::Damage;
 use crate::device::layout::{log_dir, meta_path, segment_dir};
@@ -83,7 +83,7 @@ fn header(file: &dyn File, path: &Path) -> Result<Vec<u8>> {
     let mut bytes = vec![0u8; HEADER_BYTES];
     match file.read_exact_at(0, &mut bytes) {
         Ok(()) => Ok(bytes),
-        // It is being made, or has been cut short.
+        // The file is being made, or was interrupted.
         Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => Ok(Vec::new()),
         Err(error) => Err(Error::io("read", path, error)),
     }
@@ -124,7 +124,7 @@ fn is_empty(files: &dyn Files, dir: &Path) -> Result<bool> {
     }
 }
 
-/// True for what a change by the owner in the midst of a look can cause.
+/// True for an error that a change by the owner during the read can cause.
 fn may_pass(error: &Error) -> bool {
     let is_missing = || {
         std::error::Error::source(error)
@@ -139,7 +139,7 @@ fn may_pass(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Busy) || is_missing()
 }
 
-/// Hands a copy of the metadata in `dir` to `build` until what it builds on it fits together.
+/// Passes a copy of the metadata in `dir` to `build` until the result is consistent.
 pub(crate) fn look<T>(
     env: &Env,
     dir: &Path,

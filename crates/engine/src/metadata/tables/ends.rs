@@ -1,14 +1,14 @@
-//! Deletes that are kept although they were carried out: for copies of the database that have not
-//! confirmed them, and for named snapshots that are older.
+//! Deletes that are retained although they were carried out: for copies of the database that have
+//! not confirmed them, and for named snapshots that are older.
 
 use super::{Meta, STATE};
 use crate::common::ids::Sequence;
 use crate::{Error, Result};
 use redb::{ReadableDatabase, ReadableTable, TableDefinition};
 
-/// For whom deletes are kept.
+/// Consumers for which deletes are retained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum KeptFor {
+pub(crate) enum RetainedFor {
     /// Copies of the database elsewhere.
     Copies,
     /// Named snapshots, by their numbers.
@@ -18,33 +18,33 @@ pub(crate) enum KeptFor {
 type Deletes = TableDefinition<'static, u64, &'static [u8]>;
 type Known = TableDefinition<'static, &'static str, u64>;
 
-impl KeptFor {
-    /// By sequence: the record of a delete. Missing until there was somebody to keep them for.
+impl RetainedFor {
+    /// By sequence: the record of a delete. Missing until there was a consumer.
     fn deletes(self) -> Deletes {
         TableDefinition::new(match self {
-            KeptFor::Copies => "ends",
-            KeptFor::Snapshots => "snapshot_deletes",
+            RetainedFor::Copies => "ends",
+            RetainedFor::Snapshots => "snapshot_deletes",
         })
     }
 
     /// By name: the number up to which all deletes are known there. Missing until there was one.
     fn known(self) -> Known {
         TableDefinition::new(match self {
-            KeptFor::Copies => "copies",
-            KeptFor::Snapshots => "snapshots_know",
+            RetainedFor::Copies => "copies",
+            RetainedFor::Snapshots => "snapshots_know",
         })
     }
 
     /// Of deletes with numbers up to this one it is not known whether they are there.
     fn from(self) -> &'static str {
         match self {
-            KeptFor::Copies => "ends_from",
-            KeptFor::Snapshots => "snapshot_deletes_from",
+            RetainedFor::Copies => "ends_from",
+            RetainedFor::Snapshots => "snapshot_deletes_from",
         }
     }
 }
 
-/// What the metadata hold for copies.
+/// Entries of the metadata for copies.
 #[derive(Debug, Default)]
 pub(crate) struct SavedEnds {
     pub(crate) from: Sequence,
@@ -53,7 +53,7 @@ pub(crate) struct SavedEnds {
     pub(crate) deletes: Vec<(Sequence, Vec<u8>)>,
 }
 
-/// What the metadata do not hold of it yet.
+/// Changes that are not in the metadata yet.
 #[derive(Debug, Default)]
 pub(crate) struct EndsChange {
     pub(crate) from: Sequence,
@@ -65,7 +65,7 @@ pub(crate) struct EndsChange {
 }
 
 impl EndsChange {
-    /// To be written, also when there is nothing new but for whom deletes are kept.
+    /// The complete change, written even if only the consumers have changed.
     pub(crate) fn whole(self) -> EndsChange {
         EndsChange {
             is_due: true,
@@ -75,8 +75,8 @@ impl EndsChange {
 }
 
 impl Meta {
-    /// What is held for them.
-    pub(crate) fn ends(&self, kept_for: KeptFor) -> Result<SavedEnds> {
+    /// The deletes retained for these consumers.
+    pub(crate) fn ends(&self, kept_for: RetainedFor) -> Result<SavedEnds> {
         let mut saved = SavedEnds {
             from: Sequence(self.state(kept_for.from())?.unwrap_or(0)),
             ..SavedEnds::default()
@@ -104,10 +104,10 @@ impl Meta {
         Ok(saved)
     }
 
-    /// Writes down what has changed of what is held for copies, in a transaction of its own.
+    /// Writes the changes of deletes retained for copies, in a transaction of its own.
     pub(crate) fn put_ends(&self, change: &EndsChange) -> Result<()> {
         let transaction = self.begin_write()?;
-        self.commit_ends(&transaction, change, KeptFor::Copies)?;
+        self.commit_ends(&transaction, change, RetainedFor::Copies)?;
         transaction.commit().map_err(Error::meta)
     }
 
@@ -115,7 +115,7 @@ impl Meta {
         &self,
         transaction: &redb::WriteTransaction,
         change: &EndsChange,
-        kept_for: KeptFor,
+        kept_for: RetainedFor,
     ) -> Result<()> {
         if !change.is_due {
             return Ok(());
@@ -160,7 +160,7 @@ mod tests {
         let path = Path::new("/meta.redb");
         let file = files.open(path, OpenMode::CreateNew).unwrap();
         let meta = Meta::create(path, file, 1, 7).unwrap();
-        let saved = meta.ends(KeptFor::Copies).unwrap();
+        let saved = meta.ends(RetainedFor::Copies).unwrap();
         assert!(saved.copies.is_empty() && saved.deletes.is_empty());
         let first = EndsChange {
             from: Sequence(4),
@@ -178,7 +178,7 @@ mod tests {
             is_due: true,
         };
         meta.put_ends(&second).unwrap();
-        let saved = meta.ends(KeptFor::Copies).unwrap();
+        let saved = meta.ends(RetainedFor::Copies).unwrap();
         assert_eq!(saved.from, Sequence(10));
         assert_eq!(saved.copies, [("cloud".to_owned(), Sequence(10))]);
         assert_eq!(saved.deletes, [(Sequence(12), b"b".to_vec())]);

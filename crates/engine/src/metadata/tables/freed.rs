@@ -1,7 +1,7 @@
 //! Segments whose rows were freed.
 //!
 //! Invariants: the format of a database in which there are some is [`WITH_FREED`], which programs
-//! refuse that do not know them; without any it is what it was before.
+//! refuse that do not know them; without any the format is the earlier one.
 //! Format: docs/format/meta.md, docs/format/stub.md.
 
 use super::{FORMAT_VERSION, Meta, STATE, WITH_FREED, WITH_SNAPSHOTS};
@@ -51,8 +51,8 @@ impl Meta {
         Ok(out)
     }
 
-    /// Rows of segments were freed, and others are no more; durable when it returns. Nobody else
-    /// may change the metadata meanwhile.
+    /// Records that rows of segments were freed, and of others no more; durable when it returns. No
+    /// other thread may change the metadata meanwhile.
     pub(crate) fn change_freed(
         &self,
         added: &[(SegmentId, u64)],

@@ -1,8 +1,8 @@
-//! Hashes of groups, kept with the partitions: the ledger.
+//! Hashes of groups, stored with the partitions: the ledger.
 //!
-//! Invariants: hashes that are there are those of the bytes that the segment has; a partition whose
-//! record has the head of a chain has the hashes of all its groups. Of a segment that is put there
-//! in another way than by a step, nothing is known until it has been read.
+//! Invariants: stored hashes are of the bytes that the segment has; a partition whose record has
+//! the head of a chain has the hashes of all its groups. A segment that was not written by a job
+//! has no hashes until it has been read.
 //! Concurrency: redb's own.
 
 use super::{Meta, MetaChange, PARTITIONS, PartitionRecord};
@@ -43,7 +43,7 @@ impl Meta {
         hashes_at(self, &self.db.begin_read().map_err(Error::meta)?, id)
     }
 
-    /// Takes in the hashes of a change, and forgets those of segments that are gone.
+    /// Takes in the hashes of a change, and forgets those of removed segments.
     pub(super) fn commit_hashes(
         &self,
         transaction: &redb::WriteTransaction,
@@ -94,7 +94,7 @@ impl Meta {
                 (known.footer_offset, known.committed_bytes)
                     == (record.footer_offset, record.committed_bytes)
             });
-            // What is not committed is as if it had not been begun.
+            // An uncommitted transaction has no effect.
             let Some(known) = known else {
                 return Ok(false);
             };

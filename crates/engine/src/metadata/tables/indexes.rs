@@ -1,7 +1,7 @@
 //! Indexes, and the runs there are of them.
 //!
 //! Invariants: a run of an index is there only as long as the index; no number of an index is given
-//! twice; what is in the records is for others to know.
+//! twice; the content of the records is opaque here.
 //! Format: docs/format/meta.md, docs/format/index.md.
 
 use super::log::raise;
@@ -14,7 +14,7 @@ const INDEXES: TableDefinition<'_, u32, &[u8]> = TableDefinition::new("indexes")
 /// By segment, and number of the run.
 const INDEX_RUNS: TableDefinition<'_, (u64, u64), &[u8]> = TableDefinition::new("index_runs");
 
-/// By table, what it says of its indexes. Missing until one said something.
+/// By table, the record of its index policy. Missing until a table had one.
 const INDEX_POLICIES: TableDefinition<'_, u32, &[u8]> = TableDefinition::new("index_policies");
 
 /// The state that says which number the next index gets.
@@ -23,7 +23,7 @@ const NEXT_INDEX: &str = "next_index";
 /// A record with its key.
 type Keyed<K> = (K, Vec<u8>);
 
-/// What is changed about indexes, at once.
+/// Changes of indexes, committed at once.
 #[derive(Debug, Default)]
 pub(crate) struct IndexChange {
     pub(crate) defined: Vec<Keyed<u32>>,
@@ -47,7 +47,7 @@ impl Meta {
         Ok(self.state(NEXT_INDEX)?.unwrap_or(0).max(newest + 1))
     }
 
-    /// What tables say of their indexes, by table.
+    /// Index policies, by table.
     pub(crate) fn index_policies(&self) -> Result<Vec<Keyed<u32>>> {
         self.records(INDEX_POLICIES)
     }

@@ -1,11 +1,12 @@
-//! What names the states of a database: its incarnation, its openings, the number of the state;
-//! and what a state names, read at one instant.
+//! Names of the states of a database: its incarnation, its openings, the number of the state; and
+//! the contents of a state, read at one instant.
 //!
-//! Invariants: every transaction that changes what a state names raises the number, by one. Each
-//! process that does so gives itself a number that nobody else has, its *opening*, in the first of
-//! these transactions: so a state is named by its opening and its number, and two databases that
-//! went on from one and the same copy of the files give no state the same name. A database that is
-//! made of a backup, or repaired, is another incarnation from its next transaction on.
+//! Invariants: every transaction that changes the content of a state raises the number, by one.
+//! Each process that does so gives itself a number that no other process has, its *opening*, in the
+//! first of these transactions: so a state is named by its opening and its number, and two
+//! databases that continued from one and the same copy of the files give no state the same name. A
+//! database that is made from a backup, or repaired, is another incarnation from its next
+//! transaction on.
 //! Concurrency: redb's own.
 
 use super::hashes::hashes_at;
@@ -28,10 +29,10 @@ const INCARNATION: &str = "incarnation";
 /// Openings that are remembered: a copy that has seen none of so many is of another history.
 const OPENINGS_MAX: u64 = 4096;
 
-/// Who gives names to the states that a transaction makes.
+/// Names for the states that a transaction makes.
 #[derive(Debug, Default)]
 pub(super) struct Naming {
-    /// `None` = nobody: the number rises, and no opening is begun.
+    /// `None`: the number rises, and no opening is begun.
     chance: Option<Arc<dyn Chance>>,
     /// The next transaction begins another incarnation.
     renews: bool,
@@ -53,7 +54,7 @@ impl Naming {
     }
 }
 
-/// The history of a database, as far as it is remembered.
+/// The history of a database, unless it has been forgotten.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Lineage {
     pub(crate) identity: u64,
@@ -82,7 +83,7 @@ impl Lineage {
     }
 }
 
-/// What the metadata name at one instant.
+/// Contents of the metadata at one instant.
 pub(crate) struct NamedState {
     transaction: redb::ReadTransaction,
     pub(crate) lineage: Lineage,
@@ -303,7 +304,7 @@ mod tests {
         let known = |number| after.holds(before.opening(), number);
         assert!(!known(0) && known(1) && known(2) && !known(3));
         assert!(after.holds(after.opening(), 3) && !after.holds(after.opening(), 4));
-        // Whoever went on from the same files is another history.
+        // A database that continued from the same files is another history.
         assert!(!before.holds(after.opening(), 3));
         drop(second);
         let renewed = reopened(Naming::by(Arc::clone(&env.chance), true));

@@ -1,4 +1,4 @@
-//! What the metadata know of the log: which of its files are needed, and which were begun.
+//! State of the log in the metadata: which of its files are needed, and which were begun.
 //!
 //! Invariants: neither number falls; a file of a generation that is named as begun had its header
 //! on the medium by then.
@@ -16,7 +16,7 @@ impl Meta {
         Ok(self.state("log_first_generation")?.unwrap_or(0))
     }
 
-    /// What the log has to hold.
+    /// The part of the log that is needed.
     pub(crate) fn log_needed(&self) -> Result<Needed> {
         Ok(Needed {
             first_generation: self.log_first_generation()?,

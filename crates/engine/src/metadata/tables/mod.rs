@@ -1,7 +1,7 @@
 //! The metadata: catalog, partitions with committed lengths, log position, counters. One redb
 //! database, `meta.redb`.
 //!
-//! Invariants: one transaction per step makes all of the step's segments visible at once; a segment
+//! Invariants: one transaction per job makes all of the job's segments visible at once; a segment
 //! file the partitions table does not name is no part of the database; `step_sequence` never falls.
 //! Concurrency: redb's own; writers are serialized by it.
 //! Failure: a failed commit leaves the old state; the caller latches the database.
@@ -22,7 +22,7 @@ mod removed;
 mod snapshots;
 mod streams;
 
-pub(crate) use ends::{EndsChange, KeptFor, SavedEnds};
+pub(crate) use ends::{EndsChange, RetainedFor, SavedEnds};
 pub(crate) use indexes::IndexChange;
 pub(crate) use lineage::{Lineage, NamedState};
 pub(crate) use opening::{new_database, open_database, write_again};
@@ -34,7 +34,7 @@ use crate::metadata::catalog::{Definition, StreamIndex, Table};
 use crate::metadata::ledger::GroupHashes;
 use crate::metadata::removed_rows::RemovedChange;
 use crate::{Error, ErrorKind, Result};
-use backend::FileFigures;
+use backend::FileStats;
 use headwater_codec::{Cursor, PutBytes};
 use headwater_io::{Chance, File, Lock};
 use lineage::Naming;
@@ -52,8 +52,8 @@ const STREAMS: TableDefinition<'_, u32, &[u8]> = TableDefinition::new("streams")
 const STREAM_COUNTS: TableDefinition<'_, u32, u64> = TableDefinition::new("stream_counts");
 const TAG_KEYS: TableDefinition<'_, &[u8], ()> = TableDefinition::new("tag_keys");
 const PARTITIONS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("partitions");
-/// Streams that are gone while the log may still hold events of them: the sequence of their end,
-/// then their record.
+/// Dropped streams, while the log may still have events of them: the sequence of their end, then
+/// their record.
 const DROPPED: TableDefinition<'_, u32, &[u8]> = TableDefinition::new("dropped");
 /// By name: number of the newest batch, and the sequence of its record.
 const ANALYZERS: TableDefinition<'_, u16, &[u8]> = TableDefinition::new("analyzers");
@@ -62,11 +62,11 @@ const COUNTERS: TableDefinition<'_, &str, u64> = TableDefinition::new("counters"
 
 /// The version of the whole set of formats of a database without named snapshots.
 pub(crate) const FORMAT_VERSION: u64 = 1;
-/// That of a database in which there are some: programs that do not know them would remove the
+/// Format version of a database with snapshots: programs that do not know them would remove the
 /// files that they keep.
 pub(crate) const WITH_SNAPSHOTS: u64 = 2;
-/// That of a database in which rows were freed, with or without snapshots: programs that do not
-/// know that would take their segments for lost.
+/// Format version of a database in which rows were freed, with or without snapshots: programs that
+/// do not know that would take their segments for lost.
 pub(crate) const WITH_FREED: u64 = 3;
 
 /// The open metadata.
@@ -74,14 +74,14 @@ pub(crate) const WITH_FREED: u64 = 3;
 pub(crate) struct Meta {
     db: Database,
     path: PathBuf,
-    figures: Arc<FileFigures>,
+    stats: Arc<FileStats>,
     naming: Naming,
     /// The owner's lock of the file itself. Released after redb has closed it, as the order of the
     /// fields says.
     lock: Option<Box<dyn Lock>>,
 }
 
-/// What a step changes, committed at once.
+/// Changes of a job, committed at once.
 #[derive(Debug, Default)]
 pub(crate) struct MetaChange {
     pub(crate) step_sequence: Sequence,
@@ -97,20 +97,20 @@ pub(crate) struct MetaChange {
     pub(crate) log_newest_generation: u64,
     pub(crate) counters: Vec<(String, u64)>,
     pub(crate) producers: Vec<crate::metadata::producers::SavedProducer>,
-    /// What shards know of late events.
+    /// State of the analyzers of late events, by shard.
     pub(crate) analyzers: Vec<(u16, Vec<u8>)>,
     /// The newest delete of tables.
     pub(crate) deletes: Vec<(TableId, Sequence)>,
-    /// What copies have to be told of.
+    /// Deletes to send to copies.
     pub(crate) ends: EndsChange,
-    /// What named snapshots have to be rid of.
+    /// Deletes to apply to named snapshots.
     pub(crate) snapshot_ends: EndsChange,
-    /// Marks of what a retention removed.
+    /// Marks of rows that a retention removed.
     pub(crate) removed_rows: RemovedChange,
 }
 
 impl MetaChange {
-    /// True when it changes what a state of the database names.
+    /// True when it changes the content of a state of the database.
     fn makes_a_state(&self) -> bool {
         !(self.partitions.is_empty() && self.removed.is_empty() && self.definitions.is_empty())
     }
@@ -124,12 +124,12 @@ impl Meta {
         shards: u16,
         identity: u64,
     ) -> Result<Meta> {
-        let figures = Arc::new(FileFigures::default());
-        let db = new_database(file, &figures)?;
+        let stats = Arc::new(FileStats::default());
+        let db = new_database(file, &stats)?;
         let meta = Meta {
             db,
             path: path.to_owned(),
-            figures,
+            stats,
             naming: Naming::default(),
             lock: None,
         };
@@ -158,18 +158,19 @@ impl Meta {
         Ok(meta)
     }
 
-    /// Opens the metadata in `file`. `None` when creating it was cut short: it never held anything.
+    /// Opens the metadata in `file`. `None` when creating it was interrupted: it never had any
+    /// content.
     pub(crate) fn open(path: &Path, file: Arc<dyn File>) -> Result<Option<Meta>> {
         let len = file.len().map_err(|e| Error::io("read", path, e))?;
         if len == 0 {
             return Ok(None);
         }
-        let figures = Arc::new(FileFigures::default());
-        let db = open_database(path, file, len, &figures)?;
+        let stats = Arc::new(FileStats::default());
+        let db = open_database(path, file, len, &stats)?;
         let meta = Meta {
             db,
             path: path.to_owned(),
-            figures,
+            stats,
             naming: Naming::default(),
             lock: None,
         };
@@ -199,8 +200,8 @@ impl Meta {
         &self.path
     }
 
-    /// Begins a transaction, if the file is still the one that its name stands for. Whoever finds
-    /// another file there owns that one: what both commit, one of them loses.
+    /// Begins a transaction, if the file is still the one that its name stands for. A process that
+    /// finds another file there owns that one: when both commit, one commit is lost.
     fn begin_write(&self) -> Result<redb::WriteTransaction> {
         if let Some(lock) = &self.lock
             && !lock
@@ -221,12 +222,12 @@ impl Meta {
 
     /// Bytes written to the metadata file since opening.
     pub(crate) fn written_bytes(&self) -> u64 {
-        self.figures.written.load(Ordering::Relaxed)
+        self.stats.written.load(Ordering::Relaxed)
     }
 
     /// Length of the metadata file.
     pub(crate) fn file_bytes(&self) -> u64 {
-        self.figures.len.load(Ordering::Relaxed)
+        self.stats.len.load(Ordering::Relaxed)
     }
 
     fn state(&self, key: &str) -> Result<Option<u64>> {
@@ -319,7 +320,7 @@ impl Meta {
         Ok(out)
     }
 
-    /// What shards knew of late events.
+    /// State of the analyzers of late events.
     pub(crate) fn analyzers(&self) -> Result<BTreeMap<u16, Vec<u8>>> {
         let transaction = self.db.begin_read().map_err(Error::meta)?;
         let table = match transaction.open_table(ANALYZERS) {
@@ -395,7 +396,7 @@ impl Meta {
         transaction.commit().map_err(Error::meta)
     }
 
-    /// Commits a step: all of it, or nothing.
+    /// Commits a job: all of it, or nothing.
     pub(crate) fn commit(&self, change: &MetaChange) -> Result<()> {
         let transaction = self.begin_write()?;
         {
@@ -437,8 +438,8 @@ impl Meta {
         }
         self.commit_definitions(&transaction, &change.definitions)?;
         self.commit_deletes(&transaction, &change.deletes)?;
-        self.commit_ends(&transaction, &change.ends, KeptFor::Copies)?;
-        self.commit_ends(&transaction, &change.snapshot_ends, KeptFor::Snapshots)?;
+        self.commit_ends(&transaction, &change.ends, RetainedFor::Copies)?;
+        self.commit_ends(&transaction, &change.snapshot_ends, RetainedFor::Snapshots)?;
         self.commit_removed(&transaction, &change.removed_rows)?;
         self.commit_hashes(&transaction, change)?;
         {

@@ -22,8 +22,8 @@ impl Meta {
         Ok(note.map(|note| note.value().to_vec()))
     }
 
-    /// Puts a note in the place of the one of its name, or takes that away; durable when it
-    /// returns. False, and nothing is changed, when there would be more than `max` notes then.
+    /// Replaces a note, or removes it; durable when it returns. False, and nothing is changed, when
+    /// there would be more than `max` notes then.
     pub(crate) fn put_note(&self, name: &str, note: Option<&[u8]>, max: u64) -> Result<bool> {
         let transaction = self.begin_write()?;
         {

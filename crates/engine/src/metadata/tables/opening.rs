@@ -1,8 +1,8 @@
 //! Opening redb on our files, also after a crash and on damaged bytes.
 //!
-//! Failure: what redb cannot read is damage, also where it panics.
+//! Failure: a file that redb cannot read is damage, also where it panics.
 
-use super::backend::{Backend, FileFigures};
+use super::backend::{Backend, FileStats};
 use crate::{Error, ErrorKind, Result};
 use headwater_io::File;
 use redb::Database;
@@ -33,11 +33,11 @@ pub(crate) fn write_again(file: &dyn File) -> io::Result<()> {
     file.sync_data()
 }
 
-/// A new database in a file that is empty. What it writes is counted in `figures`.
-pub(crate) fn new_database(file: Arc<dyn File>, figures: &Arc<FileFigures>) -> Result<Database> {
+/// Makes a new database in an empty file. Its writes are counted in `stats`.
+pub(crate) fn new_database(file: Arc<dyn File>, stats: &Arc<FileStats>) -> Result<Database> {
     redb::Builder::new()
         .set_cache_size(CACHE_BYTES)
-        .create_with_backend(Backend::new(file, Arc::clone(figures)))
+        .create_with_backend(Backend::new(file, Arc::clone(stats)))
         .map_err(Error::meta)
 }
 
@@ -46,7 +46,7 @@ pub(crate) fn open_database(
     path: &Path,
     file: Arc<dyn File>,
     len: u64,
-    figures: &Arc<FileFigures>,
+    stats: &Arc<FileStats>,
 ) -> Result<Database> {
     if !len.is_multiple_of(PAGE_BYTES) {
         // Power went while the file grew, which redb does before it writes there: it accepts
@@ -55,8 +55,8 @@ pub(crate) fn open_database(
             .map_err(|e| Error::io("truncate", path, e))?;
     }
     // A process that did not close it may have met a failed sync, after which the system shows
-    // bytes that it will never write. redb is about to build on what it reads, so it is written
-    // again.
+    // bytes that it will never write. redb is about to rely on the bytes it reads, so they are
+    // written again.
     let rewritten = Rc::new(RefCell::new(None));
     let (outcome, again) = (Rc::clone(&rewritten), Arc::clone(&file));
     let mut builder = redb::Builder::new();
@@ -68,9 +68,9 @@ pub(crate) fn open_database(
                 session.abort();
             }
         });
-    let backend = Backend::new(file, Arc::clone(figures));
-    // redb takes a file that was closed at its word, and panics on some of what a flipped bit
-    // can make of it: so its checksums are verified, and a panic on the way means damage.
+    let backend = Backend::new(file, Arc::clone(stats));
+    // redb trusts a file that was closed, and panics on some effects of a flipped bit: so its
+    // checksums are verified, and a panic on the way means damage.
     let opening = || -> std::result::Result<Database, redb::DatabaseError> {
         let mut db = builder.create_with_backend(backend)?;
         if rewritten.borrow().is_none() {

@@ -5,8 +5,8 @@ use crate::metadata::ledger::{self, Hash};
 use headwater_codec::{Cursor, DecodeError, PutBytes};
 use headwater_types::{ClosedRange, Level, Timestamp};
 
-/// A partition as the metadata knows it: its place, its segment's committed length, its last
-/// footer, its sizes.
+/// The metadata of a partition: its span, its segment's committed length, its last footer, its
+/// sizes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PartitionRecord {
     pub(crate) table: TableId,
@@ -17,14 +17,14 @@ pub(crate) struct PartitionRecord {
     pub(crate) committed_bytes: u64,
     pub(crate) footer_offset: u64,
     pub(crate) footer_bytes: u32,
-    /// Sequence of the newest step that wrote here.
+    /// Sequence of the newest job that wrote here.
     pub(crate) sequence: Sequence,
     pub(crate) events: u64,
     pub(crate) live_bytes: u64,
     pub(crate) groups: u32,
     pub(crate) leaves: u64,
     pub(crate) late_runs: u64,
-    /// The rows have gone and left their buckets.
+    /// The rows were aged away and left their buckets.
     pub(crate) aged: bool,
     /// The smallest expiry of any value; `None` = no value has one.
     pub(crate) expires_first: Option<Timestamp>,

@@ -8,7 +8,7 @@ use crate::metadata::removed_rows::{RemovedChange, RemovedMark};
 use crate::{Error, Result};
 use redb::{ReadableDatabase, ReadableTable, TableDefinition};
 
-/// By table, shard and sequence: the instant before which rows of records up to there are gone.
+/// By table, shard and sequence: the instant before which rows of records up to there are removed.
 /// Missing until there was one.
 const REMOVED: TableDefinition<'_, (u32, u16, u64), i64> = TableDefinition::new("removed");
 

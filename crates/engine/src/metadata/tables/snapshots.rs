@@ -1,12 +1,12 @@
 //! Named snapshots: their records, and the states that they keep.
 //!
 //! Invariants: the format of a database in which there is a snapshot is [`WITH_SNAPSHOTS`], or a
-//! later one, which programs refuse that would remove the files it keeps; without one it is what it
-//! was before. A snapshot comes and goes in one transaction with its state, and with what is known
-//! of deletes.
+//! later one, which programs refuse that would remove the files it keeps; without one the format is
+//! the earlier one. A snapshot comes and goes in one transaction with its state, and with the
+//! deletes retained for it.
 //! Format: docs/format/meta.md, docs/format/snapshot.md.
 
-use super::{EndsChange, FORMAT_VERSION, KeptFor, Meta, STATE, WITH_FREED, WITH_SNAPSHOTS};
+use super::{EndsChange, FORMAT_VERSION, Meta, RetainedFor, STATE, WITH_FREED, WITH_SNAPSHOTS};
 use crate::{Error, Result};
 use redb::{ReadableDatabase, ReadableTable, TableDefinition};
 
@@ -15,16 +15,16 @@ const SNAPSHOTS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("snapsho
 /// By number of the snapshot: the state, as bytes. Missing until there was one.
 const SNAPSHOT_STATES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("snapshot_states");
 
-/// What is changed about snapshots, at once.
+/// Changes of snapshots, committed at once.
 #[derive(Debug, Default)]
 pub(crate) struct SnapshotChange {
     /// One that is made: its number, record and state.
     pub(crate) made: Option<(u64, Vec<u8>, Vec<u8>)>,
-    /// Those that end and are remembered as ended: number and record.
+    /// Snapshots that end and are remembered as ended: number and record.
     pub(crate) ended: Vec<(u64, Vec<u8>)>,
-    /// Those of which nothing stays.
+    /// Snapshots of which nothing stays.
     pub(crate) gone: Vec<u64>,
-    /// What is known of deletes since.
+    /// Deletes retained for them.
     pub(crate) ends: EndsChange,
 }
 
@@ -108,7 +108,7 @@ impl Meta {
                 .insert("format_version", version)
                 .map_err(Error::meta)?;
         }
-        self.commit_ends(&transaction, &change.ends, KeptFor::Snapshots)?;
+        self.commit_ends(&transaction, &change.ends, RetainedFor::Snapshots)?;
         transaction.commit().map_err(Error::meta)
     }
 }

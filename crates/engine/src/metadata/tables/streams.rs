@@ -8,7 +8,7 @@ use headwater_codec::{Cursor, DecodeError};
 use redb::{ReadableDatabase, ReadableTable};
 use std::ops::Bound;
 
-/// A place to go on may be so many keys away: then going there key by key is quicker than a search
+/// A position to go on may be so many keys away: then advancing key by key is quicker than a search
 /// from the root.
 const NEAR: usize = 4;
 
@@ -134,7 +134,7 @@ impl StreamIndex for Meta {
 }
 
 impl Meta {
-    /// What the catalog begins with at an opening.
+    /// Definitions for the catalog at an opening.
     pub(crate) fn definitions(&self) -> Result<SavedDefinitions> {
         Ok(SavedDefinitions {
             tables: self.tables()?,

@@ -1,4 +1,4 @@
-//! Looks at the segment files that the metadata name, and puts them right after a crash.
+//! Checks the segment files that the metadata name, and repairs them after a crash.
 //!
 //! Invariants: nothing is changed before everything has been looked at; of a partition that cannot
 //! be read nothing is changed at all.
@@ -31,7 +31,7 @@ pub(super) fn look(
     let mut unreadable = HashMap::new();
     for (id, record) in partitions {
         let len = match store.file_bytes(*id) {
-            // What stays of rows that were freed is damaged.
+            // Damage of the remaining parts of a segment whose rows were freed.
             Err(error) if error.kind() == ErrorKind::Corrupt => {
                 unreadable.insert(*id, error);
                 continue;
@@ -88,8 +88,8 @@ pub(super) fn present(store: &Store) -> Result<Vec<String>> {
     names.map_err(|e| Error::io("list", dir, e))
 }
 
-/// Removes those of the files `present` that are segments no commit names, and cuts the others back
-/// to what is committed.
+/// Removes those of the files `present` that are segments no commit names, and truncates the others
+/// to their committed length.
 pub(super) fn settle(
     store: &Store,
     present: &[String],
@@ -103,7 +103,7 @@ pub(super) fn settle(
     let mut named: HashSet<String> = HashSet::new();
     for id in all {
         let is_freed = store.stubs().is_freed(id);
-        // Of what cannot be read both stay: one of the two may be what a repair needs.
+        // Both of an unreadable pair stay: one of the two may be the one that a repair needs.
         if !is_freed || unreadable.contains(&id) {
             named.insert(format!("{}.seg", id.0));
         }
@@ -159,7 +159,7 @@ pub(super) fn forget_freed(
     }
 }
 
-/// Segments that only snapshots name: beside each lies what says so, and beside no other.
+/// Segments that only snapshots name: each has a file beside it that says so, and no other has one.
 fn settle_kept(
     store: &Store,
     present: &[String],
@@ -197,8 +197,8 @@ fn settle_kept(
     Ok(kept)
 }
 
-/// Says what the replay of the log found. Who only reads looks again and again, perhaps in the
-/// middle of a write, and says nothing of it in the usual log.
+/// Logs the result of the replay of the log. A reader replays repeatedly, perhaps in the middle of
+/// a write, and does not report it in the usual log.
 pub(super) fn report(dir: &Path, is_owner: bool, replayed: &Replayed, recovery: &mut Recovery) {
     if let Some((path, offset)) = &replayed.torn {
         recovery.torn_tail = true;

@@ -9,7 +9,7 @@ use headwater_io::{Files, MemoryFiles, OpenMode};
 use std::path::Path;
 use std::sync::Arc;
 
-/// What such a database has.
+/// Contents of the metadata of such a database.
 pub(crate) struct MetaInMemory {
     pub(crate) identity: u64,
     pub(crate) shards: u16,
@@ -26,7 +26,7 @@ impl MetaInMemory {
     /// Makes the metadata, as if they stood at this path.
     pub(crate) fn make(self, path: &Path) -> Result<Meta> {
         let files = MemoryFiles::new();
-        // Only the name is that of the database; nothing of it is on a medium.
+        // Only the name is that of the database; nothing is stored under it.
         let own = Path::new("/meta.redb");
         let file = files
             .open(own, OpenMode::CreateNew)

@@ -1,5 +1,5 @@
-//! What an owner puts between the database and its media: a reserve of space on each, and where the
-//! log has a faster one of its own, a watch over the others.
+//! Layers that an owner puts between the database and its media: a reserve of space on each, and
+//! where the log has a faster one of its own, a monitor of the others.
 
 use super::files::Named;
 use crate::device::guard::Guard;
@@ -8,7 +8,7 @@ use crate::device::reserve::{Reserve, ReservedFiles};
 use crate::device::stall::{Watch, WatchedFiles};
 use crate::device::tiers::OwnedTier;
 use crate::metadata::tables::Meta;
-use crate::storage::fast_index::{self, FastIndex, What};
+use crate::storage::fast_index::{self, FastIndex, RepeatKind};
 use crate::storage::queues::SegmentQueues;
 use crate::storage::segment::{ReadAhead, Store, named};
 use crate::wal::MakeKnown;
@@ -16,7 +16,7 @@ use crate::{Options, Result};
 use headwater_io::{Env, Files};
 use std::sync::Arc;
 
-/// Keeps space for a full disk on every medium of the log, the metadata or segments.
+/// Reserves space for a full disk on every medium of the log, the metadata or segments.
 pub(super) fn reserve_space(env: &mut Env, options: &Options) -> Result<Vec<Arc<Reserve>>> {
     if options.reserve_bytes == 0 {
         return Ok(Vec::new());
@@ -42,8 +42,8 @@ pub(super) fn reserve_space(env: &mut Env, options: &Options) -> Result<Vec<Arc<
     Ok(reserved.into_iter().map(|(_, reserve)| reserve).collect())
 }
 
-/// Where the log lies in a fast tier, bulk may stall while writes go on: looks into it are watched
-/// then, and as soon as it does.
+/// Where the log lies in a fast tier, bulk may stall while writes go on: accesses to it are
+/// monitored then, and as soon as it does.
 pub(super) fn watch_bulk(env: &mut Env, tier: Option<&OwnedTier>) -> Arc<Watch> {
     let watch = Watch::new(&env.clock);
     let is_log_fast = tier.is_some_and(|owned| owned.tier.parts.log);
@@ -59,8 +59,7 @@ pub(super) fn watch_bulk(env: &mut Env, tier: Option<&OwnedTier>) -> Arc<Watch> 
     watch
 }
 
-/// What of the memory budget leaves may take that are asked for ahead of readers; caches have so
-/// much less.
+/// Share of the memory budget for leaves read ahead; caches have so much less.
 const AHEAD_MEMORY_SHARE: usize = 32;
 
 /// The queue sets before segments, if there are to be some.
@@ -73,8 +72,8 @@ pub(super) fn queue_segments(
     SegmentQueues::start(options, &env.threads, all.map(|(id, record)| (*id, record)))
 }
 
-/// The files of segments, and what is asked for ahead of readers with the memory that it takes:
-/// nothing where a medium does nothing meanwhile.
+/// The files of segments, and the read-ahead with its memory: none where a medium cannot read
+/// meanwhile.
 pub(super) fn ways_to_segments(
     env: &Env,
     options: &Options,
@@ -90,36 +89,36 @@ pub(super) fn ways_to_segments(
     (files, ahead)
 }
 
-/// What of the memory budget knows what the files of an index in the fast tier hold.
+/// Share of the memory budget for the directory of the files of an index in the fast tier.
 const INDEX_MEMORY_SHARE: u64 = 128;
 /// The same for the newest segments, of which files are larger.
 const NEWEST_MEMORY_SHARE: u64 = 32;
-/// The newest segments take so many times the memory that knows what their files hold, and no
-/// more: for each piece of 4,096 bytes there is a checksum of 4.
+/// The newest segments take so many times the memory of the directory of their files, and no more:
+/// for each 4,096 bytes there is a checksum of 4.
 const NEWEST_PER_MEMORY: u64 = 1024;
 
 /// Where the fast tier repeats something of segments, if it is to.
 pub(crate) fn place_of(
-    what: What,
+    what: RepeatKind,
     (env, options): (&Env, &Options),
     tier: &OwnedTier,
     guard: &Arc<Guard>,
-) -> Option<fast_index::Place> {
+) -> Option<fast_index::FastIndexConfig> {
     let budget = u64::try_from(options.memory_budget_bytes).unwrap_or(u64::MAX);
     let is_there = what.is_in(tier.tier.parts);
     let (bytes_max, memory_bytes) = match what {
-        What::Index => {
+        RepeatKind::Index => {
             let memory = budget / INDEX_MEMORY_SHARE;
             (options.fast_index_bytes, memory)
         }
-        What::Newest => {
+        RepeatKind::Newest => {
             let memory = budget / NEWEST_MEMORY_SHARE;
             let known = memory.saturating_mul(NEWEST_PER_MEMORY);
             let most = options.fast_newest_bytes.unwrap_or(u64::MAX).min(known);
             (Some(most), memory)
         }
     };
-    is_there.then(|| fast_index::Place {
+    is_there.then(|| fast_index::FastIndexConfig {
         what,
         files: Arc::clone(&tier.files),
         fast: tier.tier.folder.clone(),
@@ -133,7 +132,7 @@ pub(crate) fn place_of(
     })
 }
 
-/// What the fast tier is to repeat of segments. Without it reads go to bulk, so that what cannot be
+/// Copies parts of segments to the fast tier. Without it reads go to bulk, so a tier that cannot be
 /// used is no reason not to open.
 pub(super) fn repeat_segments(
     store: &Store,
@@ -145,20 +144,20 @@ pub(super) fn repeat_segments(
     let Some(tier) = tier else {
         return;
     };
-    let places = What::ALL.map(|what| (what, place_of(what, env_and_options, tier, guard)));
+    let places = RepeatKind::ALL.map(|what| (what, place_of(what, env_and_options, tier, guard)));
     for (what, place) in places.into_iter().filter_map(|(what, p)| Some((what, p?))) {
         let all = partitions.iter();
         let all = all.map(|(id, record)| (*id, named(record)));
         match FastIndex::open(place, all) {
             Ok(index) => drop(store.repeats().set(what, Some(Arc::new(index)))),
             Err(error) => {
-                tracing::warn!(%error, "what the fast tier has of segments cannot be used: they are read in bulk");
+                tracing::warn!(%error, "the copies of segments in the fast tier cannot be used: segments are read in bulk");
             }
         }
     }
 }
 
-/// How it is made known that a log file was begun: in a fast tier without asking bulk.
+/// The way that a new log file is announced: in a fast tier without using bulk.
 pub(crate) fn announcer(env: &Env, meta: &Arc<Meta>, tier: Option<&Arc<OwnedTier>>) -> MakeKnown {
     if let Some(tier) = tier.filter(|owned| owned.tier.parts.log) {
         let (tier, files) = (Arc::clone(tier), Arc::clone(env.log_files()));

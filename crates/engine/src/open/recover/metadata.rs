@@ -9,7 +9,7 @@ use headwater_io::{Env, Files, OpenMode};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Opens the metadata, or makes it. A database whose making was cut short holds no log and no
+/// Opens the metadata, or makes it. A database whose making was interrupted has no log and no
 /// segments: it is made again.
 pub(super) fn open_meta(env: &Env, options: &Options, mut owner: Owner) -> Result<(Meta, Owner)> {
     let dir = options.dir.as_path();
@@ -79,8 +79,8 @@ pub(super) fn open_meta(env: &Env, options: &Options, mut owner: Owner) -> Resul
     let Some(lock) = lock_meta(env, dir)? else {
         return Err(Error::io("lock", path, std::io::ErrorKind::NotFound.into()));
     };
-    // The name first: a file that holds something has a name that stays. Should this sync fail, the
-    // next opening finds an empty file, and makes it anew.
+    // The name first: a file with contents has a durable name. Should this sync fail, the next
+    // opening finds an empty file, and makes it again.
     files.sync_dir(dir).map_err(|e| Error::io("sync", dir, e))?;
     let meta = Meta::create(path, file, options.shards, env.chance.next_u64())?;
     Ok((meta.owned(lock, &env.chance), owner))

@@ -1,4 +1,4 @@
-//! Who opens a database, and what that means for its opening.
+//! Kinds of openers of a database, and their effect on its opening.
 
 use crate::Result;
 use crate::common::error::Error;
@@ -11,7 +11,7 @@ use crate::metadata::catalog::Horizon;
 use crate::metadata::clock::Moment;
 use crate::metadata::owner::Owner;
 use crate::replication::tail::TailRecord;
-use crate::storage::segment::{Here, Piece};
+use crate::storage::segment::{Here, ShownStretch};
 use crate::storage::tombstone::DeleteRecord;
 use crate::wal::Access;
 use headwater_io::{Env, Files};
@@ -20,18 +20,18 @@ use std::hash::RandomState;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Who opens a database.
+/// Kind of opener of a database.
 pub(crate) enum OpenedBy<'a> {
-    /// Who holds its lock and reserve, and puts files right.
+    /// The owner, which has its lock and reserve, and repairs files.
     Owner(Ownership),
-    /// Who only reads, perhaps beside an owner, and changes no file; see [`Access::Reader`].
+    /// A reader, perhaps beside an owner, which changes no file; see [`Access::Reader`].
     Reader(&'a dyn Fn() -> Result<()>),
-    /// Who only reads a copy of another database, whose files have holes, or a state of the past:
+    /// A reader of a copy of another database, whose files have missing ranges, or of a past state:
     /// there is no log.
     Copy(CopyParts),
 }
 
-/// What an owner has.
+/// Resources of an owner.
 pub(crate) struct Ownership {
     pub(super) owner: Owner,
     pub(super) tier: Option<Arc<OwnedTier>>,
@@ -43,22 +43,22 @@ pub(crate) struct Ownership {
     pub(super) run_files: Arc<dyn Files>,
 }
 
-/// What is known of a copy besides its metadata.
+/// Data of a copy besides its metadata.
 #[derive(Debug, Default)]
 pub(crate) struct CopyParts {
     /// Partitions of which nothing can be read here.
     pub(crate) elsewhere: HashMap<SegmentId, Error>,
     /// Which bytes are here.
     pub(crate) here: Option<Arc<dyn Here>>,
-    /// Makes versions of its data, which are those of all openings of the copy.
+    /// Hashers for versions of its data, the same for all openings of the copy.
     pub(crate) hashers: Option<(RandomState, RandomState)>,
-    /// What is shown of those partitions that are not shown as a whole.
-    pub(crate) pieces: HashMap<SegmentId, Vec<Piece>>,
+    /// The parts that are shown of partitions that are not shown as a whole.
+    pub(crate) pieces: HashMap<SegmentId, Vec<ShownStretch>>,
     /// Deletes that are not carried out in every partition, by sequence.
     pub(crate) deletes: Vec<(Sequence, DeleteRecord)>,
-    /// What is known of the log behind the state, by sequence.
+    /// Records of the log behind the state, by sequence.
     pub(crate) tail: Vec<TailRecord>,
-    /// What the source does not store any more, by table, where it is shown here.
+    /// Horizons of data that the source no longer stores, by table, where it is shown here.
     pub(crate) cuts: HashMap<TableId, Horizon>,
     /// Partitions of which not all rows are here.
     pub(crate) lacking: HashSet<SegmentId>,
@@ -66,16 +66,16 @@ pub(crate) struct CopyParts {
     pub(crate) past: Option<PastParts>,
 }
 
-/// What is known of a state of the past.
+/// Data of a past state.
 #[derive(Debug)]
 pub(crate) struct PastParts {
-    /// What time it is in it, for ever.
+    /// The time in it, which never changes.
     pub(crate) moment: Moment,
-    /// Its files are held open, since somebody else may remove them.
+    /// Its files stay open, since the owner may remove them.
     pub(crate) holds_open: bool,
 }
 
-/// What opening needs of who opens.
+/// Needs of an opening that depend on the opener.
 pub(super) struct Opener<'a> {
     pub(super) owner: Option<Owner>,
     pub(super) tier: Option<Arc<OwnedTier>>,

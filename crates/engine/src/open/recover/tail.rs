@@ -1,9 +1,9 @@
-//! Replaying the tail of a copy: what its source has written and no state holds yet.
+//! Replay of the tail of a copy: records of its source that no state includes yet.
 //!
-//! Invariants: nothing is shown that the source does not store any more. What comes late into a
-//! stretch of which only summaries are here is left out until a state holds it: to put it into its
-//! buckets takes rows that are elsewhere, and would take the buckets away that are here.
-//! Failure: what another machine says is looked at before it is built on.
+//! Invariants: data that the source no longer stores is not shown. Late events in a stretch of
+//! which only summaries are here are left out until a state contains them: adding them to their
+//! buckets takes rows that are elsewhere, and would remove the buckets that are here.
+//! Failure: data from another machine is checked before it is used.
 
 use super::{CopyParts, Replayer};
 use crate::Result;
@@ -21,15 +21,15 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
-/// What of a tail is shown.
+/// The part of a tail that is shown.
 #[derive(Default)]
 pub(super) struct TailShown {
-    /// What the source does not store any more.
+    /// Horizons of data that the source no longer stores.
     cuts: HashMap<TableId, Horizon>,
     /// Partitions of which not all rows are here.
     lacking: HashSet<SegmentId>,
     here: Option<Arc<dyn Here>>,
-    /// Up to when nothing is put between what one of them holds of a stream.
+    /// Time up to which no row is put between the stored rows of a stream.
     closed_to: HashMap<(SegmentId, StreamId), Option<Timestamp>>,
 }
 
@@ -55,7 +55,7 @@ impl TailShown {
             return Ok(*known);
         }
         let found = match self.look(store, partition, stream) {
-            // Who reads there is told.
+            // The reader of that stretch gets the error.
             Err(error) if matches!(error.kind(), ErrorKind::Elsewhere | ErrorKind::Corrupt) => None,
             found => found?,
         };
@@ -86,7 +86,7 @@ impl TailShown {
         Ok(held.watermark().filter(|_| !are_here))
     }
 
-    /// Those of the rows that are shown.
+    /// The rows that are shown.
     pub(super) fn shown(
         &mut self,
         store: &Store,
@@ -124,8 +124,8 @@ impl TailShown {
 }
 
 impl Replayer<'_> {
-    /// Replays what is known of a copy behind its segments: the deletes that its state tells of,
-    /// and its tail, of which the state holds every definition up to `defined`.
+    /// Replays the data of a copy behind its segments: the deletes of its state, and its tail, of
+    /// which the state has every definition up to `defined`.
     pub(super) fn copied(
         &mut self,
         deletes: &[(Sequence, DeleteRecord)],
@@ -141,7 +141,7 @@ impl Replayer<'_> {
                 RecordKind::Table | RecordKind::Fields | RecordKind::Streams => {
                     record.sequence <= defined
                 }
-                // One that waits is told of by the state too, which says it in the same way.
+                // A pending one is in the state too, in the same form.
                 RecordKind::Delete | RecordKind::Write | RecordKind::NumberedWrite => false,
             };
             if !is_defined {

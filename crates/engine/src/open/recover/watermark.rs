@@ -1,4 +1,4 @@
-//! Up to where a stream is in order, by what memory knows and what is stored.
+//! Time up to which a stream is in order, by memory and stored rows.
 
 use super::Replayer;
 use crate::Result;
@@ -21,7 +21,7 @@ impl Replayer<'_> {
                 return Ok(watermark);
             }
             if self.tail.is_some() {
-                // It says only how writers sort what comes; what is stored may be elsewhere.
+                // It only decides how writers sort new events; stored rows may be elsewhere.
                 return Ok(None);
             }
             Arc::clone(&state.partitions)

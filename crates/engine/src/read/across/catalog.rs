@@ -1,10 +1,10 @@
 //! Tables and streams over all parts.
 //!
-//! It is brought up to date by what changed of a part, and shared with the snapshots that were
-//! taken before: what does not change is not copied.
+//! Changes of a part update the catalog in place of a rebuild; snapshots taken before share
+//! whatever does not change.
 //!
 //! Invariants: a table is there as long as a part has it; its streams are those of all parts, each
-//! with the parts that have it and what is shown of it.
+//! with the parts that have it and the ranges that are shown of it.
 //! Concurrency: immutable where it is shared.
 
 use super::index::{Entry, StreamIndex};
@@ -17,7 +17,7 @@ use headwater_types::StreamName;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
 
-/// Whose streams are, for a catalog that is being changed.
+/// Ownership rules and parts, for a catalog that is being changed.
 pub(super) struct Ownership<'a> {
     pub(super) owners: Option<&'a Owners>,
     /// Numbers of the parts that there are, by name.
@@ -41,7 +41,7 @@ pub(super) struct TableAcross {
     pub(super) streams: StreamIndex,
     /// By the number of the part.
     parts: BTreeMap<u32, PartTable>,
-    /// Made of `parts` when somebody asks.
+    /// Built from `parts` on first use.
     union: Arc<OnceLock<Option<Arc<UnionTable>>>>,
 }
 
@@ -82,7 +82,7 @@ impl CatalogAcross {
         self.tables.keys()
     }
 
-    /// How a part has a table.
+    /// The table as one part has it.
     pub(super) fn part_table(&self, table: &str, part: u32) -> Option<&PartTable> {
         self.tables.get(table)?.parts.get(&part)
     }
@@ -139,7 +139,7 @@ impl CatalogAcross {
         Ok(())
     }
 
-    /// Asks anew whose each stream is.
+    /// Asks the rules again which part owns each stream.
     pub(super) fn ask_owners(&mut self, whose: &Ownership<'_>) -> Result<()> {
         let names: Vec<String> = self.tables.keys().cloned().collect();
         for name in names {
@@ -165,7 +165,7 @@ pub(super) fn name_of(table: &str, key: &[u8]) -> Result<StreamName> {
     decode_stream_key(table, key).map_err(|e| unreadable(&e))
 }
 
-/// The error for key bytes that cannot be read; they were taken for sound when they were put in.
+/// The error for unreadable key bytes; they were checked when they were inserted.
 pub(super) fn unreadable(error: &DecodeError) -> Error {
     Error::internal(format!("key bytes of a stream: {error}"))
 }

@@ -1,6 +1,6 @@
 //! The streams of a table over all parts, by name.
 //!
-//! Sorted pages that are shared until they change: who holds the index sees it as it is, and a
+//! Sorted pages that are shared until they change: a reader of the index sees it unchanged, and a
 //! change costs a page and the list of pages.
 //!
 //! Invariants: keys rise over all pages, no page is empty, each key has one part at least.
@@ -29,9 +29,9 @@ pub(super) struct Entry {
 #[derive(Clone, Debug, Default)]
 pub(super) struct StreamIndex {
     pages: Vec<Arc<Vec<Entry>>>,
-    /// Those of which something is shown.
+    /// Streams of which something is shown.
     shown: u64,
-    /// Those of which not simply everything that the one part that has them has is shown.
+    /// Streams of which the answer is not simply everything of a single part.
     pub(super) contested: BTreeSet<Arc<[u8]>>,
 }
 
@@ -69,7 +69,7 @@ impl StreamIndex {
         };
     }
 
-    /// Puts a stream in, in the place of the one of its key.
+    /// Inserts a stream, replacing the entry of its key.
     pub(super) fn put(&mut self, entry: Entry) {
         if let Some(before) = self.replaced(entry.clone()) {
             self.count(&before, false);
@@ -131,8 +131,8 @@ impl StreamIndex {
         pages.flat_map(|page| page.iter()).skip(first)
     }
 
-    /// Hands out the streams behind `after` that are shown and have what is wanted, until `each`
-    /// says false.
+    /// Visits the streams behind `after` that are shown and pass the filter, until `each` says
+    /// false.
     pub(super) fn walk(
         &self,
         after: &[u8],
@@ -146,8 +146,8 @@ impl StreamIndex {
                     continue;
                 }
                 match having.look(&entry.key)? {
-                    Look::Wanted if !each(entry)? => return Ok(()),
-                    Look::Wanted | Look::Not(Walk::Next) => {}
+                    Look::Match if !each(entry)? => return Ok(()),
+                    Look::Match | Look::Not(Walk::Next) => {}
                     Look::Not(Walk::End) => return Ok(()),
                     Look::Not(Walk::From(next)) => {
                         from = Some(next);
@@ -178,7 +178,7 @@ mod tests {
 
     fn shown(kind: u8) -> Shown {
         match kind {
-            0 => Shown::Pieces(Vec::new().into()),
+            0 => Shown::Ranges(Vec::new().into()),
             _ => Shown::Whole(1),
         }
     }

@@ -1,10 +1,10 @@
 //! Keeps parts and the catalog over them, from one snapshot to the next.
 //!
-//! Invariants: the catalog says what the snapshots of the parts that are kept say. Of one open
-//! database the newest snapshot that was put counts. Numbers of definitions are given once in a
-//! process, and lie above those of all databases.
-//! Concurrency: what has to be read of a part is read before it is put; a keeper is changed by one
-//! at a time.
+//! Invariants: the catalog says what the snapshots of the retained parts say. Of one open database
+//! the newest snapshot that was put counts. Numbers of definitions are given once in a process, and
+//! lie above those of all databases.
+//! Concurrency: everything that has to be read of a part is read before it is put; a keeper is
+//! changed by one thread at a time.
 //! Failure: a part that cannot be looked through changes nothing.
 
 use super::AcrossSnapshot;
@@ -30,7 +30,7 @@ fn new_number() -> u64 {
 pub(crate) struct Change {
     name: Arc<str>,
     snapshot: SingleSnapshot,
-    /// Its streams; `None` = they are those of the part that it was compared with.
+    /// Its streams; `None` = those of the part that it was compared with.
     keys: Option<KeysByTable>,
 }
 
@@ -49,7 +49,7 @@ impl Change {
         &self.name
     }
 
-    /// Looks through a database that is to take the place of `before`, if it has to be.
+    /// Looks through a database that is to replace `before`, if necessary.
     pub(crate) fn look(&mut self, before: Option<&Part>) -> Result<()> {
         let is_known = before.is_some_and(|b| has_definitions_of(&self.snapshot, &b.snapshot));
         if !is_known && self.keys.is_none() {
@@ -75,8 +75,8 @@ pub(crate) struct Keeper {
     catalog: Arc<CatalogAcross>,
     definitions: u64,
     owners: Option<Owners>,
-    /// Whose streams are has to be asked anew.
-    is_owned_anew: bool,
+    /// True when the rules must be asked again which part owns each stream.
+    owners_changed: bool,
 }
 
 impl Default for Keeper {
@@ -89,19 +89,19 @@ impl Default for Keeper {
             catalog: Arc::default(),
             definitions: new_number(),
             owners: None,
-            is_owned_anew: false,
+            owners_changed: false,
         }
     }
 }
 
 impl Keeper {
-    /// A part that is kept.
+    /// The part of a name, if the keeper has it.
     pub(crate) fn known(&self, name: &str) -> Option<Arc<Part>> {
         self.parts.shared(*self.numbers.get(name)?)
     }
 
-    /// Puts a part, in the place of the one of its name. The change comes back when the part that
-    /// it was compared with is not the one that is kept: it has to be looked through again.
+    /// Puts a part, replacing the one of its name. Returns the change when the part that it was
+    /// compared with is not the current one: it has to be looked through again.
     pub(crate) fn put(&mut self, change: Change) -> Result<Option<Change>> {
         let before = self.known(&change.name);
         if let Some(before) = before.as_deref() {
@@ -130,7 +130,7 @@ impl Keeper {
         Ok(None)
     }
 
-    /// The number of a part; a new one comes behind those there are.
+    /// The number of a part; a new one comes behind the existing ones.
     fn number(&mut self, name: &Arc<str>) -> u32 {
         if let Some(number) = self.numbers.get(name) {
             return *number;
@@ -140,12 +140,12 @@ impl Keeper {
         self.numbers.insert(Arc::clone(name), number);
         self.definitions = new_number();
         // It may be said to own streams that others have.
-        self.is_owned_anew |= self.owners.is_some();
+        self.owners_changed |= self.owners.is_some();
         number
     }
 
-    /// Says how a part has its tables now; those that it has no more stay until their streams have
-    /// gone.
+    /// Records the tables that a part has now; tables that it no longer has stay until their
+    /// streams are removed.
     fn put_tables(&mut self, part: &Part) -> Result<()> {
         for table in part.snapshot.tables() {
             let known = self.catalog.part_table(&table.name, part.number);
@@ -207,26 +207,26 @@ impl Keeper {
         self.numbers.remove(name);
         Arc::make_mut(&mut self.parts).remove(number);
         self.definitions = new_number();
-        self.is_owned_anew |= self.owners.is_some();
+        self.owners_changed |= self.owners.is_some();
         Ok(())
     }
 
     /// Says whose streams are.
     pub(crate) fn set_owners(&mut self, owners: Option<Owners>) {
         self.owners = owners;
-        self.is_owned_anew = true;
+        self.owners_changed = true;
     }
 
     /// All parts as they were put last.
     pub(crate) fn snapshot(&mut self) -> Result<AcrossSnapshot> {
-        if self.is_owned_anew {
+        if self.owners_changed {
             let whose = Ownership {
                 owners: self.owners.as_ref(),
                 numbers: &self.numbers,
             };
             Arc::make_mut(&mut self.catalog).ask_owners(&whose)?;
             self.definitions = new_number();
-            self.is_owned_anew = false;
+            self.owners_changed = false;
         }
         let mut parts = self.parts.iter();
         let are_known = parts.all(|part| part.snapshot.definitions().is_some());
@@ -239,7 +239,7 @@ impl Keeper {
     }
 }
 
-/// Keys that are in one of two rising lists only; true for those of the second.
+/// Keys that are in one of two rising lists only; true for keys of the second.
 fn differences<'a>(
     old: &'a [Arc<[u8]>],
     new: &'a [Arc<[u8]>],

@@ -1,9 +1,9 @@
 //! Which tables and streams there are over all parts, a page at a time, and where parts disagree.
 //!
 //! Invariants: a stream comes once, however many parts have it. By name, streams stand in the order
-//! of one catalog; by number, those of one part after those of the parts before, each with the part
-//! where it is at home.
-//! Concurrency: nothing is held between two pages.
+//! of one catalog; by number, streams of one part follow those of the parts before it, each with
+//! the part where it is at home.
+//! Concurrency: no state is pinned between two pages.
 
 use super::AcrossSnapshot;
 use super::catalog::{TableAcross, name_of, unreadable};
@@ -19,14 +19,14 @@ use headwater_codec::DecodeError;
 use headwater_types::{ClosedRange, FieldType, StreamName, push_stream_text};
 use std::sync::Arc;
 
-/// What a part has of a stream and is not shown, since it is not the part's.
+/// Range of a stream that a part has and that is not shown, since another part owns it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
     /// The stream.
     pub stream: StreamName,
     /// The part that has it.
     pub part: Arc<str>,
-    /// The stretches in which it has rows that are not shown, as far as that is known without
+    /// The stretches in which it has rows that are not shown, as precisely as is known without
     /// reading any.
     pub spans: Vec<ClosedRange>,
 }
@@ -188,7 +188,7 @@ impl AcrossSnapshot {
                 let shown = entry.shown.of_part(*holder);
                 let part = self.part(*holder)?;
                 let info = part.snapshot.stream_info(&stream)?;
-                // Where nothing is, there is nothing to tell.
+                // An empty range has no conflict.
                 let ends = info.first.zip(info.last);
                 let held = ends.map_or(ClosedRange::EMPTY, |(a, b)| ClosedRange::new(a, b));
                 let spans = outside(&held, &shown);

@@ -1,7 +1,7 @@
 //! Bins that stretches of one stream have in common, put together.
 //!
-//! Invariants: what comes in is by time, so that of two stretches the first one's earliest event is
-//! the earliest of both.
+//! Invariants: the input is in the order of time, so that of two stretches the first one's earliest
+//! event is the earliest of both.
 
 use crate::read::aggregate::Bin;
 use crate::read::summary::SummaryBin;
@@ -13,7 +13,7 @@ pub(super) struct Merged<T> {
     bins: BTreeMap<i128, T>,
 }
 
-/// What is put together of two stretches, of which `later` comes behind.
+/// An answer that can be merged from the answers of two stretches, of which `later` follows.
 pub(super) trait Together {
     fn take(&mut self, later: Self);
 }

@@ -1,11 +1,12 @@
 //! Several databases read as one: tables are the union of their tables, and a stream is read from
-//! the part whose it is.
+//! the part that owns it.
 //!
 //! Invariants: one instant of a stream is read from one part at most, as [`Owners`] and the order
-//! of the parts say; what another part has of it is not shown and is told
+//! of the parts say; data of another part at that instant is not shown and is reported
 //! ([`AcrossSnapshot::conflicts`]). Where the owner of a stretch is not among the parts, reads of
-//! it are `elsewhere`. Otherwise an answer is what one database with the same rows would answer.
-//! Concurrency: immutable; parts and the catalog over them are shared with whoever keeps them.
+//! it are `elsewhere`. Otherwise an answer is the one of a single database with the same rows.
+//! Concurrency: immutable; parts and the catalog over them are shared with the caches that retain
+//! them.
 //! Failure: as for a snapshot of one database; the first error of a part is the error.
 
 mod catalog;

@@ -1,7 +1,7 @@
-//! Whose a stream is, and when.
+//! Ownership of streams, by stretches of time.
 //!
-//! Invariants: of a stream every instant belongs to one part at most; what is said first counts.
-//! Where nothing is said, an instant belongs to the first part that has the stream.
+//! Invariants: of a stream every instant belongs to one part at most; the first rule counts.
+//! Without a rule, an instant belongs to the first part that has the stream.
 //! Concurrency: pure.
 
 use crate::common::ranges::union;
@@ -26,7 +26,7 @@ type Says = dyn Fn(&StreamName) -> Vec<Owned> + Send + Sync;
 pub struct Owners(Arc<Says>);
 
 impl Owners {
-    /// By a function, which is asked once for each stream.
+    /// Creates owners from a function, which is called once for each stream.
     ///
     /// ```
     /// use headwater_engine::{Owned, Owners};
@@ -55,43 +55,46 @@ impl fmt::Debug for Owners {
 
 /// A stretch of time of a stream, and the part that its rows are read from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Piece {
+pub(super) struct ShownRange {
     pub(super) range: ClosedRange,
     /// `None` = its owner is not here.
     pub(super) part: Option<u32>,
 }
 
-/// What is shown of a stream.
+/// The part of a stream that is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Shown {
     /// All that this part has of it.
     Whole(u32),
     /// By time, apart; none = nothing is.
-    Pieces(Arc<[Piece]>),
+    Ranges(Arc<[ShownRange]>),
 }
 
 impl Shown {
-    /// What is shown of a stream that these parts have, which is one at least.
+    /// Computes the part of a stream that is shown; at least one of these parts has the stream.
     pub(super) fn of(
         owned: &[Owned],
         holders: &[u32],
         number_of: &dyn Fn(&str) -> Option<u32>,
     ) -> Shown {
         let first = holders.first().copied();
-        let mut pieces = Vec::new();
+        let mut ranges = Vec::new();
         let mut left = vec![ClosedRange::ALL];
         for Owned { range, part } in owned {
             let part = number_of(part);
             let taken = left.iter().map(|l| l.intersect(range));
             let taken = taken.filter(|t| !t.is_empty());
-            pieces.extend(taken.map(|range| Piece { range, part }));
+            ranges.extend(taken.map(|range| ShownRange { range, part }));
             left = left.iter().flat_map(|l| without(l, range)).collect();
         }
-        pieces.extend(left.into_iter().map(|range| Piece { range, part: first }));
-        let is_there = |piece: &Piece| piece.part.is_none_or(|part| holders.contains(&part));
-        pieces.retain(is_there);
-        pieces.sort_by_key(|piece| piece.range.first);
-        joined(pieces)
+        ranges.extend(
+            left.into_iter()
+                .map(|range| ShownRange { range, part: first }),
+        );
+        let is_there = |shown: &ShownRange| shown.part.is_none_or(|part| holders.contains(&part));
+        ranges.retain(is_there);
+        ranges.sort_by_key(|shown| shown.range.first);
+        joined(ranges)
     }
 
     /// The stretches that are read from a part.
@@ -99,24 +102,24 @@ impl Shown {
         match self {
             Shown::Whole(part) if *part == number => vec![ClosedRange::ALL],
             Shown::Whole(_) => Vec::new(),
-            Shown::Pieces(pieces) => {
-                let own = pieces.iter().filter(|p| p.part == Some(number));
+            Shown::Ranges(ranges) => {
+                let own = ranges.iter().filter(|p| p.part == Some(number));
                 own.map(|p| p.range).collect()
             }
         }
     }
 
     pub(super) fn is_nothing(&self) -> bool {
-        matches!(self, Shown::Pieces(pieces) if pieces.is_empty())
+        matches!(self, Shown::Ranges(ranges) if ranges.is_empty())
     }
 
-    /// The part where the stream is at home: that of its first stretch, and else the first that has
-    /// it.
+    /// The part where the stream is at home: the owner of its first stretch, otherwise the first
+    /// part that has it.
     pub(super) fn home(&self, holders: &[u32]) -> Option<u32> {
         match self {
             Shown::Whole(part) => Some(*part),
-            Shown::Pieces(pieces) => {
-                let first = pieces.iter().find_map(|piece| piece.part);
+            Shown::Ranges(ranges) => {
+                let first = ranges.iter().find_map(|shown| shown.part);
                 first.or_else(|| holders.first().copied())
             }
         }
@@ -124,30 +127,30 @@ impl Shown {
 }
 
 /// Stretches of one part that touch are one.
-fn joined(pieces: Vec<Piece>) -> Shown {
-    let mut out: Vec<Piece> = Vec::with_capacity(pieces.len());
-    for piece in pieces {
+fn joined(ranges: Vec<ShownRange>) -> Shown {
+    let mut out: Vec<ShownRange> = Vec::with_capacity(ranges.len());
+    for shown in ranges {
         match out.last_mut() {
             Some(last)
-                if last.part == piece.part && last.range.last.next() == Some(piece.range.first) =>
+                if last.part == shown.part && last.range.last.next() == Some(shown.range.first) =>
             {
-                last.range.last = piece.range.last;
+                last.range.last = shown.range.last;
             }
-            _ => out.push(piece),
+            _ => out.push(shown),
         }
     }
     match out.as_slice() {
         [
-            Piece {
+            ShownRange {
                 range: ClosedRange::ALL,
                 part: Some(part),
             },
         ] => Shown::Whole(*part),
-        _ => Shown::Pieces(out.into()),
+        _ => Shown::Ranges(out.into()),
     }
 }
 
-/// What lies in `range` and not in `taken`.
+/// The parts of `range` outside `taken`.
 pub(super) fn without(range: &ClosedRange, taken: &ClosedRange) -> Vec<ClosedRange> {
     if range.intersect(taken).is_empty() {
         return vec![*range];
@@ -160,7 +163,7 @@ pub(super) fn without(range: &ClosedRange, taken: &ClosedRange) -> Vec<ClosedRan
     parts.filter(|part| !part.is_empty()).collect()
 }
 
-/// What lies in `range` and in none of the others.
+/// The parts of `range` outside all the others.
 pub(super) fn outside(range: &ClosedRange, shown: &[ClosedRange]) -> Vec<ClosedRange> {
     let mut left = vec![*range];
     for taken in shown {
@@ -203,7 +206,7 @@ mod tests {
             for at in (-30..50).chain([i64::MIN, i64::MAX]) {
                 let at = headwater_types::Timestamp::from_nanos(at);
                 let said = owned.iter().find(|o| o.range.contains(at));
-                // Nothing = nobody has anything there.
+                // Empty = no part has rows there.
                 let expected = match said {
                     None => Some(holders.first().copied()),
                     Some(said) => match number_of(&said.part) {
@@ -213,8 +216,8 @@ mod tests {
                 };
                 let found: Vec<Option<u32>> = match &shown {
                     Shown::Whole(part) => vec![Some(*part)],
-                    Shown::Pieces(pieces) => {
-                        let here = pieces.iter().filter(|p| p.range.contains(at));
+                    Shown::Ranges(ranges) => {
+                        let here = ranges.iter().filter(|p| p.range.contains(at));
                         here.map(|p| p.part).collect()
                     }
                 };

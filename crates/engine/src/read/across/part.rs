@@ -58,7 +58,7 @@ impl Parts {
         self.0.iter().map(|part| &**part)
     }
 
-    /// Puts a part in the place of the one of its number.
+    /// Puts a part, replacing the one of its number.
     pub(super) fn put(&mut self, part: Arc<Part>) {
         match self.0.binary_search_by_key(&part.number, |p| p.number) {
             Ok(at) => {

@@ -9,22 +9,22 @@ use headwater_types::{Column, FieldType};
 use std::collections::VecDeque;
 
 /// The scan of one stretch.
-pub(super) struct ScanPiece {
+pub(super) struct PartScan {
     pub(super) scan: SingleScan,
-    /// For each field wanted which column of the scan it is.
+    /// The column of the scan for each requested field.
     pub(super) columns: Vec<Option<usize>>,
 }
 
 /// See [`crate::Scan`].
 pub(crate) struct AcrossScan {
     fields: Vec<(String, FieldType)>,
-    pieces: VecDeque<ScanPiece>,
+    pieces: VecDeque<PartScan>,
 }
 
 impl AcrossScan {
     pub(super) fn new(
         fields: Vec<(String, FieldType)>,
-        pieces: impl IntoIterator<Item = ScanPiece>,
+        pieces: impl IntoIterator<Item = PartScan>,
     ) -> AcrossScan {
         AcrossScan {
             fields,
@@ -37,7 +37,7 @@ impl AcrossScan {
     }
 }
 
-/// A chunk of a stretch with all the fields wanted.
+/// A chunk of a stretch with all requested fields.
 fn shaped(
     chunk: ScanChunk,
     columns: &[Option<usize>],

@@ -1,4 +1,4 @@
-//! Reading a stream whose rows lie in the part, or the parts, whose it is.
+//! Reading a stream from the part, or the parts, that own it.
 //!
 //! Invariants: each stretch is read from its part alone, under the part's own names of fields, and
 //! nothing outside of it.
@@ -8,7 +8,7 @@ use super::index::Entry;
 use super::merged::Merged;
 use super::owners::Shown;
 use super::part::Part;
-use super::scan::{AcrossScan, ScanPiece};
+use super::scan::{AcrossScan, PartScan};
 use super::tables::{PartFields, UnionTable};
 use super::{AcrossSnapshot, owner_elsewhere};
 use crate::common::ids::TableId;
@@ -17,11 +17,11 @@ use crate::metadata::catalog::stream_key;
 use crate::read::aggregate::{AggregateSpec, Bin};
 use crate::read::coverage::{Coverage, whole_buckets};
 use crate::read::describe::StreamInfo;
-use crate::read::ends::Side;
+use crate::read::ends::RangeEnd;
 use crate::read::filter::{Clause, Filter};
 use crate::read::handle::StreamHandle;
 use crate::read::last::LastValue;
-use crate::read::scan::{ScanSpec, wanted_fields};
+use crate::read::scan::{ScanSpec, requested_fields};
 use crate::read::single::{ResolvedStream, SingleSnapshot};
 use crate::read::summary::{SummaryBin, SummarySpec};
 use crate::read::version::DataVersion;
@@ -72,7 +72,7 @@ impl Reading<'_> {
         (names, places)
     }
 
-    /// What a scan asks the part; `None` when none of its rows can match.
+    /// The spec of the scan of this part; `None` when none of its rows can match.
     fn spec(&self, spec: &ScanSpec, names: Vec<String>) -> Option<ScanSpec> {
         let own = |filter: &Filter| {
             let field = self.union.table.field_id(&filter.field)?;
@@ -113,7 +113,7 @@ impl Reading<'_> {
         Ok(bins.iter().map(|bin| bin.rows).sum())
     }
 
-    fn row(&self, side: Side) -> Result<Option<Timestamp>> {
+    fn row(&self, side: RangeEnd) -> Result<Option<Timestamp>> {
         self.part.snapshot.row_found(self.found, self.range, side)
     }
 }
@@ -160,13 +160,13 @@ impl<'a> StreamAcross<'a> {
         }))
     }
 
-    /// What has to be read for a range, by time.
+    /// The reads that a range needs, by time.
     fn readings(&self, range: &ClosedRange) -> Result<Vec<Reading<'a>>> {
         let mut out = Vec::new();
         match &self.entry.shown {
             Shown::Whole(part) => out.extend(self.reading(*part, *range)?),
-            Shown::Pieces(pieces) => {
-                for piece in pieces.iter() {
+            Shown::Ranges(ranges) => {
+                for piece in ranges.iter() {
                     let inside = piece.range.intersect(range);
                     if inside.is_empty() {
                         continue;
@@ -197,14 +197,14 @@ impl<'a> StreamAcross<'a> {
 
     pub(in crate::read) fn scan(&self, spec: &ScanSpec) -> Result<AcrossScan> {
         let table = &self.union.table;
-        let wanted = wanted_fields(table, spec)?;
+        let wanted = requested_fields(table, spec)?;
         Clause::all(&spec.filters, &spec.any_of, table)?;
         let mut pieces = Vec::new();
         for reading in self.readings(&spec.range)? {
             let (names, columns) = reading.fields(&wanted);
             if let Some(spec) = reading.spec(spec, names) {
                 let scan = reading.part.snapshot.scan_found(reading.found, &spec)?;
-                pieces.push(ScanPiece { scan, columns });
+                pieces.push(PartScan { scan, columns });
             }
         }
         let fields = wanted.iter().filter_map(|field| table.field(*field));
@@ -232,7 +232,7 @@ impl<'a> StreamAcross<'a> {
         let readings = self.readings(&spec.range)?;
         if readings.iter().all(Reading::has_all_fields) {
             // Unknown fields are refused there too.
-            wanted_fields(&self.union.table, spec)?;
+            requested_fields(&self.union.table, spec)?;
             Clause::all(&spec.filters, &spec.any_of, &self.union.table)?;
             for reading in readings {
                 let (range, found) = (reading.range, reading.found);
@@ -273,7 +273,7 @@ impl<'a> StreamAcross<'a> {
                 if let (None, Some(last)) = (&newest, last) {
                     *newest = if reading.range.last < last.time {
                         let range = reading.range;
-                        one.end_found(reading.found, &last.field, range, Side::Last)?
+                        one.end_found(reading.found, &last.field, range, RangeEnd::Last)?
                     } else {
                         let is_inside = reading.range.contains(last.time);
                         is_inside.then(|| (last.time, last.value.clone()))
@@ -296,7 +296,7 @@ impl<'a> StreamAcross<'a> {
         &self,
         field: &str,
         range: ClosedRange,
-        side: Side,
+        side: RangeEnd,
     ) -> Result<Option<(Timestamp, Value)>> {
         let field = self.field(field)?;
         for reading in self.readings_at(&range, side)? {
@@ -311,16 +311,16 @@ impl<'a> StreamAcross<'a> {
         Ok(None)
     }
 
-    /// What has to be read for a range, that at the side first.
-    fn readings_at(&self, range: &ClosedRange, side: Side) -> Result<Vec<Reading<'a>>> {
+    /// The reads that a range needs, in the order from the requested end.
+    fn readings_at(&self, range: &ClosedRange, side: RangeEnd) -> Result<Vec<Reading<'a>>> {
         let mut readings = self.readings(range)?;
-        if side == Side::Last {
+        if side == RangeEnd::Last {
             readings.reverse();
         }
         Ok(readings)
     }
 
-    pub(super) fn row(&self, range: ClosedRange, side: Side) -> Result<Option<Timestamp>> {
+    pub(super) fn row(&self, range: ClosedRange, side: RangeEnd) -> Result<Option<Timestamp>> {
         for reading in self.readings_at(&range, side)? {
             let row = reading.row(side)?;
             if row.is_some() {
@@ -335,7 +335,7 @@ impl<'a> StreamAcross<'a> {
         field: &str,
         range: ClosedRange,
     ) -> Result<Option<(Timestamp, Value)>> {
-        self.end(field, range, Side::First)
+        self.end(field, range, RangeEnd::First)
     }
 
     pub(in crate::read) fn last_in(
@@ -343,15 +343,15 @@ impl<'a> StreamAcross<'a> {
         field: &str,
         range: ClosedRange,
     ) -> Result<Option<(Timestamp, Value)>> {
-        self.end(field, range, Side::Last)
+        self.end(field, range, RangeEnd::Last)
     }
 
     pub(in crate::read) fn first_row_in(&self, range: ClosedRange) -> Result<Option<Timestamp>> {
-        self.row(range, Side::First)
+        self.row(range, RangeEnd::First)
     }
 
     pub(in crate::read) fn last_row_in(&self, range: ClosedRange) -> Result<Option<Timestamp>> {
-        self.row(range, Side::Last)
+        self.row(range, RangeEnd::Last)
     }
 
     pub(in crate::read) fn aggregate(&self, field: &str, spec: &AggregateSpec) -> Result<Vec<Bin>> {
@@ -430,7 +430,7 @@ impl<'a> StreamAcross<'a> {
     }
 
     pub(in crate::read) fn version(&self, range: &ClosedRange) -> Result<Option<DataVersion>> {
-        // Those of the parts are keyed hashes already: this only puts them together.
+        // The versions of the parts are keyed hashes already: this only combines them.
         let mut hasher = DefaultHasher::new();
         self.union.fingerprint.hash(&mut hasher);
         let mut is_closed = true;
@@ -465,11 +465,11 @@ impl<'a> StreamAcross<'a> {
             })
         };
         let range = whole_buckets(range, level);
-        let Shown::Pieces(pieces) = &self.entry.shown else {
+        let Shown::Ranges(ranges) = &self.entry.shown else {
             return self.readings(&range)?.into_iter().map(of_part).collect();
         };
         let mut out = Vec::new();
-        for piece in pieces.iter() {
+        for piece in ranges.iter() {
             let inside = piece.range.intersect(&range);
             if inside.is_empty() {
                 continue;
@@ -492,7 +492,7 @@ impl<'a> StreamAcross<'a> {
         }
         let mut info = StreamInfo::default();
         for reading in readings {
-            let (first, last) = (reading.row(Side::First)?, reading.row(Side::Last)?);
+            let (first, last) = (reading.row(RangeEnd::First)?, reading.row(RangeEnd::Last)?);
             info.first = info.first.or(first);
             info.last = last.or(info.last);
             info.rows = info.rows.saturating_add(reading.rows()?);

@@ -4,7 +4,7 @@
 //! of the first part that has it, and as `name@part` for the later one.
 //!
 //! Invariants: a field of the table is read from a part as one of the part's own fields, which has
-//! the same type, or the part has no value of it. The parts' own fields are all told once.
+//! the same type, or the part has no value of it. Each field of a part appears once.
 //! Concurrency: immutable.
 
 use crate::common::ids::TableId;
@@ -25,10 +25,10 @@ pub(super) struct PartTable {
     pub(super) tags: Vec<String>,
 }
 
-/// Under which of its own fields a part has those of the table.
+/// Mapping from the fields of a table to those of a part.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum PartFields {
-    /// It has the same ones in the same order.
+    /// The same fields in the same order.
     Same,
     /// For each of the table's fields.
     Mapped(Vec<Option<FieldId>>),
@@ -43,7 +43,7 @@ pub(super) struct UnionTable {
     tags: Vec<String>,
     /// By the number of the part.
     parts: BTreeMap<u32, PartFields>,
-    /// Tells its fields apart from those of another such table.
+    /// Hash that distinguishes its fields from those of another such table.
     pub(super) fingerprint: u64,
 }
 

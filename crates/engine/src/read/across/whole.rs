@@ -1,8 +1,8 @@
 //! Questions about a whole table over all parts: how many rows, and which streams have the newest
 //! or the oldest ones.
 //!
-//! Each part answers for itself. Of streams of which a part has more than is shown, what is not is
-//! taken off; those that lie in several parts are asked one by one.
+//! Each part answers for itself. For streams of which a part has more than is shown, the rest is
+//! subtracted; streams that lie in several parts are read one by one.
 //!
 //! Invariants, concurrency, failure: as for one database.
 
@@ -15,7 +15,6 @@ use crate::Result;
 use crate::common::ids::TableId;
 use crate::metadata::catalog::stream_key;
 use crate::read::bins::Bins;
-use crate::read::ends::Side;
 use crate::read::summary::SummarySpec;
 use crate::read::whole::{Accepts, GoesOn, OutermostSpec};
 use headwater_types::{ClosedRange, StreamName, Timestamp};
@@ -49,8 +48,8 @@ impl AcrossSnapshot {
     /// The rows of a stream in a range that parts have and that are not shown.
     fn hidden_rows(&self, table: &str, entry: &Entry, range: &ClosedRange) -> Result<u64> {
         let stream = name_of(table, &entry.key)?;
-        if let Shown::Pieces(pieces) = &entry.shown {
-            let mut nobodys = pieces.iter().filter(|p| p.part.is_none());
+        if let Shown::Ranges(ranges) = &entry.shown {
+            let mut nobodys = ranges.iter().filter(|p| p.part.is_none());
             if nobodys.any(|p| p.range.overlaps(range)) {
                 return Err(owner_elsewhere(&stream));
             }
@@ -87,7 +86,7 @@ impl AcrossSnapshot {
             limit: spec.limit,
         };
         for entry in contested(found) {
-            if let Shown::Pieces(_) = entry.shown
+            if let Shown::Ranges(_) = entry.shown
                 && !entry.shown.is_nothing()
             {
                 let name = name_of(table, &entry.key)?;
@@ -123,9 +122,9 @@ impl AcrossSnapshot {
         Ok(outermost.held.into_iter().map(|(_, name)| name).collect())
     }
 
-    /// How far the outermost row of a stream lies.
+    /// Distance of the outermost row of a stream.
     fn far(&self, stream: &StreamName, spec: &OutermostSpec) -> Result<Option<i64>> {
-        let side = if spec.newest { Side::Last } else { Side::First };
+        let side = spec.end();
         let row = self.stream(stream)?.row(spec.range, side)?;
         Ok(row.map(|at: Timestamp| spec.far(at)))
     }
@@ -137,7 +136,7 @@ fn contested(table: &TableAcross) -> impl Iterator<Item = &Entry> {
     keys.filter_map(|key| table.streams.find(key))
 }
 
-/// True for a stream of which is shown what this part has, and that only.
+/// True for a stream of which everything in this part is shown, and nothing else.
 fn is_whole_in(table: &TableAcross, name: &StreamName, number: u32) -> bool {
     let mut key = Vec::with_capacity(64);
     stream_key(TableId(0), name.tags(), &mut key);
@@ -152,7 +151,7 @@ struct Outermost {
 }
 
 impl Outermost {
-    /// What lies no further is not wanted.
+    /// Distance that a row must reach to be among the results.
     fn floor(&self) -> Option<i64> {
         let is_full = self.held.len() >= self.limit;
         self.held.last().filter(|_| is_full).map(|(far, _)| *far)

@@ -1,4 +1,4 @@
-//! What replays hold together is bounded by the memory budget, however many there are.
+//! The memory budget bounds the memory of all replays together, however many there are.
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use super::*;
@@ -62,7 +62,7 @@ fn thirty_two_replays_hold_a_quarter_of_the_budget() {
     assert!((512 << 10..=bound).contains(&most), "{most}");
     assert!(replays.iter().all(|(_, rows)| *rows == STREAMS * ROWS));
     assert!(replays.iter().all(|(replay, _)| replay.share.is_none()));
-    // Who asks for more by name gets it.
+    // A larger limit that is set explicitly is granted.
     let spec = ReplaySpec {
         memory_bytes: 64 << 20,
         ..spec

@@ -1,4 +1,4 @@
-//! Buckets of a stream: aggregates, summaries, tiles, and the version of what they show.
+//! Buckets of a stream: aggregates, summaries, tiles, and their version.
 
 use super::{Seen, Snapshot};
 use crate::Result;

@@ -5,7 +5,7 @@
 use super::{Scan, Seen, Snapshot};
 use crate::Result;
 use crate::read::aggregate::{AggregateSpec, Bin};
-use crate::read::ends::Side;
+use crate::read::ends::RangeEnd;
 use crate::read::handle::StreamHandle;
 use crate::read::last::LastValue;
 use crate::read::scan::ScanSpec;
@@ -101,7 +101,9 @@ impl StreamHandle {
         range: ClosedRange,
     ) -> Result<Option<(Timestamp, Value)>> {
         match &snapshot.seen {
-            Seen::Single(one) => one.end_found(one.find_again(self)?, field, range, Side::First),
+            Seen::Single(one) => {
+                one.end_found(one.find_again(self)?, field, range, RangeEnd::First)
+            }
             Seen::Across(all) => all.stream_again(self)?.first_in(field, range),
         }
     }
@@ -117,7 +119,7 @@ impl StreamHandle {
         range: ClosedRange,
     ) -> Result<Option<(Timestamp, Value)>> {
         match &snapshot.seen {
-            Seen::Single(one) => one.end_found(one.find_again(self)?, field, range, Side::Last),
+            Seen::Single(one) => one.end_found(one.find_again(self)?, field, range, RangeEnd::Last),
             Seen::Across(all) => all.stream_again(self)?.last_in(field, range),
         }
     }
@@ -132,7 +134,7 @@ impl StreamHandle {
         range: ClosedRange,
     ) -> Result<Option<Timestamp>> {
         match &snapshot.seen {
-            Seen::Single(one) => one.row_found(one.find_again(self)?, range, Side::First),
+            Seen::Single(one) => one.row_found(one.find_again(self)?, range, RangeEnd::First),
             Seen::Across(all) => all.stream_again(self)?.first_row_in(range),
         }
     }
@@ -147,7 +149,7 @@ impl StreamHandle {
         range: ClosedRange,
     ) -> Result<Option<Timestamp>> {
         match &snapshot.seen {
-            Seen::Single(one) => one.row_found(one.find_again(self)?, range, Side::Last),
+            Seen::Single(one) => one.row_found(one.find_again(self)?, range, RangeEnd::Last),
             Seen::Across(all) => all.stream_again(self)?.last_row_in(range),
         }
     }

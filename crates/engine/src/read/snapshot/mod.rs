@@ -1,10 +1,10 @@
 //! A consistent view of a database, or of several as if they were one.
 //!
-//! Everything that reads data does it by a snapshot. What a question means is said here; how one
-//! database answers it, and how several do, say the rooms below.
+//! All reads of data go through a snapshot. This module defines the meaning of each read; the
+//! modules below answer it for one database and for several.
 //!
-//! Invariants: a snapshot never changes. Of one database there is nothing between a question and
-//! its answer but a look at which kind of snapshot it is.
+//! Invariants: a snapshot never changes. Of one database the only overhead of a call is a branch on
+//! the kind of snapshot.
 //! Concurrency: snapshots are shared freely between threads.
 
 mod buckets;
@@ -21,8 +21,8 @@ use crate::{Error, Result};
 use std::sync::Arc;
 
 /// A consistent view of everything acknowledged before it was opened, over all shards; it never
-/// changes. While it is open the files it sees are kept, and what it sees of memory, which goes to
-/// files where snapshots together keep much: it costs space on the disk, and writers nothing.
+/// changes. While it is open the files it sees stay, and so do the events in memory it sees, which
+/// go to files where snapshots together pin many: it costs space on the disk, and writers nothing.
 ///
 /// One of several databases ([`crate::Across`]) shows the union of their tables and streams.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ impl Snapshot {
         }
     }
 
-    /// The view of one database that it is, for who compares two.
+    /// The view of one database that it is, for a comparison of two.
     pub(super) fn single(&self) -> Result<&SingleSnapshot> {
         match &self.seen {
             Seen::Single(one) => Ok(one),
@@ -89,7 +89,7 @@ impl Snapshot {
         }
     }
 
-    /// Tells tables, fields and streams apart from those of other snapshots of the same open
+    /// Number that identifies the tables, fields and streams among the snapshots of the same open
     /// database: where it is the same, they are the same. `None` when they were being changed; that
     /// says nothing. For programs that prepare something per table. Of several databases it is a
     /// number that no single one has, and it rises with every change.

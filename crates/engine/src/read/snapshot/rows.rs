@@ -9,7 +9,7 @@ use crate::read::visit::RowBlock;
 use headwater_types::{ClosedRange, FieldType, StreamName, Timestamp, Value};
 use std::fmt;
 
-/// An iterator over the rows of a stream, by time. It keeps what it reads alive, apart from its
+/// An iterator over the rows of a stream, by time. The data it reads stays alive, apart from its
 /// snapshot's memory.
 pub struct Scan(Rows);
 
@@ -73,9 +73,9 @@ impl Snapshot {
         }
     }
 
-    /// The rows of [`Snapshot::scan`], handed to `each` where they lie, some at a time: what is in
-    /// memory or decoded already is not copied, and what has to be put together first is. For
-    /// programs that put rows into memory of their own.
+    /// The rows of [`Snapshot::scan`], passed to `each` where they lie, some at a time: rows in
+    /// memory or decoded already are not copied; rows that must be merged first are. For programs
+    /// that put rows into memory of their own.
     ///
     /// ```
     /// use headwater_engine::{Database, Options, ScanSpec};
@@ -120,8 +120,8 @@ impl Snapshot {
         }
     }
 
-    /// The earliest value of a field in a range: what a scan of the range gives first. Little more
-    /// is read than the leaf it lies in.
+    /// The earliest value of a field in a range: the one that a scan of the range gives first.
+    /// Little more is read than the leaf it lies in.
     ///
     /// ```
     /// use headwater_engine::{Database, Options};
@@ -157,7 +157,7 @@ impl Snapshot {
         }
     }
 
-    /// The latest value of a field in a range: what a scan of the range gives last.
+    /// The latest value of a field in a range: the one that a scan of the range gives last.
     ///
     /// # Errors
     /// As [`Snapshot::first_in`].
@@ -173,7 +173,7 @@ impl Snapshot {
         }
     }
 
-    /// The instant of the earliest row in a range, whatever fields it has.
+    /// The instant of the earliest row in a range, with any fields.
     ///
     /// # Errors
     /// `not_found` for an unknown stream, `corrupt`, `io`.
@@ -188,7 +188,7 @@ impl Snapshot {
         }
     }
 
-    /// The instant of the latest row in a range, whatever fields it has.
+    /// The instant of the latest row in a range, with any fields.
     ///
     /// # Errors
     /// As [`Snapshot::first_row_in`].

@@ -1,4 +1,4 @@
-//! Tables and streams, and what can be said of a whole table.
+//! Tables and streams, and statistics of a whole table.
 
 use super::{Seen, Snapshot};
 use crate::read::Bins;
@@ -26,7 +26,7 @@ impl Snapshot {
         }
     }
 
-    /// How many streams of a table with these tags have an event in a range.
+    /// Counts the streams of a table with these tags that have an event in a range.
     ///
     /// # Errors
     /// `not_found` without such a table, `io`, `damaged`.
@@ -91,7 +91,7 @@ impl Snapshot {
 
     /// Looks through the texts of at most `limit` streams of a table behind `after`, in the order
     /// of [`Snapshot::streams_after`], and gives those for which `wanted` says yes: a search makes
-    /// no names of what it does not find.
+    /// no names of streams that do not match.
     ///
     /// ```
     /// use headwater_engine::{Database, Options};
@@ -210,7 +210,8 @@ impl Snapshot {
         }
     }
 
-    /// Streams of a table, as far as the catalog counts them: with those made since the snapshot.
+    /// Number of streams of a table, by the catalog's count: including those made since the
+    /// snapshot.
     ///
     /// # Errors
     /// `not_found` without such a table.
@@ -221,7 +222,7 @@ impl Snapshot {
         }
     }
 
-    /// What a stream holds, from what is known about its files and from memory: no row is read.
+    /// Describes a stream from its file metadata and memory: no row is read.
     ///
     /// # Errors
     /// `not_found` for an unknown stream, `corrupt`, `io`.
@@ -256,7 +257,7 @@ impl Snapshot {
 
     /// The names of the indexes that can say which rows of a table pass these filters, as those of
     /// a [`crate::ScanSpec`]. Whether one is used is decided where rows are read, for each
-    /// partition by itself. Of several databases none are told.
+    /// partition by itself. For several databases the list is empty.
     ///
     /// # Errors
     /// `not_found` without such a table or field; `invalid` where a value is of another type.
@@ -293,7 +294,7 @@ impl Snapshot {
     }
 
     /// The rows of all streams of a table in a range, as [`Snapshot::summary`] counts those of one;
-    /// `None` when `goes_on` said false, which is asked now and then.
+    /// `None` when `goes_on` said false, which is called now and then.
     ///
     /// ```
     /// use headwater_engine::{Database, Options};
@@ -326,10 +327,10 @@ impl Snapshot {
     }
 
     /// Streams whose newest (or oldest) rows in a range are the newest (or oldest) of the table:
-    /// among the rows of these streams are those of all streams that come first, as many as there
-    /// are streams asked for; of rows of one instant any may come first. Only streams that
-    /// `accepts` says yes of, which is asked where one would be among them; `None` asks nothing.
-    /// Fewer than asked for when `goes_on` said false.
+    /// among the rows of these streams are those of all streams that come first, as many as the
+    /// limit of streams; of rows of one instant any may come first. Only streams that `accepts`
+    /// says yes to, which is called where one would be among them; `None` accepts all. Fewer than
+    /// requested when `goes_on` said false.
     ///
     /// ```
     /// use headwater_engine::{Database, Options, OutermostSpec};
@@ -350,7 +351,7 @@ impl Snapshot {
     /// ```
     ///
     /// # Errors
-    /// `not_found` without such a table, `corrupt`, `io`, and what `accepts` says.
+    /// `not_found` without such a table, `corrupt`, `io`, and any error of `accepts`.
     pub fn outermost_streams(
         &self,
         table: &str,
@@ -364,9 +365,9 @@ impl Snapshot {
         }
     }
 
-    /// What is here of a stream in a range: by time, of several databases a stretch for each part
-    /// that it is read from. Asked for is what tiles at a level and above need whose buckets meet
-    /// the range, or rows with none. No leaf of a main run is read.
+    /// Availability of a stream in a range: by time, of several databases a stretch for each part
+    /// that it is read from. The requested data is what tiles at a level and above need whose
+    /// buckets meet the range, or rows with none. No leaf of a main run is read.
     ///
     /// # Errors
     /// `not_found` for an unknown stream, `corrupt`, `io`.
@@ -386,12 +387,12 @@ impl Snapshot {
         }
     }
 
-    /// Of several databases: what of a table's streams is not shown, since it lies in a part whose
-    /// it is not. Of one database there is nothing.
+    /// Of several databases: the data of a table's streams that are not shown, since they lie in a
+    /// part that does not own them. Of one database the list is empty.
     ///
     /// # Errors
-    /// `not_found` without such a table, `elsewhere` where a copy does not know yet what it has,
-    /// `corrupt`, `io`.
+    /// `not_found` without such a table, `elsewhere` where a copy does not know its own content
+    /// yet, `corrupt`, `io`.
     pub fn conflicts(&self, table: &str) -> Result<Vec<Conflict>> {
         match &self.seen {
             Seen::Single(one) => one.table(table).map(|_| Vec::new()),
@@ -399,9 +400,9 @@ impl Snapshot {
         }
     }
 
-    /// How wide the buckets are that aging has left of a stream in a range, the widest of them;
-    /// `None` = its rows are all there. A summary by this level, or a coarser one, counts each
-    /// bucket in one bin.
+    /// Width of the buckets that aging has left of a stream in a range, the widest of them; `None`
+    /// = its rows all exist. A summary by this level, or a coarser one, counts each bucket in one
+    /// bin.
     ///
     /// ```
     /// use headwater_engine::{Database, Options};
@@ -417,8 +418,8 @@ impl Snapshot {
     /// ```
     ///
     /// # Errors
-    /// `not_found` for an unknown stream, `elsewhere` where a copy does not know yet what it has,
-    /// `invalid` for a view of several databases, `corrupt`, `io`.
+    /// `not_found` for an unknown stream, `elsewhere` where a copy does not know its own content
+    /// yet, `invalid` for a view of several databases, `corrupt`, `io`.
     pub fn aged_level(&self, stream: &StreamName, range: &ClosedRange) -> Result<Option<Level>> {
         match &self.seen {
             Seen::Single(one) => one.aged_level(stream, range),
@@ -426,8 +427,8 @@ impl Snapshot {
         }
     }
 
-    /// Where a table has something, and what of it is the same as it was when somebody looked
-    /// before, perhaps another process. Nothing but metadata is looked at.
+    /// The stretches where a table has rows, and which of them are unchanged since an earlier call,
+    /// perhaps in another process. Only metadata are read.
     ///
     /// ```
     /// use headwater_engine::{Database, Options};

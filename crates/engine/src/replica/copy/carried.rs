@@ -1,12 +1,10 @@
-//! What a copy is made of, to be carried elsewhere and made anew there: its description, and
-//! ranges.
+//! Export and restoration of a copy, to carry it elsewhere: its description, and ranges.
 //!
-//! Invariants: a copy that was made anew is the one that was described: it shows, keeps and holds
-//! the same. What was written of one before its description is there holds nothing.
+//! Invariants: a restored copy is the one that was described: it shows, retains and contains the
+//! same. A restoration whose description is not written yet contains nothing.
 //! Concurrency: a description is taken under the copy's lock; a restoration has one owner.
-//! Failure: bytes that are no description, and a medium that refuses; the restoration is begun anew
-//! then.
-//! Format: docs/format/copy.md.
+//! Failure: bytes that are no description, and a device that refuses; the restoration is begun
+//! again then. Format: docs/format/copy.md.
 
 use super::index::{Index, Packs, RawIndex, index_path};
 use super::pack::{Present, pack_dir, pack_path};
@@ -34,21 +32,21 @@ const CRC_BYTES: usize = 4;
 pub struct CarriedCopy {
     /// The newest state it has.
     pub state: StateName,
-    /// Segments of which everything that is wanted is here, with the bytes that the state names.
+    /// Segments with all of their subscribed ranges here, and the bytes that the state names.
     pub complete: Vec<(u64, u64)>,
-    /// How often it had changed.
+    /// The value of [`RemoteCopy::changes`] at that instant.
     pub changes: u64,
-    /// All that is needed to make it anew, but for bytes of segments.
+    /// All that is needed to restore it, but for bytes of segments.
     pub description: Vec<u8>,
-    /// What is here of segments: id, offset and length, by these.
+    /// The ranges of segments that are here: id, offset and length, by these.
     pub present: Vec<(u64, u64, u64)>,
-    /// What was forgotten since it was carried last, and may have come again as something else.
+    /// The ranges that were forgotten since the last export, and may have come again with other
+    /// contents.
     pub forgotten: Vec<(u64, u64, u64)>,
 }
 
 impl RemoteCopy {
-    /// The copy as it is now, to be carried elsewhere. What was put and not committed is no part of
-    /// it.
+    /// Exports the copy as it is now. Bytes that were put and not committed are left out.
     ///
     /// # Errors
     /// `io`.
@@ -92,7 +90,7 @@ fn encode(raw: &RawIndex) -> Vec<u8> {
     let mut out = MAGIC.to_vec();
     out.put_u8(VERSION);
     out.put_prefixed(&raw.state);
-    for table in [&raw.shown, &raw.deleted, &raw.kept, &raw.pins] {
+    for table in [&raw.shown, &raw.deleted, &raw.retained, &raw.pins] {
         out.put_varint(wide(table.len()));
         for (key, value) in table {
             out.put_varint(*key);
@@ -127,7 +125,7 @@ fn decode(bytes: &[u8]) -> std::result::Result<RawIndex, DecodeError> {
     for table in [
         &mut raw.shown,
         &mut raw.deleted,
-        &mut raw.kept,
+        &mut raw.retained,
         &mut raw.pins,
     ] {
         let count = cursor.varint_up_to(wide(cursor.remaining()), "number of rows")?;
@@ -148,7 +146,7 @@ struct Filling {
     end: u64,
 }
 
-/// A copy that is being made anew. Without [`CopyRestoration::finish`] there is none.
+/// A copy that is being restored. Without [`CopyRestoration::finish`] there is none.
 #[derive(Debug)]
 pub struct CopyRestoration {
     env: Env,
@@ -157,8 +155,8 @@ pub struct CopyRestoration {
 }
 
 impl CopyRestoration {
-    /// Begins to make a copy anew in a directory. What a restoration left there that was not
-    /// finished is overwritten.
+    /// Begins to restore a copy in a directory. Files of an unfinished restoration there are
+    /// overwritten.
     ///
     /// # Errors
     /// `invalid` when there is a copy, `io`.
@@ -169,7 +167,7 @@ impl CopyRestoration {
         }
         if Index::open(&env, dir)?.is_some() {
             return Err(Error::invalid(format!(
-                "{}: there is a copy here; move it away before it is made anew",
+                "{}: there is a copy here; move it away before it is restored",
                 dir.display()
             )));
         }
@@ -192,7 +190,7 @@ impl CopyRestoration {
         })
     }
 
-    /// Bytes of a segment. Those of a segment come by their offsets, and none twice.
+    /// Writes bytes of a segment. The ranges of a segment come by their offsets, and none twice.
     ///
     /// # Errors
     /// `full`, `io`.
@@ -251,7 +249,7 @@ impl CopyRestoration {
             .into_iter()
             .map(|(id, filling)| (id, (filling.present, filling.end)))
             .collect();
-        // It is read as it will be, so that a description that says nonsense is told now.
+        // Read as it will be later, so that a description that makes no sense is refused now.
         Index::create_whole(&self.env, &self.dir, &raw, &packs)?.load()?;
         Ok(())
     }
@@ -312,7 +310,7 @@ mod tests {
             let bytes = copy.read(*segment, *offset, u32::try_from(*bytes).unwrap());
             again.put(*segment, *offset, &bytes.unwrap()).unwrap();
         }
-        // Until it is finished there is none; and then it is begun anew.
+        // Until it is finished there is no copy; and then it is begun again.
         assert!(RemoteCopy::open(env.clone(), Path::new("/b"), Level::MIN).is_err());
         let mut damaged = carried.description.clone();
         damaged[20] ^= 1;
@@ -337,7 +335,7 @@ mod tests {
             state: b"state".to_vec(),
             shown: vec![(3, b"shown".to_vec())],
             deleted: Vec::new(),
-            kept: vec![(300, b"kept".to_vec())],
+            retained: vec![(300, b"kept".to_vec())],
             pins: vec![(1, b"pin".to_vec())],
         };
         let encoded = encode(&raw);

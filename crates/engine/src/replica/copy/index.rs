@@ -1,14 +1,13 @@
-//! What a copy holds, on its medium: the newest state, what is shown of it, and where present
-//! ranges stand in packs. One redb database, `copy.redb`.
+//! The index of a copy on disk: the newest state, the partitions shown, and the locations of
+//! present ranges in packs. One redb database, `copy.redb`.
 //!
-//! Invariants: a range that the index names was synced before; what is shown changes in one
+//! Invariants: a range that the index names was synced before; the partitions shown change in one
 //! transaction. Bytes of a pack behind those that the index counts mean nothing.
 //! Concurrency: redb's own; a [`crate::RemoteCopy`] is the only one that has it open.
-//! Failure: a failed transaction may be on the medium all the same.
-//! Format: docs/format/copy.md.
+//! Failure: a failed transaction may be on the disk all the same. Format: docs/format/copy.md.
 
-use super::kept::{Cause, Deleted, Kept, KeptChange};
 use super::pack::{Present, pack_dir};
+use super::retained::{Cause, Deleted, RetainedChange, RetainedPartition};
 use crate::common::error::Damage;
 use crate::common::ids::{SegmentId, Sequence};
 use crate::metadata::tables::{PartitionRecord, new_database, open_database};
@@ -28,7 +27,7 @@ use std::sync::Arc;
 const NUMBERS: TableDefinition<'_, &str, u64> = TableDefinition::new("copy");
 const STATES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("states");
 const SHOWN: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("shown");
-/// By segment and offset: length, and place in the pack.
+/// By segment and offset: length, and location in the pack.
 const RANGES: TableDefinition<'_, (u64, u64), (u64, u64)> = TableDefinition::new("ranges");
 /// Bytes of each pack that count.
 const PACKS: TableDefinition<'_, u64, u64> = TableDefinition::new("packs");
@@ -36,10 +35,10 @@ const PACKS: TableDefinition<'_, u64, u64> = TableDefinition::new("packs");
 /// By number. Missing until there is one.
 const PINS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("pins");
 
-/// By segment: what was deleted of what is shown in a version before. Missing until something was
+/// By segment: the deletes in a partition shown in an earlier version. Missing until something was
 /// shown.
 const DELETED: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("deleted");
-/// By segment: what the source has cut away. Missing until there is some.
+/// By segment: data retained that the source has removed. Missing until there is some.
 const KEPT: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("kept");
 
 const VERSION: &str = "format_version";
@@ -50,7 +49,7 @@ pub(super) fn index_path(dir: &Path) -> PathBuf {
     dir.join("copy.redb")
 }
 
-/// What is here of each segment, and where its pack ends.
+/// The present ranges of each segment, and the end of its pack.
 pub(super) type Packs = BTreeMap<SegmentId, (Vec<Present>, u64)>;
 
 #[derive(Debug)]
@@ -59,24 +58,24 @@ pub(super) struct Index {
     path: PathBuf,
 }
 
-/// Everything that an index holds.
+/// The contents of an index.
 #[derive(Debug)]
 pub(super) struct Loaded {
     pub(super) state: State,
     pub(super) shown: Vec<StatePartition>,
     pub(super) packs: Packs,
     pub(super) pins: BTreeMap<u64, Pin>,
-    pub(super) kept: BTreeMap<SegmentId, Kept>,
+    pub(super) retained: BTreeMap<SegmentId, RetainedPartition>,
     pub(super) deleted: BTreeMap<SegmentId, Vec<Deleted>>,
 }
 
-/// Rows of an index as they stand there, but for those of ranges.
+/// Rows of an index as they are stored, but for those of ranges.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct RawIndex {
     pub(super) state: Vec<u8>,
     pub(super) shown: Vec<(u64, Vec<u8>)>,
     pub(super) deleted: Vec<(u64, Vec<u8>)>,
-    pub(super) kept: Vec<(u64, Vec<u8>)>,
+    pub(super) retained: Vec<(u64, Vec<u8>)>,
     pub(super) pins: Vec<(u64, Vec<u8>)>,
 }
 
@@ -108,23 +107,23 @@ fn decode(id: SegmentId, bytes: &[u8]) -> std::result::Result<StatePartition, De
         id,
         record,
         footers: footers.into(),
-        // What is shown is not proven.
+        // Partitions shown are not proven.
         uppers: Arc::default(),
     })
 }
 
 const KEPT_VERSION: u8 = 1;
 
-fn encode_kept(kept: &Kept) -> Vec<u8> {
+fn encode_retained(retained: &RetainedPartition) -> Vec<u8> {
     let mut out = vec![KEPT_VERSION];
-    out.put_prefixed(&encode(&kept.partition));
-    out.put_varint(wide(kept.stretches.len()));
-    for (cause, range) in &kept.stretches {
+    out.put_prefixed(&encode(&retained.partition));
+    out.put_varint(wide(retained.stretches.len()));
+    for (cause, range) in &retained.stretches {
         out.put_u8(cause.code());
         out.put_i64(range.first.as_nanos());
         out.put_i64(range.last.as_nanos());
     }
-    put_deletes(&kept.deletes, &mut out);
+    put_deletes(&retained.deletes, &mut out);
     out
 }
 
@@ -147,7 +146,10 @@ fn deletes(cursor: &mut Cursor<'_>) -> std::result::Result<Vec<Deleted>, DecodeE
     Ok(deletes)
 }
 
-fn decode_kept(id: SegmentId, bytes: &[u8]) -> std::result::Result<Kept, DecodeError> {
+fn decode_retained(
+    id: SegmentId,
+    bytes: &[u8],
+) -> std::result::Result<RetainedPartition, DecodeError> {
     let mut cursor = Cursor::new(bytes);
     if cursor.u8("version of what is kept")? != KEPT_VERSION {
         return Err(cursor.fail("version 1 of what is kept"));
@@ -163,7 +165,7 @@ fn decode_kept(id: SegmentId, bytes: &[u8]) -> std::result::Result<Kept, DecodeE
     }
     let deletes = deletes(&mut cursor)?;
     cursor.finish()?;
-    Ok(Kept {
+    Ok(RetainedPartition {
         partition,
         stretches,
         deletes,
@@ -179,14 +181,14 @@ fn holds_nothing(env: &Env, dir: &Path) -> Result<bool> {
 }
 
 impl Index {
-    /// Makes the index of a copy that holds nothing but a state.
+    /// Creates the index of a copy that has nothing but a state.
     pub(super) fn create(env: &Env, dir: &Path, state: &State) -> Result<Index> {
         let path = index_path(dir);
         let file = env
             .files
             .open(&path, OpenMode::CreateNew)
             .map_err(|e| Error::io("create", &path, e))?;
-        // The name first: a file that holds something has a name that stays.
+        // The name first: the name of a file with contents survives.
         env.files
             .sync_dir(dir)
             .map_err(|e| Error::io("sync", dir, e))?;
@@ -210,7 +212,7 @@ impl Index {
         Ok(index)
     }
 
-    /// Makes an index that holds all this, in one transaction: without it there is none.
+    /// Creates an index with these contents, in one transaction: without it there is none.
     pub(super) fn create_whole(
         env: &Env,
         dir: &Path,
@@ -235,7 +237,7 @@ impl Index {
             let tables = [
                 (SHOWN, &raw.shown),
                 (DELETED, &raw.deleted),
-                (KEPT, &raw.kept),
+                (KEPT, &raw.retained),
                 (PINS, &raw.pins),
             ];
             for (table, rows) in tables {
@@ -258,7 +260,7 @@ impl Index {
         Ok(index)
     }
 
-    /// Its rows as they stand there, but for those of ranges.
+    /// The rows as they are stored, but for those of ranges.
     pub(super) fn raw(&self) -> Result<RawIndex> {
         let transaction = self.db.begin_read().map_err(Error::meta)?;
         let states = transaction.open_table(STATES).map_err(Error::meta)?;
@@ -281,12 +283,12 @@ impl Index {
             state: state.value().to_vec(),
             shown: rows(SHOWN)?,
             deleted: rows(DELETED)?,
-            kept: rows(KEPT)?,
+            retained: rows(KEPT)?,
             pins: rows(PINS)?,
         })
     }
 
-    /// Opens the index of a copy; `None` when there is none, or its making was cut short.
+    /// Opens the index of a copy; `None` when there is none, or its creation was interrupted.
     pub(super) fn open(env: &Env, dir: &Path) -> Result<Option<Index>> {
         let path = index_path(dir);
         let file = match env.files.open(&path, OpenMode::Write) {
@@ -298,7 +300,7 @@ impl Index {
             return Ok(None);
         }
         let db = match open_database(&path, file, len, &Arc::default()) {
-            // Its making was cut short, or it is no loss: of a copy without packs nothing is here.
+            // Its creation was interrupted, or it is no loss: a copy without packs is empty.
             Err(error) if error.kind() == ErrorKind::Corrupt && holds_nothing(env, dir)? => {
                 return Ok(None);
             }
@@ -386,7 +388,7 @@ impl Index {
             shown,
             packs,
             pins: self.pins(&transaction)?,
-            kept: self.kept(&transaction)?,
+            retained: self.retained(&transaction)?,
             deleted: self.deleted(&transaction)?,
         })
     }
@@ -407,7 +409,10 @@ impl Index {
         Ok(pins)
     }
 
-    fn kept(&self, transaction: &redb::ReadTransaction) -> Result<BTreeMap<SegmentId, Kept>> {
+    fn retained(
+        &self,
+        transaction: &redb::ReadTransaction,
+    ) -> Result<BTreeMap<SegmentId, RetainedPartition>> {
         let table = match transaction.open_table(KEPT) {
             Ok(table) => table,
             Err(redb::TableError::TableDoesNotExist(_)) => return Ok(BTreeMap::new()),
@@ -415,11 +420,11 @@ impl Index {
         };
         let mut all = BTreeMap::new();
         for entry in table.iter().map_err(Error::meta)? {
-            let (id, kept) = entry.map_err(Error::meta)?;
+            let (id, retained) = entry.map_err(Error::meta)?;
             let id = SegmentId(id.value());
-            let kept = decode_kept(id, kept.value())
+            let retained = decode_retained(id, retained.value())
                 .map_err(|e| self.damaged(e.expected, format!("what is kept of {}", id.0)))?;
-            all.insert(id, kept);
+            all.insert(id, retained);
         }
         Ok(all)
     }
@@ -446,7 +451,11 @@ impl Index {
         Ok(all)
     }
 
-    fn commit_kept(&self, transaction: &redb::WriteTransaction, change: &KeptChange) -> Result<()> {
+    fn commit_retained(
+        &self,
+        transaction: &redb::WriteTransaction,
+        change: &RetainedChange,
+    ) -> Result<()> {
         if change.is_empty() {
             return Ok(());
         }
@@ -454,15 +463,15 @@ impl Index {
         for id in &change.gone {
             table.remove(id.0).map_err(Error::meta)?;
         }
-        for kept in &change.put {
+        for part in &change.put {
             table
-                .insert(kept.partition.id.0, encode_kept(kept).as_slice())
+                .insert(part.partition.id.0, encode_retained(part).as_slice())
                 .map_err(Error::meta)?;
         }
         Ok(())
     }
 
-    /// Keeps a pin, or takes it away.
+    /// Stores a pin, or removes it.
     pub(super) fn put_pin(&self, number: u64, pin: Option<&Pin>) -> Result<()> {
         let transaction = self.db.begin_write().map_err(Error::meta)?;
         {
@@ -508,15 +517,15 @@ impl Index {
         transaction.commit().map_err(Error::meta)
     }
 
-    /// Puts another state there, if there is one, and what is shown and what changes of what is
-    /// kept; packs that are gone are forgotten.
+    /// Stores another state, if there is one, and the partitions shown and the changes of retained
+    /// data; removed packs are forgotten.
     pub(super) fn put_shown(
         &self,
         state: Option<&State>,
-        (shown, deleted, kept): (
+        (shown, deleted, retained): (
             &[StatePartition],
             &BTreeMap<SegmentId, Vec<Deleted>>,
-            &KeptChange,
+            &RetainedChange,
         ),
         gone: &[SegmentId],
     ) -> Result<()> {
@@ -535,7 +544,7 @@ impl Index {
                     .insert(partition.id.0, encode(partition).as_slice())
                     .map_err(Error::meta)?;
             }
-            self.commit_kept(&transaction, kept)?;
+            self.commit_retained(&transaction, retained)?;
             let mut table = transaction.open_table(DELETED).map_err(Error::meta)?;
             table.retain(|_, _| false).map_err(Error::meta)?;
             for (id, deletes) in deleted {
@@ -630,7 +639,7 @@ mod tests {
         let gone = [SegmentId(6)];
         let mut partitions = before.partitions.iter();
         let (first, last) = (partitions.next().unwrap(), partitions.next_back().unwrap());
-        let kept = Kept {
+        let part = RetainedPartition {
             partition: last.clone(),
             stretches: vec![
                 (Cause::Cut, ClosedRange::nanos(1, 9)),
@@ -639,11 +648,11 @@ mod tests {
             deletes: before.deletes.clone(),
         };
         let deleted = BTreeMap::from([(first.id, before.deletes.clone())]);
-        let change = KeptChange {
-            put: vec![kept.clone()],
+        let change = RetainedChange {
+            put: vec![part.clone()],
             gone: vec![SegmentId(9)],
         };
-        assert!(index.load().unwrap().kept.is_empty());
+        assert!(index.load().unwrap().retained.is_empty());
         index
             .put_shown(
                 Some(&after),
@@ -670,7 +679,7 @@ mod tests {
         assert_eq!(loaded.shown, before.partitions[..1]);
         assert_eq!(loaded.packs, Packs::from([(SegmentId(4), four)]));
         assert_eq!(loaded.pins, BTreeMap::from([(5, pin)]));
-        assert_eq!(loaded.kept, BTreeMap::from([(kept.partition.id, kept)]));
+        assert_eq!(loaded.retained, BTreeMap::from([(part.partition.id, part)]));
         assert_eq!(loaded.deleted, deleted);
         index.forget_ranges(SegmentId(4), &[64]).unwrap();
         let left = index.load().unwrap().packs;

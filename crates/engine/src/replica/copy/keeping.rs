@@ -1,28 +1,29 @@
-//! What a copy keeps of what its source has cut away because of its age: partitions that went with
-//! a retention, and rows that aging has taken. Content that was written anew never takes the place
-//! of older content that the source cut away.
+//! Retention by a copy of data that its source has removed because of its age: partitions that a
+//! retention removed, and rows that aging removed. Newly written content never replaces older
+//! content that the source removed.
 //!
-//! A partition that was shown, and is shown no more, is kept in those stretches in which the source
-//! has nothing any more and its cut lies behind, and in those of which it has only buckets left and
-//! rows are here. It is read beside what the state names: in a kept stretch nothing else is shown.
-//! What users delete at the source is deleted in what is kept, too, and in what is shown in a
-//! version before: where the rows of a bucket are not here, with the bucket as a whole.
+//! A partition that was shown, and is shown no more, is retained in those stretches in which the
+//! source has nothing any more and its retention cutoff lies behind, and in those of which it has
+//! only buckets left and rows are here. Retained stretches are read beside the partitions that the
+//! state names: in such a stretch nothing else is shown. Deletes by users at the source apply to
+//! retained stretches, too, and to partitions shown in an earlier version: where the rows of a
+//! bucket are not here, to the bucket as a whole.
 //!
-//! Invariants: a segment that is kept is named by no state any more. Of what is kept, everything
-//! that tiles need is here. Every delete up to the state's sequence is carried out in it, or it is
-//! kept no longer.
+//! Invariants: a retained segment is named by no state any more. In retained stretches everything
+//! that tiles need is here. Every delete up to the state's sequence is carried out in them, or they
+//! are retained no longer.
 //! Concurrency: as for the copy.
-//! Failure: what is damaged is not kept.
+//! Failure: damaged partitions are not retained.
 
-use super::kept::{Cause, Deleted, Kept, KeptChange};
 use super::pack::Pack;
 use super::receive::Receiving;
+use super::retained::{Cause, Deleted, RetainedChange, RetainedPartition};
 use crate::common::ids::{SegmentId, Sequence, StreamId, TableId};
 use crate::common::ranges::{overlapping, union, without};
 use crate::metadata::catalog::Life;
 use crate::replication::needed::{Reason, needed};
 use crate::replication::state::{State, StateEnds, StatePartition};
-use crate::replication::subscriptions::Want;
+use crate::replication::subscriptions::StreamShare;
 use crate::storage::segment::{Partition, Store, StreamState};
 use crate::storage::tombstone::DeleteRecord;
 use crate::{Error, ErrorKind, Result};
@@ -30,11 +31,11 @@ use headwater_types::{ClosedRange, Level, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What becomes of what is kept.
+/// The next step for a retained partition.
 enum Next {
     AsBefore,
     Nothing,
-    Now(Box<Kept>),
+    Now(Box<RetainedPartition>),
 }
 
 /// A partition of a state, open as far as it is here.
@@ -64,11 +65,12 @@ impl Opened<'_> {
     /// True when everything is here that tiles need.
     fn has_summaries(&self) -> Result<bool> {
         let receiving = self.receiving;
-        let id = self.partition.id;
-        if receiving.wanted.of_table(self.partition.record.table).want == Want::Nothing {
+        let (id, table) = (self.partition.id, self.partition.record.table);
+        let subscription = &receiving.subscription;
+        if subscription.of_table(table).want == StreamShare::Nothing {
             return Ok(false);
         }
-        // What waits of deletes asks for rows: here whole buckets go, where there are none.
+        // Pending deletes would require rows: here whole buckets go, where there are none.
         let without_deletes = State {
             name: receiving.state.name,
             openings: Vec::new(),
@@ -80,9 +82,8 @@ impl Opened<'_> {
             ends: StateEnds::default(),
             partitions: Vec::new(),
         };
-        let file = self.store.segment_file(id);
-        let wanted = &receiving.wanted;
-        let found = needed(&self.store, &without_deletes, self.partition, &file, wanted)?;
+        let (store, file) = (&self.store, self.store.segment_file(id));
+        let found = needed(store, &without_deletes, self.partition, &file, subscription)?;
         let mut summaries = found.ranges.iter();
         let are_here = summaries.all(|wanted| {
             let range = &wanted.range;
@@ -111,7 +112,7 @@ impl Opened<'_> {
         Ok((union(all), union(rows)))
     }
 
-    /// A delete as it can be carried out in what is here.
+    /// A delete as it can be carried out in the present bytes.
     fn carried_out(&self, delete: &(Sequence, DeleteRecord)) -> Result<Vec<Deleted>> {
         let (sequence, record) = delete;
         let span = self.partition.record.span();
@@ -139,7 +140,7 @@ impl Opened<'_> {
         Ok(deleted.collect())
     }
 
-    /// A range, and what cannot be told apart from it at its ends.
+    /// A range, widened at its ends to the stretches that cannot be divided.
     fn widened(&self, held: &StreamState, range: &ClosedRange, span: &ClosedRange) -> ClosedRange {
         let mut out = *range;
         if range.first > span.first {
@@ -151,7 +152,7 @@ impl Opened<'_> {
         out
     }
 
-    /// The smallest stretch around an instant of which it is known what it holds.
+    /// The smallest stretch around an instant whose contents are known.
     fn around(&self, held: &StreamState, at: Timestamp, span: &ClosedRange) -> ClosedRange {
         let instant = ClosedRange::new(at, at);
         let Some(base) = held.base.filter(|base| *base != Level::MAX) else {
@@ -184,11 +185,11 @@ fn is_damage(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Elsewhere)
 }
 
-/// Damage keeps nothing.
+/// Damaged data is not retained.
 fn unless_damaged<T>(result: Result<T>, otherwise: T) -> Result<T> {
     match result {
         Err(error) if is_damage(&error) => {
-            tracing::warn!(%error, "what the source has cut away cannot be kept");
+            tracing::warn!(%error, "data that the source has removed cannot be retained");
             Ok(otherwise)
         }
         other => other,
@@ -205,16 +206,16 @@ impl Receiving {
         }
     }
 
-    /// What changes of what is kept, where `shown` is shown from now on, and `before` was the state
+    /// The changes of retained data, where `shown` is shown from now on, and `before` was the state
     /// until then.
-    pub(super) fn kept_change(
+    pub(super) fn retained_change(
         &self,
         shown: &[StatePartition],
         before: &State,
-    ) -> Result<KeptChange> {
-        let mut change = KeptChange::default();
-        for (id, kept) in &self.kept {
-            match unless_damaged(self.goes_on(kept, before), Next::Nothing)? {
+    ) -> Result<RetainedChange> {
+        let mut change = RetainedChange::default();
+        for (id, retained) in &self.retained {
+            match unless_damaged(self.goes_on(retained, before), Next::Nothing)? {
                 Next::AsBefore => {}
                 Next::Nothing => change.gone.push(*id),
                 Next::Now(next) => change.put.push(*next),
@@ -224,22 +225,23 @@ impl Receiving {
         let is_unnamed = |p: &&StatePartition| self.state.partition(p.id).is_none();
         let gone = self.shown.iter().filter(is_gone).filter(is_unnamed);
         for partition in gone {
-            let kept = unless_damaged(self.ended(partition, before), None)?;
-            change.put.extend(kept);
+            let retained = unless_damaged(self.ended(partition, before), None)?;
+            change.put.extend(retained);
         }
         Ok(change)
     }
 
-    /// The life of a table of which something may be kept.
-    fn life_kept(&self, table: TableId) -> Option<Life> {
+    /// The lifetime policy of a table whose data may be retained.
+    fn retained_policy(&self, table: TableId) -> Option<Life> {
         let life = self.state.table(table).map(|table| table.life);
-        life.filter(|life| !life.dropped && self.wanted.keeps())
+        life.filter(|life| !life.dropped && self.subscription.retains())
     }
 
-    /// Whether the time of what is kept of a table has come here, too.
+    /// Whether the time of a table's retained data has ended here, too.
     fn has_ended(&self, life: &Life) -> impl Fn(Cause, Timestamp) -> bool + use<> {
-        let cut = self.wanted.kept_from(life.cut);
-        let aged_to = self.wanted.kept_from(life.aged_to.max(life.aged_most));
+        let aged_to = life.aged_to.max(life.aged_most);
+        let cut = self.subscription.retained_from(life.cut);
+        let aged_to = self.subscription.retained_from(aged_to);
         move |cause, last| match cause {
             Cause::Cut => cut.ends(last),
             Cause::Aged => aged_to.ends(last),
@@ -248,14 +250,14 @@ impl Receiving {
 
     /// Deletes since a state that may concern a partition which this state does not name; `None`
     /// when they are not known.
-    fn untold(&self, partition: &StatePartition, before: &State) -> Option<Vec<Deleted>> {
+    fn deletes_since(&self, partition: &StatePartition, before: &State) -> Option<Vec<Deleted>> {
         let (record, state) = (&partition.record, &self.state);
         let told = Sequence(before.name.sequence);
         let newest = state.newest_delete(record.table);
         let since = state.ends.since(told, (record.table, newest))?;
         let named = before.partition(partition.id);
         let is_named = named.is_some_and(|named| named.is_same(partition));
-        // What waited then was said beside what was named.
+        // Deletes that were pending then were listed beside the named partitions.
         let waiting = before.deletes.iter().filter(|_| is_named).cloned();
         let span = record.span();
         let concerns = |(sequence, delete): &Deleted| {
@@ -266,9 +268,9 @@ impl Receiving {
         Some(waiting.chain(since).filter(concerns).collect())
     }
 
-    /// True when it is known what was deleted of a partition that was shown until now.
-    pub(super) fn is_told(&self, partition: &StatePartition, before: &State) -> bool {
-        self.untold(partition, before).is_some()
+    /// True when the deletes in a partition that was shown until now are known.
+    pub(super) fn deletes_known(&self, partition: &StatePartition, before: &State) -> bool {
+        self.deletes_since(partition, before).is_some()
     }
 
     /// Deletes as they can be carried out in a partition.
@@ -281,7 +283,7 @@ impl Receiving {
         let mut out = Vec::new();
         for delete in deletes {
             match opened.carried_out(&delete) {
-                // Nothing of it can be told apart.
+                // None of its contents can be distinguished.
                 Err(error) if is_damage(&error) => {
                     let (sequence, record) = delete;
                     let range = partition.record.span();
@@ -299,7 +301,7 @@ impl Receiving {
         Ok(out)
     }
 
-    /// What was deleted of partitions that are shown in a version which the state does not name.
+    /// The deletes in partitions that are shown in a version which the state does not name.
     pub(super) fn deleted_of(
         &self,
         shown: &[StatePartition],
@@ -313,8 +315,8 @@ impl Receiving {
         for partition in shown.iter().filter(|p| !is_named(p)) {
             let known = self.deleted.get(&partition.id).cloned();
             let mut all = known.unwrap_or_default();
-            let untold = self.untold(partition, before).unwrap_or_default();
-            all.extend(self.carried_out(partition, untold)?);
+            let deletes_since = self.deletes_since(partition, before).unwrap_or_default();
+            all.extend(self.carried_out(partition, deletes_since)?);
             if !all.is_empty() {
                 deleted.insert(partition.id, all);
             }
@@ -322,56 +324,60 @@ impl Receiving {
         Ok(deleted)
     }
 
-    /// What is kept goes on to be kept, as far as it lives and was not deleted.
-    fn goes_on(&self, kept: &Kept, before: &State) -> Result<Next> {
-        let Some(life) = self.life_kept(kept.partition.record.table) else {
+    /// Continues to retain a partition, as far as it has not expired and was not deleted.
+    fn goes_on(&self, retained: &RetainedPartition, before: &State) -> Result<Next> {
+        let Some(life) = self.retained_policy(retained.partition.record.table) else {
             return Ok(Next::Nothing);
         };
-        let Some(deletes) = self.untold(&kept.partition, before) else {
+        let Some(deletes) = self.deletes_since(&retained.partition, before) else {
             tracing::warn!(
-                segment = kept.partition.id.0,
-                "the source does not say any more what was deleted: what was kept of before goes"
+                segment = retained.partition.id.0,
+                "the source does not report the deletes any more: retained data is dropped"
             );
             return Ok(Next::Nothing);
         };
         let has_ended = self.has_ended(&life);
-        let mut stretches = kept.stretches.iter();
+        let mut stretches = retained.stretches.iter();
         if deletes.is_empty() && !stretches.any(|(cause, range)| has_ended(*cause, range.last)) {
             return Ok(Next::AsBefore);
         }
-        let mut kept = kept.clone();
-        kept.end(&has_ended);
-        kept.take(self.carried_out(&kept.partition, deletes)?);
-        Ok(match kept.stretches.is_empty() {
+        let mut retained = retained.clone();
+        retained.end(&has_ended);
+        retained.take(self.carried_out(&retained.partition, deletes)?);
+        Ok(match retained.stretches.is_empty() {
             true => Next::Nothing,
-            false => Next::Now(Box::new(kept)),
+            false => Next::Now(Box::new(retained)),
         })
     }
 
-    /// What is kept of a partition that is shown no more.
-    fn ended(&self, partition: &StatePartition, before: &State) -> Result<Option<Kept>> {
-        let Some(life) = self.life_kept(partition.record.table) else {
+    /// The retained stretches of a partition that is shown no more.
+    fn ended(
+        &self,
+        partition: &StatePartition,
+        before: &State,
+    ) -> Result<Option<RetainedPartition>> {
+        let Some(life) = self.retained_policy(partition.record.table) else {
             return Ok(None);
         };
-        let Some(deletes) = self.untold(partition, before) else {
+        let Some(deletes) = self.deletes_since(partition, before) else {
             return Ok(None);
         };
-        let mut kept = Kept {
+        let mut retained = RetainedPartition {
             partition: partition.clone(),
             stretches: self.cut_away(partition, &life)?,
             deletes: Vec::new(),
         };
-        kept.end(&self.has_ended(&life));
-        if kept.stretches.is_empty() {
+        retained.end(&self.has_ended(&life));
+        if retained.stretches.is_empty() {
             return Ok(None);
         }
         let deleted = self.deleted.get(&partition.id);
-        kept.take(deleted.map_or_else(Vec::new, Vec::clone));
-        kept.take(self.carried_out(partition, deletes)?);
-        Ok(Some(kept).filter(|kept| !kept.stretches.is_empty()))
+        retained.take(deleted.map_or_else(Vec::new, Vec::clone));
+        retained.take(self.carried_out(partition, deletes)?);
+        Ok(Some(retained).filter(|part| !part.stretches.is_empty()))
     }
 
-    /// The stretches of a partition that the source has cut away, and that can be kept.
+    /// The stretches of a partition that the source has removed, and that can be retained.
     fn cut_away(
         &self,
         partition: &StatePartition,
@@ -390,7 +396,7 @@ impl Receiving {
         let before_cut = before_cut.map_or(ClosedRange::EMPTY, |all| all.intersect(&span));
         let aged = now.iter().filter(|now| now.aged && !record.aged);
         let aged = union(aged.map(|now| now.span().intersect(&span)).collect());
-        // An aging leaves out what lies before the cut.
+        // An aging leaves out rows before the cutoff.
         let cut: Vec<ClosedRange> = match before_cut.is_empty() {
             true => Vec::new(),
             false => without(&[before_cut], &without(&held, &aged)),

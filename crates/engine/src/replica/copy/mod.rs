@@ -1,31 +1,31 @@
-//! Copies of other databases, with holes: states, and those ranges of the segments they name that
-//! have been fetched. What is there is read as it would be read where it was written, and what is
-//! not there is *elsewhere*: an error of its own kind, never "no data".
+//! Copies of other databases with missing ranges: states, and those ranges of the segments they
+//! name that have been fetched. Ranges that are here are read as at their source, and missing ones
+//! are *elsewhere*: an error of its own kind, never "no data".
 //!
-//! A copy is a directory: `copy.redb` says what is there, `pack/ID.pack` holds bytes of segment ID.
-//! One that is not open has no file open and takes no memory. To a reader it looks like a database:
-//! its metadata are made of the state in memory, and its segments are files with holes.
+//! A copy is a directory: `copy.redb` lists what is there, `pack/ID.pack` contains bytes of segment
+//! ID. One that is not open has no file open and takes no memory. To a reader it looks like a
+//! database: its metadata are made of the state in memory, and its segments are files with missing
+//! ranges.
 //!
 //! Invariants: every answer is what the source answers from what it has stored, at the version of
-//! each partition that is shown, or says that it is elsewhere. What was confirmed survives a power
-//! cut. A state that does not go on from the one that is held is refused, and changes nothing.
+//! each partition that is shown, or says that it is elsewhere. Confirmed ranges survive a power
+//! cut. A state that does not continue the current one is refused, and changes nothing.
 //! Concurrency: a copy is shared freely; it takes in one thing at a time, and readers go on.
-//! Failure: see [`receive`].
-//! Format: docs/format/copy.md.
+//! Failure: see [`receive`]. Format: docs/format/copy.md.
 
 mod carried;
 mod index;
 mod keeping;
-mod kept;
-mod lacks;
+mod missing;
 mod open;
 mod pack;
 mod passing;
 mod receive;
+mod retained;
 mod score;
 mod shown;
+mod subscription;
 mod tail;
-mod wants;
 mod without;
 
 pub use carried::{CarriedCopy, CopyRestoration, description_decodes};
@@ -65,14 +65,14 @@ struct Inner {
     hashers: (RandomState, RandomState),
 }
 
-/// A range that a copy wants and does not have.
+/// A missing range that a copy subscribes to.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Missing {
     /// The segment.
     pub segment: u64,
     /// The range of it.
     pub range: NeededRange,
-    /// Why it is wanted.
+    /// The reason, and the rule or pin.
     pub why: Why,
 }
 
@@ -83,31 +83,31 @@ pub struct Explained {
     pub range: NeededRange,
     /// All of it is here.
     pub is_here: bool,
-    /// Why it is wanted, as things stand now.
+    /// The reason, as rules and pins stand now.
     pub why: Why,
-    /// One of the streams whose rows it holds, where it holds rows.
+    /// One of the streams with rows in the range, where it contains rows.
     pub stream: Option<StreamName>,
 }
 
-/// How much is wanted for a reason.
+/// Subscribed bytes of one reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tally {
     /// The reason.
     pub reason: Reason,
-    /// Bytes that are wanted, here or not, as far as is known: late rows tell of more.
+    /// Subscribed bytes, here or not, as far as is known: late rows may add more.
     pub wanted: u64,
-    /// Those of them that are not here.
+    /// Bytes of these that are not here.
     pub missing: u64,
 }
 
-/// How far a copy is.
+/// Progress of a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopyProgress {
     /// The newest state it has.
     pub state: StateName,
-    /// Segments of the state of which something is wanted, and all of that is here, on the medium.
+    /// Segments of the state with subscribed ranges, all of which are here, on the disk.
     pub complete: Vec<u64>,
-    /// Bytes that are wanted and not here, as far as is known: late rows tell of more.
+    /// Subscribed bytes that are not here, as far as is known: late rows may add more.
     pub missing_bytes: u64,
     /// Bytes that are here, also of versions before.
     pub bytes: u64,
@@ -117,19 +117,20 @@ pub struct CopyProgress {
     pub shown_older: usize,
     /// Partitions shown, in whichever version, of which so much is here that something can be read.
     pub known: usize,
-    /// Partitions of which something is kept that the source has cut away ([`Rules::keeping`]).
+    /// Partitions with retained data that the source has removed ([`Rules::keeping`]).
     pub kept: usize,
-    /// What is known of the newest events, which are in no state yet.
+    /// Progress of the newest events, which are in no state yet.
     pub tail: TailProgress,
 }
 
 impl RemoteCopy {
-    /// Begins a copy with a whole state of its source, or opens the one that is there and hands it
-    /// the state. What is wanted of it say the rules; a [`Level`](headwater_types::Level) wants of
-    /// all streams what tiles at it and above need, and its least one all rows.
+    /// Begins a copy with a whole state of its source, or opens the one that is there and passes
+    /// the state to it. The rules are its subscription; a [`Level`](headwater_types::Level) stands
+    /// for the ranges of all streams that tiles at it and above need, and the least level for all
+    /// rows.
     ///
     /// # Errors
-    /// `invalid` when there is a copy that the state does not go on from, `full`, `io`.
+    /// `invalid` when there is a copy that the state does not continue, `full`, `io`.
     pub fn begin(
         env: Env,
         dir: &Path,
@@ -149,7 +150,7 @@ impl RemoteCopy {
             }
             None => {
                 let path = index_path(dir);
-                // Its making was cut short: it never held anything.
+                // Its creation was interrupted: it never contained anything.
                 match env.files.remove(&path) {
                     Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                         return Err(Error::io("remove", &path, error));
@@ -162,7 +163,7 @@ impl RemoteCopy {
         }
     }
 
-    /// Opens a copy; the rules say what is wanted of it from now on.
+    /// Opens a copy; the rules are its subscription from now on.
     ///
     /// # Errors
     /// `not_found` when there is none, `corrupt`, `io`.
@@ -206,22 +207,22 @@ impl RemoteCopy {
     }
 
     /// Takes a newer state: definitions and deletes are in force at once, partitions as soon as
-    /// what is wanted of them is here.
+    /// their subscribed ranges are here.
     ///
     /// # Errors
-    /// `invalid` for a state that does not go on from the one that is held, `full`, `io`.
+    /// `invalid` for a state that does not continue the current one, `full`, `io`.
     pub fn take_state(&self, state: State) -> Result<()> {
         self.inner.receiving.lock().take_state(state)
     }
 
-    /// What is wanted and not here, those ranges first that are worth most, of so many bytes about.
+    /// The missing ranges, those worth most first, of so many bytes about.
     #[must_use]
     pub fn missing(&self, bytes_max: u64) -> Vec<Missing> {
-        self.inner.receiving.lock().lacks.missing(bytes_max)
+        self.inner.receiving.lock().missing.missing(bytes_max)
     }
 
-    /// Takes bytes of a segment. They count from the next [`RemoteCopy::commit`] on; what is here
-    /// already is left out.
+    /// Takes bytes of a segment. The bytes count from the next [`RemoteCopy::commit`] on; those
+    /// that are here already are left out.
     ///
     /// # Errors
     /// `invalid` for bytes that the state does not name, `full`, `io`.
@@ -230,7 +231,7 @@ impl RemoteCopy {
         receiving.put(SegmentId(segment), offset, bytes)
     }
 
-    /// Makes durable what was put, and shows what can be shown now.
+    /// Makes the bytes put so far durable, and shows what can be shown now.
     ///
     /// # Errors
     /// `full`, `io`: the copy takes nothing more then, until it is opened again.
@@ -240,26 +241,26 @@ impl RemoteCopy {
         Ok(progress(&receiving))
     }
 
-    /// How far it is.
+    /// The progress of the copy.
     #[must_use]
     pub fn progress(&self) -> CopyProgress {
         progress(&self.inner.receiving.lock())
     }
 
-    /// How often something has changed of its [progress](RemoteCopy::progress) since it was opened:
-    /// as long as this is the same, so is that.
+    /// The number of changes of its [progress](RemoteCopy::progress) since it was opened: as long
+    /// as this is the same, so is that.
     #[must_use]
     pub fn changes(&self) -> u64 {
         self.inner.receiving.lock().changes
     }
 
-    /// Bytes that are wanted and not here, as far as is known.
+    /// Subscribed bytes that are not here, as far as is known.
     #[must_use]
     pub fn missing_bytes(&self) -> u64 {
-        self.inner.receiving.lock().lacks.missing_bytes()
+        self.inner.receiving.lock().missing.missing_bytes()
     }
 
-    /// What is here of the segments that the state names: id, offset and length, by these.
+    /// The present ranges of the segments that the state names: id, offset and length, by these.
     #[must_use]
     pub fn present(&self) -> Vec<(u64, u64, u64)> {
         let receiving = self.inner.receiving.lock();
@@ -273,8 +274,8 @@ impl RemoteCopy {
             .collect()
     }
 
-    /// Forgets what is here of a range, so that it is missing: a comparison has found it to be
-    /// something else.
+    /// Forgets the present bytes of a range, so that it is missing: a comparison has shown that
+    /// they differ.
     ///
     /// # Errors
     /// `io`.
@@ -283,7 +284,7 @@ impl RemoteCopy {
         receiving.forget(SegmentId(segment), offset, bytes)
     }
 
-    /// Bytes of a segment, from the medium.
+    /// Bytes of a segment, from the disk.
     ///
     /// # Errors
     /// `elsewhere` when not all of them are here, `io`.
@@ -301,18 +302,18 @@ impl RemoteCopy {
         Ok(out)
     }
 
-    /// Ranges that readers of the copy asked for and that are not here, in the order in which they
-    /// did, and forgets them: so that they can be fetched and asked for again. A read ends at the
-    /// first that it misses; all that it would need says [`crate::Snapshot::coverage`]. Of very
-    /// many those that come later are not kept.
+    /// Takes the missing ranges that readers of the copy have met, in the order in which they did,
+    /// so that these can be fetched and read again. A read ends at the first range that it misses;
+    /// [`crate::Snapshot::coverage`] lists all that it would need. Beyond a limit later ones are
+    /// dropped.
     #[must_use]
     pub fn take_missed(&self) -> Vec<MissedRange> {
         self.inner.missed.take()
     }
 
-    /// Reads the copy as a database. A read that needs what is not here fails with
-    /// [`ErrorKind::Elsewhere`]; what is fetched later is found, and [`Reader::refresh`] shows what
-    /// the copy shows by then. Of the options, those count that concern memory and open files.
+    /// Reads the copy as a database. A read that needs a missing range fails with
+    /// [`ErrorKind::Elsewhere`]; ranges fetched later are used, and [`Reader::refresh`] shows what
+    /// the copy shows by then. Only the options for memory and open files count.
     ///
     /// # Errors
     /// `invalid` for bad settings, `io`.
@@ -337,12 +338,12 @@ fn progress(receiving: &Receiving) -> CopyProgress {
     CopyProgress {
         state: state.name,
         complete: receiving.complete(),
-        missing_bytes: receiving.lacks.missing_bytes(),
+        missing_bytes: receiving.missing.missing_bytes(),
         bytes: receiving.packs.values().map(|pack| pack.bytes()).sum(),
         shown,
         shown_older: receiving.shown.len() - shown,
         known,
-        kept: receiving.kept.len(),
+        kept: receiving.retained.len(),
         tail: TailProgress::of(&receiving.tail),
     }
 }

@@ -1,8 +1,8 @@
 //! A copy as a database to read: its metadata are made of the state, in memory.
 
-use super::kept::pieces;
 use super::pack::{MissedRanges, PackFiles};
 use super::receive::ROOT;
+use super::retained::pieces;
 use super::{Inner, elsewhere};
 use crate::common::ids::{SegmentId, Sequence};
 use crate::core::Core;
@@ -19,20 +19,20 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What of a copy a reader sees, as of one instant.
-struct Looked {
+/// The view of a copy that a reader opens, as of one instant.
+struct CopyView {
     state: Arc<State>,
     /// Tables as they live here.
     tables: Vec<Arc<Table>>,
-    /// What is shown and what is kept, each with whether it is an older version.
+    /// Partitions that are shown or retained, each with whether it is an older version.
     partitions: BTreeMap<SegmentId, (StatePartition, bool)>,
     files: Arc<PackFiles>,
     tail: Vec<TailRecord>,
     parts: CopyParts,
 }
 
-impl Looked {
-    fn at(copy: &Inner) -> Looked {
+impl CopyView {
+    fn at(copy: &Inner) -> CopyView {
         let receiving = copy.receiving.lock();
         let state = &receiving.state;
         let shown = receiving.shown.iter().map(|partition| {
@@ -40,11 +40,11 @@ impl Looked {
             let is_older = !now.is_some_and(|now| now.is_same(partition));
             (partition.id, (partition.clone(), is_older))
         });
-        let kept = receiving.kept.values().map(|kept| {
-            let is_older = kept.is_older(state);
-            (kept.partition.id, (kept.partition.clone(), is_older))
+        let retained = receiving.retained.values().map(|part| {
+            let is_older = part.is_older(state);
+            (part.partition.id, (part.partition.clone(), is_older))
         });
-        let partitions: BTreeMap<_, _> = shown.chain(kept).collect();
+        let partitions: BTreeMap<_, _> = shown.chain(retained).collect();
         let segments = partitions.values();
         let segments =
             segments.map(|(p, _)| (p.id, receiving.pack(p.id), p.record.committed_bytes));
@@ -52,7 +52,7 @@ impl Looked {
         let mut parts = CopyParts {
             deletes: state.deletes.clone(),
             pieces: pieces(
-                receiving.kept.values(),
+                receiving.retained.values(),
                 &receiving.shown,
                 &receiving.deleted,
             ),
@@ -60,17 +60,17 @@ impl Looked {
         };
         for (partition, _) in partitions.values() {
             let pack = receiving.pack(partition.id);
-            let lacks = |(at, len)| !pack.missing(at, len).is_empty();
-            if lacks((0, partition.record.committed_bytes)) {
+            let is_missing = |(at, len)| !pack.missing(at, len).is_empty();
+            if is_missing((0, partition.record.committed_bytes)) {
                 parts.lacking.insert(partition.id);
             }
-            if partition.frame().any(lacks) {
+            if partition.frame().any(is_missing) {
                 let why = elsewhere(partition.id);
                 parts.elsewhere.insert(partition.id, why);
             }
         }
         let tables = state.tables.iter().map(|table| {
-            let cut = receiving.wanted.cut(&table.life);
+            let cut = receiving.subscription.cutoff(&table.life);
             match cut == table.life.cut {
                 true => Arc::clone(table),
                 false => {
@@ -81,7 +81,7 @@ impl Looked {
                 }
             }
         });
-        Looked {
+        CopyView {
             tables: tables.collect(),
             state: Arc::clone(state),
             tail: receiving.tail.records(state),
@@ -93,7 +93,7 @@ impl Looked {
 }
 
 pub(super) fn open(copy: &Inner, options: &Options) -> Result<Core> {
-    let looked = Looked::at(copy);
+    let looked = CopyView::at(copy);
     if looked.tail.is_empty() {
         return opened(copy, options, looked);
     }
@@ -101,13 +101,13 @@ pub(super) fn open(copy: &Inner, options: &Options) -> Result<Core> {
         Err(error) => {
             tracing::warn!(%error, "what was sent along of newest events cannot be shown: it is left out");
             copy.receiving.lock().tail.drop_all();
-            opened(copy, options, Looked::at(copy))
+            opened(copy, options, CopyView::at(copy))
         }
         core => core,
     }
 }
 
-fn opened(copy: &Inner, options: &Options, looked: Looked) -> Result<Core> {
+fn opened(copy: &Inner, options: &Options, looked: CopyView) -> Result<Core> {
     let meta = metadata(&looked)?;
     let parts = CopyParts {
         here: Some(Arc::new(CopyHere {
@@ -131,13 +131,13 @@ fn opened(copy: &Inner, options: &Options, looked: Looked) -> Result<Core> {
     Ok(load(env, options, meta, OpenedBy::Copy(parts))?.0)
 }
 
-/// What is here of what a copy shows.
+/// The present ranges of the partitions that a copy shows.
 #[derive(Debug)]
 struct CopyHere {
     files: Arc<PackFiles>,
     missed: Arc<MissedRanges>,
-    /// Header, footers and checkpoints of what is shown or kept, and whether it is an older
-    /// version.
+    /// Header, footers and checkpoints of shown or retained partitions, and whether each is an
+    /// older version.
     shown: BTreeMap<SegmentId, (StatePartition, bool)>,
 }
 
@@ -174,8 +174,8 @@ impl Here for CopyHere {
     }
 }
 
-/// The metadata of a database that has nothing but what a copy shows.
-fn metadata(looked: &Looked) -> Result<Meta> {
+/// The metadata of a database with only the partitions that a copy shows.
+fn metadata(looked: &CopyView) -> Result<Meta> {
     let state = &looked.state;
     let partitions = looked.partitions.iter();
     let in_memory = MetaInMemory {

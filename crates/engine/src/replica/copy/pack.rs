@@ -1,14 +1,14 @@
-//! The bytes of segments that are in a copy, and segment files with holes made of them.
+//! The bytes of segments that are in a copy, and segment files with missing ranges made of them.
 //!
-//! A pack holds ranges of one segment, one behind the other in the order in which they came; which
-//! range stands where is known by the index. A segment file that is read through a pack has the
-//! length that a state gives it, and where the copy has nothing it has a hole.
+//! A pack has ranges of one segment, one behind the other in the order in which they came; their
+//! locations are in the index. A segment file that is read through a pack has the length that a
+//! state gives it, and missing ranges where the copy has nothing.
 //!
-//! Invariants: a hole is an error of its own ([`Hole`]), never zeros and never the end of a file.
-//! Bytes of a range never change. A pack that is not named any more is removed when nobody reads it
-//! any more.
-//! Concurrency: readers take the list of ranges for a look-up; ranges are only added, but for what
-//! is forgotten.
+//! Invariants: a missing range is an error of its own ([`Hole`]), never zeros and never the end of
+//! a file. Bytes of a range never change. A pack that is not named any more is removed with its
+//! last reader.
+//! Concurrency: readers take the list of ranges for a look-up; ranges are only added, but for those
+//! that are forgotten.
 
 use crate::common::error::Hole;
 use crate::common::ids::SegmentId;
@@ -37,7 +37,7 @@ impl Present {
     }
 }
 
-/// What is here of a segment.
+/// The present ranges of a segment.
 #[derive(Debug)]
 pub(super) struct Pack {
     path: PathBuf,
@@ -116,7 +116,7 @@ impl Pack {
         missing(&self.ranges.read(), offset, bytes)
     }
 
-    /// Offset and length of what is here.
+    /// Offset and length of the present ranges.
     pub(super) fn present(&self) -> Vec<(u64, u64)> {
         let ranges = self.ranges.read();
         ranges.iter().map(|r| (r.offset, r.bytes)).collect()
@@ -161,10 +161,10 @@ pub(super) fn pack_path(dir: &Path, id: SegmentId) -> PathBuf {
     pack_dir(dir).join(format!("{}.pack", id.0))
 }
 
-/// Ranges kept at most until somebody takes them; what is missed beyond is missed again.
+/// Most ranges that are remembered until they are taken; later ones are missed again.
 const MISSED_MAX: usize = 1_024;
 
-/// What readers missed, in the order in which they did.
+/// The ranges that readers missed, in the order in which they did.
 #[derive(Debug, Default)]
 pub(super) struct MissedRanges(Mutex<Vec<MissedRange>>);
 
@@ -202,7 +202,7 @@ impl PackFiles {
         }
     }
 
-    /// Remembers what readers miss.
+    /// Records the ranges that readers miss.
     pub(super) fn telling(mut self, missed: &Arc<MissedRanges>) -> PackFiles {
         self.missed = Arc::clone(missed);
         self
@@ -217,7 +217,7 @@ impl PackFiles {
         self.segments.get(&self.id(path)?)
     }
 
-    /// What is here of a segment.
+    /// The pack of a segment.
     pub(super) fn pack(&self, id: SegmentId) -> Option<&Arc<Pack>> {
         self.segments.get(&id).map(|(pack, _)| pack)
     }
@@ -234,7 +234,7 @@ impl Files for PackFiles {
         if mode != OpenMode::Read {
             return read_only();
         }
-        Ok(Arc::new(HoleFile {
+        Ok(Arc::new(PartialFile {
             pack: Arc::clone(pack),
             len: *len,
             file: OnceLock::new(),
@@ -275,18 +275,18 @@ impl Files for PackFiles {
     }
 }
 
-/// A segment file with holes.
+/// A segment file with missing ranges.
 #[derive(Debug)]
-struct HoleFile {
+struct PartialFile {
     pack: Arc<Pack>,
     len: u64,
     /// The pack, from the first read on that finds something.
     file: OnceLock<Arc<dyn File>>,
-    /// Where what is missed of this segment is told.
+    /// The list in which misses of this segment are recorded.
     missed: (SegmentId, Arc<MissedRanges>),
 }
 
-impl HoleFile {
+impl PartialFile {
     fn file(&self) -> io::Result<&Arc<dyn File>> {
         if let Some(file) = self.file.get() {
             return Ok(file);
@@ -296,7 +296,7 @@ impl HoleFile {
     }
 }
 
-impl File for HoleFile {
+impl File for PartialFile {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
         let wanted = self.len.saturating_sub(offset).min(wide(buf.len()));
         if wanted == 0 {
@@ -324,7 +324,7 @@ impl File for HoleFile {
         };
         let place = range.place + (offset - range.offset);
         match self.file()?.read_at(place, part)? {
-            // It was synced before the index named it: bytes have gone since.
+            // The range was synced before the index named it: bytes were lost since.
             0 => Err(io::ErrorKind::UnexpectedEof.into()),
             count => Ok(count),
         }

@@ -1,14 +1,14 @@
-//! What a copy passes on to copies of its own, which are called *further* copies here: its state,
-//! the bytes that it has, and the deletes that they were not told of yet.
+//! The data that a copy passes on to copies of its own, which are called *further* copies here: its
+//! state, the bytes that it has, and the deletes that they have not received yet.
 //!
 //! A state is passed on as it came. Its source forgets deletes that this copy has confirmed; a
-//! further copy may not have heard of them by then, so that they are remembered here.
+//! further copy may not have received them by then, so that they are remembered here.
 //!
-//! Invariants: nothing is passed on that is not on the medium of this copy. Every delete that this
-//! copy was told of, and a further copy did not confirm, is part of the state, or the state says
+//! Invariants: nothing is passed on that is not on the disk of this copy. Every delete that this
+//! copy has received, and a further copy did not confirm, is part of the state, or the state says
 //! from which one on it knows them.
-//! Concurrency: as for the copy; whoever passes on keeps no copy open.
-//! Failure: `gone` for what this copy has let go.
+//! Concurrency: as for the copy; passing on keeps no copy open.
+//! Failure: `gone` for bytes that this copy has released.
 
 use super::receive::Receiving;
 use super::{Inner, RemoteCopy};
@@ -44,7 +44,7 @@ impl WeakCopy {
         self.0.strong_count() > 0
     }
 
-    /// What is not here of a range, by offset.
+    /// The missing parts of a range, by offset.
     pub(crate) fn missing(
         &self,
         segment: SegmentId,
@@ -71,21 +71,21 @@ impl RemoteCopy {
         WeakCopy(Arc::downgrade(&self.inner))
     }
 
-    /// Somebody copies this copy from now on under this name, and is told of every delete until it
-    /// has [confirmed](RemoteCopy::confirm_further) it. To be said each time the copy is opened,
+    /// Registers a further copy under this name, which is sent every delete until it has
+    /// [confirmed](RemoteCopy::confirm_further) it. To be called each time the copy is opened,
     /// before it takes anything in. Does nothing when the name is known.
     pub fn add_further(&self, name: &str) {
         let mut receiving = self.inner.receiving.lock();
         receiving.further.entry(name.to_owned()).or_default();
     }
 
-    /// Nobody copies this copy under this name any more.
+    /// Unregisters the further copy of this name.
     pub fn remove_further(&self, name: &str) {
         self.inner.receiving.lock().further.remove(name);
     }
 
-    /// The further copy of this name has a state on its medium, and need not be told again of the
-    /// deletes that are part of it.
+    /// Confirms that the further copy of this name has a state on its disk: the deletes that are
+    /// part of it need not be sent again.
     pub fn confirm_further(&self, name: &str, state: &StateName) {
         let mut receiving = self.inner.receiving.lock();
         if !receiving.state.goes_on_from(state) {
@@ -98,8 +98,8 @@ impl RemoteCopy {
 }
 
 impl Receiving {
-    /// A state that takes the place of the one before, with the deletes that further copies were
-    /// not told of.
+    /// A state that replaces the one before, with the deletes that further copies have not
+    /// received.
     pub(super) fn remembering(&self, state: State) -> State {
         let Some(told) = self.further.values().min() else {
             return state;

@@ -1,22 +1,22 @@
-//! What a copy takes in: states and ranges, and what they change of what is shown.
+//! Receives states and ranges, and applies them to the partitions shown.
 //!
 //! Invariants: a range counts from the transaction that names it on, and its bytes were synced
-//! before. A state takes the place of the one before only if it goes on from it.
+//! before. A state replaces the one before only if it continues it.
 //! Concurrency: one at a time, under the copy's lock; readers go on.
 //! Failure: after a failed write, sync or transaction the copy takes nothing more until it is
-//! opened again; what it had confirmed stays.
+//! opened again; everything confirmed before stays.
 
 use super::index::{Index, Packs, RawIndex};
-use super::kept::{Deleted, Kept};
-use super::lacks::{Lacks, SegmentLacks};
+use super::missing::{MissingRanges, SegmentMissing};
 use super::pack::{Pack, PackFiles, Present, pack_dir, pack_path};
+use super::retained::{Deleted, RetainedPartition};
 use super::shown::next_shown;
 use crate::common::ids::{SegmentId, Sequence};
 use crate::device::layout::segment_dir;
 use crate::replication::needed::{Needed, needed};
 use crate::replication::state::{State, StatePartition};
-use crate::replication::subscriptions::{Pin, Rules, Wanted};
-use crate::replication::tail::KeptTail;
+use crate::replication::subscriptions::{Pin, Rules, Subscription};
+use crate::replication::tail::ReceivedTail;
 use crate::storage::segment::Store;
 use crate::{Error, ErrorKind, Result};
 use headwater_io::{Env, File, OpenMode};
@@ -50,29 +50,30 @@ pub(super) struct Receiving {
     index: Index,
     pub(super) rules: Rules,
     pub(super) pins: BTreeMap<u64, Pin>,
-    /// What these say of the state.
-    pub(super) wanted: Wanted,
+    /// The rules and pins, applied to the state.
+    pub(super) subscription: Subscription,
     pub(super) state: Arc<State>,
     pub(super) shown: Vec<StatePartition>,
-    /// What was deleted of what is shown in a version before.
+    /// The deletes in partitions shown in an earlier version.
     pub(super) deleted: BTreeMap<SegmentId, Vec<Deleted>>,
-    /// What the source has cut away.
-    pub(super) kept: BTreeMap<SegmentId, Kept>,
+    /// Retained data that the source has removed.
+    pub(super) retained: BTreeMap<SegmentId, RetainedPartition>,
     pub(super) packs: BTreeMap<SegmentId, Arc<Pack>>,
     ends: BTreeMap<SegmentId, u64>,
     writing: BTreeMap<SegmentId, Writing>,
-    /// A pack was made whose name is perhaps not on the medium.
+    /// The name of a new pack is perhaps not on the disk.
     has_new_name: bool,
-    pub(super) lacks: Lacks,
-    /// Copies of this copy: up to which delete each was told.
+    pub(super) missing: MissingRanges,
+    /// Copies of this copy: the delete up to which each has confirmed.
     pub(super) further: BTreeMap<String, Sequence>,
-    /// What cannot be had of segments: ranges from a first byte to the first one behind, apart.
+    /// Ranges of segments that cannot be fetched: each from its first byte to the first one behind,
+    /// apart.
     pub(super) without: BTreeMap<SegmentId, Vec<(u64, u64)>>,
-    /// What is known of the log of the source behind the state.
-    pub(super) tail: KeptTail,
-    /// Rises with every change of what is told of it.
+    /// The known part of the source's log behind the state.
+    pub(super) tail: ReceivedTail,
+    /// Rises with every change of the reported progress.
     pub(super) changes: u64,
-    /// What was forgotten since it was carried last: segment, offset, length.
+    /// The ranges forgotten since the last export: segment, offset, length.
     pub(super) forgotten: Vec<(u64, u64, u64)>,
     failed: Option<Error>,
 }
@@ -86,26 +87,26 @@ impl Receiving {
             packs.insert(id, Arc::new(Pack::new(&env.files, dir, id, ranges)));
             ends.insert(id, end);
         }
-        let wanted = Wanted::of(&rules, &loaded.pins, &loaded.state);
+        let subscription = Subscription::of(&rules, &loaded.pins, &loaded.state);
         let mut receiving = Receiving {
             env,
             dir: dir.to_owned(),
             index,
             rules,
             pins: loaded.pins,
-            wanted,
+            subscription,
             state: Arc::new(loaded.state),
             shown: loaded.shown,
             deleted: loaded.deleted,
-            kept: loaded.kept,
+            retained: loaded.retained,
             packs,
             ends,
             writing: BTreeMap::new(),
             has_new_name: false,
-            lacks: Lacks::default(),
+            missing: MissingRanges::default(),
             further: BTreeMap::new(),
             without: BTreeMap::new(),
-            tail: KeptTail::default(),
+            tail: ReceivedTail::default(),
             changes: 0,
             forgotten: Vec::new(),
             failed: None,
@@ -121,9 +122,9 @@ impl Receiving {
         self.show(None)
     }
 
-    /// Something else is wanted than before.
+    /// Applies a changed subscription.
     fn want(&mut self) -> Result<()> {
-        self.wanted = Wanted::of(&self.rules, &self.pins, &self.state);
+        self.subscription = Subscription::of(&self.rules, &self.pins, &self.state);
         let looked = self.look_at_all();
         self.believed(looked)
     }
@@ -142,7 +143,7 @@ impl Receiving {
         pin.check()?;
         if self.pins.len() >= PINS_MAX {
             return Err(Error::invalid(format!(
-                "this copy has {PINS_MAX} pins, which is the most: take away those that nobody needs"
+                "this copy has {PINS_MAX} pins, which is the most: remove those that are not needed"
             )));
         }
         let newest = self.pins.last_key_value().map_or(0, |(number, _)| *number);
@@ -176,7 +177,7 @@ impl Receiving {
         Ok(ended.len())
     }
 
-    /// Packs that a crash left behind, or kept from being removed.
+    /// Removes packs that a crash left behind, or that could not be removed before.
     fn remove_unnamed(&self) -> Result<()> {
         let folder = pack_dir(&self.dir);
         let names = self.env.files.list(&folder);
@@ -203,7 +204,7 @@ impl Receiving {
         result
     }
 
-    /// Takes another state in the place of the one before.
+    /// Takes another state, replacing the one before.
     pub(super) fn take_state(&mut self, state: State) -> Result<()> {
         self.check()?;
         let (before, name) = (self.state.name, state.name);
@@ -241,24 +242,24 @@ impl Receiving {
         self.shown.iter().all(is_newest)
     }
 
-    /// What is shown may hold more of the tail than before.
+    /// Trims the tail: the partitions shown may cover more of it than before.
     fn keep_tail(&mut self) {
         let shows_all = self.shows_all();
         self.tail.keep(&self.state, shows_all);
     }
 
     fn put_state(&mut self, state: Arc<State>, changed: &BTreeSet<SegmentId>) -> Result<()> {
-        self.lacks
+        self.missing
             .keep(&|id| state.partition(id).is_some(), changed);
         self.without.retain(|id, _| state.partition(*id).is_some());
-        self.wanted = Wanted::of(&self.rules, &self.pins, &state);
+        self.subscription = Subscription::of(&self.rules, &self.pins, &state);
         let before = std::mem::replace(&mut self.state, state);
         self.look(changed)?;
         self.show(Some(before))
     }
 
-    /// Takes bytes of a segment; they count from the next commit on. What is here already is left
-    /// out.
+    /// Takes bytes of a segment, which count from the next commit on. Bytes that are here already
+    /// are left out.
     pub(super) fn put(&mut self, id: SegmentId, offset: u64, bytes: &[u8]) -> Result<()> {
         self.check()?;
         let named = self.state.partition(id).into_iter();
@@ -380,7 +381,7 @@ impl Receiving {
         Ok(new.into_keys().collect())
     }
 
-    /// Forgets what is here of a range, since it is not what it should be: it is missing again.
+    /// Forgets the present bytes of a range, since they are wrong: the range is missing again.
     pub(super) fn forget(&mut self, id: SegmentId, offset: u64, bytes: u64) -> Result<()> {
         self.check()?;
         let Some(pack) = self.packs.get(&id) else {
@@ -401,13 +402,13 @@ impl Receiving {
         self.index.raw()
     }
 
-    /// The pack of a segment, or one that holds nothing.
+    /// The pack of a segment, or an empty one.
     pub(super) fn pack(&self, id: SegmentId) -> Arc<Pack> {
         let known = self.packs.get(&id).map(Arc::clone);
         known.unwrap_or_else(|| Arc::new(Pack::new(&self.env.files, &self.dir, id, Vec::new())))
     }
 
-    /// Finds out what is missing of segments of the state.
+    /// Determines the missing ranges of segments of the state.
     fn look(&mut self, ids: &BTreeSet<SegmentId>) -> Result<()> {
         let state = Arc::clone(&self.state);
         let partitions = ids.iter().filter_map(|id| state.partition(*id));
@@ -418,14 +419,14 @@ impl Receiving {
         }
         let store = self.store(&partitions);
         for partition in partitions {
-            let lacks = self.lacks_of(&store, &state, partition)?;
-            self.lacks.put(partition.id, lacks);
+            let missing = self.missing_in(&store, &state, partition)?;
+            self.missing.put(partition.id, missing);
         }
-        self.lacks.forget_served(&self.packs);
+        self.missing.forget_served(&self.packs);
         Ok(())
     }
 
-    /// Reads partitions of the state through what is here of them.
+    /// A store that reads partitions of the state through their packs.
     pub(super) fn store(&self, partitions: &[&StatePartition]) -> Store {
         let segments = partitions
             .iter()
@@ -440,60 +441,62 @@ impl Receiving {
         )
     }
 
-    /// What is wanted of a partition of the state, here or not.
+    /// The subscribed ranges of a partition of the state, here or not.
     pub(super) fn needed(&self, store: &Store, partition: &StatePartition) -> Result<Needed> {
         let file = store.segment_file(partition.id);
-        needed(store, &self.state, partition, &file, &self.wanted)
+        needed(store, &self.state, partition, &file, &self.subscription)
     }
 
-    fn lacks_of(
+    fn missing_in(
         &self,
         store: &Store,
         state: &State,
         partition: &StatePartition,
-    ) -> Result<SegmentLacks> {
+    ) -> Result<SegmentMissing> {
         let file = store.segment_file(partition.id);
         let pack = self.pack(partition.id);
-        let found = match needed(store, state, partition, &file, &self.wanted) {
-            // It was damaged here, or where it came from: to fetch it again and again would help
-            // nobody. Readers are told, and whoever compares the two.
+        let found = match needed(store, state, partition, &file, &self.subscription) {
+            // The damage is here, or at the source: to fetch the bytes again and again would not
+            // help. Readers report it, and so does a comparison of the two.
             Err(error) if error.kind() == ErrorKind::Corrupt => {
                 tracing::warn!(%error, "a segment of a copy is damaged: what was shown before stays");
-                return Ok(SegmentLacks::DAMAGED);
+                return Ok(SegmentMissing::DAMAGED);
             }
             other => other?,
         };
-        let lacks = SegmentLacks::of(&found, &pack);
-        if lacks.is_complete() && !found.is_whole {
+        let missing = SegmentMissing::of(&found, &pack);
+        if missing.is_complete() && !found.is_whole {
             return Err(Error::internal(
-                "a segment of a copy that lacks what it holds",
+                "a complete segment of a copy with missing ranges",
             ));
         }
-        Ok(lacks)
+        Ok(missing)
     }
 
-    /// Segments of the state of which everything that is wanted is here, and something is wanted.
+    /// Segments of the state with subscribed ranges, all of which are here.
     pub(super) fn complete(&self) -> Vec<u64> {
         let partitions = self.state.partitions.iter();
         let complete =
-            partitions.filter(|p| self.lacks.is_complete(p.id) && self.lacks.is_wanted(p.id));
+            partitions.filter(|p| self.missing.is_complete(p.id) && self.missing.is_wanted(p.id));
         complete.map(|p| p.id.0).collect()
     }
 
-    /// Shows what can be shown now; with the state before, if there is another since.
+    /// Shows the partitions that can be shown now; `before` is the previous state, if it was
+    /// replaced since.
     pub(super) fn show(&mut self, before: Option<Arc<State>>) -> Result<()> {
         let complete = self.shown_without()?;
-        let lacks = &self.lacks;
-        let is_complete = |p: &StatePartition| lacks.is_complete(p.id) || complete.contains(&p.id);
+        let missing = &self.missing;
+        let is_complete =
+            |p: &StatePartition| missing.is_complete(p.id) || complete.contains(&p.id);
         let is_other = before.is_some();
         let before = before.unwrap_or_else(|| Arc::clone(&self.state));
-        let is_told = |p: &StatePartition| self.is_told(p, &before);
-        let shown = next_shown(&self.shown, &self.state, &is_complete, &is_told);
+        let deletes_known = |p: &StatePartition| self.deletes_known(p, &before);
+        let shown = next_shown(&self.shown, &self.state, &is_complete, &deletes_known);
         let deleted = self.deleted_of(&shown, &before)?;
-        let change = self.kept_change(&shown, &before)?;
+        let change = self.retained_change(&shown, &before)?;
         let is_named = |id: &SegmentId| {
             self.state.partition(*id).is_some()
-                || change.keeps(*id, self.kept.contains_key(id))
+                || change.keeps(*id, self.retained.contains_key(id))
                 || shown.iter().any(|p| p.id == *id)
         };
         let packs = self.packs.keys().filter(|id| !is_named(id)).copied();
@@ -508,7 +511,7 @@ impl Receiving {
         self.index
             .put_shown(state, (&shown, &deleted, &change), &gone)?;
         (self.shown, self.deleted) = (shown, deleted);
-        change.apply(&mut self.kept);
+        change.apply(&mut self.retained);
         for id in gone {
             self.ends.remove(&id);
             self.writing.remove(&id);

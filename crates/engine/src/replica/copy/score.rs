@@ -1,7 +1,7 @@
-//! Which rows are worth fetching before others: facts of leaves that the pyramid tells without
-//! them. How they are weighed against each other is not said here.
+//! Facts about missing leaves that the pyramid gives without them, for an order of fetching.
+//! Weights are the caller's.
 //!
-//! Invariants: facts are what the blocks that are here say; a leaf of which they say nothing has
+//! Invariants: facts come from the blocks that are here; a leaf that these do not describe has
 //! none.
 //! Concurrency: plain data.
 
@@ -12,20 +12,20 @@ use crate::{ErrorKind, Result};
 use headwater_types::{Aggregate, FieldId, Level};
 use std::collections::BTreeMap;
 
-/// Buckets that a leaf should meet at least, so that they tell of it and not of what is beside it.
+/// Buckets that a leaf should meet at least, so that they describe it and not its neighbours.
 const BUCKETS_A_LEAF: i128 = 4;
 
-/// What is known of a leaf that is not here.
+/// Facts about a missing leaf.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LeafFacts {
     /// Its rows.
     pub events: u64,
-    /// Standard deviation of its values over that of all values of the stream that are known of:
-    /// of the field in which it is the most.
+    /// Standard deviation of its values over that of all known values of the stream: for the field
+    /// in which it is the largest.
     pub deviation: f64,
     /// Distance from the smallest to the largest value, over that of the stream, likewise.
     pub spread: f64,
-    /// How often readers asked for something of its segment that was not here.
+    /// The number of times that readers missed a range of its segment.
     pub misses: u64,
 }
 
@@ -49,7 +49,7 @@ impl Facts {
         self.leaves.contains_key(&id)
     }
 
-    /// Nothing can be told of a segment.
+    /// Records that there are no facts about a segment.
     pub(super) fn put_nothing(&mut self, id: SegmentId) {
         self.leaves.insert(id, BTreeMap::new());
     }
@@ -59,7 +59,7 @@ impl Facts {
     }
 
     pub(super) fn of(&self, id: SegmentId, offset: u64) -> Option<LeafFacts> {
-        // What is missing of a leaf may begin behind its start.
+        // The missing range of a leaf may begin behind its start.
         let (_, facts) = self.leaves.get(&id)?.range(..=offset).next_back()?;
         Some(LeafFacts {
             misses: self.misses.get(&id).copied().unwrap_or(0),
@@ -67,7 +67,7 @@ impl Facts {
         })
     }
 
-    /// Finds out what blocks tell of the leaves of a partition.
+    /// Collects facts about the leaves of a partition from its blocks.
     pub(super) fn look(&mut self, store: &Store, partition: &Partition) -> Result<()> {
         let segment = store.state(partition)?;
         let mut leaves: BTreeMap<u64, LeafFacts> = BTreeMap::new();
@@ -162,7 +162,7 @@ fn buckets_of(store: &Store, id: SegmentId, held: &StreamState) -> Result<Bucket
     while let Some(level) = levels.last().filter(|level| **level > fitting) {
         levels.push(below(*level, base));
     }
-    // The finest first: what is below the level that is wanted may be elsewhere.
+    // The finest first: levels below the subscribed one may be elsewhere.
     for level in levels.into_iter().rev() {
         match at_level(store, id, held, level) {
             Err(error) if error.kind() == ErrorKind::Elsewhere => {}

@@ -1,12 +1,11 @@
-//! Which version of which partition a copy shows.
+//! Chooses the versions of partitions that a copy shows.
 //!
-//! A new version takes the place of those before when all of it that is wanted is here, together
-//! with all others that meet the same span: the parts of a rewriting come at once. Until then the
-//! versions before stay, unless something was deleted since that they may hold, and it is not known
-//! what.
+//! A new version replaces those before when all of its subscribed ranges are here, together with
+//! all others that meet the same span: the parts of a rewriting come at once. Until then the
+//! versions before stay, unless deletes since may concern them that are not known.
 //!
-//! Invariants: what is shown of a shard is apart; every span that the state names is shown in some
-//! version, and none that it does not name.
+//! Invariants: the partitions shown of a shard are apart; every span that the state names is shown
+//! in some version, and none that it does not name.
 //! Concurrency: pure.
 
 use crate::common::ids::{ShardIndex, TableId};
@@ -22,7 +21,7 @@ struct Meeting<'a> {
 }
 
 impl<'a> Meeting<'a> {
-    /// True when a partition that begins no earlier than those there meets none of them.
+    /// True when a partition that begins no earlier than those in the group meets none of them.
     fn is_apart_from(&self, partition: &StatePartition) -> bool {
         let record = &partition.record;
         self.last.is_none_or(|(table, shard, last)| {
@@ -41,17 +40,17 @@ impl<'a> Meeting<'a> {
         }
     }
 
-    /// What is shown of them.
+    /// The partitions shown of the group.
     fn shown(
         &self,
         state: &State,
         is_complete: &dyn Fn(&StatePartition) -> bool,
-        is_told: &dyn Fn(&StatePartition) -> bool,
+        deletes_known: &dyn Fn(&StatePartition) -> bool,
     ) -> &[&'a StatePartition] {
-        // What the state names is rid of what was deleted, or the state says what waits.
+        // A version that the state names is rid of deleted rows, or pending deletes are listed.
         let is_true = |p: &&StatePartition| {
             state.newest_delete(p.record.table) <= p.record.sequence
-                || is_told(p)
+                || deletes_known(p)
                 || state.partition(p.id).is_some_and(|now| now.is_same(p))
         };
         let stays = !self.before.is_empty()
@@ -65,13 +64,13 @@ impl<'a> Meeting<'a> {
     }
 }
 
-/// What is shown of a state, where `before` was shown until now. `is_told` says of what it is known
-/// what was deleted of it.
+/// The partitions shown of a state, where `before` was shown until now. `deletes_known` is true for
+/// partitions whose deletes are known.
 pub(super) fn next_shown(
     before: &[StatePartition],
     state: &State,
     is_complete: &dyn Fn(&StatePartition) -> bool,
-    is_told: &dyn Fn(&StatePartition) -> bool,
+    deletes_known: &dyn Fn(&StatePartition) -> bool,
 ) -> Vec<StatePartition> {
     let mut all: Vec<(&StatePartition, bool)> = Vec::new();
     all.extend(before.iter().map(|p| (p, false)));
@@ -81,13 +80,13 @@ pub(super) fn next_shown(
     let mut meeting = Meeting::default();
     for (partition, is_now) in all {
         if meeting.is_apart_from(partition) {
-            let of_these = meeting.shown(state, is_complete, is_told);
+            let of_these = meeting.shown(state, is_complete, deletes_known);
             shown.extend(of_these.iter().copied().cloned());
             meeting = Meeting::default();
         }
         meeting.put(partition, is_now);
     }
-    let of_these = meeting.shown(state, is_complete, is_told);
+    let of_these = meeting.shown(state, is_complete, deletes_known);
     shown.extend(of_these.iter().copied().cloned());
     shown.sort_by_key(|p| p.id);
     shown
@@ -165,10 +164,10 @@ mod tests {
         let now = [partition(8, 4, 0, 61, 800), partition(9, 4, 1, 70, 300)];
         let shown = next_shown(&before, &state(61, &now), &|_| false, &|_| false);
         assert_eq!(ids(&shown), [(2, 400), (8, 800)]);
-        // It does where it is known what was deleted.
+        // The new version counts where the deletes are known.
         let shown = next_shown(&before, &state(61, &now), &|_| false, &|_| true);
         assert_eq!(ids(&shown), [(1, 900), (2, 400)]);
-        // The version that the state itself names stays: what waits of deletes is told.
+        // The version that the state itself names stays: pending deletes are listed.
         let shown = next_shown(&before, &state(99, &before), &|_| false, &|_| false);
         assert_eq!(ids(&shown), [(1, 900), (2, 400)]);
     }

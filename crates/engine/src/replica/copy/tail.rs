@@ -1,23 +1,24 @@
-//! The newest events of the source, which no state holds yet: [`crate::Tail`].
+//! The newest events of the source, which are in no state yet: [`crate::Tail`].
 //!
-//! Concurrency and failure: as for the copy; nothing of it is on the medium.
+//! Concurrency and failure: as for the copy; nothing of it is on the disk.
 
 use super::RemoteCopy;
-use crate::replication::tail::{KeptTail, Tail, TailPoint};
+use crate::replication::tail::{ReceivedTail, Tail, TailPoint};
 
-/// How far the newest events are known.
+/// Progress of the newest events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TailProgress {
-    /// The newest record of the source that was told of; 0 = none was.
+    /// The newest record of the source that was reported; 0 = none was.
     pub until: u64,
-    /// Nothing lacks between what is shown and that record, and it was the newest when it was sent.
+    /// Nothing is missing between the partitions shown and that record, and it was the newest when
+    /// it was sent.
     pub is_whole: bool,
     /// The memory that it takes, about, in bytes.
     pub bytes: usize,
 }
 
 impl TailProgress {
-    pub(super) fn of(tail: &KeptTail) -> TailProgress {
+    pub(super) fn of(tail: &ReceivedTail) -> TailProgress {
         TailProgress {
             until: tail.until().0,
             is_whole: tail.is_whole(),
@@ -28,8 +29,8 @@ impl TailProgress {
 
 impl RemoteCopy {
     /// Takes the newest events of the source: later readers see them behind what the copy shows,
-    /// until that holds them itself. One that does not go on from what is known takes its place.
-    /// False when it is of another history than the copy: nothing is taken then.
+    /// until that has them itself. A tail that does not continue the known one replaces it. False
+    /// when it is of another history than the copy: nothing is taken then.
     #[must_use]
     pub fn take_tail(&self, tail: Tail) -> bool {
         let mut receiving = self.inner.receiving.lock();
@@ -43,13 +44,13 @@ impl RemoteCopy {
         is_taken
     }
 
-    /// How far the newest events are known, to go on from there.
+    /// The point up to which the newest events are known, to continue from there.
     #[must_use]
     pub fn tail_point(&self) -> Option<TailPoint> {
         self.inner.receiving.lock().tail.point()
     }
 
-    /// Lets go of the newest events: who sent them is not believed any more.
+    /// Drops the newest events: their sender is not trusted any more.
     pub fn drop_tail(&self) {
         let mut receiving = self.inner.receiving.lock();
         receiving.tail.drop_all();

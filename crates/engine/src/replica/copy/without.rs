@@ -1,9 +1,9 @@
-//! What a copy has to do without: its source passes on what it has, and says of the rest that it
-//! does not want that itself.
+//! Ranges that a copy cannot fetch: its source passes on what it has, and reports the rest as
+//! outside its own subscription.
 //!
-//! A version that lacks nothing else is shown, as one would be that lacks nothing. But what is here
-//! as a whole does not go for it: a segment that was rewritten is shown as it was until all of what
-//! took its place is here.
+//! A version in which nothing else is missing is shown like a complete one. But it does not replace
+//! complete data: a segment that was rewritten is shown as it was until all of its replacement is
+//! here.
 //!
 //! Concurrency and failure: as for the copy.
 
@@ -16,8 +16,9 @@ use crate::{ErrorKind, Result};
 use std::collections::BTreeSet;
 
 impl RemoteCopy {
-    /// Of a segment these ranges cannot be had, each from its first byte to the first one behind,
-    /// rising and apart: what is new of it is shown without them. An empty list takes that back.
+    /// Declares ranges of a segment that cannot be fetched, each from its first byte to the first
+    /// one behind, rising and apart: new versions of it are shown without them. An empty list
+    /// revokes this.
     ///
     /// # Errors
     /// `full`, `io`: the copy takes nothing more then, until it is opened again.
@@ -37,26 +38,27 @@ impl RemoteCopy {
         receiving.believed(shown)
     }
 
-    /// Everything can be had from now on, as far as is known. What is shown stays.
+    /// Declares that everything can be fetched from now on, as far as is known. The partitions
+    /// shown stay.
     pub fn do_without_nothing(&self) {
         self.inner.receiving.lock().without.clear();
     }
 
-    /// What is missing of a segment, and is wanted or asked for: offset and length of each, rising;
-    /// `None` when it is not known yet what is wanted of it.
+    /// The missing ranges of a segment that are subscribed or requested: offset and length of each,
+    /// rising; `None` when its subscribed ranges are not known yet.
     #[must_use]
     pub fn missing_of(&self, segment: u64) -> Option<Vec<(u64, u64)>> {
         let receiving = self.inner.receiving.lock();
-        receiving.lacks.missing_of(SegmentId(segment))
+        receiving.missing.missing_of(SegmentId(segment))
     }
 }
 
 impl RemoteCopy {
-    /// Segments of the state whose header, footers or blocks are not what they should be: nothing
-    /// more is asked for of them, unless what is here is [forgotten](RemoteCopy::forget).
+    /// Segments of the state whose header, footers or blocks are damaged: nothing more is fetched
+    /// of them, unless the present bytes are [forgotten](RemoteCopy::forget).
     #[must_use]
     pub fn damaged(&self) -> Vec<u64> {
-        self.inner.receiving.lock().lacks.damaged()
+        self.inner.receiving.lock().missing.damaged()
     }
 }
 
@@ -67,9 +69,9 @@ impl Receiving {
         let named = self.without.iter();
         let named = named.filter_map(|(id, ranges)| Some((id, ranges, self.state.partition(*id)?)));
         for (id, ranges, partition) in named {
-            let lacks = &self.lacks;
-            if !lacks.is_complete(*id)
-                && lacks.is_complete_but_for(*id, ranges)
+            let missing = &self.missing;
+            if !missing.is_complete(*id)
+                && missing.is_complete_but_for(*id, ranges)
                 && !self.takes_away(partition)?
             {
                 found.insert(*id);
@@ -78,7 +80,7 @@ impl Receiving {
         Ok(found)
     }
 
-    /// True when a partition would take the place of another segment of which all is here.
+    /// True when a partition would replace another segment that is complete here.
     fn takes_away(&self, partition: &StatePartition) -> Result<bool> {
         let (record, span) = (&partition.record, partition.record.span());
         let meets = |p: &&StatePartition| {
@@ -94,7 +96,7 @@ impl Receiving {
         Ok(false)
     }
 
-    /// True when all is here that is wanted of a version before.
+    /// True when all subscribed ranges of an earlier version are here.
     fn has_whole(&self, partition: &StatePartition) -> Result<bool> {
         let pack = self.pack(partition.id);
         let found = match self.needed(&self.store(&[partition]), partition) {

@@ -1,6 +1,7 @@
-//! How a walk goes down a pyramid: from which level on, and what a level leaves to the one below.
+//! Descent through a pyramid: the level at which a walk begins, and the ranges that a level leaves
+//! to the one below.
 //!
-//! Invariants: the reader's walk and what says which bytes it will touch go by the same rules.
+//! Invariants: the reader's walk and the list of the bytes it will touch follow the same rules.
 
 use headwater_types::{ClosedRange, Level, Timestamp};
 
@@ -41,8 +42,8 @@ pub(crate) fn stale_buckets(
     out
 }
 
-/// What a level above the base leaves of a range to the level below: where it is stale, since it
-/// may lack buckets there too, and what lies behind its newest closed bucket, `last_bucket`.
+/// The parts of a range that a level above the base leaves to the level below: where it is stale,
+/// since it may lack buckets there too, and behind its newest closed bucket, `last_bucket`.
 pub(crate) fn left_to_below(
     level: Level,
     last_bucket: Option<i64>,

@@ -1,19 +1,20 @@
-//! Which bytes of a segment a reader touches for tiles at a level and above, whatever their stream
-//! and time: what a copy needs to answer for all of them.
+//! The bytes of a segment that a reader touches for tiles at a level and above, whatever their
+//! stream and time: what a copy needs to answer for all of them.
 //!
 //! These are header, footers and checkpoints; of each stream's pyramid the largest stored level
-//! that is not above the one asked for, and all above it; below them what a walk goes down to,
+//! that is not above this one, and all above it; below them the blocks that a walk descends to,
 //! where levels are stale or not closed yet; all leaves of late runs; and where these, or deletes
 //! that are not carried out, make buckets of the base level dirty, the blocks on the way there and
-//! the leaves of these buckets. Where a pyramid begins above the level asked for, or there is none,
-//! all leaves. What has expired is not looked at: a read that meets it needs rows.
+//! the leaves of these buckets. Where a pyramid begins above this level, or there is none, all
+//! leaves. Expired values are not considered: a read that meets them needs rows.
 //!
-//! Rules say of each stream from which level on, or that all of its rows are wanted; pins want the
-//! rows of a stretch of time.
+//! Rules subscribe to each stream from a level on, or to all of its rows; pins to the rows of a
+//! stretch of time.
 //!
 //! Invariants: a reader that asks for tiles at this level or above touches nothing else
-//! (tests/it/remote/needed.rs). To say so in full it takes the footers and the leaves of late runs;
-//! where these are not in a copy yet, they are named, and the answer says that more will be needed.
+//! (tests/it/remote/needed.rs). A complete answer takes the footers and the leaves of late runs;
+//! where a copy does not have these yet, they are named, and the answer says that more will be
+//! needed.
 //! Concurrency: as for reads.
 
 pub(crate) mod descent;
@@ -21,7 +22,7 @@ pub(crate) mod descent;
 use crate::common::ids::StreamId;
 use crate::common::ranges::{overlapping, swallows, union};
 use crate::replication::state::{State, StatePartition};
-use crate::replication::subscriptions::{Outcome, Want, Wanted};
+use crate::replication::subscriptions::{Outcome, Subscription, StreamShare};
 use crate::storage::segment::{LeafEntry, Partition, SegmentFile, Store, StreamState};
 use crate::storage::tombstone::Tombstone;
 use crate::{Error, ErrorKind, Result};
@@ -30,10 +31,10 @@ use headwater_types::{ClosedRange, Level, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// What a range of a segment is needed for; coarse before fine.
+/// Purpose of a range of a segment; coarse before fine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NeededFor {
-    /// To know what the segment holds: header, footers and checkpoints.
+    /// The segment's contents: header, footers and checkpoints.
     Frame,
     /// Buckets of this level.
     Buckets(Level),
@@ -58,18 +59,18 @@ impl NeededFor {
     }
 }
 
-/// Why somebody wants a range; what is wanted for several reasons goes by the first of them.
+/// Reason for which a range is fetched; a range with several reasons goes by the first of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
-    /// A reader asked for it.
+    /// A reader requested it.
     Asked,
-    /// Tiles at the level that is asked for, and above, need it.
+    /// Tiles at the subscribed level, and above, need it.
     Summaries,
     /// A pin is on it.
     Pinned,
-    /// All rows of its stream are wanted.
+    /// All rows of its stream are subscribed.
     Rows,
-    /// Rows that may be fetched ahead of who looks at them.
+    /// Rows that may be fetched before a reader needs them.
     Ahead,
 }
 
@@ -84,7 +85,7 @@ impl Reason {
     ];
 }
 
-/// Why a range is wanted, or is here.
+/// Explanation of a subscribed or present range.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Why {
     /// The reason.
@@ -93,7 +94,7 @@ pub struct Why {
     pub priority: u8,
     /// The number of the pin.
     pub pin: Option<u64>,
-    /// By what it goes before others, where that is looked at.
+    /// The score that orders it among others, where scores are used.
     pub score: Option<f64>,
 }
 
@@ -104,50 +105,50 @@ pub struct NeededRange {
     pub offset: u64,
     /// Its length.
     pub bytes: u64,
-    /// What for.
+    /// The purpose.
     pub needed_for: NeededFor,
 }
 
-/// A range that is wanted: a part of it is wanted for the same reason.
+/// A subscribed range: every part of it has the same reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct WantedRange {
+pub(crate) struct SubscribedRange {
     pub(crate) range: NeededRange,
     pub(crate) reason: Reason,
     pub(crate) priority: u8,
     pub(crate) pin: Option<u64>,
-    /// Of leaves: one of the streams whose rows they hold, and from when to when.
+    /// For leaves: one of the streams with rows in them, and the time of these rows.
     pub(crate) rows: Option<(StreamId, ClosedRange)>,
 }
 
-impl WantedRange {
-    /// What comes first is worth most, among what is wanted for one reason.
+impl SubscribedRange {
+    /// Rank among ranges of the same reason: the smallest is worth most.
     pub(crate) fn rank(&self) -> (u8, u8) {
         (u8::MAX - self.priority, self.range.needed_for.rank())
     }
 }
 
-/// What is needed of a segment.
+/// The ranges needed of a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Needed {
     /// By offset; they do not meet.
-    pub(crate) ranges: Vec<WantedRange>,
-    /// False where what is in these ranges has to be there first, to tell the rest.
+    pub(crate) ranges: Vec<SubscribedRange>,
+    /// False where the contents of these ranges have to be here first, to determine the rest.
     pub(crate) is_whole: bool,
 }
 
 /// Leaves and blocks, by offset.
 #[derive(Default)]
-struct Found {
-    parts: BTreeMap<u64, WantedRange>,
-    lacks: bool,
+struct RangeCollector {
+    parts: BTreeMap<u64, SubscribedRange>,
+    is_partial: bool,
 }
 
-impl Found {
-    fn put(&mut self, part: WantedRange) {
+impl RangeCollector {
+    fn put(&mut self, part: SubscribedRange) {
         let known = self.parts.entry(part.range.offset).or_insert(part);
         // A leaf may be shared, as a late one and as one of a main run, and by several streams.
         let priority = known.priority.max(part.priority);
-        let order = |part: &WantedRange| (part.reason, part.range.needed_for.rank());
+        let order = |part: &SubscribedRange| (part.reason, part.range.needed_for.rank());
         if order(&part) < order(known) {
             *known = part;
         }
@@ -155,7 +156,7 @@ impl Found {
     }
 
     fn frame(&mut self, offset: u64, bytes: u64, priority: u8) {
-        self.put(WantedRange {
+        self.put(SubscribedRange {
             range: NeededRange {
                 offset,
                 bytes,
@@ -171,23 +172,23 @@ impl Found {
     fn finish(self) -> Needed {
         Needed {
             ranges: self.parts.into_values().collect(),
-            is_whole: !self.lacks,
+            is_whole: !self.is_partial,
         }
     }
 }
 
-/// What is wanted of a partition's segment. `file` is where `store` finds it.
+/// The subscribed ranges of a partition's segment. `file` is the file in `store`.
 pub(crate) fn needed(
     store: &Store,
     state: &State,
     partition: &StatePartition,
     file: &Arc<SegmentFile>,
-    wanted: &Wanted,
+    subscription: &Subscription,
 ) -> Result<Needed> {
-    let mut found = Found::default();
+    let mut found = RangeCollector::default();
     let record = &partition.record;
-    let of_table = wanted.of_table(record.table);
-    if of_table.want == Want::Nothing {
+    let of_table = subscription.of_table(record.table);
+    if of_table.want == StreamShare::Nothing {
         return Ok(found.finish());
     }
     for (offset, bytes) in partition.frame() {
@@ -201,13 +202,13 @@ pub(crate) fn needed(
     let opened = Partition::new(record.clone(), Arc::clone(file));
     let segment = match store.state(&opened) {
         Err(error) if error.kind() == ErrorKind::Elsewhere => {
-            found.lacks = true;
+            found.is_partial = true;
             return Ok(found.finish());
         }
         other => other?,
     };
     let span = record.span();
-    let cut = wanted.cut(&table.life).last_before();
+    let cut = subscription.cutoff(&table.life).last_before();
     let before_cut = cut.map(|last| ClosedRange::new(Timestamp::MIN, last).intersect(&span));
     let tombstones: Vec<Tombstone> = state
         .tombstones()
@@ -223,30 +224,30 @@ pub(crate) fn needed(
                 span,
                 hidden: hidden(&tombstones, (table.id, stream), &span, before_cut),
                 stream,
-                outcome: wanted.of_stream(table.id, stream),
+                outcome: subscription.of_stream(table.id, stream),
                 found: &mut found,
             };
             partly.find()?;
-            partly.pinned(&wanted.pins(table.id, stream));
-            if wanted.looks_ahead {
+            partly.pinned(&subscription.pins(table.id, stream));
+            if subscription.looks_ahead {
                 partly.rows(&ClosedRange::ALL, Reason::Ahead);
             }
             Ok(())
         });
         match each {
             // Pages of a checkpoint that earlier groups have.
-            Err(error) if error.kind() == ErrorKind::Elsewhere => found.lacks = true,
+            Err(error) if error.kind() == ErrorKind::Elsewhere => found.is_partial = true,
             other => other?,
         }
     }
     Ok(found.finish())
 }
 
-/// What a reader of one stream touches of a partition's segment besides its frame, and the first
-/// instant that each range is about.
+/// The ranges of a partition's segment that a reader of one stream touches besides the frame, and
+/// the first instant that each range is about.
 pub(crate) struct NeededOfStream {
     pub(crate) ranges: Vec<(NeededRange, Timestamp)>,
-    /// False where late rows have to be there first, to tell the rest.
+    /// False where late rows have to be here first, to determine the rest.
     pub(crate) is_whole: bool,
 }
 
@@ -259,7 +260,7 @@ pub(crate) fn needed_of_stream(
     (range, hidden): (ClosedRange, Vec<ClosedRange>),
     level: Option<Level>,
 ) -> Result<NeededOfStream> {
-    let mut found = Found::default();
+    let mut found = RangeCollector::default();
     let mut partly = PartOfStream {
         store,
         opened,
@@ -268,7 +269,7 @@ pub(crate) fn needed_of_stream(
         hidden,
         stream,
         outcome: Outcome {
-            want: level.map_or(Want::Full, Want::Summaries),
+            want: level.map_or(StreamShare::Full, StreamShare::Summaries),
             priority: 0,
         },
         found: &mut found,
@@ -313,7 +314,7 @@ fn hidden(
     union(deleted.chain(before_cut).collect())
 }
 
-/// What a partition holds of a stream.
+/// The contents of a partition for a stream.
 struct PartOfStream<'a, 'b> {
     store: &'a Store,
     opened: &'a Partition,
@@ -322,7 +323,7 @@ struct PartOfStream<'a, 'b> {
     hidden: Vec<ClosedRange>,
     stream: StreamId,
     outcome: Outcome,
-    found: &'a mut Found,
+    found: &'a mut RangeCollector,
 }
 
 impl<'b> PartOfStream<'_, 'b> {
@@ -337,13 +338,13 @@ impl<'b> PartOfStream<'_, 'b> {
         };
         let level = match self.outcome.want {
             // Said of whole tables, which were left out.
-            Want::Nothing => return Ok(()),
-            Want::Full => Level::MIN,
-            Want::Summaries(level) => level,
+            StreamShare::Nothing => return Ok(()),
+            StreamShare::Full => Level::MIN,
+            StreamShare::Summaries(level) => level,
         };
         match self.outcome.want {
             _ if self.held.is_aged() => {}
-            Want::Full => self.rows(&span, Reason::Rows),
+            StreamShare::Full => self.rows(&span, Reason::Rows),
             // Tiles finer than the base are made of rows.
             _ if level < base => self.rows(&span, Reason::Summaries),
             _ => {}
@@ -377,7 +378,7 @@ impl<'b> PartOfStream<'_, 'b> {
     }
 
     fn leaf(&mut self, leaf: &LeafEntry, needed_for: NeededFor, reason: Reason, pin: Option<u64>) {
-        self.found.put(WantedRange {
+        self.found.put(SubscribedRange {
             range: NeededRange {
                 offset: leaf.offset,
                 bytes: u64::from(leaf.bytes),
@@ -397,7 +398,7 @@ impl<'b> PartOfStream<'_, 'b> {
         behind.take_while(|l| l.first <= range.last).collect()
     }
 
-    /// Leaves of the main run that meet a range are wanted.
+    /// Adds the leaves of the main run that meet a range.
     fn rows(&mut self, range: &ClosedRange, reason: Reason) {
         for leaf in self.leaves(range) {
             self.leaf(leaf, NeededFor::Rows, reason, None);
@@ -411,7 +412,7 @@ impl<'b> PartOfStream<'_, 'b> {
         let from = blocks.partition_point(|b| b.last_bucket < first);
         let behind = blocks.iter().skip(from);
         for block in behind.take_while(|b| b.first_bucket <= last) {
-            self.found.put(WantedRange {
+            self.found.put(SubscribedRange {
                 range: NeededRange {
                     offset: block.offset,
                     bytes: u64::from(block.bytes),
@@ -425,7 +426,7 @@ impl<'b> PartOfStream<'_, 'b> {
         }
     }
 
-    /// What a walk over a range touches from a level on, where nothing is dirty.
+    /// Adds the ranges that a walk over a range touches from a level on, where nothing is dirty.
     fn level(&mut self, level: Level, base: Level, range: ClosedRange) {
         if range.is_empty() {
             return;
@@ -442,8 +443,8 @@ impl<'b> PartOfStream<'_, 'b> {
         }
     }
 
-    /// What a walk touches from a level on to look into the bucket that holds an instant: if
-    /// `is_dirty`, or where the bucket is hidden in part.
+    /// Adds the ranges that a walk touches from a level on to look into the bucket of an instant:
+    /// if `is_dirty`, or where the bucket is hidden in part.
     fn down_to(&mut self, time: Timestamp, from: Level, base: Level, is_dirty: bool) {
         let mut level = from;
         loop {
@@ -467,7 +468,7 @@ impl<'b> PartOfStream<'_, 'b> {
         }
     }
 
-    /// Instants at which what is hidden begins and ends.
+    /// Instants at which hidden ranges begin and end.
     fn edges(&self) -> Vec<Timestamp> {
         let hidden = self.hidden.iter();
         hidden.flat_map(|range| [range.first, range.last]).collect()
@@ -479,7 +480,7 @@ impl<'b> PartOfStream<'_, 'b> {
         for leaf in self.held.late.iter().flatten() {
             let rows = 0..usize::try_from(leaf.count).unwrap_or(usize::MAX);
             match self.store.leaf_columns(self.opened.id(), leaf, rows, &[]) {
-                Err(error) if error.kind() == ErrorKind::Elsewhere => self.found.lacks = true,
+                Err(error) if error.kind() == ErrorKind::Elsewhere => self.found.is_partial = true,
                 found => {
                     let times = found?;
                     let times = times.times().iter().map(|t| Timestamp::from_nanos(*t));

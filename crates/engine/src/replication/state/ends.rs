@@ -1,5 +1,5 @@
-//! The deletes that a state says besides those that wait: all above a number, carried out or not,
-//! for a copy that keeps what its source has cut away.
+//! The deletes that a state lists besides those that wait: all above a number, carried out or not,
+//! for a copy that retains data that its source has removed.
 
 use super::State;
 use crate::common::ids::{Sequence, TableId};
@@ -47,8 +47,9 @@ impl StateEnds {
         })
     }
 
-    /// With those that are known before. Who says what differs may know of more that came before
-    /// than is known here, where the state came another way: of that nothing is claimed.
+    /// Adds the deletes that are known before. The difference may have been made from a state with
+    /// more earlier deletes than are known here, where the state came another way: these are not
+    /// claimed.
     pub(super) fn after(self, known: &State) -> StateEnds {
         let from = self.from.max(known.ends.from);
         self.with(&known.ends, from)
@@ -64,7 +65,7 @@ impl StateEnds {
         }
     }
 
-    /// With those of an earlier state above a number, for somebody who was not told of them yet,
+    /// Adds those of an earlier state above a number, for a copy that has not received them yet,
     /// and at most so many, the newest.
     pub(crate) fn remembering(self, earlier: &State, told: Sequence, most: usize) -> StateEnds {
         if self.from.0 > earlier.name.sequence {

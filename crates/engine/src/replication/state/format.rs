@@ -1,7 +1,7 @@
 //! The bytes of a state: docs/format/state.md.
 //!
-//! Invariants: bytes that are taken give a state in which every number that is used is defined, and
-//! every place lies where the format allows it; they come from another machine.
+//! Invariants: accepted bytes give a state in which every number that is used is defined, and every
+//! location lies where the format allows it; they come from another machine.
 
 use super::ends::{StateEnds, deletes, put_delete};
 use super::{State, StateName, StatePartition};
@@ -27,7 +27,7 @@ const WHOLE: u8 = 0;
 const AFTER: u8 = 1;
 const CRC_BYTES: usize = 4;
 
-/// What bytes say: a state, or what differs from one.
+/// Decoded parts of a state, or of a difference from one.
 pub(super) struct Parts {
     name: StateName,
     /// The state that this is to be put on.
@@ -55,7 +55,7 @@ struct NewPartition {
     uppers: Uppers,
 }
 
-/// What is said of where upper blocks begin: how far before the footers.
+/// Starts of upper blocks: their distance before the footers.
 enum Uppers {
     None,
     /// Of the footers that are not known.
@@ -322,7 +322,7 @@ fn number(cursor: &mut Cursor<'_>, expected: &'static str) -> Result<u32, Decode
     u32::try_from(number).map_err(|_| cursor.fail(expected))
 }
 
-/// How many things follow, each of at least one byte.
+/// Decodes the number of the items that follow, each of at least one byte.
 fn count(cursor: &mut Cursor<'_>, expected: &'static str) -> Result<usize, DecodeError> {
     cursor.varint_up_to(wide(cursor.remaining()), expected)
 }
@@ -420,7 +420,7 @@ fn partitions(version: u8, cursor: &mut Cursor<'_>) -> Result<Vec<NewPartition>,
         let more = self::count(cursor, "number of footers")?;
         let mut footers = Vec::new();
         for _ in 0..more {
-            // The distance to what stands before: known when they are put together.
+            // The distance to the part before: known when the two are put together.
             let gap = cursor.varint("offset of a footer")?;
             footers.push((gap, number(cursor, "length of a footer")?));
         }
@@ -556,7 +556,7 @@ impl Parts {
         self.after(&nothing)
     }
 
-    /// The state, with what is known before.
+    /// The state, based on the known one.
     pub(super) fn after(self, known: &State) -> Result<State, String> {
         if (self.name.identity, self.name.incarnation)
             != (known.name.identity, known.name.incarnation)

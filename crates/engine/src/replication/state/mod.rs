@@ -1,16 +1,15 @@
 //! A state: what a database names at one instant, but for the rows themselves. Definitions,
 //! streams, deletes that wait to be carried out, and partitions with the committed lengths of their
-//! segments and the places of all their footers.
+//! segments and the locations of all their footers.
 //!
 //! With a state, and with the bytes below the committed lengths that it names, everything that is
-//! stored can be read. Bytes below a committed length never change, so whoever has some of them has
-//! them for every later state too.
+//! stored can be read. Bytes below a committed length never change, so bytes that a copy has once
+//! are valid for every later state too.
 //!
 //! Invariants: streams and partitions rise by number; footers of a partition rise by offset, and
 //! the last one is the one that the partition's record names. A state is made by taking it of a
-//! database, or by decoding: what does not fit together is not decoded.
-//! Concurrency: plain data.
-//! Format: docs/format/state.md.
+//! database, or by decoding: inconsistent bytes are refused.
+//! Concurrency: plain data. Format: docs/format/state.md.
 
 mod ends;
 mod format;
@@ -29,16 +28,16 @@ use crate::{Error, Result};
 use headwater_types::invariant::wide;
 use std::sync::Arc;
 
-/// What tells a state from all others of all databases.
+/// Identifies a state among all states of all databases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StateName {
     /// Of the database, given when it was made.
     pub identity: u64,
     /// Of the database since it was made, restored or repaired.
     pub incarnation: u64,
-    /// Of the process that made the newest change of what is stored.
+    /// Number of the process that made the newest change of stored data.
     pub opening: u64,
-    /// How many changes of what is stored there have been.
+    /// The number of changes of stored data.
     pub number: u64,
     /// Definitions and deletes up to the record with this number are part of it.
     pub sequence: u64,
@@ -47,7 +46,7 @@ pub struct StateName {
     pub view: u64,
 }
 
-/// What a database names at one instant.
+/// The names in a database at one instant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State {
     pub(crate) name: StateName,
@@ -57,11 +56,11 @@ pub struct State {
     /// By number, dense from 0.
     pub(crate) tables: Vec<Arc<Table>>,
     pub(crate) streams: Vec<StreamRecord>,
-    /// Those that are not carried out in every partition, by sequence.
+    /// Deletes that are not carried out in every partition, by sequence.
     pub(crate) deletes: Vec<(Sequence, DeleteRecord)>,
     /// The newest delete of each table that had one, carried out or not.
     pub(crate) newest_deletes: Vec<(TableId, Sequence)>,
-    /// What copies have not confirmed of deletes.
+    /// Deletes that copies have not confirmed.
     pub(crate) ends: StateEnds,
     pub(crate) partitions: Vec<StatePartition>,
 }
@@ -93,7 +92,7 @@ impl StatePartition {
         self.id == other.id && self.record.footer_offset == other.record.footer_offset
     }
 
-    /// What the ledger says of the segment, if it is known.
+    /// The segment's hashes in the ledger, if they are known.
     pub(crate) fn ledger(&self) -> Option<SegmentLedger> {
         let ends = self.footers.iter().map(|(at, len)| at + u64::from(*len));
         Some(SegmentLedger {
@@ -104,7 +103,7 @@ impl StatePartition {
         })
     }
 
-    /// The bytes without which nothing of the segment can be told: header, footers and checkpoints.
+    /// The bytes without which nothing of the segment can be read: header, footers and checkpoints.
     pub(crate) fn frame(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let footers = self.footers.iter();
         std::iter::once((0, HEADER_BYTES)).chain(footers.map(|(at, len)| (*at, u64::from(*len))))
@@ -112,14 +111,14 @@ impl StatePartition {
 }
 
 impl State {
-    /// What tells it from all others.
+    /// The state's name, which distinguishes it from all others.
     #[must_use]
     pub fn name(&self) -> StateName {
         self.name
     }
 
-    /// Whether the database was in a state of this name before it came to this one, or this is it,
-    /// whatever was left out of the two. Else they are of two histories: one of them was made of an
+    /// Whether the database was in a state of this name before this one, or this is it, whichever
+    /// tables were left out of the two. Else they are of two histories: one of them was made of an
     /// older copy of the files.
     #[must_use]
     pub fn goes_on_from(&self, earlier: &StateName) -> bool {
@@ -136,9 +135,9 @@ impl State {
             && lineage.holds(earlier.opening, earlier.number)
     }
 
-    /// Whether it says the same as another state, which may have been taken at another record of
-    /// the log: records that change nothing of it came in between. How far deletes are confirmed is
-    /// not looked at.
+    /// Whether this state equals another one, which may have been taken at another record of the
+    /// log: records without an effect on it came in between. Confirmations of deletes are not
+    /// compared.
     #[must_use]
     pub fn says_the_same(&self, other: &State) -> bool {
         let name = StateName {
@@ -163,14 +162,14 @@ impl State {
         })
     }
 
-    /// What the ledger says of a segment; `None` = the state does not name it, or its hashes are
-    /// not known yet.
+    /// The hashes of a segment; `None` = the state does not name it, or its hashes are not known
+    /// yet.
     #[must_use]
     pub fn ledger(&self, segment: u64) -> Option<SegmentLedger> {
         self.partition(SegmentId(segment))?.ledger()
     }
 
-    /// What proves that bytes are those of a segment, without its source reading them.
+    /// The proof that bytes are those of a segment, without its source reading them.
     #[must_use]
     pub fn proof(&self, segment: u64) -> Option<Proof> {
         Some(Proof::new(self.ledger(segment)?, HEADER_BYTES))
@@ -202,7 +201,7 @@ impl State {
         format::encode(self, None)
     }
 
-    /// The state as bytes for somebody who has another one of the same incarnation: what differs.
+    /// Encodes the difference from another state of the same incarnation.
     #[must_use]
     pub fn encode_after(&self, known: &State) -> Vec<u8> {
         format::encode(self, Some(known))
@@ -212,8 +211,8 @@ impl State {
     /// [`State::encode_after`]'s.
     ///
     /// # Errors
-    /// `invalid` when it says what differs from a state that is not the one known; `corrupt` for
-    /// bytes that are no state.
+    /// `invalid` for a difference from a state that is not the known one; `corrupt` for bytes that
+    /// are no state.
     pub fn decode(bytes: &[u8], known: Option<&State>) -> Result<State> {
         let parts = format::decode(bytes).map_err(|e| {
             Error::damage(crate::common::error::Damage {
@@ -236,7 +235,7 @@ impl State {
     }
 }
 
-/// Bytes that can be read, and say what cannot be.
+/// The error of bytes that can be read, and contradict themselves.
 fn unfit(what: String) -> Error {
     Error::damage(crate::common::error::Damage {
         file: "a state".into(),
@@ -392,7 +391,7 @@ pub(crate) mod tests {
         let differs = after.encode_after(&before);
         assert!(differs.len() < after.encode().len());
         assert_eq!(State::decode(&differs, Some(&before)).unwrap(), after);
-        // What is known of a segment's hashes goes on as well.
+        // A segment's hashes are carried on as well.
         let mut later = after.clone();
         later.name.number += 1;
         later.partitions[2] = hashed(partition(8, 0, &[(700, 90), (800, 20)]), &[650, 795]);
@@ -433,7 +432,7 @@ pub(crate) mod tests {
         assert_eq!(State::decode(&differs, Some(&before)).unwrap(), after);
     }
 
-    /// As a version says it that knows of no deletes but those that wait.
+    /// As encoded by a version that knows of no deletes but those that wait.
     fn without_ends(state: State) -> State {
         State {
             ends: StateEnds::unknown(state.name.sequence),
@@ -491,7 +490,7 @@ pub(crate) mod tests {
             ..forgot.clone()
         };
         assert_eq!(remembered(&gap, 0, 9), (1_001, vec![1_020]));
-        // Whoever knows less than the state that the rest is told of claims no more than that.
+        // A state with fewer deletes than the difference was made from claims no more than its own.
         let mut other = before.clone();
         other.ends = StateEnds::unknown(before.name.sequence);
         let told = State {

@@ -1,17 +1,17 @@
 //! States of which some tables are left out, since nothing of them may leave the database.
 //!
-//! Who passes a state on may leave out more, and then gives it another view.
+//! A node that passes a state on may leave out more, and then gives it another view.
 //!
-//! Invariants: of such a table a state holds its number only, as that of one that was dropped:
-//! numbers of tables are dense. What was left out is part of the state's name, so that what differs
-//! is never put on a state of which something else was left out.
+//! Invariants: of such a table a state has its number only, as that of one that was dropped:
+//! numbers of tables are dense. The view is part of the state's name, so that a difference is never
+//! applied to a state of which other tables were left out.
 
 use super::{State, StateName};
 use crate::common::ids::TableId;
 use crate::metadata::catalog::{Duplicates, Life, Table};
 use std::sync::Arc;
 
-/// What stands in the place of a table that is left out.
+/// Stands for a table that is left out.
 pub(crate) fn left_out(id: TableId) -> Arc<Table> {
     Arc::new(Table {
         id,

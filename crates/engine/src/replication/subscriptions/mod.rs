@@ -1,53 +1,53 @@
-//! What is wanted of a database by who copies it, and what may leave it: rules by table and tags,
-//! and pins, which want all rows of a stretch of time whatever the rules say.
+//! Subscription of a copy to a database, and limits of what may leave it: rules by table and tags,
+//! and pins, which subscribe to all rows of a stretch of time whatever the rules say.
 //!
 //! Invariants: of each stream one rule decides, the first that fits. "Nothing" is said of whole
 //! tables only: a segment's footers name all of its streams with their newest rows, and small
-//! streams share leaves, so that nothing can be kept back of one stream beside others.
+//! streams share leaves, so that one stream cannot be withheld beside others.
 //! Concurrency: plain data.
 //! Failure: rules that say "nothing" of a part of a table are refused.
 
 mod of_state;
 mod pin;
 
-pub(crate) use of_state::{Outcome, Wanted};
+pub(crate) use of_state::{Outcome, Subscription};
 pub use pin::Pin;
 
 use crate::{Error, Result};
 use headwater_types::Level;
 use std::time::Duration;
 
-/// How much of a stream is wanted.
+/// Share of a stream that a copy receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Want {
+pub enum StreamShare {
     /// Nothing at all, not even its name; for whole tables.
     Nothing,
-    /// What tiles at this level and above need.
+    /// The ranges that tiles at this level and above need.
     Summaries(Level),
     /// All rows.
     Full,
 }
 
-impl From<Level> for Want {
-    /// [`Level::MIN`] wants all rows.
-    fn from(level: Level) -> Want {
+impl From<Level> for StreamShare {
+    /// [`Level::MIN`] stands for all rows.
+    fn from(level: Level) -> StreamShare {
         match level {
-            Level::MIN => Want::Full,
-            level => Want::Summaries(level),
+            Level::MIN => StreamShare::Full,
+            level => StreamShare::Summaries(level),
         }
     }
 }
 
-/// What is wanted of some streams.
+/// Subscription to some streams.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// The table; `None` = every table.
     pub table: Option<String>,
     /// Tags that a stream must have, all of them; none = every stream.
     pub tags: Vec<(String, String)>,
-    /// How much of them.
-    pub want: Want,
-    /// What has more of it goes first, among what is wanted for the same reason.
+    /// The share that the copy receives.
+    pub want: StreamShare,
+    /// Streams of higher priority go first, among ranges of the same reason.
     pub priority: u8,
 }
 
@@ -57,24 +57,24 @@ impl Rule {
     }
 }
 
-/// What is wanted of a database, or may leave it: the first rule that fits decides.
+/// Subscription to a database, or limits of what may leave it: the first rule that fits decides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
     rules: Vec<Rule>,
-    otherwise: Want,
+    otherwise: StreamShare,
     ahead_bytes: u64,
     kept_for: Duration,
 }
 
 impl Default for Rules {
-    /// Everything is wanted.
+    /// Subscribes to everything.
     fn default() -> Rules {
-        Rules::from(Want::Full)
+        Rules::from(StreamShare::Full)
     }
 }
 
-impl From<Want> for Rules {
-    fn from(otherwise: Want) -> Rules {
+impl From<StreamShare> for Rules {
+    fn from(otherwise: StreamShare) -> Rules {
         Rules {
             rules: Vec::new(),
             otherwise,
@@ -86,12 +86,12 @@ impl From<Want> for Rules {
 
 impl From<Level> for Rules {
     fn from(level: Level) -> Rules {
-        Rules::from(Want::from(level))
+        Rules::from(StreamShare::from(level))
     }
 }
 
 impl Rules {
-    /// Rules, of which the first that fits a stream decides, and what is wanted where none fits.
+    /// Rules, of which the first that fits a stream decides, and the share where none fits.
     ///
     /// ```
     /// use headwater_engine::{Rule, Rules, Want};
@@ -109,8 +109,8 @@ impl Rules {
     /// ```
     ///
     /// # Errors
-    /// `invalid` where nothing is wanted of some streams of a table and something of others.
-    pub fn new(rules: Vec<Rule>, otherwise: Want) -> Result<Rules> {
+    /// `invalid` where some streams of a table are withheld and others are not.
+    pub fn new(rules: Vec<Rule>, otherwise: StreamShare) -> Result<Rules> {
         let rules = Rules {
             rules,
             ..Rules::from(otherwise)
@@ -123,8 +123,8 @@ impl Rules {
         Ok(rules)
     }
 
-    /// So many bytes of rows are fetched ahead of streams of which summaries are wanted, those
-    /// first that are likely to be looked at. By default none.
+    /// Sets the bytes of rows that are fetched ahead for streams with summaries only, the likeliest
+    /// reads first. None by default.
     #[must_use]
     pub fn with_ahead_bytes(self, ahead_bytes: u64) -> Rules {
         Rules {
@@ -133,9 +133,9 @@ impl Rules {
         }
     }
 
-    /// What the source cuts away because of its age, by retention or aging, is kept for so long
-    /// beyond that. By default not at all: then a copy holds what its source holds.
-    /// [`Duration::MAX`] keeps it for ever.
+    /// Sets the time for which data that the source removes because of its age, by retention or
+    /// aging, is retained beyond that. By default none: then a copy has what its source has.
+    /// [`Duration::MAX`] retains it for ever.
     #[must_use]
     pub fn keeping(self, kept_for: Duration) -> Rules {
         Rules { kept_for, ..self }
@@ -151,8 +151,8 @@ impl Rules {
         let mut parts = parts.map(|r| r.want);
         let whole = self.of_table(table).want;
         let is_divided = match whole {
-            Want::Nothing => parts.any(|want| want != Want::Nothing),
-            Want::Summaries(_) | Want::Full => parts.any(|want| want == Want::Nothing),
+            StreamShare::Nothing => parts.any(|want| want != StreamShare::Nothing),
+            StreamShare::Summaries(_) | StreamShare::Full => parts.any(|want| want == StreamShare::Nothing),
         };
         match is_divided {
             false => Ok(()),
@@ -168,13 +168,13 @@ impl Rules {
         }
     }
 
-    /// What is decided of a table where no rule for some of its streams fits.
+    /// The outcome for a table where no rule for some of its streams fits.
     pub(crate) fn of_table(&self, table: &str) -> Outcome {
         let mut whole = self.rules.iter().filter(|r| r.tags.is_empty());
         self.outcome(whole.find(|r| r.is_of(table)))
     }
 
-    /// What is decided of a stream.
+    /// The outcome for a stream.
     pub(crate) fn of_stream(&self, table: &str, tags: &[(String, String)]) -> Outcome {
         let mut fitting = self.rules.iter().filter(|r| r.is_of(table));
         self.outcome(fitting.find(|r| r.tags.iter().all(|tag| tags.contains(tag))))
@@ -192,17 +192,17 @@ impl Rules {
         self.rules.iter().any(|r| !r.tags.is_empty())
     }
 
-    /// True when nothing of a table is wanted, or may leave.
+    /// True when a table is withheld: nothing of it is subscribed, or may leave.
     #[must_use]
     pub fn withholds(&self, table: &str) -> bool {
-        self.of_table(table).want == Want::Nothing
+        self.of_table(table).want == StreamShare::Nothing
     }
 
     /// True when nothing is withheld of any table that there is or may be.
     #[must_use]
     pub fn withhold_nothing(&self) -> bool {
         let of_rules = self.rules.iter().map(|r| r.want);
-        !of_rules.chain([self.otherwise]).any(|w| w == Want::Nothing)
+        !of_rules.chain([self.otherwise]).any(|w| w == StreamShare::Nothing)
     }
 }
 
@@ -211,7 +211,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
 
-    fn rule(table: Option<&str>, tag: Option<&str>, want: Want) -> Rule {
+    fn rule(table: Option<&str>, tag: Option<&str>, want: StreamShare) -> Rule {
         let tags = tag.iter().map(|value| ("site".into(), (*value).into()));
         Rule {
             table: table.map(str::to_owned),
@@ -223,18 +223,18 @@ mod tests {
 
     #[test]
     fn the_first_rule_that_fits_a_stream_decides() {
-        let summaries = Want::Summaries(Level::clamped(8));
+        let summaries = StreamShare::Summaries(Level::clamped(8));
         let rules = vec![
-            rule(Some("secret"), None, Want::Nothing),
-            rule(None, Some("north"), Want::Full),
+            rule(Some("secret"), None, StreamShare::Nothing),
+            rule(None, Some("north"), StreamShare::Full),
             rule(Some("pumps"), None, summaries),
         ];
-        let rules = Rules::new(rules, Want::Nothing);
+        let rules = Rules::new(rules, StreamShare::Nothing);
         // Streams of the north of every table, and nothing of the others.
         assert_eq!(rules.unwrap_err().code(), "invalid");
         let rules = vec![
-            rule(Some("secret"), None, Want::Nothing),
-            rule(None, Some("north"), Want::Full),
+            rule(Some("secret"), None, StreamShare::Nothing),
+            rule(None, Some("north"), StreamShare::Full),
             rule(Some("pumps"), None, summaries),
         ];
         let rules = Rules::new(rules, summaries).unwrap();
@@ -242,8 +242,8 @@ mod tests {
             let tags = [("id".into(), "7".into()), ("site".into(), site.into())];
             rules.of_stream(table, &tags)
         };
-        assert_eq!(of("secret", "north").want, Want::Nothing);
-        assert_eq!(of("pumps", "north").want, Want::Full);
+        assert_eq!(of("secret", "north").want, StreamShare::Nothing);
+        assert_eq!(of("pumps", "north").want, StreamShare::Full);
         assert_eq!(of("pumps", "south").want, summaries);
         assert_eq!(
             (of("x", "south").want, of("x", "south").priority),
@@ -259,22 +259,22 @@ mod tests {
             let error = Rules::new(rules.to_vec(), otherwise).unwrap_err();
             assert_eq!(error.code(), "invalid");
         };
-        refused(&[rule(Some("pumps"), Some("a"), Want::Nothing)], Want::Full);
-        refused(&[rule(None, Some("a"), Want::Nothing)], Want::Full);
-        refused(&[rule(Some("pumps"), Some("a"), Want::Full)], Want::Nothing);
+        refused(&[rule(Some("pumps"), Some("a"), StreamShare::Nothing)], StreamShare::Full);
+        refused(&[rule(None, Some("a"), StreamShare::Nothing)], StreamShare::Full);
+        refused(&[rule(Some("pumps"), Some("a"), StreamShare::Full)], StreamShare::Nothing);
         let late = [
-            rule(None, Some("a"), Want::Full),
-            rule(Some("secret"), None, Want::Nothing),
+            rule(None, Some("a"), StreamShare::Full),
+            rule(Some("secret"), None, StreamShare::Nothing),
         ];
-        refused(&late, Want::Full);
+        refused(&late, StreamShare::Full);
         let [part, whole] = late;
-        assert!(Rules::new(vec![whole, part.clone()], Want::Full).is_ok());
-        // What comes behind a rule for the whole table decides nothing.
-        let behind = rule(Some("pumps"), Some("a"), Want::Nothing);
-        let rules = vec![rule(Some("pumps"), None, Want::Full), behind];
-        assert!(Rules::new(rules, Want::Full).is_ok());
-        // Of a part of a table of which nothing is wanted.
-        let rules = vec![rule(Some("pumps"), Some("a"), Want::Nothing)];
-        assert!(Rules::new(rules, Want::Nothing).is_ok());
+        assert!(Rules::new(vec![whole, part.clone()], StreamShare::Full).is_ok());
+        // A rule behind one for the whole table decides nothing.
+        let behind = rule(Some("pumps"), Some("a"), StreamShare::Nothing);
+        let rules = vec![rule(Some("pumps"), None, StreamShare::Full), behind];
+        assert!(Rules::new(rules, StreamShare::Full).is_ok());
+        // For a part of a table that is withheld.
+        let rules = vec![rule(Some("pumps"), Some("a"), StreamShare::Nothing)];
+        assert!(Rules::new(rules, StreamShare::Nothing).is_ok());
     }
 }

@@ -1,8 +1,8 @@
-//! What rules and pins say of the tables and streams of a state.
+//! Rules and pins, applied to the tables and streams of a state.
 //!
 //! Concurrency: plain data.
 
-use super::{Pin, Rules, Want};
+use super::{Pin, Rules, StreamShare};
 use crate::common::ids::{StreamId, TableId};
 use crate::metadata::catalog::{Horizon, Life, decode_stream_key};
 use crate::replication::state::State;
@@ -10,16 +10,16 @@ use headwater_types::ClosedRange;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// What is decided of streams.
+/// The decision of rules on streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Outcome {
-    pub(crate) want: Want,
+    pub(crate) want: StreamShare,
     pub(crate) priority: u8,
 }
 
-/// A pin, and which streams it is of.
+/// A pin, and its streams.
 #[derive(Clone, Debug)]
-struct Pinned {
+struct StatePin {
     number: u64,
     table: TableId,
     /// `None` = all.
@@ -27,23 +27,23 @@ struct Pinned {
     range: ClosedRange,
 }
 
-/// What is wanted of a state.
+/// The subscription to a state.
 #[derive(Clone, Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct Subscription {
     tables: BTreeMap<TableId, Outcome>,
-    /// Those of which it is not what is decided of their table.
+    /// Streams with another outcome than their table.
     streams: BTreeMap<StreamId, Outcome>,
     otherwise: Outcome,
-    pins: Vec<Pinned>,
-    /// Rows of streams of which summaries are wanted may be fetched ahead.
+    pins: Vec<StatePin>,
+    /// Rows of streams with summaries only may be fetched ahead.
     pub(crate) looks_ahead: bool,
-    /// For how long what the source cuts away is kept.
+    /// The time for which data that the source removed is retained.
     kept_for: Duration,
 }
 
-impl From<Want> for Wanted {
-    fn from(want: Want) -> Wanted {
-        Wanted {
+impl From<StreamShare> for Subscription {
+    fn from(want: StreamShare) -> Subscription {
+        Subscription {
             tables: BTreeMap::new(),
             streams: BTreeMap::new(),
             otherwise: Outcome { want, priority: 0 },
@@ -54,20 +54,20 @@ impl From<Want> for Wanted {
     }
 }
 
-impl Wanted {
-    pub(crate) fn of(rules: &Rules, pins: &BTreeMap<u64, Pin>, state: &State) -> Wanted {
+impl Subscription {
+    pub(crate) fn of(rules: &Rules, pins: &BTreeMap<u64, Pin>, state: &State) -> Subscription {
         let tables = state.tables.iter();
-        let mut wanted = Wanted {
+        let mut subscription = Subscription {
             tables: tables.map(|t| (t.id, rules.of_table(&t.name))).collect(),
             looks_ahead: rules.ahead_bytes() > 0,
             kept_for: rules.kept_for,
-            ..Wanted::from(rules.otherwise)
+            ..Subscription::from(rules.otherwise)
         };
         for (number, pin) in pins {
             // A dropped one may have had the same name.
             let mut alive = state.tables.iter().filter(|t| !t.life.dropped);
             if let Some(table) = alive.find(|t| t.name == pin.table) {
-                wanted.pins.push(Pinned {
+                subscription.pins.push(StatePin {
                     number: *number,
                     table: table.id,
                     streams: (!pin.tags.is_empty()).then(BTreeSet::new),
@@ -77,16 +77,16 @@ impl Wanted {
         }
         let has_tags = pins.values().any(|pin| !pin.tags.is_empty());
         if rules.looks_at_tags() || has_tags {
-            wanted.look_at_streams(rules, pins, state);
+            subscription.look_at_streams(rules, pins, state);
         }
-        wanted
+        subscription
     }
 
     fn look_at_streams(&mut self, rules: &Rules, pins: &BTreeMap<u64, Pin>, state: &State) {
         for record in &state.streams {
             let table = state.table(record.table);
             let name = table.and_then(|t| decode_stream_key(&t.name, &record.key).ok());
-            // A key that is none names no stream that anybody could ask for.
+            // An invalid key names no stream that a rule could select.
             if let Some(name) = name {
                 let outcome = rules.of_stream(name.table(), name.tags());
                 if outcome != self.of_table(record.table) {
@@ -105,21 +105,22 @@ impl Wanted {
         }
     }
 
-    /// Something is kept that the source has cut away.
-    pub(crate) fn keeps(&self) -> bool {
+    /// True when data is retained that the source has removed.
+    pub(crate) fn retains(&self) -> bool {
         !self.kept_for.is_zero()
     }
 
-    /// Before which instant nothing is found: what is kept goes as a whole when its time has come.
-    pub(crate) fn cut(&self, life: &Life) -> Horizon {
-        match self.keeps() {
+    /// The horizon before which no rows are shown: retained data is removed as a whole when its
+    /// time has come.
+    pub(crate) fn cutoff(&self, life: &Life) -> Horizon {
+        match self.retains() {
             true => Horizon::NONE,
             false => life.cut,
         }
     }
 
-    /// Before which instant nothing is kept that ended before a horizon at the source.
-    pub(crate) fn kept_from(&self, horizon: Horizon) -> Horizon {
+    /// The horizon before which nothing is retained that ended before a horizon at the source.
+    pub(crate) fn retained_from(&self, horizon: Horizon) -> Horizon {
         let instant = horizon.instant();
         instant.map_or(Horizon::NONE, |at| Horizon::behind(at, Some(self.kept_for)))
     }
@@ -135,7 +136,7 @@ impl Wanted {
 
     /// Pins of a stream: number and range.
     pub(crate) fn pins(&self, table: TableId, stream: StreamId) -> Vec<(u64, ClosedRange)> {
-        let is_of = |p: &&Pinned| {
+        let is_of = |p: &&StatePin| {
             let streams = p.streams.as_ref();
             p.table == table && streams.is_none_or(|streams| streams.contains(&stream))
         };

@@ -1,4 +1,4 @@
-//! Pins: stretches of time of which all rows are wanted, whatever the rules say.
+//! Pins: stretches of time of which all rows are subscribed, whatever the rules say.
 //!
 //! Format: docs/format/copy.md.
 
@@ -9,7 +9,7 @@ use headwater_types::{ClosedRange, Timestamp};
 
 const VERSION: u8 = 1;
 
-/// A stretch of time of some streams, all rows of which are wanted.
+/// A stretch of time of some streams, with a subscription to all rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pin {
     /// The table.

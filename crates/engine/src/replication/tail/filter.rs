@@ -1,7 +1,7 @@
-//! What of a record of the log may leave the database.
+//! Filters records of the log by what may leave the database.
 //!
 //! Invariants: of a table that is withheld nothing leaves but its number, as that of one that was
-//! dropped, since numbers are dense; neither does the name of who handed a batch in.
+//! dropped, since numbers are dense; neither does the name of a batch's producer.
 //! Failure: a record that cannot be read is damage of the log.
 
 use super::TailRecord;
@@ -37,7 +37,7 @@ impl<'a> Filter<'a> {
         }
     }
 
-    /// What leaves of a record, if anything does.
+    /// The part of a record that may leave, if there is any.
     pub(super) fn pass(
         &mut self,
         sequence: Sequence,
@@ -112,7 +112,7 @@ impl<'a> Filter<'a> {
         Ok(leaves)
     }
 
-    /// The rows of streams that leave: `rest` is what the cursor stands before.
+    /// The rows of streams that may leave: `rest` are the bytes behind the cursor.
     fn rows(&mut self, mut cursor: Cursor<'_>, rest: &[u8]) -> Result<Option<Vec<u8>>> {
         if self.withholds_nothing {
             return Ok(Some(rest.to_vec()));

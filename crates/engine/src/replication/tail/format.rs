@@ -1,7 +1,7 @@
 //! The bytes of a tail: docs/format/tail.md.
 //!
-//! Invariants: bytes that are taken give records of known kinds whose numbers rise and lie where
-//! the tail says. What stands in a record is looked at when it is replayed.
+//! Invariants: accepted bytes give records of known kinds whose numbers rise and lie where the tail
+//! says. The contents of a record are checked when it is replayed.
 
 use super::{Tail, TailRecord};
 use crate::common::ids::Sequence;
@@ -51,7 +51,7 @@ impl Tail {
     /// The tail of these bytes.
     ///
     /// # Errors
-    /// What was expected, and where.
+    /// A description of what was expected, and where.
     pub fn decode(bytes: &[u8]) -> Result<Tail, DecodeError> {
         let wrong = |expected| DecodeError {
             expected,
@@ -123,7 +123,7 @@ fn record(cursor: &mut Cursor<'_>, before: u64, until: u64) -> Result<TailRecord
         return Err(cursor.fail("rising sequences within the tail"));
     };
     let kind = RecordKind::from_number(cursor.u8("kind of a record")?);
-    // Who wrote a batch is nobody else's business.
+    // The producer of a batch does not leave.
     let Some(kind) = kind.filter(|kind| *kind != RecordKind::NumberedWrite) else {
         return Err(cursor.fail("a kind of record that tails have"));
     };
@@ -134,7 +134,7 @@ fn record(cursor: &mut Cursor<'_>, before: u64, until: u64) -> Result<TailRecord
     })
 }
 
-/// What stands in the bytes of a tail, for fuzzing; `repair` puts the right checksum in first.
+/// Decodes the bytes of a tail, for fuzzing; `repair` puts the right checksum in first.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn fuzz(bytes: &[u8], repair: bool) {
     let mut bytes = bytes.to_vec();

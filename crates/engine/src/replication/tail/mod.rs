@@ -5,23 +5,23 @@
 //! left out if and only if what is shown covers it. So nothing is counted twice and nothing gets
 //! lost, whichever version of whichever partition is shown.
 //!
-//! Invariants: only records that are on the medium of the source are sent, and nothing of a table
-//! that may not leave. A tail is held in memory only, within a limit; it is not part of what is
-//! confirmed, and whoever has lost it asks for it again.
+//! Invariants: only records that are on the disk of the source are sent, and nothing of a table
+//! that may not leave. A tail is in memory only, within a limit; it is not part of what is
+//! confirmed, and a copy that has lost it requests it again.
 //! Concurrency: plain data; `source` reads log files that may be used again meanwhile, and notices.
-//! Failure: bytes that are no tail are refused; a tail that cannot be replayed is dropped.
-//! Format: docs/format/tail.md.
+//! Failure: bytes that are no tail are refused; a tail that cannot be replayed is dropped. Format:
+//! docs/format/tail.md.
 
 mod filter;
 mod format;
-mod kept;
+mod received;
 mod source;
 
 #[cfg(fuzzing)]
 pub(crate) use format::fuzz;
-pub(crate) use kept::KeptTail;
+pub(crate) use received::ReceivedTail;
 pub(crate) use source::tail;
-pub use source::{TailAsk, TailPlace};
+pub use source::{TailRequest, LogLocation};
 
 use crate::common::ids::Sequence;
 use crate::wal::RecordKind;
@@ -36,7 +36,7 @@ pub(crate) struct TailRecord {
     pub(crate) payload: Arc<[u8]>,
 }
 
-/// What a record counts beside its payload where memory is bounded.
+/// Overhead of a record where memory is bounded.
 const RECORD_BYTES: usize = 64;
 
 impl TailRecord {
@@ -45,12 +45,12 @@ impl TailRecord {
         self.payload.len() + RECORD_BYTES
     }
 
-    /// Events, not what defines or deletes something.
+    /// True for events, false for definitions and deletes.
     pub(crate) fn has_events(&self) -> bool {
         matches!(self.kind, RecordKind::Write | RecordKind::NumberedWrite)
     }
 
-    /// Tells it from another record of the same number.
+    /// Distinguishes it from another record of the same number.
     fn mark(&self) -> TailMark {
         TailMark {
             sequence: self.sequence.0,
@@ -68,7 +68,7 @@ pub struct TailMark {
     pub crc: u32,
 }
 
-/// How far a copy has a tail.
+/// Extent of a copy's tail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TailPoint {
     /// Every record up to this one was sent, or left out on purpose.
@@ -80,7 +80,7 @@ pub struct TailPoint {
 /// A stretch of the log of a database, to be put behind what a copy shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tail {
-    /// The database it is of, and its incarnation.
+    /// The identity and the incarnation of its database.
     pub(crate) history: (u64, u64),
     /// States from this number on hold every event up to `floor`.
     pub(crate) number: u64,

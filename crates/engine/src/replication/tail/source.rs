@@ -1,6 +1,6 @@
 //! The tail of an open database, read from its log.
 //!
-//! Concurrency: the log goes on meanwhile, and a file that is needed no more may be begun anew
+//! Concurrency: the log goes on meanwhile, and a file that is not needed any more may be reused
 //! while it is read. Its generation stands in the checksum of each record, so that is noticed, and
 //! reading begins again.
 
@@ -22,18 +22,18 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// So many bytes of a log file are read at once, if no record is larger.
-const PIECE_BYTES: u64 = 256 << 10;
+const READ_BYTES: u64 = 256 << 10;
 /// Looks that are taken before giving up.
 const LOOKS_MAX: usize = 8;
 
-/// What is asked of a database.
+/// Request for the tail of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TailAsk {
-    /// How far the tail is known; `None` = not at all.
+pub struct TailRequest {
+    /// The extent of the known tail; `None` = nothing is known.
     pub known: Option<TailPoint>,
     /// The sequence of the state that is known: it has every definition and delete up to there.
     pub state: u64,
-    /// Records of so many bytes are wanted, about.
+    /// Bytes of records to return, about.
     pub bytes_max: usize,
     /// Of more than this the oldest events are left out.
     pub backlog_max: usize,
@@ -41,18 +41,18 @@ pub struct TailAsk {
 
 /// Where in the log the last look ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TailPlace {
+pub struct LogLocation {
     generation: u64,
     offset: u64,
     point: TailPoint,
 }
 
-/// What stands in the log of a database behind what a copy knows: [`crate::Database::tail`].
+/// The records in the log of a database behind those that a copy knows: [`crate::Database::tail`].
 pub(crate) fn tail(
     core: &Core,
-    ask: &TailAsk,
+    ask: &TailRequest,
     rules: &Rules,
-    place: &mut Option<TailPlace>,
+    place: &mut Option<LogLocation>,
 ) -> Result<Tail> {
     core.log.check()?;
     for _ in 0..LOOKS_MAX {
@@ -71,14 +71,14 @@ pub(crate) fn tail(
     ))
 }
 
-/// What was found so far.
-struct Found<'a> {
+/// The records of one scan of the log.
+struct TailScan<'a> {
     filter: Filter<'a>,
-    ask: &'a TailAsk,
-    /// What was asked to go on behind, until it is found.
+    ask: &'a TailRequest,
+    /// The record behind which to continue, until it is reached.
     looked_for: Option<TailMark>,
     after: Sequence,
-    /// Each with the place behind it.
+    /// Each with the location behind it.
     records: VecDeque<(TailRecord, FilePlace)>,
     /// Definitions and deletes before the first of these, where events were left out.
     defining: Vec<TailRecord>,
@@ -86,7 +86,7 @@ struct Found<'a> {
     skipped: Option<Sequence>,
 }
 
-impl Found<'_> {
+impl TailScan<'_> {
     fn take(&mut self, record: LogRecord<'_>, behind: FilePlace) -> Result<()> {
         let (sequence, kind, payload) = record;
         if let Some(mark) = self.looked_for
@@ -122,26 +122,26 @@ impl Found<'_> {
     }
 }
 
-/// One look; `None` when the log changed meanwhile, or does not hold what was asked for.
+/// One scan; `None` when the log changed meanwhile, or does not have the requested records.
 fn look(
     core: &Core,
-    ask: &TailAsk,
+    ask: &TailRequest,
     rules: &Rules,
-    from: Option<TailPlace>,
-) -> Result<Option<(Tail, Option<TailPlace>)>> {
-    // Before the number of the state: what is in no memory now is in the state that is named then.
+    from: Option<LogLocation>,
+) -> Result<Option<(Tail, Option<LogLocation>)>> {
+    // Before the number of the state: events in no memory now are in the state that is named then.
     let floor = Sequence(core.first_needed().0.saturating_sub(1));
     let lineage = core.meta.lineage()?;
     let until = core.log.synced();
     let held_behind = core.log.sequence_before(core.commits.log_generation());
     let begin = Sequence(floor.0.min(ask.state).max(held_behind.0));
-    // Nothing was left out behind what is known, if the log still holds all of that.
+    // Nothing was left out behind the known records, if the log still has all of them.
     let known = ask.known.filter(|known| {
         let is_held = |sequence: u64| held_behind.0 <= sequence && sequence <= until.0;
         is_held(known.until) && known.last.is_none_or(|last| held_behind.0 < last.sequence)
     });
     let is_placed = from.is_some() && known.is_some();
-    let mut found = Found {
+    let mut found = TailScan {
         filter: Filter::new(core, rules),
         ask,
         looked_for: known.and_then(|known| known.last).filter(|_| !is_placed),
@@ -159,8 +159,8 @@ fn look(
         return Ok(None);
     };
     if found.looked_for.is_some() {
-        // The log has another record of that number, or none: it begins anew.
-        let anew = TailAsk {
+        // The log has another record of that number, or none: the tail begins again.
+        let anew = TailRequest {
             known: None,
             ..*ask
         };
@@ -176,15 +176,15 @@ fn look(
     )))
 }
 
-/// As much of what was found as was asked for.
+/// As many of the records as were requested.
 fn tail_of(
-    found: Found<'_>,
+    found: TailScan<'_>,
     history: (u64, u64),
     (number, floor): (u64, Sequence),
     until: Sequence,
     end: Option<FilePlace>,
-) -> (Tail, Option<TailPlace>) {
-    let Found { ask, after, .. } = found;
+) -> (Tail, Option<LogLocation>) {
+    let TailScan { ask, after, .. } = found;
     let mut records = found.defining;
     let mut bytes: usize = records.iter().map(TailRecord::bytes).sum();
     let mut left = found.records.into_iter();
@@ -211,7 +211,7 @@ fn tail_of(
         },
     };
     let place = if is_newest { end } else { place };
-    let place = place.map(|(generation, offset)| TailPlace {
+    let place = place.map(|(generation, offset)| LogLocation {
         generation,
         offset,
         point,
@@ -233,19 +233,19 @@ fn tail_of(
 type FilePlace = (u64, u64);
 /// A record as it stands in the log: its sequence, its kind, its payload.
 type LogRecord<'a> = (Sequence, u8, &'a [u8]);
-/// Takes a record, and the place behind it.
+/// Takes a record, and the location behind it.
 type Take<'a> = dyn FnMut(LogRecord<'_>, FilePlace) -> Result<()> + 'a;
 
-/// Hands out the records up to `until` from a place on, or all that are kept; says where that
-/// ended: generation and offset, if there is a file. `None` when the place is gone, or a file was
-/// begun anew meanwhile.
+/// Yields the records up to `until` from a location on, or all that the log has; returns where that
+/// ended: generation and offset, if there is a file. `None` when the location is overwritten, or a
+/// file was reused meanwhile.
 #[allow(
     clippy::option_option,
     reason = "there may be no file, and there may be no answer"
 )]
 fn read(
     core: &Core,
-    from: Option<TailPlace>,
+    from: Option<LogLocation>,
     until: Sequence,
     take: &mut Take<'_>,
 ) -> Result<Option<Option<FilePlace>>> {
@@ -290,7 +290,7 @@ fn read_part(
 ) -> Result<Option<u64>> {
     let mut at = offset;
     let mut piece = Vec::new();
-    let mut wanted = PIECE_BYTES;
+    let mut wanted = READ_BYTES;
     while at < part.end {
         let count = (part.end - at).min(wanted);
         piece.resize(usize::try_from(count).unwrap_or(usize::MAX), 0);
@@ -299,7 +299,7 @@ fn read_part(
             other => other.map_err(|e| Error::io("read", path, e))?,
         }
         let mut used = 0;
-        wanted = PIECE_BYTES;
+        wanted = READ_BYTES;
         while let Some(rest) = piece.get(used..).filter(|rest| !rest.is_empty()) {
             let Some(header) = RecordHeader::decode(part.generation, rest) else {
                 if rest.len() < RECORD_HEADER_BYTES && used > 0 {
@@ -311,7 +311,7 @@ fn read_part(
             let whole = record_bytes(payload_bytes);
             let payload = rest.get(RECORD_HEADER_BYTES..RECORD_HEADER_BYTES + payload_bytes);
             let Some(payload) = payload.filter(|_| whole <= rest.len()) else {
-                wanted = PIECE_BYTES.max(wide(whole));
+                wanted = READ_BYTES.max(wide(whole));
                 if at + wide(used + whole) > part.end {
                     return Ok(None);
                 }

@@ -1,9 +1,9 @@
-//! One `ID.idx`: which stretches of its segment it holds, reading and appending.
+//! One `ID.idx`: the stretches of its segment that the file contains, reading and appending.
 //!
-//! Invariants: what is read from it is what stood in the segment when it was copied, by checksums;
-//! what it holds only grows, so a reader may go on with an older look at it.
-//! Concurrency: immutable; an append makes a new one.
-//! Failure: [`Doubt`]: the file is not what it should be. Whoever finds that drops it.
+//! Invariants: bytes read from the file equal those of the segment when they were copied, by
+//! checksums; a file only grows, so a reader may continue with an older look at it.
+//! Concurrency: immutable; an append creates a new value.
+//! Failure: [`Doubt`]: the file is not as it should be. The caller that finds it drops the file.
 
 use super::format::{Batch, HEADER_BYTES, IndexHeader, PIECE_BYTES, Stretch, TRAILER_BYTES, UpTo};
 use headwater_codec::DecodeError;
@@ -14,7 +14,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-/// So many bytes are copied at once: a multiple of a piece.
+/// Bytes copied at once: a multiple of a piece.
 const COPY_BYTES: u64 = 1 << 20;
 
 /// Why a file is not believed.
@@ -41,30 +41,31 @@ pub(super) enum NotAppended {
     File(io::Error),
 }
 
-/// A stretch, and where it stands in the file.
+/// A stretch, and its location in the file.
 #[derive(Debug)]
-struct Held {
+struct StoredStretch {
     stretch: Stretch,
     at: u64,
 }
 
-/// What a file holds.
+/// The contents of an index file.
 #[derive(Debug)]
 pub(super) struct IndexFile {
     file: Arc<dyn File>,
     /// Where it ends.
     pub(super) end: u64,
-    /// The footer up to which it holds the index of its segment, and that footer's checksum.
+    /// The footer up to which the file contains the index of its segment, and that footer's
+    /// checksum.
     pub(super) up_to: UpTo,
     pub(super) footer_crc: u32,
-    /// By their places in the segment; they do not overlap.
-    held: Vec<Arc<Held>>,
+    /// By their offsets in the segment; they do not overlap.
+    stored: Vec<Arc<StoredStretch>>,
 }
 
-/// Reads a segment at a place into a buffer.
+/// Reads a segment at an offset into a buffer.
 pub(crate) type ReadSegment<'a> = &'a mut dyn FnMut(u64, &mut [u8]) -> crate::Result<()>;
 
-/// What is to be appended.
+/// A batch to be appended.
 pub(super) struct NewBatch<'a> {
     pub(super) header: IndexHeader,
     pub(super) up_to: UpTo,
@@ -74,8 +75,8 @@ pub(super) struct NewBatch<'a> {
 }
 
 impl IndexFile {
-    /// What the file at a path holds up to `len`, if it is whole and of this segment. Behind that
-    /// somebody may be writing.
+    /// Loads the file at a path up to `len`, if it is whole and of this segment. Bytes behind `len`
+    /// may be in the middle of being written.
     pub(super) fn load(
         files: &dyn Files,
         path: &Path,
@@ -88,7 +89,7 @@ impl IndexFile {
             return Err(Doubt("it is that of another segment".into()));
         }
         let mut newest = None;
-        let mut held = Vec::new();
+        let mut stored = Vec::new();
         let mut end = len;
         while end > HEADER_BYTES || newest.is_none() {
             let batch = batch_before(&*file, end)?;
@@ -98,15 +99,15 @@ impl IndexFile {
             let mut at = batch.start;
             for stretch in batch.stretches {
                 let bytes = stretch.bytes;
-                held.push(Arc::new(Held { stretch, at }));
+                stored.push(Arc::new(StoredStretch { stretch, at }));
                 at += bytes;
             }
             newest.get_or_insert((batch.up_to, batch.footer_crc));
             end = batch.start;
         }
         let (up_to, footer_crc) = newest.ok_or_else(|| Doubt("it has no batch".into()))?;
-        let held = in_order(held)?;
-        if held
+        let stored = in_order(stored)?;
+        if stored
             .last()
             .is_some_and(|last| last.stretch.end() > up_to.end())
         {
@@ -117,15 +118,15 @@ impl IndexFile {
             end: len,
             up_to,
             footer_crc,
-            held,
+            stored,
         })
     }
 
     /// Reads bytes of the segment; false when the file does not hold all of them.
     pub(super) fn read(&self, offset: u64, out: &mut [u8]) -> Result<bool, Doubt> {
         let end = offset.saturating_add(wide(out.len()));
-        let behind = self.held.partition_point(|h| h.stretch.offset <= offset);
-        let found = behind.checked_sub(1).and_then(|at| self.held.get(at));
+        let behind = self.stored.partition_point(|h| h.stretch.offset <= offset);
+        let found = behind.checked_sub(1).and_then(|at| self.stored.get(at));
         let Some(held) = found.filter(|held| end <= held.stretch.end()) else {
             return Ok(false);
         };
@@ -166,7 +167,7 @@ impl IndexFile {
             end: HEADER_BYTES,
             up_to: batch.up_to,
             footer_crc: batch.footer_crc,
-            held: Vec::new(),
+            stored: Vec::new(),
         };
         let whole = begun.appended_to(Arc::clone(&begun.file), batch, segment)?;
         if let Some(dir) = path.parent() {
@@ -195,13 +196,13 @@ impl IndexFile {
         batch: &NewBatch<'_>,
         segment: ReadSegment<'_>,
     ) -> Result<IndexFile, NotAppended> {
-        let mut held = self.held.clone();
+        let mut stored = self.stored.clone();
         let mut at = self.end;
         let mut stretches = Vec::with_capacity(batch.ranges.len());
         for (offset, bytes) in batch.ranges {
             let stretch = copy((*offset, *bytes), &*file, at, segment)?;
             stretches.push(stretch.clone());
-            held.push(Arc::new(Held { stretch, at }));
+            stored.push(Arc::new(StoredStretch { stretch, at }));
             at += bytes;
         }
         let record = Batch {
@@ -214,20 +215,20 @@ impl IndexFile {
         .encode();
         file.write_all_at(at, &record).map_err(NotAppended::File)?;
         file.sync_data().map_err(NotAppended::File)?;
-        held.sort_by_key(|held| held.stretch.offset);
+        stored.sort_by_key(|one| one.stretch.offset);
         Ok(IndexFile {
             file,
             end: at + wide(record.len()),
             up_to: batch.up_to,
             footer_crc: batch.footer_crc,
-            held,
+            stored,
         })
     }
 
     /// Bytes of memory, about; an open file counts as some KiB.
     pub(super) fn weight(&self) -> u64 {
-        let pieces: usize = self.held.iter().map(|h| h.stretch.checksums.len()).sum();
-        wide(4096 + self.held.len() * (size_of::<Held>() + 32) + pieces * 4)
+        let pieces: usize = self.stored.iter().map(|h| h.stretch.checksums.len()).sum();
+        wide(4096 + self.stored.len() * (size_of::<StoredStretch>() + 32) + pieces * 4)
     }
 }
 
@@ -256,20 +257,20 @@ fn batch_before(file: &dyn File, end: u64) -> Result<Batch, Doubt> {
     Ok(Batch::decode(&read(file, at, bytes)?, at)?)
 }
 
-/// Stretches by their places; they must not overlap.
-fn in_order(mut held: Vec<Arc<Held>>) -> Result<Vec<Arc<Held>>, Doubt> {
-    held.sort_by_key(|held| held.stretch.offset);
-    let overlap = held.windows(2).any(|pair| match pair {
+/// Stretches by their offsets; they must not overlap.
+fn in_order(mut stored: Vec<Arc<StoredStretch>>) -> Result<Vec<Arc<StoredStretch>>, Doubt> {
+    stored.sort_by_key(|one| one.stretch.offset);
+    let overlap = stored.windows(2).any(|pair| match pair {
         [one, next] => one.stretch.end() > next.stretch.offset,
         _ => false,
     });
     match overlap {
         true => Err(Doubt("stretches overlap".into())),
-        false => Ok(held),
+        false => Ok(stored),
     }
 }
 
-/// Copies a stretch of the segment to a place in the file.
+/// Copies a stretch of the segment to an offset of the file.
 fn copy(
     (offset, bytes): (u64, u64),
     file: &dyn File,

@@ -1,9 +1,9 @@
-//! The bytes of `ID.idx`: a header, and batches of pieces of a segment with a record behind each.
+//! The bytes of `ID.idx`: a header, and batches of pieces of a segment, each followed by a record.
 //! Docs: docs/format/fastindex.md.
 //!
 //! Invariants: the record of a batch stands behind its bytes, and ends with a 16-byte trailer, so
 //! that the newest batch is found from the end of the file; every piece has a checksum of its own.
-//! Failure: what does not fit is refused; whoever reads drops the file then.
+//! Failure: bytes that do not fit are refused; the reader drops the file then.
 
 use crate::common::ids::SegmentId;
 use crate::metadata::ledger::{self, Hash};
@@ -17,7 +17,7 @@ const TRAILER_MAGIC: [u8; 8] = *b"HWIDXB\x00\x01";
 pub(super) const HEADER_BYTES: u64 = 64;
 /// The same in memory.
 const HEADER_LEN: usize = 64;
-/// Bytes of a record's end, by which it is found.
+/// Bytes of a record's end, by which the record is located.
 pub(super) const TRAILER_BYTES: u64 = 16;
 /// The same in memory.
 const TRAILER_LEN: usize = 16;
@@ -31,7 +31,7 @@ fn wrong(expected: &'static str) -> DecodeError {
     }
 }
 
-/// Whose index a file holds.
+/// The segment that a file indexes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct IndexHeader {
     /// The number of the database's set of tiers.
@@ -90,7 +90,7 @@ pub(super) struct Stretch {
     /// Where it begins in the segment.
     pub(super) offset: u64,
     pub(super) bytes: u64,
-    /// Of each piece of it.
+    /// One for each piece of the stretch.
     pub(super) checksums: Box<[u32]>,
 }
 
@@ -101,7 +101,7 @@ impl Stretch {
     }
 }
 
-/// What the record behind a batch says.
+/// The record behind a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Batch {
     /// Where its first byte stands in the file.
@@ -233,8 +233,8 @@ fn stretches(cursor: &mut Cursor<'_>) -> Result<Vec<Stretch>, DecodeError> {
     Ok(out)
 }
 
-/// Reads bytes as a header and as the record of a batch: for the fuzz target. What decodes must be
-/// encoded to what decodes to the same. `repair` puts the right ends behind both.
+/// Reads bytes as a header and as the record of a batch: for the fuzz target. A value that decodes
+/// must encode to bytes that decode to the same value. `repair` puts the right ends behind both.
 #[cfg(fuzzing)]
 pub(crate) fn fuzz(bytes: &[u8], repair: bool) {
     let (mut header, mut record) = (bytes.to_vec(), bytes.to_vec());
@@ -249,7 +249,7 @@ pub(crate) fn fuzz(bytes: &[u8], repair: bool) {
     if let Ok(header) = IndexHeader::decode(&header) {
         assert_eq!(IndexHeader::decode(&header.encode()), Ok(header));
     }
-    // Where the record stands depends on what it says.
+    // The offset of the record depends on its contents.
     for at in [64, 4096, 5000, 100_000] {
         if let Ok(batch) = Batch::decode(&record, at) {
             assert_eq!(Batch::decode(&batch.encode(), at), Ok(batch));

@@ -1,20 +1,20 @@
-//! What the fast tier repeats of segments. Their index: of each segment `ID.idx` has those bytes
-//! that say where rows lie, and those of the pyramid, so that who looks for them does not ask bulk.
-//! And the newest of them whole: `ID.copy` has all bytes of a segment, so that who reads rows of
-//! the newest spans of time does not ask bulk either.
+//! The parts of segments that the fast tier repeats. Their index: for each segment `ID.idx`
+//! contains the bytes that say where rows lie, and those of the pyramid, so that these look-ups
+//! need no read of bulk. And the newest segments whole: `ID.copy` has all bytes of a segment, so
+//! that reads of rows in the newest spans of time need no read of bulk either.
 //!
 //! A segment in bulk stays complete, and bytes below its committed length never change. So a file
 //! here is a durable cache: it may be behind, then the rest is read in bulk; it is dropped at any
-//! doubt, and made anew from the segment. See docs/format/fastindex.md.
+//! doubt, and rebuilt from the segment. See docs/format/fastindex.md.
 //!
-//! Invariants: a file holds nothing beyond the footer that the metadata named when it was written;
-//! nothing is read from one that reaches further than the metadata do, or that is not of this
-//! database. No backup, copy or state has any of it.
-//! Concurrency: one lock over what there is, never held over I/O; for each segment one lock that is
-//! held while its file is written, which only who writes it takes. Readers take neither longer than
-//! to find a file.
-//! Failure: none that anybody but the log is told of. What cannot be written is not kept, and not
-//! tried again for a while; the database is never latched.
+//! Invariants: a file contains nothing beyond the footer that the metadata named when it was
+//! written; nothing is read from one that reaches further than the metadata do, or that is not of
+//! this database. No backup, copy or state has any of it.
+//! Concurrency: one lock over the list of segments, never held over I/O; for each segment one lock
+//! that is held while its file is written, which only its writer takes. Readers take neither longer
+//! than to look up a file.
+//! Failure: only logged. A file that cannot be written is left out, and not tried again for a
+//! while; the database is never latched.
 
 mod file;
 mod format;
@@ -47,42 +47,42 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// After a full medium nothing is written for so long.
+/// Pause of writing after the device was full.
 const SPACE_PATIENCE: Duration = Duration::from_secs(60);
 
-/// What of segments is repeated.
+/// Kinds of what the fast tier repeats of segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum What {
-    /// What says where rows lie, and the pyramid, of all segments.
+pub(crate) enum RepeatKind {
+    /// The bytes that say where rows lie, and the pyramid, of all segments.
     Index,
     /// The segments of the newest spans of time, whole.
     Newest,
 }
 
-impl What {
-    pub(crate) const ALL: [What; 2] = [What::Index, What::Newest];
+impl RepeatKind {
+    pub(crate) const ALL: [RepeatKind; 2] = [RepeatKind::Index, RepeatKind::Newest];
 
     /// True when it is among the parts of a tier.
     pub(crate) fn is_in(self, parts: TierParts) -> bool {
         match self {
-            What::Index => parts.index,
-            What::Newest => parts.newest,
+            RepeatKind::Index => parts.index,
+            RepeatKind::Newest => parts.newest,
         }
     }
 
     /// Where the files are, in the folder of a fast tier.
     pub(crate) fn folder(self, fast: &Path) -> PathBuf {
         fast.join(match self {
-            What::Index => "index",
-            What::Newest => "newest",
+            RepeatKind::Index => "index",
+            RepeatKind::Newest => "newest",
         })
     }
 
-    /// How the names of files end.
+    /// The suffix of the names of files.
     fn ending(self) -> &'static str {
         match self {
-            What::Index => ".idx",
-            What::Newest => ".copy",
+            RepeatKind::Index => ".idx",
+            RepeatKind::Newest => ".copy",
         }
     }
 
@@ -90,8 +90,8 @@ impl What {
         format!("{}{}", id.0, self.ending())
     }
 
-    /// Removes all that was kept of it in the folder of a fast tier: for who changes segments, or
-    /// leaves the tier.
+    /// Removes all files of this kind from the folder of a fast tier: for callers that change
+    /// segments, or leave the tier.
     pub(crate) fn clear(self, files: &dyn Files, fast: &Path) -> Result<()> {
         let dir = self.folder(fast);
         let names = match files.list(&dir) {
@@ -108,20 +108,20 @@ impl What {
     }
 }
 
-/// What was read here and what was not, since opening.
+/// Counts of reads served here and of those that were not, since opening.
 #[derive(Debug, Default)]
 pub(crate) struct IndexCounters {
     /// Reads that were answered.
     pub(crate) reads: AtomicU64,
     /// Files that were dropped because of a doubt.
     pub(crate) dropped: AtomicU64,
-    /// How often something was not kept for want of room.
+    /// Times that a file was not written because the tier was full.
     pub(crate) refused: AtomicU64,
 }
 
-/// Who keeps what where.
-pub(crate) struct Place {
-    pub(crate) what: What,
+/// Kind, devices and limits of a fast index.
+pub(crate) struct FastIndexConfig {
+    pub(crate) what: RepeatKind,
     pub(crate) files: Arc<dyn Files>,
     /// The folder of the tier.
     pub(crate) fast: PathBuf,
@@ -129,13 +129,13 @@ pub(crate) struct Place {
     pub(crate) set: u64,
     /// Most bytes of all files; `None` = no limit.
     pub(crate) bytes_max: Option<u64>,
-    /// Of the newest segments: spans that ended longer ago are let go.
+    /// For the newest segments: spans that ended longer ago are dropped.
     pub(crate) age_max: Option<Duration>,
-    /// Bytes of memory for knowing what files hold.
+    /// Bytes of memory for knowing the contents of files.
     pub(crate) memory_bytes: u64,
     pub(crate) guard: Arc<Guard>,
     pub(crate) clock: Arc<dyn Clock>,
-    /// Counts what is written to the tier.
+    /// Counts the bytes written to the tier.
     pub(crate) written: Arc<AtomicU64>,
 }
 
@@ -156,7 +156,7 @@ struct Segment {
     last: Timestamp,
     /// Bytes of its file; `None` = there is none.
     bytes: Option<u64>,
-    /// How often a file was taken away: one that is written meanwhile does not count.
+    /// The number of times that a file was removed: one that is written meanwhile does not count.
     taken_away: u64,
     /// Held while its file is written.
     writing: Arc<Mutex<()>>,
@@ -165,7 +165,7 @@ struct Segment {
 #[derive(Default)]
 struct Segments {
     all: HashMap<SegmentId, Segment>,
-    /// Those whose files may be behind, or not there.
+    /// Segments whose files may be behind, or missing.
     behind: BTreeSet<(ShardIndex, SegmentId)>,
     bytes: u64,
     by_end: ByEnd,
@@ -175,7 +175,7 @@ impl Segments {
     fn note_bytes(&mut self, id: SegmentId, bytes: Option<u64>) {
         if let Some(segment) = self.all.get_mut(&id) {
             let before = std::mem::replace(&mut segment.bytes, bytes);
-            self.by_end.note_kept((segment.last, id), bytes.is_some());
+            self.by_end.note_file((segment.last, id), bytes.is_some());
             self.bytes = self.bytes.saturating_sub(before.unwrap_or(0));
             self.bytes += bytes.unwrap_or(0);
         }
@@ -222,20 +222,20 @@ impl Weighter<SegmentId, Arc<IndexFile>> for FileWeight {
 
 /// The index of the segments of a database, in its fast tier.
 pub(crate) struct FastIndex {
-    place: Place,
+    place: FastIndexConfig,
     /// Where the files lie.
     dir: PathBuf,
     segments: Mutex<Segments>,
-    /// What files hold, as far as it was asked for lately.
+    /// Contents of files, as far as they were read lately.
     known: Cache<SegmentId, Arc<IndexFile>, FileWeight>,
     /// Nothing is written before this instant.
     paused_to: Mutex<Duration>,
-    /// Segments whose files were dropped since what they hold is not in order.
+    /// Segments whose files were dropped since their contents are damaged.
     doubted: Mutex<HashSet<SegmentId>>,
-    /// Someone was told that there is no room since there was some.
-    told: AtomicBool,
-    /// Bytes that the newest segments may take, learnt where the medium had no more room.
-    room: AtomicU64,
+    /// A full tier was logged since it last had space.
+    full_logged: AtomicBool,
+    /// Bytes that the newest segments may take, learnt when the device was full.
+    space: AtomicU64,
     /// The layout changed: nothing is written any more.
     retired: AtomicBool,
     pub(crate) counters: IndexCounters,
@@ -250,10 +250,10 @@ impl std::fmt::Debug for FastIndex {
 }
 
 impl FastIndex {
-    /// What is repeated of these segments, as the metadata name them. What the folder holds of
-    /// others is removed.
+    /// Opens the files of these segments, as the metadata name them. Files of other segments in the
+    /// folder are removed.
     pub(crate) fn open(
-        place: Place,
+        place: FastIndexConfig,
         all: impl Iterator<Item = (SegmentId, NamedSegment)>,
     ) -> Result<FastIndex> {
         let mut segments = Segments::default();
@@ -281,7 +281,7 @@ impl FastIndex {
                     files
                         .remove(&path)
                         .map_err(|e| Error::io("remove", &path, e))?;
-                    tracing::info!(path = %path.display(), "removed what was kept of a segment that is gone");
+                    tracing::info!(path = %path.display(), "removed the file of a dropped segment");
                 }
                 // Not one of ours.
                 None => {}
@@ -289,19 +289,19 @@ impl FastIndex {
         }
         // Of whole segments more must be known, so that the cache must not be divided into parts.
         let of_each = match what {
-            What::Index => 8192,
-            What::Newest => 1 << 16,
+            RepeatKind::Index => 8192,
+            RepeatKind::Newest => 1 << 16,
         };
         let items = usize::try_from(place.memory_bytes / of_each).unwrap_or(usize::MAX);
         let index = FastIndex {
             known: Cache::with_weighter(items.clamp(16, 1 << 16), place.memory_bytes, FileWeight),
             dir: dir.clone(),
-            room: AtomicU64::new(u64::MAX),
+            space: AtomicU64::new(u64::MAX),
             retired: AtomicBool::default(),
             segments: Mutex::new(segments),
             paused_to: Mutex::default(),
             doubted: Mutex::default(),
-            told: AtomicBool::default(),
+            full_logged: AtomicBool::default(),
             counters: IndexCounters::default(),
             place,
         };
@@ -309,20 +309,21 @@ impl FastIndex {
         Ok(index)
     }
 
-    /// What of segments is repeated here.
-    pub(crate) fn what(&self) -> What {
+    /// The kind of this index.
+    pub(crate) fn what(&self) -> RepeatKind {
         self.place.what
     }
 
-    /// The oldest place of a segment that is wanted; `None` = none is. Only of the newest.
-    fn oldest_wanted(&self, segments: &Segments) -> Option<newest::Place> {
+    /// The oldest position of a segment that is to have a file; `None` = none is. Only for
+    /// [`RepeatKind::Newest`].
+    fn oldest_wanted(&self, segments: &Segments) -> Option<newest::SegmentPosition> {
         let cut = self.place.age_max.map_or(Timestamp::MIN, |age| {
             let age = i64::try_from(age.as_nanos()).unwrap_or(i64::MAX);
             let now = self.place.clock.now();
             Timestamp::from_nanos(now.as_nanos().saturating_sub(age))
         });
         let most = self.place.bytes_max.unwrap_or(u64::MAX);
-        let room = most.min(self.room.load(Ordering::Relaxed));
+        let room = most.min(self.space.load(Ordering::Relaxed));
         segments.by_end.oldest_wanted(cut, room, |id| {
             let segment = segments.all.get(&id);
             segment.map_or(0, |segment| {
@@ -331,9 +332,10 @@ impl FastIndex {
         })
     }
 
-    /// True when a segment is to be kept: of the index every one, else those of the newest spans.
+    /// True when a segment is to have a file: for the index every one, else those of the newest
+    /// spans.
     fn is_wanted(&self, segments: &Segments, id: SegmentId) -> bool {
-        self.place.what == What::Index
+        self.place.what == RepeatKind::Index
             || segments.all.get(&id).is_some_and(|segment| {
                 let oldest = self.oldest_wanted(segments);
                 oldest.is_some_and(|oldest| (segment.last, id) >= oldest)
@@ -343,12 +345,13 @@ impl FastIndex {
     /// Lets go of segments that are not among the newest any more: there are newer ones, or they
     /// have become old. Bulk has them.
     pub(crate) fn let_go(&self) {
-        if self.place.what == What::Index {
+        if self.place.what == RepeatKind::Index {
             return;
         }
         let old = {
             let segments = self.segments.lock();
-            segments.by_end.kept_before(self.oldest_wanted(&segments))
+            let oldest = self.oldest_wanted(&segments);
+            segments.by_end.with_file_before(oldest)
         };
         for id in old {
             self.take_away(id);
@@ -364,7 +367,7 @@ impl FastIndex {
             all.map(|(id, s)| (*id, Arc::clone(&s.writing))).collect()
         };
         for (id, writing) in all {
-            // Who was writing sees from here on that nothing is to be.
+            // A concurrent writer sees from here on that nothing is to be written.
             let _alone = writing.lock();
             self.take_away(id);
         }
@@ -379,7 +382,7 @@ impl FastIndex {
         self.segments.lock().bytes
     }
 
-    /// How many segments have a file.
+    /// The number of segments that have a file.
     pub(crate) fn kept(&self) -> u64 {
         wide(self.segments.lock().by_end.kept())
     }
@@ -408,7 +411,7 @@ impl FastIndex {
         Some((file.up_to, file.footer_crc))
     }
 
-    /// What the file of a segment holds; none without one that is believed.
+    /// The file of a segment; `None` without one that is believed.
     fn file(&self, id: SegmentId) -> Option<Arc<IndexFile>> {
         if let Some(known) = self.known.get(&id) {
             return Some(known);
@@ -422,7 +425,7 @@ impl FastIndex {
             Ok(file) => {
                 let file = Arc::new(file);
                 let segments = self.segments.lock();
-                // Dropped, removed or longer by now: who asks next must not find this.
+                // Dropped, removed or longer by now: the next look-up must not return this one.
                 if segments
                     .all
                     .get(&id)
@@ -470,20 +473,21 @@ impl FastIndex {
         }
     }
 
-    /// Drops the file of a segment that is not believed; it is made anew later.
+    /// Drops the file of a segment that is not believed; it is rebuilt later.
     pub(crate) fn drop_doubted(&self, id: SegmentId, reason: &str) {
         if self.take_away(id) {
             self.counters.dropped.fetch_add(1, Ordering::Relaxed);
             tracing::warn!(
                 path = %self.path(id).display(),
                 reason,
-                "the index of a segment in the fast tier is dropped; it is read in the segment and made anew"
+                "the index of a segment in the fast tier is dropped; it is read in the segment and rebuilt"
             );
         }
     }
 
-    /// As [`FastIndex::drop_doubted`], for who found that what a segment holds is not in order,
-    /// and asks the segment itself: once, since that may be as damaged. False without a file.
+    /// As [`FastIndex::drop_doubted`], for a reader that finds a segment's contents damaged and
+    /// then reads the segment itself: once, since the segment may be as damaged. False without a
+    /// file.
     pub(crate) fn drop_once(&self, id: SegmentId, reason: &str) -> bool {
         let is_there = self.file(id).is_some();
         if is_there && self.doubted.lock().insert(id) {
@@ -514,7 +518,7 @@ impl FastIndex {
         had
     }
 
-    /// The segment is gone, and its file goes with it.
+    /// The segment is removed, and its file with it.
     pub(crate) fn forget(&self, id: SegmentId) {
         let segment = {
             let mut segments = self.segments.lock();
@@ -540,7 +544,7 @@ impl FastIndex {
         match self.place.files.remove(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 // It is not read any more; a later opening removes or drops it.
-                tracing::warn!(path = %path.display(), %error, "cannot remove what was kept of a segment");
+                tracing::warn!(path = %path.display(), %error, "cannot remove the file of a segment");
             }
             _ => {}
         }
@@ -552,7 +556,8 @@ impl FastIndex {
         self.let_go();
     }
 
-    /// A segment of a shard whose file is behind, from this one on, while anything may be written.
+    /// The first segment of a shard, from this one on, whose file is behind, while writing is
+    /// allowed.
     pub(crate) fn next_behind(&self, shard: ShardIndex, from: SegmentId) -> Option<SegmentId> {
         if self.is_paused() {
             return None;
@@ -560,7 +565,7 @@ impl FastIndex {
         let segments = self.segments.lock();
         let behind = segments.behind.range((shard, from)..);
         let mut behind = behind.take_while(|(of, _)| *of == shard).map(|(_, id)| *id);
-        if self.place.what == What::Index {
+        if self.place.what == RepeatKind::Index {
             return behind.next();
         }
         let oldest = self.oldest_wanted(&segments)?;
@@ -581,7 +586,7 @@ impl FastIndex {
     fn pause(&self) {
         *self.paused_to.lock() = self.place.clock.monotonic() + SPACE_PATIENCE;
         self.counters.refused.fetch_add(1, Ordering::Relaxed);
-        if !self.told.swap(true, Ordering::AcqRel) {
+        if !self.full_logged.swap(true, Ordering::AcqRel) {
             tracing::warn!(
                 dir = %self.dir.display(),
                 "there is no room for more of segments in the fast tier: the rest is read in bulk"
@@ -589,8 +594,8 @@ impl FastIndex {
         }
     }
 
-    /// Makes room for what must not be refused: all files go, and none is written for a while.
-    /// Later the newest segments take no more than half of what they had.
+    /// Frees space for writes that must not be refused: all files are removed, and none is written
+    /// for a while. Later the newest segments take no more than half of what they had.
     pub(crate) fn give_way(&self) {
         let (ids, bytes): (Vec<SegmentId>, u64) = {
             let segments = self.segments.lock();
@@ -601,7 +606,7 @@ impl FastIndex {
             return;
         }
         if !ids.is_empty() {
-            self.room.store(bytes / 2, Ordering::Relaxed);
+            self.space.store(bytes / 2, Ordering::Relaxed);
         }
         self.pause();
         for id in ids {
@@ -609,8 +614,8 @@ impl FastIndex {
         }
     }
 
-    /// What a segment's file does not have cannot be read just now: it is asked for again when the
-    /// segment is named anew.
+    /// Gives a segment up whose missing bytes cannot be read at present; it is tried again when the
+    /// segment is next named.
     pub(crate) fn leave(&self, id: SegmentId) {
         let mut segments = self.segments.lock();
         if let Some(shard) = segments.all.get(&id).map(|segment| segment.shard) {
@@ -618,7 +623,7 @@ impl FastIndex {
         }
     }
 
-    /// Begins to write what is missing of a segment up to this footer; `None` when nothing is
+    /// Begins to write the bytes missing of a segment up to this footer; `None` when nothing is
     /// missing, or nothing may be written now.
     pub(crate) fn writing(&self, id: SegmentId, to: UpTo) -> Option<Writing<'_>> {
         if self.is_paused() {
@@ -627,7 +632,7 @@ impl FastIndex {
         let lock = {
             let segments = self.segments.lock();
             let segment = segments.all.get(&id)?;
-            // Somebody looks at an older state of it; who made the newer one has it written.
+            // An older state of it; the job that made the newer state has it written.
             (segment.named.footer_offset == to.footer_offset && self.is_wanted(&segments, id))
                 .then(|| Arc::clone(&segment.writing))?
         };
@@ -639,9 +644,9 @@ impl FastIndex {
         })
     }
 
-    /// A file was written up to `to`; `taken_away` is what it was for its segment before.
+    /// A file was written up to `to`; `taken_away` is its segment's counter from before.
     fn note_written(&self, id: SegmentId, to: &UpTo, file: IndexFile, taken_away: Option<u64>) {
-        self.told.store(false, Ordering::Release);
+        self.full_logged.store(false, Ordering::Release);
         let is_wanted = {
             let mut segments = self.segments.lock();
             let segment = segments.all.get(&id);
@@ -654,7 +659,7 @@ impl FastIndex {
             is_wanted
         };
         if !is_wanted {
-            // It, or its segment, has gone meanwhile.
+            // The file, or its segment, was removed meanwhile.
             self.unlink(id);
         }
     }

@@ -1,81 +1,82 @@
-//! Which segments are the newest: those of the latest spans of time that have room together.
+//! Chooses the newest segments: those of the latest spans of time that fit together.
 //!
-//! Invariants: what is kept is a row of neighbours from the latest span back; none is kept while a
-//! later one is not wanted.
-//! Concurrency: under the lock of who asks. Failure: none.
+//! Invariants: the segments with files are neighbours from the latest span back; none has a file
+//! while a later one is not to have one.
+//! Concurrency: under the lock of the caller.
+//! Failure: none.
 
 use super::file::bytes_of;
 use crate::common::ids::SegmentId;
 use headwater_types::Timestamp;
 use std::collections::BTreeSet;
 
-/// What a file takes beside the segment's bytes, for the records of a few batches.
+/// Bytes of a file beside the segment's bytes, for the records of a few batches.
 const FILE_EXTRA_BYTES: u64 = 4096;
 
-/// The place of a segment among others: where its span ends.
-pub(super) type Place = (Timestamp, SegmentId);
+/// The position of a segment among others: the end of its span.
+pub(super) type SegmentPosition = (Timestamp, SegmentId);
 
 /// The segments by the ends of their spans.
 #[derive(Debug, Default)]
 pub(super) struct ByEnd {
-    all: BTreeSet<Place>,
-    /// Those that have a file.
-    kept: BTreeSet<Place>,
+    all: BTreeSet<SegmentPosition>,
+    /// Segments that have a file.
+    with_file: BTreeSet<SegmentPosition>,
 }
 
 impl ByEnd {
-    pub(super) fn add(&mut self, place: Place) {
-        self.all.insert(place);
+    pub(super) fn add(&mut self, position: SegmentPosition) {
+        self.all.insert(position);
     }
 
-    pub(super) fn remove(&mut self, place: Place) {
-        self.all.remove(&place);
-        self.kept.remove(&place);
+    pub(super) fn remove(&mut self, position: SegmentPosition) {
+        self.all.remove(&position);
+        self.with_file.remove(&position);
     }
 
-    pub(super) fn note_kept(&mut self, place: Place, is_kept: bool) {
-        if is_kept {
-            self.kept.insert(place);
+    pub(super) fn note_file(&mut self, position: SegmentPosition, has_file: bool) {
+        if has_file {
+            self.with_file.insert(position);
         } else {
-            self.kept.remove(&place);
+            self.with_file.remove(&position);
         }
     }
 
-    /// How many have a file.
+    /// The number of segments that have a file.
     pub(super) fn kept(&self) -> usize {
-        self.kept.len()
+        self.with_file.len()
     }
 
-    /// The oldest place that is wanted: spans that end before `cut` are not, nor is what has no
-    /// room beside those that are newer. `bytes` says what a segment takes; `None` = nothing is
-    /// wanted.
+    /// The oldest position that is to have a file: spans that end before `cut` are left out, and so
+    /// is what does not fit beside newer ones. `bytes` gives the size of a segment's file; `None` =
+    /// no segment is to have one.
     pub(super) fn oldest_wanted(
         &self,
         cut: Timestamp,
         room: u64,
         bytes: impl Fn(SegmentId) -> u64,
-    ) -> Option<Place> {
+    ) -> Option<SegmentPosition> {
         let mut taken = 0u64;
         let mut oldest = None;
-        for place in self.all.iter().rev() {
-            taken = taken.saturating_add(bytes(place.1));
-            if place.0 < cut || taken > room {
+        for position in self.all.iter().rev() {
+            taken = taken.saturating_add(bytes(position.1));
+            if position.0 < cut || taken > room {
                 break;
             }
-            oldest = Some(*place);
+            oldest = Some(*position);
         }
         oldest
     }
 
-    /// Those with a file that are older than the oldest that is wanted.
-    pub(super) fn kept_before(&self, oldest: Option<Place>) -> Vec<SegmentId> {
-        let old = self.kept.iter();
-        let old = old.take_while(|place| oldest.is_none_or(|oldest| **place < oldest));
+    /// Segments with a file that are older than `oldest`.
+    pub(super) fn with_file_before(&self, oldest: Option<SegmentPosition>) -> Vec<SegmentId> {
+        let old = self.with_file.iter();
+        let old = old.take_while(|position| oldest.is_none_or(|oldest| **position < oldest));
         old.map(|(_, id)| *id).collect()
     }
 }
 
-/// What the file of a segment takes that ends here.
+/// Bytes of the file of a segment that ends here.
 pub(super) fn file_bytes(end: u64) -> u64 {
     bytes_of(&[(0, end)]).saturating_add(FILE_EXTRA_BYTES)
 }
@@ -87,9 +88,9 @@ mod tests {
     #[test]
     fn the_newest_that_have_room_are_wanted_and_none_behind_a_gap() {
         let mut all = ByEnd::default();
-        let place = |end, id| (Timestamp::from_nanos(end), SegmentId(id));
+        let position = |end, id| (Timestamp::from_nanos(end), SegmentId(id));
         for (end, id) in [(10, 1), (20, 2), (20, 3), (30, 4)] {
-            all.add(place(end, id));
+            all.add(position(end, id));
         }
         let oldest = |cut, room| {
             // One in the middle is large.
@@ -106,14 +107,14 @@ mod tests {
         assert_eq!(oldest(20, 130), Some(2));
         assert_eq!(oldest(31, 130), None);
         for (end, id) in [(10, 1), (20, 2), (30, 4)] {
-            all.note_kept(place(end, id), true);
+            all.note_file(position(end, id), true);
         }
-        let ids = |oldest| all.kept_before(oldest).len();
+        let ids = |oldest| all.with_file_before(oldest).len();
         assert_eq!(ids(None), 3);
-        assert_eq!(ids(Some(place(20, 3))), 2);
-        assert_eq!(ids(Some(place(10, 1))), 0);
-        all.note_kept(place(30, 4), false);
-        all.remove(place(10, 1));
-        assert_eq!(all.kept_before(None), [SegmentId(2)]);
+        assert_eq!(ids(Some(position(20, 3))), 2);
+        assert_eq!(ids(Some(position(10, 1))), 0);
+        all.note_file(position(30, 4), false);
+        all.remove(position(10, 1));
+        assert_eq!(all.with_file_before(None), [SegmentId(2)]);
     }
 }

@@ -1,13 +1,13 @@
-//! Writing what is kept of one segment, behind a commit.
+//! Writes the file of one segment, behind a commit.
 //!
-//! Invariants: what is written is what the segment has up to a footer that was committed.
-//! Concurrency: whoever writes a segment's file holds its lock.
-//! Failure: a file whose writing failed is removed; on a full medium nothing is written for a
+//! Invariants: the bytes written are those of the segment up to a committed footer.
+//! Concurrency: the writer of a segment's file holds its lock.
+//! Failure: a file whose writing failed is removed; on a full device nothing is written for a
 //! while.
 
 use super::file::{IndexFile, NewBatch, NotAppended, ReadSegment, bytes_of};
 use super::format::UpTo;
-use super::{FastIndex, What};
+use super::{FastIndex, RepeatKind};
 use crate::common::ids::SegmentId;
 use crate::device::reserve::is_full;
 use crate::{Error, Result};
@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// What is kept of a segment while it is written.
+/// A segment's file while it is written.
 pub(crate) struct Writing<'a> {
     pub(super) index: &'a FastIndex,
     pub(super) id: SegmentId,
@@ -44,7 +44,7 @@ impl Writing<'_> {
         self.index.drop_doubted(self.id, reason);
     }
 
-    /// Writes these stretches of the segment, which rise, behind what is here up to `from`.
+    /// Writes these stretches of the segment, which rise, behind the file's contents up to `from`.
     pub(crate) fn append(
         &self,
         from: Option<UpTo>,
@@ -60,7 +60,7 @@ impl Writing<'_> {
         let taken_away = index.taken_away(self.id);
         let before = index.file(self.id);
         if before.as_ref().map(|file| file.up_to) != from {
-            // Somebody else was faster.
+            // Another writer was faster.
             return Ok(());
         }
         let most = index.place.bytes_max.unwrap_or(u64::MAX);
@@ -80,7 +80,7 @@ impl Writing<'_> {
         let written = match &before {
             Some(file) => file.appended(files, &path, &batch, segment),
             None => {
-                // What is not believed may still lie there.
+                // A file that is not believed may still lie there.
                 index.unlink(self.id);
                 IndexFile::begin(files, &path, &batch, segment)
             }
@@ -93,15 +93,15 @@ impl Writing<'_> {
                 Ok(())
             }
             Err(failed) => {
-                // What stands behind the last batch now would be in doubt.
+                // Bytes that stand behind the last batch now would be in doubt.
                 index.take_away(self.id);
                 index.unlink(self.id);
                 match failed {
                     NotAppended::Segment(error) => Err(error),
                     NotAppended::File(error) if is_full(&error) => {
-                        if index.place.what == What::Newest && held > 0 {
-                            // Of these only as many are kept as there is room for.
-                            index.room.store(held, Ordering::Relaxed);
+                        if index.place.what == RepeatKind::Newest && held > 0 {
+                            // Only as many of these are retained as fit.
+                            index.space.store(held, Ordering::Relaxed);
                         }
                         index.pause();
                         Ok(())

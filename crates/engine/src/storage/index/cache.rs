@@ -1,7 +1,7 @@
-//! What is kept of runs between lookups: fronts, blocks, and the rows that were found.
+//! Cache of runs between lookups: fronts, blocks, and the rows of matches.
 //!
-//! Invariants: nothing kept becomes untrue, since files of runs never change and their numbers are
-//! not used twice while the database is open.
+//! Invariants: no entry becomes untrue, since files of runs never change and their numbers are not
+//! used twice while the database is open.
 //! Concurrency: shared by all readers.
 
 use super::front::Front;
@@ -12,10 +12,10 @@ use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use std::sync::Arc;
 
-/// Things that a cache has room for, about.
+/// Entries that fit into a cache, about.
 const ITEMS: usize = 64;
 
-/// What is kept of a run.
+/// Key of a cached part of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Key {
     Front(u64),
@@ -24,7 +24,7 @@ pub(super) enum Key {
 }
 
 #[derive(Clone)]
-pub(super) enum Kept {
+pub(super) enum CachedPart {
     Front(Arc<Front>),
     Block(Arc<Entries>),
     Rows(Arc<Vec<u32>>),
@@ -33,30 +33,30 @@ pub(super) enum Kept {
 #[derive(Clone)]
 struct Weight;
 
-impl Weighter<Key, Kept> for Weight {
-    fn weight(&self, _: &Key, kept: &Kept) -> u64 {
-        256 + match kept {
-            Kept::Front(front) => front.weight(),
-            Kept::Block(entries) => wide(entries.heap_bytes()),
-            Kept::Rows(rows) => wide(rows.len() * size_of::<u32>()),
+impl Weighter<Key, CachedPart> for Weight {
+    fn weight(&self, _: &Key, cached: &CachedPart) -> u64 {
+        256 + match cached {
+            CachedPart::Front(front) => front.weight(),
+            CachedPart::Block(entries) => wide(entries.heap_bytes()),
+            CachedPart::Rows(rows) => wide(rows.len() * size_of::<u32>()),
         }
     }
 }
 
 /// A cache of bounded size.
-pub(super) struct Caches(Cache<Key, Kept, Weight>);
+pub(super) struct Caches(Cache<Key, CachedPart, Weight>);
 
 impl Caches {
     pub(super) fn new(bytes: usize) -> Caches {
         Caches(Cache::with_weighter(ITEMS, wide(bytes), Weight))
     }
 
-    pub(super) fn get(&self, key: &Key) -> Option<Kept> {
+    pub(super) fn get(&self, key: &Key) -> Option<CachedPart> {
         self.0.get(key)
     }
 
-    pub(super) fn insert(&self, key: Key, kept: Kept) {
-        self.0.insert(key, kept);
+    pub(super) fn insert(&self, key: Key, cached: CachedPart) {
+        self.0.insert(key, cached);
     }
 }
 

@@ -1,8 +1,8 @@
-//! What the metadata hold of indexes: definitions, and the runs there are.
+//! The records of indexes in the metadata: definitions, and runs.
 //!
 //! Invariants: an index has one to four fields, none twice; a run's record says where its front
-//! lies and what its checksum is, so that no other file is taken for it.
-//! Format: docs/format/index.md.
+//! lies and what its checksum is, so that no other file is taken for it. Format:
+//! docs/format/index.md.
 
 use crate::common::ids::TableId;
 use crate::metadata::catalog::Table;
@@ -19,7 +19,7 @@ const RUN_VERSION: u8 = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct IndexId(pub(crate) u32);
 
-/// An index that was asked for.
+/// The definition of an index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct IndexDefinition {
     pub(crate) id: IndexId,
@@ -117,7 +117,7 @@ pub(crate) struct RunRecord {
     pub(crate) rows: u64,
     /// Numbers of the types that its values were of, one for each field, then zeros.
     pub(crate) types: Types,
-    /// With this run, all leaves were held that the segment had when it was so long; 0 = some are
+    /// With this run, the index covers all leaves that the segment had at this length; 0 = some are
     /// still in no run.
     pub(crate) complete_to: u64,
 }

@@ -1,26 +1,27 @@
-//! What filters read in vain, by field, and what indexes spared them; and what follows from that.
+//! Counts of reads that filters made in vain, by field, and of reads that indexes spared; and the
+//! decisions that follow.
 //!
-//! Reading a row is the unit. What was counted is worth half as much a day later, so that a field
-//! that was asked for once is forgotten.
+//! Reading a row is the unit. Counts halve each day, so that a field that was filtered by once is
+//! forgotten.
 //!
 //! Invariants: pure but for the counts; moments are of the monotonic clock, so that no setting of
 //! the clock makes or drops an index.
-//! Concurrency: whoever holds it locks it, for no I/O.
+//! Concurrency: the owner locks it, for no I/O.
 
 use crate::common::ids::TableId;
 use headwater_types::FieldId;
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// What was counted is worth half as much after so long.
+/// Counts are worth half as much after this time.
 const HALF_LIFE: Duration = Duration::from_secs(24 * 3600);
-/// An index is kept so long, at the least.
+/// An index lives for this long, at the least.
 pub(crate) const KEPT: Duration = Duration::from_secs(24 * 3600);
 /// Taking a row into an index costs as much as reading so many.
 const COST_OF_A_ROW: u64 = 8;
-/// An index is made when what was read in vain is so many times what it costs.
+/// An index is made when the reads in vain are so many times its cost.
 const MADE_AT: f64 = 2.0;
-/// It is dropped when what it spares in a day is less than this share of that.
+/// An index is dropped when it spares in a day less than this share of its cost.
 const DROPPED_BELOW: f64 = 0.5;
 /// A filter that leaves more than one row of so many needs no index.
 const ROWS_PER_FOUND: u64 = 256;
@@ -41,7 +42,7 @@ impl Fading {
     }
 
     fn add(&mut self, rows: u64, now: Duration) {
-        // What is rounded off does not matter.
+        // Rounding does not matter.
         self.rows = self.now(now) + rows_of(rows);
         self.at = now;
     }
@@ -53,7 +54,7 @@ fn rows_of(rows: u64) -> f64 {
     few.unwrap_or_else(|_| Duration::from_secs(rows).as_secs_f64())
 }
 
-/// What is known of a field.
+/// The counts of a field.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counted {
     vain: Fading,
@@ -62,7 +63,7 @@ struct Counted {
     indexed: Option<Duration>,
 }
 
-/// What filters read in vain, and what indexes spared them.
+/// Reads that filters made in vain, and reads that indexes spared.
 #[derive(Debug, Default)]
 pub(crate) struct Demand {
     fields: HashMap<(TableId, FieldId), Counted>,
@@ -75,7 +76,7 @@ impl Demand {
             .then(|| self.fields.entry((table, field)).or_default())
     }
 
-    /// A filter that no index served read so many rows, and found so many of them.
+    /// Counts the rows that a filter without an index read, and those that matched.
     pub(crate) fn read(
         &mut self,
         (table, field): (TableId, FieldId),
@@ -117,8 +118,8 @@ impl Demand {
         best.map(|(_, field)| field)
     }
 
-    /// Whether an index over a field, of a table with so many rows, is to be dropped. It is looked
-    /// at for as long as it is kept at least, from now on where that has not begun.
+    /// Whether an index over a field, of a table with so many rows, is to be dropped. The index is
+    /// observed for its least lifetime, from now on where that has not begun.
     pub(crate) fn is_to_drop(
         &mut self,
         (table, field): (TableId, FieldId),
@@ -133,13 +134,13 @@ impl Demand {
         now.saturating_sub(since) >= KEPT && counted.spared.now(now) < cost * DROPPED_BELOW
     }
 
-    /// What an index over a field spares now.
+    /// The rows that an index over a field spares now.
     pub(crate) fn worth(&self, table: TableId, field: FieldId, now: Duration) -> f64 {
         let counted = self.fields.get(&(table, field));
         counted.map_or(0.0, |counted| counted.spared.now(now))
     }
 
-    /// An index over a field is made, or dropped: what was counted before says nothing any more.
+    /// An index over a field is made, or dropped: earlier counts are void.
     pub(crate) fn changed(&mut self, table: TableId, field: FieldId, indexed: Option<Duration>) {
         if let Some(counted) = self.counted(table, field) {
             *counted = Counted {
@@ -149,7 +150,7 @@ impl Demand {
         }
     }
 
-    /// The table is gone.
+    /// The table was dropped.
     pub(crate) fn forget(&mut self, table: TableId) {
         self.fields.retain(|(of, _), _| *of != table);
     }
@@ -178,7 +179,7 @@ mod tests {
         // A day later it is worth half.
         assert_eq!(to_make(&demand, 1_000, HOUR * 25), None);
         assert_eq!(to_make(&demand, 500, HOUR * 25), Some(FieldId(0)));
-        // Of two the one that was asked for more.
+        // Of two the one that more reads filtered by.
         demand.read((TableId(1), FieldId(7)), 90_000, 0, HOUR);
         assert_eq!(to_make(&demand, 1_000, HOUR), Some(FieldId(7)));
         // Filters that find much need none.

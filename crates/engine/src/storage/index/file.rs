@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// The first bytes of a file.
 const MAGIC: [u8; 8] = *b"HWINDEX\x01";
-/// Loading something of a run takes at most this share of what was read without it.
+/// Loading a part of a run takes at most this share of the bytes that were read without it.
 const LOADING_SHARE: u64 = 16;
 /// Bytes that are handed to the file at once, about.
 const WRITE_BYTES: usize = 256 << 10;
@@ -28,13 +28,14 @@ fn path_of(dir: &Path, segment: SegmentId, number: u64) -> PathBuf {
     dir.join(format!("{}.{number}.idx", segment.0))
 }
 
-/// What a file's name says, if it is that of a run: the segment, and the number.
+/// Parses a run's file name: the segment, and the number.
 pub(crate) fn parse_name(name: &str) -> Option<(SegmentId, u64)> {
     let (segment, number) = name.strip_suffix(".idx")?.split_once('.')?;
     Some((SegmentId(segment.parse().ok()?), number.parse().ok()?))
 }
 
-/// A run. Its file is removed when the metadata have forgotten it and nobody reads it any more.
+/// A run. Its file is removed when the metadata have forgotten it and the last reader has closed
+/// it.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) segment: SegmentId,
@@ -44,7 +45,7 @@ pub(crate) struct Run {
     files: Arc<dyn Files>,
     /// The metadata do not name it any more.
     forgotten: AtomicBool,
-    /// It cannot be read: nothing is asked of it any more.
+    /// Set when the run cannot be read: it is not used any more.
     damaged: AtomicBool,
     /// Bytes of leaves that were read without it since something of it was last worth loading.
     read_instead: AtomicU64,
@@ -82,7 +83,7 @@ impl Run {
         self.damaged.load(Ordering::Acquire)
     }
 
-    /// Nothing is asked of it any more; told once.
+    /// The run is not used any more; logged once.
     pub(crate) fn set_damaged(&self, error: &Error) {
         if !self.damaged.swap(true, Ordering::AcqRel) {
             tracing::warn!(
@@ -92,9 +93,10 @@ impl Run {
         }
     }
 
-    /// True when so many bytes of it are worth loading, which nobody keeps, to who would read
-    /// `instead` bytes of leaves without it. Of many streams each reads little: what one alone does
-    /// not pay for, they pay together, so that without room to keep anything little is lost.
+    /// True when so many bytes of the run are worth loading without being cached, for a reader that
+    /// would read `instead` bytes of leaves without them. Among many streams each reads little:
+    /// costs that one alone does not repay, they repay together, so that without space in the cache
+    /// little is lost.
     pub(crate) fn is_worth_loading(&self, bytes: u64, instead: u64) -> bool {
         let before = self.read_instead.fetch_add(instead, Ordering::Relaxed);
         let is_worth = before.saturating_add(instead) / LOADING_SHARE >= bytes;
@@ -181,7 +183,7 @@ pub(crate) struct RunWriter {
     number: u64,
     path: PathBuf,
     file: Arc<dyn File>,
-    /// What goes to the file next, and where.
+    /// Bytes that go to the file next; `written` is their offset.
     buffer: Vec<u8>,
     written: u64,
     block: Entries,

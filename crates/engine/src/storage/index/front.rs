@@ -1,9 +1,8 @@
-//! The front of a run's file: which leaves it holds, and where its blocks are.
+//! The front of a run's file: the leaves that the run covers, and the locations of its blocks.
 //!
 //! Invariants: leaves are sorted by stream, offset and first row, so those of a stream stand
 //! together; rows are numbered over all of them in this order, from 0. Blocks are in the order of
-//! their keys.
-//! Format: docs/format/index.md.
+//! their keys. Format: docs/format/index.md.
 
 use super::definition::{IndexId, number};
 use crate::common::ids::{SegmentId, StreamId};
@@ -26,7 +25,7 @@ pub(crate) struct LeafSlot {
 }
 
 impl LeafSlot {
-    /// By what leaves are sorted and told from one another.
+    /// The key by which leaves are sorted and distinguished.
     pub(crate) fn place(&self) -> (StreamId, u64, u32) {
         (self.stream, self.entry.offset, self.entry.row_start)
     }
@@ -88,7 +87,7 @@ impl Front {
         part_of(&self.leaves, from..to, "leaves of a stream in an index run")
     }
 
-    /// The leaf of this entry, if the run holds it.
+    /// The leaf of this entry, if the run covers it.
     pub(crate) fn slot(&self, stream: StreamId, entry: &LeafEntry) -> Option<&LeafSlot> {
         let place = (stream, entry.offset, entry.row_start);
         let found = self.leaves.binary_search_by_key(&place, LeafSlot::place);
@@ -96,7 +95,7 @@ impl Front {
         found.filter(|leaf| leaf.entry == *entry)
     }
 
-    /// True when the run holds this leaf.
+    /// True when the run covers this leaf.
     pub(crate) fn holds(&self, stream: StreamId, entry: &LeafEntry) -> bool {
         self.slot(stream, entry).is_some()
     }
@@ -157,7 +156,8 @@ impl Front {
         out
     }
 
-    /// What [`Front::encode`] wrote; the blocks stand in front of it, from `first_block` on.
+    /// Decodes the bytes of [`Front::encode`]; the blocks stand in front of them, from
+    /// `first_block` on.
     pub(crate) fn decode(bytes: &[u8], first_block: u64) -> Result<Front, DecodeError> {
         let mut cursor = Cursor::new(bytes);
         if cursor.u8("version of a front")? != FRONT_VERSION {

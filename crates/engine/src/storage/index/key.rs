@@ -2,7 +2,7 @@
 //!
 //! Invariants: where a value is not above another, its key is not above the other's; so of a row
 //! that meets a condition the key lies in the range of that condition. Different values may have
-//! one key (long text is cut): what lies in a range is a candidate.
+//! one key (long text is cut): a row in a range is a candidate.
 
 use headwater_codec::entries::KEY_BYTES_MAX;
 use headwater_types::{Column, FieldId, ValueRef};
@@ -12,8 +12,8 @@ use std::cmp::Ordering;
 const INNER_TEXT_BYTES: usize = 16;
 /// Begins the keys of an index over several fields, of rows with values in all of them.
 const WHOLE: u8 = 1;
-/// The key of rows without a value in some of the fields: another version of such a row may hold
-/// what is missing, so they are always candidates.
+/// The key of rows without a value in some of the fields: another version of such a row may have
+/// the missing values, so they are always candidates.
 const PARTIAL: [u8; 1] = [0];
 
 /// One end of the values that meet conditions on a field.
@@ -24,7 +24,7 @@ pub(crate) struct ValueBound<'a> {
     pub(crate) inclusive: bool,
 }
 
-/// What conditions on a field ask for.
+/// The conditions on a field.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct FieldBounds<'a> {
     pub(crate) low: Option<ValueBound<'a>>,
@@ -59,8 +59,8 @@ pub(crate) struct KeyRange {
 }
 
 impl KeyRange {
-    /// The keys of rows that meet conditions, for an index over these fields; `None` when nothing
-    /// is asked of the first one.
+    /// The keys of rows that meet conditions, for an index over these fields; `None` when no
+    /// condition is on the first one.
     pub(crate) fn of<'a>(
         fields: &[FieldId],
         bounds: impl Fn(FieldId) -> FieldBounds<'a>,

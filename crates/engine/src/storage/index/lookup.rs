@@ -1,11 +1,11 @@
-//! Looking keys up in runs, through bounded caches.
+//! Looks keys up in runs, through bounded caches.
 //!
-//! Invariants: nothing kept becomes untrue, since files of runs never change and their numbers are
-//! not used twice while the database is open.
+//! Invariants: no cache entry becomes untrue, since files of runs never change and their numbers
+//! are not used twice while the database is open.
 //! Concurrency: caches are shared; I/O holds no lock.
-//! Failure: what cannot be read marks its run as damaged.
+//! Failure: an unreadable part marks its run as damaged.
 
-use super::cache::{Kept, Key};
+use super::cache::{CachedPart, Key};
 use super::file::Run;
 use super::front::Front;
 use super::key::KeyRange;
@@ -27,7 +27,7 @@ pub(crate) struct Lookup<'a> {
 }
 
 impl<'a> Lookup<'a> {
-    /// `None` when the run cannot be read: what it holds is read instead.
+    /// `None` when the run cannot be read: the leaves that it covers are read instead.
     pub(crate) fn new(indexes: &'a Indexes, run: &'a Run) -> Option<Lookup<'a>> {
         if run.is_damaged() {
             return None;
@@ -52,7 +52,7 @@ impl<'a> Lookup<'a> {
         self.indexes.caches.get(&key).is_some()
     }
 
-    /// How many entries lie in a range, about.
+    /// The number of entries in a range, about.
     pub(crate) fn estimate(&self, range: &KeyRange) -> Option<u64> {
         let blocks = self.front.blocks_of(|key| range.place(key));
         if blocks.len() <= COUNTED_BLOCKS {
@@ -66,7 +66,7 @@ impl<'a> Lookup<'a> {
     /// read.
     pub(crate) fn rows(&self, range: &KeyRange) -> Option<Arc<Vec<u32>>> {
         let key = Key::Rows(self.run.number, range.clone());
-        if let Some(Kept::Rows(rows)) = self.indexes.caches.get(&key) {
+        if let Some(CachedPart::Rows(rows)) = self.indexes.caches.get(&key) {
             return Some(rows);
         }
         let mut rows = Vec::new();
@@ -80,8 +80,8 @@ impl<'a> Lookup<'a> {
         }
         rows.sort_unstable();
         let rows = Arc::new(rows);
-        let kept = Kept::Rows(Arc::clone(&rows));
-        self.indexes.caches.insert(key, kept);
+        let cached = CachedPart::Rows(Arc::clone(&rows));
+        self.indexes.caches.insert(key, cached);
         Some(rows)
     }
 
@@ -89,7 +89,7 @@ impl<'a> Lookup<'a> {
     fn block(&self, at: usize) -> Option<Arc<Entries>> {
         let place = self.front.blocks.get(at)?;
         let key = Key::Block(self.run.number, place.offset);
-        if let Some(Kept::Block(entries)) = self.indexes.caches.get(&key) {
+        if let Some(CachedPart::Block(entries)) = self.indexes.caches.get(&key) {
             return Some(entries);
         }
         let entries = self.run.block(place);
@@ -97,19 +97,19 @@ impl<'a> Lookup<'a> {
             .inspect_err(|error| self.run.set_damaged(error))
             .ok()?;
         let entries = Arc::new(entries);
-        let kept = Kept::Block(Arc::clone(&entries));
-        self.indexes.caches.insert(key, kept);
+        let cached = CachedPart::Block(Arc::clone(&entries));
+        self.indexes.caches.insert(key, cached);
         Some(entries)
     }
 }
 
 fn front(indexes: &Indexes, run: &Run) -> Result<Arc<Front>> {
     let key = Key::Front(run.number);
-    if let Some(Kept::Front(front)) = indexes.caches.get(&key) {
+    if let Some(CachedPart::Front(front)) = indexes.caches.get(&key) {
         return Ok(front);
     }
     let front = Arc::new(run.front()?);
-    let kept = Kept::Front(Arc::clone(&front));
-    indexes.caches.insert(key, kept);
+    let cached = CachedPart::Front(Arc::clone(&front));
+    indexes.caches.insert(key, cached);
     Ok(front)
 }

@@ -1,18 +1,17 @@
 //! Heavy indexes: which rows of a segment have a value, for values that may stand anywhere.
 //!
 //! An index has *runs*: files beside a segment, each with the values of some of its leaves in
-//! order. A run says which leaves those are, so whoever looks something up reads what runs say of
-//! the leaves they hold, and all of the others.
+//! order. A run says which leaves those are, so a lookup takes the candidates of the leaves that
+//! runs cover, and reads all other leaves.
 //!
 //! Invariants: a run is true as long as its segment exists, since committed leaves never change;
-//! what it says are *candidates*, which are read and filtered like any other rows, so that deletes,
+//! its answers are *candidates*, which are read and filtered like any other rows, so that deletes,
 //! expiry and later versions of a row need nothing here. A run counts from its commit in the
 //! metadata to the one that forgets it; a file that the metadata do not name is no run.
 //! Concurrency: [`Indexes`] is shared; its lock is held for no I/O and for no other lock. Files are
-//! removed when nobody reads them any more.
-//! Failure: a run that is missing or damaged is passed over, and what it held is read; the builder
-//! makes it again.
-//! Format: docs/format/index.md.
+//! removed when their last reader closes them.
+//! Failure: a run that is missing or damaged is passed over, and the leaves that it covers are
+//! read; the builder makes it again. Format: docs/format/index.md.
 
 mod cache;
 mod definition;

@@ -1,15 +1,15 @@
-//! What a table says of its indexes as a whole: whether some are made by themselves, and how much
-//! room all of them may take.
+//! The policy of a table for its indexes as a whole: whether some are made automatically, and how
+//! many bytes all of them may take.
 //!
-//! Invariants: an index that was made by itself is known as such by its number and its name, so
-//! that one which has been made anew under either is taken for one that was asked for.
-//! Format: docs/format/index.md.
+//! Invariants: an index that was made automatically is known as such by its number and its name, so
+//! that one that is created again under either counts as created by a user. Format:
+//! docs/format/index.md.
 
 use super::definition::{IndexDefinition, IndexId, number};
 use headwater_codec::{Cursor, DecodeError, PutBytes};
 use headwater_types::invariant::wide;
 
-/// Room for the indexes of a table.
+/// Limit of the bytes of a table's indexes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IndexBudget {
     /// So many hundredths of the bytes of the table's segments.
@@ -32,17 +32,17 @@ impl IndexBudget {
     }
 }
 
-/// How a table has its indexes.
+/// The policy of a table for its indexes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IndexPolicy {
-    /// Indexes are made, and dropped again, by what filters read in vain.
+    /// Indexes are made, and dropped again, according to the rows that filters read in vain.
     pub auto: bool,
-    /// Room for all indexes of the table, those that were asked for included; `None` = 10 % where
-    /// indexes are made by themselves, else as much as they need.
+    /// Limit for all indexes of the table, those created by users included; `None` = 10 % where
+    /// indexes are made automatically, else as much as they need.
     pub budget: Option<IndexBudget>,
 }
 
-/// The budget where none was set, and indexes are made by themselves.
+/// The budget where none was set, and indexes are made automatically.
 const BUDGET: IndexBudget = IndexBudget::Percent(10);
 
 impl IndexPolicy {
@@ -63,7 +63,7 @@ pub(crate) struct PolicyRecord {
 const VERSION: u8 = 1;
 
 impl PolicyRecord {
-    /// True for an index that was made by itself.
+    /// True for an index that was made automatically.
     pub(crate) fn has_made(&self, index: &IndexDefinition) -> bool {
         let mut made = self.made.iter();
         made.any(|(id, name)| *id == index.id && *name == index.name)
@@ -119,5 +119,5 @@ impl PolicyRecord {
     }
 }
 
-/// Most indexes that a table makes by itself.
+/// Most indexes that are made automatically for a table.
 pub(crate) const MADE_MAX: usize = 8;

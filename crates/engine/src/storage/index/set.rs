@@ -1,8 +1,7 @@
 //! The indexes of an open database, and their runs.
 //!
-//! Invariants: a run stands here from its commit to the one that forgets it. Where a segment is
-//! *complete to* a length, the runs that stand with this hold every leaf that the segment had when
-//! it was so long.
+//! Invariants: a run is listed here from its commit to the one that forgets it. Where a segment is
+//! *complete to* a length, its runs cover every leaf that the segment had at that length.
 //! Concurrency: locks are held for no I/O and for no other; readers take lists that do not change.
 
 use super::cache::Caches;
@@ -22,7 +21,7 @@ use std::time::Duration;
 /// When filters use indexes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IndexUse {
-    /// Where they are expected to be the faster way.
+    /// Where they are expected to be faster.
     #[default]
     ByCost,
     /// Wherever they can be used.
@@ -36,21 +35,21 @@ pub enum IndexUse {
 pub(crate) struct SegmentRuns {
     /// None of them damaged, as far as is known.
     pub(crate) runs: Vec<Arc<Run>>,
-    /// All leaves are held that the segment had when it was so long; 0 = nothing is known.
+    /// All leaves are covered that the segment had at this length; 0 = nothing is known.
     pub(crate) complete_to: u64,
 }
 
 impl SegmentRuns {
-    /// Runs that nothing can be asked any more: they are damaged, or hold values of other types
-    /// than these.
+    /// Runs that cannot be used any more: they are damaged, or contain values of other types than
+    /// these.
     pub(crate) fn useless(&self, types: Types) -> Vec<u64> {
         let runs = self.runs.iter();
         let useless = runs.filter(|run| run.is_damaged() || run.record.types != types);
         useless.map(|run| run.number).collect()
     }
 
-    /// The records of runs that promise more than `complete_to`, as they stand once these runs are
-    /// gone: what stays behind must not say that nothing is missing.
+    /// The records of runs that promise more than `complete_to`, as they are once the runs `gone`
+    /// are removed: the remaining records must not say that nothing is missing.
     pub(crate) fn lowered(&self, gone: &[u64], complete_to: u64) -> Vec<RunChange> {
         let staying = self.runs.iter().filter(|run| !gone.contains(&run.number));
         let promising = staying.filter(|run| run.record.complete_to > complete_to);
@@ -65,7 +64,7 @@ impl SegmentRuns {
     }
 }
 
-/// A run's place and its record.
+/// A run's key and its record.
 pub(crate) type RunChange = ((u64, u64), Vec<u8>);
 
 #[derive(Debug, Default)]
@@ -90,7 +89,7 @@ pub(crate) struct Indexes {
     /// By table, where it says something.
     policies: Mutex<Arc<BTreeMap<TableId, PolicyRecord>>>,
     any_policy: AtomicBool,
-    /// What filters read in vain, of tables that make indexes by themselves.
+    /// Reads that filters made in vain, of tables that make indexes automatically.
     demand: Mutex<Demand>,
     next_run: AtomicU64,
     usage: AtomicU8,
@@ -117,7 +116,7 @@ impl Indexes {
         }
     }
 
-    /// Takes in what the metadata hold.
+    /// Loads the records of the metadata.
     pub(crate) fn load(
         &self,
         definitions: Vec<IndexDefinition>,
@@ -136,14 +135,14 @@ impl Indexes {
         }
     }
 
-    /// Takes in what the metadata hold of policies.
+    /// Loads the policies of the metadata.
     pub(crate) fn load_policies(&self, policies: BTreeMap<TableId, PolicyRecord>) {
         self.any_policy
             .store(!policies.is_empty(), Ordering::Release);
         *self.policies.lock() = Arc::new(policies);
     }
 
-    /// What tables say of their indexes.
+    /// The policies of all tables that have one.
     pub(crate) fn policies(&self) -> Vec<(TableId, PolicyRecord)> {
         let policies = Arc::clone(&self.policies.lock());
         let all = policies.iter();
@@ -158,7 +157,7 @@ impl Indexes {
         self.policies.lock().get(&table).cloned()
     }
 
-    /// Sets what a table says, or that it says nothing any more.
+    /// Sets the policy of a table, or removes it.
     pub(crate) fn set_policy(&self, table: TableId, record: Option<PolicyRecord>) {
         let mut policies = self.policies.lock();
         let all = Arc::make_mut(&mut policies);
@@ -173,7 +172,7 @@ impl Indexes {
         self.any_policy.load(Ordering::Acquire)
     }
 
-    /// Whether it is counted what filters of a table read in vain.
+    /// Whether reads in vain by filters of a table are counted.
     pub(crate) fn counts(&self, table: TableId) -> bool {
         let policies = self.any_policy().then(|| Arc::clone(&self.policies.lock()));
         let own = policies.as_ref().and_then(|all| all.get(&table));
@@ -211,7 +210,7 @@ impl Indexes {
         Arc::clone(&self.state.lock().definitions)
     }
 
-    /// The indexes of a table, for who filters its rows.
+    /// The indexes of a table, for reads that filter its rows.
     pub(crate) fn of_table(&self, table: TableId) -> Vec<Arc<IndexDefinition>> {
         if self.is_empty() || self.usage() == IndexUse::Never {
             return Vec::new();
@@ -242,7 +241,7 @@ impl Indexes {
         runs.map(|run| (run.segment, run.number)).collect()
     }
 
-    /// These runs are not there: what they held has to be taken in anew.
+    /// Forgets runs that do not exist: the leaves that they covered have to be indexed again.
     pub(crate) fn forget_places(&self, gone: &HashSet<(SegmentId, u64)>) {
         let mut state = self.state.lock();
         for runs in state.runs.values_mut() {
@@ -262,7 +261,7 @@ impl Indexes {
         self.any.store(true, Ordering::Release);
     }
 
-    /// Indexes are gone, with all their runs.
+    /// Indexes are dropped, with all their runs.
     pub(crate) fn remove_definitions(&self, gone: &[IndexId]) {
         let mut state = self.state.lock();
         Arc::make_mut(&mut state.definitions).retain(|known| !gone.contains(&known.id));
@@ -280,7 +279,7 @@ impl Indexes {
         forget(&forgotten);
     }
 
-    /// Puts runs in the place of those of these numbers.
+    /// Replaces the runs of these numbers.
     pub(crate) fn replace(
         &self,
         (segment, index): (SegmentId, IndexId),
@@ -300,7 +299,7 @@ impl Indexes {
         forget(&forgotten);
     }
 
-    /// The segments are gone: so are their runs.
+    /// The segments are removed, and so are their runs.
     pub(crate) fn forget_segments(&self, gone: &[SegmentId]) {
         let mut state = self.state.lock();
         let mut forgotten = Vec::new();
@@ -352,7 +351,7 @@ impl Indexes {
     }
 }
 
-/// The files go with the last who reads them.
+/// The files are removed with their last reader.
 fn forget(runs: &[Arc<Run>]) {
     for run in runs {
         run.forget();

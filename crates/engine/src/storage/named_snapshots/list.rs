@@ -20,7 +20,7 @@ pub(crate) struct NamedSnapshot {
     pub(crate) record: SnapshotRecord,
     /// Of the segments in the record, in that order.
     pub(crate) files: Arc<[Arc<SegmentFile>]>,
-    /// What was opened to read it last: whoever opens it knows what that is.
+    /// The value opened to read the snapshot last; its type is known to the module that opens it.
     pub(crate) opened: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
 }
 
@@ -38,7 +38,7 @@ impl NamedSnapshot {
         }
     }
 
-    /// Under which name deletes are kept for it.
+    /// The name under which deletes are retained for the snapshot.
     pub(crate) fn keeper(&self) -> String {
         self.number.to_string()
     }
@@ -59,7 +59,7 @@ pub(crate) struct NamedSnapshots(Mutex<Inner>);
 struct Inner {
     /// By number, which is the order in which they were made.
     there: BTreeMap<u64, Arc<NamedSnapshot>>,
-    /// Those that ended by themselves and are remembered.
+    /// Snapshots that ended without being dropped and are remembered.
     ended: BTreeMap<u64, SnapshotRecord>,
     /// The next number.
     next: u64,
@@ -68,7 +68,7 @@ struct Inner {
 }
 
 impl NamedSnapshots {
-    /// Those that the metadata name. `live` has the files of the segments of partitions.
+    /// Creates the list that the metadata name. `live` has the files of the segments of partitions.
     pub(crate) fn load(
         meta: &Meta,
         store: &Store,
@@ -121,14 +121,14 @@ impl NamedSnapshots {
         there.find(|s| s.record.name == name).cloned()
     }
 
-    /// The newest of this name that ended by itself, if it is remembered.
+    /// The newest of this name that ended without being dropped, if it is remembered.
     pub(crate) fn find_ended(&self, name: &str) -> Option<SnapshotRecord> {
         let inner = self.0.lock();
         let mut ended = inner.ended.values().rev();
         ended.find(|record| record.name == name).cloned()
     }
 
-    /// Those that ended by themselves and are remembered, the oldest first, by number.
+    /// Snapshots that ended without being dropped and are remembered, the oldest first, by number.
     pub(crate) fn ended(&self) -> Vec<(u64, SnapshotRecord)> {
         let inner = self.0.lock();
         let ended = inner.ended.iter();
@@ -148,8 +148,9 @@ impl NamedSnapshots {
         self.0.lock().there.insert(snapshot.number, snapshot);
     }
 
-    /// Takes one away that the metadata name no more, and lets go of its files. Where it ended by
-    /// itself its record stays; of the others remembered, those of these numbers go.
+    /// Removes a snapshot that the metadata do not name any more, and releases its files. The
+    /// record of one that ended without being dropped stays; the remembered ones of these numbers
+    /// are removed.
     pub(crate) fn take_away(&self, number: u64, ended: Option<SnapshotRecord>, forget: &[u64]) {
         let gone = {
             let mut inner = self.0.lock();
@@ -165,7 +166,7 @@ impl NamedSnapshots {
             for file in gone.files.iter() {
                 file.let_go();
             }
-            // Without the lock: the last to let go of a file removes it.
+            // Without the lock: the last reference to a file removes it.
             *gone.opened.lock() = None;
         }
     }
@@ -186,7 +187,7 @@ impl NamedSnapshots {
         self.0.lock().patient_until.is_none_or(|until| now >= until)
     }
 
-    /// What the last one that ended has freed is looked at first.
+    /// Allows the next end at `at`: the bytes that the last one freed are counted first.
     pub(crate) fn give_way_again_at(&self, at: Duration) {
         self.0.lock().patient_until = Some(at);
     }

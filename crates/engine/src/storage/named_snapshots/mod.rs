@@ -1,13 +1,13 @@
-//! Named snapshots: what is written down of them, and which files they keep.
+//! Named snapshots: their records, and the files that they retain.
 //!
-//! A named snapshot is a state that lasts: what [`crate::replication::state`] says of one
-//! instant, with the files of the segments that it names. It holds neither the log nor memory.
+//! A named snapshot is a state that lasts: the [`crate::replication::state`] of one instant, with
+//! the files of the segments that it names. Neither the log nor memory is part of it.
 //!
-//! Invariants: the file of a segment that a snapshot names is there until the snapshot has gone
-//! from the metadata, and the last who reads it has let go.
+//! Invariants: the file of a segment that a snapshot names exists until the snapshot is removed
+//! from the metadata, and its last reader has released it.
 //! Concurrency: one lock, held for no other and never over I/O.
-//! Failure: a record that cannot be read is damage of the metadata.
-//! Format: docs/format/snapshot.md.
+//! Failure: a record that cannot be read is damage of the metadata. Format:
+//! docs/format/snapshot.md.
 
 mod list;
 mod record;
@@ -20,5 +20,5 @@ pub(crate) use record::fuzz;
 
 /// Snapshots of a database, at the most.
 pub(crate) const SNAPSHOTS_MAX: usize = 64;
-/// Snapshots that ended by themselves and are remembered for who asks for them.
+/// Snapshots that ended without being dropped, remembered for error messages and listings.
 pub(crate) const ENDED_MAX: usize = 16;

@@ -8,18 +8,18 @@ use headwater_types::invariant::wide;
 
 const VERSION: u8 = 1;
 
-/// Why a snapshot ended that nobody dropped.
+/// Reason for the end of a snapshot that was not dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SnapshotEnd {
-    /// It was older than [`crate::Options::snapshot_age_max`].
+    /// The snapshot was older than [`crate::Options::snapshot_age_max`].
     Age,
-    /// What snapshots keep was more than [`crate::Options::snapshot_bytes_max`], and it was the
+    /// Snapshots retained more than [`crate::Options::snapshot_bytes_max`], and this one was the
     /// oldest.
     Bytes,
     /// The disk was full, and it was the oldest.
     FullDisk,
-    /// More was deleted since than can be kept in mind for it.
+    /// More was deleted since than can be remembered for it.
     Deletes,
 }
 
@@ -47,7 +47,7 @@ impl SnapshotEnd {
             SnapshotEnd::Age => "it was older than snapshots.age_max",
             SnapshotEnd::Bytes => "snapshots kept more than snapshots.bytes_max",
             SnapshotEnd::FullDisk => "the disk was full",
-            SnapshotEnd::Deletes => "more was deleted since than can be kept in mind for it",
+            SnapshotEnd::Deletes => "more was deleted since than can be remembered for it",
         }
     }
 }
@@ -55,11 +55,11 @@ impl SnapshotEnd {
 /// When a snapshot ended, and why.
 pub(crate) type Ended = (Timestamp, SnapshotEnd);
 
-/// What is written down of a snapshot, beside its state.
+/// The record of a snapshot, beside its state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SnapshotRecord {
     pub(crate) name: String,
-    /// When it was made: values that had expired then are gone in it.
+    /// The moment of its creation: values that had expired then are not part of it.
     pub(crate) moment: Moment,
     /// Everything up to this record of the log is part of it.
     pub(crate) sequence: Sequence,

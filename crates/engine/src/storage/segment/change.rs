@@ -1,9 +1,9 @@
-//! What a group changes for a stream, as a footer says it; lists of leaves and blocks. Docs:
+//! The change of a stream by a group, as a footer encodes it; lists of leaves and blocks. Docs:
 //! docs/format/segment.md.
 //!
-//! Invariants: numbers are little-endian or LEB128; times and offsets are differences from what
-//! stands before them, so that most take few bytes.
-//! Failure: bytes that say something else are refused with what was expected and where.
+//! Invariants: numbers are little-endian or LEB128; times and offsets are differences from their
+//! predecessors, so that most take few bytes.
+//! Failure: other bytes are refused with what was expected and where.
 
 use crate::common::ids::{Sequence, StreamId};
 use headwater_codec::{Cursor, DecodeError, PutBytes};
@@ -58,7 +58,7 @@ pub(crate) struct Cover {
     pub(crate) range: ClosedRange,
 }
 
-/// What a group changes for one stream.
+/// The change of one stream by a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StreamDelta {
     pub(crate) stream: StreamId,
@@ -83,12 +83,12 @@ pub(crate) struct StreamDelta {
     pub(crate) last_row: Option<Box<[u8]>>,
 }
 
-/// What is wanted of a stream's change.
+/// The parts of a stream's change that a reader decodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Parts {
     /// Everything that the change says.
     All,
-    /// What makes the stream's state: neither its key nor covers.
+    /// The stream's state: neither its key nor covers.
     State,
 }
 
@@ -119,12 +119,12 @@ pub(super) fn behind(from: u64, apart: i64) -> u64 {
     from.cast_signed().wrapping_add(apart).cast_unsigned()
 }
 
-/// Writes how many things follow.
+/// Writes the number of the items that follow.
 pub(super) fn put_count(count: usize, out: &mut Vec<u8>) {
     out.put_varint(count as u64);
 }
 
-/// How many things follow, of which each takes a byte at least.
+/// The number of items that follow, of which each takes a byte at least.
 pub(super) fn number_of(cursor: &mut Cursor<'_>, what: &'static str) -> Result<usize, DecodeError> {
     cursor.varint_up_to(cursor.remaining() as u64, what)
 }
@@ -268,7 +268,8 @@ impl StreamDelta {
         }
     }
 
-    /// Reads what [`StreamDelta::encode`] wrote. All of it must be there, whatever is wanted of it.
+    /// Decodes the bytes of [`StreamDelta::encode`]. All of them must be there, whichever parts are
+    /// decoded.
     pub(super) fn decode(
         stream: StreamId,
         group_offset: u64,
@@ -368,8 +369,7 @@ impl StreamDelta {
         Ok(delta)
     }
 
-    /// Goes behind a change without keeping anything of it, or looking closer than its length asks
-    /// for.
+    /// Skips a change: retains nothing of it, and checks no more than its length requires.
     pub(super) fn skip(cursor: &mut Cursor<'_>) -> Result<(), DecodeError> {
         let flags = cursor.u8("stream flags")?;
         let count = |cursor: &mut Cursor<'_>| {

@@ -1,13 +1,13 @@
-//! The bytes of a checkpoint: what a segment holds after a group, so that a reader needs neither
-//! the footers before it nor all of it. Docs: docs/format/segment.md.
+//! The bytes of a checkpoint: the contents of a segment after a group, so that a reader needs
+//! neither the footers before it nor all of it. Docs: docs/format/segment.md.
 //!
-//! Long lists of leaves and blocks stand in *pages*; the *root* says of every stream which pages
-//! are its, from where to where they reach, and the rest of what is held of it. Pages that did not
-//! change since the checkpoint before are named again, not written again.
+//! Long lists of leaves and blocks stand in *pages*; for every stream the *root* contains the
+//! locations and ranges of its pages, and the rest of its state. Pages that did not change since
+//! the checkpoint before are named again, not written again.
 //!
-//! Invariants: a checkpoint says what the fold of the footers up to its own says; pages of a list
-//! rise and do not overlap more than their entries do; every page and the root has a checksum.
-//! Failure: what does not fit is refused; whoever reads folds the footers then.
+//! Invariants: a checkpoint equals the fold of the footers up to its own; pages of a list rise and
+//! do not overlap more than their entries do; every page and the root has a checksum.
+//! Failure: bytes that do not fit are refused; the reader folds the footers then.
 
 use super::change::{apart, behind, next_stream, number_of, put_count, skip_varints};
 use super::format::{BlockEntry, CheckpointPlace, Footer, LeafEntry, Parts, StreamDelta};
@@ -22,15 +22,15 @@ use std::sync::Arc;
 const ROOT_VERSION: u8 = 1;
 /// Stands for the level where a page holds leaves.
 const LEAVES: i64 = 41;
-/// Numbers of a page's place that are varints; its checksum follows.
-const PLACE_VARINTS: usize = 9;
+/// Numbers of a page's location that are varints; its checksum follows.
+const LOCATION_VARINTS: usize = 9;
 
 /// Which list of a stream a page is a part of: leaves of its main run, or blocks of a level.
 pub(super) type List = Option<Level>;
 
-/// Where a page is, and what it holds.
+/// The location of a page, and the range of its entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PagePlace {
+pub(crate) struct PageLocation {
     pub(super) list: List,
     /// First instant of its first leaf, or first bucket of its first block.
     pub(super) low: i64,
@@ -55,11 +55,11 @@ pub(crate) enum PageEntries {
     Blocks(Vec<BlockEntry>),
 }
 
-/// What a checkpoint says of a stream.
+/// The state of a stream in a checkpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct StreamHead {
     /// By list and, of one list, in the order of its entries.
-    pub(super) pages: Vec<PagePlace>,
+    pub(super) pages: Vec<PageLocation>,
     /// Lists without pages, and everything that is no such list, as a change that adds all of it.
     pub(super) rest: StreamDelta,
 }
@@ -76,9 +76,9 @@ fn narrow(value: u64, cursor: &mut Cursor<'_>) -> Result<u32, DecodeError> {
 }
 
 impl PageEntries {
-    /// What the place of a page with these entries says of them. `None` for no entries.
-    fn outline(&self) -> Option<PagePlace> {
-        let nowhere = PagePlace {
+    /// The location of a page with these entries, but for offset and bytes. `None` for no entries.
+    fn outline(&self) -> Option<PageLocation> {
+        let nowhere = PageLocation {
             list: None,
             low: 0,
             high: 0,
@@ -93,7 +93,7 @@ impl PageEntries {
         match self {
             PageEntries::Leaves(leaves) => {
                 let (first, last) = (leaves.first()?, leaves.last()?);
-                Some(PagePlace {
+                Some(PageLocation {
                     low: first.first.as_nanos(),
                     high: last.last.as_nanos(),
                     entries: u32::try_from(leaves.len()).ok()?,
@@ -105,7 +105,7 @@ impl PageEntries {
             }
             PageEntries::Blocks(blocks) => {
                 let (first, last) = (blocks.first()?, blocks.last()?);
-                Some(PagePlace {
+                Some(PageLocation {
                     list: Some(first.level),
                     low: first.first_bucket,
                     high: last.last_bucket,
@@ -118,8 +118,8 @@ impl PageEntries {
         }
     }
 
-    /// The bytes of a page, and its place, if it is put at `offset`. `None` for no entries.
-    pub(super) fn encode(self, offset: u64) -> Option<(PagePlace, Vec<u8>)> {
+    /// The bytes of a page, and its location, if it is written at `offset`. `None` for no entries.
+    pub(super) fn encode(self, offset: u64) -> Option<(PageLocation, Vec<u8>)> {
         let outline = self.outline()?;
         let mut delta = StreamDelta::default();
         match self {
@@ -131,7 +131,7 @@ impl PageEntries {
         }
         let mut bytes = Vec::new();
         delta.encode(outline.origin, Sequence::default(), &mut bytes);
-        let place = PagePlace {
+        let place = PageLocation {
             offset,
             bytes: u32::try_from(bytes.len()).ok()?,
             crc: crc32c(&bytes),
@@ -140,8 +140,8 @@ impl PageEntries {
         Some((place, bytes))
     }
 
-    /// The entries of the page at a place.
-    pub(super) fn decode(place: &PagePlace, bytes: &[u8]) -> Result<PageEntries, DecodeError> {
+    /// The entries of the page at a location.
+    pub(super) fn decode(place: &PageLocation, bytes: &[u8]) -> Result<PageEntries, DecodeError> {
         if crc32c(bytes) != place.crc {
             return Err(wrong("a page of the index with the right checksum"));
         }
@@ -153,7 +153,7 @@ impl PageEntries {
             None => PageEntries::Leaves(delta.added),
             Some(_) => PageEntries::Blocks(delta.added_blocks),
         };
-        let found = entries.outline().map(|outline| PagePlace {
+        let found = entries.outline().map(|outline| PageLocation {
             offset: place.offset,
             bytes: place.bytes,
             crc: place.crc,
@@ -175,7 +175,7 @@ impl PageEntries {
     }
 }
 
-impl PagePlace {
+impl PageLocation {
     fn encode(&self, before: i64, group_offset: u64, out: &mut Vec<u8>) {
         let level = self.list.map_or(LEAVES, |level| i64::from(level.get()));
         out.put_signed(level);
@@ -194,7 +194,7 @@ impl PagePlace {
         before: i64,
         group_offset: u64,
         cursor: &mut Cursor<'_>,
-    ) -> Result<PagePlace, DecodeError> {
+    ) -> Result<PageLocation, DecodeError> {
         let list = match cursor.signed("level of a page")? {
             LEAVES => None,
             level => match i32::try_from(level).ok().and_then(Level::new) {
@@ -205,7 +205,7 @@ impl PagePlace {
         let low = before.wrapping_add(cursor.signed("first of a page")?);
         let high = low.wrapping_add(cursor.varint("last of a page")?.cast_signed());
         let entries = cursor.varint("entries of a page")?;
-        let place = PagePlace {
+        let place = PageLocation {
             list,
             low,
             high,
@@ -247,11 +247,11 @@ impl StreamHead {
         cursor: &mut Cursor<'_>,
     ) -> Result<StreamHead, DecodeError> {
         let found = number_of(cursor, "pages of a stream")?;
-        let mut pages: Vec<PagePlace> = Vec::new();
+        let mut pages: Vec<PageLocation> = Vec::new();
         for _ in 0..found {
             let before = pages.last().copied();
             let last = before.map_or(0, |before| before.high);
-            let place = PagePlace::decode(last, group_offset, cursor)?;
+            let place = PageLocation::decode(last, group_offset, cursor)?;
             let rises = before.is_none_or(|before| {
                 before.list < place.list || (before.list == place.list && before.high <= place.low)
             });
@@ -268,17 +268,17 @@ impl StreamHead {
     fn skip(cursor: &mut Cursor<'_>) -> Result<(), DecodeError> {
         let found = number_of(cursor, "pages of a stream")?;
         for _ in 0..found {
-            skip_varints(PLACE_VARINTS, cursor)?;
+            skip_varints(LOCATION_VARINTS, cursor)?;
             cursor.take(4, "checksum of a page")?;
         }
         StreamDelta::skip(cursor)
     }
 }
 
-/// What stands in a root before its streams.
+/// The part of a root before its streams.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct RootFront {
-    /// Of the group it is in: a root is not taken for that of another.
+    /// The group that contains the root: a root is not taken for that of another.
     pub(super) group_offset: u64,
     pub(super) sequence: Sequence,
     /// Bytes of footers and checkpoints before this group.
@@ -312,9 +312,9 @@ pub(super) fn encode_root(front: &RootFront, streams: &[(StreamId, StreamHead)])
     out
 }
 
-/// Where a root says what of a stream.
+/// The location of a stream's head in a root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct HeadPlace {
+struct HeadLocation {
     stream: StreamId,
     /// Where its head begins in the root.
     at: u32,
@@ -329,7 +329,7 @@ pub(super) struct CheckpointIndex {
     /// Offset and length of the footer that names it.
     pub(super) footer: (u64, u32),
     pub(super) place: CheckpointPlace,
-    heads: Box<[HeadPlace]>,
+    heads: Box<[HeadLocation]>,
 }
 
 impl CheckpointIndex {
@@ -376,7 +376,7 @@ impl CheckpointIndex {
         self.front.index_bytes.saturating_add(own)
     }
 
-    fn between(&self, first: StreamId, last: StreamId) -> &[HeadPlace] {
+    fn between(&self, first: StreamId, last: StreamId) -> &[HeadLocation] {
         let from = self.heads.partition_point(|h| h.stream < first);
         let to = self.heads.partition_point(|h| h.stream <= last);
         part_of(&self.heads, from..to.max(from), "heads of a root")
@@ -418,12 +418,12 @@ impl CheckpointIndex {
 
     /// Bytes of memory, about.
     pub(super) fn weight(&self) -> usize {
-        size_of::<CheckpointIndex>() + self.heads.len() * size_of::<HeadPlace>() + 64
+        size_of::<CheckpointIndex>() + self.heads.len() * size_of::<HeadLocation>() + 64
     }
 }
 
-/// What a root says before its streams, and where their heads stand in it. All of it is checked.
-fn decode_root(bytes: &[u8]) -> Result<(RootFront, Box<[HeadPlace]>), DecodeError> {
+/// Decodes and checks the part of a root before its streams, and the locations of their heads.
+fn decode_root(bytes: &[u8]) -> Result<(RootFront, Box<[HeadLocation]>), DecodeError> {
     let at = bytes.len().checked_sub(4).ok_or(wrong("a root"))?;
     let (body, checksum) = bytes.split_at(at);
     if Cursor::new(checksum).u32("checksum of a root")? != crc32c(body) {
@@ -452,9 +452,9 @@ fn decode_root(bytes: &[u8]) -> Result<(RootFront, Box<[HeadPlace]>), DecodeErro
 }
 
 /// Where the heads of a root's streams stand in it.
-fn heads(body: &[u8], mut cursor: Cursor<'_>) -> Result<Box<[HeadPlace]>, DecodeError> {
+fn heads(body: &[u8], mut cursor: Cursor<'_>) -> Result<Box<[HeadLocation]>, DecodeError> {
     let found = number_of(&mut cursor, "stream count")?;
-    let mut heads: Vec<HeadPlace> = Vec::new();
+    let mut heads: Vec<HeadLocation> = Vec::new();
     let mut before = 0;
     for _ in 0..found {
         let stream = StreamId(next_stream(before, &mut cursor)?);
@@ -465,7 +465,7 @@ fn heads(body: &[u8], mut cursor: Cursor<'_>) -> Result<Box<[HeadPlace]>, Decode
         let from = cursor.offset();
         StreamHead::skip(&mut cursor)?;
         let to = cursor.offset();
-        heads.push(HeadPlace {
+        heads.push(HeadLocation {
             stream,
             at: narrow(from as u64, &mut cursor)?,
             bytes: narrow((to - from) as u64, &mut cursor)?,
@@ -476,8 +476,8 @@ fn heads(body: &[u8], mut cursor: Cursor<'_>) -> Result<Box<[HeadPlace]>, Decode
     Ok(heads.into())
 }
 
-/// Reads bytes as a root and as a page: for the fuzz target. What decodes must be encoded and
-/// decoded to the same again.
+/// Reads bytes as a root and as a page: for the fuzz target. A value that decodes must encode to
+/// bytes that decode to the same value.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn decodes_again(bytes: &[u8]) {
     let all = |bytes: &[u8]| {
@@ -574,7 +574,7 @@ mod tests {
             damaged[at] ^= 4;
             assert!(PageEntries::decode(&place, &damaged).is_err(), "{at}");
         }
-        let other = PagePlace {
+        let other = PageLocation {
             high: place.high + 1,
             ..place
         };

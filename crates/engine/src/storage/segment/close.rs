@@ -1,10 +1,10 @@
-//! Ends a group: blocks get their places, a checkpoint is written where one is due, the footer
+//! Ends a group: blocks get their locations, a checkpoint is written where one is due, the footer
 //! follows.
 //!
-//! Invariants: what the state says afterwards is what a reader of the file finds; a checkpoint says
-//! what the fold of the footers says, the one that names it included.
-//! Failure: nothing counts until the metadata names the group. Where what the segment held before
-//! cannot be read, the group is written without a checkpoint.
+//! Invariants: the state afterwards is what a reader of the file decodes; a checkpoint equals the
+//! fold of the footers, the one that names it included.
+//! Failure: nothing counts until the metadata name the group. Where the earlier contents of the
+//! segment cannot be read, the group is written without a checkpoint.
 
 use super::checkpoint::{CheckpointIndex, RootFront, encode_root};
 use super::format::{CheckpointNote, CheckpointPlace, Footer, StreamDelta};
@@ -25,7 +25,7 @@ const PAGES_MAX: usize = 64;
 /// Bytes that a footer takes for an entry of a leaf or a block, about.
 const ENTRY_BYTES: u64 = 10;
 
-/// What stands in a group's footer.
+/// The contents of a group's footer.
 pub(crate) struct GroupEnd {
     pub(crate) previous: Option<(u64, u32)>,
     pub(crate) sequence: Sequence,
@@ -35,7 +35,7 @@ pub(crate) struct GroupEnd {
 
 /// A group that is written, not yet committed.
 pub(crate) struct ClosedGroup {
-    /// What the segment holds then.
+    /// The state of the segment after the group.
     pub(crate) state: SegmentState,
     pub(crate) pages: ChangedPages,
     pub(crate) finished: FinishedGroup,
@@ -47,7 +47,7 @@ struct WrittenCheckpoint {
     root: Vec<u8>,
 }
 
-/// Ends a group that changes what a segment held before. `touched` are the pages before it, rising,
+/// Ends a group that changes the contents of a segment. `touched` are the pages before it, rising,
 /// of all streams it changes.
 pub(crate) fn close(
     store: &Store,
@@ -103,7 +103,8 @@ fn estimate(streams: &[StreamDelta]) -> u64 {
     entries.sum::<usize>() as u64 * ENTRY_BYTES
 }
 
-/// Writes what is left of a group. `pages` = what it changes, where a checkpoint may be written.
+/// Writes the rest of a group. `pages` = the pages that it changes, where a checkpoint may be
+/// written.
 fn finish(
     store: &Store,
     group: &mut GroupWriter,
@@ -153,7 +154,7 @@ fn finish(
     Ok((next, finished))
 }
 
-/// Writes a checkpoint of what the segment holds after a group, if it is worth its bytes.
+/// Writes a checkpoint of the segment's contents after a group, if it is worth its bytes.
 fn checkpoint(
     store: &Store,
     group: &mut GroupWriter,

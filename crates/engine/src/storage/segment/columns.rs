@@ -72,7 +72,7 @@ impl LeafColumns {
         })
     }
 
-    /// The rows by themselves, in the types the table has now.
+    /// The rows alone, in the types the table has now.
     pub(crate) fn into_rows(self, table: &Table) -> Rows {
         let all = self.rows == (0..self.times.len());
         let rows = self.rows;

@@ -20,7 +20,7 @@ impl Covers {
         Covers(covers)
     }
 
-    /// Those of a stream.
+    /// The covers of a stream.
     pub(crate) fn of_stream(&self, stream: StreamId) -> impl Iterator<Item = &Cover> {
         let from = self.0.partition_point(|(s, _)| *s < stream);
         let behind = part_of(&self.0, from.., "covers of a stream").iter();

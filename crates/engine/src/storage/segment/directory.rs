@@ -1,11 +1,10 @@
 //! The directory at the end of a footer that changes many pages of streams: where the changes of
-//! each page stand, so that a reader needs none of those it does not ask for. Docs:
-//! docs/format/segment.md.
+//! each page stand, so that a reader reads only the pages it needs. Docs: docs/format/segment.md.
 //!
-//! Invariants: it repeats what the footer says, and is the only place of nothing; its sections
-//! rise, lie between the front of the footer and the directory, and each has a checksum, as the
-//! front and the directory itself have.
-//! Failure: what does not fit is refused; whoever reads takes the footer as a whole then.
+//! Invariants: it repeats parts of the footer, and is the only location of none; its sections rise,
+//! lie between the front of the footer and the directory, and each has a checksum, as the front and
+//! the directory itself have.
+//! Failure: bytes that do not fit are refused; the reader decodes the whole footer then.
 
 use crate::common::ids::StreamId;
 use headwater_codec::checksum::crc32c;
@@ -94,7 +93,7 @@ impl Section {
     }
 }
 
-/// What a directory says.
+/// The contents of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Directory {
     /// Stream numbers of a page, as a power of two.
@@ -114,7 +113,8 @@ impl Directory {
             .map(|bytes| u32::from_le_bytes(*bytes))
     }
 
-    /// Reads the directory at the end of a footer's body, and gives what stands before it.
+    /// Decodes the directory at the end of a footer's body, and returns it with the bytes before
+    /// it.
     pub(super) fn at_end(body: &[u8]) -> Result<(Directory, &[u8]), DecodeError> {
         let bytes = Directory::bytes_at_end(body).and_then(|bytes| usize::try_from(bytes).ok());
         let at = bytes.and_then(|bytes| body.len().checked_sub(bytes));
@@ -125,7 +125,8 @@ impl Directory {
         Ok((directory, before))
     }
 
-    /// Checks that it says what the rest of the footer says: its body without the directory.
+    /// Checks that the directory agrees with the rest of the footer: its body without the
+    /// directory.
     pub(super) fn check(
         &self,
         found: Sectioner,
@@ -161,7 +162,7 @@ impl Directory {
         out.put_u32(u32::try_from(bytes).unwrap_or(u32::MAX));
     }
 
-    /// Reads a directory, all of whose bytes these are; before it the footer has `before` bytes.
+    /// Decodes a directory, all of whose bytes these are; before it the footer has `before` bytes.
     pub(super) fn decode(bytes: &[u8], before: u32) -> Result<Directory, DecodeError> {
         let split = bytes.len().checked_sub(END_BYTES);
         let Some((said, end)) = split.map(|at| bytes.split_at(at)) else {

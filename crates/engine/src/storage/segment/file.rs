@@ -1,9 +1,9 @@
-//! The file of a segment, which goes when nobody needs it any more.
+//! The file of a segment, removed when it is not needed any more.
 //!
-//! Invariants: it is removed once, by the last who holds it, and only when the metadata name it
-//! neither as a part of the database nor for a named snapshot.
-//! Concurrency: shared by partitions, snapshots and whoever reads; no lock.
-//! Failure: what cannot be removed the next opening removes.
+//! Invariants: it is removed once, when the last reference is dropped, and only when the metadata
+//! name it neither as a part of the database nor for a named snapshot.
+//! Concurrency: shared by partitions, snapshots and readers; no lock.
+//! Failure: a file that cannot be removed is removed by the next opening.
 
 use crate::common::ids::SegmentId;
 use crate::storage::fast_index::Repeats;
@@ -12,13 +12,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// A segment's file. It is removed from the disk when it was replaced and the last reader is gone.
+/// A segment's file. The file is removed from the disk when it was replaced and its last reader has
+/// ended.
 #[derive(Debug)]
 pub(crate) struct SegmentFile {
     pub(crate) id: SegmentId,
     path: PathBuf,
     files: Arc<dyn Files>,
-    /// What the fast tier repeats of it.
+    /// The fast indexes that repeat parts of the file.
     repeats: Arc<Repeats>,
     replaced: AtomicBool,
     /// Named snapshots that keep it.
@@ -27,8 +28,8 @@ pub(crate) struct SegmentFile {
     was_kept: AtomicBool,
 }
 
-/// The name of what lies beside a segment that only named snapshots keep, so that metadata that are
-/// made anew do not take it for a part of the database.
+/// The name of the file beside a segment that only named snapshots retain, so that metadata that
+/// are rebuilt do not take the segment for a part of the database.
 pub(crate) fn kept_name(id: SegmentId) -> String {
     format!("{}.kept", id.0)
 }
@@ -70,12 +71,12 @@ impl SegmentFile {
         }
     }
 
-    /// A named snapshot keeps the file.
+    /// True when a named snapshot retains the file.
     pub(crate) fn is_kept(&self) -> bool {
         self.keepers.load(Ordering::Acquire) > 0
     }
 
-    /// A named snapshot keeps the file from now on, also when it is replaced and nobody reads it.
+    /// Retains the file for a named snapshot, also when it is replaced and has no reader.
     pub(crate) fn keep(&self) {
         self.keepers.fetch_add(1, Ordering::AcqRel);
         if self.is_replaced() {
@@ -83,12 +84,12 @@ impl SegmentFile {
         }
     }
 
-    /// A named snapshot keeps it no more.
+    /// Releases the file from a named snapshot.
     pub(crate) fn let_go(&self) {
         let before = self.keepers.fetch_sub(1, Ordering::AcqRel);
         assert!(
             before > 0,
-            "segment {} let go by who never kept it",
+            "segment {} was released without being retained",
             self.id.0
         );
     }

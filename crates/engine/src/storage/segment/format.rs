@@ -38,24 +38,24 @@ pub(crate) struct SegmentHeader {
     pub(crate) shard: ShardIndex,
     pub(crate) level: Level,
     pub(crate) bucket: i64,
-    /// What was rewritten into this segment; `None` = nothing, it was begun empty.
+    /// The segment that was rewritten into this one; `None` = the segment was begun empty.
     pub(crate) replaces: Option<Replaces>,
 }
 
-/// What a segment takes the place of, so that the metadata can be rebuilt from segments alone: a
-/// rewrite that was never committed, and a segment that was not removed in time, are told from
-/// those in force.
+/// The segment that this one replaces, so that the metadata can be rebuilt from segments alone: a
+/// rewrite that was never committed, and a segment that was not removed in time, are distinguished
+/// from those in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Replaces {
     /// The segment that was rewritten.
     pub(crate) id: SegmentId,
     /// Its last footer then.
     pub(crate) footer_offset: u64,
-    /// Which of the segments that take its place together; their ids follow one another.
+    /// Number of this segment among those that replace it together; their ids follow one another.
     pub(crate) part: u16,
     pub(crate) parts: u16,
-    /// Covers up to this sequence were left out: the log up to it is not needed for what this
-    /// segment holds.
+    /// Covers up to this sequence were left out: the log up to it is not needed for the rows of
+    /// this segment.
     pub(crate) covers_after: Sequence,
 }
 
@@ -124,7 +124,7 @@ impl SegmentHeader {
     }
 }
 
-/// How long the checkpoint of a group is, which stands right before its footer (see
+/// The length of a group's checkpoint, which stands right before its footer (see
 /// [`super::checkpoint`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CheckpointPlace {
@@ -141,16 +141,16 @@ impl CheckpointPlace {
     }
 }
 
-/// What a footer says of checkpoints.
+/// Statement of a footer about checkpoints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum CheckpointNote {
     /// Nothing: the newest one before counts.
     #[default]
     Nothing,
-    /// The group holds one. It says what the segment holds after the group, so the fold of the
+    /// The group has one. Its contents are the segment's state after the group, so the fold of the
     /// footers is the same without it.
     Written(CheckpointPlace),
-    /// None before this counts: a repair found one damaged.
+    /// None before this counts: a repair detected a damaged one.
     Revoked,
 }
 
@@ -186,7 +186,7 @@ impl Footer {
     }
 
     /// The footer's bytes but for its trailer and for the directory that it ends with, if it has
-    /// one, and how many of them stand before its streams. Tells of each stream where its change
+    /// one, and the number of bytes before its streams. Reports for each stream where its change
     /// begins and ends.
     pub(super) fn encode_body(
         &self,
@@ -266,7 +266,8 @@ impl Footer {
         })
     }
 
-    /// Reads a footer but for its streams; tells of each of them where its change begins and ends.
+    /// Decodes a footer but for its streams; reports for each of them where its change begins and
+    /// ends.
     pub(super) fn decode_noting(
         bytes: &[u8],
         mut note: impl FnMut(StreamId, usize, usize),
@@ -313,7 +314,7 @@ impl Footer {
         Ok(footer)
     }
 
-    /// Checks the bytes of a footer, and reads what stands before its streams.
+    /// Checks the bytes of a footer, and decodes the part before its streams.
     pub(super) fn front(bytes: &[u8]) -> Result<Footer, DecodeError> {
         let mut cursor = Cursor::new(Footer::checked(bytes)?);
         Footer::before_streams(&mut cursor).map(|(footer, _)| footer)
@@ -337,7 +338,7 @@ impl Footer {
         u32::try_from(at).ok().filter(|_| is_trailer)
     }
 
-    /// Reads what stands before the streams, of which a directory has said that it is sound.
+    /// Decodes the part before the streams, which a directory has declared sound.
     pub(super) fn read_front(front: &[u8]) -> Result<Footer, DecodeError> {
         let mut cursor = Cursor::new(front);
         let (footer, _) = Footer::before_streams(&mut cursor)?;
@@ -345,7 +346,7 @@ impl Footer {
         Ok(footer)
     }
 
-    /// Checks the trailer of a footer and what it covers, which it gives.
+    /// Checks the trailer of a footer and the bytes that it covers, and returns these.
     pub(super) fn checked(bytes: &[u8]) -> Result<&[u8], DecodeError> {
         let at = bytes.len().checked_sub(TRAILER_BYTES);
         let Some((body, trailer)) = at.map(|at| bytes.split_at(at)) else {
@@ -371,7 +372,7 @@ impl Footer {
         Ok(body)
     }
 
-    /// Reads what stands before the streams, and how many follow.
+    /// Decodes the part before the streams, and the number of streams that follow.
     fn before_streams(cursor: &mut Cursor<'_>) -> Result<(Footer, usize), DecodeError> {
         let version = match cursor.u8("footer version")? {
             version if version > FOOTER_VERSION_CHECKPOINT => version - WITH_DIRECTORY,

@@ -6,7 +6,7 @@
 
 use super::format::{BlockEntry, Footer, HEADER_BYTES, LeafEntry, SegmentHeader, StreamDelta};
 use super::index::GroupIndex;
-use super::layout::{BlockKind, HeldBlocks, in_order};
+use super::layout::{BlockKind, PendingBlocks, in_order};
 use crate::memory::expiry::ExpirySpan;
 use crate::metadata::ledger::{self, GroupHasher, GroupHashes, Hash};
 use crate::{Error, Result};
@@ -33,16 +33,16 @@ pub(crate) struct GroupWriter {
     group_offset: u64,
     written_to: u64,
     buffer: Vec<u8>,
-    blocks: HeldBlocks,
+    blocks: PendingBlocks,
     /// Some blocks went out before the leaves were over.
     is_divided: bool,
     hasher: GroupHasher,
     /// Hashes of the groups that are finished.
     hashes: Vec<GroupHashes>,
-    /// The head of the segment's chain; `None` = that of the groups before is not known.
+    /// The head of the segment's chain; `None` = the chain of the groups before is not known.
     chain: Option<Hash>,
     pub(crate) bytes: GroupBytes,
-    /// When what it wrote expires; `None` = it wrote no row.
+    /// The span in which its values expire; `None` = it wrote no row.
     pub(crate) expiry: Option<ExpirySpan>,
 }
 
@@ -80,7 +80,7 @@ impl GroupWriter {
             group_offset: committed.max(HEADER_BYTES),
             written_to: start,
             buffer,
-            blocks: HeldBlocks::default(),
+            blocks: PendingBlocks::default(),
             is_divided: false,
             hasher: GroupHasher::default(),
             hashes: Vec::new(),
@@ -168,7 +168,7 @@ impl GroupWriter {
         self.put(&bytes).map(drop)
     }
 
-    /// The leaves are over: the blocks get their places, behind them, and the changes name these.
+    /// Ends the leaves: the blocks get their locations, behind them, and the changes name these.
     pub(super) fn settle(&mut self, streams: &mut [StreamDelta]) -> Result<()> {
         for kind in BlockKind::ALL {
             if kind == BlockKind::Above {
@@ -193,8 +193,8 @@ impl GroupWriter {
         self.put(bytes).map(drop)
     }
 
-    /// Writes the footer and hands everything to the file. Not yet synced. What is put next begins
-    /// a further group.
+    /// Writes the footer and hands everything to the file. Not yet synced. The next bytes begin a
+    /// further group.
     pub(super) fn finish(
         &mut self,
         footer: &Footer,
@@ -226,8 +226,7 @@ impl GroupWriter {
         &self.hashes
     }
 
-    /// Begins to make the group durable; it is when [`GroupWriter::synced`] says so, which has to
-    /// be asked.
+    /// Begins to make the group durable; [`GroupWriter::synced`] has to be called for the result.
     pub(crate) fn begin_sync(&self) -> Completion<()> {
         self.file.submit_sync()
     }

@@ -1,6 +1,6 @@
-//! Files of segments with holes: which of their bytes are here.
+//! Files of segments with missing ranges: which of their bytes are here.
 //!
-//! Invariant: what is said to be here can be read.
+//! Invariant: bytes that are reported to be here can be read.
 //! Concurrency: shared by all readers.
 
 use crate::common::ids::SegmentId;
@@ -17,17 +17,17 @@ pub struct MissedRange {
     pub bytes: u64,
 }
 
-/// What is here of segments that are copied.
+/// The ranges of copied segments that are here.
 pub(crate) trait Here: Debug + Send + Sync {
     /// The parts of a range of a segment that are not here, by offset: offset and length of each.
     fn missing(&self, segment: SegmentId, offset: u64, bytes: u64) -> Vec<(u64, u64)>;
 
-    /// Of header, footers and checkpoints what is not here.
+    /// The missing ranges of header, footers and checkpoints.
     fn missing_frame(&self, segment: SegmentId) -> Vec<(u64, u64)>;
 
-    /// True when a newer version of what the segment holds is known, and not shown yet.
+    /// True when a newer version of the segment's contents is known, and not shown yet.
     fn is_older(&self, segment: SegmentId) -> bool;
 
-    /// Somebody read a segment of which the frame is not here.
+    /// Records that a segment was read whose frame is not here.
     fn missed_frame(&self, segment: SegmentId);
 }

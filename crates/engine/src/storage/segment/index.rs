@@ -1,14 +1,13 @@
-//! Where a segment's footers say what about which streams; and what the segment holds in sum.
+//! Index of a segment's footers by stream; and the contents of the segment in sum.
 //!
-//! A segment's state is the fold of its footers. Of a segment with many streams only this index
-//! stays in memory: of each footer, where the changes of each *page* of streams stand, 16 bytes for
-//! each. What the segment holds of a page is put together when somebody asks (`Store::page`), and
-//! kept as long as there is room. Where a group has a checkpoint, its root takes the place of the
-//! footers up to it.
+//! A segment's state is the fold of its footers. For a segment with many streams only this index
+//! stays in memory: for each footer, the locations of the changes of each *page* of streams, 16
+//! bytes for each. The contents of a page are folded on demand (`Store::page`), and cached while
+//! they fit. Where a group has a checkpoint, its root replaces the footers up to it.
 //!
 //! Invariants: pages are stretches of `2^shift` stream numbers; of one group each page has one
 //! section or none; sections and `newest` rise by page; `newest` names the last group that changed
-//! a page, or the checkpoint that says what it holds, which is the version of the page.
+//! a page, or the checkpoint that contains it, which is the version of the page.
 //! Concurrency: immutable; a group makes a new state that shares what it can.
 //! Failure: a section is checked by its own checksum when it is read alone; before that when the
 //! footer is indexed, unless a directory at its end says where its sections stand.
@@ -40,7 +39,7 @@ pub(crate) struct GroupIndex {
     sequence: Sequence,
     shift: u32,
     sections: Box<[Section]>,
-    /// Of the footer no more was read than its directory and what stands before its streams.
+    /// Set when only the footer's directory and the part before its streams were read.
     in_part: bool,
 }
 
@@ -63,8 +62,8 @@ impl GroupIndex {
         }
     }
 
-    /// Encodes a footer that will stand at `offset`. It gets a directory when it changes many
-    /// pages.
+    /// Encodes a footer that will stand at `offset`. A footer that changes many pages gets a
+    /// directory.
     pub(super) fn encode(
         footer: &Footer,
         offset: u64,
@@ -115,7 +114,7 @@ impl GroupIndex {
         Ok((footer, index))
     }
 
-    /// The index of a footer of which only what stands before its streams, and the directory, were
+    /// The index of a footer of which only the part before its streams, and the directory, were
     /// read; and the footer without its streams. `None` when it divides streams otherwise.
     pub(super) fn of_directory(
         front: &[u8],
@@ -149,7 +148,7 @@ impl GroupIndex {
         Some((self.footer_offset + u64::from(section.at), section.bytes))
     }
 
-    /// Hands out a page's changes, or what is wanted of them, from the bytes at
+    /// Yields a page's changes, or the given parts of them, from the bytes at
     /// [`GroupIndex::place`].
     pub(super) fn each_change(
         &self,
@@ -200,12 +199,12 @@ impl GroupIndex {
 /// In place of a group: no group since the checkpoint changed the page.
 const CHECKPOINT: u32 = u32::MAX;
 
-/// What a segment holds, up to one of its footers.
+/// The contents of a segment, up to one of its footers.
 #[derive(Clone, Debug)]
 pub(crate) struct SegmentState {
     segment: SegmentId,
     shift: u32,
-    /// What stands for all groups before `groups`.
+    /// The checkpoint that replaces all groups before `groups`.
     checkpoint: Option<Arc<CheckpointIndex>>,
     /// Oldest first.
     groups: Vec<Arc<GroupIndex>>,
@@ -327,8 +326,8 @@ impl SegmentState {
         }
     }
 
-    /// How many groups changed a page on average: over how many what it holds of a stream is spread
-    /// at the most.
+    /// The number of groups that changed a page on average: at most so many have to be read for a
+    /// stream.
     pub(super) fn rounds(&self) -> u32 {
         let pages = self.newest.len().max(1) as u64;
         u32::try_from(self.sections() / pages).unwrap_or(u32::MAX)
@@ -375,7 +374,7 @@ impl SegmentState {
             state.table = table.map(Arc::new).or(state.table);
             state.groups.push(Arc::new(group));
         }
-        // Of a page the newest group that changed it; what a checkpoint says is older than all.
+        // For each page the newest group that changed it; a checkpoint is older than all of them.
         newest.sort_unstable_by_key(|(page, number)| (*page, std::cmp::Reverse(*number)));
         newest.extend(state.newest.iter().copied());
         newest.sort_by_key(|(page, _)| *page);
@@ -457,7 +456,7 @@ impl SegmentState {
         streams.chunk_by(move |a, b| a.stream.0 >> shift == b.stream.0 >> shift)
     }
 
-    /// The sums after a group that holds streams the segment did not have before.
+    /// The sums after a group with streams that the segment did not have before.
     pub(super) fn sums_with(&self, new: &[StreamDelta]) -> Sums {
         let mut sums = self.sums;
         for delta in new {
@@ -492,7 +491,7 @@ impl ChangedPages {
 }
 
 impl ChangedPages {
-    /// What a group left of a stream that it changed.
+    /// The state of a stream after the group that changed it.
     pub(crate) fn stream(
         &self,
         state: &SegmentState,
@@ -502,7 +501,7 @@ impl ChangedPages {
     }
 }
 
-/// True when the index of a footer gives of every page what the footer gives: for tests and the
+/// True when the index of a footer gives the same as the footer for every page: for tests and the
 /// fuzz target.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn index_agrees(bytes: &[u8], footer: &Footer) -> bool {

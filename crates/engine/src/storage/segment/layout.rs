@@ -1,18 +1,18 @@
 //! The order of the parts of a group: leaves, blocks of the base level, blocks above it, a
-//! checkpoint, the footer. Who wants only some of a group's parts finds them in one stretch.
+//! checkpoint, the footer. A reader of one kind of part finds it in one stretch.
 //!
-//! Blocks are known while leaves are still being written, so they are held until the leaves are
-//! over. Of a group with very many the first go out before that, in stretches of a MiB.
+//! Blocks are known while leaves are still being written, so they are buffered until the leaves are
+//! over. Of a group with very many the first are written before that, in stretches of a MiB.
 //!
 //! Invariants: a block has a number that stands for its offset until it is placed; no such number
-//! gets into a footer. [`in_order`] is asked of every group that was not divided.
-//! Concurrency: plain data of the step that writes.
-//! Failure: an own invariant that is broken is an error of the step, which nothing is committed of.
+//! gets into a footer. [`in_order`] checks every group that was not divided.
+//! Concurrency: plain data of the job that writes.
+//! Failure: an own invariant that is broken is an error of the job, nothing of which is committed.
 
 use super::format::StreamDelta;
 use crate::{Error, Result};
 
-/// Bytes of blocks of a kind that are held; more are placed.
+/// Bytes of blocks of a kind that are buffered; more are placed.
 const STRETCH_BYTES: usize = 1 << 20;
 /// Set in numbers that stand for offsets.
 const PENDING: u64 = 1 << 63;
@@ -37,16 +37,16 @@ struct Stretch {
     starts: Vec<(usize, u64)>,
 }
 
-/// Blocks that wait for their place.
+/// Blocks that wait for their location.
 #[derive(Debug, Default)]
-pub(super) struct HeldBlocks {
+pub(super) struct PendingBlocks {
     base: Stretch,
     above: Stretch,
     /// By number, where they are; `None` = they wait.
     placed: Vec<Option<u64>>,
 }
 
-impl HeldBlocks {
+impl PendingBlocks {
     fn of(&mut self, kind: BlockKind) -> &mut Stretch {
         match kind {
             BlockKind::Base => &mut self.base,
@@ -54,7 +54,7 @@ impl HeldBlocks {
         }
     }
 
-    /// Takes a block; gives what stands for its offset.
+    /// Takes a block; returns the number that stands for its offset.
     pub(super) fn take(&mut self, kind: BlockKind, block: &[u8]) -> u64 {
         let number = self.placed.len();
         self.placed.push(None);
@@ -64,7 +64,7 @@ impl HeldBlocks {
         PENDING | number as u64
     }
 
-    /// True when so many are held of a kind that they should be placed.
+    /// True when so many blocks of a kind are buffered that they should be placed.
     pub(super) fn is_full(&self, kind: BlockKind) -> bool {
         let stretch = match kind {
             BlockKind::Base => &self.base,
@@ -73,7 +73,7 @@ impl HeldBlocks {
         stretch.bytes.len() >= STRETCH_BYTES
     }
 
-    /// Places the blocks of a kind at an offset; gives the bytes that are to be put there.
+    /// Places the blocks of a kind at an offset; returns the bytes to write there.
     pub(super) fn place(&mut self, kind: BlockKind, offset: u64) -> Vec<u8> {
         let Stretch { bytes, starts } = std::mem::take(self.of(kind));
         for (number, start) in starts {
@@ -84,7 +84,7 @@ impl HeldBlocks {
         bytes
     }
 
-    /// An offset, or what stands for one.
+    /// An offset, or the offset of the block with this number.
     fn resolved(&self, offset: u64) -> Result<u64> {
         if offset & PENDING == 0 {
             return Ok(offset);
@@ -100,7 +100,7 @@ impl HeldBlocks {
         })
     }
 
-    /// Puts offsets in place of what stands for them. Everything has been placed.
+    /// Replaces numbers by offsets. Everything has been placed.
     pub(super) fn resolve(&self, streams: &mut [StreamDelta]) -> Result<()> {
         for delta in streams {
             for block in &mut delta.added_blocks {
@@ -122,7 +122,7 @@ pub(super) fn in_order(group_offset: u64, streams: &[StreamDelta]) -> Result<()>
     let mut above_first = u64::MAX;
     for delta in streams {
         let leaves = delta.added.iter().chain(delta.late_runs.iter().flatten());
-        // What lies before the group was there already, and only changed its list.
+        // Bytes before the group were there already, and only changed their list.
         for leaf in leaves.filter(|leaf| leaf.offset >= group_offset) {
             leaves_end = leaves_end.max(leaf.offset + u64::from(leaf.bytes));
         }
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn blocks_stand_by_kind_in_the_order_they_came() {
-        let mut held = HeldBlocks::default();
+        let mut held = PendingBlocks::default();
         let numbers = [
             held.take(BlockKind::Above, &[1; 10]),
             held.take(BlockKind::Base, &[2; 10]),
@@ -180,7 +180,7 @@ mod tests {
             removed_blocks: vec![77, numbers[1]],
             ..StreamDelta::default()
         };
-        // None has a place yet.
+        // None has a location yet.
         assert!(held.resolve(std::slice::from_mut(&mut delta)).is_err());
         let base = held.place(BlockKind::Base, 1000);
         assert_eq!(base, [[2; 10], [3; 10]].concat());

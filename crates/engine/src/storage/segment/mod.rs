@@ -15,17 +15,17 @@ mod directory;
 mod file;
 mod format;
 mod group;
-mod held;
 mod here;
 mod index;
 mod layout;
 mod page;
 mod paging;
-mod piece;
 pub(crate) mod pyramid;
 mod recent;
+mod shown_stretch;
 mod state;
 mod store;
+mod stream_contents;
 mod stub;
 mod stubs;
 
@@ -42,7 +42,6 @@ pub(crate) use format::{
     LeafEntry, Replaces, SegmentHeader, StreamDelta,
 };
 pub(crate) use group::{FinishedGroup, GroupWriter};
-pub(crate) use held::Held;
 pub(crate) use here::Here;
 pub use here::MissedRange;
 #[cfg(test)]
@@ -51,11 +50,12 @@ pub(crate) use index::encode_divided;
 pub(crate) use index::index_agrees;
 pub(crate) use index::{ChangedPages, SegmentState};
 pub(crate) use paging::Paging;
-pub(crate) use piece::Piece;
+pub(crate) use shown_stretch::ShownStretch;
 pub(crate) use state::{Fold, StreamState, Sums};
 pub(crate) use store::{
     AheadOfReader, BlockPart, LeafAhead, LeafCaching, PageCursor, Partition, ReadAhead, Store,
     Totals, TotalsKey, WantedFields, named,
 };
+pub(crate) use stream_contents::StreamContents;
 pub(crate) use stub::StubHead;
 pub(crate) use stubs::{StubFiles, stub_name, stub_of};

@@ -1,13 +1,13 @@
-//! What a segment holds of a page of streams, in little memory.
+//! The contents of a segment for a page of streams, in little memory.
 //!
 //! A page is a stretch of stream numbers (see [`super::index`]). Within it a stream with a few
-//! leaves is kept as the bytes a footer would hold of it, a larger one decoded; many small streams
-//! take a tenth of what their decoded states would. Times and offsets are written as differences
-//! from those of the page's first stream: mostly one byte instead of ten.
+//! leaves is stored as the bytes a footer would have for it, a larger one decoded; many small
+//! streams take a tenth of their decoded states. Times and offsets are written as differences from
+//! those of the page's first stream: mostly one byte instead of ten.
 //!
 //! Invariants: stream numbers rise; a page never changes, a group makes a new one.
 //! Concurrency: immutable.
-//! Failure: none; what is packed was packed here.
+//! Failure: none; packed bytes were packed here.
 
 use super::format::{LeafEntry, Parts, StreamDelta};
 use super::state::{StreamState, Sums};
@@ -17,12 +17,11 @@ use headwater_types::Timestamp;
 use headwater_types::invariant::part_of;
 use std::sync::Arc;
 
-/// A stream with more leaves and blocks than this is kept decoded: it is read more often than its
+/// A stream with more leaves and blocks than this is stored decoded: it is read more often than its
 /// neighbours change.
 const PACKED_PARTS_MAX: usize = 64;
 
-/// What times and offsets of a page are written relative to. Whatever it is, a state is unpacked as
-/// it was.
+/// Base of the times and offsets of a page. Any base unpacks to the same states.
 #[derive(Clone, Copy, Debug, Default)]
 struct Origin {
     time: i64,
@@ -70,7 +69,8 @@ impl Origin {
 /// Some streams of a segment.
 #[derive(Debug, Default)]
 pub(crate) struct Page {
-    /// Set by the first stream, and kept by the pages that come of this one, which copy its bytes.
+    /// Set by the first stream, and retained by the pages derived from this one, which copy its
+    /// bytes.
     origin: Option<Origin>,
     ids: Vec<StreamId>,
     /// Where each stream's bytes end in `packed`; a stream without bytes stands in `large`.
@@ -90,7 +90,7 @@ impl Page {
         page
     }
 
-    /// What the segment holds of a stream.
+    /// The contents of the segment for a stream.
     pub(crate) fn stream(&self, stream: StreamId) -> Option<Arc<StreamState>> {
         self.at(self.ids.binary_search(&stream).ok()?)
     }
@@ -102,7 +102,7 @@ impl Page {
     }
 
     /// The page after one more group. Its changes rise by stream; several of one stream apply in
-    /// their order. Keeps the sums.
+    /// their order. Updates the sums.
     pub(super) fn changed(&self, deltas: &[StreamDelta], sums: &mut Sums) -> Page {
         let mut page = Page {
             origin: self.origin,
@@ -365,7 +365,7 @@ mod tests {
             }
             assert!(page.stream(StreamId(1 << 20)).is_none());
         }
-        // Some of them are past what is packed.
+        // Some of them are behind the packed ones.
         assert!(!page.large.is_empty() && page.large.len() < page.ids.len());
     }
 

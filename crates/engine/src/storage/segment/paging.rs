@@ -1,13 +1,13 @@
-//! Divides what a segment holds of its streams into pages of a checkpoint, and decides when one is
-//! worth its bytes.
+//! Divides the contents of a segment into pages of a checkpoint, and decides when one is worth its
+//! bytes.
 //!
-//! Invariants: what a checkpoint says is what was given; a page is named again only if its bytes
-//! are those that would be written. What checkpoints take is bounded by what footers take
+//! Invariants: a checkpoint has exactly the given contents; a page is named again only if its bytes
+//! are those that would be written. The bytes of checkpoints are bounded by those of footers
 //! ([`Paging::is_worth`]).
-//! Concurrency: plain data, and a step that writes.
+//! Concurrency: plain data, and a job that writes.
 //! Failure: none of its own.
 
-use super::checkpoint::{List, PageEntries, PagePlace, StreamHead};
+use super::checkpoint::{List, PageEntries, PageLocation, StreamHead};
 use super::format::{BlockEntry, LeafEntry, StreamDelta};
 use super::state::StreamState;
 use crate::common::ids::StreamId;
@@ -15,7 +15,7 @@ use crate::{Error, Result};
 use headwater_types::invariant::part_of;
 use std::collections::HashMap;
 
-/// How a checkpoint is divided, and when it is due.
+/// Size of the pages of a checkpoint; decides when one is due.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Paging {
     /// Most entries of a page.
@@ -42,8 +42,8 @@ impl Paging {
     }
 
     /// True when a checkpoint is worth writing: a reader reads its root instead of the footers, and
-    /// pages mostly repeat what these say. Of many small streams nearly all would be in the root,
-    /// and nothing would be gained.
+    /// pages mostly repeat these. Of many small streams nearly all would be in the root, and
+    /// nothing would be gained.
     pub(super) fn is_worth(self, bytes_since: u64, root: usize, pages: usize) -> bool {
         let (root, pages) = (root as u64, pages as u64);
         root <= bytes_since / 3 * 2 && pages <= bytes_since.saturating_mul(2)
@@ -55,7 +55,7 @@ pub(super) type ReadBytes<'a> = &'a mut dyn FnMut(u64, u32) -> Result<Vec<u8>>;
 
 /// Entries that can stand in a page.
 trait Entry: Copy {
-    /// Where it begins, by which pages are found again.
+    /// The start of the entry, by which pages are recognised again.
     fn origin(&self) -> (u64, u32);
 
     fn page(entries: Vec<Self>) -> PageEntries;
@@ -150,15 +150,15 @@ impl CheckpointPages {
         &mut self,
         list: List,
         entries: &[E],
-        known: &[PagePlace],
+        known: &[PageLocation],
         read: ReadBytes<'_>,
-        pages: &mut Vec<PagePlace>,
+        pages: &mut Vec<PageLocation>,
     ) -> Result<()> {
-        // Small pages are joined with what has come since.
-        let is_large = |p: &&PagePlace| {
+        // Small pages are joined with newer entries.
+        let is_large = |p: &&PageLocation| {
             p.list == list && usize::try_from(p.entries).unwrap_or(0) * 2 >= self.paging.entries
         };
-        let known: HashMap<(u64, u32), &PagePlace> = known
+        let known: HashMap<(u64, u32), &PageLocation> = known
             .iter()
             .filter(is_large)
             .map(|p| ((p.origin, p.origin_row), p))
@@ -182,7 +182,7 @@ impl CheckpointPages {
         Ok(())
     }
 
-    fn page<E: Entry>(&mut self, entries: &[E]) -> Result<PagePlace> {
+    fn page<E: Entry>(&mut self, entries: &[E]) -> Result<PageLocation> {
         let offset = self.offset + self.bytes.len() as u64;
         let Some((place, bytes)) = E::page(entries.to_vec()).encode(offset) else {
             return Err(Error::internal(format!(
@@ -196,9 +196,9 @@ impl CheckpointPages {
     }
 }
 
-/// The entries behind a page, if the first ones are exactly those that it holds.
+/// The entries behind a page, if the first ones are exactly those of the page.
 fn named_again<'e, E: Entry>(
-    place: &PagePlace,
+    place: &PageLocation,
     entries: &'e [E],
     read: ReadBytes<'_>,
 ) -> Result<Option<&'e [E]>> {

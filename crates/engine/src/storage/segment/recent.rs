@@ -1,10 +1,10 @@
-//! Keeps what was used last of segments' states and pages.
+//! Caches the segments' states and pages that were used last.
 //!
-//! Invariants: at most `bytes_max` of them, but always the `least` used last, however large: a step
-//! or a reader that goes from stream to stream needs the same few again and again, and to make one
-//! anew costs reading every footer. Of one place only the newest version counts as used: older ones
+//! Invariants: at most `bytes_max` of them, but always the `least` used last, however large: a job
+//! or a reader that goes from stream to stream needs the same few again and again, and to rebuild
+//! one costs reading every footer. Of one key only the newest version counts as used: older ones
 //! are what open snapshots see.
-//! Concurrency: one lock, held for a look at a map.
+//! Concurrency: one lock, held for a map look-up.
 
 use crate::common::ids::SegmentId;
 use parking_lot::Mutex;
@@ -27,7 +27,7 @@ struct Inner<V> {
     bytes: usize,
     /// Counts uses.
     clock: u64,
-    /// Counts what came while there was no room.
+    /// Counts the insertions that were offered while the cache was full.
     in_vain: u64,
 }
 
@@ -42,7 +42,7 @@ struct RecentEntry<V> {
 
 /// See [`Recent::admits`].
 const SELDOM: u64 = 8;
-/// What a kept thing takes besides itself.
+/// Overhead of an entry.
 const OWN_BYTES: usize = 160;
 
 impl<V> Recent<V> {
@@ -69,9 +69,9 @@ impl<V> Recent<V> {
         Some(Arc::clone(&kept.value))
     }
 
-    /// True when what a reader comes by should be taken in: as long as there is room, and then one
-    /// of [`SELDOM`]. Of a round that goes through more than there is room for, the longest unused
-    /// would always be what comes next, and nothing would ever be found; so a part stays that is
+    /// True when a new value should be inserted: as long as there is space, and then one of
+    /// [`SELDOM`]. In a cycle through more than fits, the least recently used entry would always be
+    /// the one needed next, and no look-up would ever succeed; so a part of the entries stays
     /// (bimodal insertion: Qureshi et al., "Adaptive insertion policies for high performance
     /// caching", ISCA 2007).
     pub(super) fn admits(&self) -> bool {
@@ -83,12 +83,12 @@ impl<V> Recent<V> {
         inner.in_vain.is_multiple_of(SELDOM)
     }
 
-    /// What is left when some had to go.
+    /// The bytes that remain after an eviction.
     fn bytes_kept(&self) -> usize {
         self.bytes_max / 8 * 7
     }
 
-    /// Takes in a version. Older ones of its place are the next to go.
+    /// Inserts a version. Older ones of its key are the next to be evicted.
     pub(super) fn put(&self, place: PageKey, version: u64, value: Arc<V>, bytes: usize) {
         let bytes = bytes + OWN_BYTES;
         let mut inner = self.inner.lock();
@@ -179,8 +179,8 @@ mod tests {
             put(7, page, 64);
         }
         assert!(is_there(7, 0, 64));
-        // One more than fits: an older version goes before anything else does, then what was not
-        // used.
+        // One more than fits: an older version is evicted before anything else, then the least
+        // recently used.
         put(7, 3, 99);
         assert!(!is_there(7, 3, 64) && is_there(7, 3, 99) && is_there(7, 0, 64));
         put(8, 0, 64);
@@ -209,7 +209,7 @@ mod tests {
         }
         // Of each round but the first more than a quarter.
         assert!(found > (rounds - 1) * fit / 2, "{found}");
-        // What is asked for again and again gets in at last.
+        // A value that is offered again and again gets in at last.
         let asked = (0..).find(|_| {
             if recent.admits() {
                 recent.put((SegmentId(9), 0), 64, Arc::new(()), ONE);

@@ -1,4 +1,4 @@
-//! What a segment holds of a stream, and in sum: the fold of its footers up to the committed
+//! The contents of a segment for a stream, and in sum: the fold of its footers up to the committed
 //! length.
 //!
 //! Invariants: a stream's main run is sorted and its leaves do not overlap (`keep`: they may share
@@ -14,7 +14,7 @@ use headwater_types::invariant::part_of;
 use headwater_types::{ClosedRange, Level, Timestamp};
 use std::collections::BTreeMap;
 
-/// What a segment holds of one stream.
+/// The contents of a segment for one stream.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct StreamState {
     pub(crate) main: Vec<LeafEntry>,
@@ -41,8 +41,8 @@ impl StreamState {
                 .sum::<u64>()
     }
 
-    /// True when the rows have gone and left their buckets. What comes beside them is in late runs
-    /// only: it is counted in no bucket.
+    /// True when the rows were removed and their buckets left. Rows beside these are in late runs
+    /// only: they are counted in no bucket.
     pub(crate) fn is_aged(&self) -> bool {
         self.main.is_empty() && !self.blocks.is_empty()
     }
@@ -52,9 +52,9 @@ impl StreamState {
         self.main.last().map(|l| l.last)
     }
 
-    /// What is newer than this can be appended. It is the newest time in the main run, or in a late
-    /// run, if the main run has lost its end to a delete: a late run's event must not get a newer
-    /// one below it.
+    /// Rows newer than this can be appended. The newest time in the main run, or in a late run, if
+    /// the main run has lost its end to a delete: a late run's event must not get a newer one below
+    /// it.
     pub(crate) fn watermark(&self) -> Option<Timestamp> {
         let late = self.late.iter().filter_map(|run| run.last());
         self.main_end().max(late.map(|l| l.last).max())
@@ -113,7 +113,7 @@ impl StreamState {
         }
     }
 
-    /// As [`StreamState::apply`], by value: what a first change brings is not copied.
+    /// As [`StreamState::apply`], by value: the parts of a first change are not copied.
     pub(super) fn take(&mut self, mut delta: StreamDelta) {
         if self.main.is_empty() {
             // Nothing can be removed, or stand in front.
@@ -195,13 +195,13 @@ impl Sums {
         self.events == 0 && self.live_bytes == 0
     }
 
-    /// True when all rows have gone and some left their buckets.
+    /// True when all rows were removed and some left their buckets.
     pub(crate) fn is_aged(&self) -> bool {
         self.events == 0 && self.live_bytes > 0
     }
 }
 
-/// Everything a segment holds, in memory: for repairs, which look at whole segments.
+/// All contents of a segment, in memory: for repairs, which look at whole segments.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fold {
     pub(crate) streams: BTreeMap<StreamId, StreamState>,

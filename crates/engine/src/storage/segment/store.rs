@@ -1,4 +1,4 @@
-//! Reading segments: open files, states, pages, leaves and blocks, each through a bounded cache.
+//! Reads segments: open files, states, pages, leaves and blocks, each through a bounded cache.
 //!
 //! Invariants: nothing cached ever becomes untrue, because bytes below a committed length never
 //! change and every key names file and offset. A leaf or block whose bytes are damaged is
@@ -10,16 +10,16 @@
 
 mod ahead;
 mod blocks;
+mod fast_tier;
 mod footers;
-mod held;
-mod kept;
 mod leaves;
 mod pages;
+mod stream_contents;
 mod totals;
 
 pub(crate) use ahead::{AheadOfReader, LeafAhead, ReadAhead};
 pub(crate) use blocks::BlockPart;
-pub(crate) use kept::named;
+pub(crate) use fast_tier::named;
 pub(crate) use leaves::LeafCaching;
 pub(crate) use pages::PageCursor;
 pub(crate) use totals::{Totals, TotalsKey, WantedFields};
@@ -27,14 +27,14 @@ pub(crate) use totals::{Totals, TotalsKey, WantedFields};
 use super::checkpoint::PageEntries;
 use super::file::SegmentFile;
 use super::format::{Cover, Footer, HEADER_BYTES, HEADER_MAGIC, LeafEntry, SegmentHeader};
-use super::held::PagedStream;
 use super::here::Here;
 use super::index::{ChangedPages, SegmentState};
 use super::page::Page;
 use super::paging::Paging;
-use super::piece::Piece;
 use super::recent::Recent;
+use super::shown_stretch::ShownStretch;
 use super::state::Sums;
+use super::stream_contents::PagedStream;
 use super::stubs::StubFiles;
 use crate::common::ids::{SegmentId, Sequence, StreamId};
 use crate::metadata::tables::PartitionRecord;
@@ -47,7 +47,6 @@ use headwater_codec::block::BucketBlock;
 use headwater_codec::leaf::Leaf;
 use headwater_io::{File, Files, OpenMode};
 use headwater_types::{Aggregate, ClosedRange, Column, FieldId};
-use held::HeldKey;
 use pages::FreshPages;
 use parking_lot::Mutex;
 use quick_cache::Weighter;
@@ -56,17 +55,18 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use stream_contents::PagedStreamKey;
 
 /// A partition at one point: its segment's committed length and last footer.
 #[derive(Debug)]
 pub(crate) struct Partition {
     pub(crate) record: PartitionRecord,
     pub(crate) file: Arc<SegmentFile>,
-    /// Why nothing of it can be read: its file is missing or cut short, or its header or a footer
-    /// is damaged.
+    /// The error for which nothing of it can be read: its file is missing or cut short, or its
+    /// header or a footer is damaged.
     pub(crate) unreadable: Option<Error>,
-    /// What is shown of it, where that is not all.
-    pub(crate) piece: Option<Arc<Piece>>,
+    /// The stretch that is shown, where that is not all.
+    pub(crate) piece: Option<Arc<ShownStretch>>,
     /// See [`Store::rounds`].
     rounds: OnceLock<u32>,
 }
@@ -96,7 +96,7 @@ impl Partition {
     }
 
     /// A stretch of the partition, as a copy shows it.
-    pub(crate) fn showing(&self, piece: Piece) -> Partition {
+    pub(crate) fn showing(&self, piece: ShownStretch) -> Partition {
         Partition {
             piece: Some(Arc::new(piece)),
             unreadable: self.unreadable.clone(),
@@ -104,7 +104,7 @@ impl Partition {
         }
     }
 
-    /// The instants of which it is asked.
+    /// The instants that this partition answers for.
     pub(crate) fn span(&self) -> ClosedRange {
         match &self.piece {
             Some(piece) => piece.span,
@@ -117,7 +117,7 @@ impl Partition {
     }
 }
 
-/// What reads touched, since opening.
+/// Counts of the parts that reads touched, since opening.
 #[derive(Debug, Default)]
 pub(crate) struct ReadCounters {
     pub(crate) leaves: AtomicU64,
@@ -179,14 +179,14 @@ impl Weighter<FileOffset, Arc<PageEntries>> for CacheWeight {
         entries.weight()
     }
 }
-impl Weighter<HeldKey, Arc<PagedStream>> for CacheWeight {
-    fn weight(&self, _: &HeldKey, held: &Arc<PagedStream>) -> u64 {
+impl Weighter<PagedStreamKey, Arc<PagedStream>> for CacheWeight {
+    fn weight(&self, _: &PagedStreamKey, held: &Arc<PagedStream>) -> u64 {
         held.weight()
     }
 }
 
-/// Things of 10 to 50 KiB that a cache has room for, about: with more it would be divided into
-/// parts too small for some of them.
+/// Number of entries of 10 to 50 KiB in a cache, about: with more it would be divided into parts
+/// too small for some of them.
 const LARGE_ITEMS: usize = 16;
 
 /// Streams of a page, about.
@@ -195,28 +195,28 @@ const PAGE_STREAMS: usize = 64;
 /// Opens segments and reads them.
 pub(crate) struct Store {
     files: Arc<dyn Files>,
-    /// The same, which know whose rows were freed.
+    /// The same, with the stubs of segments whose rows were freed.
     stubs: Arc<StubFiles>,
     dir: PathBuf,
     open: Cache<SegmentId, Arc<dyn File>>,
-    /// Of a reader beside an owner: files held open since it looked, since the owner may remove
-    /// their names.
+    /// For a reader beside an owner: files opened with its state, since the owner may remove their
+    /// names.
     pinned: Option<HashMap<SegmentId, Arc<dyn File>>>,
     open_files_max: usize,
     /// Stream numbers of a page, as a power of two: as many as give about [`PAGE_STREAMS`] of a
     /// shard.
     page_shift: u32,
     states: Recent<SegmentState>,
-    /// Pages put together last, unpacked; each goes on to `pages` when it has to make room.
+    /// Pages folded last, unpacked; each moves to `pages` when it is evicted.
     fresh: FreshPages,
     pages: Recent<Page>,
     paging: Paging,
-    /// Which bytes are here, where files have holes.
+    /// The ranges that are here, where files have missing ranges.
     here: Option<Arc<dyn Here>>,
-    /// What the fast tier repeats of segments.
+    /// The fast indexes that repeat parts of segments.
     repeats: Arc<Repeats>,
     /// Streams of which a checkpoint has pages, and pages of checkpoints.
-    held: Cache<HeldKey, Arc<PagedStream>, CacheWeight>,
+    held: Cache<PagedStreamKey, Arc<PagedStream>, CacheWeight>,
     index_pages: Cache<FileOffset, Arc<PageEntries>, CacheWeight>,
     /// Segments with a damaged checkpoint.
     distrusted: Mutex<HashSet<SegmentId>>,
@@ -224,15 +224,15 @@ pub(crate) struct Store {
     checked: Mutex<HashSet<SegmentId>>,
     leaves: Cache<FileOffset, (Leaf, usize), CacheWeight>,
     columns: Cache<ColumnKey, DecodedColumn, CacheWeight>,
-    /// Blocks as they are stored: to decode the fields that are wanted takes about as long as to
-    /// find the others, and decoded ones would take ten times the room.
+    /// Blocks as they are stored: to decode the needed fields takes about as long as to locate the
+    /// others, and decoded ones would take ten times the memory.
     blocks: Cache<FileOffset, Arc<[u8]>, CacheWeight>,
     totals: Cache<TotalsKey, Arc<Totals>, CacheWeight>,
     /// Of coarse blocks, of which there are few, a field as it is decoded.
     coarse: Cache<(FileOffset, FieldId), Arc<BucketBlock>, CacheWeight>,
     damaged: Mutex<HashSet<FileOffset>>,
-    /// What is asked for ahead of readers; `None` = nothing, a medium that does nothing meanwhile
-    /// gains nothing by it.
+    /// Leaves requested ahead of readers; `None` = none: a device without asynchronous reads gains
+    /// nothing by it.
     ahead: Option<Arc<ReadAhead>>,
     /// The queue sets before the files, where there are some.
     queues: Option<SegmentQueues>,
@@ -310,7 +310,7 @@ impl Store {
         }
     }
 
-    /// Reads files with holes.
+    /// Reads files with missing ranges.
     pub(crate) fn with_holes(mut self, here: Option<Arc<dyn Here>>) -> Store {
         self.here = here;
         self
@@ -327,7 +327,7 @@ impl Store {
         self.here.as_ref()
     }
 
-    /// As [`Store::here`], or what was not freed of a database that is no copy; `None` = all.
+    /// As [`Store::here`], or the ranges not freed of a database that is no copy; `None` = all.
     pub(crate) fn here_or_freed(&self) -> Option<&dyn Here> {
         match &self.here {
             Some(here) => Some(&**here),
@@ -387,8 +387,8 @@ impl Store {
         self.file_of(id, false)
     }
 
-    /// As [`Store::segment_file`], of one that the metadata name for named snapshots only. It is
-    /// to be kept at once.
+    /// As [`Store::segment_file`], for a segment that the metadata name for named snapshots only.
+    /// The file is retained at once.
     pub(crate) fn kept_file(&self, id: SegmentId) -> Arc<SegmentFile> {
         self.file_of(id, true)
     }
@@ -398,14 +398,14 @@ impl Store {
         Arc::new(SegmentFile::new(id, place, &self.repeats, is_kept))
     }
 
-    /// Holds these files open from now on, as many as may be open at once.
+    /// Opens these files for the life of the store, as many as may be open at once.
     pub(crate) fn pin(&mut self, ids: impl Iterator<Item = SegmentId>) -> Result<()> {
         let mut pinned = HashMap::new();
         for id in ids.take(self.open_files_max) {
             let path = self.path(id);
             match self.files.open(&path, OpenMode::Read) {
                 Ok(file) => drop(pinned.insert(id, file)),
-                // Whoever looks at its length says so.
+                // The reader of its length reports it.
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
                 Err(error) => return Err(Error::io("open", &path, error)),
             }
@@ -448,7 +448,7 @@ impl Store {
         Ok(Some(len))
     }
 
-    /// The file of a segment: held open, or opened for the time it is held.
+    /// The file of a segment: the pinned or cached one, or opened now.
     pub(crate) fn held(&self, id: SegmentId) -> Result<Arc<dyn File>> {
         self.open_file(id)
     }
@@ -461,7 +461,7 @@ impl Store {
             return Ok(file);
         }
         let file = self.open_path(id)?;
-        self.compare_with_kept(id, &*file)?;
+        self.compare_with_fast_tier(id, &*file)?;
         self.open.insert(id, Arc::clone(&file));
         Ok(file)
     }
@@ -486,7 +486,7 @@ impl Store {
     }
 
     fn read_into(&self, id: SegmentId, offset: u64, out: &mut [u8]) -> Result<()> {
-        match self.read_kept(id, offset, out) {
+        match self.read_fast_tier(id, offset, out) {
             true => Ok(()),
             false => self.read_bulk(id, offset, out),
         }
@@ -584,7 +584,7 @@ impl Store {
         Ok(state)
     }
 
-    /// Over how many groups what a partition holds of a stream is spread.
+    /// The number of groups over which the state of a stream in a partition is spread.
     pub(crate) fn rounds(&self, partition: &Partition) -> Result<u32> {
         if let Some(rounds) = partition.rounds.get() {
             return Ok(*rounds);
@@ -603,7 +603,7 @@ impl Store {
         self.page_shift
     }
 
-    /// Remembers what a step that is committed made of a partition: the next step will need it.
+    /// Caches the state of a partition after a committed job: the next job will need it.
     pub(crate) fn put_state(
         &self,
         partition: &Partition,

@@ -1,7 +1,8 @@
-//! The head of the file of a segment whose rows were freed: which of its bytes stay, and where.
+//! The head of the file of a segment whose rows were freed: the ranges that stay, and their
+//! locations.
 //!
 //! Invariants: ranges rise, are apart, and lie below the length that the segment had when it was
-//! freed; what stands behind that length stands at the end of the file, as it was appended.
+//! freed; bytes behind that length stand at the end of the file, as they were appended.
 //! Failure: bytes that are not so are no head; memory is bounded by the bytes that are there.
 //! Format: docs/format/stub.md.
 
@@ -12,17 +13,17 @@ use headwater_types::invariant::wide;
 
 /// The magic, of which the last byte is the version.
 pub(crate) const STUB_MAGIC: [u8; 8] = *b"HWSTUB\x00\x01";
-/// Bytes of the head that are there whatever stays: magic, segment, length, bytes of the head.
+/// Bytes of every head: magic, segment, length, bytes of the head.
 pub(crate) const STUB_FRONT_BYTES: u64 = 28;
 const CRC_BYTES: usize = 4;
 
-/// What stays of a segment.
+/// The ranges that stay of a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StubHead {
     pub(crate) id: SegmentId,
     /// Committed bytes of the segment when its rows were freed.
     pub(crate) base: u64,
-    /// Offset and length of what stays of these, rising and apart.
+    /// Offset and length of the ranges that stay, rising and apart.
     pub(crate) ranges: Vec<(u64, u64)>,
 }
 
@@ -73,7 +74,7 @@ impl StubHead {
         out
     }
 
-    /// How long the head is that begins with these bytes, [`STUB_FRONT_BYTES`] of them.
+    /// The length of the head that begins with these bytes, [`STUB_FRONT_BYTES`] of them.
     pub(crate) fn head_bytes(front: &[u8]) -> Result<u64, DecodeError> {
         let mut cursor = Cursor::new(front);
         if cursor.take(STUB_MAGIC.len(), "stub magic")? != STUB_MAGIC {
@@ -130,13 +131,13 @@ impl StubHead {
     }
 }
 
-/// What a head says, with the places of what stays.
+/// The contents of a head, with the locations of the ranges that stay.
 #[derive(Debug)]
 pub(super) struct StubLayout {
     pub(super) base: u64,
-    /// Offset, length and place in the file, by offset.
+    /// Offset, length and location in the file, by offset.
     ranges: Vec<(u64, u64, u64)>,
-    /// Where what was appended since begins in the file.
+    /// Start of the bytes in the file that were appended since.
     pub(super) tail_at: u64,
 }
 

@@ -1,12 +1,13 @@
-//! The files of segments whose rows were freed, in place of those that had them.
+//! The files of segments whose rows were freed, replacing those with rows.
 //!
-//! The rows of a partition may be *freed*: its segment then keeps the offsets that it had, but of
-//! the bytes up to there only those stay that aggregates need. They lie in `ID.stub`, and so does
-//! everything that is appended later. Whoever opens `ID.seg` of such a segment gets a file with
-//! holes; `ID.seg` itself goes when nobody reads it any more who began before.
+//! The rows of a partition may be *freed*: its segment then keeps its offsets, but of the bytes up
+//! to there only those stay that aggregates need. Both these and everything that is appended later
+//! lie in `ID.stub`. Opening `ID.seg` of such a segment gives a file with missing ranges; `ID.seg`
+//! itself is removed when its last earlier reader ends.
 //!
-//! Invariants: a hole is an error of its own ([`Hole`]), never the end of a file, and zeros only
-//! for who asked for that. Once a segment is said to be freed, nothing is written to `ID.seg`.
+//! Invariants: a missing range is an error of its own ([`Hole`]), never the end of a file, and
+//! zeros only for readers that chose them. Once a segment is said to be freed, nothing is written
+//! to `ID.seg`.
 //! Concurrency: one lock, held for no other; heads are read without it.
 //! Failure: a head that cannot be read is damage of its file.
 
@@ -30,26 +31,26 @@ pub(crate) fn stub_name(id: SegmentId) -> String {
     format!("{}.stub", id.0)
 }
 
-/// Which segment a name is the one of.
+/// The segment of a stub's file name.
 pub(crate) fn stub_of(name: &str) -> Option<SegmentId> {
     name.strip_suffix(".stub")?.parse().ok().map(SegmentId)
 }
 
-/// The files of segments, with those in place whose rows were freed.
+/// The files of segments, with stubs replacing those whose rows were freed.
 #[derive(Debug)]
 pub(crate) struct StubFiles {
     bare: Arc<dyn Files>,
     dir: PathBuf,
     state: RwLock<Known>,
-    /// For who looks for footers in a file, whatever else is in it.
+    /// For readers that search a file for footers, whatever else is in it.
     shows_zeros: bool,
 }
 
 #[derive(Debug, Default)]
 struct Known {
-    /// With what their heads say, once that was read.
+    /// The contents of their heads, once these were read.
     freed: BTreeMap<SegmentId, Option<Arc<StubLayout>>>,
-    /// Those that are just being freed.
+    /// Segments that are being freed.
     claimed: BTreeSet<SegmentId>,
     /// Rises when one is claimed.
     claims: u64,
@@ -65,8 +66,8 @@ impl StubFiles {
         }
     }
 
-    /// What was freed is read as zeros: for who looks for footers, of which each says itself
-    /// whether it is one.
+    /// Reads freed bytes as zeros: for readers that search for footers, which recognise one by its
+    /// own bytes.
     pub(crate) fn with_zeros(self) -> StubFiles {
         StubFiles {
             shows_zeros: true,
@@ -103,7 +104,7 @@ impl StubFiles {
         state.claims += 1;
     }
 
-    /// They are not freed after all.
+    /// Ends the freeing of a segment that was claimed and not freed.
     pub(crate) fn unclaim(&self, id: SegmentId) {
         self.state.write().claimed.remove(&id);
     }
@@ -268,7 +269,7 @@ impl Here for StubFiles {
         match self.freed_of(segment, offset, bytes) {
             Ok(missing) => missing,
             Err(error) => {
-                // Whoever reads it says what is wrong with it.
+                // The reader of it reports what is wrong with it.
                 tracing::debug!(%error, segment = segment.0, "what stays of a segment is not known");
                 vec![(offset, bytes)]
             }
@@ -350,7 +351,7 @@ impl File for StubFile {
 
     fn len(&self) -> io::Result<u64> {
         let (len, tail_at) = (self.file.len()?, self.layout.tail_at);
-        // One that lacks something of what stays is shorter than was committed.
+        // A file without some of the remaining bytes is shorter than was committed.
         Ok(match len.checked_sub(tail_at) {
             Some(behind) => self.layout.base.saturating_add(behind),
             None => self.layout.base.saturating_sub(tail_at - len),
@@ -391,7 +392,7 @@ mod tests {
         let plain = stubs.open(&path, OpenMode::Read).unwrap();
         assert_eq!(read(&*plain, 3, 5).unwrap(), b"dROWR");
         stubs.set_freed([id].into_iter());
-        // Who opens it while the rows are there reads them; what is appended goes behind.
+        // A file opened while the rows are there reads them; new bytes are appended behind.
         let open = stubs.open(&path, OpenMode::Write).unwrap();
         assert_eq!(open.len().unwrap(), 20);
         open.write_all_at(20, b"late").unwrap();

@@ -3,7 +3,7 @@
 use super::world::{PARTS, World};
 use crate::support::{Dice, collect, small_options};
 use headwater_engine::{
-    Across, AggregateSpec, Bins, Coverage, Error, ErrorKind, HeldState, RemoteCopy, Result,
+    Across, AggregateSpec, Bins, Coverage, Error, ErrorKind, PinnedState, RemoteCopy, Result,
     ScanSpec, Snapshot, SnapshotPart, SummarySpec,
 };
 use headwater_io::Env;
@@ -14,7 +14,7 @@ use std::path::Path;
 /// A copy of a part, and what it is a copy of.
 struct Far {
     copy: RemoteCopy,
-    held: HeldState,
+    held: PinnedState,
 }
 
 impl Far {

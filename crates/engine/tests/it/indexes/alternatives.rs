@@ -5,7 +5,7 @@ use super::{
 };
 use crate::support::{assert_sound, small_options};
 use headwater_engine::{Comparison, DeleteSpec, Duplicates, Filter, IndexUse, Options, TableSpec};
-use headwater_engine::{Database, Touched};
+use headwater_engine::{Database, ReadStats};
 use headwater_io::FaultyFiles;
 use headwater_types::{ClosedRange, Value};
 use std::collections::BTreeMap;
@@ -153,10 +153,10 @@ fn alternatives_over_several_fields_read_few_leaves() {
             let any = vec![[equal("order", value), equal("code", value)].concat()];
             assert!(!scan_any(&snapshot, &till, &[], &any).is_empty());
         }
-        let before = Touched::by_this_thread();
+        let before = ReadStats::by_this_thread();
         let rows = scan_any(&snapshot, &till, &[], &any);
         assert!(rows.len() == 2 || rows.len() == 1, "{rows:?}");
-        let leaves = (Touched::by_this_thread() - before).leaves;
+        let leaves = (ReadStats::by_this_thread() - before).leaves;
         touched.insert(format!("{usage:?}"), leaves);
     }
     assert!(

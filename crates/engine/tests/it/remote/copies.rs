@@ -4,7 +4,7 @@
 use super::edge::{Edge, FIELDS, options, streams, tiles};
 use crate::support::{Dice, collect};
 use headwater_engine::{
-    CopyProgress, Error, ErrorKind, HeldState, Holds, Reader, RemoteCopy, ScanSpec, Snapshot,
+    CopyProgress, Error, ErrorKind, PinnedState, PinnedStates, Reader, RemoteCopy, ScanSpec, Snapshot,
     State, TailProgress,
 };
 use headwater_io::{Env, FaultyFiles};
@@ -62,7 +62,7 @@ impl Far {
 
     /// Fetches some of what is missing; false when nothing is. What the source does not keep any
     /// more stays missing.
-    pub(super) fn fetch(&self, holds: &Holds, dice: &mut Dice, all: bool) -> bool {
+    pub(super) fn fetch(&self, holds: &PinnedStates, dice: &mut Dice, all: bool) -> bool {
         let most = if all { u64::MAX } else { 1 + dice.below(4000) };
         let missing = self.copy.missing(most);
         for one in &missing {
@@ -186,7 +186,7 @@ pub(super) fn compare_rows_of(
 }
 
 /// Stores everything, and takes the state with a snapshot of it.
-pub(super) fn stored(edge: &Edge, before: Option<&State>) -> (Snapshot, HeldState) {
+pub(super) fn stored(edge: &Edge, before: Option<&State>) -> (Snapshot, PinnedState) {
     edge.db().flush().unwrap();
     let snapshot = edge.db().snapshot().unwrap();
     (snapshot, edge.db().hold_state(before).unwrap())
@@ -200,7 +200,7 @@ fn a_copy_of_summaries_answers_for_all_tiles_and_says_of_the_rest_that_it_is_els
             edge.step();
         }
         let (snapshot, held) = stored(&edge, None);
-        let holds = Holds::new(u64::MAX);
+        let holds = PinnedStates::new(u64::MAX);
         let held = holds.hold(held);
         let level = Level::clamped(5);
         let far = Far::new(seed, held.state(), level);
@@ -250,7 +250,7 @@ fn live(seed: u64) -> Answers {
     }
     // Of what was replaced little is kept, in some lives.
     let hold_bytes = if dice.chance(50) { u64::MAX } else { 8 << 10 };
-    let mut holds = Holds::new(hold_bytes);
+    let mut holds = PinnedStates::new(hold_bytes);
     let (snapshot, held) = stored(&edge, None);
     // What the source saw when the state was taken that the copy has, while it is open.
     let mut seen = Some((snapshot, edge.span()));
@@ -266,7 +266,7 @@ fn live(seed: u64) -> Answers {
                     edge.step();
                 }
                 if dice.chance(15) {
-                    (seen, holds) = (None, Holds::new(hold_bytes));
+                    (seen, holds) = (None, PinnedStates::new(hold_bytes));
                     edge.close();
                     edge.open();
                 }
@@ -346,7 +346,7 @@ fn a_reader_that_looks_again_when_the_progress_says_so_finds_all_that_has_come()
             edge.step();
         }
         let (snapshot, held) = stored(&edge, None);
-        let holds = Holds::new(u64::MAX);
+        let holds = PinnedStates::new(u64::MAX);
         let held = holds.hold(held);
         let far = Far::new(seed, held.state(), Level::MIN);
         let dice = &mut Dice::new(seed);
@@ -414,7 +414,7 @@ fn what_was_deleted_is_not_found_in_a_copy_that_has_the_old_rows() {
     for _ in 0..120 {
         edge.step();
     }
-    let holds = Holds::new(u64::MAX);
+    let holds = PinnedStates::new(u64::MAX);
     let (_, held) = stored(&edge, None);
     let held = holds.hold(held);
     let far = Far::new(9, held.state(), Level::MIN);
@@ -437,7 +437,7 @@ fn what_was_deleted_is_not_found_in_a_copy_that_has_the_old_rows() {
 /// what was confirmed last is told.
 fn receive(
     disk: &FaultyFiles,
-    held: [&HeldState; 2],
+    held: [&PinnedState; 2],
     confirmed: &mut Option<CopyProgress>,
 ) -> Result<RemoteCopy, Error> {
     let to = Path::new(DIR);

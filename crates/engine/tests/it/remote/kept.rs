@@ -4,7 +4,7 @@
 use super::edge::{options, streams, tiles};
 use crate::support::{Dice, collect};
 use headwater_engine::{
-    Database, DeleteSpec, ErrorKind, HeldState, RemoteCopy, Rules, ScanSpec, Snapshot, State,
+    Database, DeleteSpec, ErrorKind, PinnedState, RemoteCopy, Rules, ScanSpec, Snapshot, State,
     TableSpec,
 };
 use headwater_io::{Env, FaultyFiles, ManualClock, NoThreads, SeededChance};
@@ -130,7 +130,7 @@ impl Pair {
         }
     }
 
-    fn stored(&self, before: Option<&State>) -> HeldState {
+    fn stored(&self, before: Option<&State>) -> PinnedState {
         self.source.flush().unwrap();
         self.source.hold_state(before).unwrap()
     }
@@ -156,7 +156,7 @@ fn env(disk: &FaultyFiles) -> Env {
     }
 }
 
-fn fetch(copy: &RemoteCopy, held: &HeldState) {
+fn fetch(copy: &RemoteCopy, held: &PinnedState) {
     loop {
         let missing = copy.missing(u64::MAX);
         if missing.is_empty() {

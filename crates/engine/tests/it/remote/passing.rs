@@ -2,7 +2,7 @@
 
 use super::edge::options;
 use headwater_engine::{
-    Database, ErrorKind, HeldState, Reason, RemoteCopy, Rule, Rules, State, Want,
+    Database, ErrorKind, PinnedState, Reason, RemoteCopy, Rule, Rules, State, StreamShare,
 };
 use headwater_io::{Env, NoThreads};
 use headwater_types::{Batch, Level, StreamName};
@@ -39,7 +39,7 @@ fn copy(state: &State, rules: impl Into<Rules>) -> RemoteCopy {
 }
 
 /// Fetches what is missing for these reasons.
-fn fetch(copy: &RemoteCopy, held: &HeldState, reasons: &[Reason]) {
+fn fetch(copy: &RemoteCopy, held: &PinnedState, reasons: &[Reason]) {
     loop {
         let missing = reasons.iter();
         let missing = missing.flat_map(|reason| copy.missing_for(*reason, u64::MAX));
@@ -76,7 +76,7 @@ fn what_a_copy_passes_on_is_what_it_has_under_the_name_that_its_source_gave_it()
         let missing = passed.missing(id, 0, segment.bytes).unwrap();
         for (offset, bytes) in missing.into_iter().chain([(segment.bytes, 0)]) {
             let here = u32::try_from(offset - at).unwrap();
-            let read = |held: &HeldState| held.read(id, at, here).unwrap();
+            let read = |held: &PinnedState| held.read(id, at, here).unwrap();
             assert_eq!(read(&passed), read(&held));
             if bytes > 0 {
                 let error = passed.read(id, offset, 1).unwrap_err();
@@ -108,10 +108,10 @@ fn who_passes_on_may_keep_back_more_than_the_source() {
     let none = Rule {
         table: Some("other".into()),
         tags: Vec::new(),
-        want: Want::Nothing,
+        want: StreamShare::Nothing,
         priority: 0,
     };
-    let rules = Rules::new(vec![none], Want::Full).unwrap();
+    let rules = Rules::new(vec![none], StreamShare::Full).unwrap();
     let passed = copy.hold_state_of(&rules);
     let (all, some) = (held.state(), passed.state());
     assert!(some.segments().count() > 0);

@@ -2,7 +2,7 @@
 
 use super::edge::Edge;
 use headwater_engine::{
-    Database, ErrorKind, HeldState, Holds, Options, RepairMode, State, backup, repair, restore,
+    Database, ErrorKind, PinnedState, PinnedStates, Options, RepairMode, State, backup, repair, restore,
 };
 use headwater_io::FaultyFiles;
 use std::path::Path;
@@ -128,9 +128,9 @@ fn what_a_held_state_names_stays_readable_until_too_much_is_held() {
     for _ in 0..6 {
         write_some(&mut edge);
     }
-    let holds = Holds::new(u64::MAX);
+    let holds = PinnedStates::new(u64::MAX);
     let held = holds.hold(edge.db().hold_state(None).unwrap());
-    let read_all = |holds: &Holds, state: &State| -> Vec<Result<Vec<u8>, ErrorKind>> {
+    let read_all = |holds: &PinnedStates, state: &State| -> Vec<Result<Vec<u8>, ErrorKind>> {
         let segments = state.segments();
         segments
             .map(|s| {
@@ -163,7 +163,7 @@ fn what_a_held_state_names_stays_readable_until_too_much_is_held() {
     // A limit lets go of the oldest, and the newest state is there still.
     let newest = holds.hold(edge.db().hold_state(Some(&state)).unwrap());
     assert_eq!(*newest.state(), super::states::state(edge.db()));
-    let tight = Holds::new(0);
+    let tight = PinnedStates::new(0);
     tight.hold(edge.db().hold_state(None).unwrap());
     assert!(
         tight.newest().is_some(),
@@ -179,7 +179,7 @@ fn what_a_held_state_names_stays_readable_until_too_much_is_held() {
 }
 
 /// Segments whose bytes are those that the ledger names, and those of which it knows nothing.
-fn proven(held: &HeldState) -> (usize, usize) {
+fn proven(held: &PinnedState) -> (usize, usize) {
     let (mut proven, mut unknown) = (0, 0);
     for segment in held.state().segments() {
         let Some(mut proof) = held.state().proof(segment.id) else {

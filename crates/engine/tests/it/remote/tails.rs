@@ -6,7 +6,7 @@ use super::edge::{Edge, FIELDS, options, streams, tiles};
 use super::kept::plain;
 use crate::support::Dice;
 use headwater_engine::{
-    Database, Holds, RemoteCopy, Rule, Rules, ScanSpec, Snapshot, Tail, TailAsk, TailPlace, Want,
+    Database, PinnedStates, RemoteCopy, Rule, Rules, ScanSpec, Snapshot, Tail, TailRequest, LogLocation, StreamShare,
 };
 use headwater_io::{Env, NoThreads, SeededChance};
 use headwater_types::{Batch, ClosedRange, Level, StreamName, Value};
@@ -17,10 +17,10 @@ use std::sync::Arc;
 fn ask(
     db: &Database,
     copy: &RemoteCopy,
-    place: &mut Option<TailPlace>,
-    change: impl Fn(&mut TailAsk),
+    place: &mut Option<LogLocation>,
+    change: impl Fn(&mut TailRequest),
 ) -> Tail {
-    let mut ask = TailAsk {
+    let mut ask = TailRequest {
         known: copy.tail_point(),
         state: copy.state().name().sequence,
         bytes_max: usize::MAX,
@@ -103,7 +103,7 @@ fn live(seed: u64) -> Answers {
     for _ in 0..30 {
         edge.step();
     }
-    let mut holds = Holds::new(u64::MAX);
+    let mut holds = PinnedStates::new(u64::MAX);
     let (_, held) = stored(&edge, None);
     let mut far = Far::new(seed, holds.hold(held).state(), level);
     let mut place = None;
@@ -120,7 +120,7 @@ fn live(seed: u64) -> Answers {
                 }
                 if dice.chance(10) {
                     // What is held keeps the database open; the place is one of the log of before.
-                    holds = Holds::new(u64::MAX);
+                    holds = PinnedStates::new(u64::MAX);
                     edge.close();
                     edge.open();
                 }
@@ -252,10 +252,10 @@ fn nothing_of_a_withheld_table_is_sent_along() {
     let secret = Rule {
         table: Some("s3cret".into()),
         tags: Vec::new(),
-        want: Want::Nothing,
+        want: StreamShare::Nothing,
         priority: 0,
     };
-    let rules = Rules::new(vec![secret], Want::Full).unwrap();
+    let rules = Rules::new(vec![secret], StreamShare::Full).unwrap();
     let copy = copy_of(&db, &rules);
     write(&db, "s3cret", 1, Value::F64(2.0));
     let mut both = Batch::new();
@@ -265,7 +265,7 @@ fn nothing_of_a_withheld_table_is_sent_along() {
         rows.row(at, [("v", Value::F64(3.0))]).unwrap();
     }
     db.commit(both).unwrap();
-    let ask = TailAsk {
+    let ask = TailRequest {
         known: None,
         state: copy.state().name().sequence,
         bytes_max: usize::MAX,

@@ -2,7 +2,7 @@
 
 use super::edge::options;
 use headwater_engine::{
-    Database, ErrorKind, HeldState, LeafFacts, Missing, Reason, RemoteCopy, Rules, ScanSpec, Want,
+    Database, ErrorKind, PinnedState, LeafFacts, Missing, Reason, RemoteCopy, Rules, ScanSpec, StreamShare,
 };
 use headwater_io::{Env, NoThreads};
 use headwater_types::{Batch, ClosedRange, Level, StreamName};
@@ -40,11 +40,11 @@ fn database() -> (Env, Database) {
     (env, db)
 }
 
-fn copy(held: &HeldState, rules: impl Into<Rules>) -> RemoteCopy {
+fn copy(held: &PinnedState, rules: impl Into<Rules>) -> RemoteCopy {
     RemoteCopy::begin(Env::memory(), Path::new("/copy"), held.state(), rules).unwrap()
 }
 
-fn fetch(copy: &RemoteCopy, held: &HeldState, missing: &[Missing]) {
+fn fetch(copy: &RemoteCopy, held: &PinnedState, missing: &[Missing]) {
     for one in missing {
         let bytes = u32::try_from(one.range.bytes).unwrap();
         let found = held.read(one.segment, one.range.offset, bytes).unwrap();
@@ -53,7 +53,7 @@ fn fetch(copy: &RemoteCopy, held: &HeldState, missing: &[Missing]) {
     copy.commit().unwrap();
 }
 
-fn fetch_all(copy: &RemoteCopy, held: &HeldState, reason: Reason) {
+fn fetch_all(copy: &RemoteCopy, held: &PinnedState, reason: Reason) {
     loop {
         let missing = copy.missing_for(reason, u64::MAX);
         if missing.is_empty() {
@@ -122,7 +122,7 @@ fn rows_that_deviate_from_the_rest_of_their_stream_come_first() {
 fn rows_are_fetched_ahead_as_far_as_the_rules_say_and_nothing_waits_for_them() {
     let (_env, db) = database();
     let held = db.hold_state(None).unwrap();
-    let summaries = Rules::from(Want::Summaries(Level::clamped(8)));
+    let summaries = Rules::from(StreamShare::Summaries(Level::clamped(8)));
     let copy = copy(&held, summaries.clone().with_ahead_bytes(2_000));
     fetch_all(&copy, &held, Reason::Summaries);
     let by_events = |facts: &LeafFacts| facts.events as f64;
@@ -156,7 +156,7 @@ fn rows_are_fetched_ahead_as_far_as_the_rules_say_and_nothing_waits_for_them() {
 fn what_readers_ask_for_is_fetched_first_bounded_and_forgotten() {
     let (_env, db) = database();
     let held = db.hold_state(None).unwrap();
-    let copy = copy(&held, Want::Summaries(Level::clamped(8)));
+    let copy = copy(&held, StreamShare::Summaries(Level::clamped(8)));
     let segment = held.state().segments().max_by_key(|s| s.bytes).unwrap();
     let is_refused = |id, offset, bytes| !copy.ask_for(id, offset, bytes);
     assert!(is_refused(u64::MAX, 0, 1) && is_refused(segment.id, segment.bytes, 1));
@@ -184,7 +184,7 @@ fn what_readers_ask_for_is_fetched_first_bounded_and_forgotten() {
 fn a_copy_of_nothing_of_a_table_asks_for_nothing_of_it_and_says_elsewhere() {
     let (_env, db) = database();
     let held = db.hold_state(None).unwrap();
-    let copy = copy(&held, Want::Nothing);
+    let copy = copy(&held, StreamShare::Nothing);
     let progress = copy.progress();
     assert_eq!((progress.missing_bytes, progress.complete.len()), (0, 0));
     let reader = copy.reader(options()).unwrap().snapshot();

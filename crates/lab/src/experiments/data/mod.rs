@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
     /// Runs of each file.
     #[arg(long, default_value_t = 3)]
     runs: usize,
-    /// Write the figures as JSON too.
+    /// Write the results as JSON too.
     #[arg(long)]
     json: Option<PathBuf>,
 }
@@ -119,12 +119,12 @@ const SOURCES: [Source; 11] = [
 struct Report {
     machine: machine::Machine,
     runs: usize,
-    files: Vec<Figures>,
+    files: Vec<Results>,
     targets: Targets,
 }
 
 #[derive(Serialize)]
-struct Figures {
+struct Results {
     file: &'static str,
     events: u64,
     streams: u64,
@@ -214,7 +214,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 /// Text makes up more than this of files in which strings dominate.
 const TEXT_PERCENT: f64 = 50.0;
 
-fn judge(files: &[Figures]) -> Targets {
+fn judge(files: &[Results]) -> Targets {
     let mut targets = Targets::default();
     for file in files {
         let text = file.text_percent > TEXT_PERCENT;
@@ -229,29 +229,29 @@ fn judge(files: &[Figures]) -> Targets {
     targets
 }
 
-fn row(figures: &Figures) -> Vec<String> {
+fn row(results: &Results) -> Vec<String> {
     vec![
-        figures.file.to_owned(),
-        figures.events.to_string(),
-        figures.fields.to_string(),
-        format!("{:.0}", figures.rows_per_second),
+        results.file.to_owned(),
+        results.events.to_string(),
+        results.fields.to_string(),
+        format!("{:.0}", results.rows_per_second),
         format!(
             "{:+.0} % … {:+.0} %",
-            figures.spread_percent.0, figures.spread_percent.1
+            results.spread_percent.0, results.spread_percent.1
         ),
-        format!("{:.2}", figures.values_per_second / 1e6),
-        format!("{:.3}", figures.cpu_seconds_per_million_values),
-        format!("{:.2}", figures.bytes_per_event),
-        format!("{:.2}", figures.bytes_per_event_compacted),
-        format!("{:.2}", figures.parquet_bytes_per_event),
-        format!("{:.0} %", figures.text_percent),
+        format!("{:.2}", results.values_per_second / 1e6),
+        format!("{:.3}", results.cpu_seconds_per_million_values),
+        format!("{:.2}", results.bytes_per_event),
+        format!("{:.2}", results.bytes_per_event_compacted),
+        format!("{:.2}", results.parquet_bytes_per_event),
+        format!("{:.0} %", results.text_percent),
         format!(
             "{:.1}",
-            figures.csv_bytes as f64 / figures.events.max(1) as f64
+            results.csv_bytes as f64 / results.events.max(1) as f64
         ),
-        format!("{:.3}", figures.wa_events),
-        format!("{:.3}", figures.wa_bytes),
-        format!("{:.0} µs", figures.sync_median_us),
+        format!("{:.3}", results.wa_events),
+        format!("{:.3}", results.wa_bytes),
+        format!("{:.0} µs", results.sync_median_us),
     ]
 }
 
@@ -267,7 +267,7 @@ struct OneRun {
     parquet_bytes: Option<u64>,
 }
 
-fn measure(source: &Source, path: &Path, scratch: &Path, runs: usize) -> Result<Figures, Failure> {
+fn measure(source: &Source, path: &Path, scratch: &Path, runs: usize) -> Result<Results, Failure> {
     let mut csv = Vec::new();
     flate2::read::MultiGzDecoder::new(std::fs::File::open(path)?).read_to_end(&mut csv)?;
     let mut results = Vec::new();
@@ -298,7 +298,7 @@ fn measure(source: &Source, path: &Path, scratch: &Path, runs: usize) -> Result<
     let Some(last) = results.last() else {
         return Err("no run".into());
     };
-    Ok(Figures {
+    Ok(Results {
         file: source.file,
         events: last.flushed.events,
         streams: last.flushed.streams,

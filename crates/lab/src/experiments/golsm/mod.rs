@@ -47,10 +47,10 @@ pub(crate) struct Arguments {
 }
 
 #[derive(Default, Serialize)]
-struct Figures {
-    writes: Vec<write::Figure>,
-    random: Vec<write::RandomFigure>,
-    reads: Vec<read::Figure>,
+struct Results {
+    writes: Vec<write::Measurement>,
+    random: Vec<write::RandomMeasurement>,
+    reads: Vec<read::Measurement>,
     bytes_per_point: Vec<(String, f64)>,
     sync_median_us: f64,
 }
@@ -58,7 +58,7 @@ struct Figures {
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let bench = Bench::new("golsm", &arguments.common)?;
     let mut probe = SyncProbe::new(bench.path("probe"))?;
-    let mut figures = Figures::default();
+    let mut results = Results::default();
     let mut targets = Targets::default();
     let wants = |part: &str| arguments.only.as_deref().is_none_or(|only| only == part);
     if wants("write") {
@@ -70,21 +70,21 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
                     survives,
                     *width,
                     &mut probe,
-                    &mut figures,
+                    &mut results,
                     &mut targets,
                 )?;
             }
         }
-        write::print(&figures.writes);
+        write::print(&results.writes);
     }
     if wants("random") {
-        write::random(&bench, arguments, &mut probe, &mut figures, &mut targets)?;
+        write::random(&bench, arguments, &mut probe, &mut results, &mut targets)?;
     }
     if wants("read") {
-        read::run(&bench, arguments, &mut figures, &mut targets)?;
+        read::run(&bench, arguments, &mut results, &mut targets)?;
     }
-    figures.sync_median_us = probe.median_us();
-    bench.finish(&figures, &targets)
+    results.sync_median_us = probe.median_us();
+    bench.finish(&results, &targets)
 }
 
 /// The values of a tag from one second on: a temperature with two decimals that walks slowly, as
@@ -108,7 +108,7 @@ impl Sensor {
     }
 }
 
-/// As many values of every tag as asked for; windows take their values from anywhere in them.
+/// As many values of every tag as requested; windows take their values from anywhere in them.
 fn sensor_values(count: usize) -> Vec<Vec<f64>> {
     (0..TAGS)
         .map(|tag| {

@@ -1,6 +1,6 @@
 //! G-1 to G-3 and G-8: windows read, and bytes per point.
 
-use super::{Arguments, BEGIN, Figures, READ_TAGS, TAGS, beat, sensor_values};
+use super::{Arguments, BEGIN, READ_TAGS, Results, TAGS, beat, sensor_values};
 use crate::harness::{Bench, Bound, Contestant, Failure, Random, Rounds, Targets, taken, turns};
 use crate::rivals::{Open, Points, STORES, Store, Survives, Window, bytes_in};
 use crate::table;
@@ -8,11 +8,11 @@ use serde::Serialize;
 use std::path::PathBuf;
 
 #[derive(Serialize)]
-pub(super) struct Figure {
+pub(super) struct Measurement {
     reads: String,
     rounds: Rounds,
     microseconds_per_read: f64,
-    /// How many times longer a read takes than our fastest contestant's.
+    /// Time of a read by that of our fastest contestant.
     times_of_first: f64,
 }
 
@@ -29,7 +29,7 @@ struct Filled {
     open: Open,
     dir: PathBuf,
     store: Option<Box<dyn Store>>,
-    /// Opened anew before each read.
+    /// Opened again before each read.
     cold: bool,
 }
 
@@ -48,7 +48,7 @@ impl Filled {
 pub(super) fn run(
     bench: &Bench,
     arguments: &Arguments,
-    figures: &mut Figures,
+    results: &mut Results,
     targets: &mut Targets,
 ) -> Result<(), Failure> {
     let seconds = arguments.seconds as usize;
@@ -75,7 +75,7 @@ pub(super) fn run(
             if drained && !cold {
                 let bytes = bytes_of(name, &dir)?;
                 let points = (seconds * TAGS) as f64;
-                figures
+                results
                     .bytes_per_point
                     .push((name.to_owned(), bytes / points));
             }
@@ -108,7 +108,7 @@ pub(super) fn run(
         judge(what, &rounds, targets)?;
         let first = rounds.first().cloned().ok_or("no store")?;
         for one in rounds {
-            figures.reads.push(Figure {
+            results.reads.push(Measurement {
                 reads: what.to_owned(),
                 microseconds_per_read: one.seconds() * 1e6,
                 times_of_first: one.times_of(&first),
@@ -116,8 +116,8 @@ pub(super) fn run(
             });
         }
     }
-    print(figures);
-    for (store, bytes) in &figures.bytes_per_point {
+    print(results);
+    for (store, bytes) in &results.bytes_per_point {
         if store == "headwater" {
             targets.add("bytes a point", Bound::AtMost(8.0), "", *bytes);
         }
@@ -161,7 +161,7 @@ const LEAF: i64 = 2048;
 const COLD_READS: usize = 12;
 
 /// Cold reads, and whether [`COLD_READS`] of them meet nothing that the others read: tags in
-/// threes, each stretch of a leaf's length once. Otherwise the store has to be opened anew for
+/// threes, each stretch of a leaf's length once. Otherwise the store has to be opened again for
 /// each.
 fn cold_places(
     dice: &mut Random,
@@ -347,8 +347,8 @@ fn judge(what: &str, rounds: &[Rounds], targets: &mut Targets) -> Result<(), Fai
     Ok(())
 }
 
-fn print(figures: &Figures) {
-    let rows: Vec<Vec<String>> = figures
+fn print(results: &Results) {
+    let rows: Vec<Vec<String>> = results
         .reads
         .iter()
         .map(|f| {
@@ -372,7 +372,7 @@ fn print(figures: &Figures) {
         ],
         &rows,
     );
-    let rows: Vec<Vec<String>> = figures
+    let rows: Vec<Vec<String>> = results
         .bytes_per_point
         .iter()
         .map(|(name, bytes)| vec![name.clone(), format!("{bytes:.2}")])

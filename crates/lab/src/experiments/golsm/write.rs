@@ -1,6 +1,6 @@
 //! G-4 to G-7: windows written in order and in random order.
 
-use super::{Arguments, BEGIN, Figures, TAGS, beat, sensor_values};
+use super::{Arguments, BEGIN, Results, TAGS, beat, sensor_values};
 use crate::harness::{
     Bench, Bound, Contestant, Failure, Random, Rounds, Targets, taken, taken_and_drained, turns,
 };
@@ -11,19 +11,19 @@ use serde::Serialize;
 use std::cell::RefCell;
 
 #[derive(Serialize)]
-pub(super) struct Figure {
+pub(super) struct Measurement {
     width_seconds: u32,
     durability: &'static str,
     sync_median_us: f64,
     rounds: Rounds,
     microseconds_per_call: f64,
     cpu_seconds_per_million_points: f64,
-    /// How many times longer a call takes than ours.
+    /// Time of a call by that of ours.
     times_of_ours: f64,
 }
 
 #[derive(Serialize)]
-pub(super) struct RandomFigure {
+pub(super) struct RandomMeasurement {
     store: String,
     drained: bool,
     random_to_linear: f64,
@@ -76,7 +76,7 @@ pub(super) fn linear(
     survives: Survives,
     width: u32,
     probe: &mut SyncProbe,
-    figures: &mut Figures,
+    results: &mut Results,
     targets: &mut Targets,
 ) -> Result<(), Failure> {
     let windows = Windows::new(width);
@@ -142,7 +142,7 @@ pub(super) fn linear(
         _ => {}
     }
     for one in &rounds {
-        figures.writes.push(Figure {
+        results.writes.push(Measurement {
             width_seconds: width,
             durability: survives.name(),
             sync_median_us: sync,
@@ -180,8 +180,8 @@ fn check_equal(
     Ok(())
 }
 
-pub(super) fn print(figures: &[Figure]) {
-    let rows: Vec<Vec<String>> = figures
+pub(super) fn print(results: &[Measurement]) {
+    let rows: Vec<Vec<String>> = results
         .iter()
         .map(|f| {
             vec![
@@ -223,7 +223,7 @@ pub(super) fn random(
     bench: &Bench,
     arguments: &Arguments,
     probe: &mut SyncProbe,
-    figures: &mut Figures,
+    results: &mut Results,
     targets: &mut Targets,
 ) -> Result<(), Failure> {
     const WIDTH: u32 = 1500;
@@ -239,7 +239,7 @@ pub(super) fn random(
     let mut contestants = Vec::new();
     for (name, open) in STORES.iter().take(3) {
         for begins in [&in_order, &anywhere] {
-            // Rivals are slow: a tenth of the calls tells as much.
+            // Rivals are slow: a tenth of the calls shows as much.
             let share = if *name == "headwater" { 1 } else { 10 };
             let windows = &windows;
             contestants.push(Contestant::new(*name, move |_| {
@@ -281,7 +281,7 @@ pub(super) fn random(
                 };
                 targets.add(what, Bound::AtMost(wanted), " ×", ratio);
             }
-            figures.random.push(RandomFigure {
+            results.random.push(RandomMeasurement {
                 store: linear.name.clone(),
                 drained,
                 random_to_linear: ratio,
@@ -290,7 +290,7 @@ pub(super) fn random(
             });
         }
     }
-    let rows: Vec<Vec<String>> = figures
+    let rows: Vec<Vec<String>> = results
         .random
         .iter()
         .map(|f| {

@@ -4,7 +4,7 @@
 use super::sensors::{BEGIN, Channel, FIELDS, ROOMS, SECONDS};
 use super::visits::Tile;
 use crate::harness::{Failure, signed, unsigned};
-use headwater_engine::{Database, ErrorKind, Options, Reader, RemoteCopy, Rules, Snapshot, Want};
+use headwater_engine::{Database, ErrorKind, Options, Reader, RemoteCopy, Rules, Snapshot, StreamShare};
 use headwater_io::Env;
 use headwater_protocol::replication::{
     Agent, Budget, BudgetLimits, Message, Now, Planner, PlannerLimits, Policy, Spent,
@@ -75,11 +75,11 @@ impl Edge {
     }
 }
 
-/// How a copy grows.
+/// Growth of a copy.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Growing {
     pub(super) policy: Policy,
-    /// Tiles from this level on are wanted, and rows ahead; `None` = all rows.
+    /// Tiles from this level on are subscribed to, and rows are prefetched; `None` = all rows.
     pub(super) level: Option<i32>,
     /// Bytes of payload that may travel, the state among them.
     pub(super) bytes: u64,
@@ -108,7 +108,7 @@ impl Cloud {
     pub(super) fn new(edge: &Edge, dir: &Path, growing: Growing) -> Result<Cloud, Failure> {
         let want = growing
             .level
-            .map_or(Want::Full, |level| Want::Summaries(Level::clamped(level)));
+            .map_or(StreamShare::Full, |level| StreamShare::Summaries(Level::clamped(level)));
         let rules = Rules::from(want).with_ahead_bytes(match growing.level {
             Some(_) => growing.bytes,
             None => 0,
@@ -140,7 +140,7 @@ impl Cloud {
         };
         cloud.run(growing.bytes)?;
         cloud.reader.refresh()?;
-        // What readers ask for is all that comes from now on.
+        // From now on only requests of readers bring data.
         cloud.planner.set_policy(Policy::None);
         Ok(cloud)
     }
@@ -184,7 +184,7 @@ impl Cloud {
     }
 
     /// Whether a tile is here; where it is not and `fetches`, it is fetched, and how often the edge
-    /// was asked for that.
+    /// was requested for that.
     pub(super) fn asks(
         &mut self,
         tile: &Tile,

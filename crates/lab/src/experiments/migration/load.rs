@@ -1,13 +1,13 @@
 //! Ten thousand people browse ten thousand edges: the shipped dispatcher decides where each
 //! question goes, and what is at the clouds is what the shipped planner has fetched.
 //!
-//! Time is simulated. The links are those of [`Links`]; who serves takes its questions one behind
-//! the other on each processor, for the processor time that `lab nodes` has measured. One week is
-//! made, and copies of it are grown by planner and agent to some shares of its bytes: each edge is
-//! one of these, by chance. What a cloud lacks it fetches over the edge's link, once for all who
-//! wait for it, keeps it, and tells its dispatcher of it within a second.
+//! Time is simulated. The links are those of [`Links`]; a server takes its questions one behind the
+//! other on each processor, for the processor time that `lab nodes` has measured. One week is made,
+//! and copies of it are grown by planner and agent to some shares of its bytes: each edge is one of
+//! these, by chance. A cloud fetches a missing tile over the edge's link, once for all waiting
+//! users, caches it, and reports it to its dispatcher within a second.
 //!
-//! Each question is checked: it is asked of the dispatcher once, of a cloud once, and of an edge at
+//! Each question is checked: it is sent to the dispatcher once, to a cloud once, and to an edge at
 //! most once, and is answered.
 
 use super::copies::{Cloud, Edge, Growing};
@@ -16,7 +16,7 @@ use super::visits::{COARSEST, FINEST, Tile, tiles_of, visits};
 use crate::harness::{Bench, Bound, Common, Failure, Random, Targets, real, size, unsigned, whole};
 use crate::table;
 use headwater_protocol::dispatch::{
-    At, Client, Database, EdgeFacts, NodeIndex, Place, Question, Reach, Registry, StreamKey,
+    At, Client, Database, EdgeFacts, NodeIndex, Decision, Question, Reach, Registry, StreamKey,
     Tables, Why,
 };
 use headwater_protocol::replication::Policy;
@@ -52,7 +52,7 @@ const GROWN: [(f64, u64); 3] = [(1.0, 90), (0.7, 7), (0.4, 3)];
 
 type Micros = u64;
 
-/// The model of links and of who serves.
+/// The model of links and of servers.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct Links {
     /// Least and most from a user to the dispatcher or a cloud, there and back.
@@ -88,7 +88,7 @@ fn spot(tile: &Tile) -> Spot {
     )
 }
 
-/// What a copy has of an edge.
+/// Content of a copy of an edge.
 struct Template {
     here: HashSet<Spot>,
     /// From this level on all tiles are here; `None` = all rows are.
@@ -153,7 +153,7 @@ impl Template {
 
 /// A question under way.
 #[derive(Clone, Copy, Debug)]
-struct Asked {
+struct Request {
     user: usize,
     edge: usize,
     spot: Spot,
@@ -168,16 +168,16 @@ enum Happens {
     Looks {
         user: usize,
     },
-    AtDesk(Asked),
-    AtCloud(Asked),
+    AtDesk(Request),
+    AtCloud(Request),
     /// Bytes of an edge have come to its cloud.
-    Came {
+    Fetched {
         edge: usize,
         spot: Spot,
     },
-    Answered(Asked),
-    /// The dispatcher asks the clouds what is new.
-    Told,
+    Answered(Request),
+    /// The dispatcher queries the clouds for news.
+    Reported,
 }
 
 /// Two processors, each of which is free from some time on.
@@ -200,10 +200,10 @@ struct EdgeAt {
     rtt_us: Micros,
     link_free: Micros,
     streams: Vec<StreamKey>,
-    /// What has come beyond the template.
+    /// Tiles that came beyond the template.
     fetched: HashSet<Spot>,
-    /// Who waits for what is on its way.
-    waiting: BTreeMap<Spot, Vec<Asked>>,
+    /// Requests that wait for a tile that is on its way.
+    waiting: BTreeMap<Spot, Vec<Request>>,
 }
 
 struct CloudAt {
@@ -219,7 +219,7 @@ struct User {
     user_us: Micros,
 }
 
-/// What has come of it.
+/// Counts and latencies of a run.
 #[derive(Debug, Default, PartialEq, Serialize)]
 struct Outcome {
     asked: u64,
@@ -267,7 +267,7 @@ fn weighted<T: Copy>(dice: &mut Random, all: &[(T, u64)]) -> Option<(usize, T)> 
     None
 }
 
-/// Views of a visit: what is asked of one level of one sensor, one behind the other.
+/// Views of a visit: the requests of one level of one sensor, one behind the other.
 fn views(visit: &[Tile]) -> Vec<Vec<Spot>> {
     let views = visit.chunk_by(|a, b| (a.channel, a.level) == (b.channel, b.level));
     let mut views: Vec<Vec<Spot>> = views.map(|view| view.iter().map(spot).collect()).collect();
@@ -332,7 +332,7 @@ impl<'a> World<'a> {
             let begins = dice.below(60_000_000);
             world.at(begins, Happens::Looks { user: number });
         }
-        world.at(1_000_000, Happens::Told);
+        world.at(1_000_000, Happens::Reported);
         Ok(world)
     }
 
@@ -370,7 +370,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// The clouds tell the dispatcher what is new.
+    /// The clouds report their news to the dispatcher.
     fn tell(&mut self) {
         for (at, cloud) in self.clouds.iter_mut().enumerate() {
             cloud.registry.settle();
@@ -394,15 +394,15 @@ impl<'a> World<'a> {
                 .ok_or("something without a name")?;
             match happens {
                 Happens::Looks { user } => self.looks(now, user)?,
-                Happens::AtDesk(asked) => self.at_desk(now, asked)?,
-                Happens::AtCloud(asked) => self.at_cloud(now, asked)?,
-                Happens::Came { edge, spot } => self.came(now, edge, spot)?,
-                Happens::Answered(asked) => self.answered(now, asked)?,
-                Happens::Told if self.left > 0 => {
+                Happens::AtDesk(request) => self.at_desk(now, request)?,
+                Happens::AtCloud(request) => self.at_cloud(now, request)?,
+                Happens::Fetched { edge, spot } => self.came(now, edge, spot)?,
+                Happens::Answered(request) => self.answered(now, request)?,
+                Happens::Reported if self.left > 0 => {
                     self.tell();
-                    self.at(now + 1_000_000, Happens::Told);
+                    self.at(now + 1_000_000, Happens::Reported);
                 }
-                Happens::Told => {}
+                Happens::Reported => {}
             }
             self.outcome.seconds = now / 1_000_000;
         }
@@ -438,21 +438,21 @@ impl<'a> World<'a> {
         user.open = view.len();
         for spot in view {
             self.outcome.asked += 1;
-            let asked = Asked {
+            let request = Request {
                 user: number,
                 edge,
                 spot,
                 began: now,
                 user_us,
             };
-            self.at(now + user_us / 2, Happens::AtDesk(asked));
+            self.at(now + user_us / 2, Happens::AtDesk(request));
         }
         Ok(())
     }
 
-    fn at_desk(&mut self, now: Micros, asked: Asked) -> Result<(), Failure> {
-        let edge = self.edges.get(asked.edge).ok_or("no edge")?;
-        let (room, level, offset) = asked.spot;
+    fn at_desk(&mut self, now: Micros, request: Request) -> Result<(), Failure> {
+        let edge = self.edges.get(request.edge).ok_or("no edge")?;
+        let (room, level, offset) = request.spot;
         let stream = *edge.streams.get(room).ok_or("no stream")?;
         let question = Question::Tile {
             level: Level::clamped(level),
@@ -461,41 +461,41 @@ impl<'a> World<'a> {
         let place = self
             .tables
             .place(stream, question, At::Any, Client::default());
-        let Place::Node { node, fetches, why } = place else {
-            return Err(format!("{asked:?} is sent to {place:?}").into());
+        let Decision::Node { node, fetches, why } = place else {
+            return Err(format!("{request:?} is sent to {place:?}").into());
         };
         if node != NodeIndex(edge.cloud) || !fetches {
-            return Err(format!("{asked:?} is sent to {place:?}").into());
+            return Err(format!("{request:?} is sent to {place:?}").into());
         }
-        let is_here = self.is_here(asked)?;
+        let is_here = self.is_here(request)?;
         match why {
-            Why::Base if !is_here => return Err(format!("{asked:?} is not at its base").into()),
+            Why::Base if !is_here => return Err(format!("{request:?} is not at its base").into()),
             Why::Base => self.outcome.by_base += 1,
             Why::Filter => self.outcome.by_filter += 1,
             Why::Edge if is_here => self.outcome.by_edge_here += 1,
             Why::Edge => self.outcome.by_edge_fetched += 1,
-            Why::Unknown => return Err(format!("{asked:?} is not known").into()),
+            Why::Unknown => return Err(format!("{request:?} is not known").into()),
         }
         let done = self.desk.done(now, self.links.desk_us);
         // It goes back to the user, and from there to the cloud.
-        let there = done + asked.user_us;
-        self.at(there, Happens::AtCloud(asked));
+        let there = done + request.user_us;
+        self.at(there, Happens::AtCloud(request));
         Ok(())
     }
 
-    fn is_here(&self, asked: Asked) -> Result<bool, Failure> {
-        let edge = self.edges.get(asked.edge).ok_or("no edge")?;
+    fn is_here(&self, request: Request) -> Result<bool, Failure> {
+        let edge = self.edges.get(request.edge).ok_or("no edge")?;
         let template = self.templates.get(edge.template).ok_or("no template")?;
-        Ok(template.here.contains(&asked.spot) || edge.fetched.contains(&asked.spot))
+        Ok(template.here.contains(&request.spot) || edge.fetched.contains(&request.spot))
     }
 
-    fn at_cloud(&mut self, now: Micros, asked: Asked) -> Result<(), Failure> {
-        if self.is_here(asked)? {
-            return self.serve(now, asked);
+    fn at_cloud(&mut self, now: Micros, request: Request) -> Result<(), Failure> {
+        if self.is_here(request)? {
+            return self.serve(now, request);
         }
-        let edge = self.edges.get_mut(asked.edge).ok_or("no edge")?;
-        let waiting = edge.waiting.entry(asked.spot).or_default();
-        waiting.push(asked);
+        let edge = self.edges.get_mut(request.edge).ok_or("no edge")?;
+        let waiting = edge.waiting.entry(request.spot).or_default();
+        waiting.push(request);
         if waiting.len() > 1 {
             return Ok(());
         }
@@ -508,8 +508,8 @@ impl<'a> World<'a> {
         let sends = bytes.saturating_mul(1_000_000) / self.links.edge_rate;
         edge.link_free = edge.link_free.max(now + edge.rtt_us / 2) + sends;
         let comes = edge.link_free + edge.rtt_us / 2;
-        let (edge, spot) = (asked.edge, asked.spot);
-        self.at(comes, Happens::Came { edge, spot });
+        let (edge, spot) = (request.edge, request.spot);
+        self.at(comes, Happens::Fetched { edge, spot });
         Ok(())
     }
 
@@ -517,17 +517,17 @@ impl<'a> World<'a> {
         let edge = self.edges.get_mut(number).ok_or("no edge")?;
         edge.fetched.insert(spot);
         let waiting = edge.waiting.remove(&spot).ok_or("nobody waits")?;
-        for asked in waiting {
-            self.serve(now, asked)?;
+        for request in waiting {
+            self.serve(now, request)?;
         }
         Ok(())
     }
 
-    /// A cloud answers what it has, and tells of it.
-    fn serve(&mut self, now: Micros, asked: Asked) -> Result<(), Failure> {
-        let edge = self.edges.get(asked.edge).ok_or("no edge")?;
+    /// A cloud answers from its copy, and reports the tile.
+    fn serve(&mut self, now: Micros, request: Request) -> Result<(), Failure> {
+        let edge = self.edges.get(request.edge).ok_or("no edge")?;
         let cloud = self.clouds.get_mut(edge.cloud).ok_or("no cloud")?;
-        let (room, level, offset) = asked.spot;
+        let (room, level, offset) = request.spot;
         let from = self.templates.get(edge.template).and_then(|t| t.from);
         if from.is_some_and(|from| level < from) {
             let stream = edge.streams.get(room).ok_or("no stream")?;
@@ -536,21 +536,21 @@ impl<'a> World<'a> {
                 .add_tile(stream.tile(Level::clamped(level), offset));
         }
         let done = cloud.processors.done(now, self.links.cloud_us);
-        self.at(done + asked.user_us / 2, Happens::Answered(asked));
+        self.at(done + request.user_us / 2, Happens::Answered(request));
         Ok(())
     }
 
-    fn answered(&mut self, now: Micros, asked: Asked) -> Result<(), Failure> {
+    fn answered(&mut self, now: Micros, request: Request) -> Result<(), Failure> {
         self.outcome.answered += 1;
-        self.took.push(now - asked.began);
-        let user = self.users.get_mut(asked.user).ok_or("no user")?;
+        self.took.push(now - request.began);
+        let user = self.users.get_mut(request.user).ok_or("no user")?;
         user.open -= 1;
         if user.open == 0 {
             // How long people look is exponential.
             let think = -(1.0 - self.dice.unit()).ln() * real(self.links.think_us);
             self.at(
                 now + unsigned(whole(think)),
-                Happens::Looks { user: asked.user },
+                Happens::Looks { user: request.user },
             );
         }
         Ok(())
@@ -558,7 +558,7 @@ impl<'a> World<'a> {
 }
 
 #[derive(Serialize)]
-struct Figures {
+struct Results {
     links: Links,
     edges: usize,
     users: usize,
@@ -588,7 +588,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let outcome = world.run()?;
     let grown = GROWN.iter().zip(&templates);
     let grown = grown.map(|((share, many), of)| (*share, *many, of.here.len(), of.from, of.bytes));
-    let figures = Figures {
+    let results = Results {
         links: LINKS,
         edges: arguments.edges,
         users: arguments.users,
@@ -598,25 +598,25 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         grown: grown.collect(),
         outcome,
     };
-    print(&figures);
+    print(&results);
     let mut targets = Targets::default();
     targets.add(
         "99 of 100 answers, simulated",
         Bound::AtMost(200.0),
         " ms",
-        real(figures.outcome.p99) / 1e3,
+        real(results.outcome.p99) / 1e3,
     );
-    bench.finish(&figures, &targets)
+    bench.finish(&results, &targets)
 }
 
-fn print(figures: &Figures) {
-    for (share, many, here, from, bytes) in &figures.grown {
+fn print(results: &Results) {
+    for (share, many, here, from, bytes) in &results.grown {
         println!(
             "{many} of 100 edges: {:.0} % of the bytes have come, {here} tiles of four streams, all from level {from:?} on; one that is not there takes {bytes} bytes",
             share * 100.0
         );
     }
-    let of = &figures.outcome;
+    let of = &results.outcome;
     let share = |part: u64| format!("{:.2} %", real(part) / real(of.asked.max(1)) * 100.0);
     let ms = |micros: u64| format!("{:.0} ms", real(micros) / 1e3);
     println!(

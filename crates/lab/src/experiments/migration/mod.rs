@@ -1,10 +1,10 @@
-//! What is at the cloud when somebody looks (EXPERIMENTS.md, R-13): the RESPAWN paper's policies
-//! over tiles, and copies of ours, before the same visits.
+//! Tiles at the cloud before a visit (EXPERIMENTS.md, R-13): the RESPAWN paper's policies over
+//! tiles, and copies of ours, before the same visits.
 //!
-//! The week is made up ([`sensors`]), visits come from a model that knows no policy ([`visits`]).
-//! A tile that is at the cloud takes what its answer takes, and one that is not 340 ms, as in the
-//! paper. The paper's policies are told by tiles ([`tiles`]); ours by the shipped planner, of the
-//! bytes that travelled ([`copies`]). Every tile of a copy is compared with the edge's.
+//! The week is made up ([`sensors`]), visits come from a model that knows no policy ([`visits`]). A
+//! tile that is at the cloud takes what its answer takes, and one that is not 340 ms, as in the
+//! paper. The paper's policies are simulated by tiles ([`tiles`]); ours by the shipped planner, of
+//! the bytes that travelled ([`copies`]). Every tile of a copy is compared with the edge's.
 
 mod copies;
 pub(crate) mod load;
@@ -29,7 +29,7 @@ pub(crate) struct Arguments {
     /// Visits, of seeds from 1 on.
     #[arg(long, default_value_t = 100)]
     visits: u64,
-    /// How long a tile of the edge takes, in milliseconds.
+    /// Time of a tile of the edge, in milliseconds.
     #[arg(long, default_value_t = 340.0)]
     edge_ms: f64,
     /// Seed of the week.
@@ -38,7 +38,7 @@ pub(crate) struct Arguments {
 }
 
 /// Bytes of a tile as the paper copies it: 512 points of time, mean, deviation (8 each) and count
-/// (4), packed to the quarter that its table of sizes tells.
+/// (4), packed to the quarter that its table of sizes states.
 const PAPERS_TILE: u64 = 512 * 28 / 4;
 
 #[derive(Serialize)]
@@ -49,13 +49,13 @@ struct Row {
     /// Bytes that had travelled by then, and while people looked.
     bytes_before: u64,
     bytes_asked: u64,
-    /// Tiles of those asked for that were at the cloud, 0 to 1.
+    /// Requested tiles that were at the cloud, 0 to 1.
     met: f64,
     mean_ms: f64,
 }
 
 #[derive(Serialize)]
-struct Figures {
+struct Results {
     tiles: usize,
     asked: usize,
     edge_bytes: u64,
@@ -86,13 +86,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     print(&rows, arguments.edge_ms);
     let mut targets = Targets::default();
     judge(&rows, &mut targets);
-    let figures = Figures {
+    let results = Results {
         tiles: all.len(),
         asked,
         edge_bytes: edge.bytes,
         rows,
     };
-    bench.finish(&figures, &targets)
+    bench.finish(&results, &targets)
 }
 
 struct Trial<'a> {
@@ -103,7 +103,7 @@ struct Trial<'a> {
     bench: &'a Bench,
 }
 
-/// Copies of ours: what is wanted, and of what the bytes are a share.
+/// Copies of ours: the subscription, and the base of the share of bytes.
 const OURS: [Ours; 12] = [
     ("shares", Policy::Shares, None, Share::Paper(0.05), false),
     (
@@ -210,8 +210,8 @@ impl Trial<'_> {
         Ok(rows)
     }
 
-    /// A policy of the paper. What a tile takes that is at the cloud is left out, as it is the same
-    /// for all: that of ours stands beside it.
+    /// A policy of the paper. The time of a tile at the cloud is left out, as it is the same for
+    /// all: that of ours stands beside it.
     fn paper(&self, policy: tiles::Policy, name: &str, share: f64) -> Row {
         let count = match policy {
             tiles::Policy::None => 0,

@@ -2,7 +2,7 @@
 //!
 //! Four rooms with four sensors each, made up: temperature follows the day and drifts, light is
 //! switched by people who come and go, sound is noise with bursts, and acceleration rests but for a
-//! few dozen events of some seconds to some minutes. Values are as coarse as sensors tell them.
+//! few dozen events of some seconds to some minutes. Values are as coarse as sensors report them.
 
 use crate::harness::{Random, real, size, unsigned};
 
@@ -12,7 +12,7 @@ pub(super) const SECONDS: usize = 7 * 86_400;
 pub(super) const ROOMS: usize = 4;
 pub(super) const FIELDS: [&str; 4] = ["temperature", "light", "sound", "acceleration"];
 
-/// What one sensor told.
+/// Readings of one sensor.
 pub(super) struct Channel {
     pub(super) room: usize,
     pub(super) field: usize,
@@ -34,7 +34,7 @@ fn events(dice: &mut Random, count: u64, longest: u64) -> Vec<(usize, usize)> {
     events
 }
 
-/// How far through the day a second is, 0 to 1.
+/// Share of the day that has passed at a second, 0 to 1.
 fn of_day(second: usize) -> f64 {
     real(second % 86_400) / 86_400.0
 }
@@ -92,7 +92,7 @@ fn acceleration(dice: &mut Random) -> Vec<f64> {
     values.iter().map(|v| rounded(*v, 1000.0)).collect()
 }
 
-/// All that the sensors told.
+/// Readings of all sensors.
 pub(super) fn week(seed: u64) -> Vec<Channel> {
     let mut dice = Random::new(seed);
     let mut channels = Vec::new();

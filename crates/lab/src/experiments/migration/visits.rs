@@ -1,4 +1,4 @@
-//! How people look at data: overview, drill-down, panning; and which tiles that asks for.
+//! Model of visits: overview, drill-down, panning; and the tiles that they request.
 //!
 //! A visit begins with the whole week of a sensor. Then, until it ends, the visitor
 //!
@@ -9,16 +9,16 @@
 //! - zooms out by 2, 4 or 8 (15 %);
 //! - looks at another sensor of the same room at the same time (8 %).
 //!
-//! A view is drawn with 512 to 1,024 buckets, so with two or three tiles. What is on the page
-//! already is not asked for again. The model knows nothing of policies: it looks at what a plot
-//! shows, which is minimum and maximum, and at no deviation.
+//! A view is drawn with 512 to 1,024 buckets, so with two or three tiles. Tiles that are on the
+//! page already are not requested again. The model knows nothing of policies: it looks at what a
+//! plot shows, which is minimum and maximum, and at no deviation.
 
 use super::sensors::{BEGIN, Channel, FIELDS, SECONDS};
 use crate::harness::{Random, real, signed, size, unsigned, whole};
 use headwater_types::TILE_BUCKETS;
 use std::collections::HashSet;
 
-/// The finest and the coarsest level that tiles are asked for.
+/// The finest and the coarsest level of requested tiles.
 pub(super) const FINEST: i32 = 0;
 pub(super) const COARSEST: i32 = 11;
 /// Parts of a view that may draw the eye.
@@ -73,7 +73,7 @@ impl Bands {
         Bands(bands.collect())
     }
 
-    /// How tall the band is over some seconds.
+    /// Height of the band over some seconds.
     fn height(&self, channel: usize, from: f64, to: f64) -> f64 {
         let second = |at: f64| size(whole(at));
         let (from, to) = (second(from) / BAND, second(to).div_ceil(BAND));
@@ -86,7 +86,7 @@ impl Bands {
     }
 }
 
-/// What is on the screen: a channel, the first second and how many.
+/// The view on the screen: a channel, the first second and the number of seconds.
 #[derive(Clone, Copy)]
 struct View {
     channel: usize,
@@ -177,7 +177,7 @@ impl View {
     }
 }
 
-/// What a visit asks for, in order, by a seed.
+/// Requests of a visit, in order, by a seed.
 fn visit(channels: usize, bands: &Bands, seed: u64) -> Vec<Tile> {
     let mut dice = Random::new(seed);
     let mut view = View {

@@ -2,8 +2,9 @@
 //!
 //! Each client publishes bare values with QoS 1 to a topic of its own, with a bounded number that
 //! the broker has not acknowledged. The time runs from the first message until the server has
-//! everything on the medium and has told the broker so. Each round gets a fresh database and a
-//! fresh broker, which keeps nothing on disk. What the server leaves is counted.
+//! everything on the medium and has acknowledged it to the broker. Each round gets a fresh database
+//! and a fresh broker, which keeps nothing on disk. Messages that the server leaves out are
+//! counted.
 
 mod broker;
 mod publisher;
@@ -20,7 +21,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long a round may take.
+/// Longest time of a round.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 const DONE: &str = "headwater_mqtt_messages_done_total ";
@@ -44,12 +45,12 @@ pub(crate) struct Arguments {
 
 /// Medians over rounds.
 #[derive(Debug, Serialize)]
-struct Figures {
+struct Results {
     messages: usize,
     clients: usize,
     /// From the first message until all are stored and acknowledged.
     messages_per_second: f64,
-    /// Until the broker has told the clients that it has all.
+    /// Until the broker has acknowledged everything to the clients.
     published_per_second: f64,
     server_cpu_us_per_message: f64,
     broker_cpu_us_per_message: f64,
@@ -82,7 +83,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let count = messages as f64;
     let of = |figure: &dyn Fn(&Round) -> f64| table::median(all.iter().map(figure).collect());
     let (rate, least, most) = of(&|r| count / r.seconds);
-    let figures = Figures {
+    let results = Results {
         messages,
         clients: arguments.clients.max(1),
         messages_per_second: rate,
@@ -93,15 +94,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         sync_median_us: probe.median_us(),
         spread_percent: (least, most),
     };
-    print(&figures);
+    print(&results);
     let mut targets = Targets::default();
     targets.add(
         "messages of QoS 1, stored and acknowledged",
         Bound::AtLeast(10_000.0),
         "/s",
-        figures.messages_per_second,
+        results.messages_per_second,
     );
-    bench.finish(&figures, &targets)
+    bench.finish(&results, &targets)
 }
 
 fn measure(bench: &Bench, arguments: &Arguments) -> Result<Round, Failure> {
@@ -115,7 +116,7 @@ fn measure(bench: &Bench, arguments: &Arguments) -> Result<Round, Failure> {
     // Until the subscription is there, nobody keeps messages for it: how many of the first come is
     // not known.
     let start = Instant::now();
-    while figure(server.addr, DONE)? < 1 {
+    while metric(server.addr, DONE)? < 1 {
         publisher::publish(broker.port, "plant/lab/first/temp", 1, 1)?;
         patient(start, "the first message")?;
     }
@@ -123,11 +124,11 @@ fn measure(bench: &Bench, arguments: &Arguments) -> Result<Round, Failure> {
     publisher::publish(broker.port, "plant/lab/last/temp", 1, 1)?;
     let last = "/api/v1/last?stream=machines,device=last,site=lab";
     while !get(server.addr, last)?.contains("\"temp\"")
-        || figure(server.addr, DONE)? < figure(server.addr, RECEIVED)?
+        || metric(server.addr, DONE)? < metric(server.addr, RECEIVED)?
     {
         patient(start, "the last message before")?;
     }
-    let first = figure(server.addr, DONE)?;
+    let first = metric(server.addr, DONE)?;
     let wanted = (each * clients) as u64;
     let (server_before, broker_before) = (server.used()?, used_of(broker.id())?);
     let start = Instant::now();
@@ -169,7 +170,7 @@ fn measure(bench: &Bench, arguments: &Arguments) -> Result<Round, Failure> {
 /// Waits until so many messages are stored.
 fn settled(addr: SocketAddr, messages: u64) -> Result<(), Failure> {
     let start = Instant::now();
-    while figure(addr, DONE)? < messages {
+    while metric(addr, DONE)? < messages {
         patient(start, "the messages")?;
         // Often enough for the precision of a round of some seconds, and seldom enough to cost
         // nothing.
@@ -194,8 +195,8 @@ fn get(addr: SocketAddr, path: &str) -> Result<String, Failure> {
     Ok(text)
 }
 
-/// A figure of `/metrics`.
-fn figure(addr: SocketAddr, name: &str) -> Result<u64, Failure> {
+/// A value of `/metrics`.
+fn metric(addr: SocketAddr, name: &str) -> Result<u64, Failure> {
     let text = get(addr, "/metrics")?;
     let line = text.lines().find_map(|line| line.strip_prefix(name));
     let number = line.and_then(|rest| rest.trim().parse().ok());
@@ -222,20 +223,20 @@ fn check(db: &Path, clients: usize, each: usize) -> Result<(), Failure> {
     Ok(())
 }
 
-fn print(figures: &Figures) {
+fn print(results: &Results) {
     println!("Bare values with QoS 1 over mosquitto, synced; everything on the same machine:\n");
     let row = vec![
-        format!("{} messages, {} clients", figures.messages, figures.clients),
-        format!("{:.0}", figures.messages_per_second),
-        format!("{:.0}", figures.published_per_second),
+        format!("{} messages, {} clients", results.messages, results.clients),
+        format!("{:.0}", results.messages_per_second),
+        format!("{:.0}", results.published_per_second),
         format!(
             "{:+.0} … {:+.0} %",
-            figures.spread_percent.0, figures.spread_percent.1
+            results.spread_percent.0, results.spread_percent.1
         ),
-        format!("{:.1}", figures.server_cpu_us_per_message),
-        format!("{:.1}", figures.broker_cpu_us_per_message),
-        format!("{:.0}", figures.server_peak_bytes as f64 / (1 << 20) as f64),
-        format!("{:.0}", figures.sync_median_us),
+        format!("{:.1}", results.server_cpu_us_per_message),
+        format!("{:.1}", results.broker_cpu_us_per_message),
+        format!("{:.0}", results.server_peak_bytes as f64 / (1 << 20) as f64),
+        format!("{:.0}", results.sync_median_us),
     ];
     let heads = [
         "case",

@@ -2,7 +2,7 @@
 //! summaries takes of the wire.
 
 use super::Arguments;
-use super::asking::{json, number, sync, until};
+use super::requests::{json, number, sync, until};
 use crate::experiments::server::{Fleet, Server, by_threads, post};
 use crate::harness::{Bench, Bound, Failure, Targets, real, unsigned};
 use crate::table;
@@ -16,7 +16,7 @@ const LINES: usize = 5_000;
 const DEVICES: usize = 100;
 const FIELDS: usize = 10;
 
-/// What one way took for all values.
+/// Measurements of one contestant over all values.
 #[derive(Clone, Serialize)]
 struct Taken {
     what: &'static str,
@@ -28,7 +28,7 @@ struct Taken {
 }
 
 #[derive(Serialize)]
-pub(super) struct Figures {
+pub(super) struct Results {
     values: usize,
     ways: Vec<Taken>,
 }
@@ -37,7 +37,7 @@ pub(super) fn measure(
     bench: &Bench,
     arguments: &Arguments,
     targets: &mut Targets,
-) -> Result<Figures, Failure> {
+) -> Result<Results, Failure> {
     let rows = (arguments.values / DEVICES / FIELDS).max(1);
     let fleet = Fleet::new(DEVICES, rows, 0);
     let requests: Vec<Vec<u8>> = fleet
@@ -80,7 +80,7 @@ pub(super) fn measure(
     let values = fleet.values();
     print(&taken, values);
     judge(&taken, values, targets);
-    Ok(Figures {
+    Ok(Results {
         values,
         ways: taken,
     })
@@ -166,8 +166,8 @@ fn stored(dir: &Path) -> Result<u64, Failure> {
     Ok(bytes)
 }
 
-fn median(figures: &[f64]) -> f64 {
-    table::median(figures.to_vec()).0
+fn median(results: &[f64]) -> f64 {
+    table::median(results.to_vec()).0
 }
 
 fn print(ways: &[Taken], values: usize) {

@@ -2,7 +2,7 @@
 //! node itself; open connections; a restart with many streams.
 
 use super::Arguments;
-use super::asking::{json, number, until};
+use super::requests::{json, number, until};
 use crate::experiments::server::{Connection, Server, Used, by_threads, get, post};
 use crate::harness::{Bench, Bound, Failure, Targets, real};
 use crate::table;
@@ -18,19 +18,19 @@ const BEGIN: i64 = 1_700_000_000;
 /// Streams of a request that loads them.
 const STREAMS: usize = 5_000;
 
-/// What one way to ask took, over all rounds.
+/// Measurements of one route of a question, over all rounds.
 #[derive(Serialize)]
-struct Way {
+struct RouteStats {
     what: &'static str,
     per_second: Vec<f64>,
-    /// Processor time of who was asked, and of the node behind it, for a question.
+    /// Processor time of the queried process, and of the node behind it, for a question.
     asked_cpu_us: Vec<f64>,
     node_cpu_us: Vec<f64>,
 }
 
 #[derive(Serialize)]
-pub(super) struct Figures {
-    ways: Vec<Way>,
+pub(super) struct Results {
+    ways: Vec<RouteStats>,
     connections: usize,
     resident_with_connections: u64,
     streams: usize,
@@ -42,7 +42,7 @@ pub(super) fn measure(
     bench: &Bench,
     arguments: &Arguments,
     targets: &mut Targets,
-) -> Result<Figures, Failure> {
+) -> Result<Results, Failure> {
     let node = Server::start(&bench.path("node"))?;
     by_threads(node.addr, 1, &channel())?;
     let desk = desk(&bench.path("desk"), &node)?;
@@ -52,7 +52,7 @@ pub(super) fn measure(
     desk.stop()?;
     node.stop()?;
     let (restart_seconds, used) = restart(bench, arguments.streams)?;
-    let figures = Figures {
+    let results = Results {
         ways,
         connections,
         resident_with_connections: with_connections.resident_bytes,
@@ -62,13 +62,13 @@ pub(super) fn measure(
     };
     println!(
         "\n{connections} connections: {:.0} MiB resident; {} streams: {:.0} MiB, right {:.2} s after the start",
-        real(figures.resident_with_connections) / f64::from(1 << 20),
-        figures.streams,
-        real(figures.resident_with_streams) / f64::from(1 << 20),
-        figures.restart_seconds,
+        real(results.resident_with_connections) / f64::from(1 << 20),
+        results.streams,
+        real(results.resident_with_streams) / f64::from(1 << 20),
+        results.restart_seconds,
     );
-    judge(&figures, targets);
-    Ok(figures)
+    judge(&results, targets);
+    Ok(results)
 }
 
 fn channel() -> Vec<Vec<u8>> {
@@ -94,7 +94,7 @@ fn desk(dir: &Path, node: &Server) -> Result<Server, Failure> {
     Ok(desk)
 }
 
-/// A question, who is asked, and what has to be answered.
+/// A question, the server it is sent to, and the expected answer.
 struct Question<'a> {
     what: &'static str,
     server: &'a Server,
@@ -114,7 +114,7 @@ fn ask_all(
     arguments: &Arguments,
     node: &Server,
     desk: &Server,
-) -> Result<Vec<Way>, Failure> {
+) -> Result<Vec<RouteStats>, Failure> {
     let questions = [
         Question {
             what: "the node itself (central)",
@@ -135,9 +135,9 @@ fn ask_all(
             status: 307,
         },
     ];
-    let mut ways: Vec<Way> = questions
+    let mut ways: Vec<RouteStats> = questions
         .iter()
-        .map(|question| Way {
+        .map(|question| RouteStats {
             what: question.what,
             per_second: Vec::new(),
             asked_cpu_us: Vec::new(),
@@ -163,7 +163,7 @@ fn ask_all(
     Ok(ways)
 }
 
-/// Asks over several connections for some time; how often, and how long it was.
+/// Queries over several connections for some time, and returns the number and the latencies.
 fn ask(question: &Question<'_>, seconds: f64) -> Result<(u64, f64), Failure> {
     let is_over = AtomicBool::new(false);
     let asked = AtomicU64::new(0);
@@ -194,7 +194,7 @@ fn ask(question: &Question<'_>, seconds: f64) -> Result<(u64, f64), Failure> {
     Ok((asked.into_inner(), begun.elapsed().as_secs_f64()))
 }
 
-/// What a dispatcher takes while so many connections are open, each of which has asked once.
+/// Resources of a dispatcher while so many connections are open, each of which has sent one query.
 fn many_connections(desk: &Server, wanted: usize) -> Result<(usize, Used), Failure> {
     use std::io::{Read, Write};
     let request = tile("");
@@ -214,8 +214,8 @@ fn many_connections(desk: &Server, wanted: usize) -> Result<(usize, Used), Failu
     Ok((open.len(), used))
 }
 
-/// How long a dispatcher takes from its start until a question about one of so many streams is sent
-/// to where it is answered.
+/// Time from the start of a dispatcher until a question about one of so many streams is sent to the
+/// node that answers it.
 fn restart(bench: &Bench, streams: usize) -> Result<(f64, Used), Failure> {
     let node = Server::start(&bench.path("many"))?;
     let numbers: Vec<usize> = (0..streams).collect();
@@ -245,7 +245,7 @@ fn restart(bench: &Bench, streams: usize) -> Result<(f64, Used), Failure> {
     Ok((seconds, used))
 }
 
-/// Whether a dispatcher knows where something is, and does not guess.
+/// True when a dispatcher knows the location of a stream, and does not guess.
 fn is_known(addr: SocketAddr, question: &[u8]) -> Result<bool, Failure> {
     let mut connection = Connection::open(addr)?;
     let answer = connection.send(question)?;
@@ -253,12 +253,12 @@ fn is_known(addr: SocketAddr, question: &[u8]) -> Result<bool, Failure> {
     Ok(answer.status == 307 && head.contains("x-headwater-place: base"))
 }
 
-fn median(figures: &[f64]) -> f64 {
-    table::median(figures.to_vec()).0
+fn median(values: &[f64]) -> f64 {
+    table::median(values.to_vec()).0
 }
 
-fn print(ways: &[Way]) {
-    let line = |way: &Way| {
+fn print(ways: &[RouteStats]) {
+    let line = |way: &RouteStats| {
         let (per_second, low, high) = table::median(way.per_second.clone());
         let cpu = median(&way.asked_cpu_us);
         vec![
@@ -284,11 +284,11 @@ fn print(ways: &[Way]) {
     );
 }
 
-fn judge(figures: &Figures, targets: &mut Targets) {
-    let [central, proxy, redirect] = figures.ways.as_slice() else {
+fn judge(results: &Results, targets: &mut Targets) {
+    let [central, proxy, redirect] = results.ways.as_slice() else {
         return;
     };
-    let alone = |way: &Way| 2e6 / median(&way.asked_cpu_us);
+    let alone = |way: &RouteStats| 2e6 / median(&way.asked_cpu_us);
     targets.add(
         "redirects a second on two processors, by CPU counted",
         Bound::AtLeast(100_000.0),
@@ -309,15 +309,15 @@ fn judge(figures: &Figures, targets: &mut Targets) {
     );
     let mib = |bytes: u64| real(bytes) / f64::from(1 << 20);
     targets.add(
-        format!("resident with {} streams", figures.streams),
+        format!("resident with {} streams", results.streams),
         Bound::AtMost(300.0),
         " MiB",
-        mib(figures.resident_with_streams),
+        mib(results.resident_with_streams),
     );
     targets.add(
         "restart until it answers right",
         Bound::AtMost(2.0),
         " s",
-        figures.restart_seconds,
+        results.restart_seconds,
     );
 }

@@ -6,12 +6,12 @@
 //! by the dispatcher, and sent on by it; open connections; and a restart with many streams.
 //! `tables`: what a dispatcher takes that knows of many streams and single tiles.
 //!
-//! Processor time is told for each process, so that the clients on the same processors can be set
-//! apart from who is measured.
+//! Processor time is measured for each process, so that the clients on the same processors can be
+//! set apart from the measured process.
 
-mod asking;
 mod copies;
 mod dispatch;
+mod requests;
 mod tables;
 
 use crate::harness::{Bench, Common, Failure, Targets};
@@ -25,16 +25,16 @@ pub(crate) struct Arguments {
     /// Values that are copied, of a hundred devices with ten fields.
     #[arg(long, default_value_t = 20_000_000)]
     values: usize,
-    /// Streams behind the dispatcher where it is started anew.
+    /// Streams behind the dispatcher where it is started again.
     #[arg(long, default_value_t = 1_000_000)]
     streams: usize,
-    /// Single tiles that a node has told of.
+    /// Single tiles that a node has reported.
     #[arg(long, default_value_t = 10_000_000)]
     tiles: usize,
     /// Connections that are open at the dispatcher.
     #[arg(long, default_value_t = 10_000)]
     connections: usize,
-    /// Seconds each question is asked for, in every round.
+    /// Seconds each question is sent for, in every round.
     #[arg(long, default_value_t = 2.0)]
     seconds: f64,
     /// Only `copies`, `dispatch` or `tables`.
@@ -43,29 +43,29 @@ pub(crate) struct Arguments {
 }
 
 #[derive(Serialize)]
-struct Figures {
-    copies: Option<copies::Figures>,
-    dispatch: Option<dispatch::Figures>,
-    tables: Option<tables::Figures>,
+struct Results {
+    copies: Option<copies::Results>,
+    dispatch: Option<dispatch::Results>,
+    tables: Option<tables::Results>,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let bench = Bench::new("nodes", &arguments.common)?;
     let mut targets = Targets::default();
     let wants = |part: &str| arguments.part.is_empty() || arguments.part == part;
-    let mut figures = Figures {
+    let mut results = Results {
         copies: None,
         dispatch: None,
         tables: None,
     };
     if wants("copies") {
-        figures.copies = Some(copies::measure(&bench, arguments, &mut targets)?);
+        results.copies = Some(copies::measure(&bench, arguments, &mut targets)?);
     }
     if wants("dispatch") {
-        figures.dispatch = Some(dispatch::measure(&bench, arguments, &mut targets)?);
+        results.dispatch = Some(dispatch::measure(&bench, arguments, &mut targets)?);
     }
     if wants("tables") {
-        figures.tables = Some(tables::measure(&bench, arguments, &mut targets)?);
+        results.tables = Some(tables::measure(&bench, arguments, &mut targets)?);
     }
-    bench.finish(&figures, &targets)
+    bench.finish(&results, &targets)
 }

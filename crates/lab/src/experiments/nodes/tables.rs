@@ -1,17 +1,17 @@
-//! What a dispatcher knows, at the size that is wanted of it: a million streams of ten thousand
-//! edges, and ten million single tiles (EXPERIMENTS.md, R-12).
+//! Tables of a dispatcher at full size: a million streams of ten thousand edges, and ten million
+//! single tiles (EXPERIMENTS.md, R-12).
 //!
-//! A registry of that size is told to a dispatcher, a process of its own, by a node that can do
-//! nothing else, and what the process takes is measured. The same message is taken into tables
-//! here, and a million tiles that are not there are asked for: what is sent to the node all the
-//! same is a false hit.
+//! A node that can do nothing else reports a registry of that size to a dispatcher, a process of
+//! its own, and the resources of the process are measured. The same message is taken into tables
+//! here, and a million missing tiles are requested: a request that is sent to the node all the same
+//! is a false hit.
 
 use super::Arguments;
-use super::asking::{json, number, until};
+use super::requests::{json, number, until};
 use crate::experiments::server::{Connection, Server, get};
 use crate::harness::{Bench, Bound, Failure, Targets, real, signed, size, unsigned};
 use headwater_protocol::dispatch::{
-    At, Client, Database, EdgeFacts, NodeIndex, Place, Question, Reach, Registry, StreamKey,
+    At, Client, Database, EdgeFacts, NodeIndex, Decision, Question, Reach, Registry, StreamKey,
     Tables, Why, decode, encode,
 };
 use headwater_types::{Level, StreamName, Timestamp};
@@ -23,13 +23,13 @@ use std::time::Duration;
 
 /// Streams of an edge.
 const OF_EDGE: usize = 100;
-/// Tiles that are not there and are asked for.
+/// Missing tiles that are requested.
 const PROBES: usize = 1_000_000;
 /// From this level on everything is there.
 const BASE: i32 = 8;
 
 #[derive(Serialize)]
-pub(super) struct Figures {
+pub(super) struct Results {
     streams: usize,
     edges: usize,
     tiles: usize,
@@ -40,8 +40,8 @@ pub(super) struct Figures {
     peak_bytes: u64,
 }
 
-/// What a node tells that holds all of it: at first, and when nothing has changed since.
-struct Told {
+/// Inventory of a node that has everything: the first report, and one without news.
+struct Inventory {
     first: Vec<u8>,
     nothing_new: Vec<u8>,
     version: u64,
@@ -90,24 +90,24 @@ fn registry(streams: usize, tiles: usize) -> Registry {
     registry
 }
 
-/// Answers what a dispatcher asks of a node, until the process ends.
-fn node(told: Arc<Told>) -> Result<SocketAddr, Failure> {
+/// Answers the requests of a dispatcher as a node does, until the process ends.
+fn node(inventory: Arc<Inventory>) -> Result<SocketAddr, Failure> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let addr = listener.local_addr()?;
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            let told = Arc::clone(&told);
+            let inventory = Arc::clone(&inventory);
             // A connection that ends ends its thread.
-            std::thread::spawn(move || answer(stream, &told).is_ok());
+            std::thread::spawn(move || answer(stream, &inventory).is_ok());
         }
     });
     Ok(addr)
 }
 
-fn answer(mut stream: TcpStream, told: &Told) -> std::io::Result<()> {
+fn answer(mut stream: TcpStream, inventory: &Inventory) -> std::io::Result<()> {
     let mut asked = Vec::new();
     let mut buffer = [0; 4096];
-    let known = format!("since={}&", told.version);
+    let known = format!("since={}&", inventory.version);
     loop {
         while !asked.ends_with(b"\r\n\r\n") {
             let length = stream.read(&mut buffer)?;
@@ -122,9 +122,9 @@ fn answer(mut stream: TcpStream, told: &Told) -> std::io::Result<()> {
         asked.clear();
         let body = if knows {
             std::thread::sleep(Duration::from_secs(1));
-            &told.nothing_new
+            &inventory.nothing_new
         } else {
-            &told.first
+            &inventory.first
         };
         let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", body.len());
         stream.write_all(head.as_bytes())?;
@@ -132,7 +132,7 @@ fn answer(mut stream: TcpStream, told: &Told) -> std::io::Result<()> {
     }
 }
 
-/// How many tiles that are not there are sent to the node all the same, 0 to 1.
+/// Share of missing tiles whose requests are sent to the node all the same, 0 to 1.
 fn false_hits(tables: &Tables, streams: usize, tiles: usize) -> f64 {
     let mut hits = 0;
     for number in 0..PROBES {
@@ -146,7 +146,7 @@ fn false_hits(tables: &Tables, streams: usize, tiles: usize) -> f64 {
         let place = tables.place(key, question, At::Any, Client::default());
         let is_hit = matches!(
             place,
-            Place::Node {
+            Decision::Node {
                 why: Why::Filter,
                 ..
             }
@@ -160,25 +160,25 @@ pub(super) fn measure(
     bench: &Bench,
     arguments: &Arguments,
     targets: &mut Targets,
-) -> Result<Figures, Failure> {
+) -> Result<Results, Failure> {
     let (streams, tiles) = (arguments.streams, arguments.tiles);
     let registry = registry(streams, tiles);
-    let told = Told {
+    let inventory = Inventory {
         first: encode(&registry.since(0, 0)),
         nothing_new: encode(&registry.since(registry.epoch(), registry.version())),
         version: registry.version(),
     };
     drop(registry);
     let mut tables = Tables::new(1);
-    tables.apply(NodeIndex(0), decode(&told.first)?);
+    tables.apply(NodeIndex(0), decode(&inventory.first)?);
     let known = tables.figures(NodeIndex(0)).ok_or("no node")?;
     if (known.streams, known.tiles) != (streams, unsigned(tiles)) {
         return Err(format!("known are {known:?}").into());
     }
     let false_hits = false_hits(&tables, streams, tiles);
     drop(tables);
-    let message_bytes = told.first.len();
-    let url = format!("http://{}", node(Arc::new(told))?);
+    let message_bytes = inventory.first.len();
+    let url = format!("http://{}", node(Arc::new(inventory))?);
     let dir = bench.path("desk-of-many");
     let desk = Server::start_with(&dir, &["--role", "dispatcher", "--node", &url])?;
     until("the dispatcher is ready", || {
@@ -188,7 +188,7 @@ pub(super) fn measure(
     check(&desk, streams, tiles)?;
     let used = desk.used()?;
     desk.stop()?;
-    let figures = Figures {
+    let results = Results {
         streams,
         edges: streams.div_ceil(OF_EDGE),
         tiles,
@@ -198,9 +198,9 @@ pub(super) fn measure(
         resident_bytes: used.resident_bytes,
         peak_bytes: used.peak_bytes,
     };
-    print(&figures);
-    judge(&figures, targets);
-    Ok(figures)
+    print(&results);
+    judge(&results, targets);
+    Ok(results)
 }
 
 /// A tile that is there, and one at the base, are sent where they are.
@@ -224,35 +224,35 @@ fn mib(bytes: u64) -> f64 {
     real(bytes) / f64::from(1 << 20)
 }
 
-fn print(figures: &Figures) {
+fn print(results: &Results) {
     println!(
         "\n{} streams of {} edges, {} tiles: {:.0} MiB resident ({:.0} at most), {:.2} bits a tile, {:.3} % false hits of {PROBES}; the message has {:.1} MB",
-        figures.streams,
-        figures.edges,
-        figures.tiles,
-        mib(figures.resident_bytes),
-        mib(figures.peak_bytes),
-        figures.bits_a_tile,
-        figures.false_hits * 100.0,
-        real(size(figures.message_bytes)) / 1e6,
+        results.streams,
+        results.edges,
+        results.tiles,
+        mib(results.resident_bytes),
+        mib(results.peak_bytes),
+        results.bits_a_tile,
+        results.false_hits * 100.0,
+        real(size(results.message_bytes)) / 1e6,
     );
 }
 
-fn judge(figures: &Figures, targets: &mut Targets) {
+fn judge(results: &Results, targets: &mut Targets) {
     targets.add(
         format!(
             "resident with {} streams, {} tiles",
-            figures.streams, figures.tiles
+            results.streams, results.tiles
         ),
         Bound::AtMost(300.0),
         " MiB",
-        mib(figures.resident_bytes),
+        mib(results.resident_bytes),
     );
-    targets.add("bits a tile", Bound::AtMost(9.6), "", figures.bits_a_tile);
+    targets.add("bits a tile", Bound::AtMost(9.6), "", results.bits_a_tile);
     targets.add(
         "false hits",
         Bound::AtMost(1.0),
         " %",
-        figures.false_hits * 100.0,
+        results.false_hits * 100.0,
     );
 }

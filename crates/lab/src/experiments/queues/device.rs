@@ -6,10 +6,10 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What requests cost.
+/// Costs of requests.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Costs {
-    /// How many requests are served at once; the others wait in the order of their arrival.
+    /// Number of requests served at once; the others wait in the order of their arrival.
     pub(super) channels: u64,
     /// For 4 KiB and less; more takes a quarter more for each further 4 KiB.
     pub(super) read: Duration,
@@ -17,7 +17,7 @@ pub(super) struct Costs {
 }
 
 impl Costs {
-    /// How long a request of so many bytes takes.
+    /// Time of a request of so many bytes.
     pub(super) fn of(&self, is_write: bool, bytes: u64) -> Duration {
         let base = if is_write { self.write } else { self.read };
         let more = u32::try_from(bytes.saturating_sub(1) / 4096).unwrap_or(u32::MAX);

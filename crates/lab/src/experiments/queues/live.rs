@@ -1,7 +1,7 @@
 //! Rounds with threads, over the throttled device.
 
 use super::device::{Costs, Throttled};
-use super::{Arguments, Figure, Way, Workload};
+use super::{Arguments, Measurement, Strategy, Workload};
 use crate::harness::Failure;
 use headwater_io::queue::{Direction, Purpose, Request, Sets, Transfer};
 use headwater_io::{File, Files, MemoryFiles, OpenMode, SystemThreads};
@@ -15,7 +15,7 @@ const FILE_BYTES: u64 = 1 << 24;
 const COMPACTION_DEPTH: u64 = 4;
 const COMPACTION_BYTES: u64 = 32 << 10;
 
-/// What the costs of the arguments are.
+/// Costs by the arguments.
 pub(super) fn costs(arguments: &Arguments) -> Costs {
     let read = Duration::from_micros(arguments.read_us);
     Costs {
@@ -25,12 +25,12 @@ pub(super) fn costs(arguments: &Arguments) -> Costs {
     }
 }
 
-/// What a source writes how often, for placing: sources differ.
+/// Interval between the writes of a source, for placing: sources differ.
 pub(super) fn interval(source: u64) -> Duration {
     Duration::from_millis(10 * (1 + source % 4))
 }
 
-/// What thread `thread` of a source does.
+/// Request of thread `thread` of a source.
 pub(super) fn request(workload: Workload, source: u64, thread: u64, place: u64) -> Request {
     let is_read = match workload {
         Workload::Load => false,
@@ -117,11 +117,11 @@ pub(super) fn round(
     arguments: &Arguments,
     workload: Workload,
     sources: u64,
-    way: Way,
-) -> Result<Figure, Failure> {
+    strategy: Strategy,
+) -> Result<Measurement, Failure> {
     let file = MemoryFiles::new().open(Path::new("/device"), OpenMode::CreateNew)?;
     file.set_len(FILE_BYTES)?;
-    let sets = match way.options(arguments.channels) {
+    let sets = match strategy.options(arguments.channels) {
         Some(options) => Some(Sets::start(&options, &SystemThreads)?),
         None => None,
     };
@@ -164,5 +164,5 @@ pub(super) fn round(
     if u64::try_from(all.len())? != arguments.requests {
         return Err(format!("{} of {} requests", all.len(), arguments.requests).into());
     }
-    Ok(Figure::of(all, reads, seconds))
+    Ok(Measurement::of(all, reads, seconds))
 }

@@ -17,7 +17,7 @@ use serde::Serialize;
 pub(crate) struct Arguments {
     #[command(flatten)]
     common: Common,
-    /// How many sources there are, each with four threads.
+    /// Number of sources, each with four threads.
     #[arg(long, value_delimiter = ',', default_values_t = [1, 2, 4, 6])]
     sources: Vec<u64>,
     /// Requests of a round.
@@ -26,15 +26,15 @@ pub(crate) struct Arguments {
     /// Channels of the device, and queue sets.
     #[arg(long, default_value_t = 4)]
     channels: usize,
-    /// How long the device takes to read 4 KiB, in microseconds; a write takes twice as long.
+    /// Time of the device to read 4 KiB, in microseconds; a write takes twice as long.
     #[arg(long, default_value_t = 200)]
     read_us: u64,
-    /// What it costs to hand a request to another thread, in microseconds; for the model.
+    /// Cost of handing a request to another thread, in microseconds; for the model.
     #[arg(long, default_value_t = 46)]
     hand_over_us: u64,
 }
 
-/// What is done.
+/// Mix of reads and writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 enum Workload {
     /// Every thread writes, as in the load phase of YCSB-TS.
@@ -47,12 +47,12 @@ enum Workload {
 
 const WORKLOADS: [Workload; 3] = [Workload::Load, Workload::Run, Workload::Mixed];
 
-/// How requests come to the device.
+/// Path of requests to the device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-enum Way {
-    /// One queue with one thread: what the paper says a stock driver is.
+enum Strategy {
+    /// One queue with one thread: a stock driver, as the paper describes it.
     OneQueue,
-    /// Every thread calls the device: what a stock driver is, and the stronger rival.
+    /// Every thread calls the device: a stock driver as it is, and the stronger rival.
     Direct,
     /// Sets with the paper's order and its rule for placing.
     Paper,
@@ -60,15 +60,20 @@ enum Way {
     Ours,
 }
 
-const WAYS: [Way; 4] = [Way::OneQueue, Way::Direct, Way::Paper, Way::Ours];
+const STRATEGIES: [Strategy; 4] = [
+    Strategy::OneQueue,
+    Strategy::Direct,
+    Strategy::Paper,
+    Strategy::Ours,
+];
 
-impl Way {
+impl Strategy {
     fn name(self) -> &'static str {
         match self {
-            Way::OneQueue => "one queue",
-            Way::Direct => "direct calls",
-            Way::Paper => "sets, as in the paper",
-            Way::Ours => "sets, ours",
+            Strategy::OneQueue => "one queue",
+            Strategy::Direct => "direct calls",
+            Strategy::Paper => "sets, as in the paper",
+            Strategy::Ours => "sets, ours",
         }
     }
 
@@ -80,19 +85,19 @@ impl Way {
             ..SetOptions::default()
         };
         match self {
-            Way::Direct => None,
-            Way::OneQueue => Some(SetOptions {
+            Strategy::Direct => None,
+            Strategy::OneQueue => Some(SetOptions {
                 sets: 1,
                 order: Order::Arrival,
                 ..handed_over
             }),
-            Way::Paper => Some(SetOptions {
+            Strategy::Paper => Some(SetOptions {
                 order: Order::WritesFirst,
                 rule: Rule::LargestMeanInterval,
                 passes_max: u64::MAX,
                 ..handed_over
             }),
-            Way::Ours => Some(SetOptions {
+            Strategy::Ours => Some(SetOptions {
                 sets: channels,
                 ..SetOptions::default()
             }),
@@ -100,18 +105,18 @@ impl Way {
     }
 }
 
-/// What a round gave.
+/// Measurements of a round.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-struct Figure {
+struct Measurement {
     per_second: f64,
     mean_us: f64,
     /// Of reads, where there are any; otherwise of all.
     p99_us: f64,
 }
 
-impl Figure {
+impl Measurement {
     /// From the latencies of requests, in microseconds, and the seconds that all of them took.
-    fn of(mut all: Vec<f64>, mut reads: Vec<f64>, seconds: f64) -> Figure {
+    fn of(mut all: Vec<f64>, mut reads: Vec<f64>, seconds: f64) -> Measurement {
         let count = number(all.len());
         let mean_us = all.iter().sum::<f64>() / count.max(1.0);
         let tail = if reads.is_empty() {
@@ -121,7 +126,7 @@ impl Figure {
         };
         tail.sort_by(f64::total_cmp);
         let at = (tail.len() * 99 / 100).min(tail.len().saturating_sub(1));
-        Figure {
+        Measurement {
             per_second: count / seconds.max(1e-9),
             mean_us,
             p99_us: tail.get(at).copied().unwrap_or(0.0),
@@ -135,7 +140,7 @@ struct Cell {
     workload: Workload,
     sources: u64,
     is_model: bool,
-    rounds: Vec<(Way, Vec<Figure>)>,
+    rounds: Vec<(Strategy, Vec<Measurement>)>,
 }
 
 /// A ratio with the half width of its interval of 95 %.
@@ -152,39 +157,46 @@ impl Ratio {
 }
 
 impl Cell {
-    /// The mean over rounds of a figure of `way` by that of `rival` in the same round.
-    fn ratio(&self, way: Way, rival: Way, of: impl Fn(&Figure) -> f64) -> Ratio {
-        let rounds = |way| {
-            let found = self.rounds.iter().find(|(w, _)| *w == way);
+    /// The mean over rounds of a measured of `way` by that of `rival` in the same round.
+    fn ratio(
+        &self,
+        strategy: Strategy,
+        rival: Strategy,
+        of: impl Fn(&Measurement) -> f64,
+    ) -> Ratio {
+        let rounds = |strategy| {
+            let found = self.rounds.iter().find(|(w, _)| *w == strategy);
             found.map_or(Default::default(), |(_, rounds)| rounds.as_slice())
         };
-        let pairs = rounds(way).iter().zip(rounds(rival));
+        let pairs = rounds(strategy).iter().zip(rounds(rival));
         let ratios: Vec<f64> = pairs.map(|(a, b)| of(a) / of(b).max(1e-9)).collect();
         let (mean, half) = table::interval(&ratios);
         Ratio { mean, half }
     }
 
     fn rows(&self) -> Vec<Vec<String>> {
-        let median = |rounds: &[Figure], of: fn(&Figure) -> f64| {
+        let median = |rounds: &[Measurement], of: fn(&Measurement) -> f64| {
             table::median(rounds.iter().map(of).collect()).0
         };
-        let rows = self.rounds.iter().map(|(way, rounds)| {
+        let rows = self.rounds.iter().map(|(strategy, rounds)| {
             vec![
                 format!("{:?}, {} sources", self.workload, self.sources),
-                way.name().to_owned(),
+                strategy.name().to_owned(),
                 format!("{:.0}", median(rounds, |f| f.per_second)),
-                self.ratio(*way, Way::OneQueue, |f| f.per_second).text(),
-                self.ratio(*way, Way::Direct, |f| f.per_second).text(),
+                self.ratio(*strategy, Strategy::OneQueue, |f| f.per_second)
+                    .text(),
+                self.ratio(*strategy, Strategy::Direct, |f| f.per_second)
+                    .text(),
                 format!("{:.0}", median(rounds, |f| f.mean_us)),
                 format!("{:.0}", median(rounds, |f| f.p99_us)),
-                self.ratio(*way, Way::Direct, |f| f.p99_us).text(),
+                self.ratio(*strategy, Strategy::Direct, |f| f.p99_us).text(),
             ]
         });
         rows.collect()
     }
 }
 
-/// A count as a figure.
+/// A count as a measured.
 fn number(count: usize) -> f64 {
     f64::from(u32::try_from(count).unwrap_or(u32::MAX))
 }
@@ -195,24 +207,24 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut cells = Vec::new();
     for workload in WORKLOADS {
         for sources in &arguments.sources {
-            let mut live: Vec<(Way, Vec<Figure>)> = WAYS.map(|way| (way, Vec::new())).to_vec();
+            let mut live = STRATEGIES.map(|strategy| (strategy, Vec::new())).to_vec();
             let mut modelled = live.clone();
             for round in 0..warm_up + counted {
-                for turn in 0..WAYS.len() {
+                for turn in 0..STRATEGIES.len() {
                     // Each round begins with another way.
-                    let at = (turn + round) % WAYS.len();
-                    let Some((way, rounds)) = live.get_mut(at) else {
+                    let at = (turn + round) % STRATEGIES.len();
+                    let Some((strategy, rounds)) = live.get_mut(at) else {
                         return Err("there is a place for each way".into());
                     };
-                    let figure = live::round(arguments, workload, *sources, *way)?;
+                    let measured = live::round(arguments, workload, *sources, *strategy)?;
                     if round >= warm_up {
-                        rounds.push(figure);
+                        rounds.push(measured);
                     }
                 }
                 if round >= warm_up {
-                    for (way, rounds) in &mut modelled {
+                    for (strategy, rounds) in &mut modelled {
                         let seed = u64::try_from(round)?;
-                        rounds.push(model::round(arguments, workload, *sources, *way, seed));
+                        rounds.push(model::round(arguments, workload, *sources, *strategy, seed));
                     }
                 }
             }
@@ -260,12 +272,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 fn targets(cells: &[Cell]) -> Targets {
     let mut targets = Targets::default();
     for cell in cells.iter().filter(|cell| !cell.is_model) {
-        let throughput = |way, rival| cell.ratio(way, rival, |f| f.per_second);
+        let throughput = |strategy, rival| cell.ratio(strategy, rival, |f| f.per_second);
         let sources = cell.sources;
         match cell.workload {
             // The lower end of the interval must be beyond: the effects are small.
             Workload::Load | Workload::Run if sources > 1 => {
-                let gain = throughput(Way::Ours, Way::OneQueue);
+                let gain = throughput(Strategy::Ours, Strategy::OneQueue);
                 let (what, wanted) = match cell.workload {
                     Workload::Load => ("T-1, T-3: writes", 1.186),
                     _ => ("T-9, T-11: reads", 1.106),
@@ -278,7 +290,7 @@ fn targets(cells: &[Cell]) -> Targets {
                 );
             }
             Workload::Load => {
-                let loss = throughput(Way::Ours, Way::OneQueue);
+                let loss = throughput(Strategy::Ours, Strategy::OneQueue);
                 targets.add(
                     "T-2: writes of 1 source, by one queue",
                     Bound::AtLeast(1.0),
@@ -288,7 +300,7 @@ fn targets(cells: &[Cell]) -> Targets {
             }
             Workload::Run => {}
             Workload::Mixed => {
-                let tail = cell.ratio(Way::Ours, Way::Direct, |f| f.p99_us);
+                let tail = cell.ratio(Strategy::Ours, Strategy::Direct, |f| f.p99_us);
                 targets.add(
                     format!("p99 of reads beside writers and compaction, {sources} sources, by direct calls"),
                     Bound::AtMost(0.5),

@@ -1,21 +1,21 @@
 //! The same rounds as a model of events: clients, sets and channels without threads, in a time of
-//! their own. What is started next is decided by the schedules and the placing of the product.
+//! their own. The product's schedules and placement decide what is started next.
 
 use super::live::{compaction, costs, request};
-use super::{Arguments, Figure, Way, Workload};
+use super::{Arguments, Measurement, Strategy, Workload};
 use crate::harness::Random;
 use headwater_io::queue::{Direction, Placements, Purpose, Request, Schedule};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::time::Duration;
 
-/// What a client does between two requests, in nanoseconds.
+/// Time of a client between two requests, in nanoseconds.
 const THINKING: u64 = 2_000;
-/// What an owner that is awake needs to take its next request.
+/// Time in which an owner that is awake takes its next request.
 const TAKING: u64 = 2_000;
 const COMPACTION_LANES: u64 = 4;
 
-/// Something that happens: a client asks, or a request ends, on a set or on a channel.
+/// An event: a client sends a request, or a request ends, on a set or on a channel.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     Asks(usize),
@@ -37,7 +37,7 @@ struct World {
     hand_over: u64,
     /// `None` = direct calls.
     sets: Option<(Vec<Schedule<usize>>, Placements, u64)>,
-    /// Of direct calls: channels in use, and who waits for one.
+    /// Of direct calls: channels in use, and waiting clients.
     in_use: u64,
     line: VecDeque<usize>,
 }
@@ -55,7 +55,7 @@ impl World {
         purpose.is_some_and(|purpose| purpose != Purpose::Compaction)
     }
 
-    /// How long the device takes, within a fifth.
+    /// Service time of the device, within a fifth.
     fn service(&mut self, client: usize) -> u64 {
         let Some(of) = self.clients.get(client) else {
             return 0;
@@ -132,15 +132,15 @@ pub(super) fn round(
     arguments: &Arguments,
     workload: Workload,
     sources: u64,
-    way: Way,
+    strategy: Strategy,
     seed: u64,
-) -> Figure {
-    let mut world = world(arguments, clients(workload, sources), way, seed);
+) -> Measurement {
+    let mut world = world(arguments, clients(workload, sources), strategy, seed);
     let mut latencies = live(&mut world, arguments.requests);
     let reads = latencies.remove(&true).unwrap_or_default();
     let mut all = latencies.remove(&false).unwrap_or_default();
     all.extend(&reads);
-    Figure::of(all, reads, Duration::from_nanos(world.now).as_secs_f64())
+    Measurement::of(all, reads, Duration::from_nanos(world.now).as_secs_f64())
 }
 
 /// Four of each source, and those of a compaction.
@@ -163,8 +163,8 @@ fn clients(workload: Workload, sources: u64) -> Vec<Client> {
     clients
 }
 
-fn world(arguments: &Arguments, clients: Vec<Client>, way: Way, seed: u64) -> World {
-    let sets = way.options(arguments.channels).map(|options| {
+fn world(arguments: &Arguments, clients: Vec<Client>, strategy: Strategy, seed: u64) -> World {
+    let sets = strategy.options(arguments.channels).map(|options| {
         let schedule = || Schedule::new(options.order, options.passes_max, clients.len());
         (
             (0..options.sets).map(|_| schedule()).collect(),
@@ -186,8 +186,8 @@ fn world(arguments: &Arguments, clients: Vec<Client>, way: Way, seed: u64) -> Wo
     }
 }
 
-/// As with threads: so many requests are asked for, and all of them are answered. Gives their
-/// latencies, in microseconds; those of reads under `true`.
+/// As with threads: so many requests are sent, and all of them are answered. Gives their latencies,
+/// in microseconds; those of reads under `true`.
 fn live(world: &mut World, requests: u64) -> BTreeMap<bool, Vec<f64>> {
     let mut left = requests;
     let mut waited_for = 0_u64;

@@ -4,7 +4,7 @@
 //! writes), and so are queries for rows and for ranges (every thread reads). T-14, the share of
 //! software in the latency of persistent memory, needs such memory and is not here.
 
-use super::{Cell, Figure, Way, Workload};
+use super::{Cell, Measurement, Strategy, Workload};
 use crate::table;
 
 /// The cells of one workload, by rising number of sources.
@@ -19,24 +19,25 @@ impl<'a> Series<'a> {
         Series(series)
     }
 
-    /// By how much a figure of our sets is above that of one queue, in percent, for each number of
-    /// sources above one.
-    fn gains(&self, of: fn(&Figure) -> f64) -> Vec<f64> {
+    /// Gain of our sets in a measurement over one queue, in percent, for each number of sources
+    /// above one.
+    fn gains(&self, of: fn(&Measurement) -> f64) -> Vec<f64> {
         let many = self.0.iter().filter(|cell| cell.sources > 1);
-        let gain = |cell: &&Cell| (cell.ratio(Way::Ours, Way::OneQueue, of).mean - 1.0) * 100.0;
+        let gain =
+            |cell: &&Cell| (cell.ratio(Strategy::Ours, Strategy::OneQueue, of).mean - 1.0) * 100.0;
         many.map(gain).collect()
     }
 
-    fn alone(&self, of: fn(&Figure) -> f64) -> Option<f64> {
+    fn alone(&self, of: fn(&Measurement) -> f64) -> Option<f64> {
         let one = self.0.iter().find(|cell| cell.sources == 1)?;
-        Some((one.ratio(Way::Ours, Way::OneQueue, of).mean - 1.0) * 100.0)
+        Some((one.ratio(Strategy::Ours, Strategy::OneQueue, of).mean - 1.0) * 100.0)
     }
 
-    /// By how much a figure of a way grows from the least number of sources to the most, in
+    /// Growth of a measurement of a strategy from the least number of sources to the most, in
     /// percent.
-    fn growth(&self, way: Way, of: fn(&Figure) -> f64) -> Option<f64> {
+    fn growth(&self, strategy: Strategy, of: fn(&Measurement) -> f64) -> Option<f64> {
         let median = |cell: &Cell| {
-            let found = cell.rounds.iter().find(|(w, _)| *w == way);
+            let found = cell.rounds.iter().find(|(w, _)| *w == strategy);
             found.map(|(_, rounds)| table::median(rounds.iter().map(of).collect()).0)
         };
         let (first, last) = (median(self.0.first()?)?, median(self.0.last()?)?);
@@ -44,15 +45,15 @@ impl<'a> Series<'a> {
     }
 }
 
-fn least(figures: &[f64]) -> Option<f64> {
-    figures.iter().copied().reduce(f64::min)
+fn least(values: &[f64]) -> Option<f64> {
+    values.iter().copied().reduce(f64::min)
 }
 
-fn most(figures: &[f64]) -> Option<f64> {
-    figures.iter().copied().reduce(f64::max)
+fn most(values: &[f64]) -> Option<f64> {
+    values.iter().copied().reduce(f64::max)
 }
 
-/// What a row says of a series of writes and one of reads.
+/// Text of a row, from a series of writes and one of reads.
 type Row = (
     &'static str,
     &'static str,
@@ -60,12 +61,12 @@ type Row = (
     fn(&Series<'_>, &Series<'_>) -> Option<f64>,
 );
 
-fn throughput(figure: &Figure) -> f64 {
-    figure.per_second
+fn throughput(of: &Measurement) -> f64 {
+    of.per_second
 }
 
-fn latency(figure: &Figure) -> f64 {
-    figure.mean_us
+fn latency(of: &Measurement) -> f64 {
+    of.mean_us
 }
 
 const ROWS: [Row; 15] = [
@@ -85,10 +86,10 @@ const ROWS: [Row; 15] = [
         "T-4",
         "growth of writes with sources, one queue",
         "",
-        |writes, _| writes.growth(Way::OneQueue, throughput),
+        |writes, _| writes.growth(Strategy::OneQueue, throughput),
     ),
     ("T-5", "the same, sets", "≥ -6 (rises)", |writes, _| {
-        writes.growth(Way::Ours, throughput)
+        writes.growth(Strategy::Ours, throughput)
     }),
     (
         "T-6",
@@ -100,10 +101,10 @@ const ROWS: [Row; 15] = [
         "T-7",
         "growth of the latency of writes with sources, one queue",
         "",
-        |writes, _| writes.growth(Way::OneQueue, latency),
+        |writes, _| writes.growth(Strategy::OneQueue, latency),
     ),
     ("T-8", "the same, sets", "≤ 30 (15)", |writes, _| {
-        writes.growth(Way::Ours, latency)
+        writes.growth(Strategy::Ours, latency)
     }),
     (
         "T-9, T-11",
@@ -115,10 +116,10 @@ const ROWS: [Row; 15] = [
         "T-10",
         "growth of reads with sources, one queue",
         "",
-        |_, reads| reads.growth(Way::OneQueue, throughput),
+        |_, reads| reads.growth(Strategy::OneQueue, throughput),
     ),
     ("T-10", "the same, sets", "≥ -5 (0)", |_, reads| {
-        reads.growth(Way::Ours, throughput)
+        reads.growth(Strategy::Ours, throughput)
     }),
     (
         "T-12",

@@ -1,4 +1,4 @@
-//! The server as a process of its own, and what the kernel tells about it.
+//! The server as a process of its own, and its resources by the kernel's count.
 
 use crate::harness::Failure;
 use headwater_server::Settings;
@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// What the process is told. Not for people.
+/// Arguments of the process. Not for people.
 #[derive(clap::Args)]
 pub(crate) struct ChildArguments {
     #[arg(long)]
@@ -17,7 +17,7 @@ pub(crate) struct ChildArguments {
     /// Takes messages from a broker on this port.
     #[arg(long)]
     mqtt_port: Option<u16>,
-    /// What it is to other nodes: `edge`, `cloud` or `dispatcher`.
+    /// Role among other nodes: `edge`, `cloud` or `dispatcher`.
     #[arg(long, default_value = "single")]
     role: String,
     /// A node that a dispatcher sends questions to.
@@ -25,7 +25,7 @@ pub(crate) struct ChildArguments {
     node: Vec<String>,
 }
 
-/// The child's part: serves until SIGTERM, and tells its address once it answers.
+/// The child's part: serves until SIGTERM, and prints its address once it answers.
 pub(crate) fn run_child(arguments: &ChildArguments) -> Result<(), Failure> {
     let mut settings = Settings::new(&arguments.db);
     settings.http_addr.set_port(0);
@@ -60,7 +60,7 @@ pub(crate) struct Server {
     pub(crate) addr: SocketAddr,
 }
 
-/// What a server used.
+/// Resources that a server used.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Used {
     pub(crate) cpu_seconds: f64,
@@ -74,7 +74,7 @@ impl Server {
         Server::start_with(db, &[])
     }
 
-    /// As [`Server::start`], told more.
+    /// As [`Server::start`], with more arguments.
     pub(crate) fn start_with(db: &Path, arguments: &[&str]) -> Result<Server, Failure> {
         let mut command = Command::new(std::env::current_exe()?);
         command
@@ -121,7 +121,7 @@ impl Server {
         let pid = i32::try_from(self.child.id())?;
         let pid = rustix::process::Pid::from_raw(pid).ok_or("no process")?;
         rustix::process::kill_process(pid, rustix::process::Signal::TERM)?;
-        // Not reaped yet, a process that has ended still tells what it used.
+        // Not reaped yet, a process that has ended still reports its resources.
         let ended = rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT;
         rustix::process::waitid(rustix::process::WaitId::Pid(pid), ended)?;
         let used = self.used()?;
@@ -156,7 +156,7 @@ pub(crate) fn used_of(process: u32) -> Result<Used, Failure> {
         kib.unwrap_or(0) * 1024
     };
     Ok(Used {
-        // Linux tells programs 100 ticks a second, whatever it counts itself.
+        // Linux reports to programs 100 ticks a second, whatever it counts itself.
         cpu_seconds: ticks / 100.0,
         peak_bytes: bytes("VmHWM:"),
         resident_bytes: bytes("VmRSS:"),

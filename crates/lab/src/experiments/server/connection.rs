@@ -1,5 +1,5 @@
-//! One connection that asks and is kept: as cheap as it can be, so that what is measured is the
-//! server.
+//! One connection that is kept open for queries: as cheap as it can be, so that what is measured is
+//! the server.
 
 use crate::harness::Failure;
 use std::io::{Read, Write};
@@ -19,7 +19,7 @@ pub(crate) struct Connection {
     filled: usize,
 }
 
-/// What came back; the body stands in the connection's buffer until the next request.
+/// An answer; its body stays in the connection's buffer until the next request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -110,7 +110,7 @@ impl Connection {
         self.bytes(answer.body.0..answer.body.1)
     }
 
-    /// What was read into a part of the buffer.
+    /// Bytes of a part of the buffer.
     fn bytes(&self, part: Range<usize>) -> &[u8] {
         self.buffer.get(part).unwrap_or_default()
     }

@@ -1,7 +1,7 @@
-//! The same questions at every door: SQL and InfluxQL beside the routes, over a hundred devices
-//! with ten fields that were loaded as lines, in order and with late rows.
+//! The same questions at every front end: SQL and InfluxQL beside the routes, over a hundred
+//! devices with ten fields that were loaded as lines, in order and with late rows.
 //!
-//! A minute after the last line was acknowledged, and before anything is asked, what the folder of
+//! A minute after the last line was acknowledged, and before the first question, what the folder of
 //! the database takes on the disk is counted: log, reserve and metadata included. Needs the command
 //! `headwater`, since the experiment's own server has no SQL.
 
@@ -46,11 +46,11 @@ const BY_ROUTE: [(&str, &str); 3] = [
 ];
 
 #[derive(Serialize)]
-pub(super) struct Figures {
+pub(super) struct Results {
     loads: Vec<Load>,
 }
 
-/// What one load takes on the disk, and how it answers.
+/// Disk space of one load, and its query times.
 #[derive(Serialize)]
 struct Load {
     late_percent: u64,
@@ -59,8 +59,8 @@ struct Load {
     rows: Vec<Row>,
 }
 
-/// What is wanted of a load.
-struct Wanted {
+/// Targets of a load.
+struct LoadTarget {
     late_percent: u64,
     /// Parts of the values of the experiment: one, or a half.
     part_of_values: usize,
@@ -68,14 +68,14 @@ struct Wanted {
     per_minute_ms: f64,
 }
 
-const LOADS: [Wanted; 2] = [
-    Wanted {
+const LOADS: [LoadTarget; 2] = [
+    LoadTarget {
         late_percent: 0,
         part_of_values: 1,
         bytes_per_value: 2.2,
         per_minute_ms: 4.0,
     },
-    Wanted {
+    LoadTarget {
         late_percent: 20,
         part_of_values: 2,
         bytes_per_value: 3.0,
@@ -87,25 +87,25 @@ pub(super) fn measure(
     bench: &Bench,
     arguments: &Arguments,
     targets: &mut Targets,
-) -> Result<Figures, Failure> {
+) -> Result<Results, Failure> {
     let binary = arguments.binary.as_deref();
     let binary = binary.ok_or("--part doors needs --binary PATH_TO/headwater, which knows SQL")?;
     let mut loads = Vec::new();
-    for wanted in &LOADS {
-        loads.push(of_load(bench, arguments, binary, wanted, targets)?);
+    for target in &LOADS {
+        loads.push(of_load(bench, arguments, binary, target, targets)?);
     }
-    Ok(Figures { loads })
+    Ok(Results { loads })
 }
 
 fn of_load(
     bench: &Bench,
     arguments: &Arguments,
     binary: &Path,
-    wanted: &Wanted,
+    target: &LoadTarget,
     targets: &mut Targets,
 ) -> Result<Load, Failure> {
-    let late = wanted.late_percent;
-    let rows = arguments.values / wanted.part_of_values / FIELDS / DEVICES;
+    let late = target.late_percent;
+    let rows = arguments.values / target.part_of_values / FIELDS / DEVICES;
     let fleet = Fleet::new(DEVICES, rows.max(1), late);
     let dir = bench.path(&format!("doors-{late}"));
     let server = Server::start_command(binary, &dir)?;
@@ -119,9 +119,9 @@ fn of_load(
     let rows = ask_all(bench, arguments, &server, &questions(&fleet)?)?;
     server.stop()?;
     let name = |what: &str| format!("{late} % late: {what}");
-    let most = Bound::AtMost(wanted.bytes_per_value);
+    let most = Bound::AtMost(target.bytes_per_value);
     targets.add(name("bytes a value on disk"), most, "", bytes);
-    judge(&rows, wanted, targets, name);
+    judge(&rows, target, targets, name);
     Ok(Load {
         late_percent: late,
         values: fleet.values(),
@@ -130,7 +130,7 @@ fn of_load(
     })
 }
 
-/// What a folder takes on the disk: blocks, not lengths.
+/// Disk space of a folder: blocks, not lengths.
 fn folder_bytes(dir: &Path) -> Result<u64, Failure> {
     use std::os::unix::fs::MetadataExt;
     let mut bytes = 0;
@@ -238,7 +238,7 @@ fn high(fleet: &Fleet) -> Result<(f64, usize), Failure> {
     Ok((high, all.iter().filter(|v| **v > high).count()))
 }
 
-/// What every question is about.
+/// Subject of every question.
 struct About {
     high: f64,
     above: usize,
@@ -382,13 +382,13 @@ fn of_one_device(about: &About) -> Vec<Question> {
     ]
 }
 
-fn judge(rows: &[Row], wanted: &Wanted, targets: &mut Targets, name: impl Fn(&str) -> String) {
+fn judge(rows: &[Row], target: &LoadTarget, targets: &mut Targets, name: impl Fn(&str) -> String) {
     let p50 = |question: &str| {
         let row = rows.iter().find(|r| r.question == question);
         row.map(|r| r.p50_ms)
     };
     for (question, most) in [
-        (PER_MINUTE, wanted.per_minute_ms),
+        (PER_MINUTE, target.per_minute_ms),
         (HIGH, 0.4),
         (COUNTS, 0.5),
     ] {

@@ -1,4 +1,4 @@
-//! A server with nothing to do: how soon it answers, and what it holds and uses while nobody asks.
+//! A server with nothing to do: how soon it answers, and its resources while nobody sends requests.
 
 use super::child::Server;
 use crate::harness::{Bench, Bound, Failure, Targets};
@@ -8,22 +8,22 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-/// How long it is left alone.
+/// Time for which it is left alone.
 const ALONE: Duration = Duration::from_millis(500);
 
-/// Medians over rounds, each over a database that is made anew.
+/// Medians over rounds, each over a new database.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct Figures {
+pub(super) struct Results {
     rounds: usize,
     /// From starting the process to the answer of `/ready`.
     ready_milliseconds: f64,
     ready_milliseconds_max: f64,
     peak_bytes: u64,
-    /// While nobody asks.
+    /// While there are no requests.
     cpu_percent: f64,
 }
 
-pub(super) fn measure(bench: &Bench, targets: &mut Targets) -> Result<Figures, Failure> {
+pub(super) fn measure(bench: &Bench, targets: &mut Targets) -> Result<Results, Failure> {
     let (warm_up, rounds) = bench.rounds();
     let (mut ready, mut peaks, mut loads) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..warm_up + rounds {
@@ -48,7 +48,7 @@ pub(super) fn measure(bench: &Bench, targets: &mut Targets) -> Result<Figures, F
     let (ready, ..) = table::median(ready);
     let (peak, ..) = table::median(peaks);
     let (load, ..) = table::median(loads);
-    let figures = Figures {
+    let results = Results {
         rounds,
         ready_milliseconds: ready,
         ready_milliseconds_max: slowest,
@@ -78,7 +78,7 @@ pub(super) fn measure(bench: &Bench, targets: &mut Targets) -> Result<Figures, F
     );
     targets.add("idle: start to ready", Bound::AtMost(300.0), " ms", ready);
     targets.add("idle: peak memory", Bound::AtMost(40.0), " MiB", mib);
-    Ok(figures)
+    Ok(results)
 }
 
 fn ask_ready(addr: SocketAddr) -> Result<(), Failure> {

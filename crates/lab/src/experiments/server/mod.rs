@@ -2,11 +2,11 @@
 //!
 //! `idle`: start and memory of a server with nothing to do. `writing`: line protocol over HTTP.
 //! `reading`: tiles, rows, newest values, bins, counts. `search`: streams by words, of very many.
-//! `soak`: all of it at once for minutes. `streams`: a million streams of one table. `doors`: SQL
-//! and InfluxQL beside the routes.
+//! `soak`: all of it at once for minutes. `streams`: a million streams of one table. `doors`: the
+//! front ends SQL and InfluxQL beside the routes.
 //!
-//! The server runs as a process of its own, so that its CPU time and memory are told apart from the
-//! client's. Each case gets a fresh database. What was acknowledged is looked for in the database
+//! The server runs as a process of its own, so that its CPU time and memory are counted apart from
+//! the client's. Each case gets a fresh database. Acknowledged data is looked for in the database
 //! after the server has stopped.
 
 mod child;
@@ -43,16 +43,16 @@ pub(crate) struct Arguments {
     /// Requests in all for the cases with one line a request.
     #[arg(long, default_value_t = 200_000)]
     requests: usize,
-    /// Points of the large channel that is asked about.
+    /// Points of the large channel that is queried.
     #[arg(long, default_value_t = 10_000_000)]
     points: u64,
-    /// Rows of each of a hundred devices with ten fields that are asked about.
+    /// Rows of each of a hundred devices with ten fields that are queried.
     #[arg(long, default_value_t = 10_000)]
     rows: u64,
-    /// Seconds each question is asked for, in every round.
+    /// Seconds each question is sent for, in every round.
     #[arg(long, default_value_t = 2.0)]
     seconds: f64,
-    /// Connections where many ask.
+    /// Connections where many clients query.
     #[arg(long, default_value_t = 16)]
     connections: usize,
     /// Streams that are searched.
@@ -78,21 +78,21 @@ pub(crate) struct Arguments {
 }
 
 #[derive(Serialize)]
-struct Figures {
-    idle: Option<idle::Figures>,
-    writing: Option<writing::Figures>,
-    reading: Option<reading::Figures>,
-    search: Option<search::Figures>,
-    soak: Option<soak::Figures>,
-    streams: Option<streams::Figures>,
-    doors: Option<doors::Figures>,
+struct Results {
+    idle: Option<idle::Results>,
+    writing: Option<writing::Results>,
+    reading: Option<reading::Results>,
+    search: Option<search::Results>,
+    soak: Option<soak::Results>,
+    streams: Option<streams::Results>,
+    doors: Option<doors::Results>,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let bench = Bench::new("server", &arguments.common)?;
     let mut targets = Targets::default();
     let wants = |part: &str| arguments.part.is_empty() || arguments.part == part;
-    let mut figures = Figures {
+    let mut results = Results {
         idle: None,
         writing: None,
         reading: None,
@@ -102,26 +102,26 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         doors: None,
     };
     if wants("idle") {
-        figures.idle = Some(idle::measure(&bench, &mut targets)?);
+        results.idle = Some(idle::measure(&bench, &mut targets)?);
     }
     if wants("writing") {
-        figures.writing = Some(writing::run(&bench, arguments, &mut targets)?);
+        results.writing = Some(writing::run(&bench, arguments, &mut targets)?);
     }
     if wants("reading") {
-        figures.reading = Some(reading::measure(&bench, arguments, &mut targets)?);
+        results.reading = Some(reading::measure(&bench, arguments, &mut targets)?);
     }
     if wants("search") {
-        figures.search = Some(search::measure(&bench, arguments, &mut targets)?);
+        results.search = Some(search::measure(&bench, arguments, &mut targets)?);
     }
-    // Long, and no comparison: only when it is asked for.
+    // Long, and no comparison: only on request.
     if arguments.part == "soak" {
-        figures.soak = Some(soak::run(&bench, arguments, &mut targets)?);
+        results.soak = Some(soak::run(&bench, arguments, &mut targets)?);
     }
     if arguments.part == "streams" {
-        figures.streams = Some(streams::measure(&bench, arguments, &mut targets)?);
+        results.streams = Some(streams::measure(&bench, arguments, &mut targets)?);
     }
     if arguments.part == "doors" {
-        figures.doors = Some(doors::measure(&bench, arguments, &mut targets)?);
+        results.doors = Some(doors::measure(&bench, arguments, &mut targets)?);
     }
-    bench.finish(&figures, &targets)
+    bench.finish(&results, &targets)
 }

@@ -22,12 +22,12 @@ const FIELDS: usize = 10;
 const CHANNEL: &str = "big%2Cdevice%3D1.value";
 
 #[derive(Serialize)]
-pub(crate) struct Figures {
+pub(crate) struct Results {
     rows: Vec<Row>,
     peak_bytes: u64,
 }
 
-/// What one question took, over all rounds.
+/// Measurements of one question, over all rounds.
 #[derive(Serialize)]
 pub(super) struct Row {
     pub(super) question: &'static str,
@@ -46,21 +46,21 @@ pub(crate) fn measure(
     bench: &Bench,
     arguments: &Arguments,
     targets: &mut Targets,
-) -> Result<Figures, Failure> {
+) -> Result<Results, Failure> {
     let dir = bench.path("reading");
     fill(&dir, arguments)?;
     let server = Server::start(&dir)?;
     let rows = ask_all(bench, arguments, &server, &questions(arguments))?;
     judge(&rows, targets);
-    let figures = Figures {
+    let results = Results {
         rows,
         peak_bytes: server.used()?.peak_bytes,
     };
     server.stop()?;
-    Ok(figures)
+    Ok(results)
 }
 
-/// Asks every question in every round, and prints what the answers took.
+/// Sends every question in every round, and prints the times of the answers.
 pub(super) fn ask_all(
     bench: &Bench,
     arguments: &Arguments,
@@ -138,7 +138,7 @@ pub(super) struct Question {
     pub(super) name: &'static str,
     pub(super) connections: usize,
     pub(super) requests: Vec<Vec<u8>>,
-    /// Looks whether the answer to the first one is right.
+    /// Checks the answer to the first one.
     pub(super) is_right: Box<dyn Fn(&Value) -> bool + Sync>,
 }
 
@@ -276,7 +276,7 @@ fn questions(arguments: &Arguments) -> Vec<Question> {
 }
 
 impl Question {
-    /// Asks the first form once and looks at the answer.
+    /// Sends the first form once and checks the answer.
     fn check(&self, addr: SocketAddr) -> Result<(), Failure> {
         let mut connection = Connection::open(addr)?;
         let request = self.requests.first().ok_or("a question without a form")?;

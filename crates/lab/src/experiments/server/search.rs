@@ -1,4 +1,4 @@
-//! Searches over very many streams: what somebody waits for who types into the page's search.
+//! Searches over very many streams: the latency for a user who types into the page's search.
 
 use super::Arguments;
 use super::child::Server;
@@ -17,7 +17,7 @@ const BATCH: usize = 1_000;
 const SITES: usize = 50;
 
 #[derive(Serialize)]
-pub(super) struct Figures {
+pub(super) struct Results {
     streams: usize,
     rows: Vec<Row>,
 }
@@ -26,7 +26,7 @@ pub(super) fn measure(
     bench: &Bench,
     arguments: &Arguments,
     targets: &mut Targets,
-) -> Result<Figures, Failure> {
+) -> Result<Results, Failure> {
     let dir = bench.path("search");
     fill(&dir, arguments.streams)?;
     let server = Server::start(&dir)?;
@@ -40,7 +40,7 @@ pub(super) fn measure(
             row.p50_ms,
         );
     }
-    Ok(Figures {
+    Ok(Results {
         streams: arguments.streams,
         rows,
     })

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 const DEVICES: u64 = 100;
 const SECOND: i64 = 1_000_000_000;
 const START: i64 = 1_700_000_000 * SECOND;
-/// Time between the rows of a writer: each writer tells of its hundred devices about twice a second
+/// Time between the rows of a writer: each writer reports its hundred devices about twice a second
 /// of its own time.
 const STEP: i64 = SECOND / 200;
 const LINES: usize = 1_000;
@@ -33,7 +33,7 @@ const LATE_PERCENT: u64 = 5;
 const PARTS: usize = 5;
 const MIB: f64 = (1 << 20) as f64;
 
-/// Who does what, how often.
+/// Connections of one kind of work, and the pause between their requests.
 #[derive(Clone, Copy)]
 struct Role {
     name: &'static str,
@@ -56,11 +56,11 @@ const READ: Role = Role {
     connections: 4,
     pause: Duration::from_millis(5),
 };
-/// What readers ask for in turn.
+/// Questions that readers send in turn.
 const QUESTIONS: [&str; 4] = ["tile", "300 bins", "1,000 rows", "newest values"];
 
 #[derive(Default, Serialize)]
-pub(super) struct Figures {
+pub(super) struct Results {
     minutes: f64,
     rows: u64,
     kinds: Vec<Kind>,
@@ -73,7 +73,7 @@ pub(super) struct Figures {
     sync_median_us: f64,
 }
 
-/// What one kind of request took.
+/// Latencies of one kind of request.
 #[derive(Serialize)]
 struct Kind {
     name: &'static str,
@@ -83,7 +83,7 @@ struct Kind {
     most_ms: f64,
 }
 
-/// What all threads share.
+/// State that all threads share.
 struct Shared {
     addr: SocketAddr,
     stop: AtomicBool,
@@ -218,7 +218,7 @@ pub(super) fn run(
     bench: &Bench,
     arguments: &Arguments,
     targets: &mut Targets,
-) -> Result<Figures, Failure> {
+) -> Result<Results, Failure> {
     let dir = bench.path("soak");
     let mut probe = SyncProbe::new(bench.path("sync-probe"))?;
     probe.sample(64)?;
@@ -267,7 +267,7 @@ pub(super) fn run(
     let rows = shared.rows.load(Ordering::Relaxed);
     let (merges, write_amplification) = check(&dir, rows)?;
     let part = resident.len().div_ceil(PARTS).max(1);
-    let figures = Figures {
+    let results = Results {
         minutes: took / 60.0,
         rows,
         kinds: kinds(shared.taken.into_inner().map_err(|e| e.to_string())?),
@@ -281,9 +281,9 @@ pub(super) fn run(
         cpu_share: used.cpu_seconds / took,
         sync_median_us: probe.median_us(),
     };
-    print(&figures);
-    judge(&figures, targets);
-    Ok(figures)
+    print(&results);
+    judge(&results, targets);
+    Ok(results)
 }
 
 /// Every acknowledged row is there, and no other. Gives the merges so far and the write
@@ -338,17 +338,17 @@ fn kinds(mut taken: Vec<(&'static str, u64)>) -> Vec<Kind> {
         .collect()
 }
 
-fn print(figures: &Figures) {
+fn print(results: &Results) {
     println!(
         "\n{:.1} minutes, {} rows of 3 fields, all of them found; {} merges, write amplification {:.2} in events; the server took {:.0} % of a core; sync median {:.0} µs\n",
-        figures.minutes,
-        figures.rows,
-        figures.merges,
-        figures.write_amplification,
-        figures.cpu_share * 100.0,
-        figures.sync_median_us
+        results.minutes,
+        results.rows,
+        results.merges,
+        results.write_amplification,
+        results.cpu_share * 100.0,
+        results.sync_median_us
     );
-    let rows: Vec<Vec<String>> = figures
+    let rows: Vec<Vec<String>> = results
         .kinds
         .iter()
         .map(|k| {
@@ -362,7 +362,7 @@ fn print(figures: &Figures) {
         })
         .collect();
     table::print(&["request", "count", "p50 ms", "p99 ms", "most ms"], &rows);
-    let parts: Vec<String> = figures
+    let parts: Vec<String> = results
         .resident_mib
         .iter()
         .map(|mib| format!("{mib:.0}"))
@@ -370,18 +370,18 @@ fn print(figures: &Figures) {
     println!(
         "\nresident in each fifth of the time, median: {} MiB; peak {:.0} MiB",
         parts.join(", "),
-        figures.peak_mib
+        results.peak_mib
     );
 }
 
-fn judge(figures: &Figures, targets: &mut Targets) {
+fn judge(results: &Results, targets: &mut Targets) {
     targets.add(
         "soak: peak memory of the server",
         Bound::AtMost(256.0),
         " MiB",
-        figures.peak_mib,
+        results.peak_mib,
     );
-    if let [_, second, .., last] = figures.resident_mib.as_slice() {
+    if let [_, second, .., last] = results.resident_mib.as_slice() {
         targets.add(
             "soak: memory of the last fifth against the second",
             Bound::AtMost(1.1),
@@ -393,6 +393,6 @@ fn judge(figures: &Figures, targets: &mut Targets) {
         "soak: merges that took place",
         Bound::AtLeast(1.0),
         "",
-        figures.merges as f64,
+        results.merges as f64,
     );
 }

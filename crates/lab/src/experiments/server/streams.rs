@@ -1,10 +1,10 @@
-//! A million streams of one table: loading them with one writer, and what people ask then.
+//! A million streams of one table: loading them with one writer, and the queries of people then.
 //!
 //! Line protocol of two fields, every stream once in a pass; the second pass and those after it
 //! write to streams that are known. The writer tries again what is answered with 503, as writers
 //! do; what counts is how long nothing was stored. Then the server is stopped and started, and
-//! asked: right after the start, and ten questions at each door. SQL is asked where the server has
-//! it: the experiment's own has not, so `--binary` names the command `headwater`.
+//! asked: right after the start, and ten questions at each front end. SQL is queried where the
+//! server has it: the experiment's own has not, so `--binary` names the command `headwater`.
 
 use super::Arguments;
 use super::child::Server;
@@ -26,7 +26,7 @@ const LINES: usize = 20_000;
 const MIB: f64 = 1024.0 * 1024.0;
 
 #[derive(Serialize)]
-struct Asked {
+struct Timing {
     door: &'static str,
     question: String,
     ms: f64,
@@ -34,7 +34,7 @@ struct Asked {
 }
 
 #[derive(Serialize)]
-pub(super) struct Figures {
+pub(super) struct Results {
     streams: usize,
     passes: usize,
     /// Of each pass.
@@ -46,7 +46,7 @@ pub(super) struct Figures {
     loading_mib: f64,
     bytes_written_per_byte: f64,
     bytes_per_line: f64,
-    asked: Vec<Asked>,
+    asked: Vec<Timing>,
     /// After the questions.
     resident_mib: f64,
 }
@@ -69,7 +69,7 @@ fn push_line(out: &mut String, stream: usize, pass: usize, streams: usize) {
     );
 }
 
-/// What loading took.
+/// Measurements of loading.
 #[derive(Default)]
 struct Load {
     lines_per_second: Vec<f64>,
@@ -114,7 +114,7 @@ fn load(addr: SocketAddr, streams: usize, passes: usize) -> Result<Load, Failure
     Ok(load)
 }
 
-/// A figure of the server's metrics.
+/// A value of the server's metrics.
 fn metric(addr: SocketAddr, name: &str) -> Result<f64, Failure> {
     let mut connection = Connection::open(addr)?;
     let answer = connection.send(&get("/metrics"))?;
@@ -125,7 +125,7 @@ fn metric(addr: SocketAddr, name: &str) -> Result<f64, Failure> {
     value.ok_or_else(|| format!("no figure {name}").into())
 }
 
-/// One question, asked over a connection of its own.
+/// One question, sent over a connection of its own.
 struct Question {
     door: &'static str,
     text: String,
@@ -169,7 +169,7 @@ fn route(path: &str, holds: &str) -> Question {
     }
 }
 
-/// What is asked first after a start, with what is wanted of it in milliseconds.
+/// First questions after a start, with their targets in milliseconds.
 fn first_questions(streams: usize, passes: usize) -> Vec<(Question, f64)> {
     let rows = streams * passes;
     let middle = format!("dev{:07}", streams / 2);
@@ -248,7 +248,7 @@ fn ask(
     server: &Server,
     question: &Question,
     has_sql: bool,
-    asked: &mut Vec<Asked>,
+    asked: &mut Vec<Timing>,
 ) -> Result<Option<f64>, Failure> {
     if question.door == "SQL" && !has_sql {
         return Ok(None);
@@ -262,7 +262,7 @@ fn ask(
         let shown: String = body.chars().take(300).collect();
         println!("{}: {}: {shown}", question.text, answer.status);
     }
-    asked.push(Asked {
+    asked.push(Timing {
         door: question.door,
         question: question.text.clone(),
         ms,
@@ -286,12 +286,12 @@ fn mib(bytes: u64) -> f64 {
     u32::try_from(bytes >> 10).map_or(f64::INFINITY, f64::from) / 1024.0
 }
 
-fn print_loading(figures: &Figures) {
+fn print_loading(results: &Results) {
     println!(
         "{} streams, {} passes of two fields, {LINES} lines a request, one writer: {}",
-        figures.streams,
-        figures.passes,
-        figures
+        results.streams,
+        results.passes,
+        results
             .lines_per_second
             .iter()
             .map(|r| format!("{r:.0}"))
@@ -302,17 +302,17 @@ fn print_loading(figures: &Figures) {
     println!(
         "longest without a stored batch {:.2} s, {} answers 503, {:.2} CPU s a million lines, \
          {:.0} MiB at most, {:.2} bytes written a byte accepted, {:.0} bytes a line on disk\n",
-        figures.longest_stall_seconds,
-        figures.refused_requests,
-        figures.cpu_seconds_per_million_lines,
-        figures.loading_mib,
-        figures.bytes_written_per_byte,
-        figures.bytes_per_line,
+        results.longest_stall_seconds,
+        results.refused_requests,
+        results.cpu_seconds_per_million_lines,
+        results.loading_mib,
+        results.bytes_written_per_byte,
+        results.bytes_per_line,
     );
 }
 
-fn loading_targets(figures: &Figures, targets: &mut Targets) {
-    let slowest = figures
+fn loading_targets(results: &Results, targets: &mut Targets) {
+    let slowest = results
         .lines_per_second
         .iter()
         .copied()
@@ -323,7 +323,7 @@ fn loading_targets(figures: &Figures, targets: &mut Targets) {
         "",
         slowest,
     );
-    let stall = figures.longest_stall_seconds;
+    let stall = results.longest_stall_seconds;
     targets.add(
         "longest without a stored batch",
         Bound::AtMost(3.0),
@@ -334,13 +334,13 @@ fn loading_targets(figures: &Figures, targets: &mut Targets) {
         "resident while loading",
         Bound::AtMost(200.0),
         " MiB",
-        figures.loading_mib,
+        results.loading_mib,
     );
     targets.add(
         "bytes written a byte accepted",
         Bound::AtMost(4.0),
         " B",
-        figures.bytes_written_per_byte,
+        results.bytes_written_per_byte,
     );
 }
 
@@ -348,7 +348,7 @@ pub(super) fn measure(
     bench: &Bench,
     arguments: &Arguments,
     targets: &mut Targets,
-) -> Result<Figures, Failure> {
+) -> Result<Results, Failure> {
     let (streams, passes) = (arguments.streams, arguments.passes.max(1));
     let binary = arguments.binary.as_deref();
     let dir = bench.path("streams");
@@ -358,7 +358,7 @@ pub(super) fn measure(
     let written = metric(server.addr, "headwater_write_amplification_bytes_ratio")?;
     server.stop()?;
     let lines = number(streams * passes);
-    let mut figures = Figures {
+    let mut results = Results {
         streams,
         passes,
         lines_per_second: loaded.lines_per_second,
@@ -371,28 +371,28 @@ pub(super) fn measure(
         asked: Vec::new(),
         resident_mib: 0.0,
     };
-    print_loading(&figures);
-    loading_targets(&figures, targets);
+    print_loading(&results);
+    loading_targets(&results, targets);
     let server = start(&dir, binary)?;
     for (question, wanted) in first_questions(streams, passes) {
-        if let Some(ms) = ask(&server, &question, binary.is_some(), &mut figures.asked)? {
+        if let Some(ms) = ask(&server, &question, binary.is_some(), &mut results.asked)? {
             targets.add(question.text, Bound::AtMost(wanted), " ms", ms);
         }
     }
     for question in more_questions(streams) {
-        ask(&server, &question, binary.is_some(), &mut figures.asked)?;
+        ask(&server, &question, binary.is_some(), &mut results.asked)?;
     }
-    figures.resident_mib = mib(server.used()?.resident_bytes);
+    results.resident_mib = mib(server.used()?.resident_bytes);
     server.stop()?;
-    let resident = figures.resident_mib;
+    let resident = results.resident_mib;
     targets.add(
         "resident after ten questions a door",
         Bound::AtMost(300.0),
         " MiB",
         resident,
     );
-    print(&figures);
-    Ok(figures)
+    print(&results);
+    Ok(results)
 }
 
 fn folder_bytes(dir: &Path) -> Result<u64, Failure> {
@@ -409,8 +409,8 @@ fn folder_bytes(dir: &Path) -> Result<u64, Failure> {
     Ok(bytes)
 }
 
-fn print(figures: &Figures) {
-    let rows: Vec<Vec<String>> = figures
+fn print(results: &Results) {
+    let rows: Vec<Vec<String>> = results
         .asked
         .iter()
         .map(|a| {

@@ -17,7 +17,7 @@ const DEVICES: usize = 100;
 
 /// A case in numbers: medians over rounds.
 #[derive(Debug, Default, Serialize)]
-struct Figure {
+struct Measurement {
     name: String,
     requests: usize,
     values: usize,
@@ -38,8 +38,8 @@ struct Figure {
 
 /// All cases.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct Figures {
-    cases: Vec<Figure>,
+pub(super) struct Results {
+    cases: Vec<Measurement>,
 }
 
 struct Case {
@@ -63,7 +63,7 @@ pub(super) fn run(
     bench: &Bench,
     arguments: &Arguments,
     targets: &mut Targets,
-) -> Result<Figures, Failure> {
+) -> Result<Results, Failure> {
     let cases = [
         Case {
             name: "large requests",
@@ -90,16 +90,16 @@ pub(super) fn run(
             late_percent: 0,
         },
     ];
-    let mut figures = Figures::default();
+    let mut results = Results::default();
     for case in cases.iter().filter(|c| c.name.contains(&arguments.only)) {
-        figures.cases.push(measure(bench, arguments, case)?);
+        results.cases.push(measure(bench, arguments, case)?);
     }
-    print(&figures);
-    judge(&figures, targets);
-    Ok(figures)
+    print(&results);
+    judge(&results, targets);
+    Ok(results)
 }
 
-fn measure(bench: &Bench, arguments: &Arguments, case: &Case) -> Result<Figure, Failure> {
+fn measure(bench: &Bench, arguments: &Arguments, case: &Case) -> Result<Measurement, Failure> {
     let lines = if case.lines == 1 {
         arguments.requests
     } else {
@@ -126,7 +126,7 @@ fn measure(bench: &Bench, arguments: &Arguments, case: &Case) -> Result<Figure, 
     let million = fleet.values() as f64 / 1e6;
     let of = |figure: &dyn Fn(&Round) -> f64| table::median(all.iter().map(figure).collect());
     let (rate, least, most) = of(&|r| fleet.values() as f64 / r.seconds);
-    Ok(Figure {
+    Ok(Measurement {
         name: case.name.to_owned(),
         requests: requests.len(),
         values: fleet.values(),
@@ -205,9 +205,9 @@ fn settle_and_check(dir: &Path, fleet: &Fleet) -> Result<u64, Failure> {
     Ok(bytes)
 }
 
-fn print(figures: &Figures) {
+fn print(results: &Results) {
     println!("Writing line protocol over HTTP, synced; client and server on the same machine:\n");
-    let rows: Vec<Vec<String>> = figures
+    let rows: Vec<Vec<String>> = results
         .cases
         .iter()
         .map(|f| {
@@ -238,8 +238,8 @@ fn print(figures: &Figures) {
     table::print(&heads, &rows);
 }
 
-fn judge(figures: &Figures, targets: &mut Targets) {
-    let find = |part: &str| figures.cases.iter().find(|f| f.name.ends_with(part));
+fn judge(results: &Results, targets: &mut Targets) {
+    let find = |part: &str| results.cases.iter().find(|f| f.name.ends_with(part));
     let plain = find("large requests");
     if let Some(f) = plain {
         let cpu = f.cpu_seconds_per_million_values;

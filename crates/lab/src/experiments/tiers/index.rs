@@ -34,7 +34,7 @@ pub(super) struct Question {
 }
 
 /// A database on the slow medium.
-struct Side {
+struct SlowDatabase {
     db: Database,
     reading: Arc<Reading>,
 }
@@ -76,9 +76,9 @@ fn fill(db: &Database, points: usize) -> Result<(), Failure> {
 }
 
 /// Opens the database in a folder, its large medium slow from the start.
-fn open(dir: &Path, fast: &Fast, with_index: bool) -> Result<Side, Failure> {
+fn open(dir: &Path, fast: &Fast, with_index: bool) -> Result<SlowDatabase, Failure> {
     let mut options = options(dir, Survives::Process);
-    // What is cached in memory is not what is asked about.
+    // Data cached in memory is not queried.
     options.memory_budget_bytes = 1 << 20;
     options.fast_dir = Some(fast.tier(dir));
     options.fast_parts = TierParts {
@@ -88,10 +88,10 @@ fn open(dir: &Path, fast: &Fast, with_index: bool) -> Result<Side, Failure> {
     };
     let (env, reading) = Slow::env(LATENCY);
     let db = Database::open_in(env, options)?;
-    Ok(Side { db, reading })
+    Ok(SlowDatabase { db, reading })
 }
 
-/// How a question is asked; how many rows or buckets it found.
+/// A question; returns the number of rows or buckets found.
 type Ask = fn(&Database, &mut Random, usize) -> Result<usize, Failure>;
 
 fn tile(db: &Database, dice: &mut Random, points: usize) -> Result<usize, Failure> {
@@ -207,7 +207,7 @@ pub(super) fn measure(
     Ok(questions)
 }
 
-/// What can be made anew, by what cannot (E-13).
+/// Size of what can be rebuilt, by that of what cannot (E-13).
 fn size(db: &Database, targets: &mut Targets) -> Result<(), Failure> {
     let stats = db.stats()?;
     let (secondary, primary) = (stats.fast_index_bytes, stats.segment_bytes);

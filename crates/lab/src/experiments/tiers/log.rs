@@ -50,7 +50,7 @@ pub(super) fn single(
                 probe.borrow_mut().sample(20)?;
                 let options = options(&bench.path("single"), Survives::PowerCut);
                 let db = on.open(options, fast)?;
-                // On the slow medium fewer tell as much.
+                // On the slow medium fewer show as much.
                 let rows = if on == LogOn::Bulk { rows / 10 } else { rows };
                 let taken = taken(|| one_by_one(&db, rows))?;
                 db.close()?;
@@ -206,7 +206,7 @@ pub(super) fn stock(
     Ok(all)
 }
 
-/// How long an opening takes after the process was killed.
+/// Times of opening after the process was killed.
 #[derive(Serialize)]
 pub(super) struct Opening {
     log_bytes: u64,

@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
     /// Stock events of a round.
     #[arg(long, default_value_t = 500_000)]
     events: usize,
-    /// Rows of the database that is asked.
+    /// Rows of the database that is queried.
     #[arg(long, default_value_t = 4_000_000)]
     points: usize,
     /// Processor to which everything is pinned; not pinned unless given.
@@ -48,7 +48,7 @@ pub(crate) struct Arguments {
 }
 
 #[derive(Serialize)]
-struct Figures {
+struct Results {
     single: Vec<Rounds>,
     stock: Vec<log::Stock>,
     opening: Option<log::Opening>,
@@ -66,28 +66,28 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let fast = Fast::new(&arguments.fast)?;
     let mut targets = Targets::default();
     let wants = |part: &str| arguments.part.is_empty() || arguments.part == part;
-    let mut figures = Figures {
+    let mut results = Results {
         single: Vec::new(),
         stock: Vec::new(),
         opening: None,
         index: Vec::new(),
     };
     if wants("single") {
-        figures.single = log::single(&bench, &fast, arguments.rows, &mut targets)?;
+        results.single = log::single(&bench, &fast, arguments.rows, &mut targets)?;
     }
     if wants("log") {
-        figures.stock = log::stock(&bench, &fast, arguments.events, &mut targets)?;
+        results.stock = log::stock(&bench, &fast, arguments.events, &mut targets)?;
     }
     if wants("opening") {
-        figures.opening = Some(log::opening(&bench, &fast, &mut targets)?);
+        results.opening = Some(log::opening(&bench, &fast, &mut targets)?);
     }
     if wants("index") {
-        figures.index = index::measure(&bench, &fast, arguments.points, &mut targets)?;
+        results.index = index::measure(&bench, &fast, arguments.points, &mut targets)?;
     }
-    bench.finish(&figures, &targets)
+    bench.finish(&results, &targets)
 }
 
-/// The folder of fast tiers. It is removed in the end.
+/// The folder of fast tiers, which is removed in the end.
 struct Fast(PathBuf);
 
 impl Fast {
@@ -111,7 +111,7 @@ impl Drop for Fast {
     }
 }
 
-/// Where the log lies.
+/// Device of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LogOn {
     /// The medium of the database.

@@ -40,7 +40,7 @@ pub(crate) struct Arguments {
 }
 
 #[derive(Serialize)]
-struct Figures {
+struct Results {
     growth: Vec<grow::Stretch>,
     /// Of the larger store, pyramid included, at rest.
     bytes_per_point: f64,
@@ -62,14 +62,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     overview::judge(&overviews, &mut targets);
     let batches = batches::measure(&bench, &arguments.batches, arguments.batch_points)?;
     batches::judge(&batches, &mut targets);
-    let figures = Figures {
+    let results = Results {
         growth,
         bytes_per_point,
         tiles,
         overviews,
         batches,
     };
-    bench.finish(&figures, &targets)
+    bench.finish(&results, &targets)
 }
 
 /// A point in a rounds' name: what it measures and of how many points.

@@ -63,7 +63,7 @@ pub(super) fn tiles(
         let kept = (index >= 6).then(|| memory.clone());
         let levels = levels(name, points);
         contestants.push(Contestant::new(name.clone(), move |round| {
-            // Opened anew: what a tile needs is read from the file unless an earlier one of the
+            // Opened again: what a tile needs is read from the file unless an earlier one of the
             // round needed it.
             let db = match &kept {
                 Some(db) => db.clone(),

@@ -14,7 +14,7 @@ use crate::table;
 use headwater::{Knobs, MergeScope};
 use serde::Serialize;
 
-/// Stretches of a run whose write amplification is told.
+/// Stretches of a run whose write amplification is reported.
 const STRETCHES: usize = 100;
 /// Events of a leaf when small ones may be written.
 const SMALL_LEAF: usize = 64;
@@ -33,7 +33,7 @@ pub(crate) struct Track {
 pub(crate) struct Row {
     sequence: String,
     events: usize,
-    /// Where the law changes, in events.
+    /// Event at which the law changes.
     changes: Vec<usize>,
     conventional: Track,
     half: Track,
@@ -215,7 +215,7 @@ pub(crate) fn figure_10(rows: &[Row]) -> Vec<Panel> {
         .collect()
 }
 
-/// What the engine writes when it may choose everything, for one set.
+/// Writes of the engine when it may choose everything, for one set.
 #[derive(Serialize)]
 pub(crate) struct All {
     set: String,

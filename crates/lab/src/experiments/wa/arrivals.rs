@@ -88,11 +88,11 @@ impl Arrivals {
     }
 }
 
-/// How many rows of a file are read at most.
+/// Most rows of a file that are read.
 const ROWS_MAX: usize = 200_000_000;
 
 /// Reads rows `t_g,t_a` in the order of arrival; a first row that is no numbers is a heading. The
-/// time of arrival may be missing, and is only looked at to tell whether the rows are in its order.
+/// time of arrival may be missing, and is only looked at to see whether the rows are in its order.
 ///
 /// Times of generation that are not all whole and positive are replaced by their ranks: which event
 /// is late, and what a merge rewrites, follows from their order alone.

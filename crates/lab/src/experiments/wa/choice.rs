@@ -93,7 +93,7 @@ fn papers() -> Vec<Plan> {
         .collect()
 }
 
-/// What can be learned from a window.
+/// Statistics of a window.
 struct Seen<'a> {
     window: &'a [i64],
     law: LatenessLaw,

@@ -1,4 +1,4 @@
-//! What deciding costs: the analyzer of a shard alone, over each of M1 to M12, with production
+//! Cost of decisions: the analyzer of a shard alone, over each of M1 to M12, with production
 //! settings.
 
 use super::Sizes;

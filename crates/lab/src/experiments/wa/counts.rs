@@ -1,5 +1,5 @@
-//! The engine's counters beside the plain simulation's: M1 to M12, both policies, both scopes. They
-//! must be equal.
+//! The engine's counters beside the plain simulation's, which must be equal: M1 to M12, both
+//! policies, both scopes.
 
 use super::plan::{Counts, Plan, Sharing};
 use super::sets::{Set, paper};

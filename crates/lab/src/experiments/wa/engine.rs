@@ -21,7 +21,7 @@ pub(crate) struct Exact {
     memory: usize,
     in_force: LatePolicy,
     adaptive: bool,
-    /// Events until the engine may choose anew.
+    /// Events until the engine may choose again.
     until_evaluation: usize,
     switches: Vec<(u64, String)>,
 }
@@ -42,7 +42,7 @@ impl Exact {
         let mut options = plan.exact_options();
         options.late_policy = choice;
         let db = Database::open_in(Env::memory(), options)?;
-        // Every event counts, so equal times are kept.
+        // Every event counts, so equal times are retained.
         db.create_table(&TableSpec {
             duplicates: Duplicates::Keep,
             ..TableSpec::new("delays")

@@ -15,7 +15,7 @@ struct Report {
     #[serde(flatten)]
     engine: Counts,
     wa: f64,
-    /// What the plain simulation of the same policy counts.
+    /// Counts of the plain simulation of the same policy.
     reference: Counts,
 }
 

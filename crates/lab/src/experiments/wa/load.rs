@@ -26,7 +26,7 @@ const BATCH: usize = 1_000;
 const BATCHES_BETWEEN: usize = 4;
 /// Widths of queries, ms: the paper's.
 const WIDTHS_MS: [i64; 3] = [500, 1_000, 5_000];
-/// Where the events begin: times are never negative.
+/// Start of the events: times are never negative.
 const BEGIN: i64 = 1_704_067_200_000_000_000;
 
 fn name() -> StreamName {
@@ -169,7 +169,7 @@ pub(crate) struct Query {
     conventional: [Spread; 2],
 }
 
-/// A figure of several rounds.
+/// A measurement of several rounds.
 #[derive(Clone, Copy, Serialize)]
 struct Spread {
     median: f64,
@@ -199,7 +199,7 @@ type Latencies = [[Vec<f64>; WIDTHS_MS.len()]; 2];
 
 const KINDS: [&str; 2] = ["recent", "historical"];
 
-/// Writes a set and asks while it is written: the newest stretch, and one at a random place.
+/// Writes a set and queries it while it is written: the newest stretch, and one at a random place.
 pub(crate) fn queries(
     bench: &Bench,
     sizes: &Sizes,
@@ -270,11 +270,11 @@ pub(crate) fn queries(
     Ok(all)
 }
 
-fn quantile(figures: &[f64], percent: usize) -> f64 {
-    let mut figures = figures.to_vec();
-    figures.sort_by(f64::total_cmp);
-    let at = (figures.len() * percent / 100).min(figures.len().saturating_sub(1));
-    figures.get(at).copied().unwrap_or(0.0)
+fn quantile(results: &[f64], percent: usize) -> f64 {
+    let mut results = results.to_vec();
+    results.sort_by(f64::total_cmp);
+    let at = (results.len() * percent / 100).min(results.len().saturating_sub(1));
+    results.get(at).copied().unwrap_or(0.0)
 }
 
 fn asked_while_written(

@@ -44,10 +44,10 @@ pub(crate) struct Arguments {
     /// Newest events that a flush keeps back.
     #[arg(long, default_value_t = 0)]
     retain: usize,
-    /// What a merge rewrites: leaves that the range overlaps, or only those that receive an event.
+    /// Scope of a merge: leaves that the range overlaps, or only those that receive an event.
     #[arg(long, value_parser = scope, default_value = "overlap")]
     scope: MergeScope,
-    /// The figures as JSON: to standard output with --csv, else to this file.
+    /// The results as JSON: to standard output with --csv, else to this file.
     #[arg(long, num_args = 0..=1)]
     json: Option<Option<PathBuf>>,
     /// Events of each set; the paper has 10,000,000. Production settings get ten times as many.
@@ -78,7 +78,7 @@ pub(crate) struct Arguments {
 enum Part {
     /// The engine's counters beside the simulation's.
     Counts,
-    /// What each policy of the paper costs on each set.
+    /// Costs of each policy of the paper on each set.
     Sweep,
     /// The paper's formulas and our model beside what is counted (sweeps too).
     Models,
@@ -88,7 +88,7 @@ enum Part {
     Adaptive,
     /// Events and bytes written with production settings on files.
     Production,
-    /// What the analyzer of a shard costs.
+    /// Cost of the analyzer of a shard.
     Cost,
     /// Throughput on files, adaptive beside conventional.
     Ingest,
@@ -96,7 +96,7 @@ enum Part {
     Queries,
 }
 
-/// How large the sets are, and which of all that follow their laws.
+/// Sizes of the sets, and of all sets that follow their laws.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct Sizes {
     pub(crate) points: usize,
@@ -141,48 +141,48 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     println!("{} events of each set, seed {}", sizes.points, sizes.seed);
     let wanted = |part| arguments.only.is_empty() || arguments.only.contains(&part);
     let mut targets = Targets::default();
-    let mut figures = Figures {
+    let mut results = Results {
         sizes,
-        ..Figures::default()
+        ..Results::default()
     };
     if wanted(Part::Counts) {
-        figures.counts = counts::run(&sizes, &mut targets)?;
+        results.counts = counts::run(&sizes, &mut targets)?;
     }
     let parts = [Part::Sweep, Part::Models, Part::Choice];
     if parts.into_iter().any(wanted) {
-        figures.sweep = sweep::run(&sizes, &arguments.data)?;
+        results.sweep = sweep::run(&sizes, &arguments.data)?;
     }
     if wanted(Part::Models) {
-        figures.subsequent = models::subsequent(&sizes, &mut targets)?;
-        figures.models = models::run(&figures.sweep, &sizes, &mut targets)?;
+        results.subsequent = models::subsequent(&sizes, &mut targets)?;
+        results.models = models::run(&results.sweep, &sizes, &mut targets)?;
     }
     if wanted(Part::Choice) {
-        figures.choice = choice::run(&figures.sweep, &sizes, &mut targets)?;
+        results.choice = choice::run(&results.sweep, &sizes, &mut targets)?;
     }
     if wanted(Part::Adaptive) {
-        figures.sequences = adaptive::sequences(&sizes, &mut targets)?;
-        figures.all_knobs = adaptive::all_knobs(&sizes, &mut targets)?;
+        results.sequences = adaptive::sequences(&sizes, &mut targets)?;
+        results.all_knobs = adaptive::all_knobs(&sizes, &mut targets)?;
     }
     if wanted(Part::Production) {
-        figures.production = Some(production::run(&bench, &sizes, &mut targets)?);
+        results.production = Some(production::run(&bench, &sizes, &mut targets)?);
     }
     if wanted(Part::Cost) {
-        figures.cost = cost::run(&sizes, &mut targets)?;
+        results.cost = cost::run(&sizes, &mut targets)?;
     }
     if wanted(Part::Ingest) {
-        figures.ingest = load::ingest(&bench, &sizes, &mut targets)?;
+        results.ingest = load::ingest(&bench, &sizes, &mut targets)?;
     }
     if wanted(Part::Queries) {
-        figures.queries = load::queries(&bench, &sizes, &mut targets)?;
+        results.queries = load::queries(&bench, &sizes, &mut targets)?;
     }
     if let Some(dir) = &arguments.plots {
-        figures.plot(dir)?;
+        results.plot(dir)?;
     }
-    bench.finish(&figures, &targets)
+    bench.finish(&results, &targets)
 }
 
 #[derive(Default, Serialize)]
-struct Figures {
+struct Results {
     sizes: Sizes,
     counts: Vec<counts::Row>,
     sweep: Vec<sweep::Swept>,
@@ -191,13 +191,13 @@ struct Figures {
     choice: Vec<choice::Row>,
     sequences: Vec<adaptive::Row>,
     all_knobs: Vec<adaptive::All>,
-    production: Option<production::Figures>,
+    production: Option<production::Results>,
     cost: Vec<cost::Row>,
     ingest: Vec<load::Ingest>,
     queries: Vec<load::Query>,
 }
 
-impl Figures {
+impl Results {
     /// Writes the plots of what was run.
     fn plot(&self, dir: &Path) -> Result<(), Failure> {
         let write = |file: &str, caption: &str, columns, panels: Vec<plot::Panel>| {

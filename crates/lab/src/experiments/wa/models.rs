@@ -20,16 +20,16 @@ pub(crate) struct Row {
     conventional: [f64; 3],
     /// n_seq; the same three.
     separate: Vec<(usize, [f64; 3])>,
-    /// What Algorithm 1 chooses, and what that costs.
+    /// Choice of Algorithm 1, and its cost.
     algorithm_1: String,
     algorithm_1_wa: f64,
     algorithm_1_regret: f64,
-    /// What our model chooses.
+    /// Choice of our model.
     ours: String,
     ours_regret: f64,
 }
 
-/// What our model predicts for a policy under exact conditions.
+/// Prediction of our model for a policy under exact conditions.
 pub(crate) fn predicted(plan: &Plan, law: &dyn headwater_late::DelayLaw) -> f64 {
     let candidate = Candidate {
         policy: plan.late_policy(),

@@ -6,7 +6,7 @@ use serde::Serialize;
 use std::fmt;
 use std::str::FromStr;
 
-/// How the memory is shared, as the papers count it.
+/// Division of the memory, as the papers count it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sharing {
     /// One buffer (the paper's pi_c).
@@ -138,7 +138,7 @@ impl fmt::Display for Plan {
     }
 }
 
-/// What was written for some events.
+/// Counts of what was written for some events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Counts {
     /// Events handed in.

@@ -5,7 +5,7 @@ use crate::harness::Failure;
 use std::fmt::Write;
 use std::path::Path;
 
-/// How a series is drawn.
+/// Style of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mark {
     Line,
@@ -36,8 +36,8 @@ const HEIGHT: f64 = 190.0;
 const MARGIN: [f64; 4] = [46.0, 26.0, 12.0, 38.0];
 const LEGEND: f64 = 26.0;
 
-/// Colours that keep apart on white and on black, also for those who do not tell red from green
-/// (Okabe and Ito).
+/// Colours that keep apart on white and on black, also for people who do not distinguish red from
+/// green (Okabe and Ito).
 const STYLE: &str = "\
     text { font: 11px sans-serif; fill: #24292f; } .title { font-weight: bold; } .axis { stroke: #57606a; fill: none; } \
     .grid { stroke: #8c959f; stroke-opacity: .3; } .line { fill: none; stroke-width: 1.8; } .dash { stroke-dasharray: 5 3; } \
@@ -222,7 +222,7 @@ fn escaped(text: &str) -> String {
         .replace('>', "&gt;")
 }
 
-/// A number as short as it can be told on an axis.
+/// A number in its shortest form that is clear on an axis.
 fn number(value: f64) -> String {
     if value.abs() >= 1e6 {
         format!("{} M", (value / 1e5).round() / 10.0)

@@ -12,11 +12,11 @@ use serde::Serialize;
 const STREAMS: usize = 100;
 /// Rows of a batch: what arrived since the one before.
 const BATCH: usize = 10_000;
-/// Where the made-up events begin: 2024-01-01.
+/// Start of the made-up events: 2024-01-01.
 const BEGIN: i64 = 1_704_067_200_000 * MS;
 
 #[derive(Serialize)]
-pub(crate) struct Figures {
+pub(crate) struct Results {
     events: u64,
     wa_events: f64,
     wa_bytes: f64,
@@ -36,7 +36,7 @@ struct Arrived {
     value: f64,
 }
 
-/// Every stream is a set of its own, begun at another instant; all of them arrive at one door.
+/// Every stream is a set of its own, begun at another instant; all of them arrive at one database.
 fn arrivals(set: Paper, sizes: &Sizes) -> Vec<Arrived> {
     // Enough to fill the memory more than once.
     let each = 10 * sizes.points / STREAMS;
@@ -77,7 +77,7 @@ fn arrivals(set: Paper, sizes: &Sizes) -> Vec<Arrived> {
     all.into_iter().map(|(_, event)| event).collect()
 }
 
-pub(crate) fn run(bench: &Bench, sizes: &Sizes, targets: &mut Targets) -> Result<Figures, Failure> {
+pub(crate) fn run(bench: &Bench, sizes: &Sizes, targets: &mut Targets) -> Result<Results, Failure> {
     let m12 = *paper().last().ok_or("no M12")?;
     let events = arrivals(m12, sizes);
     let dir = bench.path("production");
@@ -108,7 +108,7 @@ pub(crate) fn run(bench: &Bench, sizes: &Sizes, targets: &mut Targets) -> Result
     db.flush()?;
     let stats = db.stats()?;
     let accepted = stats.events_accepted.max(1) as f64;
-    let figures = Figures {
+    let results = Results {
         events: stats.events_accepted,
         wa_events: stats.wa_events(),
         wa_bytes: stats.wa_bytes(),
@@ -139,15 +139,15 @@ pub(crate) fn run(bench: &Bench, sizes: &Sizes, targets: &mut Targets) -> Result
             "late runs",
         ],
         &[vec![
-            figures.events.to_string(),
-            format!("{:.3}", figures.wa_events),
-            format!("{:.3}", figures.wa_bytes),
-            format!("{:.2}", figures.log),
-            format!("{:.2}", figures.leaf),
-            format!("{:.2}", figures.index),
-            format!("{:.3}", figures.meta),
-            format!("{:.2}", figures.stored),
-            figures.late_runs.to_string(),
+            results.events.to_string(),
+            format!("{:.3}", results.wa_events),
+            format!("{:.3}", results.wa_bytes),
+            format!("{:.2}", results.log),
+            format!("{:.2}", results.leaf),
+            format!("{:.2}", results.index),
+            format!("{:.3}", results.meta),
+            format!("{:.2}", results.stored),
+            results.late_runs.to_string(),
         ]],
     );
     let what = format!("M12 as {STREAMS} streams, defaults, drained");
@@ -155,13 +155,13 @@ pub(crate) fn run(bench: &Bench, sizes: &Sizes, targets: &mut Targets) -> Result
         format!("{what}: events written / accepted"),
         Bound::AtMost(1.15),
         "",
-        figures.wa_events,
+        results.wa_events,
     );
     targets.add(
         format!("{what}: bytes written / accepted"),
         Bound::AtMost(1.0),
         "",
-        figures.wa_bytes,
+        results.wa_bytes,
     );
-    Ok(figures)
+    Ok(results)
 }

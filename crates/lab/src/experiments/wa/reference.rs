@@ -14,7 +14,7 @@
 //! - `overlap` rewrites every leaf that the range of what is stored overlaps; `touched` only leaves
 //!   that receive an event, where a leaf receives what is at or after its first event and before
 //!   the next leaf's (the first leaf also what is before it). Neighbours that are rewritten are one
-//!   sequence, cut anew, full from the left. In-order events stored together with late ones join
+//!   sequence, cut again, full from the left. In-order events stored together with late ones join
 //!   that sequence when the last leaf is in it;
 //! - the buffers left at the end are stored and counted, each by itself;
 //! - equal times are kept in the order of arrival, a flush does not separate them, and leaves that
@@ -240,8 +240,8 @@ fn end(leaf: &[i64]) -> i64 {
     leaf.last().copied().unwrap_or(i64::MIN)
 }
 
-/// How many of sorted in-order events a flush takes when the newest `retain` stay: no cut between
-/// equal times, and at least one time unless none is to go.
+/// Number of sorted in-order events that a flush takes when the newest `retain` stay: no cut
+/// between equal times, and at least one time unless none is to go.
 fn cut(events: &[i64], retain: usize) -> usize {
     let wished = events.len().saturating_sub(retain);
     if wished == 0 {

@@ -61,7 +61,7 @@ const M5: LogNormal = LogNormal {
     mu: 5.0,
     sigma: 1.75,
 };
-/// How often what was kept is sent again, ns.
+/// Interval at which retained events are sent again, ns.
 const RESEND: i64 = 50_000 * MS;
 
 impl Paper {
@@ -339,7 +339,7 @@ mod tests {
     use super::super::reference::simulate;
     use super::*;
 
-    /// What whole-table merges of one buffer write for each event.
+    /// Write amplification of whole-table merges of one buffer.
     fn wa(times: &[i64]) -> f64 {
         simulate(times, &Plan::paper(Sharing::Conventional)).wa()
     }

@@ -1,4 +1,4 @@
-//! What each policy of the paper costs on each set: conventional, and separate with every share of
+//! Costs of each policy of the paper on each set: conventional, and separate with every share of
 //! memory, whole tables rewritten. By simulation, which counts what the engine counts.
 
 use super::arrivals::{Arrivals, MS};

@@ -34,9 +34,9 @@ pub(super) struct Cold {
     refused: Option<String>,
 }
 
-/// A way to scan.
+/// A method of scanning.
 #[derive(Clone, Copy)]
-struct Way {
+struct ScanMethod {
     name: &'static str,
     backend: IoBackend,
     depth: usize,
@@ -80,7 +80,7 @@ fn segments(dir: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(all)
 }
 
-/// Has the system forget what it has of the segments in memory.
+/// Drops the segments from the page cache of the system.
 fn forget(dir: &Path) -> Result<(), Failure> {
     for path in segments(dir)? {
         let file = std::fs::File::open(path)?;
@@ -146,7 +146,7 @@ fn depths(files: &UringFiles, dir: &Path) -> Result<Vec<(usize, f64)>, Failure> 
     let mut found = Vec::new();
     for depth in DEPTHS {
         forget(dir)?;
-        // What the kernel would read beside is not what is asked for.
+        // The kernel's own read-ahead would disturb the measurement.
         let file = std::fs::File::open(&largest)?;
         rustix::fs::fadvise(&file, 0, None, Advice::Random)?;
         found.push((depth, reads_at(files, &largest, depth)?));
@@ -170,7 +170,7 @@ pub(super) fn measure(
     let dir = bench.path("cold");
     let base = options(&dir, Survives::Process);
     fill(&Database::open(base.clone())?, points, streams)?;
-    let way = |name, backend, depth, sets| Way {
+    let method = |name, backend, depth, sets| ScanMethod {
         name,
         backend,
         depth,
@@ -178,30 +178,30 @@ pub(super) fn measure(
     };
     let depth = arguments.depth;
     let ways = [
-        way("calls, one after the other", IoBackend::File, 1, 0),
-        way("queue of the kernel, depth 1", IoBackend::Uring, 1, 0),
-        way(
+        method("calls, one after the other", IoBackend::File, 1, 0),
+        method("queue of the kernel, depth 1", IoBackend::Uring, 1, 0),
+        method(
             "queue of the kernel, leaves ahead",
             IoBackend::Uring,
             depth,
             0,
         ),
-        way(
+        method(
             "owners of queue sets, leaves ahead",
             IoBackend::File,
             depth,
             4,
         ),
     ];
-    let contestants = ways.iter().map(|way| {
+    let contestants = ways.iter().map(|method| {
         let options = Options {
-            io_backend: way.backend,
-            read_ahead: way.depth,
-            queue_sets: way.sets,
+            io_backend: method.backend,
+            read_ahead: method.depth,
+            queue_sets: method.sets,
             ..base.clone()
         };
         let dir = &dir;
-        Contestant::new(way.name, move |_| {
+        Contestant::new(method.name, move |_| {
             forget(dir)?;
             taken(|| scan_all(&options, streams, points))
         })

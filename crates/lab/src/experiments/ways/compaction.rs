@@ -19,11 +19,11 @@ const STREAMS: usize = 16;
 const ROWS: usize = 20_000;
 /// Rows of a batch of a writer.
 const BATCH: usize = 500;
-/// Rows that a read asks for.
+/// Rows of a read.
 const WINDOW: i64 = 200;
 const READERS: usize = 4;
 
-/// Where segments lie.
+/// Device of the segments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 enum Medium {
     /// The throttled device.

@@ -1,10 +1,10 @@
 //! Ways to the medium (docs/io.md; TIERS, 5).
 //!
 //! `cold`: scans of rows of which the system has nothing in memory, one leaf after the other and
-//! with leaves asked for ahead, through a queue of the kernel and by owners of queue sets; and the
-//! depth of the medium, measured in the same run. The medium is that of `--scratch`; nothing stands
-//! in for it. `compaction`: reads beside writers and compaction, with queue sets and by direct
-//! calls, over a throttled device, which is a stand-in that sleeps; and the same with everything in
+//! with leaves read ahead, through a queue of the kernel and by owners of queue sets; and the depth
+//! of the medium, measured in the same run. The medium is that of `--scratch`; nothing stands in
+//! for it. `compaction`: reads beside writers and compaction, with queue sets and by direct calls,
+//! over a throttled device, which is a stand-in that sleeps; and the same with everything in
 //! memory.
 
 mod cold;
@@ -25,14 +25,13 @@ pub(crate) struct Arguments {
     /// Streams over which they are divided; each is scanned after the other.
     #[arg(long, default_value_t = 100)]
     streams: usize,
-    /// Leaves that are asked for at once.
+    /// Leaves that are read ahead at once.
     #[arg(long, default_value_t = 8)]
     depth: usize,
     /// Reads of a round of `compaction`, by each of four readers.
     #[arg(long, default_value_t = 300)]
     reads: usize,
-    /// How long the throttled device takes to read 4 KiB, in microseconds; a write takes twice as
-    /// long.
+    /// Time of the throttled device to read 4 KiB, in microseconds; a write takes twice as long.
     #[arg(long, default_value_t = 200)]
     read_us: u64,
     /// Channels of the throttled device, and queue sets before it.
@@ -44,7 +43,7 @@ pub(crate) struct Arguments {
 }
 
 #[derive(Serialize)]
-struct Figures {
+struct Results {
     cold: Option<cold::Cold>,
     compaction: Vec<compaction::Beside>,
 }
@@ -53,15 +52,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let bench = Bench::new("ways", &arguments.common)?;
     let mut targets = Targets::default();
     let wants = |part: &str| arguments.part.is_empty() || arguments.part == part;
-    let mut figures = Figures {
+    let mut results = Results {
         cold: None,
         compaction: Vec::new(),
     };
     if wants("cold") {
-        figures.cold = Some(cold::measure(&bench, arguments, &mut targets)?);
+        results.cold = Some(cold::measure(&bench, arguments, &mut targets)?);
     }
     if wants("compaction") {
-        figures.compaction = compaction::measure(&bench, arguments, &mut targets)?;
+        results.compaction = compaction::measure(&bench, arguments, &mut targets)?;
     }
-    bench.finish(&figures, &targets)
+    bench.finish(&results, &targets)
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What all files of the device share.
+/// State that all files of the device share.
 #[derive(Debug)]
 struct Device {
     /// Requests that are served at once; the others wait in the order of their arrival.

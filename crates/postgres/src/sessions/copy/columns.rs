@@ -1,7 +1,7 @@
 //! Rows that come in by the binary form.
 //!
 //! Invariant: as in PostgreSQL a field must be in its column's own form; another one, such as a
-//! whole number for a float, is refused where its length tells it.
+//! whole number for a float, is refused where its length shows it.
 
 use super::unfit::{BATCH_BYTES, BATCH_ROWS, Unfit};
 use crate::messages::BinaryRow;
@@ -56,7 +56,7 @@ impl Builder {
         }
     }
 
-    /// What PostgreSQL calls the form that a field must be in.
+    /// PostgreSQL's name of the form that a field must be in.
     fn form(&self) -> &'static str {
         match self {
             Builder::Instants(_) => "timestamptz",

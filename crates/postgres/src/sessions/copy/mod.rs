@@ -1,6 +1,6 @@
-//! `COPY … TO STDOUT` and `COPY … FROM STDIN`: what such a statement says.
+//! `COPY … TO STDOUT` and `COPY … FROM STDIN`: the reader of such statements.
 //!
-//! What comes in is in [`rows`]; a session carries it out.
+//! Incoming rows are read in [`rows`]; a session carries the statement out.
 
 mod columns;
 mod lines;
@@ -13,7 +13,7 @@ use super::errors::error;
 use super::tokens::{Token, tokens, wrong};
 use crate::messages::{CopyFormat, Notice};
 
-/// What is copied.
+/// Source or target of a copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Copied {
     /// Columns of a table; none = all. The name is as it stands in the statement.
@@ -31,7 +31,7 @@ pub(super) struct Copy {
     pub(super) form: Form,
 }
 
-/// How rows are written.
+/// Form of written rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Form {
     /// As lines of text or of CSV.

@@ -1,4 +1,4 @@
-//! Rows that come in: read from what the client sends, and kept until there are enough to be
+//! Rows that come in: read from what the client sends, and buffered until there are enough to be
 //! stored.
 //!
 //! Invariant: no more than [`BATCH_ROWS`](super::unfit::BATCH_ROWS) rows wait, and little more than
@@ -14,7 +14,7 @@ use headwater_query::arrow::datatypes::Schema;
 use std::collections::VecDeque;
 
 impl Form {
-    /// What clients are told of it.
+    /// The format that clients are sent for it.
     pub(in crate::sessions) fn format(&self) -> Format {
         match self {
             Form::Lines(_) => Format::Text,
@@ -58,7 +58,7 @@ impl Places {
     }
 }
 
-/// What comes in, and what of it waits.
+/// Reader of incoming rows, with the bytes that wait.
 pub(in crate::sessions) enum Incoming {
     Lines(CopyRows, Lines),
     Binary(BinaryRows, Columns),
@@ -77,7 +77,7 @@ impl Incoming {
         }
     }
 
-    /// What a row is called.
+    /// The name of a row.
     pub(in crate::sessions) fn unit(&self) -> &'static str {
         match self {
             Incoming::Lines(..) => "line",

@@ -16,7 +16,7 @@ pub(in crate::sessions) struct Unfit {
 }
 
 impl Unfit {
-    /// What the client is told; `stored` tells of rows that stay.
+    /// The error for the client; `stored` says which rows stay.
     pub(in crate::sessions) fn at(self, table: &str, stored: Option<String>) -> Failure {
         let (unit, number) = self.place;
         let text = format!("COPY {table}, {unit} {number}: {}", self.message);

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
 use super::*;
-use crate::replication::holes::Outlook;
+use crate::replication::missing_ranges::Outlook;
 
 fn hole(from: u64, until: u64, outlook: Outlook) -> LackingPart {
     LackingPart {
@@ -22,12 +22,12 @@ fn all() -> Vec<Message> {
         view: 6,
     };
     let pieces = vec![
-        Piece {
+        SegmentRange {
             segment: 4,
             offset: 64,
             bytes: 1 << 20,
         },
-        Piece {
+        SegmentRange {
             segment: 1 << 40,
             offset: u64::MAX,
             bytes: u32::MAX,

@@ -1,25 +1,25 @@
-//! What a planner does with what answers its requests.
+//! Handling of the answers to a planner's requests.
 //!
 //! Invariants, concurrency and failure: those of the planner.
 
 use super::Planner;
-use crate::replication::figures::Asking;
 use crate::replication::message::{Digest, Message, REFUSED_HISTORY};
 use crate::replication::now::Now;
 use crate::replication::shares::Share;
-use crate::replication::window::{Asked, OnItsWay};
+use crate::replication::stats::Asking;
+use crate::replication::window::{InFlight, RequestKind};
 use headwater_engine::{ErrorKind, Missing, Reason, Result, State, StateName};
 use headwater_types::invariant::wide;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// What readers asked for, and did not come with so many answers, cannot be had.
+/// Answers without a range that readers requested, after which it counts as unavailable.
 const IN_VAIN_MAX: u32 = 3;
-/// More states than this in one answer's time are too many to tell apart: the newest is asked for.
+/// More states than this during one request are too many to tell apart: the newest is requested.
 pub(super) const HEARD_MAX: usize = 16;
 
 impl Planner {
-    /// Takes what answers a request, by where it is among those on their way.
+    /// Takes an answer to a request, by the position of the latter among the ones in flight.
     pub(super) fn take_answer(&mut self, now: Now, at: usize, message: Message) -> Result<()> {
         match message {
             Message::State { bytes, .. } => self.take_state(now, at, &bytes)?,
@@ -34,7 +34,7 @@ impl Planner {
             Message::Wait { millis, .. } => {
                 self.take_back(at)?;
                 self.failures = 0;
-                self.window.begin_anew();
+                self.window.reset();
                 let wait = Duration::from_millis(millis).min(self.limits.wait_most);
                 self.not_before = self.not_before.max(now.monotonic + wait);
             }
@@ -59,7 +59,7 @@ impl Planner {
         Ok(())
     }
 
-    /// Takes what the source lacks. What was asked for of that is answered by it.
+    /// Takes missing ranges of the source. Requests for them are answered by it.
     pub(super) fn take_holes(&mut self, now: Now, message: Message) -> Result<()> {
         let Message::Holes {
             segment,
@@ -71,13 +71,15 @@ impl Planner {
             return Ok(());
         };
         let again = (now.monotonic, self.limits.wait_most);
-        self.lacking.take(segment, (from, until), holes, again);
-        let lacking = &self.lacking;
-        for on_its_way in &mut self.on_its_way {
-            let mut pieces = on_its_way.pieces().iter().map(|asking| &asking.piece);
-            on_its_way.was_told |= pieces.any(|p| p.segment == segment && lacking.lacks(p));
+        self.source_missing
+            .take(segment, (from, until), holes, again);
+        let source_missing = &self.source_missing;
+        for in_flight in &mut self.in_flight {
+            let mut pieces = in_flight.pieces().iter().map(|asking| &asking.piece);
+            in_flight.was_told |= pieces.any(|p| p.segment == segment && source_missing.lacks(p));
         }
-        self.copy.do_without(segment, self.lacking.never(segment))
+        self.copy
+            .do_without(segment, self.source_missing.never(segment))
     }
 
     fn take_bytes(
@@ -88,7 +90,7 @@ impl Planner {
         bytes: &[u8],
     ) -> Result<()> {
         match self.copy.put(segment, offset, bytes) {
-            // It was not asked for.
+            // The piece was not requested.
             Err(error) if error.kind() == ErrorKind::Invalid => {}
             other => {
                 other?;
@@ -100,17 +102,17 @@ impl Planner {
     }
 
     fn take_done(&mut self, now: Now, at: usize) -> Result<()> {
-        let answered = self.on_its_way.remove(at);
+        let answered = self.in_flight.remove(at);
         self.copy.commit()?;
         self.verifier.look_again();
-        self.forget_lacking(answered.pieces());
+        self.forget_unavailable(answered.pieces());
         self.look_for_asked(answered.pieces());
         match answered.has_brought {
-            // The source is there, and says what it lacks.
+            // The source is alive, and reports its missing ranges.
             false if answered.was_told => self.failures = 0,
             true => {
                 self.failures = 0;
-                let was_full = self.on_its_way.len() + 1 >= self.window.size();
+                let was_full = self.in_flight.len() + 1 >= self.window.size();
                 let took = now.monotonic.saturating_sub(answered.since);
                 self.window.answered(took, was_full);
             }
@@ -127,25 +129,25 @@ impl Planner {
         Ok(())
     }
 
-    /// Where a request is among those on their way.
+    /// Position of a request among the ones in flight.
     pub(super) fn find(&self, request: u64) -> Option<usize> {
-        let mut all = self.on_its_way.iter();
-        all.position(|on_its_way| on_its_way.request == request)
+        let mut all = self.in_flight.iter();
+        all.position(|in_flight| in_flight.request == request)
     }
 
     fn has_brought(&mut self, now: Now, at: usize) {
         self.counted.last_success = Some(now.wall);
-        if let Some(on_its_way) = self.on_its_way.get_mut(at) {
-            on_its_way.has_brought = true;
+        if let Some(in_flight) = self.in_flight.get_mut(at) {
+            in_flight.has_brought = true;
         }
     }
 
-    /// Counts what arrived in the share out of which it was asked for. As long as something comes,
-    /// the others wait: what was asked for first is answered first.
+    /// Counts received bytes in the share of their request. As long as something arrives, the other
+    /// requests wait: the first request is answered first.
     fn count_arrived(&mut self, now: Now, at: usize, place: (u64, u64), bytes: u64) {
-        let asked = self.on_its_way.get_mut(at).map(|o| &mut o.asked);
-        if let Some(Asked::Pieces(asking)) = asked {
-            // Of a source that lacks something, a part of a piece may come.
+        let asked = self.in_flight.get_mut(at).map(|o| &mut o.asked);
+        if let Some(RequestKind::Pieces(asking)) = asked {
+            // From a source with missing ranges, a part of a piece may arrive.
             let is_it = |a: &&mut Asking| {
                 let (segment, offset) = place;
                 let end = a.piece.offset.saturating_add(u64::from(a.piece.bytes));
@@ -155,34 +157,34 @@ impl Planner {
                 let is_first = !std::mem::replace(&mut asking.has_come, true);
                 self.counted.arrived(asking.share, bytes);
                 let until = now.monotonic + self.limits.answer_within;
-                for other in self.on_its_way.iter_mut().filter(|_| is_first) {
+                for other in self.in_flight.iter_mut().filter(|_| is_first) {
                     other.until = other.until.max(until);
                 }
             }
         }
     }
 
-    /// What was not granted is not counted against its share: else the shares whose turn it would
-    /// have been would come off badly whenever an answer is cut short.
+    /// Credits bytes that were not granted to their share: else the shares whose turn it would have
+    /// been would lose whenever an answer is cut short.
     fn refund(&mut self, at: usize) {
-        let asked = self.on_its_way.get(at).into_iter();
-        for asking in asked.flat_map(OnItsWay::pieces).filter(|a| !a.has_come) {
+        let asked = self.in_flight.get(at).into_iter();
+        for asking in asked.flat_map(InFlight::pieces).filter(|a| !a.has_come) {
             let bytes = u64::from(asking.piece.bytes);
             self.turns.refund(asking.share, bytes);
         }
     }
 
-    /// What readers asked for, and the source never gets, cannot be had.
-    fn forget_lacking(&mut self, asking: &[Asking]) {
+    /// Forgets ranges that readers requested, and that the source never gets.
+    fn forget_unavailable(&mut self, asking: &[Asking]) {
         for Asking { piece, .. } in asking.iter().filter(|a| a.is_asked_for) {
-            if self.lacking.lacks_for_good(piece) {
+            if self.source_missing.lacks_for_good(piece) {
                 let bytes = u64::from(piece.bytes);
                 self.copy.forget_asked(piece.segment, piece.offset, bytes);
             }
         }
     }
 
-    /// What readers asked for is forgotten when it does not come, again and again.
+    /// Forgets ranges that readers requested, and that were missing from several answers.
     fn look_for_asked(&mut self, asking: &[Asking]) {
         let missing = self.copy.missing_for(Reason::Asked, u64::MAX);
         let place = |m: &Missing| (m.segment, m.range.offset);
@@ -201,10 +203,10 @@ impl Planner {
         }
     }
 
-    /// The source refuses what was asked for: readers do not ask for it any more.
+    /// Forgets the ranges that readers requested and the source refuses.
     fn forget_asked(&mut self, at: usize) {
-        let asked = self.on_its_way.get(at).into_iter();
-        let asking = asked.flat_map(OnItsWay::pieces);
+        let asked = self.in_flight.get(at).into_iter();
+        let asking = asked.flat_map(InFlight::pieces);
         for Asking { piece, .. } in asking.filter(|a| a.is_asked_for) {
             let bytes = u64::from(piece.bytes);
             self.copy.forget_asked(piece.segment, piece.offset, bytes);
@@ -213,15 +215,15 @@ impl Planner {
 
     /// Ends a request that was not answered: what was to be compared still is.
     pub(super) fn put_back(&mut self, at: usize) {
-        let ended = self.on_its_way.remove(at);
-        if let Asked::Digests(these) = ended.asked {
+        let ended = self.in_flight.remove(at);
+        if let RequestKind::Digests(these) = ended.asked {
             self.verifier.put_back(these);
         }
     }
 
     fn take_state(&mut self, now: Now, at: usize, bytes: &[u8]) -> Result<()> {
-        if self.on_its_way.get(at).is_some_and(|o| o.has_brought) {
-            // A request that came twice was answered twice, perhaps with an earlier state last.
+        if self.in_flight.get(at).is_some_and(|o| o.has_brought) {
+            // A request that arrived twice was answered twice, perhaps with an earlier state last.
             return Ok(());
         }
         let known = self.copy.state();
@@ -234,7 +236,7 @@ impl Planner {
         let Ok(state) = State::decode(bytes, Some(&known)) else {
             // What differs from a state that is not known, or no state at all.
             self.wants_whole = true;
-            self.on_its_way.remove(at);
+            self.in_flight.remove(at);
             self.has_failed(now);
             return Ok(());
         };
@@ -249,7 +251,7 @@ impl Planner {
         match self.copy.take_state(state) {
             Err(error) if error.kind() == ErrorKind::Invalid => {
                 self.refused = Some(error.to_string());
-                self.on_its_way.clear();
+                self.in_flight.clear();
                 return Ok(());
             }
             other => other?,
@@ -260,8 +262,8 @@ impl Planner {
 
     /// Compares pieces with what the source has.
     fn take_digests(&mut self, now: Now, at: usize, digests: &[Digest]) {
-        let asked = self.on_its_way.get_mut(at).map(|o| &mut o.asked);
-        let Some(Asked::Digests(these)) = asked else {
+        let asked = self.in_flight.get_mut(at).map(|o| &mut o.asked);
+        let Some(RequestKind::Digests(these)) = asked else {
             return;
         };
         let these = std::mem::take(these);

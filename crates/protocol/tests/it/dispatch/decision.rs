@@ -2,7 +2,7 @@
 
 use crate::dispatch::world::{edge, stream};
 use headwater_protocol::dispatch::{
-    Address, At, Change, Client, Database, EXACT_MAX, EdgeFacts, NodeIndex, Place, Question, Reach,
+    Address, At, Change, Client, Database, EXACT_MAX, EdgeFacts, NodeIndex, Decision, Question, Reach,
     Registry, Tables, TileSet, Why,
 };
 use headwater_types::{Level, Timestamp};
@@ -52,16 +52,16 @@ fn tables(nodes: &[&Registry]) -> Tables {
     tables
 }
 
-fn node(at: usize, fetches: bool, why: Why) -> Place {
-    Place::Node {
+fn node(at: usize, fetches: bool, why: Why) -> Decision {
+    Decision::Node {
         node: NodeIndex(at),
         fetches,
         why,
     }
 }
 
-fn itself(is_relayed: bool) -> Place {
-    Place::Edge {
+fn itself(is_relayed: bool) -> Decision {
+    Decision::Edge {
         name: "pump-7".to_owned(),
         url: "https://pump-7.example".to_owned(),
         database: PUMP,
@@ -150,7 +150,7 @@ fn a_dead_node_is_asked_nothing_and_the_edge_itself_still_answers() {
     tables.lost(NodeIndex(0));
     // The other has an older copy, and no connection.
     assert_eq!(place(&tables, At::Any), node(1, false, Why::Base));
-    let nowhere = Place::Nowhere {
+    let nowhere = Decision::Nowhere {
         edge: Some("pump-7".to_owned()),
     };
     assert_eq!(place(&tables, At::Edge), nowhere);
@@ -172,7 +172,7 @@ fn an_unknown_stream_is_looked_for_where_most_is_known() {
     tables.lost(NodeIndex(1));
     assert_eq!(place(&tables), node(0, false, Why::Unknown));
     tables.lost(NodeIndex(0));
-    assert_eq!(place(&tables), Place::Nowhere { edge: None });
+    assert_eq!(place(&tables), Decision::Nowhere { edge: None });
     assert_eq!(tables.widest(), None);
 }
 
@@ -191,7 +191,7 @@ fn of_two_edges_with_a_stream_the_first_is_shown_until_it_goes() {
     registry.set_streams("early", vec![stream(1)]);
     let mut tables = tables(&[&registry]);
     let why = |tables: &Tables, number| match tables.place(stream(number), TILE, At::Any, PROGRAM) {
-        Place::Node { why, .. } => why,
+        Decision::Node { why, .. } => why,
         other => panic!("{other:?}"),
     };
     assert_eq!((why(&tables, 1), why(&tables, 2)), (Why::Edge, Why::Base));
@@ -234,7 +234,7 @@ fn many_tiles_take_9_6_bits_each_and_a_hundredth_are_false_hits() {
         // Below the level of which everything is held.
         let question = Question::Tile { level, offset };
         match tables.place(stream(number), question, At::Any, PROGRAM) {
-            Place::Node { why, .. } => why,
+            Decision::Node { why, .. } => why,
             other => panic!("{other:?}"),
         }
     };

@@ -2,7 +2,7 @@
 
 use crate::dispatch::world::{edge, stream};
 use headwater_protocol::dispatch::{
-    Address, Change, Database, Exception, Filter, FilterChange, Held, Reach, ShardChange,
+    Address, Change, Database, Exception, Filter, FilterChange, InventoryReport, Reach, ShardChange,
     StreamKey, TileKey, decode, encode,
 };
 use headwater_types::{Level, Timestamp};
@@ -20,7 +20,7 @@ fn hex(bytes: &[u8]) -> String {
     text
 }
 
-fn everything() -> Held {
+fn everything() -> InventoryReport {
     let mut facts = edge("pump-7");
     facts.is_connected = true;
     facts.rank = 300;
@@ -49,7 +49,7 @@ fn everything() -> Held {
     let mut own = edge("this node");
     own.is_own = true;
     let keys: Vec<TileKey> = (0..9).map(|n| TileKey(n << 60)).collect();
-    Held {
+    InventoryReport {
         database: Database {
             identity: 0x0102_0304_0506_0708,
             incarnation: 9,

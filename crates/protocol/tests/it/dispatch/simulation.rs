@@ -5,7 +5,7 @@ use crate::dispatch::world::{
     Desk, EDGES, OFFSETS, STREAMS, Site, random_registry, random_step, stream,
 };
 use headwater_protocol::dispatch::{
-    At, Client, NodeIndex, Place, Question, Reach, Registry, StreamKey, Tables, Why,
+    At, Client, NodeIndex, Decision, Question, Reach, Registry, StreamKey, Tables, Why,
 };
 use headwater_testing::Dice;
 use headwater_types::Level;
@@ -67,7 +67,7 @@ fn clients() -> [Client; 2] {
 /// What must hold of an answer, whatever the tables know.
 fn check(tables: &Tables, stream: StreamKey, question: Question, at: At, client: Client) {
     match tables.place(stream, question, at, client) {
-        Place::Node { node, fetches, why } => {
+        Decision::Node { node, fetches, why } => {
             assert!(
                 tables.figures(node).unwrap().is_live,
                 "a dead node is chosen"
@@ -76,14 +76,14 @@ fn check(tables: &Tables, stream: StreamKey, question: Question, at: At, client:
             assert!(at != At::Edge || !of_its_own, "the edge was asked for");
             assert!(at != At::Edge || fetches || why == Why::Unknown || is_own(tables, stream));
         }
-        Place::Edge {
+        Decision::Edge {
             url, is_relayed, ..
         } => {
             assert!(at != At::Node, "a node was asked for");
             assert!(url.starts_with("https://edge-"));
             assert!(!is_relayed || client.is_browser);
         }
-        Place::Nowhere { .. } => {}
+        Decision::Nowhere { .. } => {}
     }
 }
 

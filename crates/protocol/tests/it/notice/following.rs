@@ -1,7 +1,7 @@
 //! One follower, one case each.
 
 use crate::notice::world::{at, changed, gone, key, sealed, sealed_by, told};
-use headwater_protocol::notice::{Due, Follower, Heard, Told, Why};
+use headwater_protocol::notice::{Due, Follower, Heard, NodeVersion, Why};
 use std::time::Duration;
 
 const CHECK: Duration = Duration::from_secs(60);
@@ -17,7 +17,7 @@ fn following() -> Follower {
     follower
 }
 
-fn ask(follower: &mut Follower, seconds: u64, answer: Told) {
+fn ask(follower: &mut Follower, seconds: u64, answer: NodeVersion) {
     follower.asks();
     follower.answered(at(seconds), answer);
 }
@@ -75,7 +75,7 @@ fn forged_notices_and_those_of_others_make_nobody_ask() {
     ask(
         &mut without,
         1,
-        Told {
+        NodeVersion {
             key: None,
             ..told(1, 5)
         },

@@ -1,7 +1,7 @@
 //! A node and those who follow it, over a bus with all faults, from seeds.
 
 use headwater_protocol::notice::{
-    Due, Follower, Heard, Kind, Notice, NoticeKey, PublicKey, Sealed, Told,
+    Due, Follower, Heard, Kind, Notice, NoticeKey, PublicKey, Sealed, NodeVersion,
 };
 use headwater_testing::Dice;
 use std::time::Duration;
@@ -21,8 +21,8 @@ fn public() -> PublicKey {
     key(1).public()
 }
 
-pub(crate) fn told(epoch: u64, version: u64) -> Told {
-    Told {
+pub(crate) fn told(epoch: u64, version: u64) -> NodeVersion {
+    NodeVersion {
         identity: IDENTITY,
         incarnation: 1,
         epoch,
@@ -71,7 +71,7 @@ struct Watcher {
     follower: Follower,
     is_linked: bool,
     /// When a question arrives at the node, and when its answer is there.
-    asked: Option<(Duration, Duration, Option<Told>)>,
+    asked: Option<(Duration, Duration, Option<NodeVersion>)>,
     /// Notices that are under way, and when they arrive.
     coming: Vec<(Duration, Sealed)>,
     knows: Option<(u64, u64)>,

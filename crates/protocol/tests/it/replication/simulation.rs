@@ -4,7 +4,7 @@
 use crate::replication::world::{LEVEL, PERFECT, World, some_rules};
 use headwater_engine::{CopyProgress, Reason, Rules, StateName, TailProgress};
 use headwater_protocol::replication::{
-    BudgetLimits, Message, Piece, PlannerLimits, Policy, QuietHours, ScoreBy, Share, Verified,
+    BudgetLimits, Message, SegmentRange, PlannerLimits, Policy, QuietHours, ScoreBy, Share, Verified,
     Weights,
 };
 use headwater_testing::Dice;
@@ -230,16 +230,16 @@ fn nothing_of_a_withheld_table_leaves_whatever_a_copy_asks_for() {
         settle(&mut world);
         // A state of when everything could leave, and every segment of it.
         let known = world.planner().copy().state();
-        let all: Vec<Piece> = known
+        let all: Vec<SegmentRange> = known
             .segments()
-            .map(|s| Piece {
+            .map(|s| SegmentRange {
                 segment: s.id,
                 offset: 0,
                 bytes: u32::try_from(s.bytes).unwrap(),
             })
             .collect();
         world.source.withhold(true);
-        let fetch = |world: &mut World, state, pieces: &[Piece]| {
+        let fetch = |world: &mut World, state, pieces: &[SegmentRange]| {
             world.ask(Message::Fetch {
                 request: 1,
                 state,
@@ -251,8 +251,8 @@ fn nothing_of_a_withheld_table_leaves_whatever_a_copy_asks_for() {
         settle(&mut world);
         world.compare_wanted();
         let now = world.planner().copy().state();
-        let is_withheld = |piece: &&Piece| now.segments().all(|s| s.id != piece.segment);
-        let withheld: Vec<Piece> = all.iter().filter(is_withheld).copied().collect();
+        let is_withheld = |piece: &&SegmentRange| now.segments().all(|s| s.id != piece.segment);
+        let withheld: Vec<SegmentRange> = all.iter().filter(is_withheld).copied().collect();
         assert!(!withheld.is_empty() && withheld.len() < all.len());
         for piece in withheld {
             for ask in [fetch, compare] {
@@ -270,7 +270,7 @@ fn nothing_of_a_withheld_table_leaves_whatever_a_copy_asks_for() {
     }
 }
 
-fn compare(world: &mut World, state: StateName, pieces: &[Piece]) -> Vec<Message> {
+fn compare(world: &mut World, state: StateName, pieces: &[SegmentRange]) -> Vec<Message> {
     world.ask(Message::Compare {
         request: 1,
         state,
@@ -377,10 +377,10 @@ fn a_greedy_copy_costs_a_source_no_more_reads_than_it_allows() {
     world.source.set_reads(reads);
     let state = world.planner().copy().state();
     let segments: Vec<_> = state.segments().collect();
-    let pieces: Vec<Piece> = (0..50_000)
+    let pieces: Vec<SegmentRange> = (0..50_000)
         .map(|n| {
             let segment = segments[n % segments.len()];
-            Piece {
+            SegmentRange {
                 segment: segment.id,
                 offset: 0,
                 bytes: u32::try_from(segment.bytes).unwrap(),

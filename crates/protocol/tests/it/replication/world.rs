@@ -5,7 +5,7 @@
 use crate::replication::compare::{compare, compare_by, compare_newest, nearly};
 use headwater_engine::{
     CopyProgress, Database, DeleteSpec, Error, ErrorKind, Options, Pin, RemoteCopy, Rule, Rules,
-    ScanSpec, Snapshot, State, StateName, TableChange, TableSpec, TailProgress, Want,
+    ScanSpec, Snapshot, State, StateName, TableChange, TableSpec, TailProgress, StreamShare,
 };
 use headwater_io::{Env, FaultyFiles, ManualClock, NoThreads, SeededChance};
 use headwater_protocol::replication::{
@@ -183,7 +183,7 @@ impl Source {
     /// What may leave.
     pub(crate) fn rules(&self) -> Rules {
         match self.withholds {
-            true => Rules::new(vec![rule(SECRET, None, Want::Nothing, 0)], Want::Full).unwrap(),
+            true => Rules::new(vec![rule(SECRET, None, StreamShare::Nothing, 0)], StreamShare::Full).unwrap(),
             false => Rules::default(),
         }
     }
@@ -663,7 +663,7 @@ impl World {
     }
 }
 
-fn rule(table: &str, id: Option<u64>, want: Want, priority: u8) -> Rule {
+fn rule(table: &str, id: Option<u64>, want: StreamShare, priority: u8) -> Rule {
     let tags = id.iter().map(|id| ("id".to_owned(), id.to_string()));
     Rule {
         table: Some(table.into()),
@@ -675,15 +675,15 @@ fn rule(table: &str, id: Option<u64>, want: Want, priority: u8) -> Rule {
 
 /// Rules of a copy that want tiles from the level on, of every stream.
 pub(crate) fn some_rules(dice: &mut Dice) -> Rules {
-    let summaries = Want::Summaries(Level::clamped(LEVEL));
+    let summaries = StreamShare::Summaries(Level::clamped(LEVEL));
     match dice.below(4) {
         0 => Rules::default(),
         1 => Rules::from(summaries),
         2 => Rules::from(summaries).with_ahead_bytes(dice.below(20_000)),
         _ => {
-            let finer = Want::Summaries(Level::clamped(LEVEL - 2));
+            let finer = StreamShare::Summaries(Level::clamped(LEVEL - 2));
             let rules = vec![
-                rule("m", Some(0), Want::Full, 2),
+                rule("m", Some(0), StreamShare::Full, 2),
                 rule("m", Some(dice.below(3)), finer, 7),
             ];
             Rules::new(rules, summaries).unwrap()

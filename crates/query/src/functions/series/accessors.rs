@@ -1,7 +1,7 @@
-//! What the results of the aggregates over points are asked for: `rate(counter_agg(time, bytes))`,
+//! Accessors of the results of the aggregates over points: `rate(counter_agg(time, bytes))`,
 //! `average(time_weight('Linear', time, temp))`, `duration_in(state_agg(time, state), 'on')`.
 //!
-//! Invariant: of what is absent, everything is absent.
+//! Invariant: every part of an absent result is absent.
 
 use super::points::seconds;
 use super::signature::expected;
@@ -19,7 +19,7 @@ use datafusion::logical_expr::{
 };
 use std::sync::Arc;
 
-/// What is asked for.
+/// Part of a result that an accessor returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Part {
     Rate,
@@ -56,7 +56,7 @@ const PARTS: [(&str, Part); 14] = [
 ];
 
 impl Part {
-    /// The fields that what is asked must have.
+    /// The fields that the result must have for this part.
     fn needs(self) -> &'static [&'static str] {
         match self {
             Part::Rate | Part::Delta => &["delta", "first_time", "last_time"],

@@ -1,4 +1,4 @@
-//! What a counter or a gauge did over time: how far it rose, how often it began anew.
+//! Changes of a counter or a gauge over time: its rise, and its resets.
 
 use super::points::{Point, list, seconds};
 use crate::columns::time_type;
@@ -49,7 +49,7 @@ pub(super) fn end_values(points: &[Point]) -> Option<Vec<ScalarValue>> {
     ])
 }
 
-/// The record of a counter; of a gauge without how often it began anew.
+/// The record of a counter; a gauge's has no number of resets.
 pub(super) fn summary_fields(counter: bool) -> Fields {
     let mut all = ends().to_vec();
     all.push(("delta", DataType::Float64));
@@ -88,7 +88,7 @@ pub(super) fn summary(points: &[Point], counter: bool) -> Result<Option<ScalarVa
     record(&summary_fields(counter), values).map(Some)
 }
 
-/// How values go on between points.
+/// Interpolation between points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Between {
     /// In a straight line to the next one.

@@ -2,9 +2,9 @@
 //! order rows come in: counters and gauges, values weighted by time, areas, points thinned out, how
 //! long states lasted; and [`accessors`], which take their results apart.
 //!
-//! Invariants: rows without a value or without an instant are passed over; a group without points
-//! is `NULL`. What is collected is 16 bytes a point, told to the operator that groups, and counted
-//! with everything else that the statement takes.
+//! Invariants: rows without a value or without an instant are skipped; a group without points is
+//! `NULL`. A collected point takes 16 bytes, which are reported to the grouping operator and
+//! counted as memory of the statement.
 
 mod accessors;
 mod counters;
@@ -23,7 +23,7 @@ pub(super) use units::unit_seconds;
 
 use crate::columns::time_type;
 use crate::error::Error;
-use crate::wording::toolkit::INTEGRAL;
+use crate::rewrites::toolkit::INTEGRAL;
 use arrow::array::ArrayRef;
 use arrow::datatypes::{DataType, Field, FieldRef};
 use counters::Between;
@@ -33,7 +33,7 @@ use datafusion::logical_expr::{Accumulator, AggregateUDFImpl, Signature, Volatil
 use points::Points;
 use std::sync::Arc;
 
-/// Most points that are kept of a group.
+/// Points of a group in memory, at most.
 const POINTS_MAX: usize = 1_000_000;
 
 /// Which function it is.
@@ -92,7 +92,7 @@ impl Series {
         }
     }
 
-    /// What is to be made of the points.
+    /// The result to compute from the points.
     fn finish(&self, args: &AccumulatorArgs<'_>) -> Result<Finish> {
         let name = self.name();
         Ok(match self.which {
@@ -115,7 +115,7 @@ impl Series {
     }
 }
 
-/// How a weight goes on between points.
+/// Interpolation of a weight between points.
 fn method(value: &ScalarValue) -> Result<Between> {
     let name = value.try_as_str().flatten().map(str::to_lowercase);
     match name.as_deref() {
@@ -203,7 +203,7 @@ impl AggregateUDFImpl for Series {
     }
 }
 
-/// What is made of the points.
+/// Results of the points.
 #[derive(Clone, Copy, Debug)]
 enum Finish {
     Summary {
@@ -221,7 +221,7 @@ enum Finish {
 struct Collected {
     finish: Finish,
     of: DataType,
-    /// The places of the arguments.
+    /// Indexes of the arguments.
     time: usize,
     value: usize,
     points: Points,

@@ -48,7 +48,7 @@ impl Points {
         Ok(())
     }
 
-    /// What another part has collected, and what this one has: lists of instants and of values.
+    /// Adds the points that another part collected: lists of instants and of values.
     pub(super) fn merge(&mut self, times: &ArrayRef, values: &ArrayRef) -> Result<()> {
         let (times, values) = (times.as_list::<i32>(), values.as_list::<i32>());
         for (times, values) in times.iter().zip(values.iter()) {

@@ -1,4 +1,4 @@
-//! What the functions over points say when they are given something else.
+//! Messages of the functions over points for arguments of other types.
 
 use crate::error::Error;
 use arrow::datatypes::DataType;

@@ -168,7 +168,7 @@ impl Accumulator for States {
     }
 }
 
-/// How long a state lasted, of a list of states.
+/// Duration of a state in a list of states.
 pub(super) fn duration_in(states: &ArrayRef, wanted: Option<&str>) -> Option<i64> {
     let wanted = wanted?;
     let states = states.as_struct_opt()?;

@@ -5,7 +5,7 @@
 //! mean of the next bucket (Steinarsson, "Downsampling Time Series for Visual Representation",
 //! 2013). `minmax` keeps the least and the greatest value of spans of equal length.
 //!
-//! Invariants: what is kept are points that were given, in their order; points whose value is no
+//! Invariants: the result has some of the given points, in their order; points whose value is no
 //! number are left out.
 
 use super::points::{Point, float, seconds};

@@ -2,8 +2,8 @@
 
 use super::points::seconds;
 use crate::error::Error;
+use crate::rewrites::lengths;
 use crate::text;
-use crate::wording::lengths;
 use arrow::datatypes::IntervalMonthDayNano;
 use datafusion::common::{Result, ScalarValue};
 

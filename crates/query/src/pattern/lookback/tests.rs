@@ -50,7 +50,7 @@ fn slots(random: &mut Dice) -> Vec<Slot> {
     slots
 }
 
-/// What a slot has after these symbols, as a list of all rows says.
+/// Value of a slot after these symbols, computed from a list of all rows.
 fn listed(slot: &Slot, list: &[usize], column: Option<&Column>) -> Cell {
     let rows = |of: &Of| -> Vec<usize> {
         let rows = list.iter().enumerate();
@@ -125,7 +125,7 @@ fn a_past_answers_as_the_list_of_its_rows_does() {
             .collect();
         let looked_at: Vec<usize> = (0..slots.len()).collect();
         let mut lookback = Lookback::new(&slots, &looked_at);
-        // What one search left is gone with the next one.
+        // The next search starts without the pasts of this one.
         for _ in 0..2 {
             let mut pasts: Vec<(PastId, List)> = vec![(lookback.begin().unwrap(), List::new())];
             for row in 0..random.index(rows as usize - 1) {
@@ -149,7 +149,7 @@ fn a_past_answers_as_the_list_of_its_rows_does() {
                     next.swap_remove(random.index(next.len()));
                 }
                 pasts = next;
-                // What tells the same has the same future.
+                // Equal keys have equal futures.
                 let mut told: HashMap<Vec<i128>, (PastId, List)> = HashMap::new();
                 for (past, list) in &pasts {
                     let mut key = Vec::new();

@@ -20,7 +20,7 @@ impl Random {
     }
 }
 
-/// What is true of rows: a table, and for some symbols that the row before was another symbol, or
+/// Conditions on rows: a table, and for some symbols that the row before was another symbol, or
 /// that an even number of rows was it.
 struct World {
     table: Vec<Vec<bool>>,

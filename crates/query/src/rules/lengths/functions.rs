@@ -1,5 +1,4 @@
-//! The functions that [`super::Lengths`] puts into statements. They have no names that a statement
-//! could call them by.
+//! The functions that [`super::Lengths`] puts into statements. No statement can call them by name.
 
 use crate::error::Error;
 use arrow::array::{Array, ArrayRef, AsArray, DurationNanosecondArray, IntervalMonthDayNanoArray};
@@ -21,7 +20,7 @@ const DAY_NS: i128 = 86_400_000_000_000;
 pub(super) const LENGTH: DataType = DataType::Duration(TimeUnit::Nanosecond);
 const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
 
-/// How long a duration or an interval is.
+/// Length of a duration or an interval.
 pub(super) fn length_of(value: Expr) -> Expr {
     static FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| function(Work::Length));
     FUNCTION.call(vec![value])
@@ -99,7 +98,7 @@ pub(super) fn length(value: &ScalarValue) -> Result<ScalarValue> {
 
 /// The length of a constant written as text, such as `1 day`.
 pub(super) fn length_of_text(text: &str) -> Result<ScalarValue> {
-    let interval = crate::wording::lengths::read(text).ok_or_else(|| {
+    let interval = crate::rewrites::lengths::read(text).ok_or_else(|| {
         Error::invalid_value(format!("`{text}` is no length of time"))
             .with_hint("for example: interval '1 day', interval '90 minutes'")
     })?;

@@ -38,7 +38,7 @@ impl AnalyzerRule for Lengths {
     }
 }
 
-/// Whether an expression may be one to look at, as far as it tells without types.
+/// Whether an expression may be a candidate, as far as it shows without types.
 fn may_be(expr: &Expr) -> bool {
     match expr {
         Expr::BinaryExpr(binary) => is_comparison(binary.op),
@@ -106,7 +106,7 @@ fn expressions(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     })
 }
 
-/// What an expression is as an operand of a comparison.
+/// Kinds of operands of a comparison.
 enum Operand<'a> {
     Null,
     Text(&'a str),
@@ -124,7 +124,7 @@ fn operand<'a>(expr: &'a Expr, schema: &DFSchema) -> (Operand<'a>, Option<DataTy
             return (Operand::Text(text), None);
         }
     }
-    // What has no type yet is left to those who say so.
+    // An expression without a type yet is left to the rules that give it one.
     match expr.get_type(schema) {
         Ok(of @ DataType::Duration(_)) => (Operand::Duration, Some(of)),
         Ok(of @ DataType::Interval(_)) => (Operand::Interval, Some(of)),

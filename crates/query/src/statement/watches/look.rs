@@ -1,11 +1,11 @@
-//! Looking for what a watch tells of.
+//! Evaluation of watches.
 //!
-//! Invariants: what is found from the watch's beginning on is all that the same statement finds
-//! there when it is run over all rows; rows that conditions ask for before it are read, however far
-//! back they are. How far the table has come is asked before the rows are, so that the answer has
-//! all rows up to there.
-//! Concurrency: a look is of one snapshot, but for how far the table has come.
-//! Failure: as a statement of the session; `unknown_table` when its table is not there any more.
+//! Invariants: the matches from the watch's beginning on are all that the same statement finds
+//! there when it is run over all rows; rows before it that conditions need are read, however far
+//! back they are. The table's watermark is read before the rows, so that the answer has all rows up
+//! to there.
+//! Concurrency: an evaluation is of one snapshot, but for the table's watermark.
+//! Failure: as a statement of the session; `unknown_table` when its table was dropped.
 
 use super::plan::{followed, tracked};
 use super::{AHEAD_NS, Watch, groups, length_ns};
@@ -15,14 +15,14 @@ use crate::parsed::Kind;
 use crate::pattern::{Tracking, read_track};
 use crate::session::Session;
 use crate::statement::{parse, select, views};
-use crate::syntax::What;
+use crate::syntax::WatchKind;
 use arrow::array::{AsArray, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int64Type};
 use datafusion::logical_expr::LogicalPlan;
 use headwater::Timestamp;
 use headwater_columnar::{Cells, TimeText};
-use headwater_watch::{Begin, Bounds, Found, Key, Position, Round};
+use headwater_watch::{Begin, Bounds, Match, Key, Position, Round};
 use headwater_wire::instant::format_instant;
 use headwater_wire::json::push_str;
 use parking_lot::Mutex;
@@ -30,18 +30,18 @@ use std::collections::{BTreeMap, HashMap};
 use std::pin::Pin;
 use std::sync::Arc;
 
-/// What was learnt by earlier looks of a watch. Without it the next one takes longer.
+/// State that earlier evaluations of a watch leave for later ones, which take longer without it.
 #[derive(Debug, Default)]
 pub struct Look {
-    /// How far before its beginning rows are read.
+    /// Span before the watch's beginning in which rows are read.
     back_ns: i64,
     /// The first rows of partitions that have few.
     firsts: HashMap<String, i64>,
 }
 
 impl Session {
-    /// Looks for everything that a watch tells of by now: what is found where its state begins, and
-    /// how far its table has come.
+    /// Evaluates a watch: all matches from the beginning of its state on, and its table's
+    /// watermark.
     ///
     /// # Errors
     /// As [`Session::run`] of its statement.
@@ -53,8 +53,8 @@ impl Session {
         is_quiet: bool,
         look: &mut Look,
     ) -> Result<(Bounds, Round)> {
-        match &watch.made.what {
-            What::Pattern(query) => {
+        match &watch.made.kind {
+            WatchKind::Pattern(query) => {
                 let table = &watch.definition.table;
                 let until_ns = now_ns.max(begin.watermark_ns).saturating_add(AHEAD_NS);
                 let newest = newest(self, table, until_ns).await?;
@@ -75,26 +75,26 @@ impl Session {
                 };
                 Ok((bounds, round))
             }
-            What::Absence {
+            WatchKind::Absence {
                 table,
                 condition,
                 length,
                 per,
             } => {
                 let for_ns = length_ns(length)?.saturating_add(watch.lateness_ns());
-                let asked = Asked {
+                let request = AbsenceRequest {
                     table,
                     condition: condition.as_deref(),
                     per: per.as_deref(),
                     until_ns: now_ns.saturating_add(AHEAD_NS),
                 };
-                absences(self, &asked, now_ns, for_ns).await
+                absences(self, &request, now_ns, for_ns).await
             }
         }
     }
 }
 
-/// How long corrections are made: what was late as allowed is none.
+/// Duration of corrections; rows within the allowed lateness correct nothing.
 fn corrections(watch: &Watch) -> i64 {
     let options = &watch.made.options;
     options.corrections_ns.max(options.lateness_ns)
@@ -102,21 +102,21 @@ fn corrections(watch: &Watch) -> i64 {
 
 /// The table that a watch is of, where it can be followed.
 pub(super) async fn table_of(session: &Session, watch: &Watch) -> Result<String> {
-    match &watch.made.what {
-        What::Absence {
+    match &watch.made.kind {
+        WatchKind::Absence {
             table,
             condition,
             length,
             per,
         } => {
             length_ns(length)?;
-            let asked = Asked {
+            let request = AbsenceRequest {
                 table,
                 condition: condition.as_deref(),
                 per: per.as_deref(),
                 until_ns: i64::MAX,
             };
-            let (columns, sql) = asked.sql(session)?;
+            let (columns, sql) = request.sql(session)?;
             let described = session.prepare(&sql, &[]).await?;
             assert_eq!(
                 described.schema().fields().len(),
@@ -125,7 +125,7 @@ pub(super) async fn table_of(session: &Session, watch: &Watch) -> Result<String>
             );
             Ok(table.clone())
         }
-        What::Pattern(query) => {
+        WatchKind::Pattern(query) => {
             let (own, query) = (session.clone(), query.clone());
             let planned = async move {
                 let (_, logical) = logical(&own, &query).await?;
@@ -136,7 +136,7 @@ pub(super) async fn table_of(session: &Session, watch: &Watch) -> Result<String>
     }
 }
 
-/// What a query means, with what it is run by.
+/// The logical plan of a query, with the statement that runs it.
 async fn logical(session: &Session, query: &str) -> Result<(crate::session::Running, LogicalPlan)> {
     let parsed = parse(query, None)?;
     let Kind::Select(mut statement) = parsed.kind else {
@@ -163,7 +163,7 @@ fn instant(ns: i64) -> String {
 pub(super) async fn newest(session: &Session, table: &str, until_ns: i64) -> Result<Option<i64>> {
     let (table, until) = (quoted(table), instant(until_ns));
     let sql = format!("SELECT max(time) FROM {table} WHERE time <= {until}");
-    let answer = asked(session, &sql).await?;
+    let answer = run_nested(session, &sql).await?;
     let mut newest = None;
     for batch in answer.collect().await? {
         if let Some(column) = batch.columns().first() {
@@ -173,12 +173,12 @@ pub(super) async fn newest(session: &Session, table: &str, until_ns: i64) -> Res
     Ok(newest)
 }
 
-/// The answer to a statement, which may be one of several that a statement of its own asks.
-fn asked<'a>(session: &'a Session, sql: &'a str) -> Asking<'a> {
+/// Runs one of the statements that a statement is made of.
+fn run_nested<'a>(session: &'a Session, sql: &'a str) -> AnswerFuture<'a> {
     Box::pin(session.run(sql, Parameters::none()))
 }
 
-type Asking<'a> = Pin<Box<dyn Future<Output = Result<crate::answer::Answer>> + Send + 'a>>;
+type AnswerFuture<'a> = Pin<Box<dyn Future<Output = Result<crate::answer::Answer>> + Send + 'a>>;
 
 fn times(column: &arrow::array::ArrayRef) -> Result<Vec<Option<i64>>> {
     let times = cast(column, &DataType::Int64).map_err(|e| Error::internal(e.to_string()))?;
@@ -192,7 +192,7 @@ async fn patterns(
     table: &str,
     begin: &Begin,
     look: &mut Look,
-) -> Result<(i64, Vec<Found>)> {
+) -> Result<(i64, Vec<Match>)> {
     loop {
         let (own, text, known) = (session.clone(), query.to_owned(), table.to_owned());
         let (from, back_ns) = (begin.clone(), look.back_ns);
@@ -237,8 +237,8 @@ async fn patterns(
         if !short.iter().any(goes_back) {
             return Ok((within_ns, found));
         }
-        // Rows before the beginning are asked for. A partition that has no more of them says so
-        // once; then as far back as its first row is far enough.
+        // A condition needs rows before those that were read. A partition that has no more of them
+        // reports its first row once; from then on, that row is far enough.
         look.back_ns = look.back_ns.max(within_ns).saturating_mul(4);
         if lower(begin, look.back_ns) == i64::MIN || look.back_ns > BACK_MAX_NS {
             look.back_ns = i64::MAX;
@@ -258,7 +258,7 @@ fn lower(begin: &Begin, back_ns: i64) -> i64 {
 }
 
 /// The matches of a batch: the last column says which they are.
-fn read(batch: &RecordBatch, names: &[String], found: &mut Vec<Found>) -> Result<()> {
+fn read(batch: &RecordBatch, names: &[String], found: &mut Vec<Match>) -> Result<()> {
     let Some((track, columns)) = batch.columns().split_last() else {
         return Err(Error::internal("matches without columns"));
     };
@@ -295,15 +295,15 @@ fn object<'a>(columns: impl Iterator<Item = (&'a String, &'a Cells)>, row: usize
 }
 
 /// Which streams are looked at for their newest rows.
-struct Asked<'a> {
+struct AbsenceRequest<'a> {
     table: &'a str,
     condition: Option<&'a str>,
     per: Option<&'a [String]>,
     until_ns: i64,
 }
 
-impl Asked<'_> {
-    /// The columns that tell groups apart, and the statement that asks for their newest rows.
+impl AbsenceRequest<'_> {
+    /// The columns that distinguish groups, and the statement that selects their newest rows.
     fn sql(&self, session: &Session) -> Result<(Vec<String>, String)> {
         let columns = groups(session, self.table, self.per)?;
         let named: Vec<String> = columns.iter().map(|name| quoted(name)).collect();
@@ -326,11 +326,11 @@ impl Asked<'_> {
 /// The groups of which no row came for so long.
 async fn absences(
     session: &Session,
-    asked: &Asked<'_>,
+    request: &AbsenceRequest<'_>,
     now_ns: i64,
     for_ns: i64,
 ) -> Result<(Bounds, Round)> {
-    let (mut names, sql) = asked.sql(session)?;
+    let (mut names, sql) = request.sql(session)?;
     names.push("newest".to_owned());
     let answer = session.run(&sql, Parameters::none()).await?;
     let (mut found, mut newest) = (Vec::new(), BTreeMap::new());
@@ -353,7 +353,7 @@ async fn absences(
             let partition = String::from_utf8_lossy(&partition).into_owned();
             newest.insert(partition.clone(), time_ns);
             let first = Position { time_ns, skip: 0 };
-            found.push(Found {
+            found.push(Match {
                 key: Key { partition, first },
                 last_ns: time_ns,
                 decided_ns: time_ns.saturating_add(for_ns),

@@ -1,10 +1,10 @@
-//! `CREATE WATCH`, `DROP WATCH` and `SHOW WATCHES`, and what a watch is to who follows it.
+//! `CREATE WATCH`, `DROP WATCH` and `SHOW WATCHES`, and the watch as its runner sees it.
 //!
-//! The database keeps definitions in [`NOTES`] notes, each watch in one of them by its name. What a
-//! watch has told is no matter of this crate: whoever follows it looks by [`Session::look`].
+//! The database stores definitions in [`NOTES`] notes, each watch in one of them by its name.
+//! Events of a watch are not part of this crate: its runner evaluates it by [`Session::look`].
 //!
-//! Invariants: a watch that was made could be followed then. Whoever makes or drops one may manage
-//! its table; it is listed to who may read something of that.
+//! Invariants: a watch could be followed when it was created. A session that manages its table may
+//! create or drop it; a session that may read some of the table sees it listed.
 //! Concurrency: changes take turns in a process, and only the owner of a database makes them.
 
 mod look;
@@ -18,9 +18,9 @@ use crate::columns::time_type;
 use crate::error::{Error, Result};
 use crate::names::unknown_table;
 use crate::parsed::Kind;
+use crate::rewrites::lengths;
 use crate::session::{Query, Session};
-use crate::syntax::{AboutWatch, Made, Since, Target, What};
-use crate::wording::lengths;
+use crate::syntax::{AboutWatch, Made, Since, Target, WatchKind};
 use arrow::array::{ArrayRef, RecordBatch, StringArray, TimestampNanosecondArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -30,14 +30,14 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// In how many notes watches are kept: one holds a thousand of the usual length.
+/// Number of notes with watches: one has space for a thousand of the usual length.
 const NOTES: u8 = 16;
 /// Most watches of a database.
 const WATCHES_MAX: usize = 10_000;
-/// How much later than the clock rows may be that count for how far a table has come.
+/// Clock skew of rows, at most: later rows do not count for a table's watermark.
 const AHEAD_NS: i64 = 3_600_000_000_000;
 
-/// A watch: what is looked for, and where it is told.
+/// A watch: its statement, and the target of its events.
 #[derive(Clone, Debug)]
 pub struct Watch {
     definition: Definition,
@@ -45,7 +45,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// What a definition means.
+    /// Parses a definition.
     ///
     /// # Errors
     /// `corrupt` when its statement makes no watch.
@@ -62,7 +62,7 @@ impl Watch {
         }
     }
 
-    /// What is kept of it.
+    /// The stored definition.
     #[must_use]
     pub fn definition(&self) -> &Definition {
         &self.definition
@@ -86,20 +86,20 @@ impl Watch {
         }
     }
 
-    /// How much later than newer rows a row may come without being told of as a correction.
+    /// Lateness after which a row's changes are reported as corrections.
     #[must_use]
     pub fn lateness_ns(&self) -> i64 {
         self.made.options.lateness_ns
     }
 
-    /// Whether it tells of streams without rows.
+    /// Whether the watch reports streams without rows.
     #[must_use]
     pub fn is_absence(&self) -> bool {
-        matches!(self.made.what, What::Absence { .. })
+        matches!(self.made.kind, WatchKind::Absence { .. })
     }
 }
 
-/// What the clock says.
+/// The wall clock.
 fn now_ns() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     let ns = since
@@ -112,7 +112,7 @@ fn note_name(number: u8) -> String {
     format!("watches.{number:x}")
 }
 
-/// The note that a watch is kept in.
+/// The note of a watch.
 fn note_of(name: &str) -> String {
     let sum = name.bytes().fold(0u8, u8::wrapping_add);
     note_name(sum % NOTES)
@@ -144,7 +144,7 @@ impl Query {
 
 static CHANGING: Mutex<()> = Mutex::new(());
 
-/// Changes the watches that are kept beside one.
+/// Changes the watches of one note.
 async fn change(
     session: &Session,
     name: String,
@@ -200,7 +200,7 @@ async fn create(session: &Session, made: Made, text: String) -> Result<Answer> {
     let definition = &mut watch.definition;
     manages(session, &definition.table, "make")?;
     definition.since_ns = match watch.made.options.since {
-        _ if matches!(watch.made.what, What::Absence { .. }) => i64::MIN,
+        _ if matches!(watch.made.kind, WatchKind::Absence { .. }) => i64::MIN,
         Since::Beginning => i64::MIN,
         Since::At(at) => at,
         Since::Now => {
@@ -289,7 +289,7 @@ async fn list(session: &Session) -> Result<Answer> {
     shown::answer(RecordBatch::try_new(schema(), columns).map_err(internal)?)
 }
 
-/// How long no row came.
+/// Duration without a row.
 fn length_ns(text: &str) -> Result<i64> {
     lengths::nanoseconds(text).ok_or_else(|| {
         Error::invalid_value(format!("FOR: expected a length of time, found '{text}'"))
@@ -297,7 +297,7 @@ fn length_ns(text: &str) -> Result<i64> {
     })
 }
 
-/// The columns by which streams without rows are told apart: those that are named, or all tags.
+/// The columns that distinguish streams without rows: the named ones, or all tags.
 fn groups(session: &Session, table: &str, per: Option<&[String]>) -> Result<Vec<String>> {
     let tables = session.query.tables(&session.access)?;
     let known = tables.into_iter().find(|known| known.name == table);

@@ -1,4 +1,4 @@
-//! The plan of a watch: which queries can be followed, and what is changed of them.
+//! The plan of a watch: the queries that can be followed, and the changes of their plans.
 //!
 //! Invariant: a query that can be followed answers one row for each match, which depends on the
 //! rows of that match and a bounded number before it, and on nothing else.
@@ -16,7 +16,7 @@ use datafusion::logical_expr::{
 };
 use std::sync::Arc;
 
-/// What a query that can be followed reads, and how long its matches may be.
+/// Table of a query that can be followed, and the longest duration of its matches.
 pub(super) struct Followed {
     pub(super) table: String,
     pub(super) within_ns: i64,

@@ -1,12 +1,12 @@
-//! What stands at `/` where there is no page.
+//! Placeholder at `/` where there is no page.
 //!
-//! Invariants: it needs no other file, and says what is there nevertheless.
+//! Invariants: it needs no other file, and lists the routes that work nevertheless.
 
 use axum::response::Html;
 #[cfg(not(feature = "page"))]
 use headwater_shell::{Needs, Route};
 
-/// How to build the page, and that the rest works.
+/// Instructions for building the page, and a note that the rest works.
 const TEXT: &str = "<!doctype html>
 <html lang=\"en\">
 <meta charset=\"utf-8\">
@@ -24,7 +24,7 @@ pub(super) fn answer() -> Html<&'static str> {
     Html(TEXT)
 }
 
-/// The route of a program that has none of the page's files.
+/// Route of a program without the page's files.
 #[cfg(not(feature = "page"))]
 pub(super) fn routes<S: Clone + Send + Sync + 'static>() -> Vec<Route<S>> {
     vec![Route::get("/", Needs::Nothing, async || answer())]

@@ -1,8 +1,8 @@
 //! The page: the files of `web/dist`, as they were when this program was built.
 //!
-//! Invariants: names with a hash never change what they mean, so browsers may keep them for ever;
-//! the first file of the page is asked for anew each time. A file is compressed once: all of them
-//! when the page is asked for first, since a browser asks for the others as soon as it has read it.
+//! Invariants: names with a hash never change their contents, so browsers may cache them for ever;
+//! the first file of the page is revalidated each time. A file is compressed once: all of them at
+//! the first request of the page, since a browser requests the others as soon as it has read it.
 
 use super::absent;
 use crate::error::ApiError;
@@ -37,7 +37,7 @@ pub(super) fn routes<S: Clone + Send + Sync + 'static>() -> Vec<Route<S>> {
 /// A file of the page, ready to be sent.
 struct Ready {
     plain: Bytes,
-    /// Smaller than the plain one, or `None`.
+    /// Compressed form; `None` where it is not smaller.
     gzip: Option<Bytes>,
     etag: HeaderValue,
     kind: &'static str,
@@ -49,7 +49,7 @@ impl Ready {
             Cow::Borrowed(bytes) => Bytes::from_static(bytes),
             Cow::Owned(bytes) => Bytes::from(bytes),
         };
-        // The best would take three times as long and save a hundredth.
+        // The best compression would take three times as long and save a hundredth.
         let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
         // Writing to memory cannot fail; without the small form there is the plain one.
         let packed = encoder.write_all(&plain).and_then(|()| encoder.finish());
@@ -86,13 +86,13 @@ fn find(name: &str) -> Option<&'static Ready> {
     Some(place.get_or_init(|| Ready::of(name, file)))
 }
 
-/// Makes the files ready that are asked for next, on a thread of their own.
+/// Compresses the files of the next requests, on a thread of their own.
 fn prepare() {
     static BEGUN: Once = Once::new();
     BEGUN.call_once(|| {
         tokio::task::spawn_blocking(|| {
             let mut names: Vec<&String> = files().keys().collect();
-            // Nothing is seen before the script runs.
+            // Nothing is visible before the script runs.
             names.sort_by_key(|name| !name.ends_with(".js"));
             for name in names {
                 let _ready = find(name);

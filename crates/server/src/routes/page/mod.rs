@@ -1,6 +1,6 @@
-//! The page, or what stands in its place in a program that was built without it.
+//! The page, or its placeholder in a program that was built without it.
 //!
-//! Invariants: `/` is always answered; what else there is does not depend on the page.
+//! Invariants: `/` is always answered; other routes do not depend on the page.
 
 mod absent;
 #[cfg(feature = "page")]

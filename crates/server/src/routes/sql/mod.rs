@@ -1,25 +1,25 @@
-//! `POST /api/v1/sql`: statements in, the rows of the last one out, streamed. What requests and
-//! answers look like: docs/http/sql.md.
+//! `POST /api/v1/sql`: statements in, the rows of the last one out, streamed. Requests and answers:
+//! docs/http/sql.md.
 //!
-//! Invariants: a statement sees and changes what its token allows, which the crate `query` asks
-//! about stream by stream; one batch of rows is held for an asker; when the asker goes, the
-//! statement ends. An answer that broke off is not whole and is seen to be: its transfer ends
+//! Invariants: a statement sees and changes only streams that its token allows, which the crate
+//! `query` checks stream by stream; one batch of rows is buffered for a client; when the client
+//! disconnects, the statement ends. A cut-off answer is visibly incomplete: its transfer ends
 //! without an end.
 //! Concurrency: statements take a permit each, and run on threads of their own; requests of other
 //! kinds do not wait for them.
-//! Failure: what fails before the first row is answered as an error with code, hint, line and
-//! column; what fails later cuts the answer off, and the log says why.
+//! Failure: an error before the first row is answered with code, hint, line and column; a later one
+//! cuts the answer off, and the log says why.
 
 use super::{Needs, Route};
 
 #[cfg(feature = "sql")]
-mod asked;
-#[cfg(feature = "sql")]
 mod numbers;
+#[cfg(feature = "sql")]
+mod request;
 #[cfg(feature = "sql")]
 mod rows;
 
-/// Answered to a token of any kind: what a statement may see or change depends on the statement.
+/// Open to a token of any kind: access depends on the statement.
 pub(crate) fn routes() -> Vec<Route> {
     vec![Route::post("/api/v1/sql", Needs::Token, handler::sql)]
 }
@@ -37,12 +37,12 @@ mod handler {
 
 #[cfg(feature = "sql")]
 mod handler {
-    use super::asked::Asked;
+    use super::request::SqlRequest;
     use super::rows::Rows;
     use crate::access::Access;
     use crate::app::App;
     use crate::error::ApiError;
-    use crate::granted::{Granted, owner};
+    use crate::query_access::{QueryAccess, owner};
     use crate::request::answer;
     use axum::body::{Body, Bytes};
     use axum::extract::{Request, State};
@@ -56,9 +56,9 @@ mod handler {
     use std::time::Duration;
     use tokio::time::Instant;
 
-    /// How long a statement waits for a place.
-    const PLACE_WAIT: Duration = Duration::from_secs(1);
-    /// How long the statement itself has to say that its time is over.
+    /// Longest time that a statement waits for a slot.
+    const SLOT_WAIT: Duration = Duration::from_secs(1);
+    /// Time that the statement itself has to report that its time is over.
     const GRACE: Duration = Duration::from_secs(1);
 
     pub(in crate::routes) async fn sql(
@@ -66,13 +66,13 @@ mod handler {
         access: Access,
         request: Request,
     ) -> Result<Response, ApiError> {
-        let asked = Asked::of(&app, request).await?;
+        let asked = SqlRequest::of(&app, request).await?;
         let owner = owner(&access, "http");
-        let session = app.query.session(Arc::new(Granted(access)));
+        let session = app.sql().query.session(Arc::new(QueryAccess(access)));
         if !asked.sql.is_empty() {
             session.may_run(&asked.sql)?;
         }
-        let taken = app.places.take(&owner, PLACE_WAIT).await;
+        let taken = app.sql().slots.take(&owner, SLOT_WAIT).await;
         let place = taken.map_err(|why| {
             ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "E_BUSY", why.to_string()).retry_after(1)
         })?;
@@ -82,7 +82,7 @@ mod handler {
             statements(&text)?
         } else {
             let split = move || statements(&text);
-            // A long text keeps a thread busy for a while.
+            // A long text takes the parser a while.
             let split = tokio::task::spawn_blocking(split).await;
             split.map_err(|_| ApiError::internal())??
         };
@@ -132,17 +132,17 @@ mod handler {
     ) -> Result<Answer, Error> {
         let (session, sql) = (session.clone(), sql.to_owned());
         let ran = async move { session.run(&sql, parameters).await };
-        until.wait(app.sql_threads.answer(ran)).await?
+        until.wait(app.sql().threads.answer(ran)).await?
     }
 
-    /// When a request for statements is to be over.
+    /// Time limits of a request for statements.
     ///
-    /// Statements look at the clock between two steps, and a step of a join may be long: whoever
-    /// waits looks at it too.
+    /// Statements look at the clock between two batches, and one of a join may take long: the
+    /// waiting request looks at it too.
     struct Until {
-        /// The first rows are there.
+        /// Limit for the first rows.
         head: Instant,
-        /// All rows were read.
+        /// Limit for all rows.
         rows: Instant,
         limit: Duration,
         setting: &'static str,

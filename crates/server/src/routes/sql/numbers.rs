@@ -1,19 +1,19 @@
-//! Numbers of a request's parameters, with all the digits that they were sent with.
+//! Numbers of a request's parameters, with all their digits.
 //!
-//! A reader of JSON makes floats of numbers that have more than 64 bits hold. The text of the
-//! request has them as they are, so that they are read from there.
+//! A JSON parser makes floats of numbers that exceed 64 bits. The text of the request has all
+//! digits, so they are read from there.
 //!
-//! Invariant: a value that is given is the number that was written; of one that a float prints with
-//! the same digits, it is that float.
+//! Invariant: a returned value is the number as written, or the float that prints with the same
+//! digits.
 
 use headwater_query::datafusion::scalar::ScalarValue;
 use headwater_query::{Decimal, decimal};
 
-/// Digits that every float of 64 bits keeps.
+/// Digits that every float of 64 bits preserves.
 const FLOAT_DIGITS: usize = 15;
 
-/// The numbers within the value of a key of a JSON object, in their order. The text must be one
-/// that was read as an object before.
+/// Numbers within the value of a key of a JSON object, in their order. The text must have been
+/// parsed as an object before.
 pub(super) fn within<'t>(object: &'t str, key: &str) -> Vec<&'t str> {
     let bytes = object.as_bytes();
     let mut found = Vec::new();

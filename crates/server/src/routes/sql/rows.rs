@@ -1,4 +1,4 @@
-//! The rows of an answer, piece by piece.
+//! Rows of an answer, chunk by chunk.
 
 use crate::error::ApiError;
 use axum::body::Bytes;
@@ -6,7 +6,7 @@ use futures_util::StreamExt;
 use headwater_columnar::{Format, OutputError, TimeText, Writer};
 use headwater_query::arrow::array::RecordBatch;
 use headwater_query::datafusion::execution::SendableRecordBatchStream;
-use headwater_query::{Answer, Place, done_row};
+use headwater_query::{Answer, Slot, done_row};
 use headwater_shell::ErrorAnswer;
 use std::io;
 use std::sync::Arc;
@@ -14,28 +14,28 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-/// An answer on its way.
+/// Answer in transit.
 pub(super) struct Rows {
     rows: SendableRecordBatchStream,
     /// Taken from `rows` before the answer began.
     first: Option<RecordBatch>,
-    /// None once the end is written.
+    /// `None` once the end is written.
     writer: Option<Writer>,
     /// Rows that may still be written.
     left: Option<u64>,
-    /// The answer failed, and its transfer is to break off.
+    /// True when the answer failed, and its transfer is to be aborted.
     has_failed: bool,
-    place: Place,
+    place: Slot,
 }
 
 impl Rows {
-    /// Waits for the first rows, so that most of what can fail is answered as an error.
+    /// Waits for the first rows, so that most errors are answered as such.
     pub(super) async fn begin(
         ran: Answer,
         format: Format,
         time: TimeText,
         rows_max: Option<u64>,
-        place: Place,
+        place: Slot,
     ) -> Result<Rows, ApiError> {
         let Answer {
             schema,
@@ -62,7 +62,7 @@ impl Rows {
         })
     }
 
-    /// Sends the answer until `end`, in a task that ends with whoever takes it.
+    /// Sends the answer until `end`, in a task that ends with its receiver.
     pub(super) fn send(mut self, end: Instant) -> Sent {
         let (sender, receiver) = mpsc::channel(1);
         let holder = Arc::clone(&self.place.holder);
@@ -75,7 +75,7 @@ impl Rows {
                 self.place.holder.goes_on();
             }
             drop(self);
-            // Nobody is left to hear of the end.
+            // The receiver may be dropped.
             drop(sender.send(None).await);
         };
         let task = tokio::spawn(async move {
@@ -94,7 +94,7 @@ impl Rows {
         }
     }
 
-    /// The next bytes of the answer; an error cuts it off, behind what the form lets be said of it.
+    /// The next bytes of the answer; an error cuts it off, after the message that the form allows.
     async fn next(&mut self) -> Option<io::Result<Bytes>> {
         let mut out = Vec::new();
         while out.is_empty() {
@@ -153,7 +153,7 @@ impl Rows {
     }
 }
 
-/// The pieces of an answer that is being sent. Dropping this ends its statement.
+/// Chunks of an answer in transit. Dropping this ends its statement.
 pub(super) struct Sent {
     /// `None` is the end: without one, the answer was cut off.
     receiver: mpsc::Receiver<Option<io::Result<Bytes>>>,
@@ -162,7 +162,7 @@ pub(super) struct Sent {
 }
 
 impl Sent {
-    /// The next piece; an error says that the answer is not whole.
+    /// The next chunk; an error says that the answer is not complete.
     pub(super) async fn next(&mut self) -> Option<io::Result<Bytes>> {
         if self.ended {
             return None;
@@ -174,7 +174,7 @@ impl Sent {
         });
         self.ended = !matches!(next, Some(Ok(_)));
         if matches!(next, Some(Err(_))) {
-            // The connection is about to be given up: what was said before is sent on first.
+            // The connection is about to be closed: pending output is sent first.
             tokio::task::yield_now().await;
         }
         next

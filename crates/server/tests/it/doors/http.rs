@@ -3,7 +3,7 @@
 use super::held_by;
 use crate::prometheus::{packed, series};
 use crate::support::{Running, client, json};
-use headwater_testing::doors::{Cell, Door, Need, Request, State, Told, lines, walk};
+use headwater_testing::doors::{Cell, Door, Need, Request, State, Outcome, lines, walk};
 use serde_json::{Value, json};
 
 type Response = ureq::http::Response<ureq::Body>;
@@ -25,7 +25,7 @@ fn replaced(answer: &Response) -> u64 {
 }
 
 /// What an answer with refusals by code, or without a body, says.
-fn told(answer: &mut Response) -> Told {
+fn told(answer: &mut Response) -> Outcome {
     let replaced = Some(replaced(answer));
     let told = match answer.status().as_u16() {
         204 => json!({"rejected": 0, "rejected_by_code": {}}),
@@ -36,7 +36,7 @@ fn told(answer: &mut Response) -> Told {
         let count = usize::try_from(count.as_u64().unwrap()).unwrap();
         std::iter::repeat_n(code.clone(), count)
     });
-    Told {
+    Outcome {
         refused: usize::try_from(told["rejected"].as_u64().unwrap()).unwrap(),
         codes: Some(codes.collect()),
         replaced,
@@ -61,7 +61,7 @@ impl Door for Lines {
         self.path.contains("accept_partial=false")
     }
 
-    fn send(&mut self, request: &Request) -> Told {
+    fn send(&mut self, request: &Request) -> Outcome {
         let body = lines(request);
         let mut answer = client()
             .post(self.server.url(self.path))
@@ -106,7 +106,7 @@ impl Door for Points {
         Some("value")
     }
 
-    fn send(&mut self, request: &Request) -> Told {
+    fn send(&mut self, request: &Request) -> Outcome {
         let points = request.rows.iter().map(|row| {
             let value = match row.fields.values().next().unwrap() {
                 Cell::F64(value) => json!(value),
@@ -127,7 +127,7 @@ impl Door for Points {
             let text = error["error"].as_str().unwrap();
             text.split(':').next().unwrap().to_owned()
         });
-        Told {
+        Outcome {
             refused: usize::try_from(told["failed"].as_u64().unwrap()).unwrap(),
             codes: Some(codes.collect()),
             replaced,
@@ -168,7 +168,7 @@ impl Door for Samples {
         Some("value")
     }
 
-    fn send(&mut self, request: &Request) -> Told {
+    fn send(&mut self, request: &Request) -> Outcome {
         let mut message = Vec::new();
         for row in &request.rows {
             let mut labels = vec![("__name__", row.table.as_str())];

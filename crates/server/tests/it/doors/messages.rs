@@ -2,7 +2,7 @@
 
 use crate::mqtt::{CONNECTED, DONE, figure, start, until_figure};
 use crate::support::{Running, client};
-use headwater_testing::doors::{Cell, Door, Need, Request, Row, State, Told, held, lines, walk};
+use headwater_testing::doors::{Cell, Door, Need, Request, Row, State, Outcome, held, lines, walk};
 use headwater_testing::{Broker, has_broker, until};
 use headwater_wire::message::PayloadForm;
 use serde_json::{Map, Value};
@@ -166,7 +166,7 @@ impl Door for Messages {
         }
     }
 
-    fn send(&mut self, request: &Request) -> Told {
+    fn send(&mut self, request: &Request) -> Outcome {
         let before = (self.refused(), figure(&self.server, DONE));
         let messages = self.messages(request);
         for (topic, payload) in &messages {
@@ -178,7 +178,7 @@ impl Door for Messages {
             let more = count - before.0.get(&code).copied().unwrap_or(0);
             codes.extend(std::iter::repeat_n(code, more));
         }
-        Told {
+        Outcome {
             refused: codes.len(),
             codes: Some(codes),
             replaced: None,

@@ -11,7 +11,7 @@ mod statements;
 
 use crate::support::Running;
 use headwater::{Batch, Database, StreamName, StreamRows, Timestamp, Value};
-use headwater_testing::doors::{Cell, Door, Need, Request, State, Told, held, walk};
+use headwater_testing::doors::{Cell, Door, Need, Request, State, Outcome, held, walk};
 use tempfile::TempDir;
 
 /// The state of a server that is ended.
@@ -44,7 +44,7 @@ impl Door for Library {
         self.is_whole
     }
 
-    fn send(&mut self, request: &Request) -> Told {
+    fn send(&mut self, request: &Request) -> Outcome {
         let mut batch = Batch::new();
         for row in &request.rows {
             let mut rows = StreamRows::new(StreamName::new(row.table.clone(), row.tags.clone()));
@@ -66,7 +66,7 @@ impl Door for Library {
             batch.require_all();
         }
         let written = self.db.commit(batch).unwrap();
-        Told {
+        Outcome {
             refused: written.refused.len(),
             codes: Some(written.refused.iter().map(|r| r.code.to_string()).collect()),
             replaced: Some(written.replaced),

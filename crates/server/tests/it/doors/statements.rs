@@ -3,7 +3,7 @@
 use super::held_by;
 use crate::postgres::raw::{Client, bind, execute, lines, message, parse, sync, texts};
 use crate::support::{Running, client, json};
-use headwater_testing::doors::{Cell, Door, Need, Request, Row, State, Told, walk};
+use headwater_testing::doors::{Cell, Door, Need, Request, Row, State, Outcome, walk};
 use std::collections::BTreeSet;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -316,18 +316,18 @@ impl Door for Statements {
         }
     }
 
-    fn send(&mut self, request: &Request) -> Told {
+    fn send(&mut self, request: &Request) -> Outcome {
         match self.run(request) {
             Ok((rows, replaced)) => {
                 assert_eq!(rows, request.rows.len() as u64);
-                Told {
+                Outcome {
                     replaced: Some(replaced),
-                    ..Told::default()
+                    ..Outcome::default()
                 }
             }
-            Err(_) => Told {
+            Err(_) => Outcome {
                 refused: 1,
-                ..Told::default()
+                ..Outcome::default()
             },
         }
     }

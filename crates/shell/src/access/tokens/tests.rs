@@ -111,7 +111,7 @@ fn a_guard_follows_the_file_and_never_opens_again() {
     assert!(access.may_read("weather", &[]) && !access.may_read("x", &[]));
     assert!(!access.reads_all() && !access.may_write("weather", &[]));
 
-    // A damaged file, and one that is gone, change nothing.
+    // A damaged file, and a removed one, change nothing.
     let good = std::fs::read(file.path()).unwrap();
     std::fs::write(file.path(), "{").unwrap();
     guard.refresh();
@@ -123,7 +123,7 @@ fn a_guard_follows_the_file_and_never_opens_again() {
     guard.refresh();
     assert!(access.is_current());
 
-    // Without any token the door stays shut.
+    // Without any token the server stays locked.
     file.revoke("a").unwrap();
     guard.refresh();
     assert!(!access.is_current());

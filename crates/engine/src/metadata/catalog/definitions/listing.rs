@@ -9,8 +9,8 @@ use crate::metadata::catalog::{Having, Look, StreamIndex, StreamRecord, Walk};
 use std::collections::HashMap;
 
 impl Catalog {
-    /// Hands out key bytes of at most `limit` streams of a table behind `after` that have what is
-    /// wanted, rising, as a snapshot with this sequence sees them.
+    /// Visits key bytes of at most `limit` matching streams of a table behind `after`, rising, as a
+    /// snapshot with this sequence sees them.
     #[allow(
         clippy::too_many_arguments,
         reason = "a page of a walk: what, where, how far, for whom"
@@ -43,7 +43,7 @@ impl Catalog {
             let dropped_later = state.dropped.iter().filter(|(s, _)| *s > at);
             let mut records: Vec<&StreamRecord> = pending
                 .chain(dropped_later.map(|(_, r)| r))
-                .filter(|r| r.table == table && *r.key > *after && look(&r.key) == Look::Wanted)
+                .filter(|r| r.table == table && *r.key > *after && look(&r.key) == Look::Match)
                 .collect();
             if records.len() > limit {
                 records.select_nth_unstable_by(limit, |a, b| a.key.cmp(&b.key));
@@ -57,7 +57,7 @@ impl Catalog {
         let mut left = limit;
         index.walk_keys(table, after, &mut |key, id| {
             let found = match look(key) {
-                Look::Wanted => !self.is_dropped(id),
+                Look::Match => !self.is_dropped(id),
                 Look::Not(Walk::Next) => false,
                 Look::Not(walk) => return walk,
             };
@@ -176,7 +176,7 @@ impl Catalog {
             keys.insert(record.id, record.key);
         }
         if keys.len() < streams.len() {
-            // Gone, and yet there are events that a delete has not reached.
+            // Dropped, and yet there are events that a delete has not reached.
             let dropped = index.dropped()?.into_iter().map(|(_, record)| record);
             for record in self.pending_dropped().into_iter().chain(dropped) {
                 if streams.contains(&record.id) {

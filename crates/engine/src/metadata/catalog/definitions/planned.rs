@@ -1,4 +1,4 @@
-//! Tables and streams that a batch was found to need are defined in one step, or none of them is.
+//! Tables and streams that a batch needs are defined together, or none of them is.
 
 use super::{Catalog, State};
 use crate::common::ids::{Sequence, ShardIndex, StreamId, TableId};
@@ -30,7 +30,7 @@ impl PlannedTable {
 /// Key bytes of streams of a table, of which it was said just now that they are not defined.
 pub(crate) type NewStreamKeys = (TableId, Vec<Box<[u8]>>);
 
-/// What became of a plan.
+/// Outcome of a plan.
 pub(crate) enum Planned {
     /// All of it is in force.
     Defined,
@@ -47,9 +47,9 @@ impl Catalog {
         (state.table_ids.len(), state.table_bytes)
     }
 
-    /// Defines tables and streams in one step. Who plans tables has the turn to: nobody else adds
-    /// or widens fields. What of the streams was defined meanwhile, by anybody, is left as it is:
-    /// one log record holds all that are really new.
+    /// Defines tables and streams together. A caller that plans tables has the turn to define: no
+    /// other thread adds or widens fields. Streams that were defined meanwhile, by any thread, are
+    /// left as they are: one log record has all that are really new.
     pub(crate) fn define_planned(
         &self,
         (tables, streams): (&[PlannedTable], &[NewStreamKeys]),
@@ -121,8 +121,8 @@ impl Catalog {
 type Change = (Option<Arc<Table>>, Arc<Table>);
 
 impl State {
-    /// A planned table over what is in force: its life may have moved since. `None` when the table
-    /// was dropped.
+    /// A planned table over the one in force: its lifetime may have moved since. `None` when the
+    /// table was dropped.
     fn planned(
         &self,
         planned: &PlannedTable,

@@ -88,7 +88,7 @@ fn a_directory_gives_what_the_footer_gives() {
         (front.previous, front.sequence),
         (whole_footer.previous, whole_footer.sequence)
     );
-    // Who divides streams otherwise reads all of it; a front that has changed is refused.
+    // A reader that divides streams otherwise reads all of it; a front that has changed is refused.
     let front = &before[..directory.front_bytes as usize];
     let other = GroupIndex::of_directory(front, directory.clone(), at, 4);
     assert_eq!(other.map(|found| found.is_none()), Ok(true));
@@ -208,7 +208,7 @@ fn a_state_knows_the_newest_version_of_each_page() {
     );
     let groups = state.groups_of(1).map(|g| g.footer_offset);
     assert!(groups.eq([1500, 2500, 4500]));
-    // A step must have looked at what it changes.
+    // A job must have looked at the streams that it changes.
     let footer = footer(&[70], 9000, None);
     assert!(state.changed(&footer.streams, &pages).is_err());
 }

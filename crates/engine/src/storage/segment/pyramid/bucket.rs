@@ -1,4 +1,4 @@
-//! Buckets in memory, row by row, and their way into and out of blocks.
+//! Buckets in memory, row by row, and their conversion to and from blocks.
 
 use crate::metadata::catalog::Table;
 use headwater_codec::block::{BLOCK_BUCKETS, BucketBlock};
@@ -26,8 +26,8 @@ impl Bucket {
         }
     }
 
-    /// What is left when events are taken away again that it has taken in. The extremes stay: whose
-    /// they were is not known.
+    /// The bucket without events that it has taken in. The extremes stay: it is not known which
+    /// events they came from.
     pub(crate) fn without(&self, taken: &Bucket) -> Bucket {
         let rest = |field: &FieldId, aggregate: &Aggregate| {
             let at = taken.fields.binary_search_by_key(field, |(f, ..)| *f);

@@ -23,7 +23,7 @@ const LEVEL_STEP: i32 = 2;
 /// More stale ranges than this are joined with their neighbours.
 const STALE_RANGES_MAX: usize = 32;
 
-/// What the builder needs to know of the segment it writes to.
+/// The segment that the builder writes to.
 pub(crate) struct PyramidTarget<'a> {
     pub(crate) store: &'a Store,
     pub(crate) segment: SegmentId,
@@ -206,7 +206,7 @@ impl PyramidWriter {
         Ok(())
     }
 
-    /// Writes what is left.
+    /// Writes the rest.
     pub(crate) fn finish(mut self, group: &mut GroupWriter, delta: &mut StreamDelta) -> Result<()> {
         while let Some((number, bucket)) = self.open.pop_first() {
             self.push(0, number, bucket, group, delta)?;
@@ -310,7 +310,7 @@ fn append_level(
     let mut added = new;
     loop {
         let old = state.blocks_of(level);
-        // The trailing block is written again with what is new, unless it is full and left behind.
+        // The trailing block is written again with new buckets, unless it is full and left behind.
         let mut kept = old;
         if let Some((trailing, before)) = old.split_last() {
             let touches = added
@@ -387,8 +387,8 @@ fn fold_into(
     }
 }
 
-/// Puts recomputed base buckets in place of the old ones after a merge, and marks the levels above
-/// stale there.
+/// Replaces old base buckets by recomputed ones after a merge, and marks the levels above stale
+/// there.
 pub(crate) fn replace(
     target: &PyramidTarget<'_>,
     group: &mut GroupWriter,

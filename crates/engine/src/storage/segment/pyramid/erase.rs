@@ -27,8 +27,9 @@ pub(crate) fn edge_buckets(base: Level, ranges: &[ClosedRange]) -> BTreeSet<i64>
     out
 }
 
-/// Erases the ranges (sorted, apart). `edges` holds what is left of [`edge_buckets`]; `None` =
-/// nobody knows, since the rows have been aged away: such buckets stay as they are.
+/// Erases the ranges (sorted, apart). `edges` has the contents of [`edge_buckets`] without the
+/// erased rows; `None` = unknown, since the rows have been aged away: such buckets stay as they
+/// are.
 pub(crate) fn erase(
     target: &PyramidTarget<'_>,
     group: &mut GroupWriter,
@@ -129,8 +130,8 @@ fn erase_blocks(
                 base.bucket_span(base.bucket_of(r.last)).last,
             )
         }));
-        // What is appended from now on begins behind the last bucket that is left, where levels
-        // above may be closed already.
+        // Rows appended from now on begin behind the last remaining bucket, where levels above may
+        // be closed already.
         let ends = state.blocks.iter().filter(|b| b.level > base);
         let closed = ends.map(|b| b.level.bucket_span(b.last_bucket).last).max();
         if let (Some(end), Some(closed)) = (end, closed) {

@@ -1,18 +1,18 @@
-//! Leaves that are asked for before their reader comes to them.
+//! Read-ahead of leaves.
 //!
-//! Invariants: what a reader gets of a leaf is what reading it would have given him, errors
-//! included, and nobody else is told of them. Of the first leaf of a read nothing more is asked for
-//! than itself; the further it goes, the more is asked for ahead, up to the setting. What is on its
-//! way takes no more memory than [`ReadAhead::new`] was given; without room for a leaf it is not
-//! asked for, and its reader reads it.
-//! Concurrency: requests are completed by whoever has them. What a reader does not come to stays on
-//! the list of what is on its way until the medium answered, and nobody waits for it.
-//! Failure: of a request that cannot be made there is none: the reader meets the reason himself.
+//! Invariants: a reader gets what a read of the leaf would have returned, errors included, and
+//! nobody else sees them. With the first leaf of a read nothing else is requested; the further the
+//! read goes, the more is requested ahead, up to the setting. Pending requests take no more memory
+//! than [`ReadAhead::new`] was given; a leaf that does not fit is not requested, and its reader
+//! reads it.
+//! Concurrency: the owner of a request completes it. A request that no reader reaches stays on the
+//! list of pending ones until the device has answered, and nobody waits for it.
+//! Failure: a request that cannot be made is left out: the reader meets the error itself.
 
 use super::{FileOffset, Store};
 use crate::common::error::Damage;
 use crate::common::ids::SegmentId;
-use crate::storage::fast_index::What;
+use crate::storage::fast_index::RepeatKind;
 use crate::storage::read_stats;
 use crate::storage::segment::LeafEntry;
 use crate::{Error, Result};
@@ -23,29 +23,29 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How much is asked for ahead, and what is on its way.
+/// Limits of read-ahead, and its pending requests.
 #[derive(Debug)]
 pub(crate) struct ReadAhead {
     /// Leaves of one read.
     depth: usize,
     bytes_max: u64,
     bytes: AtomicU64,
-    /// What no reader came to, and the medium still has.
-    left: Mutex<Vec<OnItsWay>>,
+    /// Requests that no reader reached, and that are pending at the device.
+    left: Mutex<Vec<PendingRead>>,
 }
 
 #[derive(Debug)]
-struct OnItsWay {
+struct PendingRead {
     completion: Completion<Vec<u8>>,
     bytes: u64,
 }
 
-/// A leaf on its way.
+/// A leaf that was requested.
 #[derive(Debug)]
 pub(crate) struct LeafAhead {
     place: FileOffset,
     /// `None` = it was waited for.
-    request: Option<OnItsWay>,
+    request: Option<PendingRead>,
     from: Arc<ReadAhead>,
 }
 
@@ -60,7 +60,7 @@ impl ReadAhead {
         }
     }
 
-    /// Room for so many bytes, if there is.
+    /// Reserves so many bytes, if they fit.
     fn reserve(&self, bytes: u64) -> bool {
         self.forget_answered();
         let room = |used: u64| {
@@ -77,7 +77,7 @@ impl ReadAhead {
         self.bytes.fetch_sub(bytes, Ordering::AcqRel);
     }
 
-    /// Lets go of what was left and has been answered.
+    /// Drops abandoned requests that have been answered.
     fn forget_answered(&self) {
         let Some(mut left) = self.left.try_lock() else {
             return;
@@ -100,7 +100,7 @@ impl Drop for LeafAhead {
     }
 }
 
-/// What a read asked for ahead, of leaves one behind the other.
+/// The read-ahead of one read of consecutive leaves.
 #[derive(Debug, Default)]
 pub(crate) struct AheadOfReader {
     /// Of the leaves that come next, as far as it was thought of them; `None` = it is left to the
@@ -111,8 +111,8 @@ pub(crate) struct AheadOfReader {
 }
 
 impl AheadOfReader {
-    /// Goes on to the next leaf: gives what was asked for of it, and asks for some of those behind
-    /// it. `leaves` are those from it on; one that will not be read is `None`.
+    /// Advances to the next leaf: returns the request for it, and requests some of the leaves
+    /// behind it. `leaves` are those from it on; one that will not be read is `None`.
     pub(crate) fn go_on<'a>(
         &mut self,
         store: &Store,
@@ -126,7 +126,7 @@ impl AheadOfReader {
         };
         self.read = self.read.saturating_add(1);
         let thought_of = self.begun.len();
-        // The leaf itself is asked for by its reader.
+        // The leaf itself is read by its reader.
         let wanted = wanted.min(ahead.depth);
         for (place, leaf) in leaves.take(wanted).enumerate().skip(thought_of) {
             let request = match leaf {
@@ -140,14 +140,14 @@ impl AheadOfReader {
 }
 
 impl Store {
-    /// Asks for leaves ahead of readers.
+    /// Sets the read-ahead.
     pub(crate) fn with_read_ahead(mut self, ahead: Option<ReadAhead>) -> Store {
         self.ahead = ahead.map(Arc::new);
         self
     }
 
-    /// Asks for a leaf, unless it need not be: it is in memory, or in the fast tier, or the medium
-    /// may not have it.
+    /// Requests a leaf, unless this is not needed: it is in memory, or in the fast tier, or the
+    /// device may not have it.
     fn ask_ahead(
         &self,
         ahead: &Arc<ReadAhead>,
@@ -155,9 +155,9 @@ impl Store {
         entry: &LeafEntry,
     ) -> Option<LeafAhead> {
         let place = FileOffset(id, entry.offset);
-        let newest = self.repeats.get(What::Newest);
+        let newest = self.repeats.get(RepeatKind::Newest);
         let is_near = newest.is_some_and(|kept| kept.up_to(id).is_some());
-        // Of a copy what a read misses is remembered: nothing is missed that nobody reads.
+        // Of a copy the misses of reads are recorded: nothing is missed that no reader reads.
         if is_near || self.here.is_some() || self.has_leaf(place) {
             return None;
         }
@@ -169,7 +169,7 @@ impl Store {
         }
         Some(LeafAhead {
             place,
-            request: Some(OnItsWay {
+            request: Some(PendingRead {
                 completion: file.submit_read(entry.offset, vec![0; len]),
                 bytes,
             }),
@@ -177,7 +177,7 @@ impl Store {
         })
     }
 
-    /// The bytes of a leaf that was asked for ahead. `None` = it is another one.
+    /// The bytes of a leaf that was requested ahead. `None` = it is another one.
     pub(super) fn arrived(
         &self,
         id: SegmentId,
@@ -187,7 +187,7 @@ impl Store {
         if ahead.place != FileOffset(id, entry.offset) {
             return Ok(None);
         }
-        let Some(OnItsWay { completion, bytes }) = ahead.request.take() else {
+        let Some(PendingRead { completion, bytes }) = ahead.request.take() else {
             return Ok(None);
         };
         let answer = completion.wait();
@@ -232,7 +232,7 @@ mod tests {
         let (completion, medium) = Completion::pending();
         let leaf = LeafAhead {
             place: FileOffset(SegmentId(1), 0),
-            request: Some(OnItsWay { completion, bytes }),
+            request: Some(PendingRead { completion, bytes }),
             from: Arc::clone(ahead),
         };
         (leaf, medium)
@@ -267,7 +267,7 @@ mod tests {
                         let (completion, medium) = Completion::pending();
                         let leaf = LeafAhead {
                             place: FileOffset(SegmentId(thread), round),
-                            request: Some(OnItsWay { completion, bytes }),
+                            request: Some(PendingRead { completion, bytes }),
                             from: Arc::clone(ahead),
                         };
                         drop(leaf);

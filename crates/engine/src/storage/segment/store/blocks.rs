@@ -1,7 +1,7 @@
-//! Reading blocks of the pyramid.
+//! Reads blocks of the pyramid.
 //!
-//! Invariants: what is kept are a block's bytes as they stand in the file, only of blocks that
-//! could be decoded; whoever asks says which fields are to be decoded.
+//! Invariants: the cache contains a block's bytes as they stand in the file, only of blocks that
+//! could be decoded; the caller says which fields to decode.
 //! Concurrency, failure: as in [`super`].
 
 use super::{FileOffset, Store};
@@ -20,7 +20,7 @@ pub(crate) enum RawBlock {
     Read(Arc<[u8]>),
 }
 
-/// What is wanted of a block.
+/// The fields and buckets of a block that a reader needs.
 pub(crate) struct BlockPart<'a> {
     /// `None` = all.
     pub(crate) fields: Option<&'a [FieldId]>,
@@ -49,7 +49,7 @@ impl Store {
         Ok(RawBlock::Read(bytes))
     }
 
-    /// Blocks as they are stored, in the order of their entries, which are a few. Those that have
+    /// Blocks as they are stored, in the order of their entries, which are a few. Blocks that have
     /// to be read and stand beside each other, as a flush writes them, are read at once.
     pub(crate) fn raw_blocks(
         &self,
@@ -87,14 +87,14 @@ impl Store {
                         bytes = more;
                     }
                 }
-                // Of a part that is missing each block tells for itself.
+                // Each block reports the missing part itself.
                 Some(Err(_)) | None => out.extend(these.iter().map(|e| self.raw_block(id, e))),
             }
         }
         out
     }
 
-    /// A field of a block of a coarse level, all of it: overviews ask for the same few again and
+    /// A field of a block of a coarse level, all of it: overviews read the same few again and
     /// again, and each is made of many of them.
     pub(crate) fn coarse_block(
         &self,
@@ -116,7 +116,7 @@ impl Store {
         Ok(block)
     }
 
-    /// Decodes a part of a block; one that turns out well is kept.
+    /// Decodes a part of a block; a sound block is cached.
     pub(crate) fn decode_block(
         &self,
         id: SegmentId,
@@ -126,7 +126,7 @@ impl Store {
     ) -> Result<BucketBlock> {
         let place = FileOffset(id, entry.offset);
         let block = match self.decode_raw(id, entry, raw?, part) {
-            Err(error) if self.doubts_kept(id, &error) => {
+            Err(error) if self.drop_doubted_index(id, &error) => {
                 self.decode_raw(id, entry, self.raw_block(id, entry)?, part)
             }
             decoded => decoded,

@@ -1,10 +1,10 @@
-//! Reading the footers of a segment: as a whole, or by their directories.
+//! Reads the footers of a segment: as a whole, or by their directories.
 //!
-//! Invariants: whichever way they are read, the state is the same; what a directory passes over is
-//! checked when it is asked for, and all of it before a group is written behind it.
+//! Invariants: the state is the same either way; parts that a directory skips are checked when they
+//! are read, and all of them before a group is written behind it.
 //! Concurrency: as in [`super`].
-//! Failure: a directory that does not fit is not used; whether it is damage is said by who reads
-//! all of the footer.
+//! Failure: a directory that does not fit is not used; the reader of the whole footer reports
+//! whether it is damage.
 
 use super::super::checkpoint::CheckpointIndex;
 use super::super::directory::Directory;
@@ -16,16 +16,16 @@ use crate::common::ids::SegmentId;
 use crate::{Error, Result};
 use headwater_types::invariant::length;
 
-/// How footers are read.
+/// Ways to read footers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Footers {
-    /// By their directories, where they have one: parts that nobody asks for are not looked at.
+    /// By their directories, where they have one: parts that no reader needs are not looked at.
     ByDirectory,
     /// As a whole, so that every byte is checked.
     Whole,
 }
 
-/// What is known of the streams of a footer.
+/// The streams of a footer, as far as they were read.
 enum FooterRest {
     Index(GroupIndex),
     /// All of its bytes.
@@ -34,7 +34,7 @@ enum FooterRest {
 
 /// Bytes of a footer from which on it is read by its directory.
 const DIRECTORY_WORTH: u32 = 8 << 10;
-/// Bytes that are read of its beginning, and of its end: most directories have room there.
+/// Bytes that are read of its beginning, and of its end: most directories fit.
 const FRONT_READ: u32 = 512;
 const TAIL_READ: u32 = 4 << 10;
 
@@ -43,8 +43,8 @@ type FindCheckpoint<'a> =
     &'a mut dyn FnMut(&Footer, (u64, u32), CheckpointPlace) -> Result<Option<CheckpointIndex>>;
 
 impl Store {
-    /// The state up to a footer: from the newest checkpoint on that is to be used, or from the
-    /// first group on. Sums are those of the footers alone.
+    /// The state up to a footer: from the newest usable checkpoint on, or from the first group on.
+    /// Sums are those of the footers alone.
     pub(super) fn fold_back(
         &self,
         id: SegmentId,
@@ -94,7 +94,7 @@ impl Store {
     }
 
     /// Checks all of the footers of which only a part was read, once for each segment: a group is
-    /// written behind sound footers only, since a repair takes back what stands behind a damaged
+    /// written behind sound footers only, since a repair takes back everything behind a damaged
     /// one.
     pub(crate) fn check_before_append(&self, partition: &Partition) -> Result<()> {
         let id = partition.id();
@@ -109,9 +109,8 @@ impl Store {
         Ok(())
     }
 
-    /// The index of a footer by its directory, which is all that is read of it beside what stands
-    /// before its streams. `None` = it has none, or one that is not to be used: all of it must be
-    /// read.
+    /// The index of a footer by its directory, which is all that is read of it beside the part
+    /// before its streams. `None` = it has none, or one that is not usable: all of it must be read.
     fn by_directory(
         &self,
         id: SegmentId,
@@ -140,7 +139,7 @@ impl Store {
             Some(at) => tail.split_off(at),
             None => self.read(id, offset + u64::from(before), directory_bytes)?,
         };
-        // Whether it is damage is said by who reads all of it.
+        // The reader of the whole footer reports whether it is damage.
         let Ok(directory) = Directory::decode(&directory, before) else {
             return Ok(None);
         };

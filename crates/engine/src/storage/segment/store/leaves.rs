@@ -1,11 +1,10 @@
-//! Reading leaves, and keeping their decoded columns.
+//! Reads leaves, and caches their decoded columns.
 //!
-//! A leaf that is read for the first time is decoded as far as it is asked for, and only its bytes
-//! are kept; one that is read again is decoded whole, and its columns are kept
-//! ([`LeafCaching::ReadAgain`]). So a read of more than the cache holds neither copies its columns
-//! nor drives others out. Who reads small parts of many leaves decodes their pages each time
-//! ([`LeafCaching::UnlessSmall`]): to decode whole leaves takes several times as long, and there
-//! would be no room for them.
+//! On its first read a leaf is decoded only as far as needed, and only its bytes are cached; on a
+//! second read it is decoded whole, and its columns are cached ([`LeafCaching::ReadAgain`]). So a
+//! read of more than fits into the cache neither copies its columns nor evicts others. Reads of
+//! small parts of many leaves decode their pages each time ([`LeafCaching::UnlessSmall`]): to
+//! decode whole leaves takes several times as long, and they would not fit.
 //!
 //! Invariants: a decoded column in the cache is that of a whole leaf, as it was written.
 //! Concurrency, failure: as in [`super`].
@@ -23,13 +22,13 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// What becomes of what is decoded of a leaf.
+/// Caching of the decoded columns of a leaf.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum LeafCaching {
-    /// A leaf that is read again is decoded whole, and kept.
+    /// A leaf that is read again is decoded whole, and cached.
     #[default]
     ReadAgain,
-    /// The same if at least half of it is asked for; of another only that is decoded, however
+    /// The same if at least half of it is read; of another only the read part is decoded, however
     /// often.
     UnlessSmall,
 }
@@ -72,7 +71,7 @@ impl Store {
     /// A leaf and its bytes, read where it lies.
     fn read_leaf(&self, id: SegmentId, entry: &LeafEntry) -> Result<(Leaf, usize)> {
         let bytes = Store::read_shared(entry.bytes, |out| {
-            match self.read_rows_kept(id, entry.offset, out) {
+            match self.read_newest(id, entry.offset, out) {
                 true => Ok(()),
                 false => self.read_bulk(id, entry.offset, out),
             }
@@ -103,8 +102,8 @@ impl Store {
     }
 
     /// All fields of rows `rows` of a stream's entry, counted from the entry's first, in the types
-    /// the table has now. Merges and exports read whole leaves once: they are not worth the room in
-    /// the cache.
+    /// the table has now. Merges and exports read whole leaves once: they are not worth their
+    /// memory in the cache.
     pub(crate) fn leaf_rows(
         &self,
         id: SegmentId,
@@ -149,7 +148,7 @@ impl Store {
     }
 
     /// Times of rows of a stream's entry, counted from the entry's first. Of a leaf that is not
-    /// decoded yet nothing more than its bytes is kept.
+    /// decoded yet only the bytes are cached.
     pub(crate) fn leaf_times(
         &self,
         id: SegmentId,
@@ -164,8 +163,8 @@ impl Store {
         self.read_columns(id, entry, &leaf, false, rows, &[])
     }
 
-    /// Some fields of all rows of a stream's entry, in the types the table has now, for who goes
-    /// through all leaves once.
+    /// Some fields of all rows of a stream's entry, in the types the table has now, for readers
+    /// that go through all leaves once.
     pub(crate) fn leaf_fields(
         &self,
         id: SegmentId,
@@ -181,7 +180,7 @@ impl Store {
     }
 
     /// As [`Store::leaf_columns`], the rows of the entry that lie in a range, of a leaf that was
-    /// perhaps asked for ahead.
+    /// perhaps requested ahead.
     pub(crate) fn leaf_columns_in(
         &self,
         leaf: (SegmentId, &LeafEntry, Option<LeafAhead>),
@@ -217,7 +216,7 @@ impl Store {
         })
     }
 
-    /// Rows of a leaf, of which all are kept if it is read again.
+    /// Rows of a leaf, all of which are cached if it is read again.
     fn read_columns(
         &self,
         id: SegmentId,
@@ -276,7 +275,7 @@ impl Store {
         Some(LeafColumns::new(times, columns, rows))
     }
 
-    /// Keeps the decoded rows of a whole leaf.
+    /// Caches the decoded rows of a whole leaf.
     fn keep(
         &self,
         place: FileOffset,
@@ -322,7 +321,7 @@ fn rows_about(leaf: &Leaf, entry: &LeafEntry, range: &ClosedRange) -> Range<usiz
     let pages = leaf.page_first_times();
     let page_from = start.div_ceil(PAGE_ROWS);
     let page_to = (start + count).div_ceil(PAGE_ROWS);
-    // A damaged entry may ask for pages that the leaf does not have: reading it says so.
+    // A damaged entry may name pages that the leaf does not have: reading it reports that.
     let inside = pages
         .get(page_from..page_to.max(page_from))
         .unwrap_or_default();

@@ -1,13 +1,13 @@
-//! Reading pages: what a segment holds of a stretch of streams, put together from its footers.
+//! Reads pages: the contents of a segment for a stretch of streams, folded from its footers.
 //!
-//! Of a page that is not kept each group that changed it has to be read, which takes a hundred
-//! times as long as to look one of its streams up. Whoever asks for all streams, one after the
-//! other, asks for those of one page first: so the pages put together last are kept as they are.
-//! When they make room for the next they are packed ([`Page`]) and kept, as long as there is room
-//! for that too. Who reads a part of a large stream asks elsewhere ([`super::held`]).
+//! For a page that is not cached each group that changed it has to be read, which takes a hundred
+//! times as long as to look one of its streams up. A reader of all streams, one after the other,
+//! reads those of one page first: so the pages folded last are cached as they are. When they are
+//! evicted they are packed ([`Page`]) and cached, as long as they fit. Reads of a part of a large
+//! stream go elsewhere ([`super::stream_contents`]).
 //!
-//! Invariants: a version of a page is in [`FreshPages`] or among the packed ones, or has to be put
-//! together; wherever it comes from, it is the same.
+//! Invariants: a version of a page is in [`FreshPages`] or among the packed ones, or has to be
+//! folded; wherever it comes from, it is the same.
 //! Concurrency, failure: as in [`super`].
 
 use super::super::format::{Cover, Parts, StreamDelta};
@@ -48,7 +48,7 @@ impl FreshPages {
         Some(Arc::clone(streams))
     }
 
-    /// Takes a page in; gives the one that had to make room.
+    /// Inserts a page; returns the one that was evicted.
     fn put(&self, key: PageKey, streams: Streams) -> Option<(PageKey, Streams)> {
         let mut pages = self.pages.lock();
         if pages.iter().any(|(k, _)| *k == key) {
@@ -71,29 +71,29 @@ impl FreshPages {
     }
 }
 
-/// What a page holds of a stream.
+/// The state of a stream in a page.
 fn found(streams: &[(StreamId, Arc<StreamState>)], stream: StreamId) -> Option<Arc<StreamState>> {
     let at = streams.binary_search_by_key(&stream, |(s, _)| *s).ok()?;
     streams.get(at).map(|(_, state)| Arc::clone(state))
 }
 
-/// A page as it is kept.
-pub(super) enum KnownPage {
+/// A cached page.
+pub(super) enum CachedPage {
     Fresh(Streams),
     Packed(Arc<Page>),
 }
 
-impl KnownPage {
+impl CachedPage {
     pub(super) fn stream(&self, stream: StreamId) -> Option<Arc<StreamState>> {
         match self {
-            KnownPage::Fresh(streams) => found(streams, stream),
-            KnownPage::Packed(page) => page.stream(stream),
+            CachedPage::Fresh(streams) => found(streams, stream),
+            CachedPage::Packed(page) => page.stream(stream),
         }
     }
 }
 
 impl Store {
-    /// What a segment holds of a stream.
+    /// The contents of a segment for a stream.
     pub(crate) fn stream(
         &self,
         state: &SegmentState,
@@ -117,22 +117,22 @@ impl Store {
         Ok(found)
     }
 
-    /// A page that is kept.
+    /// A page, if it is cached.
     pub(super) fn known(
         &self,
         state: &SegmentState,
         page: PageNumber,
         version: u64,
-    ) -> Option<KnownPage> {
+    ) -> Option<CachedPage> {
         let id = state.segment();
         if let Some(streams) = self.fresh.get((id, page, version)) {
-            return Some(KnownPage::Fresh(streams));
+            return Some(CachedPage::Fresh(streams));
         }
         let packed = self.pages.get((id, page), version)?;
-        Some(KnownPage::Packed(packed))
+        Some(CachedPage::Packed(packed))
     }
 
-    /// What a segment holds of the streams of a page.
+    /// The contents of a segment for the streams of a page.
     pub(crate) fn page(&self, state: &SegmentState, page: PageNumber) -> Result<Arc<Page>> {
         let id = state.segment();
         let Some(version) = state.version(page) else {
@@ -149,8 +149,8 @@ impl Store {
         Ok(self.keep_packed(key, &streams))
     }
 
-    /// Hands out what a segment holds of every stream of a page, by number. For who goes through
-    /// all pages once: nothing is kept that was not before.
+    /// Yields the contents of a segment for every stream of a page, by number. For readers that go
+    /// through all pages once: nothing new is cached.
     pub(crate) fn each_stream(
         &self,
         state: &SegmentState,
@@ -191,7 +191,7 @@ impl Store {
         ))
     }
 
-    /// What the checkpoint says of the streams of a page, and what groups changed of them since.
+    /// The heads of the streams of a page in the checkpoint, and the changes by groups since.
     pub(super) fn page_of(
         &self,
         state: &SegmentState,
@@ -207,7 +207,7 @@ impl Store {
         Ok(streams)
     }
 
-    /// What groups since the checkpoint changed of the streams of a page, oldest first.
+    /// The changes of the streams of a page by groups since the checkpoint, oldest first.
     pub(super) fn page_changes(
         &self,
         state: &SegmentState,
@@ -225,7 +225,7 @@ impl Store {
                 .each_change(page, &raw, parts, &mut each)
                 .map_err(|e| {
                     let error = Error::decode(&self.path(id), offset, e);
-                    // A directory may have spared whoever asked first the look at all of it.
+                    // With a directory, an earlier reader may not have checked all of it.
                     self.distrust(id, &error);
                     error
                 })?;
@@ -245,7 +245,7 @@ impl Store {
             let newer = delta.covers.iter().filter(|c| c.sequence > after);
             out.extend(newer.map(|c| (delta.stream, *c)));
         })?;
-        // A checkpoint says nothing of covers. Those that replay may need are in the newest groups.
+        // A checkpoint has no covers. Covers that replay may need are in the newest groups.
         if let Some(checkpoint) = state.checkpoint()
             && checkpoint.front.sequence > after
         {
@@ -258,7 +258,7 @@ impl Store {
 }
 
 /// Looks up streams of a state one after the other, by number, and remembers their pages as they
-/// are before a step.
+/// are before a job.
 pub(crate) struct PageCursor<'a> {
     store: &'a Store,
     state: &'a SegmentState,
@@ -274,7 +274,7 @@ impl<'a> PageCursor<'a> {
         }
     }
 
-    /// What the segment holds of a stream, whose number is not below that of the one before.
+    /// The contents of the segment for a stream, whose number is not below that of the one before.
     pub(crate) fn stream(&mut self, stream: StreamId) -> Result<Option<Arc<StreamState>>> {
         let number = self.state.page_of(stream);
         if let Some((last, page)) = self.touched.last()
@@ -310,7 +310,7 @@ mod tests {
         let keys = [key(7, 0, 64), key(7, 1, 64), key(7, 1, 99), key(8, 1, 64)];
         assert!(fresh.put(keys[0], of(0)).is_none());
         assert!(fresh.put(keys[1], of(1)).is_none());
-        // The same page once more: what is there stays.
+        // The same page once more: nothing is evicted.
         assert!(fresh.put(keys[0], of(5)).is_none());
         let streams = fresh.get(keys[0]).unwrap();
         assert!(found(&streams, StreamId(0)).is_some() && found(&streams, StreamId(5)).is_none());

@@ -1,20 +1,20 @@
-//! What is kept of streams as a whole: the rows and aggregates of all that a partition holds of
-//! one, which overviews of whole tables ask for again and again.
+//! Cache of totals of streams: the rows and aggregates of everything that a partition has for one,
+//! which overviews of whole tables read again and again.
 //!
-//! Invariants: what is kept depends on nothing but its key: a partition as a commit left it, which
+//! Invariants: an entry depends on nothing but its key: a partition as a commit left it, which
 //! never changes, and the definitions by which it was read. Nothing in memory, no delete and no
-//! expiry is in it; who asks sees to that. Copies with holes keep none.
-//! Concurrency, failure: as in [`super`]; what fails is not kept.
+//! expiry is in it; the caller applies these. Copies with missing ranges cache none.
+//! Concurrency, failure: as in [`super`]; a failed read is not cached.
 
 use super::Store;
 use crate::common::ids::{SegmentId, Sequence, StreamId};
 use headwater_types::{Aggregate, FieldId, FieldType};
 use std::sync::Arc;
 
-/// Fields with the types in which they are wanted.
+/// Fields with the types in which they are read.
 pub(crate) type WantedFields = Arc<[(FieldId, FieldType)]>;
 
-/// Of what totals are kept.
+/// Key of totals.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct TotalsKey {
     pub(crate) segment: SegmentId,

@@ -1,0 +1,229 @@
+//! Which tier a database is to be opened with, and whether that is the one it was closed with.
+
+use super::owned::{BulkLog, OwnedTier, Records};
+use super::record::{TierRecord, path_in};
+use super::{FastTier, absolute, is_same_folder, is_within};
+use crate::device::guard::{Guard, GuardedFiles};
+use crate::{Error, ErrorKind, Result};
+use headwater_io::{Env, Files, Lock, LockError};
+use parking_lot::Mutex;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Attempts of a reader to read two files that an owner may be writing.
+const LOOKS: usize = 5;
+
+/// The environment in which the parts of the database in `dir` are found where they lie. For
+/// readers that change nothing, and for the holder of the locks.
+pub(crate) fn located(env: &Env, dir: &Path) -> Result<Env> {
+    let mut looks = 0;
+    loop {
+        looks += 1;
+        let Some(ours) = in_use(env, dir)? else {
+            return Ok(env.clone());
+        };
+        match its_own(env, dir, &ours) {
+            // The owner may just have opened the database between the two looks.
+            Err(error) if error.kind() == ErrorKind::Tier && looks < LOOKS => {}
+            Err(error) => return Err(error),
+            Ok(_) => return Ok(with_tier(env, &ours, Arc::clone(env.fast_files()))),
+        }
+    }
+}
+
+/// The environment with all parts of a tier in bulk. An owner's is that of its opening: the log may
+/// have moved since.
+pub(crate) fn without_tier(env: &Env) -> Env {
+    let mut plain = env.clone();
+    if plain.media.log_root.take().is_some() {
+        plain.media.log = None;
+    }
+    if plain.media.buffers_root.take().is_some() {
+        plain.media.buffers = None;
+    }
+    plain
+}
+
+/// For the owner, which has the lock of `dir`: takes the lock of its fast tier too, and gives both
+/// a new token. `fast_files` are those of the tier's folder, which the guard does not know yet.
+pub(crate) fn take(
+    env: &mut Env,
+    dir: &Path,
+    fast_files: &Arc<dyn Files>,
+    guard: &Arc<Guard>,
+) -> Result<Option<OwnedTier>> {
+    // Also where it says that there is no tier: another process may just have left one.
+    let ours = TierRecord::take_over(&*env.files, dir)?;
+    let Some(mut ours) = ours.filter(|record| !record.parts.is_empty()) else {
+        return Ok(None);
+    };
+    let folder = ours.fast.clone();
+    same_set(env, dir, &ours, &folder)?;
+    let lock = lock_fast(env, &folder)?;
+    its_own(env, dir, &ours)?;
+    let Some(mut theirs) = TierRecord::take_over(&**fast_files, &folder)? else {
+        return Err(not_there(dir, &ours, &folder));
+    };
+    let written = Arc::default();
+    let files: Arc<dyn Files> = Arc::new(GuardedFiles::new(fast_files, guard, &written));
+    let bulk_log = BulkLog::of(env, dir);
+    if is_within(&**fast_files, dir, &folder)? {
+        return Err(Error::internal(format!(
+            "{}: the copy of the log of a fast tier must not touch the log itself",
+            bulk_log.dir.display()
+        )));
+    }
+    ours.token = theirs.token;
+    // From now on rows may be acknowledged that lie in the tier alone.
+    ours.unsettled |= ours.parts.log;
+    ours.next = env.chance.next_u64();
+    ours.write(&*env.files, dir)?;
+    (theirs.token, theirs.next, theirs.parts) = (ours.next, ours.next, ours.parts);
+    theirs.write(&*files, &folder)?;
+    ours.token = ours.next;
+    ours.write(&*env.files, dir)?;
+    *env = with_tier(env, &ours, files);
+    let tier = FastTier {
+        folder,
+        parts: ours.parts,
+    };
+    Ok(Some(OwnedTier {
+        tier,
+        bulk_log,
+        written,
+        set: ours.set,
+        files: Arc::clone(fast_files),
+        dir: dir.to_owned(),
+        records: Arc::new(Mutex::new(Records { ours, theirs })),
+        _lock: Arc::new(lock),
+    }))
+}
+
+fn in_use(env: &Env, dir: &Path) -> Result<Option<TierRecord>> {
+    let record = TierRecord::read(&*env.files, dir)?;
+    Ok(record.filter(|record| !record.parts.is_empty()))
+}
+
+fn with_tier(env: &Env, record: &TierRecord, files: Arc<dyn Files>) -> Env {
+    let mut env = env.clone();
+    if record.parts.log {
+        env.media.log = Some(Arc::clone(&files));
+        env.media.log_root = Some(record.fast.clone());
+    }
+    if record.parts.buffers {
+        env.media.buffers = Some(files);
+        env.media.buffers_root = Some(record.fast.clone());
+    }
+    env
+}
+
+/// The record of the tier that `ours` names, if it is the one that the database was closed with.
+fn its_own(env: &Env, dir: &Path, ours: &TierRecord) -> Result<TierRecord> {
+    let folder = ours.fast.as_path();
+    let theirs = same_set(env, dir, ours, folder)?;
+    let here = absolute(dir)?;
+    let is_here = |folder: &Path| is_same_folder(&*env.files, folder, &here);
+    let is_theirs_here = is_here(&theirs.bulk)?;
+    let is_ours = is_theirs_here
+        && is_here(&ours.bulk)?
+        && is_same_folder(&**env.fast_files(), &theirs.fast, &ours.fast)?;
+    if !is_ours {
+        let was = if is_theirs_here {
+            &ours.bulk
+        } else {
+            &theirs.bulk
+        };
+        return Err(Error::new(
+            ErrorKind::Tier,
+            format!(
+                "the fast tier {} is that of a database in {}, and this one is in {}: if it was moved, say `headwater tier adopt`; if it is a copy, make it by backup and restore",
+                folder.display(),
+                was.display(),
+                here.display()
+            ),
+        ));
+    }
+    same_time(&here, ours, &theirs, folder)?;
+    Ok(theirs)
+}
+
+/// The record of the tier in `folder`, if it belongs to the database.
+pub(crate) fn same_set(
+    env: &Env,
+    dir: &Path,
+    ours: &TierRecord,
+    folder: &Path,
+) -> Result<TierRecord> {
+    let Some(theirs) = TierRecord::read(&**env.fast_files(), folder)? else {
+        return Err(not_there(dir, ours, folder));
+    };
+    if theirs.set != ours.set {
+        return Err(of_another(dir, folder, &theirs));
+    }
+    Ok(theirs)
+}
+
+fn not_there(dir: &Path, ours: &TierRecord, folder: &Path) -> Error {
+    let holds = match ours.parts.log {
+        true => "holds rows that were acknowledged",
+        false => "holds no row that is not in the database too",
+    };
+    Error::new(
+        ErrorKind::Tier,
+        format!(
+            "the fast tier of {} is not there (no {}), and {holds}: bring its medium back; if it lies in another folder now, say `headwater tier adopt`; if it is lost for good, `headwater repair --fast-tier-lost` says what is lost with it",
+            dir.display(),
+            path_in(folder).display()
+        ),
+    )
+}
+
+pub(crate) fn of_another(dir: &Path, folder: &Path, theirs: &TierRecord) -> Error {
+    Error::new(
+        ErrorKind::Tier,
+        format!(
+            "the fast tier {} belongs to the database in {}, not to {}: name another folder",
+            folder.display(),
+            theirs.bulk.display(),
+            dir.display()
+        ),
+    )
+}
+
+/// Fails when one of the two was put back from another time.
+pub(crate) fn same_time(
+    dir: &Path,
+    ours: &TierRecord,
+    theirs: &TierRecord,
+    folder: &Path,
+) -> Result<()> {
+    if theirs.token == ours.token || theirs.token == ours.next {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::Tier,
+        format!(
+            "the fast tier {} and the database in {} are not of one time: one of them was copied or put back from a backup; bring back the other one too, or restore the database from a backup",
+            folder.display(),
+            dir.display()
+        ),
+    ))
+}
+
+/// Locks the folder of a fast tier.
+pub(crate) fn lock_fast(env: &Env, folder: &Path) -> Result<Box<dyn Lock>> {
+    let path = folder.join("lock");
+    let owner = format!("pid {}", std::process::id());
+    env.fast_files()
+        .lock(&path, &owner)
+        .map_err(|error| match error {
+            LockError::Io(error) => Error::io("lock", &path, error),
+            held => Error::new(
+                ErrorKind::Locked,
+                format!(
+                    "the fast tier {} is in use ({held}): stop the process that uses it first",
+                    folder.display()
+                ),
+            ),
+        })
+}

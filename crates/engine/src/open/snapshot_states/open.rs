@@ -1,0 +1,286 @@
+//! Opens the state that a named snapshot keeps.
+
+use super::files::PastFiles;
+use crate::common::ids::{SegmentId, Sequence, StreamId, TableId};
+use crate::core::Core;
+use crate::device::layout::{meta_path, segment_dir};
+use crate::metadata::catalog::{Life, Table};
+use crate::metadata::tables::{Meta, PartitionRecord};
+use crate::open::recover::{CopyParts, MetaInMemory, OpenedBy, PastParts, load};
+use crate::replication::state::State;
+use crate::storage::named_snapshots::{NamedSnapshot, SnapshotEnd, SnapshotRecord};
+use crate::storage::tombstone::DeleteRecord;
+use crate::{Error, ErrorKind, Options, Result};
+use headwater_io::{Env, Media};
+use std::any::Any;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Past states that stay open without readers.
+const OPEN_MAX: usize = 2;
+/// Share of the memory budget that the caches of one state may take.
+const BUDGET_PART: usize = 8;
+
+/// Deletes and drops since a snapshot was made: while they are the same, an opened state is still
+/// valid.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct EndedSince {
+    newest_delete: Sequence,
+    dropped: Vec<TableId>,
+}
+
+/// A state of the past that is open.
+struct Opened {
+    since: EndedSince,
+    core: Arc<Core>,
+}
+
+/// The state of the snapshot of this name.
+pub(crate) fn open_named(core: &Arc<Core>, name: &str) -> Result<Arc<Core>> {
+    let Some(snapshot) = core.named.find(name) else {
+        return Err(missing(core, name));
+    };
+    let opened = opened(core, &snapshot)?;
+    close_others(core, snapshot.number);
+    Ok(opened)
+}
+
+fn missing(core: &Core, name: &str) -> Error {
+    if let Some(SnapshotRecord {
+        ended: Some((at, end)),
+        ..
+    }) = core.named.find_ended(name)
+    {
+        return Error::new(
+            ErrorKind::Gone,
+            format!("snapshot `{name}` ended at {at}, since {}", end.reason()),
+        );
+    }
+    let all = core.named.all();
+    let known: Vec<&str> = all
+        .iter()
+        .map(|s| s.record.name.as_str())
+        .take(10)
+        .collect();
+    Error::not_found(format!(
+        "no snapshot `{name}`; there are: {}",
+        known.join(", ")
+    ))
+}
+
+/// As it was opened before, if that is still true.
+fn opened(core: &Arc<Core>, snapshot: &NamedSnapshot) -> Result<Arc<Core>> {
+    let mut slot = snapshot.opened.lock();
+    let known = slot.as_ref().and_then(|any| any.downcast_ref::<Opened>());
+    if let Some(known) = known
+        && known.since == ended_since(core, &known.core)
+    {
+        return Ok(Arc::clone(&known.core));
+    }
+    let opened = Arc::new(open(core, snapshot)?);
+    let found = Arc::clone(&opened.core);
+    let any: Arc<dyn Any + Send + Sync> = opened;
+    *slot = Some(any);
+    Ok(found)
+}
+
+/// Closes the other states; those that are being read stay open until their last reader finishes.
+fn close_others(core: &Core, number: u64) {
+    let mut others = 0;
+    for snapshot in core.named.all().iter().rev() {
+        if snapshot.number == number {
+            continue;
+        }
+        if let Some(mut slot) = snapshot.opened.try_lock()
+            && slot.is_some()
+        {
+            others += 1;
+            if others >= OPEN_MAX {
+                *slot = None;
+            }
+        }
+    }
+}
+
+/// Deletes and drops in the tables of a state until now.
+fn ended_since(core: &Core, past: &Core) -> EndedSince {
+    let tables = (0..past.catalog.table_count()).filter_map(|id| u32::try_from(id).ok());
+    let dropped = tables.map(TableId).filter(|id| is_dropped(core, *id));
+    EndedSince {
+        newest_delete: core.named_ends.newest_and_from().0,
+        dropped: dropped.collect(),
+    }
+}
+
+fn is_dropped(core: &Core, table: TableId) -> bool {
+    core.catalog.table(table).is_none_or(|t| t.life.dropped)
+}
+
+/// The state that a snapshot keeps, as it was written down.
+fn state_of(meta: &Meta, number: u64, name: &str) -> Result<State> {
+    let bytes = meta.snapshot_state(number)?;
+    let bytes = bytes
+        .ok_or_else(|| Error::new(ErrorKind::Gone, format!("snapshot `{name}` has just ended")))?;
+    State::decode(&bytes, None)
+}
+
+fn open(core: &Arc<Core>, snapshot: &NamedSnapshot) -> Result<Opened> {
+    let name = &snapshot.record.name;
+    // Deletes first: a change in between is detected.
+    let (newest_delete, from) = core.named_ends.newest_and_from();
+    let state = state_of(&core.meta, snapshot.number, name)?;
+    if from.0 > state.name.sequence {
+        return Err(Error::new(
+            ErrorKind::Gone,
+            format!(
+                "snapshot `{name}` cannot be read: {}",
+                SnapshotEnd::Deletes.reason()
+            ),
+        ));
+    }
+    let (_, deletes) = core.named_ends.up_to(newest_delete, &|_| true);
+    let sequence = state.name.sequence;
+    let deletes = deletes.into_iter().filter(|(s, _)| s.0 > sequence);
+    let ids = state.tables.iter().map(|table| table.id);
+    let since = Since {
+        deletes: deletes.collect(),
+        dropped: ids.filter(|table| is_dropped(core, *table)).collect(),
+    };
+    let dropped = since.dropped.clone();
+    Ok(Opened {
+        since: EndedSince {
+            newest_delete,
+            dropped,
+        },
+        core: Arc::new(open_state(core, snapshot, state, since)?),
+    })
+}
+
+/// The state of a snapshot without data deleted since: for checks of its files.
+pub(crate) fn open_whole(core: &Core, snapshot: &NamedSnapshot) -> Result<Core> {
+    let state = state_of(&core.meta, snapshot.number, &snapshot.record.name)?;
+    open_state(core, snapshot, state, Since::default())
+}
+
+/// Data to leave out of a state.
+#[derive(Default)]
+struct Since {
+    deletes: Deletes,
+    dropped: Vec<TableId>,
+}
+
+fn open_state(core: &Core, snapshot: &NamedSnapshot, state: State, since: Since) -> Result<Core> {
+    let newest = since.deletes.last().map_or(0, |(sequence, _)| sequence.0);
+    let at = Sequence(state.name.sequence.max(newest));
+    let parts = CopyParts {
+        deletes: deletes(&state, &since.deletes),
+        past: Some(PastParts {
+            moment: snapshot.record.moment.clone(),
+            // Beside an owner files can go at any time.
+            holds_open: core.is_reader(),
+        }),
+        ..CopyParts::default()
+    };
+    let meta = metadata(state, at, &since).make(&meta_path(&core.options.dir))?;
+    let env = Env {
+        files: Arc::new(files(core, snapshot)),
+        media: Media::default(),
+        ..core.env.clone()
+    };
+    let budget = core.options.memory_budget_bytes / BUDGET_PART;
+    let options = Options {
+        memory_budget_bytes: budget.max(1 << 20),
+        ..core.options.clone()
+    };
+    let mut past = load(env, options, meta, OpenedBy::Copy(parts))?.0;
+    // Replays of past states count with those of the present.
+    past.replays = Arc::clone(&core.replays);
+    Ok(past)
+}
+
+fn files(core: &Core, snapshot: &NamedSnapshot) -> PastFiles {
+    PastFiles {
+        files: Arc::clone(core.store.files()),
+        segment_dir: segment_dir(&core.options.dir),
+        held: Arc::clone(&snapshot.files),
+    }
+}
+
+type Deletes = Vec<(Sequence, DeleteRecord)>;
+
+/// Deletes that were pending when the state was taken, and later ones. Streams that were dropped
+/// since are not in the metadata.
+fn deletes(state: &State, since: &Deletes) -> Deletes {
+    let all = state.deletes.iter().chain(since).cloned();
+    let deletes = all.map(|(sequence, record)| {
+        let record = DeleteRecord {
+            drops_streams: false,
+            ..record
+        };
+        (sequence, record)
+    });
+    deletes.collect()
+}
+
+/// The metadata of the state, without tables and streams that were dropped since.
+fn metadata(state: State, at: Sequence, since: &Since) -> MetaInMemory {
+    let gone: BTreeSet<StreamId> = since
+        .deletes
+        .iter()
+        .filter(|(_, record)| record.drops_streams)
+        .flat_map(|(_, record)| record.streams.iter().flat_map(|ids| ids.iter().copied()))
+        .collect();
+    let is_there = |table: TableId| !since.dropped.contains(&table);
+    let tables = state
+        .tables
+        .into_iter()
+        .map(|table| match is_there(table.id) {
+            true => table,
+            false => {
+                let life = Life {
+                    dropped: true,
+                    ..table.life
+                };
+                let table = Table::clone(&table);
+                Arc::new(Table { life, ..table })
+            }
+        });
+    let streams = state.streams.into_iter();
+    let partitions = state.partitions.into_iter();
+    MetaInMemory {
+        identity: state.name.identity,
+        shards: state.shards,
+        at,
+        tables: tables.collect(),
+        streams: streams
+            .filter(|s| is_there(s.table) && !gone.contains(&s.id))
+            .collect(),
+        partitions: partitions
+            .filter(|p| is_there(p.record.table))
+            .map(|p| (p.id, p.record))
+            .collect(),
+    }
+}
+
+/// The segments that named snapshots keep and no partition names, each at its longest.
+pub(crate) fn segments_kept(meta: &Meta) -> Result<Vec<(SegmentId, PartitionRecord)>> {
+    let live: BTreeSet<SegmentId> = meta.partitions()?.into_iter().map(|(id, _)| id).collect();
+    let mut kept: BTreeMap<SegmentId, PartitionRecord> = BTreeMap::new();
+    for (number, bytes) in meta.snapshots()? {
+        let record = SnapshotRecord::decode(&bytes);
+        let record = record.map_err(|e| Error::decode(meta.path(), 0, e))?;
+        if record.ended.is_some() || record.segments.iter().all(|(id, _)| live.contains(id)) {
+            continue;
+        }
+        for partition in state_of(meta, number, &record.name)?.partitions {
+            if live.contains(&partition.id) {
+                continue;
+            }
+            let known = kept.get(&partition.id).map(|k| k.committed_bytes);
+            if known.is_none_or(|known| known < partition.record.committed_bytes) {
+                kept.insert(partition.id, partition.record);
+            }
+        }
+    }
+    Ok(kept.into_iter().collect())
+}

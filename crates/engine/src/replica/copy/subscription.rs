@@ -1,0 +1,235 @@
+//! Subscription of a copy: rules, pins, requests of readers; and the missing ranges, by reason.
+
+use super::missing::ByScore;
+use super::receive::Receiving;
+use super::{Explained, LeafFacts, Missing, RemoteCopy, Tally};
+use crate::common::ids::{SegmentId, StreamId};
+use crate::metadata::catalog::decode_stream_key;
+use crate::replication::needed::{Reason, Why};
+use crate::replication::state::State;
+use crate::replication::subscriptions::{Pin, Rules};
+use crate::storage::segment::Partition;
+use crate::{ErrorKind, Result};
+use headwater_types::{StreamName, Timestamp};
+
+/// Segments whose leaves are looked at in one call: each takes reads of its blocks.
+const LOOKS_MAX: usize = 4;
+
+impl RemoteCopy {
+    /// The rules of the subscription.
+    #[must_use]
+    pub fn rules(&self) -> Rules {
+        self.inner.receiving.lock().rules.clone()
+    }
+
+    /// Replaces the rules. Present ranges that are not subscribed any more stay.
+    ///
+    /// # Errors
+    /// `io`, `full`.
+    pub fn set_rules(&self, rules: impl Into<Rules>) -> Result<()> {
+        self.inner.receiving.lock().set_rules(rules.into())
+    }
+
+    /// Subscribes to all rows of a stretch of time, whatever the rules say; stored with the copy.
+    /// Returns the number of the pin.
+    ///
+    /// # Errors
+    /// `invalid` for a pin of nothing, and beyond 1,024 pins; `io`, `full`.
+    pub fn pin(&self, pin: Pin) -> Result<u64> {
+        self.inner.receiving.lock().pin(pin)
+    }
+
+    /// Takes a pin away; false when there is none of this number.
+    ///
+    /// # Errors
+    /// `io`, `full`.
+    pub fn unpin(&self, number: u64) -> Result<bool> {
+        let mut receiving = self.inner.receiving.lock();
+        let is_known = receiving.pins.contains_key(&number);
+        if is_known {
+            receiving.unpin(&[number])?;
+        }
+        Ok(is_known)
+    }
+
+    /// Pins by number.
+    #[must_use]
+    pub fn pins(&self) -> Vec<(u64, Pin)> {
+        let receiving = self.inner.receiving.lock();
+        let pins = receiving.pins.iter();
+        pins.map(|(number, pin)| (*number, pin.clone())).collect()
+    }
+
+    /// Takes away pins that count no more at this instant; how many these were. To be called now
+    /// and then.
+    ///
+    /// # Errors
+    /// `io`, `full`.
+    pub fn end_pins(&self, now: Timestamp) -> Result<usize> {
+        self.inner.receiving.lock().end_pins(now)
+    }
+
+    /// Requests a range that a reader has missed: the range is fetched before everything else, and
+    /// then retained. False where it is refused: the newest state does not name it, or too much is
+    /// requested already. Present bytes are not requested.
+    #[must_use]
+    pub fn ask_for(&self, segment: u64, offset: u64, bytes: u64) -> bool {
+        let mut receiving = self.inner.receiving.lock();
+        let id = SegmentId(segment);
+        let committed = receiving.state.partition(id);
+        let committed = committed.map_or(0, |p| p.record.committed_bytes);
+        if offset.checked_add(bytes).is_none_or(|end| end > committed) {
+            return false;
+        }
+        let missing = receiving.pack(id).missing(offset, bytes);
+        receiving.missing.ask_for(id, &missing)
+    }
+
+    /// Whether a part of a range is requested, and has not come.
+    #[must_use]
+    pub fn asks_for(&self, segment: u64, offset: u64, bytes: u64) -> bool {
+        let receiving = self.inner.receiving.lock();
+        let id = SegmentId(segment);
+        receiving.missing.asks_for(id, offset, bytes)
+    }
+
+    /// Drops the requests of readers for a range: it cannot be fetched.
+    pub fn forget_asked(&self, segment: u64, offset: u64, bytes: u64) {
+        let mut receiving = self.inner.receiving.lock();
+        let id = SegmentId(segment);
+        receiving.missing.forget_asked(id, offset, bytes);
+    }
+
+    /// The missing ranges of a reason, those worth most first, of so many bytes about.
+    #[must_use]
+    pub fn missing_for(&self, reason: Reason, bytes_max: u64) -> Vec<Missing> {
+        let receiving = self.inner.receiving.lock();
+        receiving.missing.missing_for(reason, bytes_max)
+    }
+
+    /// Missing rows, those with the highest `score` first, of so many bytes about: rows that are
+    /// subscribed, and rows that may be fetched ahead. Segments whose blocks are not here yet are
+    /// left out.
+    ///
+    /// # Errors
+    /// `io`.
+    pub fn missing_by_score(
+        &self,
+        score: &dyn Fn(&LeafFacts) -> f64,
+        bytes_max: u64,
+    ) -> Result<Vec<Missing>> {
+        self.missing_by_score_among(score, &|_| true, bytes_max)
+    }
+
+    /// As [`RemoteCopy::missing_by_score`], only of rows that can be fetched: the others do not
+    /// count for the limit of rows fetched ahead.
+    ///
+    /// # Errors
+    /// `io`.
+    pub fn missing_by_score_among(
+        &self,
+        score: &dyn Fn(&LeafFacts) -> f64,
+        can_be_had: &dyn Fn(&Missing) -> bool,
+        bytes_max: u64,
+    ) -> Result<Vec<Missing>> {
+        let mut receiving = self.inner.receiving.lock();
+        receiving.look_at_leaves()?;
+        let by = ByScore {
+            score,
+            can_be_had,
+            ahead_bytes: receiving.rules.ahead_bytes(),
+        };
+        Ok(receiving.missing.missing_by_score(&by, bytes_max))
+    }
+
+    /// True when every byte of a segment of the state is here, subscribed or not: then it can be
+    /// proven ([`State::proof`]).
+    #[must_use]
+    pub fn is_whole(&self, segment: u64) -> bool {
+        let receiving = self.inner.receiving.lock();
+        let id = SegmentId(segment);
+        let partition = receiving.state.partition(id);
+        partition.is_some_and(|p| {
+            let missing = receiving.pack(id).missing(0, p.record.committed_bytes);
+            missing.is_empty()
+        })
+    }
+
+    /// Subscribed and missing bytes for each reason.
+    #[must_use]
+    pub fn tallies(&self) -> Vec<Tally> {
+        self.inner.receiving.lock().missing.tallies()
+    }
+
+    /// Explains why a byte of a segment is here, or is subscribed, as rules and pins stand now;
+    /// `None` when it is not subscribed: it was once, or a reader requested it.
+    ///
+    /// # Errors
+    /// `not_found` for a segment that the state does not name, `corrupt`, `io`.
+    pub fn explain(
+        &self,
+        segment: u64,
+        offset: u64,
+        score: &dyn Fn(&LeafFacts) -> f64,
+    ) -> Result<Option<Explained>> {
+        let receiving = self.inner.receiving.lock();
+        let id = SegmentId(segment);
+        let Some(partition) = receiving.state.partition(id) else {
+            return Err(crate::Error::not_found(format!(
+                "segment {segment} is none of the state that this copy has"
+            )));
+        };
+        let store = receiving.store(&[partition]);
+        let needed = receiving.needed(&store, partition)?;
+        let holds = |at: u64, bytes: u64| (at..at.saturating_add(bytes)).contains(&offset);
+        let mut ranges = needed.ranges.into_iter();
+        let found = ranges.find(|r| holds(r.range.offset, r.range.bytes));
+        Ok(found.map(|wanted| {
+            let facts = receiving.missing.facts.of(id, wanted.range.offset);
+            let facts = facts.filter(|_| wanted.rows.is_some());
+            let missing = receiving.pack(id);
+            let missing = missing.missing(wanted.range.offset, wanted.range.bytes);
+            let stream = wanted.rows.map(|(stream, _)| stream);
+            Explained {
+                range: wanted.range,
+                is_here: missing.is_empty(),
+                why: Why {
+                    reason: wanted.reason,
+                    priority: wanted.priority,
+                    pin: wanted.pin,
+                    score: facts.map(|facts| score(&facts)),
+                },
+                stream: stream.and_then(|stream| name_of(&receiving.state, stream)),
+            }
+        }))
+    }
+}
+
+fn name_of(state: &State, stream: StreamId) -> Option<StreamName> {
+    let at = state.streams.binary_search_by_key(&stream, |r| r.id).ok()?;
+    let record = state.streams.get(at)?;
+    let table = state.table(record.table)?;
+    decode_stream_key(&table.name, &record.key).ok()
+}
+
+impl Receiving {
+    /// Looks at the leaves of some segments that were not looked at yet.
+    fn look_at_leaves(&mut self) -> Result<()> {
+        let ids: Vec<SegmentId> = self.missing.without_facts().take(LOOKS_MAX).collect();
+        let state = std::sync::Arc::clone(&self.state);
+        for id in ids {
+            if let Some(partition) = state.partition(id) {
+                let store = self.store(&[partition]);
+                let opened = Partition::new(partition.record.clone(), store.segment_file(id));
+                match self.missing.facts.look(&store, &opened) {
+                    // Readers report it, and so does a comparison of the two; it stays missing.
+                    Err(error) if error.kind() == ErrorKind::Corrupt => {
+                        self.missing.facts.put_nothing(id);
+                    }
+                    looked => looked?,
+                }
+            }
+        }
+        Ok(())
+    }
+}

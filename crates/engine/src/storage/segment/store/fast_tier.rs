@@ -1,0 +1,305 @@
+//! Parts of segments in the fast tier: reading them there, and writing them there after a commit.
+//!
+//! Invariants: of every segment everything but leaves is repeated, where the index is: headers,
+//! blocks, checkpoints and footers, up to a footer that was committed; of the newest segments all
+//! of it, where they are. Bytes that are read there equal those of the segment.
+//! Concurrency: as in [`super`]; the writer of a segment's part holds no lock but, in a job, that
+//! of the job.
+//! Failure: where the tier has nothing, or nothing that is believed, bulk is read.
+
+use super::{Partition, Store};
+use crate::common::error::Damage;
+use crate::common::ids::SegmentId;
+use crate::metadata::tables::PartitionRecord;
+use crate::storage::fast_index::{FastIndex, NamedSegment, Repeats, UpTo, RepeatKind};
+use crate::storage::segment::format::{Footer, HEADER_BYTES, SegmentHeader};
+use crate::{Error, ErrorKind, Result};
+use headwater_io::File;
+use std::collections::HashSet;
+use std::io;
+use std::sync::Arc;
+
+/// [`HEADER_BYTES`] in memory.
+const HEADER_LEN: usize = 64;
+/// Bytes of a footer's end, and where its checksum stands there.
+const TRAILER_BYTES: u64 = 16;
+const TRAILER_LEN: usize = 16;
+const TRAILER_CRC: std::ops::Range<usize> = 4..8;
+
+/// Bytes of a segment that are repeated by the job that wrote them; more, where they are needed
+/// for the newest rows alone, are repeated in the background.
+const AT_ONCE_BYTES: u64 = 4 << 20;
+
+/// The segment of a partition as a commit names it.
+pub(crate) fn named(record: &PartitionRecord) -> NamedSegment {
+    NamedSegment {
+        shard: record.shard,
+        up_to: up_to(record),
+        last: record.span().last,
+    }
+}
+
+fn up_to(record: &PartitionRecord) -> UpTo {
+    UpTo {
+        footer_offset: record.footer_offset,
+        footer_bytes: record.footer_bytes,
+        chain: record.chain,
+    }
+}
+
+/// The ranges of a segment that the fast tier lacks.
+struct Missing {
+    /// Rising stretches of the segment.
+    ranges: Vec<(u64, u64)>,
+    footer_crc: u32,
+}
+
+impl Store {
+    /// The fast indexes of the database.
+    pub(crate) fn repeats(&self) -> &Arc<Repeats> {
+        &self.repeats
+    }
+
+    /// Reads bytes of a segment in the fast tier, if they are all there.
+    pub(super) fn read_fast_tier(&self, id: SegmentId, offset: u64, out: &mut [u8]) -> bool {
+        self.repeats.all().any(|index| index.read(id, offset, out))
+    }
+
+    /// As [`Store::read_fast_tier`], of rows, which no index has.
+    pub(super) fn read_newest(&self, id: SegmentId, offset: u64, out: &mut [u8]) -> bool {
+        let newest = self.repeats.get(RepeatKind::Newest);
+        newest.is_some_and(|index| index.read(id, offset, out))
+    }
+
+    /// Bytes read of a segment turned out to be damaged: once, the fast tier's file of it is
+    /// dropped, and the segment is read again. True then.
+    pub(super) fn drop_doubted_index(&self, id: SegmentId, error: &Error) -> bool {
+        if error.kind() != ErrorKind::Corrupt {
+            return false;
+        }
+        let reason = error.to_string();
+        let dropped = self.repeats.all().map(|index| index.drop_once(id, &reason));
+        // Drop all of them, not the first alone.
+        dropped.filter(|was| *was).count() > 0
+    }
+
+    /// Looks something up in a segment's index: again in bulk, if it is not in order in the fast
+    /// tier.
+    pub(super) fn without_doubt<T>(
+        &self,
+        id: SegmentId,
+        look: impl Fn() -> Result<T>,
+    ) -> Result<T> {
+        match look() {
+            Err(error) if self.drop_doubted_index(id, &error) => look(),
+            other => other,
+        }
+    }
+
+    /// Before something is written behind a segment: it is the one of which the fast tier repeats
+    /// the index.
+    pub(crate) fn compare_file(&self, id: SegmentId) -> Result<()> {
+        match self.repeats.all().next() {
+            Some(_) => self.open_file(id).map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// Compares a segment's file with its copy in the fast tier, when it is opened: the opening may
+    /// have read the tier alone.
+    pub(super) fn compare_with_fast_tier(&self, id: SegmentId, file: &dyn File) -> Result<()> {
+        let mut all = self.repeats.all();
+        all.try_for_each(|index| self.compare_with(&index, id, file))
+    }
+
+    fn compare_with(&self, index: &FastIndex, id: SegmentId, file: &dyn File) -> Result<()> {
+        let Some((up_to, footer_crc)) = index.up_to(id) else {
+            return Ok(());
+        };
+        let (mut header, mut repeated) = ([0; HEADER_LEN], [0; HEADER_LEN]);
+        if self.read_front(id, file, 0, &mut header)?
+            && index.read(id, 0, &mut repeated)
+            && header != repeated
+        {
+            let path = self.path(id);
+            let found = SegmentHeader::decode(&header).map_err(|e| Error::decode(&path, 0, e))?;
+            if found.id != id {
+                return Err(Error::damage(Damage {
+                    file: path,
+                    offset: 0,
+                    expected: format!("the header of segment {}", id.0),
+                    found: format!("that of segment {}", found.id.0),
+                }));
+            }
+            index.drop_once(id, "the segment has another header");
+        }
+        let end = up_to.footer_offset + u64::from(up_to.footer_bytes);
+        let mut trailer = [0; TRAILER_LEN];
+        if self.read_front(id, file, end - TRAILER_BYTES, &mut trailer)?
+            && trailer.get(TRAILER_CRC) != Some(&footer_crc.to_le_bytes())
+        {
+            index.drop_once(id, "the segment has another footer there");
+        }
+        Ok(())
+    }
+
+    /// False where the file is shorter: its reader reports that.
+    fn read_front(
+        &self,
+        id: SegmentId,
+        file: &dyn File,
+        offset: u64,
+        out: &mut [u8],
+    ) -> Result<bool> {
+        match file.read_exact_at(offset, out) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+            Err(error) => Err(Error::io("read", &self.path(id), error)),
+        }
+    }
+
+    /// Repeats the new bytes of a partition that a commit named in the fast tier.
+    pub(crate) fn keep_committed(&self, partition: &Partition) {
+        for index in self.repeats.all() {
+            index.named(partition.id(), &named(&partition.record));
+            self.keep_in(&index, partition, AT_ONCE_BYTES);
+        }
+    }
+
+    /// Repeats the missing bytes of a partition in the fast tier.
+    pub(crate) fn keep_missing(&self, index: &FastIndex, partition: &Partition) {
+        self.keep_in(index, partition, u64::MAX);
+    }
+
+    fn keep_in(&self, index: &FastIndex, partition: &Partition, rows_max: u64) {
+        if partition.unreadable.is_none()
+            && let Err(error) = self.try_keep(index, partition, rows_max)
+        {
+            index.leave(partition.id());
+            // Reads go to bulk, and report there what is wrong with the segment.
+            tracing::warn!(
+                segment = partition.id().0,
+                %error,
+                "a segment could not be copied to the fast tier"
+            );
+        }
+    }
+
+    fn try_keep(&self, index: &FastIndex, partition: &Partition, rows_max: u64) -> Result<()> {
+        let (id, record) = (partition.id(), &partition.record);
+        let Some(writing) = index.writing(id, up_to(record)) else {
+            return Ok(());
+        };
+        if writing.is_whole() {
+            return Ok(());
+        }
+        let newest = (record.footer_offset, record.footer_bytes);
+        let mut from = writing.from();
+        let mut missing = self.missing(id, newest, from)?;
+        if missing.is_none() {
+            writing.doubt("the segment's footers do not lead to where it ends");
+            from = None;
+            missing = self.missing(id, newest, from)?;
+        }
+        let Some(Missing {
+            mut ranges,
+            footer_crc,
+        }) = missing
+        else {
+            return Err(Error::internal("footers that end before the first"));
+        };
+        if index.what() == RepeatKind::Newest {
+            let begin = from.map_or(0, |up_to| up_to.end());
+            let bytes = up_to(record).end().saturating_sub(begin);
+            if bytes > rows_max {
+                return Ok(());
+            }
+            ranges = vec![(begin, bytes)];
+        }
+        writing.append(from, &ranges, footer_crc, &mut |offset, out| {
+            self.read_bulk(id, offset, out)
+        })
+    }
+
+    /// The index ranges of the groups behind `from`; `None` when the footers do not lead there.
+    fn missing(
+        &self,
+        id: SegmentId,
+        newest: (u64, u32),
+        from: Option<UpTo>,
+    ) -> Result<Option<Missing>> {
+        let until = from.map(|up_to| (up_to.footer_offset, up_to.footer_bytes));
+        let mut ranges = Vec::new();
+        let mut gone: HashSet<u64> = HashSet::new();
+        let mut footer_crc = None;
+        let mut next = Some(newest);
+        while let Some((offset, bytes)) = next.filter(|_| next != until) {
+            if until.is_some_and(|(end, _)| offset <= end) {
+                return Ok(None);
+            }
+            let raw = self.read(id, offset, bytes)?;
+            let mut left = Vec::new();
+            let footer = Footer::decode_each(&raw, |delta| {
+                let blocks = delta.added_blocks.iter();
+                let blocks = blocks.filter(|block| !gone.contains(&block.offset));
+                ranges.extend(blocks.map(|block| (block.offset, u64::from(block.bytes))));
+                left.extend(delta.removed_blocks);
+            })
+            .map_err(|e| Error::decode(&self.path(id), offset, e))?;
+            gone.extend(left);
+            footer_crc.get_or_insert(crc_of(&raw));
+            let checkpoint = footer.checkpoint.bytes();
+            ranges.push((
+                offset.saturating_sub(checkpoint),
+                checkpoint + u64::from(bytes),
+            ));
+            next = self.before(id, offset, &footer)?;
+        }
+        if next != until {
+            return Ok(None);
+        }
+        if until.is_none() {
+            ranges.push((0, HEADER_BYTES));
+        }
+        Ok(Some(Missing {
+            ranges: joined(ranges),
+            footer_crc: footer_crc.unwrap_or_default(),
+        }))
+    }
+}
+
+/// The checksum in the trailer of a footer that was checked.
+fn crc_of(footer: &[u8]) -> u32 {
+    let crc = footer
+        .last_chunk::<TRAILER_LEN>()
+        .and_then(|trailer| trailer.get(TRAILER_CRC)?.try_into().ok());
+    crc.map_or(0, u32::from_le_bytes)
+}
+
+/// Rising stretches, adjacent ones joined.
+fn joined(mut ranges: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+    ranges.sort_unstable();
+    let mut out: Vec<(u64, u64)> = Vec::new();
+    for (offset, bytes) in ranges {
+        match out.last_mut() {
+            // A block that a group lists twice is one.
+            Some((start, len)) if *start + *len >= offset => {
+                *len = (*len).max((offset + bytes).saturating_sub(*start));
+            }
+            _ => out.push((offset, bytes)),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::joined;
+
+    #[test]
+    fn stretches_that_touch_become_one() {
+        let ranges = vec![(90, 10), (0, 64), (100, 5), (64, 6), (90, 10), (200, 1)];
+        assert_eq!(joined(ranges), [(0, 70), (90, 15), (200, 1)]);
+        assert_eq!(joined(Vec::new()), []);
+    }
+}

@@ -1,0 +1,404 @@
+//! The copy of one edge: opened when it is needed, read, and closed again when it is not in use.
+//!
+//! Invariants: one process has a copy open once: it is closed only when no other reference to it
+//! exists. Snapshots of a copy stay readable when it is closed. Concurrency: its live state, the
+//! copy, and its reader have a lock each; the reader's is taken before the copy's. Failure: an
+//! error is one of the copy's device; the copy is opened again then.
+
+use crate::error::{FleetError, medium};
+use crate::frame::About;
+use headwater_engine::{
+    CopyProgress, ErrorKind, Options, Reader, RemoteCopy, Result, Rules, Snapshot, State,
+    StateName, Tally,
+};
+use headwater_io::Env;
+use headwater_protocol::replication::Verified;
+use headwater_types::Timestamp;
+use parking_lot::Mutex;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use tokio::sync::Notify;
+
+/// Location of a copy, and its subscription.
+#[derive(Clone, Debug)]
+pub(crate) struct CopyLocation {
+    pub(crate) env: Env,
+    pub(crate) dir: PathBuf,
+    pub(crate) rules: Rules,
+}
+
+impl CopyLocation {
+    fn open(&self) -> Result<Option<RemoteCopy>> {
+        match RemoteCopy::open(self.env.clone(), &self.dir, self.rules.clone()) {
+            Ok(copy) => Ok(Some(copy)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// As what a copy knows the one that it is passed on to.
+pub(crate) const FURTHER: &str = "relay";
+
+/// State of a copy while the node runs.
+#[derive(Debug, Default)]
+pub(crate) struct Live {
+    /// The connection that counts; 0 = none.
+    pub(crate) session: u64,
+    pub(crate) heard: Option<Timestamp>,
+    pub(crate) current: Option<Timestamp>,
+    pub(crate) about: Option<About>,
+    pub(crate) progress: Option<CopyProgress>,
+    pub(crate) proven_bytes: u64,
+    pub(crate) refused: Option<String>,
+    pub(crate) failed: Option<String>,
+    pub(crate) wants_verifying: bool,
+    pub(crate) wants_fetching_again: bool,
+    pub(crate) is_verifying: bool,
+    pub(crate) verified: Option<(Timestamp, Verified)>,
+    /// The nodes through which it comes, where it is relayed by another cloud.
+    pub(crate) path: Vec<u64>,
+    /// The part of it that survives this node, as far as is known.
+    pub(crate) durable: Option<DurableState>,
+}
+
+/// The part of a copy that survives this node: a state, and segments of which every subscribed
+/// range does, with the bytes that the state names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DurableState {
+    pub(crate) state: StateName,
+    pub(crate) segments: Vec<(u64, u64)>,
+}
+
+/// The reader of a copy.
+#[derive(Debug, Default)]
+struct Reading {
+    reader: Option<Reader>,
+    /// Which changes were shown last.
+    changes: Option<u64>,
+}
+
+/// Content of a copy for a reader.
+pub(crate) enum Shows {
+    /// There is none.
+    Nothing,
+    /// Unchanged since the last time.
+    AsBefore,
+    Now(Snapshot),
+}
+
+/// The copy of one edge.
+#[derive(Debug)]
+pub(crate) struct EdgeCopy {
+    pub(crate) name: String,
+    pub(crate) live: Mutex<Live>,
+    /// Notified when there is something to do without a received message.
+    pub(crate) wake: Notify,
+    copy: Mutex<Option<RemoteCopy>>,
+    reading: Mutex<Reading>,
+    /// The copy is relayed to another cloud.
+    is_relayed: AtomicBool,
+    /// Number of openings.
+    openings: AtomicU64,
+    /// Number of changes when it was closed; `None` while it is open.
+    left_at: Mutex<Option<u64>>,
+    /// The copy was used since the last check for unused ones.
+    was_used: AtomicBool,
+    /// Increased when the visible content may have changed, together with the counter of all
+    /// copies.
+    changes: AtomicU64,
+    all_changes: Arc<AtomicU64>,
+    /// Something is shown in a version before the newest; and how many copies do so.
+    is_behind: AtomicBool,
+    all_behind: Arc<AtomicUsize>,
+}
+
+impl Drop for EdgeCopy {
+    fn drop(&mut self) {
+        self.set_behind(false);
+    }
+}
+
+impl EdgeCopy {
+    pub(crate) fn new(
+        name: &str,
+        all_changes: &Arc<AtomicU64>,
+        all_behind: &Arc<AtomicUsize>,
+    ) -> EdgeCopy {
+        EdgeCopy {
+            name: name.to_owned(),
+            live: Mutex::default(),
+            wake: Notify::new(),
+            copy: Mutex::new(None),
+            reading: Mutex::default(),
+            is_relayed: AtomicBool::new(false),
+            openings: AtomicU64::new(0),
+            left_at: Mutex::new(None),
+            was_used: AtomicBool::new(false),
+            changes: AtomicU64::new(0),
+            all_changes: Arc::clone(all_changes),
+            is_behind: AtomicBool::new(false),
+            all_behind: Arc::clone(all_behind),
+        }
+    }
+
+    /// Records that the visible content may have changed.
+    pub(crate) fn has_changed(&self) {
+        self.changes.fetch_add(1, Ordering::Release);
+        self.all_changes.fetch_add(1, Ordering::Release);
+    }
+
+    /// Goes up when what is shown may have changed.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
+    fn set_behind(&self, is_behind: bool) {
+        let was_behind = self.is_behind.swap(is_behind, Ordering::Relaxed);
+        match (was_behind, is_behind) {
+            (false, true) => drop(self.all_behind.fetch_add(1, Ordering::Relaxed)),
+            (true, false) => drop(self.all_behind.fetch_sub(1, Ordering::Relaxed)),
+            _ => {}
+        }
+    }
+
+    /// Subscribed and missing bytes for each reason; nothing while the copy is not open.
+    pub(crate) fn tallies(&self) -> Vec<Tally> {
+        let copy = self.copy.lock().clone();
+        copy.map_or_else(Vec::new, |copy| copy.tallies())
+    }
+
+    /// Records the progress of the copy.
+    pub(crate) fn note(&self, progress: CopyProgress) {
+        self.set_behind(progress.shown_older > 0);
+        self.live.lock().progress = Some(progress);
+    }
+
+    /// Sets whether the copy is relayed to another cloud.
+    pub(crate) fn set_relayed(&self, is_relayed: bool) {
+        // Under the lock nobody opens it meanwhile.
+        let held = self.copy.lock();
+        self.is_relayed.store(is_relayed, Ordering::Relaxed);
+        match (&*held, is_relayed) {
+            (Some(copy), true) => copy.add_further(FURTHER),
+            (Some(copy), false) => copy.remove_further(FURTHER),
+            (None, _) => {}
+        }
+    }
+
+    /// Which opening of it this is.
+    pub(crate) fn opening(&self) -> u64 {
+        self.openings.load(Ordering::Acquire)
+    }
+
+    /// Number of changes when it was closed; `None` while it is open.
+    pub(crate) fn left_at(&self) -> Option<u64> {
+        *self.left_at.lock()
+    }
+
+    fn opened(&self, copy: &RemoteCopy) {
+        self.openings.fetch_add(1, Ordering::AcqRel);
+        *self.left_at.lock() = None;
+        self.live.lock().durable = None;
+        if self.is_relayed.load(Ordering::Relaxed) {
+            copy.add_further(FURTHER);
+        }
+    }
+
+    /// The copy, opened if it is there; and whether it was opened for this.
+    pub(crate) fn copy(&self, place: &CopyLocation) -> Result<(Option<RemoteCopy>, bool)> {
+        self.was_used.store(true, Ordering::Relaxed);
+        let mut held = self.copy.lock();
+        if let Some(copy) = &*held {
+            return Ok((Some(copy.clone()), false));
+        }
+        *held = place.open()?;
+        held.iter().for_each(|copy| self.opened(copy));
+        Ok((held.clone(), held.is_some()))
+    }
+
+    /// The copy, if it is open.
+    pub(crate) fn open_copy(&self) -> Option<RemoteCopy> {
+        self.copy.lock().clone()
+    }
+
+    /// Progress of the copy, if there is one; a closed one is opened for this only.
+    pub(crate) fn glance(&self, place: &CopyLocation) -> Result<Option<CopyProgress>> {
+        // Under the lock nobody else opens it meanwhile.
+        let held = self.copy.lock();
+        let opened = match &*held {
+            Some(copy) => Some(copy.clone()),
+            None => place.open()?,
+        };
+        Ok(opened.map(|copy| copy.progress()))
+    }
+
+    /// Begins a copy with a first state.
+    pub(crate) fn begin(&self, place: &CopyLocation, state: &State) -> Result<RemoteCopy> {
+        let mut held = self.copy.lock();
+        if let Some(copy) = &*held {
+            return Ok(copy.clone());
+        }
+        let copy = RemoteCopy::begin(place.env.clone(), &place.dir, state, place.rules.clone())?;
+        self.opened(&copy);
+        *held = Some(copy.clone());
+        Ok(copy)
+    }
+
+    /// Lets go of what is open, so that it is opened again.
+    pub(crate) fn close(&self) {
+        *self.copy.lock() = None;
+        *self.reading.lock() = Reading::default();
+        self.set_behind(false);
+        self.has_changed();
+    }
+
+    /// Closes the copy, if it was not used since the last call and has no other references; its
+    /// snapshots stay readable. True when it is closed.
+    pub(crate) fn rest(&self) -> bool {
+        if self.was_used.swap(false, Ordering::Relaxed) {
+            return false;
+        }
+        // A copy with a taken lock is in use.
+        let (Some(mut reading), Some(mut copy)) = (self.reading.try_lock(), self.copy.try_lock())
+        else {
+            return false;
+        };
+        let reader = reading.reader.take();
+        drop(reader);
+        let is_held = copy.as_ref().is_some_and(RemoteCopy::is_shared);
+        if !is_held {
+            *self.left_at.lock() = copy.as_ref().map(RemoteCopy::changes);
+            *copy = None;
+        }
+        !is_held
+    }
+
+    /// The current content of the copy. `copy` opens it.
+    pub(crate) fn shows(
+        &self,
+        copy: impl FnOnce() -> std::result::Result<Option<RemoteCopy>, FleetError>,
+        options: &dyn Fn() -> Options,
+    ) -> std::result::Result<Shows, FleetError> {
+        let changes = self.changes.load(Ordering::Acquire);
+        let mut reading = self.reading.lock();
+        if reading.changes == Some(changes) {
+            return Ok(Shows::AsBefore);
+        }
+        let snapshot = match &mut reading.reader {
+            Some(reader) => {
+                reader.refresh().map_err(medium)?;
+                reader.snapshot()
+            }
+            None => {
+                let Some(copy) = copy()? else {
+                    return Ok(Shows::Nothing);
+                };
+                self.set_behind(copy.progress().shown_older > 0);
+                let reader = copy.reader(options()).map_err(medium)?;
+                let snapshot = reader.snapshot();
+                reading.reader = Some(reader);
+                snapshot
+            }
+        };
+        reading.changes = Some(changes);
+        Ok(Shows::Now(snapshot))
+    }
+
+    /// The current snapshot of the copy, even if it is unchanged; `None` when there is no copy.
+    /// `copy` opens it.
+    pub(crate) fn snapshot(
+        &self,
+        copy: impl FnOnce() -> std::result::Result<Option<RemoteCopy>, FleetError>,
+        options: &dyn Fn() -> Options,
+    ) -> std::result::Result<Option<Snapshot>, FleetError> {
+        let mut reading = self.reading.lock();
+        if let Some(reader) = &mut reading.reader {
+            reader.refresh().map_err(medium)?;
+            return Ok(Some(reader.snapshot()));
+        }
+        let Some(copy) = copy()? else {
+            return Ok(None);
+        };
+        let reader = copy.reader(options()).map_err(medium)?;
+        let snapshot = reader.snapshot();
+        reading.reader = Some(reader);
+        Ok(Some(snapshot))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use headwater_engine::{Database, TableSpec};
+    use headwater_io::{NoThreads, SeededChance};
+    use headwater_types::{Batch, Level, StreamName, Value};
+
+    /// A place with a copy of a database of a few rows.
+    fn place(env: &Env, name: &str) -> CopyLocation {
+        let source = Env {
+            chance: Arc::new(SeededChance::new(1)),
+            threads: Arc::new(NoThreads),
+            ..Env::memory()
+        };
+        let db = Database::open_in(source, Options::new("/db")).unwrap();
+        db.create_table(&TableSpec::new("m")).unwrap();
+        let mut batch = Batch::new();
+        let stream = StreamName::new("m", [("id", name)]);
+        let rows = batch.stream(&stream);
+        rows.row(5, [("v", Value::F64(1.0))]).unwrap();
+        db.commit(batch).unwrap();
+        db.flush().unwrap();
+        let held = db.hold_state(None).unwrap();
+        let place = CopyLocation {
+            env: env.clone(),
+            dir: PathBuf::from("/copies").join(name),
+            rules: Rules::from(Level::MIN),
+        };
+        let copy = RemoteCopy::begin(env.clone(), &place.dir, held.state(), place.rules.clone());
+        let copy = copy.unwrap();
+        // Footers name the other subscribed ranges.
+        while let Some(missing) = copy.missing(1).first() {
+            let range = missing.range;
+            let bytes = u32::try_from(range.bytes).unwrap();
+            let found = held.read(missing.segment, range.offset, bytes).unwrap();
+            copy.put(missing.segment, range.offset, &found).unwrap();
+            copy.commit().unwrap();
+        }
+        place
+    }
+
+    #[test]
+    fn a_copy_that_nobody_uses_is_closed_and_goes_on_to_be_shown() {
+        let env = Env::memory();
+        let place = place(&env, "a");
+        let (changes, behind) = (Arc::default(), Arc::default());
+        let held = EdgeCopy::new("a", &changes, &behind);
+        let options = || Options::new("/");
+        let open = || held.copy(&place).map(|(copy, _)| copy).map_err(medium);
+        let shown = match held.shows(open, &options).unwrap() {
+            Shows::Now(snapshot) => Some(snapshot),
+            _ => None,
+        };
+        let snapshot = shown.unwrap();
+        assert!(!held.rest(), "it was used just now");
+        let user = held.open_copy().unwrap();
+        assert!(!held.rest(), "somebody has it");
+        drop(user);
+        assert!(held.rest() && held.open_copy().is_none());
+        let streams = snapshot.streams("m", &[]).unwrap();
+        assert_eq!(snapshot.last(&streams[0]).unwrap().len(), 1);
+        let refuses = || Err(FleetError::invalid("nothing has changed since"));
+        let again = held.shows(refuses, &options).unwrap();
+        assert!(matches!(again, Shows::AsBefore));
+        // To look how far it is opens nothing for good.
+        assert!(held.glance(&place).unwrap().is_some() && held.open_copy().is_none());
+        held.has_changed();
+        let (copy, is_new) = held.copy(&place).unwrap();
+        assert!(copy.is_some() && is_new);
+        let open = || Ok(copy);
+        assert!(matches!(held.shows(open, &options).unwrap(), Shows::Now(_)));
+    }
+}

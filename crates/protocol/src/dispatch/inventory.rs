@@ -1,0 +1,402 @@
+//! Inventory of a node, as bytes: all of it, or the changes since a version.
+//!
+//! Invariants: an encoded message is decoded to an equal one, in every version; malformed bytes are
+//! refused before anything is allocated that they do not pay for. Lists are sorted, without
+//! duplicates. Format: docs/format/held.md.
+
+use crate::dispatch::filter::Filter;
+use crate::dispatch::keys::{Reach, SHARD_BITS_MAX, StreamKey, TileKey};
+use headwater_codec::checksum::crc32c;
+use headwater_codec::{Cursor, DecodeError, PutBytes};
+use headwater_types::invariant::wide;
+use headwater_types::{Level, Timestamp};
+
+const MAGIC: [u8; 6] = *b"HWHELD";
+const VERSION: u16 = 1;
+const CRC_BYTES: usize = 4;
+
+/// Which database answers: what a ticket is bound to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Database {
+    /// Given when it was made.
+    pub identity: u64,
+    /// Changes when the database is restored or repaired.
+    pub incarnation: u64,
+}
+
+/// Where clients reach an edge itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// `https://pump-7.example:7373`, without a path.
+    pub url: String,
+    /// Browsers may be sent there: its certificate is valid for all, and it lists the origin.
+    pub for_browsers: bool,
+}
+
+/// A stream with another reach than the others of its edge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exception {
+    /// The stream.
+    pub stream: StreamKey,
+    /// Level from which on all of its tiles are present.
+    pub reach: Reach,
+    /// Up to when; [`Timestamp::MAX`] = all that there is.
+    pub until: Timestamp,
+}
+
+/// Facts of an edge that a node reports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EdgeFacts {
+    /// Name of the edge.
+    pub name: String,
+    /// The node's own streams, which belong to no edge.
+    pub is_own: bool,
+    /// The node holds its connection.
+    pub is_connected: bool,
+    /// Of several edges with a stream, that with the least number is the one that is shown.
+    pub rank: u64,
+    /// Which database it is, once that is known.
+    pub database: Option<Database>,
+    /// Where clients reach it, if they do.
+    pub address: Option<Address>,
+    /// Level from which on all tiles of its streams are present, but for the exceptions.
+    pub reach: Reach,
+    /// Up to when; [`Timestamp::MAX`] = all that there is.
+    pub until: Timestamp,
+    /// Streams of which that is not so, sorted.
+    pub exceptions: Vec<Exception>,
+}
+
+/// Change of an edge.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// The node does not have the edge any more.
+    Gone,
+    /// The edge is as given here.
+    Is {
+        /// Facts of the edge.
+        facts: EdgeFacts,
+        /// Its streams, sorted; `None` = those that it had.
+        streams: Option<Vec<StreamKey>>,
+    },
+}
+
+/// Change of a filter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FilterChange {
+    /// The filter is unchanged.
+    AsBefore,
+    /// There is none.
+    None,
+    /// The filter is replaced by this one.
+    Is(Filter),
+}
+
+/// Change of a shard of the tiles.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShardChange {
+    /// Which part.
+    pub index: usize,
+    /// Most of it.
+    pub filter: FilterChange,
+    /// Keys outside of the filter, sorted.
+    pub exact: Vec<TileKey>,
+}
+
+/// Inventory that a node reports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InventoryReport {
+    /// The node's own database.
+    pub database: Database,
+    /// Versions are comparable within an epoch only; each start of the node has another.
+    pub epoch: u64,
+    /// The version that it is a change of; 0 = it is all that there is.
+    pub since: u64,
+    /// The version that it leads to.
+    pub version: u64,
+    /// Changes of edges, by their numbers, which an epoch never uses twice.
+    pub edges: Vec<(u32, Change)>,
+    /// By how many bits tiles are divided.
+    pub shard_bits: u8,
+    /// Changes of tiles.
+    pub shards: Vec<ShardChange>,
+}
+
+const GONE: u8 = 1;
+const OWN: u8 = 2;
+const CONNECTED: u8 = 4;
+const DATABASE: u8 = 8;
+const ADDRESS: u8 = 16;
+const FOR_BROWSERS: u8 = 32;
+const STREAMS: u8 = 64;
+const FLAGS: u8 = GONE | OWN | CONNECTED | DATABASE | ADDRESS | FOR_BROWSERS | STREAMS;
+
+/// A flag, where it is so.
+fn flag(is_so: bool, flag: u8) -> u8 {
+    if is_so { flag } else { 0 }
+}
+
+fn put_reach(out: &mut Vec<u8>, reach: Reach, until: Timestamp) {
+    match reach {
+        Reach::Nothing => out.put_u8(0),
+        Reach::Rows => out.put_u8(1),
+        Reach::Level(level) => {
+            out.put_u8(2);
+            out.put_signed(i64::from(level.get()));
+        }
+    }
+    out.put_i64(until.as_nanos());
+}
+
+fn take_reach(from: &mut Cursor<'_>) -> Result<(Reach, Timestamp), DecodeError> {
+    let reach = match from.u8("how much is held")? {
+        0 => Reach::Nothing,
+        1 => Reach::Rows,
+        2 => {
+            let level = from.signed("a level")?;
+            let level = i32::try_from(level).ok().and_then(Level::new);
+            Reach::Level(level.ok_or_else(|| from.fail("a level from -20 to 40"))?)
+        }
+        _ => return Err(from.fail("how much is held: 0, 1 or 2")),
+    };
+    Ok((reach, Timestamp::from_nanos(from.i64("an instant")?)))
+}
+
+fn put_database(out: &mut Vec<u8>, database: Database) {
+    out.put_u64(database.identity);
+    out.put_u64(database.incarnation);
+}
+
+fn take_database(from: &mut Cursor<'_>) -> Result<Database, DecodeError> {
+    Ok(Database {
+        identity: from.u64("the identity of a database")?,
+        incarnation: from.u64("its incarnation")?,
+    })
+}
+
+/// Numbers of 8 bytes, rising.
+fn put_keys(out: &mut Vec<u8>, keys: impl ExactSizeIterator<Item = u64>) {
+    out.put_varint(wide(keys.len()));
+    for key in keys {
+        out.put_u64(key);
+    }
+}
+
+fn take_keys<T>(
+    from: &mut Cursor<'_>,
+    what: &'static str,
+    each: fn(u64) -> T,
+) -> Result<Vec<T>, DecodeError> {
+    let most = wide(from.remaining() / 8);
+    let count = from.varint_up_to(most, what)?;
+    let mut keys = Vec::with_capacity(count);
+    let mut last = None;
+    for _ in 0..count {
+        let key = from.u64(what)?;
+        if last.is_some_and(|last| last >= key) {
+            return Err(from.fail("keys that rise"));
+        }
+        last = Some(key);
+        keys.push(each(key));
+    }
+    Ok(keys)
+}
+
+fn put_edge(out: &mut Vec<u8>, number: u32, change: &Change) {
+    out.put_varint(u64::from(number));
+    let (facts, streams) = match change {
+        Change::Gone => return out.put_u8(GONE),
+        Change::Is { facts, streams } => (facts, streams),
+    };
+    let browsers = facts.address.as_ref().is_some_and(|a| a.for_browsers);
+    out.put_u8(
+        flag(facts.is_own, OWN)
+            | flag(facts.is_connected, CONNECTED)
+            | flag(facts.database.is_some(), DATABASE)
+            | flag(facts.address.is_some(), ADDRESS)
+            | flag(browsers, FOR_BROWSERS)
+            | flag(streams.is_some(), STREAMS),
+    );
+    out.put_prefixed(facts.name.as_bytes());
+    out.put_varint(facts.rank);
+    if let Some(database) = facts.database {
+        put_database(out, database);
+    }
+    if let Some(address) = &facts.address {
+        out.put_prefixed(address.url.as_bytes());
+    }
+    put_reach(out, facts.reach, facts.until);
+    out.put_varint(wide(facts.exceptions.len()));
+    for exception in &facts.exceptions {
+        out.put_u64(exception.stream.0);
+        put_reach(out, exception.reach, exception.until);
+    }
+    if let Some(streams) = streams {
+        put_keys(out, streams.iter().map(|key| key.0));
+    }
+}
+
+fn take_exceptions(from: &mut Cursor<'_>) -> Result<Vec<Exception>, DecodeError> {
+    // The shortest takes 17 bytes.
+    let most = wide(from.remaining() / 17);
+    let count = from.varint_up_to(most, "how many exceptions there are")?;
+    let mut all: Vec<Exception> = Vec::with_capacity(count);
+    for _ in 0..count {
+        let stream = StreamKey(from.u64("a stream")?);
+        if all.last().is_some_and(|last| last.stream >= stream) {
+            return Err(from.fail("streams that rise"));
+        }
+        let (reach, until) = take_reach(from)?;
+        all.push(Exception {
+            stream,
+            reach,
+            until,
+        });
+    }
+    Ok(all)
+}
+
+fn take_edge(from: &mut Cursor<'_>) -> Result<(u32, Change), DecodeError> {
+    let number = from.varint("the number of an edge")?;
+    let number = u32::try_from(number).map_err(|_| from.fail("a number of 32 bits"))?;
+    let flags = from.u8("flags of an edge")?;
+    if flags == GONE {
+        return Ok((number, Change::Gone));
+    }
+    let has = |flag: u8| flags & flag != 0;
+    if flags & !FLAGS != 0 || has(GONE) || (has(FOR_BROWSERS) && !has(ADDRESS)) {
+        return Err(from.fail("flags that go together"));
+    }
+    let name = from.text("the name of an edge")?.to_owned();
+    let rank = from.varint("the rank of an edge")?;
+    let database = has(DATABASE).then(|| take_database(from)).transpose()?;
+    let url = has(ADDRESS).then(|| from.text("an address")).transpose()?;
+    let address = url.map(|url| Address {
+        url: url.to_owned(),
+        for_browsers: has(FOR_BROWSERS),
+    });
+    let (reach, until) = take_reach(from)?;
+    let facts = EdgeFacts {
+        name,
+        is_own: has(OWN),
+        is_connected: has(CONNECTED),
+        rank,
+        database,
+        address,
+        reach,
+        until,
+        exceptions: take_exceptions(from)?,
+    };
+    let streams = has(STREAMS).then(|| take_keys(from, "streams of an edge", StreamKey));
+    let streams = streams.transpose()?;
+    Ok((number, Change::Is { facts, streams }))
+}
+
+fn put_shard(out: &mut Vec<u8>, change: &ShardChange) {
+    out.put_varint(wide(change.index));
+    match &change.filter {
+        FilterChange::AsBefore => out.put_u8(0),
+        FilterChange::None => out.put_u8(1),
+        FilterChange::Is(filter) => {
+            out.put_u8(2);
+            filter.put(out);
+        }
+    }
+    put_keys(out, change.exact.iter().map(|key| key.0));
+}
+
+fn take_shard(from: &mut Cursor<'_>, bits: u8) -> Result<ShardChange, DecodeError> {
+    let most = (1u64 << bits) - 1;
+    let index = from.varint_up_to(most, "the number of a shard")?;
+    let filter = match from.u8("what became of a filter")? {
+        0 => FilterChange::AsBefore,
+        1 => FilterChange::None,
+        2 => FilterChange::Is(Filter::take(from)?),
+        _ => return Err(from.fail("what became of a filter: 0, 1 or 2")),
+    };
+    Ok(ShardChange {
+        index,
+        filter,
+        exact: take_keys(from, "tiles", TileKey)?,
+    })
+}
+
+/// Encodes an inventory.
+#[must_use]
+pub fn encode(held: &InventoryReport) -> Vec<u8> {
+    let mut out = MAGIC.to_vec();
+    out.put_u16(VERSION);
+    put_database(&mut out, held.database);
+    out.put_u64(held.epoch);
+    out.put_varint(held.since);
+    out.put_varint(held.version);
+    out.put_varint(wide(held.edges.len()));
+    for (number, change) in &held.edges {
+        put_edge(&mut out, *number, change);
+    }
+    out.put_u8(held.shard_bits);
+    out.put_varint(wide(held.shards.len()));
+    for shard in &held.shards {
+        put_shard(&mut out, shard);
+    }
+    out.put_u32(crc32c(&out));
+    out
+}
+
+/// Reads what [`encode`] made.
+///
+/// # Errors
+/// Where the bytes are not such a message.
+pub fn decode(bytes: &[u8]) -> Result<InventoryReport, DecodeError> {
+    let body = bytes.len().saturating_sub(CRC_BYTES);
+    let (body, crc) = bytes.split_at_checked(body).unwrap_or((bytes, &[]));
+    let mut from = Cursor::new(body);
+    if from.take(MAGIC.len(), "HWHELD")? != MAGIC {
+        return Err(from.fail("HWHELD"));
+    }
+    if from.u16("a version")? != VERSION {
+        return Err(from.fail("version 1"));
+    }
+    if Cursor::new(crc).u32("a checksum") != Ok(crc32c(body)) {
+        return Err(from.fail("the checksum of the message at its end"));
+    }
+    let database = take_database(&mut from)?;
+    let epoch = from.u64("an epoch")?;
+    let since = from.varint("the version before")?;
+    let version = from.varint("the version")?;
+    // The shortest change of an edge takes two bytes, that of a shard three.
+    let most = wide(from.remaining() / 2);
+    let count = from.varint_up_to(most, "how many edges changed")?;
+    let mut edges: Vec<(u32, Change)> = Vec::new();
+    for _ in 0..count {
+        let edge = take_edge(&mut from)?;
+        if edges.last().is_some_and(|(last, _)| *last >= edge.0) {
+            return Err(from.fail("numbers that rise"));
+        }
+        edges.push(edge);
+    }
+    let shard_bits = from.u8("how tiles are divided")?;
+    if shard_bits > SHARD_BITS_MAX {
+        return Err(from.fail("at most 14 bits"));
+    }
+    let most = wide(from.remaining() / 3);
+    let count = from.varint_up_to(most, "how many shards changed")?;
+    let mut shards: Vec<ShardChange> = Vec::new();
+    for _ in 0..count {
+        let shard = take_shard(&mut from, shard_bits)?;
+        if shards.last().is_some_and(|last| last.index >= shard.index) {
+            return Err(from.fail("numbers that rise"));
+        }
+        shards.push(shard);
+    }
+    from.finish()?;
+    Ok(InventoryReport {
+        database,
+        epoch,
+        since,
+        version,
+        edges,
+        shard_bits,
+        shards,
+    })
+}

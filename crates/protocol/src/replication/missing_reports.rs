@@ -1,0 +1,228 @@
+//! Missing ranges that a source which is a copy itself has reported, so that it reports them again
+//! when they have changed; and ranges that were requested and to which it subscribes since.
+//!
+//! Invariants: reports are of the newest state; nothing is reported of segments that no copy
+//! requested, and nothing twice. Subscriptions on behalf of others are bounded. Concurrency: plain
+//! data. Failure: a report that is lost is requested again by the other side, in its time.
+
+use crate::replication::message::Message;
+use crate::replication::missing_ranges::{LackingPart, Outlook};
+use crate::replication::ranges::{apart, beside, within};
+use crate::replication::source::Source;
+use headwater_engine::{ErrorKind, PinnedState, Result};
+use headwater_types::invariant::wide;
+use std::collections::{BTreeMap, VecDeque};
+
+/// Most missing ranges of one message.
+const HOLES_MAX: usize = 4096;
+/// Approximate bytes of a message of missing ranges, and of each of them.
+const MESSAGE_BYTES: u64 = 40;
+const HOLE_BYTES: u64 = 10;
+/// Most ranges that wait for a subscription here.
+const WISHES_MAX: usize = 4096;
+
+/// Sums reported of a segment: its bytes, its missing bytes, and the missing bytes that come.
+type Sums = (u64, u64, u64);
+
+/// Reported missing ranges.
+#[derive(Debug, Default)]
+pub(crate) struct MissingReports {
+    segments: BTreeMap<u64, Sums>,
+    /// When it was looked at last what has changed, in changes of the source.
+    looked_at: Option<u64>,
+    /// Requested ranges to which the source does not subscribe yet: segment, offset, length.
+    wishes: VecDeque<(u64, u64, u64)>,
+    /// The source subscribes to requested ranges, too.
+    pub(crate) gets: bool,
+}
+
+/// Approximate bytes of a message.
+pub(crate) fn size(message: &Message) -> u64 {
+    match message {
+        Message::Holes { holes, .. } => MESSAGE_BYTES + HOLE_BYTES * wide(holes.len()),
+        _ => MESSAGE_BYTES,
+    }
+}
+
+/// Missing ranges of a segment.
+struct SegmentMissing {
+    segment: u64,
+    bytes: u64,
+    holes: Vec<LackingPart>,
+}
+
+impl SegmentMissing {
+    /// Missing ranges of a segment; `None` when the state does not name it.
+    fn of(
+        source: &dyn Source,
+        held: &PinnedState,
+        segment: u64,
+        otherwise: Outlook,
+    ) -> Result<Option<SegmentMissing>> {
+        let mut segments = held.state().segments();
+        let Some(bytes) = segments.find(|s| s.id == segment).map(|s| s.bytes) else {
+            return Ok(None);
+        };
+        let missing = match held.missing(segment, 0, bytes) {
+            Ok(missing) => missing,
+            Err(error) if error.kind() == ErrorKind::Gone => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let wants = source.wants(segment).map_or_else(
+            || vec![(0, bytes)],
+            |wants| apart(wants.into_iter().map(|(at, len)| (at, at + len)).collect()),
+        );
+        let hole = |(from, until), outlook| LackingPart {
+            from,
+            until,
+            outlook,
+        };
+        let mut holes: Vec<LackingPart> = Vec::new();
+        for (at, len) in missing {
+            let range = (at, at.saturating_add(len));
+            let comes = within(range, &wants).into_iter();
+            holes.extend(comes.map(|part| hole(part, Outlook::Comes)));
+            let others = beside(range, &wants).into_iter();
+            holes.extend(others.map(|part| hole(part, otherwise)));
+        }
+        holes.sort_unstable_by_key(|hole| hole.from);
+        Ok(Some(SegmentMissing {
+            segment,
+            bytes,
+            holes,
+        }))
+    }
+
+    fn sums(&self) -> Sums {
+        let sum = |is_meant: &dyn Fn(&&LackingPart) -> bool| {
+            let meant = self.holes.iter().filter(is_meant);
+            meant.map(|hole| hole.until - hole.from).sum()
+        };
+        let comes = sum(&|hole| hole.outlook == Outlook::Comes);
+        (self.bytes, sum(&|_| true), comes)
+    }
+
+    /// As a message; where these are too many, of a stretch that holds a place.
+    fn message(self, place: u64) -> Message {
+        let SegmentMissing {
+            segment,
+            bytes,
+            mut holes,
+        } = self;
+        let (mut from, mut until) = (0, bytes);
+        if holes.len() > HOLES_MAX {
+            holes.retain(|hole| hole.until > place);
+            from = holes.first().map_or(place, |hole| hole.from.min(place));
+        }
+        if holes.len() > HOLES_MAX {
+            holes.truncate(HOLES_MAX);
+            until = holes.last().map_or(bytes, |hole| hole.until);
+        }
+        Message::Holes {
+            segment,
+            from,
+            until,
+            holes,
+        }
+    }
+}
+
+impl MissingReports {
+    /// Forgets the reports: the next copy is another one.
+    pub(crate) fn reset(&mut self) {
+        self.segments.clear();
+        self.wishes.clear();
+        self.looked_at = None;
+    }
+
+    /// Makes the next look compare again, since the source counts its changes from the start.
+    pub(crate) fn look_again(&mut self) {
+        self.looked_at = None;
+    }
+
+    fn otherwise(&self) -> Outlook {
+        match self.gets {
+            true => Outlook::OnRequest,
+            false => Outlook::Never,
+        }
+    }
+
+    /// Missing ranges of a segment, around a requested offset.
+    pub(crate) fn tell(
+        &mut self,
+        source: &dyn Source,
+        held: &PinnedState,
+        (segment, place): (u64, u64),
+    ) -> Result<Option<Message>> {
+        let lacks = SegmentMissing::of(source, held, segment, self.otherwise())?;
+        Ok(lacks.map(|lacks| {
+            self.segments.insert(segment, lacks.sums());
+            lacks.message(place)
+        }))
+    }
+
+    /// Queues the missing ranges that were requested.
+    pub(crate) fn wish(&mut self, segment: u64, missing: &[(u64, u64)]) {
+        if !self.gets {
+            return;
+        }
+        for (offset, bytes) in missing {
+            let wish = (segment, *offset, *bytes);
+            if self.wishes.len() < WISHES_MAX && !self.wishes.contains(&wish) {
+                self.wishes.push_back(wish);
+            }
+        }
+    }
+
+    /// Subscribes the source to the requested ranges.
+    pub(crate) fn pass_on(&mut self, source: &dyn Source) {
+        let wishes = std::mem::take(&mut self.wishes);
+        for wish in wishes {
+            let (segment, offset, bytes) = wish;
+            // A range that is refused because of too many requests is subscribed to later.
+            if !source.wish(segment, offset, bytes) {
+                self.wishes.push_back(wish);
+            }
+        }
+    }
+
+    /// Changes since the last reports; each is reported if `may` allows it, or else the next time.
+    pub(crate) fn changes(
+        &mut self,
+        source: &dyn Source,
+        held: &PinnedState,
+        may: &mut dyn FnMut(&Message) -> bool,
+    ) -> Result<Vec<Message>> {
+        let mut out = Vec::new();
+        let changes = source.changes();
+        if self.looked_at == Some(changes) {
+            return Ok(out);
+        }
+        let known: Vec<_> = self.segments.iter().map(|(s, told)| (*s, *told)).collect();
+        for (segment, told) in known {
+            let lacks = SegmentMissing::of(source, held, segment, self.otherwise())?;
+            let Some(lacks) = lacks else {
+                self.segments.remove(&segment);
+                self.wishes.retain(|(of, ..)| *of != segment);
+                continue;
+            };
+            let now = lacks.sums();
+            if now == told {
+                continue;
+            }
+            let is_whole = lacks.holes.is_empty();
+            let first = lacks.holes.first().map_or(0, |hole| hole.from);
+            let message = lacks.message(first);
+            if !may(&message) {
+                return Ok(out);
+            }
+            match is_whole {
+                true => drop(self.segments.remove(&segment)),
+                false => drop(self.segments.insert(segment, now)),
+            }
+            out.push(message);
+        }
+        self.looked_at = Some(changes);
+        Ok(out)
+    }
+}

@@ -1,0 +1,294 @@
+//! Missing ranges reported by a source that is a copy itself: they are set aside here, so that
+//! requests are for ranges that the source can send.
+//!
+//! Ranges that the source does not subscribe to, and ranges that it fetches by itself, are set
+//! aside as a whole. Ranges that it fetches on request are set aside once they were requested, and
+//! as much of them is requested ahead as is worth while.
+//!
+//! Invariants: a range that is set aside is requested again when the source reports that it has it,
+//! or after a while, in case that report was lost. A source without missing ranges sets nothing
+//! aside. Concurrency: plain data.
+
+use crate::replication::message::SegmentRange;
+use crate::replication::missing_ranges::{LackingPart, Outlook};
+use crate::replication::ranges::{Range, apart, beside, bytes, within};
+use headwater_engine::{Missing, NeededRange, State};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Bytes that a source is to get for us at once, about.
+const WISHED_MAX: u64 = 4 << 20;
+
+/// Most doublings of the time after which a range is requested again.
+const IN_VAIN_MOST: u32 = 6;
+
+/// Missing ranges of a segment.
+#[derive(Debug, Default)]
+struct SegmentMissing {
+    /// By first byte; they do not meet.
+    holes: Vec<LackingPart>,
+    /// Of the ranges that the source fetches on request: the requested ones.
+    asked: Vec<Range>,
+    /// When the ranges are requested regardless.
+    again: Duration,
+    /// That time has come.
+    is_due: bool,
+    /// Number of requests that brought nothing new.
+    in_vain: u32,
+}
+
+impl SegmentMissing {
+    fn ranges(&self, is_meant: impl Fn(Outlook) -> bool) -> Vec<Range> {
+        let meant = self.holes.iter().filter(|hole| is_meant(hole.outlook));
+        apart(meant.map(|hole| (hole.from, hole.until)).collect())
+    }
+
+    /// Parts of missing ranges before a range, or behind it.
+    fn beside(&self, (from, until): Range) -> impl Iterator<Item = LackingPart> + '_ {
+        self.holes.iter().flat_map(move |hole| {
+            let before = LackingPart {
+                until: hole.until.min(from),
+                ..*hole
+            };
+            let behind = LackingPart {
+                from: hole.from.max(until),
+                ..*hole
+            };
+            [before, behind].into_iter().filter(|h| h.from < h.until)
+        })
+    }
+}
+
+/// Missing ranges of the source, by segment.
+#[derive(Debug, Default)]
+pub(crate) struct SourceMissing {
+    segments: BTreeMap<u64, SegmentMissing>,
+}
+
+impl SourceMissing {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.segments.is_empty()
+    }
+
+    /// Takes the source's report of missing ranges of a stretch of a segment.
+    pub(crate) fn take(
+        &mut self,
+        segment: u64,
+        stretch: Range,
+        new: Vec<LackingPart>,
+        (now, after): (Duration, Duration),
+    ) {
+        let lacks = self.segments.entry(segment).or_default();
+        let mut holes: Vec<LackingPart> = lacks.beside(stretch).chain(new).collect();
+        holes.sort_unstable_by_key(|hole| hole.from);
+        lacks.in_vain = match lacks.holes == holes {
+            true => lacks.in_vain.saturating_add(u32::from(lacks.is_due)),
+            false => 0,
+        };
+        lacks.is_due = false;
+        lacks.again = now + after.saturating_mul(1 << lacks.in_vain.min(IN_VAIN_MOST));
+        lacks.holes = holes;
+        let on_request = lacks.ranges(|outlook| outlook == Outlook::OnRequest);
+        let asked = lacks.asked.iter();
+        let asked = asked.flat_map(|asked| within(*asked, &on_request));
+        lacks.asked = asked.collect();
+        if lacks.holes.is_empty() {
+            self.segments.remove(&segment);
+        }
+    }
+
+    /// Ranges of a segment that may never be available.
+    pub(crate) fn never(&self, segment: u64) -> Vec<Range> {
+        let lacks = self.segments.get(&segment);
+        lacks.map_or_else(Vec::new, |l| l.ranges(|outlook| outlook == Outlook::Never))
+    }
+
+    /// Forgets segments that the state does not name; ranges that are due again are set aside no
+    /// more.
+    pub(crate) fn keep(&mut self, now: Duration, state: &State) {
+        if self.segments.is_empty() {
+            return;
+        }
+        let named: Vec<u64> = state.segments().map(|s| s.id).collect();
+        let is_named = |id: &u64| named.binary_search(id).is_ok();
+        self.segments.retain(|id, _| is_named(id));
+        self.due(now);
+    }
+
+    fn due(&mut self, now: Duration) {
+        for lacks in self.segments.values_mut() {
+            lacks.is_due |= lacks.again <= now;
+        }
+    }
+
+    /// Bytes that the source is to get for us.
+    fn wished(&self) -> u64 {
+        self.segments.values().map(|l| bytes(&l.asked)).sum()
+    }
+
+    /// Ranges that may be requested.
+    pub(crate) fn open(&self) -> Open {
+        let is_full = self.wished() >= WISHED_MAX;
+        let segments = self.segments.iter().filter(|(_, lacks)| !lacks.is_due);
+        let aside = segments.map(|(segment, lacks)| {
+            let aside = match is_full {
+                true => lacks.ranges(|_| true),
+                false => {
+                    let mut aside = lacks.ranges(|outlook| outlook != Outlook::OnRequest);
+                    aside.extend(&lacks.asked);
+                    apart(aside)
+                }
+            };
+            (*segment, aside)
+        });
+        Open {
+            aside: aside.collect(),
+        }
+    }
+
+    /// Records that these were requested.
+    pub(crate) fn asked(&mut self, pieces: impl Iterator<Item = SegmentRange>) {
+        for piece in pieces {
+            if let Some(lacks) = self.segments.get_mut(&piece.segment) {
+                let on_request = lacks.ranges(|outlook| outlook == Outlook::OnRequest);
+                lacks.asked.extend(within(piece.range(), &on_request));
+                lacks.asked = apart(std::mem::take(&mut lacks.asked));
+            }
+        }
+    }
+
+    /// True when the source lacks a part of a piece.
+    pub(crate) fn lacks(&self, piece: &SegmentRange) -> bool {
+        let lacks = self.segments.get(&piece.segment);
+        lacks.is_some_and(|lacks| !within(piece.range(), &lacks.ranges(|_| true)).is_empty())
+    }
+
+    /// True when a part of a piece may never be available.
+    pub(crate) fn lacks_for_good(&self, piece: &SegmentRange) -> bool {
+        !within(piece.range(), &self.never(piece.segment)).is_empty()
+    }
+}
+
+/// Ranges that may be requested.
+#[derive(Debug)]
+pub(crate) struct Open {
+    /// Ranges set aside, by segment.
+    aside: BTreeMap<u64, Vec<Range>>,
+}
+
+impl Open {
+    /// True when nothing is set aside.
+    pub(crate) fn is_everything(&self) -> bool {
+        self.aside.is_empty()
+    }
+
+    /// The parts of a missing range that may be requested.
+    pub(crate) fn parts(&self, missing: &Missing) -> Vec<Missing> {
+        let Some(aside) = self.aside.get(&missing.segment) else {
+            return vec![*missing];
+        };
+        let range = &missing.range;
+        let range = (range.offset, range.offset.saturating_add(range.bytes));
+        let open = beside(range, aside).into_iter();
+        let open = open.map(|(from, until)| Missing {
+            range: NeededRange {
+                offset: from,
+                bytes: until - from,
+                ..missing.range
+            },
+            ..*missing
+        });
+        open.collect()
+    }
+
+    /// The parts of these that may be requested, of so many bytes about.
+    pub(crate) fn of(&self, missing: Vec<Missing>, bytes_max: u64) -> Vec<Missing> {
+        let mut taken = 0u64;
+        let mut out = Vec::new();
+        for part in missing.iter().flat_map(|missing| self.parts(missing)) {
+            if taken >= bytes_max {
+                break;
+            }
+            taken = taken.saturating_add(part.range.bytes);
+            out.push(part);
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LATER: (Duration, Duration) = (Duration::ZERO, Duration::from_secs(300));
+
+    fn piece(offset: u64, bytes: u32) -> SegmentRange {
+        SegmentRange {
+            segment: 7,
+            offset,
+            bytes,
+        }
+    }
+
+    fn hole((from, until): Range, outlook: Outlook) -> LackingPart {
+        LackingPart {
+            from,
+            until,
+            outlook,
+        }
+    }
+
+    #[test]
+    fn what_is_told_of_a_stretch_leaves_what_was_told_of_the_rest() {
+        let mut lacking = SourceMissing::default();
+        let holes = [(0, 10), (50, 100)].map(|range| hole(range, Outlook::Never));
+        lacking.take(7, (0, 100), holes.into(), LATER);
+        let comes = hole((62, 65), Outlook::Comes);
+        lacking.take(7, (60, 80), vec![comes], LATER);
+        assert!(lacking.lacks(&piece(55, 5)) && !lacking.lacks(&piece(65, 15)));
+        assert!(lacking.lacks(&piece(0, 1)) && lacking.lacks(&piece(70, 11)));
+        assert!(lacking.lacks(&piece(64, 9)) && !lacking.lacks_for_good(&piece(64, 9)));
+        assert_eq!(lacking.never(7), [(0, 10), (50, 60), (80, 100)]);
+        lacking.take(7, (0, 100), vec![], LATER);
+        assert!(lacking.is_empty());
+    }
+
+    #[test]
+    fn what_is_lacking_is_asked_for_again_later_and_later() {
+        let mut lacking = SourceMissing::default();
+        let hole = hole((0, 10), Outlook::Never);
+        let (mut now, after) = (Duration::ZERO, Duration::from_secs(1));
+        let mut waited = Vec::new();
+        for _ in 0..9 {
+            lacking.take(7, (0, 10), vec![hole], (now, after));
+            // Said again before that time, it is nothing new.
+            lacking.take(7, (0, 10), vec![hole], (now, after));
+            let begun = now;
+            while !lacking.open().is_everything() {
+                now += Duration::from_millis(500);
+                lacking.due(now);
+            }
+            waited.push((now - begun).as_secs());
+        }
+        assert_eq!(waited, [1, 2, 4, 8, 16, 32, 64, 64, 64]);
+    }
+
+    #[test]
+    fn of_what_a_source_gets_only_that_is_set_aside_which_was_asked_for() {
+        let mut lacking = SourceMissing::default();
+        let all = (0, 3 * WISHED_MAX);
+        lacking.take(7, all, vec![hole(all, Outlook::OnRequest)], LATER);
+        assert!(!lacking.lacks_for_good(&piece(5, 5)));
+        lacking.asked([piece(0, 1000), piece(500, 1000)].into_iter());
+        assert_eq!(lacking.wished(), 1500);
+        assert_eq!(lacking.open().aside[&7], [(0, 1500)]);
+        // As soon as the source has that, it accepts more.
+        let most = u32::try_from(WISHED_MAX).unwrap_or(u32::MAX);
+        lacking.asked([piece(2000, most)].into_iter());
+        assert_eq!(lacking.open().aside[&7], [all]);
+        let left = (2000 + WISHED_MAX, all.1);
+        lacking.take(7, all, vec![hole(left, Outlook::OnRequest)], LATER);
+        assert_eq!(lacking.wished(), 0);
+        assert_eq!(lacking.open().aside[&7], []);
+    }
+}

@@ -1,0 +1,537 @@
+//! Cost of a function call in memory and work, estimated from its arguments before it is made.
+//!
+//! A function that makes much of little (`repeat('x', 1000000000)`) takes its memory in one step,
+//! and memory that the machine denies ends the process. So each function that can return more than
+//! its arguments has its bound here, and so has each whose work grows faster than its arguments.
+//! Functions of [`PLAIN`] return at most [`GROWS`] times the bytes of their arguments; a function
+//! in no list is not registered.
+//!
+//! Invariant: a bound is never below what the function makes; the fuzzing of all functions under a
+//! limit of memory looks after it.
+
+use super::extent::{extent, of_scalar, of_value};
+use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Int64Type, IntervalMonthDayNanoType, TimeUnit};
+use datafusion::common::ScalarValue;
+use datafusion::logical_expr::ColumnarValue;
+
+/// Growth of the arguments by a function without a bound of its own, at most: letters whose
+/// capitals take three times the bytes.
+const GROWS: usize = 3;
+/// Bytes of a result for each row, beside what was given: numbers, instants, offsets.
+const ROW_BYTES: usize = 32;
+/// Bytes of a row when a pattern of dates is filled in, for each letter of the pattern.
+const DATE_GROWS: usize = 24;
+/// Programs of regular expressions are never larger than this many states: the library refuses to
+/// make them.
+const STATES_MAX: usize = 100_000;
+
+/// Functions that return at most [`GROWS`] times what they were given. One that is in no list is
+/// not registered: the line of a new function says what it makes.
+#[rustfmt::skip]
+const PLAIN: [&str; 162] = [
+    "abs", "acos", "acosh", "array_add", "array_any_value", "array_append", "array_avg",
+    "array_compact", "array_concat", "array_dims", "array_distance", "array_element",
+    "array_has", "array_length", "array_max", "array_min", "array_ndims", "array_normalize",
+    "array_pop_back", "array_pop_front", "array_position", "array_positions", "array_prepend",
+    "array_product", "array_remove", "array_remove_all", "array_remove_n", "array_reverse",
+    "array_scale", "array_slice", "array_sort", "array_subtract", "array_sum", "arrays_overlap",
+    "arrow_cast", "arrow_field", "arrow_metadata", "arrow_try_cast", "arrow_typeof", "ascii",
+    "asin", "asinh", "asof_nearest", "atan", "atan2", "atanh", "average", "bit_length", "btrim",
+    "cardinality", "cast_to_type", "cbrt", "ceil", "character_length", "chr", "coalesce",
+    "concat", "cos", "cosh", "cosine_distance", "cot", "current_date", "current_time",
+    "date_bin", "date_part", "date_trunc", "decode", "degrees", "delta", "duration_in", "empty",
+    "encode", "ends_with", "exp", "factorial", "file_row_index", "first_time", "first_val",
+    "flatten", "floor", "from_unixtime", "gcd", "get_field", "greatest", "increase", "initcap",
+    "inner_product", "input_file_name", "integral", "interpolate", "isnan", "iszero",
+    "last_time", "last_val", "lcm", "least", "left", "like_escape", "ln", "locf", "log",
+    "log10", "log2", "lower", "ltrim", "make_date", "make_time", "map", "map_entries",
+    "map_extract", "map_keys", "map_values", "nanvl", "now", "nullif", "num_changes", "num_elements",
+    "num_resets", "nvl", "nvl2", "octet_length", "overlay", "pi", "power", "radians", "random",
+    "rate", "reverse", "right", "round", "rtrim", "signum", "similar_to_escape", "sin", "sinh",
+    "split_part", "sqrt", "starts_with", "substr", "tan", "tanh", "time_bucket",
+    "time_bucket_gapfill", "time_delta", "timezone", "to_hex", "to_local_time",
+    "to_timestamp_micros", "to_timestamp_millis", "to_timestamp_nanos", "to_timestamp_seconds",
+    "to_unixtime", "translate", "trim", "trunc", "try_cast_to_type", "union_extract",
+    "union_tag", "upper", "uuid", "version", "with_metadata",
+];
+
+/// Kinds of functions by the growth of their results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Not more than a few times its arguments.
+    Plain,
+    /// Its arguments, put together.
+    Gather,
+    Repeat,
+    Pad,
+    Replace,
+    RegexReplace,
+    RegexMatch,
+    Regex,
+    Join,
+    SplitText,
+    DatePattern,
+    JoinList,
+    Range,
+    RepeatList,
+    ResizeList,
+    ReplaceInList,
+    Zip,
+    Pairs,
+    Levenshtein,
+    Find,
+}
+
+impl Kind {
+    /// The kind of a function; functions that only rules put into plans have no line, and are
+    /// plain: they make a value of a value.
+    pub(super) fn of(name: &str) -> Kind {
+        Kind::known(name).unwrap_or(Kind::Plain)
+    }
+
+    /// `None` = the function has no cost here.
+    pub(super) fn known(name: &str) -> Option<Kind> {
+        Some(match name {
+            "repeat" => Kind::Repeat,
+            "lpad" | "rpad" => Kind::Pad,
+            "replace" => Kind::Replace,
+            "regexp_replace" => Kind::RegexReplace,
+            "regexp_match" => Kind::RegexMatch,
+            "regexp_count" | "regexp_instr" | "regexp_like" | "~" => Kind::Regex,
+            "concat_ws" => Kind::Join,
+            "string_to_array" | "string_to_list" => Kind::SplitText,
+            "to_char" | "date_format" | "to_timestamp" | "to_date" | "to_time" => Kind::DatePattern,
+            "array_to_string" | "list_to_string" => Kind::JoinList,
+            "range" | "generate_series" | "gen_series" => Kind::Range,
+            "array_repeat" | "list_repeat" => Kind::RepeatList,
+            "array_resize" | "list_resize" => Kind::ResizeList,
+            "array_replace" | "array_replace_n" | "array_replace_all" => Kind::ReplaceInList,
+            "arrays_zip" | "list_zip" => Kind::Zip,
+            "array_has_all" | "array_has_any" | "array_except" | "array_intersect"
+            | "array_union" | "array_distinct" => Kind::Pairs,
+            "levenshtein" => Kind::Levenshtein,
+            "strpos" | "find_in_set" | "substr_index" | "contains" => Kind::Find,
+            "make_array" | "make_list" | "struct" | "row" | "named_struct" => Kind::Gather,
+            name if PLAIN.binary_search(&name).is_ok() => Kind::Plain,
+            _ => return None,
+        })
+    }
+
+    /// True for functions that make much of little.
+    pub(super) fn grows(self) -> bool {
+        !matches!(self, Kind::Plain | Kind::Gather)
+    }
+}
+
+/// Cost of a call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Cost {
+    /// Bytes of the result, at most.
+    pub(super) bytes: usize,
+    /// Steps of work, some nanoseconds each.
+    pub(super) work: usize,
+    /// Steps of the row with the most.
+    pub(super) row_work: usize,
+}
+
+impl Cost {
+    fn row(&mut self, bytes: usize, work: usize) {
+        self.bytes = self.bytes.saturating_add(bytes).saturating_add(ROW_BYTES);
+        self.work = self.work.saturating_add(work);
+        self.row_work = self.row_work.max(work);
+    }
+}
+
+/// An argument, row by row.
+enum Lengths<'a> {
+    One(usize),
+    Each(&'a ArrayRef),
+}
+
+impl Lengths<'_> {
+    fn at(&self, row: usize) -> usize {
+        match self {
+            Lengths::One(bytes) => *bytes,
+            Lengths::Each(array) => extent(*array, row, row + 1),
+        }
+    }
+}
+
+fn lengths(args: &[ColumnarValue], at: usize) -> Lengths<'_> {
+    match args.get(at) {
+        None => Lengths::One(0),
+        Some(ColumnarValue::Scalar(value)) => Lengths::One(of_scalar(value)),
+        Some(ColumnarValue::Array(array)) => Lengths::Each(array),
+    }
+}
+
+/// Whole numbers of an argument, row by row; nothing where it is none.
+enum Numbers {
+    One(Option<i64>),
+    Each(ArrayRef),
+}
+
+impl Numbers {
+    fn at(&self, row: usize) -> Option<i64> {
+        match self {
+            Numbers::One(number) => *number,
+            Numbers::Each(array) => {
+                let numbers = array.as_primitive::<Int64Type>();
+                (row < numbers.len() && numbers.is_valid(row)).then(|| numbers.value(row))
+            }
+        }
+    }
+
+    fn count(&self, row: usize) -> usize {
+        usize::try_from(self.at(row).unwrap_or(0)).unwrap_or(0)
+    }
+}
+
+fn numbers(args: &[ColumnarValue], at: usize) -> Numbers {
+    match args.get(at) {
+        None => Numbers::One(None),
+        Some(ColumnarValue::Scalar(value)) => {
+            let whole = value.cast_to(&DataType::Int64);
+            Numbers::One(match whole {
+                Ok(ScalarValue::Int64(number)) => number,
+                _ => None,
+            })
+        }
+        Some(ColumnarValue::Array(array)) => match cast(array, &DataType::Int64) {
+            Ok(array) => Numbers::Each(array),
+            Err(_) => Numbers::One(None),
+        },
+    }
+}
+
+/// Number of elements of the list in a row.
+fn elements(args: &[ColumnarValue], at: usize, row: usize) -> usize {
+    let of = |array: &dyn Array, row: usize| match array.data_type() {
+        DataType::List(_) => usize::try_from(array.as_list::<i32>().value_length(row)).unwrap_or(0),
+        DataType::LargeList(_) => {
+            usize::try_from(array.as_list::<i64>().value_length(row)).unwrap_or(0)
+        }
+        DataType::FixedSizeList(_, size) => usize::try_from(*size).unwrap_or(0),
+        DataType::Map(..) => usize::try_from(array.as_map().value_length(row)).unwrap_or(0),
+        _ => 0,
+    };
+    match args.get(at) {
+        Some(ColumnarValue::Array(array)) if row < array.len() => of(array, row),
+        Some(ColumnarValue::Scalar(ScalarValue::List(array))) => of(array.as_ref(), 0),
+        Some(ColumnarValue::Scalar(ScalarValue::LargeList(array))) => of(array.as_ref(), 0),
+        Some(ColumnarValue::Scalar(ScalarValue::FixedSizeList(array))) => of(array.as_ref(), 0),
+        _ => 0,
+    }
+}
+
+/// The text of a row.
+fn text(args: &[ColumnarValue], at: usize, row: usize) -> &str {
+    match args.get(at) {
+        Some(ColumnarValue::Scalar(value)) => value.try_as_str().flatten().unwrap_or_default(),
+        Some(ColumnarValue::Array(array)) if row < array.len() => match array.data_type() {
+            DataType::Utf8 => array.as_string::<i32>().value(row),
+            DataType::LargeUtf8 => array.as_string::<i64>().value(row),
+            DataType::Utf8View => array.as_string_view().value(row),
+            _ => "",
+        },
+        _ => "",
+    }
+}
+
+/// Number of states of a pattern, approximately: counted repetitions are written out, within each
+/// other.
+pub(super) fn states(pattern: &str) -> usize {
+    let mut product = 1usize;
+    let mut number = 0usize;
+    let mut largest = 0usize;
+    let mut counting = false;
+    for byte in pattern.bytes() {
+        match byte {
+            b'{' => (counting, number, largest) = (true, 0, 0),
+            b'0'..=b'9' if counting => {
+                number = number
+                    .saturating_mul(10)
+                    .saturating_add(usize::from(byte - b'0'));
+                largest = largest.max(number);
+            }
+            b',' if counting => number = 0,
+            b'}' if counting => {
+                counting = false;
+                product = product.saturating_mul(largest.max(1));
+            }
+            _ => counting = counting && byte == b' ',
+        }
+    }
+    if product == 1 {
+        return 1 + pattern.len() / 16;
+    }
+    let written = pattern.len().saturating_mul(product).min(STATES_MAX);
+    1 + written / 4
+}
+
+/// Nanoseconds, or units, of a step; the smallest that it can be.
+fn step(args: &[ColumnarValue], row: usize) -> usize {
+    const DAY: i128 = 86_400_000_000_000;
+    let of = |months: i32, days: i32, ns: i64| {
+        let sum = i128::from(months) * 28 * DAY + i128::from(days) * DAY + i128::from(ns);
+        usize::try_from(sum.unsigned_abs())
+            .unwrap_or(usize::MAX)
+            .max(1)
+    };
+    match args.get(2) {
+        None => 1,
+        Some(ColumnarValue::Scalar(ScalarValue::IntervalMonthDayNano(Some(i)))) => {
+            of(i.months, i.days, i.nanoseconds)
+        }
+        Some(ColumnarValue::Array(array))
+            if matches!(
+                array.data_type(),
+                DataType::Interval(arrow::datatypes::IntervalUnit::MonthDayNano)
+            ) =>
+        {
+            let intervals = array.as_primitive::<IntervalMonthDayNanoType>();
+            if row >= intervals.len() || intervals.is_null(row) {
+                return usize::MAX;
+            }
+            let i = intervals.value(row);
+            of(i.months, i.days, i.nanoseconds)
+        }
+        Some(_) => {
+            let step = numbers(args, 2).at(row).unwrap_or(1).unsigned_abs();
+            usize::try_from(step).unwrap_or(usize::MAX).max(1)
+        }
+    }
+}
+
+/// Unit of an argument of `range`, in units of its step.
+fn unit(args: &[ColumnarValue]) -> i128 {
+    match args.first().map(ColumnarValue::data_type) {
+        Some(DataType::Date32) => 86_400_000_000_000,
+        Some(DataType::Date64 | DataType::Timestamp(TimeUnit::Millisecond, _)) => 1_000_000,
+        Some(DataType::Timestamp(TimeUnit::Second, _)) => 1_000_000_000,
+        Some(DataType::Timestamp(TimeUnit::Microsecond, _)) => 1_000,
+        _ => 1,
+    }
+}
+
+/// Elements that `range` makes of a row.
+fn range(args: &[ColumnarValue], row: usize, first: &Numbers, second: &Numbers) -> usize {
+    let (from, to) = match args.len() {
+        0 | 1 => (Some(0), first.at(row)),
+        _ => (first.at(row), second.at(row)),
+    };
+    let (Some(from), Some(to)) = (from, to) else {
+        return 0;
+    };
+    let span = (i128::from(to) - i128::from(from)).unsigned_abs();
+    let span = span.saturating_mul(unit(args).unsigned_abs());
+    let step = u128::try_from(step(args, row)).unwrap_or(1);
+    usize::try_from(span / step + 1).unwrap_or(usize::MAX)
+}
+
+/// Cost of a call for a number of rows.
+pub(super) fn cost(kind: Kind, args: &[ColumnarValue], rows: usize) -> Cost {
+    let mut cost = Cost::default();
+    let scalars = args
+        .iter()
+        .all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
+    let rows = if scalars { 1 } else { rows };
+    if !kind.grows() {
+        let times = if kind == Kind::Plain { GROWS } else { 1 };
+        return plain(args, rows, times);
+    }
+    let [a, b, c] = [lengths(args, 0), lengths(args, 1), lengths(args, 2)];
+    let [m, n] = [numbers(args, 0), numbers(args, 1)];
+    // Most patterns are the same in every row.
+    let constant = matches!(args.get(1), Some(ColumnarValue::Scalar(_)));
+    let of_constant = states(text(args, 1, 0));
+    for row in 0..rows {
+        let (a, b, c) = (a.at(row), b.at(row), c.at(row));
+        let all = a.saturating_add(b).saturating_add(c);
+        let pattern = || {
+            if constant {
+                (of_constant, 0)
+            } else {
+                let states = states(text(args, 1, row)).max(1 + b / 16);
+                // Each is made again.
+                (states, states.saturating_mul(2_000).saturating_add(20_000))
+            }
+        };
+        let (bytes, work) = match kind {
+            Kind::Plain | Kind::Gather => (all, all),
+            Kind::Repeat => {
+                let made = a.saturating_mul(n.count(row));
+                (made, made)
+            }
+            Kind::Pad => {
+                // Memory for the longest letters, and for the positions of the letters that fill.
+                let fill = if c <= 1 { 4 } else { 12 };
+                let made = a.saturating_add(n.count(row).saturating_mul(fill));
+                (made, made)
+            }
+            Kind::Replace => {
+                let places = a / b.max(1) + 1;
+                let made = a.saturating_add(places.saturating_mul(c));
+                (made, made.saturating_add(all))
+            }
+            Kind::RegexReplace => {
+                let parts = text(args, 2, row).bytes();
+                let parts = parts.filter(|byte| matches!(byte, b'$' | b'\\')).count();
+                let made = a
+                    .saturating_mul(parts + 1)
+                    .saturating_add((a + 1).saturating_mul(c));
+                let (states, making) = pattern();
+                (
+                    made,
+                    a.saturating_mul(states)
+                        .saturating_add(making)
+                        .saturating_add(made),
+                )
+            }
+            Kind::RegexMatch => {
+                let groups = text(args, 1, row)
+                    .bytes()
+                    .filter(|byte| *byte == b'(')
+                    .count();
+                let (states, making) = pattern();
+                let made = a.saturating_mul(groups + 1).saturating_add(groups * 16);
+                (
+                    made,
+                    a.saturating_mul(states)
+                        .saturating_add(making)
+                        .saturating_add(made),
+                )
+            }
+            Kind::Regex => {
+                let (states, making) = pattern();
+                (16, a.saturating_mul(states).saturating_add(making))
+            }
+            Kind::Join => {
+                let parts = args.len().saturating_sub(1);
+                let others = (1..args.len()).map(|at| lengths(args, at).at(row));
+                let sum = others.fold(0usize, usize::saturating_add);
+                let made = sum.saturating_add(a.saturating_mul(parts));
+                (made, made)
+            }
+            Kind::SplitText => {
+                let made = a
+                    .saturating_mul(8)
+                    .saturating_add(c.saturating_mul(a / b.max(1) + 1));
+                (made, made)
+            }
+            Kind::DatePattern => {
+                let others = (1..args.len()).map(|at| lengths(args, at).at(row));
+                let patterns = others.fold(0usize, usize::saturating_add);
+                let made = patterns.saturating_mul(DATE_GROWS).saturating_add(64);
+                (made, made.saturating_mul(4).saturating_add(a))
+            }
+            Kind::JoinList => {
+                let count = elements(args, 0, row).max(a / 8 + 1);
+                let each = b.saturating_add(c).saturating_add(24);
+                let made = a.saturating_add(count.saturating_mul(each));
+                (made, made)
+            }
+            Kind::Range => {
+                let made = range(args, row, &m, &n).saturating_mul(8);
+                (made, made)
+            }
+            Kind::RepeatList => {
+                let made = n.count(row).saturating_mul(a.saturating_add(8));
+                (made, made)
+            }
+            Kind::ResizeList => {
+                let made = n
+                    .count(row)
+                    .saturating_mul(c.saturating_add(16))
+                    .saturating_add(a);
+                (made, made)
+            }
+            Kind::ReplaceInList => {
+                let count = elements(args, 0, row);
+                let made = a.saturating_add(count.saturating_mul(c.saturating_add(8)));
+                (made, made)
+            }
+            Kind::Zip => {
+                let counts = (0..args.len()).map(|at| elements(args, at, row));
+                let most = counts.max().unwrap_or(0);
+                let sizes = (0..args.len()).map(|at| lengths(args, at).at(row));
+                let sum = sizes.fold(0usize, usize::saturating_add);
+                let made = sum.saturating_add(most.saturating_mul(args.len() * 16));
+                (made, made)
+            }
+            Kind::Pairs => {
+                let pairs = elements(args, 0, row).saturating_mul(elements(args, 1, row).max(1));
+                let made = all.saturating_mul(2);
+                (
+                    made,
+                    pairs
+                        .saturating_mul(4)
+                        .saturating_add(made.saturating_mul(8)),
+                )
+            }
+            Kind::Levenshtein => (8, a.saturating_mul(b.max(1)).saturating_mul(2)),
+            Kind::Find => {
+                let deep = a.saturating_mul(b / 16 + 1);
+                (a, deep.saturating_add(b))
+            }
+        };
+        cost.row(bytes, work);
+    }
+    cost
+}
+
+fn plain(args: &[ColumnarValue], rows: usize, times: usize) -> Cost {
+    let mut bytes = 0usize;
+    let mut row_work = 0usize;
+    for arg in args {
+        let own = of_value(arg);
+        let (all, each) = match arg {
+            ColumnarValue::Scalar(_) => (own.saturating_mul(rows), own),
+            ColumnarValue::Array(array) => (own, own / array.len().max(1)),
+        };
+        bytes = bytes.saturating_add(all);
+        row_work = row_work.saturating_add(each);
+    }
+    Cost {
+        bytes: bytes
+            .saturating_mul(times)
+            .saturating_add(rows.saturating_mul(ROW_BYTES)),
+        work: bytes,
+        row_work,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn number(n: i64) -> ColumnarValue {
+        ColumnarValue::Scalar(ScalarValue::Int64(Some(n)))
+    }
+
+    fn words(text: &str) -> ColumnarValue {
+        ColumnarValue::Scalar(ScalarValue::Utf8(Some(text.to_owned())))
+    }
+
+    #[test]
+    fn what_grows_is_known_before_it_is_made() {
+        let cost = |name: &str, args: &[ColumnarValue]| cost(Kind::of(name), args, 1).bytes;
+        assert!(cost("repeat", &[words("ab"), number(1 << 40)]) >= 2 << 40);
+        assert_eq!(cost("repeat", &[words("ab"), number(-5)]), ROW_BYTES);
+        assert!(cost("lpad", &[words("ab"), number(i64::MAX), words("y")]) > 1 << 62);
+        assert!(cost("replace", &[words("aaaa"), words("a"), words("0123456789")]) >= 40);
+        assert!(cost("range", &[number(1), number(9_000_000_000_000_000_000)]) > 1 << 62);
+        assert!(cost("range", &[number(0), number(100), number(-7)]) >= 8 * 14);
+        assert!(cost("array_repeat", &[number(1), number(1 << 50)]) > 1 << 50);
+        assert!(cost("upper", &[words("abc")]) >= 3);
+    }
+
+    #[test]
+    fn counted_repetitions_within_each_other_multiply() {
+        assert!(states("^[a-z]+$") < 3);
+        assert!(states("((a{100}){100}){100}") > 20_000);
+        assert!(states("\\d{1,3}") < 10);
+    }
+}

@@ -1,0 +1,334 @@
+//! Account of a statement's memory, and its deadline.
+//!
+//! Invariants: while a thread works for a statement, the statement is the thread's current one, and
+//! the memory that the thread takes and gives back meanwhile counts for the statement. An account
+//! never falls below zero.
+//! Concurrency: several threads may work for one statement; accounts are atomic counters, and a
+//! thread settles its own part at each check, and when it leaves.
+//! Failure: a statement that may not go on gets an error at its next check; nothing is ended from
+//! outside.
+
+use super::allocator;
+use crate::answer::too_slow;
+use crate::cancel::CancelToken;
+use crate::error::Error;
+use crate::limits::AllMemory;
+use datafusion::common::Result;
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::marker::PhantomData;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Memory that a statement may take beyond the reservations of its operators: for the batches under
+/// way, and for results made of them. All statements together may take this much beyond their
+/// common limit, too.
+pub(super) const UNDER_WAY: usize = 64 << 20;
+
+/// Bytes that a constant may become while a statement is planned: it is copied with the plan,
+/// compared, and printed in names.
+const FOLDED_MAX: usize = 1 << 20;
+/// The same of a function that makes much of little.
+const GROWN_MAX: usize = 64 << 10;
+/// The same of all constants of a statement.
+const ALL_FOLDED_MAX: usize = 4 << 20;
+
+thread_local! {
+    static CURRENT: RefCell<Option<Current>> = const { RefCell::new(None) };
+    /// Bytes that the thread had taken when its account was settled last.
+    static SETTLED: Cell<i64> = const { Cell::new(0) };
+    /// Where the allocator does not count: bytes that functions have returned since the last batch
+    /// was passed on.
+    static RETURNED: Cell<usize> = const { Cell::new(0) };
+    /// Bytes of values that a window has returned since the last batch was passed on.
+    static GIVEN: Cell<usize> = const { Cell::new(0) };
+}
+
+#[derive(Clone)]
+struct Current {
+    statement: Arc<Statement>,
+    planning: bool,
+}
+
+/// A statement's account and its end.
+pub(crate) struct Statement {
+    cancel: CancelToken,
+    deadline: Option<(Instant, Duration)>,
+    /// Bytes that its operators may reserve.
+    memory: usize,
+    held: AtomicI64,
+    folded: AtomicUsize,
+    all: Arc<AllMemory>,
+}
+
+impl fmt::Debug for Statement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Statement")
+            .field("deadline", &self.deadline)
+            .field("held", &self.held)
+            .finish_non_exhaustive()
+    }
+}
+
+fn signed(bytes: usize) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}
+
+impl Statement {
+    pub(crate) fn new(
+        deadline: Option<(Instant, Duration)>,
+        memory: usize,
+        all: Arc<AllMemory>,
+    ) -> Arc<Statement> {
+        all.begin();
+        Arc::new(Statement {
+            cancel: CancelToken::of_task(),
+            deadline,
+            memory,
+            held: AtomicI64::new(0),
+            folded: AtomicUsize::new(0),
+            all,
+        })
+    }
+
+    /// Bytes that its operators may reserve.
+    pub(crate) fn memory(&self) -> usize {
+        self.memory
+    }
+
+    /// Makes the statement the current one of this thread, until the returned guard is dropped.
+    pub(crate) fn enter(self: &Arc<Statement>) -> Inside {
+        self.enter_as(false)
+    }
+
+    fn enter_as(self: &Arc<Statement>, planning: bool) -> Inside {
+        let before = CURRENT.with_borrow_mut(|current| {
+            if let Some(now) = current
+                && Arc::ptr_eq(&now.statement, self)
+                && now.planning == planning
+            {
+                return None;
+            }
+            let entered = Current {
+                statement: Arc::clone(self),
+                planning,
+            };
+            Some(current.replace(entered))
+        });
+        if let Some(before) = &before {
+            settle(before.as_ref());
+        }
+        Inside {
+            before,
+            _of_this_thread: PhantomData,
+        }
+    }
+
+    /// Plans for the statement, on this thread.
+    pub(crate) fn plan<T>(self: &Arc<Statement>, work: impl FnOnce() -> T) -> T {
+        let _inside = self.enter_as(true);
+        work()
+    }
+
+    /// Has a future plan for the statement.
+    pub(crate) async fn scope<T>(self: &Arc<Statement>, work: impl Future<Output = T>) -> T {
+        self.scope_as(true, work).await
+    }
+
+    /// Has a future work for the statement.
+    pub(crate) async fn work<T>(self: &Arc<Statement>, work: impl Future<Output = T>) -> T {
+        self.scope_as(false, work).await
+    }
+
+    async fn scope_as<T>(
+        self: &Arc<Statement>,
+        planning: bool,
+        work: impl Future<Output = T>,
+    ) -> T {
+        let mut work = pin!(work);
+        std::future::poll_fn(|context| -> Poll<T> {
+            let _inside = self.enter_as(planning);
+            Pin::as_mut(&mut work).poll(context)
+        })
+        .await
+    }
+
+    fn add(&self, bytes: i64) {
+        let mut before = self.held.load(Ordering::Relaxed);
+        loop {
+            // What was taken elsewhere is given back here at times.
+            let after = before.saturating_add(bytes).max(0);
+            match self.held.compare_exchange_weak(
+                before,
+                after,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return self.all.hold(after - before),
+                Err(now) => before = now,
+            }
+        }
+    }
+
+    /// Takes over what another thread has taken.
+    pub(super) fn take_over(&self, bytes: usize) {
+        if allocator::taken() != 0 {
+            self.add(signed(bytes));
+        }
+    }
+
+    /// Releases memory that another thread will give back.
+    pub(super) fn hand_over(&self, bytes: usize) {
+        if allocator::taken() != 0 {
+            self.add(-signed(bytes));
+        }
+    }
+
+    /// Whether the statement may go on.
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.cancel.is_set() {
+            return Err(Error::time_limit("nobody waits for the statement any more").into());
+        }
+        if let Some((at, limit)) = self.deadline
+            && Instant::now() >= at
+        {
+            return Err(too_slow(limit).into());
+        }
+        self.check_memory(0, "what it has made so far")
+    }
+
+    /// Checks that the statement may take so many bytes more.
+    pub(super) fn check_memory(&self, bytes: usize, what: &str) -> Result<()> {
+        let held = self.held.load(Ordering::Relaxed);
+        let held = usize::try_from(held).unwrap_or(0);
+        let wanted = held.saturating_add(bytes);
+        let refused = |whose: &str, limit: usize| {
+            let error = Error::memory_limit(format!(
+                "{whose} would need more than the {} MiB allowed ({what} needs {bytes} bytes, {held} are held)",
+                limit >> 20
+            ));
+            error.with_hint("make smaller values, or read a shorter range or fewer columns")
+        };
+        if wanted > self.memory.saturating_add(UNDER_WAY) {
+            return Err(refused("the statement", self.memory).into());
+        }
+        // The large ones go first: of those that run, one at least holds as much as they hold on
+        // average.
+        let (all, running) = self.all.held();
+        if all.saturating_add(bytes) > self.all.limit().saturating_add(UNDER_WAY)
+            && wanted >= all / running.max(1)
+        {
+            return Err(refused("all statements together", self.all.limit()).into());
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Statement {
+    fn drop(&mut self) {
+        self.all.hold(-self.held.load(Ordering::Relaxed));
+        self.all.end();
+    }
+}
+
+/// A thread at work for a statement.
+pub(crate) struct Inside {
+    /// The thread's work before; `None` = the same statement.
+    before: Option<Option<Current>>,
+    _of_this_thread: PhantomData<*const ()>,
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        if let Some(before) = self.before.take() {
+            let left = CURRENT.with_borrow_mut(|current| std::mem::replace(current, before));
+            settle(left.as_ref());
+        }
+    }
+}
+
+/// Puts what this thread has taken since the last time into an account.
+fn settle(current: Option<&Current>) {
+    let taken = allocator::taken();
+    let grown = taken.wrapping_sub(SETTLED.replace(taken));
+    if grown != 0
+        && let Some(current) = current
+    {
+        current.statement.add(grown);
+    }
+}
+
+/// Whether the statement that this thread works for may go on; without one, it may.
+pub(crate) fn checkpoint() -> Result<()> {
+    CURRENT.with_borrow(|current| match current {
+        None => Ok(()),
+        Some(now) => {
+            settle(Some(now));
+            now.statement.check()
+        }
+    })
+}
+
+/// Checks that the current statement may take so many bytes more.
+pub(super) fn check_memory(bytes: usize, what: &str) -> Result<()> {
+    CURRENT.with_borrow(|current| {
+        let Some(now) = current else {
+            return Ok(());
+        };
+        settle(Some(now));
+        let bytes = bytes.saturating_add(RETURNED.get());
+        now.statement.check_memory(bytes, what)
+    })
+}
+
+/// Checks that a constant of so many bytes may be made while a statement is planned. A refused
+/// constant is computed when the statement runs, where it may be.
+pub(super) fn check_fold(bytes: usize, grows: bool, what: &str) -> Result<()> {
+    let folded = CURRENT.with_borrow(|current| match current {
+        Some(now) if now.planning => Some(now.statement.folded.load(Ordering::Relaxed)),
+        Some(_) => None,
+        None => Some(0),
+    });
+    let Some(folded) = folded else {
+        return Ok(());
+    };
+    let most = if grows { GROWN_MAX } else { FOLDED_MAX };
+    if bytes > most || folded.saturating_add(bytes) > ALL_FOLDED_MAX {
+        return Err(Error::memory_limit(format!(
+            "{what} needs {bytes} bytes, a constant may have {most}, all of a statement {ALL_FOLDED_MAX}"
+        ))
+        .into());
+    }
+    Ok(())
+}
+
+/// Something of so many bytes was made.
+pub(super) fn made(bytes: usize) {
+    CURRENT.with_borrow(|current| {
+        let Some(now) = current else { return };
+        if now.planning {
+            now.statement.folded.fetch_add(bytes, Ordering::Relaxed);
+        } else if allocator::taken() == 0 {
+            RETURNED.set(RETURNED.get().saturating_add(bytes));
+        }
+    });
+}
+
+/// A window gave a value of so many bytes. When it has given all of a batch, they are put together,
+/// and there are twice as many bytes for a while, or more where the whole grows.
+pub(super) fn given(bytes: usize) -> Result<()> {
+    made(bytes);
+    let all = GIVEN.get().saturating_add(bytes);
+    GIVEN.set(all);
+    check_memory(all.saturating_mul(2), "a window")
+}
+
+/// A batch was passed on: it includes all values made before, or they were dropped.
+pub(super) fn handed_on() {
+    RETURNED.set(0);
+    GIVEN.set(0);
+}

@@ -1,0 +1,60 @@
+//! Messages from and to a broker.
+
+use super::Component;
+use crate::app::App;
+use crate::mqtt::Source;
+use crate::mqtt_figures::Figures;
+use crate::mqtt_publisher::Publisher;
+use crate::settings::Settings;
+use crate::start_error::StartError;
+use headwater_shell::Work;
+use parking_lot::Mutex;
+use prometheus_client::registry::Registry;
+use std::sync::Arc;
+
+/// The connection to a broker, if the settings name one.
+#[derive(Debug)]
+pub(crate) struct Broker {
+    /// Until it begins.
+    source: Mutex<Option<Source>>,
+    /// All zero without a broker.
+    pub(crate) stats: Arc<Figures>,
+    /// Messages of this node.
+    pub(crate) publisher: Publisher,
+    has_source: bool,
+}
+
+impl Broker {
+    pub(super) fn open(settings: &Settings) -> Result<Broker, StartError> {
+        let source = Source::new(settings)?;
+        let stats = source.as_ref().map(|source| Arc::clone(&source.figures));
+        Ok(Broker {
+            stats: stats.unwrap_or_default(),
+            publisher: Publisher::default(),
+            has_source: source.is_some(),
+            source: Mutex::new(source),
+        })
+    }
+}
+
+impl Component for Broker {
+    fn register(&self, registry: &mut Registry) {
+        if self.has_source {
+            self.stats.register(registry);
+        }
+    }
+
+    fn begin(&self, app: &Arc<App>, work: &mut Work) {
+        if let Some(source) = self.source.lock().take() {
+            work.workers.push(Box::pin(source.run(Arc::clone(app))));
+        }
+    }
+}
+
+impl App {
+    /// The connection to a broker, which may be none.
+    pub(crate) fn broker(&self) -> &Broker {
+        let broker = self.components.get::<Broker>();
+        broker.expect("every node that is built with MQTT has it")
+    }
+}

@@ -1,0 +1,319 @@
+//! Request to a dispatcher: its route, its streams, its client, and the form of the answer.
+//!
+//! Invariants: parameters for the dispatcher (`at`, `relay`), and tokens in addresses, are not
+//! forwarded. A request that cannot be parsed is forwarded unchanged to a node, which reports the
+//! error.
+
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, Method, Version, header};
+use headwater::{Level, StreamName};
+use headwater_protocol::dispatch::{At, Client, Question};
+use headwater_wire::channel::{Channel, TileName};
+use headwater_wire::query::{Query, QueryError, percent_decode};
+
+/// Header by which a client states that it follows no redirects.
+const RELAY_HEADER: &str = "x-headwater-relay";
+/// Parameters that are not forwarded.
+const OWN: [&str; 2] = ["at", "relay"];
+const PRESENCE: &str = "/api/v1/presence";
+
+/// Kind of answer that a route gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// One tile, named in the path.
+    OneTile,
+    /// Tiles of channels.
+    Tiles,
+    /// New values of channels.
+    Live,
+    /// A list of streams.
+    Streams,
+    /// Rows or aggregates of streams, where it names any.
+    Rows,
+    /// An answer about everything.
+    Whole,
+}
+
+impl Kind {
+    /// Returns the kind of a route.
+    pub(crate) fn of(path: &str) -> Kind {
+        match path {
+            "/tiles/{channel}/{tile}" => Kind::OneTile,
+            "/api/v1/tiles" => Kind::Tiles,
+            "/api/v1/live" => Kind::Live,
+            "/api/v1/streams" => Kind::Streams,
+            "/api/v1/aggregate" | "/api/v1/coverage" | "/api/v1/export" | "/api/v1/last"
+            | "/api/v1/presence" | "/api/v1/replay" | "/api/v1/scan" => Kind::Rows,
+            _ => Kind::Whole,
+        }
+    }
+
+    /// Whether a node may fetch missing ranges for it.
+    pub(crate) fn fetches(self) -> bool {
+        matches!(self, Kind::OneTile | Kind::Tiles | Kind::Rows)
+    }
+}
+
+/// Stream of a request, and the parameter that names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct About {
+    pub(crate) stream: StreamName,
+    /// As written in the address, `channel=…` or `stream=…`; empty where it is in the path.
+    pub(crate) part: String,
+}
+
+/// Parsed request to a dispatcher.
+#[derive(Debug)]
+pub(crate) struct DispatchRequest {
+    pub(crate) kind: Kind,
+    /// Path in the list of routes.
+    pub(crate) route: &'static str,
+    /// Path of the request.
+    pub(crate) path: String,
+    /// Parameters without streams and without those for the dispatcher.
+    pub(crate) rest: Vec<String>,
+    pub(crate) about: Vec<About>,
+    pub(crate) question: Question,
+    pub(crate) at: At,
+    pub(crate) client: Client,
+    /// The answer is relayed to the client.
+    pub(crate) is_relayed: bool,
+}
+
+/// Whether the client is a browser: it says so, or has the name that all of them have.
+fn is_browser(headers: &HeaderMap) -> bool {
+    let agent = headers.get(header::USER_AGENT);
+    let agent = agent.and_then(|agent| agent.to_str().ok());
+    headers.contains_key("sec-fetch-mode")
+        || headers.contains_key(header::ORIGIN)
+        || agent.is_some_and(|agent| agent.starts_with("Mozilla/"))
+}
+
+fn name_of(part: &str) -> &str {
+    part.split_once('=').map_or(part, |(name, _)| name)
+}
+
+fn at(query: &Query) -> Result<At, QueryError> {
+    match query.one("at")? {
+        None | Some("any") => Ok(At::Any),
+        Some("edge") => Ok(At::Edge),
+        Some("node") => Ok(At::Node),
+        Some(other) => Err(QueryError::value("at", "expected any, edge or node", other)),
+    }
+}
+
+fn relay(query: &Query) -> Result<bool, QueryError> {
+    match query.one("relay")? {
+        None | Some("false") => Ok(false),
+        Some("true") => Ok(true),
+        Some(other) => Err(QueryError::value("relay", "expected true or false", other)),
+    }
+}
+
+/// The stream of a parameter; `None` where it names none.
+fn stream_of(part: &str) -> Option<StreamName> {
+    let (name, value) = part.split_once('=')?;
+    let value = percent_decode(value, true)?;
+    match name {
+        "channel" => Channel::parse(&value).map(|channel| channel.stream),
+        "stream" => StreamName::parse(&value),
+        _ => None,
+    }
+}
+
+impl DispatchRequest {
+    /// Parses a request on a route.
+    ///
+    /// # Errors
+    /// For values of `at` and `relay` that are not allowed.
+    pub(crate) fn of(route: &'static str, parts: &Parts) -> Result<DispatchRequest, QueryError> {
+        let raw = parts.uri.query().unwrap_or_default();
+        let (own, others): (Vec<&str>, Vec<&str>) = raw
+            .split('&')
+            .filter(|part| !part.is_empty())
+            .partition(|part| OWN.contains(&name_of(part)));
+        let own = Query::parse(&own.join("&"))?;
+        let kind = match parts.method {
+            Method::GET | Method::HEAD => Kind::of(route),
+            _ => Kind::Whole,
+        };
+        let client = Client {
+            is_browser: is_browser(&parts.headers),
+        };
+        let wants = parts.headers.get(RELAY_HEADER);
+        let mut asked = DispatchRequest {
+            kind,
+            route,
+            path: parts.uri.path().to_owned(),
+            rest: Vec::new(),
+            about: Vec::new(),
+            question: Question::Rows,
+            at: at(&own)?,
+            client,
+            is_relayed: relay(&own)?
+                || client.is_browser
+                || wants.is_some_and(|value| value == "true")
+                || parts.version < Version::HTTP_11,
+        };
+        // An edge has all of its own data: missing ranges are visible at a node.
+        if route == PRESENCE && asked.at == At::Any {
+            asked.at = At::Node;
+        }
+        asked.take(&others);
+        Ok(asked)
+    }
+
+    /// Parses the parameters that select the node.
+    fn take(&mut self, parts: &[&str]) {
+        let is_named = !matches!(self.kind, Kind::Whole | Kind::OneTile);
+        for part in parts.iter().copied() {
+            match stream_of(part).filter(|_| is_named) {
+                Some(stream) => self.about.push(About {
+                    stream,
+                    part: part.to_owned(),
+                }),
+                None => self.rest.push(part.to_owned()),
+            }
+        }
+        // Clients of InfluxDB pass their token like this; it is not for other nodes.
+        if self.route == "/query" {
+            self.rest.retain(|part| !matches!(name_of(part), "u" | "p"));
+        }
+        match self.kind {
+            Kind::OneTile => {
+                if let Some((stream, tile)) = tile_of(&self.path) {
+                    self.question = tile_question(tile);
+                    let part = String::new();
+                    self.about.push(About { stream, part });
+                }
+            }
+            Kind::Tiles => match tile_of_query(&self.rest) {
+                Some(tile) => self.question = tile_question(tile),
+                // A node reports the error.
+                None => self.leave_whole(),
+            },
+            Kind::Live => self.question = Question::Live,
+            Kind::Streams | Kind::Rows | Kind::Whole => {}
+        }
+        let is_bad = |part: &String| matches!(name_of(part), "channel" | "stream");
+        if self.rest.iter().any(is_bad) {
+            self.leave_whole();
+        }
+    }
+
+    /// Forwards the request unchanged to a node.
+    fn leave_whole(&mut self) {
+        let about = std::mem::take(&mut self.about);
+        self.rest.extend(about.into_iter().map(|about| about.part));
+        self.kind = Kind::Whole;
+    }
+
+    /// Query string of the forwarded request, about these streams.
+    pub(crate) fn query(&self, about: &[&About], more: &[String]) -> String {
+        let named = about.iter().map(|about| about.part.as_str());
+        let parts = named
+            .filter(|part| !part.is_empty())
+            .chain(self.rest.iter().map(String::as_str))
+            .chain(more.iter().map(String::as_str));
+        parts.collect::<Vec<_>>().join("&")
+    }
+}
+
+fn tile_question(tile: TileName) -> Question {
+    Question::Tile {
+        level: tile.level,
+        offset: tile.offset,
+    }
+}
+
+/// Parses `/tiles/CHANNEL/LEVEL.OFFSET.json`.
+fn tile_of(path: &str) -> Option<(StreamName, TileName)> {
+    let (channel, tile) = path.strip_prefix("/tiles/")?.split_once('/')?;
+    let channel = Channel::parse(&percent_decode(channel, false)?)?;
+    let tile = TileName::parse(&percent_decode(tile, false)?)?;
+    Some((channel.stream, tile))
+}
+
+fn tile_of_query(rest: &[String]) -> Option<TileName> {
+    let query = Query::parse(&rest.join("&")).ok()?;
+    Some(TileName {
+        level: query.number("level").ok()?.and_then(Level::new)?,
+        offset: query.number("offset").ok()??,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use axum::http::Request;
+
+    fn asked(route: &'static str, uri: &str, header: Option<(&str, &str)>) -> DispatchRequest {
+        let mut request = Request::get(uri);
+        if let Some((name, value)) = header {
+            request = request.header(name, value);
+        }
+        let (parts, ()) = request.body(()).unwrap().into_parts();
+        DispatchRequest::of(route, &parts).unwrap()
+    }
+
+    #[test]
+    fn parameters_for_the_dispatcher_are_not_forwarded() {
+        let uri =
+            "/api/v1/tiles?channel=a.x&at=edge&level=3&relay=true&offset=-1&channel=b%2Ci%3D1.y";
+        let found = asked("/api/v1/tiles", uri, None);
+        assert_eq!((found.at, found.is_relayed), (At::Edge, true));
+        let names: Vec<String> = found.about.iter().map(|a| a.stream.to_string()).collect();
+        assert_eq!(names, ["a", "b,i=1"]);
+        let question = Question::Tile {
+            level: Level::clamped(3),
+            offset: -1,
+        };
+        assert_eq!(found.question, question);
+        let second = found.query(&[&found.about[1]], &["fetch=true".to_owned()]);
+        assert_eq!(second, "channel=b%2Ci%3D1.y&level=3&offset=-1&fetch=true");
+    }
+
+    #[test]
+    fn a_malformed_request_is_forwarded_unchanged() {
+        for uri in [
+            "/api/v1/tiles?channel=a.x&level=99&offset=0",
+            "/api/v1/tiles?channel=a.x&channel=&level=9&offset=0",
+            "/api/v1/tiles?channel=a.x",
+        ] {
+            let found = asked("/api/v1/tiles", uri, None);
+            assert_eq!(found.kind, Kind::Whole, "{uri}");
+            assert_eq!(
+                found.query(&[], &[]).split('&').count(),
+                uri.split('&').count()
+            );
+        }
+    }
+
+    #[test]
+    fn browsers_and_clients_that_say_so_get_the_answer_itself() {
+        let uri = "/api/v1/scan?stream=a";
+        let of = |header| asked("/api/v1/scan", uri, header).is_relayed;
+        assert!(!of(None) && !of(Some(("user-agent", "curl/8.5"))));
+        assert!(of(Some(("user-agent", "Mozilla/5.0 (X11)"))));
+        assert!(of(Some(("sec-fetch-mode", "cors"))));
+        assert!(of(Some(("x-headwater-relay", "true"))));
+    }
+
+    #[test]
+    fn presence_is_answered_by_a_node() {
+        let at = |uri| asked(PRESENCE, uri, None).at;
+        assert_eq!(at("/api/v1/presence?stream=a"), At::Node);
+        assert_eq!(at("/api/v1/presence?stream=a&at=edge"), At::Edge);
+    }
+
+    #[test]
+    fn a_token_in_an_address_is_not_passed_on() {
+        let found = asked(
+            "/query",
+            "/query?u=me&p=hw_secret&db=x&q=SHOW%20SERIES",
+            None,
+        );
+        assert_eq!(found.query(&[], &[]), "db=x&q=SHOW%20SERIES");
+    }
+}

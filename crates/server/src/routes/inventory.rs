@@ -1,0 +1,120 @@
+//! Inventory of this node, for dispatchers: all of it, or the changes since their last request.
+//!
+//! Invariant: only a client that may read everything gets it, since it lists streams. The answer
+//! comes at once where something has changed, else when it does, or when the time is up.
+
+use crate::access::Access;
+use crate::access::token::{from_hex, hex};
+use crate::app::App;
+use crate::error::ApiError;
+use crate::inventory::Sources;
+use crate::request::{answer, query};
+use crate::routes::{Needs, Route};
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
+use axum::response::Response;
+use headwater_protocol::dispatch::encode;
+use headwater_wire::query::QueryError;
+use std::sync::Arc;
+use std::time::Duration;
+
+const INVENTORY: HeaderValue = HeaderValue::from_static("application/vnd.headwater.held");
+/// Header with the key that a dispatcher signs tickets with.
+pub(crate) const TICKET_KEY: &str = "x-headwater-ticket-key";
+/// Header with the tokens revoked recently, from a dispatcher.
+pub(crate) const REVOKED: &str = "x-headwater-revoked";
+/// Header with the key that a node signs notices with, where a broker carries them.
+pub(crate) const NOTICE_KEY: &str = "x-headwater-notice-key";
+/// Longest time to wait for a change.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+
+pub(crate) fn routes() -> Vec<Route> {
+    vec![Route::get("/api/v1/held", Needs::Read, inventory)]
+}
+
+/// Trusts the key of the dispatcher, and applies the revoked tokens that it reports.
+fn trust(app: &App, access: &Access, headers: &HeaderMap) -> Result<(), ApiError> {
+    let Some(key) = headers.get(TICKET_KEY) else {
+        return Ok(());
+    };
+    let key = key.to_str().ok().and_then(from_hex).ok_or_else(|| {
+        ApiError::new(
+            StatusCode::BAD_REQUEST,
+            "E_TICKET",
+            format!("{TICKET_KEY}: expected a public key, as 64 hexadecimal digits"),
+        )
+    })?;
+    app.take_tickets()?;
+    if app.shell.guard().trust(access, key) {
+        tracing::debug!("tickets of a dispatcher are taken");
+    }
+    let revoked = headers.get(REVOKED).and_then(|told| told.to_str().ok());
+    if let Some(told) = revoked
+        && !app.shell.guard().take_revoked(access, told)
+    {
+        tracing::warn!("a dispatcher's list of revoked tokens is not accepted");
+    }
+    Ok(())
+}
+
+/// Adds the key of this node's notices to an answer.
+fn with_key(app: &App, mut answer: Response) -> Response {
+    let key = app.notices.public_key().map(|key| hex(&key));
+    if let Some(key) = key.and_then(|key| HeaderValue::from_str(&key).ok()) {
+        answer.headers_mut().insert(NOTICE_KEY, key);
+    }
+    answer
+}
+
+async fn inventory(
+    State(app): State<Arc<App>>,
+    access: Access,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    if !access.reads_all() {
+        return Err(ApiError::new(
+            StatusCode::FORBIDDEN,
+            "E_ACCESS",
+            "only a token that reads everything (`read *`) is told what this node holds",
+        ));
+    }
+    let query = query(&uri, &["epoch", "since", "wait"])?;
+    let epoch: u64 = query.number("epoch")?.unwrap_or(0);
+    let version: u64 = query.number("since")?.unwrap_or(0);
+    let wait: u64 = query.number("wait")?.unwrap_or(0);
+    let wait = Duration::from_secs(wait);
+    if wait > WAIT_MAX {
+        return Err(QueryError::value("wait", "expected 0 to 60 seconds", "").into());
+    }
+    // The head of the answer must come within the time of a request.
+    let wait = wait.min(app.settings.request_timeout.mul_f64(0.8));
+    let ends = tokio::time::Instant::now() + wait;
+    app.blocking(move |app| trust(app, &access, &headers))
+        .await?;
+    let mut stopping = app.shell.stopping();
+    let mut waiting = app.notices.wait();
+    loop {
+        let held = app
+            .blocking(move |app| {
+                let sources = Sources {
+                    db: &app.db(),
+                    fleet: app.fleet.as_deref(),
+                    env: app.shell.env(),
+                };
+                app.inventory.since(sources, epoch, version)
+            })
+            .await?;
+        let is_same = held.epoch == epoch && held.since == version && held.version == version;
+        let is_over = tokio::time::Instant::now() >= ends || *stopping.borrow();
+        if !is_same || is_over {
+            return Ok(with_key(&app, answer(INVENTORY, encode(&held))));
+        }
+        tokio::select! {
+            () = waiting.next() => {}
+            () = tokio::time::sleep_until(ends) => {}
+            // An error means that the server has stopped: a stop too.
+            _ = stopping.changed() => {}
+        }
+    }
+}
