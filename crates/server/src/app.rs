@@ -1,7 +1,7 @@
 //! State that all requests to the database share.
 
 use crate::access::ticket::Audience;
-use crate::components::Components;
+use crate::component::Components;
 use crate::databases::DatabaseNames;
 use crate::error::ApiError;
 use crate::ingest::Ingest;
@@ -54,7 +54,7 @@ pub(crate) struct App {
     /// Connection of an edge to its cloud.
     pub(crate) uplink: Option<Arc<Uplink>>,
     /// The parts that run beside requests, with their state.
-    pub(crate) components: Components,
+    pub(crate) components: Components<App>,
 }
 
 impl App {

@@ -1,7 +1,7 @@
 //! Headwater's server: one database behind one HTTP port.
 //!
-//! Purpose: routes for writing and asking, and what goes on besides. It is one role of the shell
-//! (`headwater-shell`), which has listening, TLS, access, limits, metrics and an end in order. What
+//! Purpose: routes for writing and asking, and what goes on besides. One role of the shell
+//! (`headwater-shell`), which listens, and has TLS, access, limits, metrics and an orderly end. What
 //! a route means is written in `docs/http`; what the engine does stays in the engine.
 //!
 //! Invariants: a write is answered with success only when the engine calls it as durable as the
@@ -22,9 +22,8 @@ mod app;
 #[cfg(feature = "mqtt")]
 mod broker;
 mod broker_login;
-#[cfg(feature = "bucket")]
-mod bucket;
 mod change_notifier;
+mod component;
 mod components;
 mod databases;
 mod dispatcher;
@@ -33,22 +32,10 @@ mod fetch_missing;
 mod ingest;
 mod inventory;
 mod key_file;
-#[cfg(feature = "sql")]
-mod lake;
-#[cfg(feature = "sql")]
-mod lake_figures;
 mod live;
 mod metrics;
-#[cfg(feature = "mqtt")]
-mod mqtt;
-#[cfg(feature = "mqtt")]
-mod mqtt_figures;
-#[cfg(feature = "mqtt")]
-mod mqtt_publisher;
 mod notices;
 mod points;
-#[cfg(feature = "sql")]
-mod postgres;
 mod query_access;
 mod refresh;
 mod request;
@@ -60,16 +47,12 @@ mod single;
 mod start_error;
 mod tile_cache;
 mod tile_costs;
-#[cfg(feature = "sql")]
-mod watch_registry;
-#[cfg(feature = "sql")]
-mod watches;
 
 // Who may do what is the shell's, and asked about everywhere.
 use headwater_shell::access;
 
 #[cfg(feature = "bucket")]
-pub use bucket::ROSTER as BUCKET_ROSTER;
+pub use components::bucket::ROSTER as BUCKET_ROSTER;
 pub use headwater_protocol::notice::whitelist_text as broker_list_text;
 pub use headwater_shell::access::{rules, tokens};
 pub use headwater_shell::{Endpoint, Needs};

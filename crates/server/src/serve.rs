@@ -6,7 +6,8 @@
 
 use crate::access::tokens::{Guard, TokenFile};
 use crate::app::App;
-use crate::components::{self, Components, Opening, Reserved};
+use crate::component::Components;
+use crate::components::{self, Opening, Reserved};
 use crate::databases::DatabaseNames;
 use crate::dispatcher::Dispatcher;
 use crate::ingest::{Ingest, Limits};
@@ -30,7 +31,7 @@ use tokio::sync::watch;
 pub struct Server {
     bound: Bound,
     role: Served,
-    components: Components,
+    components: Components<App>,
 }
 
 /// The role of a server.
@@ -140,11 +141,11 @@ impl Server {
 
     /// The database, and the stats of the broker.
     #[cfg(all(test, feature = "mqtt"))]
-    pub(crate) fn of_messages(&self) -> (Database, Arc<crate::mqtt_figures::Figures>) {
+    pub(crate) fn of_messages(&self) -> (Database, Arc<components::mqtt::BrokerMetrics>) {
         let Served::Single(single) = &self.role else {
             unreachable!("no dispatcher takes messages");
         };
-        let broker = self.components.get::<components::Broker>();
+        let broker = self.components.get::<components::mqtt::Broker>();
         let stats = broker.map(|broker| Arc::clone(&broker.stats));
         (single.app.opened.clone(), stats.unwrap_or_default())
     }

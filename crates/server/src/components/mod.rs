@@ -1,30 +1,26 @@
-//! The components of a node: parts that open with the database, publish metrics, run until the
-//! stop, and end with it. This list is the one place where optional features meet the server.
+//! The components of a node, in one list: the one place where optional features meet the server.
 //!
-//! Invariants: components open in the order of [`open`] and begin in the same one, so that a
-//! component may use those before it. A route finds the state of its component by type
-//! ([`Components::get`]).
-//! Concurrency: components are shared by all requests; what a component consumes when it begins
-//! stands behind a lock until then.
-//! Failure: a component that cannot open ends the start with its error; workers report theirs in
-//! the log and try again.
+//! Invariants: components open in the order of [`open`], so that a component may use those before
+//! it; a group of copies and ports are taken before the database opens ([`Reserved`]).
+//! Concurrency: see `component`.
+//! Failure: the first component that cannot open ends the start.
 
-#[cfg(feature = "mqtt")]
-mod broker;
 #[cfg(feature = "bucket")]
-mod bucket;
+pub(crate) mod bucket;
+#[cfg(feature = "sql")]
+pub(crate) mod lake;
+#[cfg(feature = "mqtt")]
+pub(crate) mod mqtt;
 mod nodes;
 #[cfg(feature = "sql")]
-mod sql;
-
-#[cfg(feature = "mqtt")]
-pub(crate) use broker::Broker;
-#[cfg(feature = "bucket")]
-pub(crate) use bucket::BucketOfCopies;
+mod postgres;
 #[cfg(feature = "sql")]
-pub(crate) use sql::{Lake, Sql, WatchRunner};
+pub(crate) mod sql;
+#[cfg(feature = "sql")]
+pub(crate) mod watches;
 
 use crate::app::App;
+use crate::component::{Component, Components};
 use crate::settings::Settings;
 use crate::start_error::StartError;
 use futures_util::future::BoxFuture;
@@ -32,83 +28,7 @@ use headwater::{Database, Reader};
 use headwater_fleet::{Fleet, Relays, Uplink};
 use headwater_io::Env;
 use headwater_shell::Work;
-use prometheus_client::registry::Registry;
-use std::any::Any;
-use std::fmt;
-use std::net::SocketAddr;
 use std::sync::Arc;
-use tokio::sync::watch;
-
-/// A part of a node. Every method has a default that does nothing.
-pub(crate) trait Component: Any + fmt::Debug + Send + Sync {
-    /// Registers the metrics that `/metrics` publishes.
-    fn register(&self, _registry: &mut Registry) {}
-
-    /// Adds the workers and front ends that run until the stop.
-    fn begin(&self, _app: &Arc<App>, _work: &mut Work) {}
-
-    /// Collects metrics that take locks or I/O; called on a thread that may block.
-    fn collect(&self) {}
-
-    /// The address of a front end of its own.
-    fn address(&self) -> Option<SocketAddr> {
-        None
-    }
-
-    /// Becomes the reason why the node must stop, though nobody asked it to.
-    fn ended(&self) -> Option<watch::Receiver<Option<String>>> {
-        None
-    }
-}
-
-/// The components of a node, in the order in which they begin.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Components(Vec<Arc<dyn Component>>);
-
-impl Components {
-    fn add(&mut self, component: impl Component) {
-        self.0.push(Arc::new(component));
-    }
-
-    /// The component of a type; `None` where the node runs without it.
-    pub(crate) fn get<T: Component>(&self) -> Option<&T> {
-        self.0.iter().find_map(|component| {
-            let component: &dyn Any = component.as_ref();
-            component.downcast_ref()
-        })
-    }
-
-    /// Registers the metrics of all.
-    pub(crate) fn register(&self, registry: &mut Registry) {
-        for component in &self.0 {
-            component.register(registry);
-        }
-    }
-
-    /// Adds the workers and front ends of all.
-    pub(crate) fn begin(&self, app: &Arc<App>, work: &mut Work) {
-        for component in &self.0 {
-            component.begin(app, work);
-        }
-    }
-
-    /// Collects the metrics of all.
-    pub(crate) fn collect(&self) {
-        for component in &self.0 {
-            component.collect();
-        }
-    }
-
-    /// The address of the first front end that has one of its own.
-    pub(crate) fn address(&self) -> Option<SocketAddr> {
-        self.0.iter().find_map(|component| component.address())
-    }
-
-    /// The reasons to stop of those that have one.
-    pub(crate) fn ended(&self) -> Option<watch::Receiver<Option<String>>> {
-        self.0.iter().find_map(|component| component.ended())
-    }
-}
 
 /// Inputs of components when they open.
 #[derive(Debug)]
@@ -131,7 +51,7 @@ pub(crate) struct Opening<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct Reserved {
     #[cfg(feature = "bucket")]
-    bucket: Option<Arc<crate::bucket::Bucket>>,
+    bucket: Option<Arc<bucket::Bucket>>,
     #[cfg(feature = "sql")]
     postgres: Option<tokio::net::TcpListener>,
 }
@@ -161,7 +81,7 @@ impl Reserved {
     pub(crate) async fn bind(&mut self, settings: &Settings) -> Result<(), StartError> {
         #[cfg(feature = "sql")]
         {
-            self.postgres = sql::bind(settings).await?;
+            self.postgres = postgres::bind(settings).await?;
         }
         Ok(())
     }
@@ -171,7 +91,7 @@ impl Reserved {
 pub(crate) async fn open(
     reserved: Reserved,
     opening: &mut Opening<'_>,
-) -> Result<Components, StartError> {
+) -> Result<Components<App>, StartError> {
     let mut all = Components::default();
     // Copies are restored from the bucket before the fleet opens them.
     #[cfg(feature = "bucket")]
@@ -185,17 +105,17 @@ pub(crate) async fn open(
     }));
     #[cfg(feature = "bucket")]
     if let Some(restored) = restored {
-        all.add(BucketOfCopies::open(restored, opening));
+        all.add(bucket::BucketOfCopies::open(restored, opening));
     }
     #[cfg(feature = "mqtt")]
-    all.add(Broker::open(opening.settings)?);
+    all.add(mqtt::Broker::open(opening.settings)?);
     all.add(Task("reader", read_again));
     #[cfg(feature = "sql")]
     {
-        all.add(Sql::open(opening)?);
-        all.add(WatchRunner::default());
-        all.add(Lake::open(opening.settings)?);
-        all.add(sql::PostgresFrontEnd::open(reserved.postgres));
+        all.add(sql::Sql::open(opening)?);
+        all.add(watches::WatchRunner::default());
+        all.add(lake::LakeWriter::open(opening.settings)?);
+        all.add(postgres::PostgresFrontEnd::open(reserved.postgres));
     }
     Ok(all)
 }
@@ -207,7 +127,7 @@ type Run = Option<BoxFuture<'static, ()>>;
 #[derive(Debug)]
 struct Task(&'static str, fn(Arc<App>) -> Run);
 
-impl Component for Task {
+impl Component<App> for Task {
     fn begin(&self, app: &Arc<App>, work: &mut Work) {
         if let Some(run) = (self.1)(Arc::clone(app)) {
             tracing::debug!(worker = self.0, "begins");

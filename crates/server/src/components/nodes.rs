@@ -1,8 +1,9 @@
 //! The connections of a node with others: edges and their copies of a cloud, the uplink of an edge,
 //! relays.
 
-use super::{Component, Opening};
+use super::Opening;
 use crate::app::App;
+use crate::component::Component;
 use crate::settings::NodeRole;
 use crate::start_error::StartError;
 use headwater_fleet::{Fleet, Relays, Uplink, UplinkFile};
@@ -50,7 +51,7 @@ impl Nodes {
     }
 }
 
-impl Component for Nodes {
+impl Component<App> for Nodes {
     fn begin(&self, app: &Arc<App>, work: &mut Work) {
         if let Some(uplink) = &self.uplink {
             let run = Arc::clone(uplink).run(app.shell.stopping());

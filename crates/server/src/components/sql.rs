@@ -1,19 +1,13 @@
-//! SQL over the database, and what stands on it: watches, the lake, clients of PostgreSQL.
+//! SQL over the database of a node.
 
-use super::{Component, Opening};
+use super::Opening;
 use crate::app::App;
-use crate::settings::Settings;
+use crate::component::Component;
 use crate::start_error::StartError;
-use crate::watch_registry::Watches;
 use headwater::Database;
 use headwater_fleet::Fleet;
-use headwater_query::{Slots, Query, Threads};
-use headwater_shell::Work;
-use parking_lot::Mutex;
-use prometheus_client::registry::Registry;
-use std::net::SocketAddr;
-use std::sync::{Arc, OnceLock};
-use tokio::net::TcpListener;
+use headwater_query::{Query, Slots, Threads};
+use std::sync::Arc;
 
 /// SQL over the database of a node.
 #[derive(Debug)]
@@ -48,7 +42,7 @@ impl Sql {
     }
 }
 
-impl Component for Sql {}
+impl Component<App> for Sql {}
 
 /// A cloud's own database with its copies, for statements.
 struct OwnAndCopies(Database, Arc<Fleet>);
@@ -59,124 +53,11 @@ impl headwater_query::Snapshots for OwnAndCopies {
     }
 }
 
-/// The watches of a node and their worker.
-#[derive(Debug, Default)]
-pub(crate) struct WatchRunner {
-    pub(crate) watches: Watches,
-}
-
-impl Component for WatchRunner {
-    fn register(&self, registry: &mut Registry) {
-        self.watches.metrics.register(registry);
-    }
-
-    /// The owner of the database follows its watches, and persists their events.
-    fn begin(&self, app: &Arc<App>, work: &mut Work) {
-        if app.reader.is_none() {
-            let run = crate::watches::run(Arc::clone(app));
-            work.workers.push(Box::pin(run));
-        }
-    }
-}
-
-/// The lake of a node, if the settings name one.
-#[derive(Debug)]
-pub(crate) struct Lake {
-    pub(crate) stats: crate::lake_figures::Figures,
-    /// Location of the lake; `None` = there is none.
-    pub(crate) location: Option<headwater_lake::LakeLocation>,
-}
-
-impl Lake {
-    pub(super) fn open(settings: &Settings) -> Result<Lake, StartError> {
-        Ok(Lake {
-            stats: crate::lake_figures::Figures::default(),
-            location: crate::lake::place(settings)?,
-        })
-    }
-}
-
-impl Component for Lake {
-    fn register(&self, registry: &mut Registry) {
-        self.stats.register(registry);
-    }
-
-    fn begin(&self, app: &Arc<App>, work: &mut Work) {
-        if let (Some(_), Some(every)) = (&self.location, app.settings.lake.every) {
-            let run = crate::lake::run(Arc::clone(app), every);
-            work.workers.push(Box::pin(run));
-        }
-    }
-}
-
-/// The front end for clients of PostgreSQL, if the settings give it an address.
-#[derive(Debug)]
-pub(super) struct PostgresFrontEnd {
-    address: Option<SocketAddr>,
-    /// Until it begins.
-    listener: Mutex<Option<TcpListener>>,
-    metrics: OnceLock<headwater_postgres::Metrics>,
-}
-
-/// Binds the address for clients of PostgreSQL.
-pub(super) async fn bind(settings: &Settings) -> Result<Option<TcpListener>, StartError> {
-    let Some(addr) = settings.postgres_addr else {
-        return Ok(None);
-    };
-    let bound = TcpListener::bind(addr).await;
-    let bound = bound.map_err(|source| StartError::ListenPostgres { addr, source })?;
-    Ok(Some(bound))
-}
-
-impl PostgresFrontEnd {
-    pub(super) fn open(listener: Option<TcpListener>) -> PostgresFrontEnd {
-        PostgresFrontEnd {
-            address: listener.as_ref().and_then(|bound| bound.local_addr().ok()),
-            listener: Mutex::new(listener),
-            metrics: OnceLock::new(),
-        }
-    }
-}
-
-impl Component for PostgresFrontEnd {
-    fn register(&self, registry: &mut Registry) {
-        let metrics = headwater_postgres::Metrics::new(registry);
-        let is_first = self.metrics.set(metrics).is_ok();
-        debug_assert!(is_first, "metrics are registered once");
-    }
-
-    fn begin(&self, app: &Arc<App>, work: &mut Work) {
-        let listener = self.listener.lock().take();
-        if let (Some(listener), Some(metrics)) = (listener, self.metrics.get()) {
-            let door = crate::postgres::door(app, metrics.clone());
-            work.doors.push(Box::pin(door.run(listener)));
-        }
-    }
-
-    fn address(&self) -> Option<SocketAddr> {
-        self.address
-    }
-}
-
 impl App {
     /// SQL over the database.
     pub(crate) fn sql(&self) -> &Sql {
         let sql = self.components.get::<Sql>();
         sql.expect("every node that is built with SQL has it")
-    }
-
-    /// The watches that are followed.
-    pub(crate) fn watches(&self) -> &Watches {
-        let runner = self.components.get::<WatchRunner>();
-        &runner
-            .expect("every node that is built with SQL has it")
-            .watches
-    }
-
-    /// The lake.
-    pub(crate) fn lake(&self) -> &Lake {
-        let lake = self.components.get::<Lake>();
-        lake.expect("every node that is built with SQL has it")
     }
 
     /// The newest record that concerns a table, of those up to `sequence`, which every reader sees.

@@ -15,7 +15,9 @@ use crate::routes::inventory::{NOTICE_KEY, REVOKED, TICKET_KEY};
 use axum::body::Body;
 use axum::http::{HeaderValue, Request, StatusCode, header};
 use headwater_protocol::dispatch::{Applied, NodeIndex, decode};
-use headwater_protocol::notice::{Bus, Due, Event, Follower, Sealed, Subscription, NodeVersion, Why};
+use headwater_protocol::notice::{
+    Bus, Due, Event, Follower, NodeVersion, Sealed, Subscription, Why,
+};
 use http_body_util::{BodyExt, Limited};
 use std::sync::Arc;
 use std::time::Duration;
@@ -204,7 +206,11 @@ fn request(state: &DispatcherState, at: NodeIndex, waits: bool) -> Result<Reques
 
 /// Sends one request. `None` where the whole inventory must be fetched again. The error is in words
 /// for the log.
-async fn ask(state: &DispatcherState, at: NodeIndex, waits: bool) -> Result<Option<NodeVersion>, String> {
+async fn ask(
+    state: &DispatcherState,
+    at: NodeIndex,
+    waits: bool,
+) -> Result<Option<NodeVersion>, String> {
     let request = request(state, at, waits)?;
     let node = state.node(at).ok_or("there is no such node")?;
     let most = ANSWER_MAX + Duration::from_secs(WAIT_SECONDS);

@@ -8,7 +8,7 @@ use super::state::DispatcherState;
 use crate::access::Access;
 use crate::access::ticket::Audience;
 use axum::http::StatusCode;
-use headwater_protocol::dispatch::{NodeIndex, Decision, StreamKey, Tables, Why};
+use headwater_protocol::dispatch::{Decision, NodeIndex, StreamKey, Tables, Why};
 use headwater_shell::ErrorAnswer;
 
 /// Node or edge that answers.

@@ -14,13 +14,13 @@ use std::time::{Duration, Instant};
 const FRESH: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Default)]
-pub(crate) struct EngineFigures {
+pub(crate) struct EngineMetrics {
     newest: Mutex<Option<(Instant, Stats)>>,
     fetching: AtomicBool,
 }
 
-impl EngineFigures {
-    /// Whether the caller should fetch the figures and then call [`EngineFigures::fetched`]: they
+impl EngineMetrics {
+    /// Whether the caller should fetch the figures and then call [`EngineMetrics::fetched`]: they
     /// are old, and nobody else does.
     pub(crate) fn wants_fetching(&self) -> bool {
         let fresh = self
@@ -40,7 +40,7 @@ impl EngineFigures {
     }
 }
 
-impl Collector for EngineFigures {
+impl Collector for EngineMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
         let Some((at, stats)) = self.newest.lock().clone() else {
             return Ok(());

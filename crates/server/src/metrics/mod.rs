@@ -1,21 +1,17 @@
-//! What the server tells of its database at `/metrics`, beside what every server tells.
+//! Metrics of the database that `/metrics` publishes, beside those of every server.
 //!
 //! Purpose: points taken and refused, clients that follow new data, sizes and write amplification
 //! of the database. Names follow the conventions of Prometheus: base units, `_total` for counters.
 //!
-//! Concurrency: counters are atomics. The engine's figures take locks that steps hold over I/O, so
-//! they are fetched away from the runtime, at most every few seconds, and the newest ones there are
-//! get told: `/metrics` never waits for the engine for long.
+//! Concurrency: counters are atomics. The engine's stats take locks that maintenance jobs
+//! hold over I/O, so they are collected away from the runtime, at most every few seconds, and
+//! `/metrics` publishes the newest that there are.
 
-#[cfg(feature = "bucket")]
-mod bucket;
 mod engine;
 mod nodes;
 
-#[cfg(feature = "bucket")]
-pub(crate) use bucket::BucketFigures;
-pub(crate) use engine::EngineFigures;
-pub(crate) use nodes::NodeFigures;
+pub(crate) use engine::EngineMetrics;
+pub(crate) use nodes::{NodeMetrics, count};
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -40,8 +36,8 @@ pub(crate) struct Metrics {
     points: Family<ResultLabel, Counter>,
     refused: Family<CodeLabel, Counter>,
     live_clients: Gauge,
-    pub(crate) engine: Arc<EngineFigures>,
-    pub(crate) nodes: Arc<NodeFigures>,
+    pub(crate) engine: Arc<EngineMetrics>,
+    pub(crate) nodes: Arc<NodeMetrics>,
 }
 
 impl Metrics {

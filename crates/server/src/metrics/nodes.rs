@@ -1,4 +1,4 @@
-//! How it stands between nodes, as it was a moment ago.
+//! Metrics of the connections between nodes, some seconds old.
 
 use headwater_fleet::{EdgeStatus, NodeStatus, UplinkState, UplinkStatus};
 use parking_lot::Mutex;
@@ -7,30 +7,30 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-/// The newest that is known.
+/// The newest status.
 #[derive(Debug, Default)]
-pub(crate) struct NodeFigures {
+pub(crate) struct NodeMetrics {
     newest: Mutex<Option<NodeStatus>>,
 }
 
-impl NodeFigures {
-    /// Takes what was fetched.
+impl NodeMetrics {
+    /// Takes a status.
     pub(crate) fn fetched(&self, status: NodeStatus) {
         *self.newest.lock() = Some(status);
     }
 }
 
-/// A name, help, and how to read the figure; nothing where it is not known.
-type Figure<T> = (&'static str, &'static str, fn(&T) -> Option<f64>);
+/// A name, help, and the getter; `None` where the number is not known.
+type Entry<T> = (&'static str, &'static str, fn(&T) -> Option<f64>);
 
-/// As a figure, in units of 2^32 and of 1: what does not fit exactly is rounded.
-pub(super) fn count(number: u64) -> f64 {
+/// The number as a float, in units of 2^32 and of 1: what does not fit exactly is rounded.
+pub(crate) fn count(number: u64) -> f64 {
     let (high, low) = (number >> 32, number & u64::from(u32::MAX));
     let part = |part: u64| f64::from(u32::try_from(part).unwrap_or(u32::MAX));
     part(high) * 4_294_967_296.0 + part(low)
 }
 
-const OF_EDGES: [Figure<EdgeStatus>; 7] = [
+const OF_EDGES: [Entry<EdgeStatus>; 7] = [
     (
         "sync_edge_connected",
         "1 while the edge is connected",
@@ -80,7 +80,7 @@ const OF_EDGES: [Figure<EdgeStatus>; 7] = [
     ),
 ];
 
-const OF_CLOUD: [Figure<UplinkStatus>; 8] = [
+const OF_CLOUD: [Entry<UplinkStatus>; 8] = [
     (
         "sync_cloud_connected",
         "1 while the cloud is connected",
@@ -126,7 +126,7 @@ const OF_CLOUD: [Figure<UplinkStatus>; 8] = [
     ),
 ];
 
-impl Collector for NodeFigures {
+impl Collector for NodeMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
         let Some(status) = self.newest.lock().clone() else {
             return Ok(());

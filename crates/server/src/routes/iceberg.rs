@@ -85,7 +85,7 @@ mod handler {
     use axum::http::header::CONTENT_TYPE;
     use axum::http::{HeaderValue, StatusCode, Uri};
     use axum::response::{IntoResponse, Response};
-    use headwater_lake::{Catalog, CatalogTable, LakeError, Loaded, LakeLocation};
+    use headwater_lake::{Catalog, CatalogTable, LakeError, LakeLocation, Loaded};
     use serde_json::{Value, json};
     use std::sync::Arc;
 

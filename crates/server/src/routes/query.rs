@@ -19,7 +19,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::response::Response;
 use futures_util::StreamExt;
 use headwater_ask::influxql::{
-    Evaluator, Epoch, Form, PIECE_BYTES, Pretty, TEXT_BYTES_MAX, text_too_long,
+    Epoch, Evaluator, Form, PIECE_BYTES, Pretty, TEXT_BYTES_MAX, text_too_long,
 };
 use headwater_ask::{Budget, CancelGuard, CancelToken, Deadline, Kind};
 use headwater_wire::influxql::{Parameters, ShowWhat, Statement, parse};

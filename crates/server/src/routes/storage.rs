@@ -2,9 +2,9 @@
 
 use crate::access::Access;
 use crate::app::App;
-use crate::error::ApiError;
 #[cfg(feature = "mqtt")]
-use crate::mqtt_figures::BrokerState;
+use crate::components::mqtt::BrokerState;
+use crate::error::ApiError;
 use crate::request::{self, answer, found, query};
 use crate::routes::{Needs, Route};
 use axum::extract::State;

@@ -58,10 +58,10 @@ mod handler {
     use crate::access::Access;
     use crate::access::rules::Action;
     use crate::app::App;
+    use crate::components::watches::registry::{ActiveWatch, event_json};
+    use crate::components::watches::retry as send_again;
     use crate::error::ApiError;
     use crate::request::{answer, not_found, query};
-    use crate::watch_registry::{ActiveWatch, event_json};
-    use crate::watches::retry as send_again;
     use axum::body::{Body, Bytes};
     use axum::extract::{Path, State};
     use axum::http::header::CACHE_CONTROL;

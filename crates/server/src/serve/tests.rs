@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
 use super::Server;
-use crate::mqtt_figures::Figures;
+use crate::components::mqtt::BrokerMetrics;
 use crate::settings::{Settings, Subscription};
 use headwater::{Database, Options, StreamName, Value};
 use headwater_testing::{Broker, has_broker, until};
@@ -31,7 +31,7 @@ fn settings(dir: &Path, port: u16) -> Settings {
 }
 
 /// Runs a server, calls with its database and its figures, and stops it.
-fn with_server(settings: Settings, call: impl FnOnce(&Database, &Figures)) {
+fn with_server(settings: Settings, call: impl FnOnce(&Database, &BrokerMetrics)) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()

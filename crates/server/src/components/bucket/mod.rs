@@ -8,11 +8,16 @@
 //! contents ([`keeper`]); accesses to a store or a disk run on threads that may block.
 //! Failure: a store that does not answer costs time; nothing is confirmed meanwhile.
 
+mod component;
 mod gather;
 mod keeper;
 mod lease;
+mod metrics;
 mod restore;
 
+pub(crate) use component::BucketOfCopies;
+pub(super) use component::{restore, take};
 pub use gather::ROSTER;
 pub(crate) use keeper::Keeper;
 pub(crate) use lease::Bucket;
+pub(crate) use metrics::BucketMetrics;

@@ -1,12 +1,12 @@
-//! What is counted of writing the lake.
+//! Metrics of the lake.
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-/// The figures of the lake, of all its databases together.
+/// Metrics of the lake, of all its databases together.
 #[derive(Debug, Default)]
-pub(crate) struct Figures {
+pub(crate) struct LakeMetrics {
     pub(crate) rows: Counter,
     pub(crate) days: Counter,
     pub(crate) failures: Counter,
@@ -16,8 +16,8 @@ pub(crate) struct Figures {
     pub(crate) written_at: Gauge,
 }
 
-impl Figures {
-    /// Puts them where `/metrics` tells them.
+impl LakeMetrics {
+    /// Registers the metrics that `/metrics` publishes.
     pub(crate) fn register(&self, registry: &mut Registry) {
         registry.register("lake_rows", "Rows written to the lake", self.rows.clone());
         registry.register(

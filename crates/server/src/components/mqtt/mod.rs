@@ -21,17 +21,23 @@
 //! busy, closed), nothing is acknowledged and storing is retried. If a task panics, all three start
 //! over.
 
+mod component;
 mod connection;
+mod metrics;
+mod publisher;
 mod storing;
+
+pub(crate) use component::Broker;
+pub(crate) use metrics::{BrokerMetrics, BrokerState};
 
 use crate::app::App;
 use crate::broker::options;
-use crate::mqtt_figures::Figures;
 use crate::settings::{Mqtt, Settings};
 use crate::start_error::StartError;
 use bytes::Bytes;
 use connection::Connection;
 use headwater::Timestamp;
+
 use parking_lot::Mutex;
 use rumqttc::v5::AsyncClient;
 use rumqttc::v5::mqttbytes::QoS;
@@ -52,7 +58,7 @@ const PERMIT_BYTES: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Source {
     settings: Mqtt,
-    pub(crate) figures: Arc<Figures>,
+    pub(crate) figures: Arc<BrokerMetrics>,
 }
 
 /// Message in flight.
@@ -104,7 +110,7 @@ impl Budget {
 struct Shared {
     app: Arc<App>,
     settings: Mqtt,
-    figures: Arc<Figures>,
+    figures: Arc<BrokerMetrics>,
     client: AsyncClient,
     /// Number of the live connection. Locked while acknowledgements are queued on it, so that none
     /// gets onto the next.
@@ -185,7 +191,7 @@ impl Source {
 }
 
 /// One run of the three tasks.
-async fn tasks(app: Arc<App>, settings: Mqtt, figures: Arc<Figures>) {
+async fn tasks(app: Arc<App>, settings: Mqtt, figures: Arc<BrokerMetrics>) {
     // Fails only where it failed at the start, unless files were removed since: then the connection
     // reports the error.
     let connection = loop {

@@ -1,10 +1,10 @@
 //! Messages from and to a broker.
 
-use super::Component;
 use crate::app::App;
-use crate::mqtt::Source;
-use crate::mqtt_figures::Figures;
-use crate::mqtt_publisher::Publisher;
+use crate::component::Component;
+use crate::components::mqtt::Source;
+use crate::components::mqtt::metrics::BrokerMetrics;
+use crate::components::mqtt::publisher::Publisher;
 use crate::settings::Settings;
 use crate::start_error::StartError;
 use headwater_shell::Work;
@@ -18,14 +18,14 @@ pub(crate) struct Broker {
     /// Until it begins.
     source: Mutex<Option<Source>>,
     /// All zero without a broker.
-    pub(crate) stats: Arc<Figures>,
+    pub(crate) stats: Arc<BrokerMetrics>,
     /// Messages of this node.
     pub(crate) publisher: Publisher,
     has_source: bool,
 }
 
 impl Broker {
-    pub(super) fn open(settings: &Settings) -> Result<Broker, StartError> {
+    pub(in crate::components) fn open(settings: &Settings) -> Result<Broker, StartError> {
         let source = Source::new(settings)?;
         let stats = source.as_ref().map(|source| Arc::clone(&source.figures));
         Ok(Broker {
@@ -37,7 +37,7 @@ impl Broker {
     }
 }
 
-impl Component for Broker {
+impl Component<App> for Broker {
     fn register(&self, registry: &mut Registry) {
         if self.has_source {
             self.stats.register(registry);

@@ -8,8 +8,8 @@
 
 use super::hook::{self, Letter, SENDING_MAX};
 use crate::app::App;
+use crate::components::watches::registry::{ActiveWatch, Stopped, event_json};
 use crate::query_access::QueryAccess;
-use crate::watch_registry::{ActiveWatch, Stopped, event_json};
 use headwater_io::{Env, Files};
 use headwater_query::{Look, Watch};
 use headwater_watch::{Bounds, Change, Definition, Event, Failure, Next, Round};

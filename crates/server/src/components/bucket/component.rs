@@ -1,9 +1,9 @@
 //! The bucket in which a cloud keeps its copies: the lease of its group, and the keeper that commits.
 
-use super::{Component, Opening};
+use super::{Bucket, BucketMetrics, Keeper};
 use crate::app::App;
-use crate::bucket::{Bucket, Keeper};
-use crate::metrics::BucketFigures;
+use crate::component::Component;
+use crate::components::Opening;
 use crate::settings::Settings;
 use crate::start_error::StartError;
 use headwater_bucket::Contents;
@@ -11,7 +11,6 @@ use headwater_io::Env;
 use headwater_shell::Work;
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::sync::watch;
 
@@ -21,14 +20,14 @@ pub(crate) struct BucketOfCopies {
     bucket: Arc<Bucket>,
     /// Until it begins.
     keeper: Mutex<Option<Keeper>>,
-    metrics: Arc<BucketFigures>,
+    metrics: Arc<BucketMetrics>,
 }
 
 /// A bucket whose copies lie in the folder of the node.
-pub(super) struct Restored(Arc<Bucket>, Contents);
+pub(in crate::components) struct Restored(Arc<Bucket>, Contents);
 
 /// Waits for the lease of the group, where the settings name a bucket.
-pub(super) async fn take(
+pub(in crate::components) async fn take(
     settings: &Settings,
     env: &Env,
 ) -> Result<Option<Arc<Bucket>>, StartError> {
@@ -40,7 +39,7 @@ pub(super) async fn take(
 }
 
 /// Fetches the copies that the folder lacks.
-pub(super) async fn restore(
+pub(in crate::components) async fn restore(
     bucket: Option<Arc<Bucket>>,
     settings: &Settings,
 ) -> Result<Option<Restored>, StartError> {
@@ -54,7 +53,10 @@ pub(super) async fn restore(
 }
 
 impl BucketOfCopies {
-    pub(super) fn open(Restored(bucket, contents): Restored, opening: &Opening<'_>) -> Self {
+    pub(in crate::components) fn open(
+        Restored(bucket, contents): Restored,
+        opening: &Opening<'_>,
+    ) -> Self {
         let fleet = opening.fleet.as_ref();
         let keeper = fleet.map(|fleet| Keeper::new(&bucket, fleet, opening.settings, contents));
         BucketOfCopies {
@@ -65,7 +67,7 @@ impl BucketOfCopies {
     }
 }
 
-impl Component for BucketOfCopies {
+impl Component<App> for BucketOfCopies {
     fn register(&self, registry: &mut Registry) {
         registry.register_collector(Box::new(Arc::clone(&self.metrics)));
     }
@@ -78,14 +80,10 @@ impl Component for BucketOfCopies {
     }
 
     fn collect(&self) {
-        self.metrics.fetched(&self.bucket);
+        self.metrics.observe(&self.bucket);
     }
 
     fn ended(&self) -> Option<watch::Receiver<Option<String>>> {
         Some(self.bucket.ended())
-    }
-
-    fn address(&self) -> Option<SocketAddr> {
-        None
     }
 }

@@ -11,7 +11,10 @@
 //! Failure: a watch that cannot be evaluated, or whose file cannot be written, reports why, emits
 //! nothing, and retries; its matches are found again then.
 
+mod component;
 mod hook;
+pub(crate) mod registry;
 mod runner;
 
+pub(crate) use component::WatchRunner;
 pub(crate) use runner::{retry, run};

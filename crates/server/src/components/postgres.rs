@@ -5,13 +5,21 @@ use crate::access::Access;
 use crate::access::rules::Action;
 use crate::access::token::{Carried, fill_random};
 use crate::app::App;
+use crate::component::Component;
 use crate::query_access::{QueryAccess, owner};
 use crate::settings::Settings;
+use crate::start_error::StartError;
 use headwater_postgres::{Door, DoorSettings, Grant, Host, Metrics, Statements};
 use headwater_query::Owner;
 use headwater_shell::Shell;
+use headwater_shell::Work;
+use parking_lot::Mutex;
+use prometheus_client::registry::Registry;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::OnceLock;
+use tokio::net::TcpListener;
 
 /// Creates the front end over a server's database.
 pub(crate) fn door(app: &App, metrics: Metrics) -> Arc<Door> {
@@ -86,5 +94,54 @@ impl Grant for Session {
 
     fn owner(&self) -> Owner {
         owner(&self.0, "postgres")
+    }
+}
+
+/// The front end for clients of PostgreSQL, if the settings give it an address.
+#[derive(Debug)]
+pub(super) struct PostgresFrontEnd {
+    address: Option<SocketAddr>,
+    /// Until it begins.
+    listener: Mutex<Option<TcpListener>>,
+    metrics: OnceLock<Metrics>,
+}
+
+/// Binds the address for clients of PostgreSQL.
+pub(super) async fn bind(settings: &Settings) -> Result<Option<TcpListener>, StartError> {
+    let Some(addr) = settings.postgres_addr else {
+        return Ok(None);
+    };
+    let bound = TcpListener::bind(addr).await;
+    let bound = bound.map_err(|source| StartError::ListenPostgres { addr, source })?;
+    Ok(Some(bound))
+}
+
+impl PostgresFrontEnd {
+    pub(super) fn open(listener: Option<TcpListener>) -> PostgresFrontEnd {
+        PostgresFrontEnd {
+            address: listener.as_ref().and_then(|bound| bound.local_addr().ok()),
+            listener: Mutex::new(listener),
+            metrics: OnceLock::new(),
+        }
+    }
+}
+
+impl Component<App> for PostgresFrontEnd {
+    fn register(&self, registry: &mut Registry) {
+        let metrics = Metrics::new(registry);
+        let is_first = self.metrics.set(metrics).is_ok();
+        debug_assert!(is_first, "metrics are registered once");
+    }
+
+    fn begin(&self, app: &Arc<App>, work: &mut Work) {
+        let listener = self.listener.lock().take();
+        if let (Some(listener), Some(metrics)) = (listener, self.metrics.get()) {
+            let door = door(app, metrics.clone());
+            work.doors.push(Box::pin(door.run(listener)));
+        }
+    }
+
+    fn address(&self) -> Option<SocketAddr> {
+        self.address
     }
 }

@@ -6,7 +6,7 @@
 use headwater::Timestamp;
 use headwater_io::Files;
 use headwater_query::Watch;
-use headwater_watch::{Behind, Change, Dead, Event, Failure, Persisted, Next, Store};
+use headwater_watch::{Behind, Change, Dead, Event, Failure, Next, Persisted, Store};
 use headwater_wire::instant::format_instant;
 use parking_lot::Mutex;
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
-//! What a cloud asks of its bucket, and what lies there, as it was a moment ago.
+//! Metrics of the bucket of a cloud: requests to it, and its contents.
 
-use super::nodes::count;
-use crate::bucket::Bucket;
+use super::Bucket;
+use crate::metrics::count;
 use headwater_bucket::{DayCounts, KindCounts};
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
@@ -10,29 +10,29 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-/// The newest that is known.
+/// The newest observation.
 #[derive(Debug, Default)]
-pub(crate) struct BucketFigures {
-    newest: Mutex<Option<Figures>>,
+pub(crate) struct BucketMetrics {
+    newest: Mutex<Option<Observed>>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Figures {
-    asked: DayCounts,
+struct Observed {
+    requests: DayCounts,
     is_held: bool,
     epoch: u64,
     packs: usize,
     bytes: u64,
 }
 
-impl BucketFigures {
-    /// Looks at a bucket.
-    pub(crate) fn fetched(&self, bucket: &Bucket) {
+impl BucketMetrics {
+    /// Observes a bucket.
+    pub(crate) fn observe(&self, bucket: &Bucket) {
         let holder = bucket.holder.lock();
         let head = holder.head();
         let packs = head.map(|head| head.packs.as_slice()).unwrap_or_default();
-        *self.newest.lock() = Some(Figures {
-            asked: bucket.counts(),
+        *self.newest.lock() = Some(Observed {
+            requests: bucket.counts(),
             is_held: holder.is_holding(bucket.now()),
             epoch: head.map_or(0, |head| head.epoch),
             packs: packs.len(),
@@ -41,10 +41,10 @@ impl BucketFigures {
     }
 }
 
-/// A name, help, and how to read the figure.
-type Figure<T> = (&'static str, &'static str, fn(&T) -> u64);
+/// A name, help, and the getter.
+type Entry<T> = (&'static str, &'static str, fn(&T) -> u64);
 
-const OF_KINDS: [Figure<KindCounts>; 3] = [
+const OF_KINDS: [Entry<KindCounts>; 3] = [
     (
         "bucket_requests",
         "Requests to the bucket since the start, by kind",
@@ -62,40 +62,36 @@ const OF_KINDS: [Figure<KindCounts>; 3] = [
     ),
 ];
 
-const OF_BUCKET: [Figure<Figures>; 4] = [
+const OF_BUCKET: [Entry<Observed>; 4] = [
     (
         "bucket_group_held",
         "1 while this node holds its group of copies",
-        |figures| u64::from(figures.is_held),
+        |seen| u64::from(seen.is_held),
     ),
-    (
-        "bucket_epoch",
-        "The epoch of the group of copies",
-        |figures| figures.epoch,
-    ),
-    (
-        "bucket_packs",
-        "Packs in the bucket that count",
-        |figures| u64::try_from(figures.packs).unwrap_or(u64::MAX),
-    ),
+    ("bucket_epoch", "The epoch of the group of copies", |seen| {
+        seen.epoch
+    }),
+    ("bucket_packs", "Packs in the bucket that count", |seen| {
+        u64::try_from(seen.packs).unwrap_or(u64::MAX)
+    }),
     (
         "bucket_packs_bytes",
         "Bytes of the packs in the bucket that count",
-        |figures| figures.bytes,
+        |seen| seen.bytes,
     ),
 ];
 
-impl Collector for BucketFigures {
+impl Collector for BucketMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let Some(figures) = *self.newest.lock() else {
+        let Some(seen) = *self.newest.lock() else {
             return Ok(());
         };
-        let asked = figures.asked;
+        let requests = seen.requests;
         let kinds = [
-            ("get", asked.get),
-            ("put", asked.put),
-            ("list", asked.list),
-            ("delete", asked.delete),
+            ("get", requests.get),
+            ("put", requests.put),
+            ("list", requests.list),
+            ("delete", requests.delete),
         ];
         for (name, help, read) in OF_KINDS {
             let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
@@ -105,7 +101,7 @@ impl Collector for BucketFigures {
             }
         }
         for (name, help, read) in OF_BUCKET {
-            let metric = ConstGauge::new(count(read(&figures)));
+            let metric = ConstGauge::new(count(read(&seen)));
             let kind = EncodeMetric::metric_type(&metric);
             metric.encode(encoder.encode_descriptor(name, help, None, kind)?)?;
         }

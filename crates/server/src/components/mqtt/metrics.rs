@@ -1,4 +1,4 @@
-//! What is counted of messages.
+//! Metrics of the messages of a broker.
 
 use crate::settings::Mqtt;
 use parking_lot::Mutex;
@@ -16,9 +16,9 @@ struct CodeLabel {
     code: &'static str,
 }
 
-/// The figures of one broker.
+/// Metrics of one broker.
 #[derive(Debug)]
-pub(crate) struct Figures {
+pub(crate) struct BrokerMetrics {
     pub(crate) connected: Gauge,
     pub(crate) subscriptions_refused: Gauge,
     pub(crate) connects: Counter,
@@ -35,7 +35,7 @@ pub(crate) struct Figures {
     pub(crate) seconds: Histogram,
 }
 
-/// What people are told of a broker. Its names are a promise.
+/// Status of a broker in `/api/v1/storage`; the names are stable.
 #[derive(Debug, Serialize)]
 pub(crate) struct BrokerState {
     broker: String,
@@ -53,9 +53,9 @@ pub(crate) struct BrokerState {
     refused: BTreeMap<&'static str, u64>,
 }
 
-impl Default for Figures {
-    fn default() -> Figures {
-        Figures {
+impl Default for BrokerMetrics {
+    fn default() -> BrokerMetrics {
+        BrokerMetrics {
             connected: Gauge::default(),
             subscriptions_refused: Gauge::default(),
             connects: Counter::default(),
@@ -74,7 +74,7 @@ impl Default for Figures {
     }
 }
 
-impl Figures {
+impl BrokerMetrics {
     /// Counts what was refused.
     pub(crate) fn refused(&self, code: &'static str, count: u64) {
         self.refused

@@ -1,0 +1,101 @@
+//! A component is a part of a node that opens with its database, publishes metrics, runs until the
+//! stop, and ends with it.
+//!
+//! Invariants: components begin in the order in which they were added. A route finds the state of
+//! its component by type ([`Components::get`]).
+//! Concurrency: components are shared by all requests; what a component consumes when it begins
+//! stands behind a lock until then.
+//! Failure: a component that cannot open ends the start with its error; workers report theirs in
+//! the log and try again.
+
+use headwater_shell::Work;
+use prometheus_client::registry::Registry;
+use std::any::Any;
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tokio::sync::watch;
+
+/// A part of a node. Every method has a default that does nothing.
+pub(crate) trait Component<A>: Any + fmt::Debug + Send + Sync {
+    /// Registers the metrics that `/metrics` publishes.
+    fn register(&self, _registry: &mut Registry) {}
+
+    /// Adds the workers and front ends that run until the stop.
+    fn begin(&self, _app: &Arc<A>, _work: &mut Work) {}
+
+    /// Collects metrics that take locks or I/O; called on a thread that may block.
+    fn collect(&self) {}
+
+    /// The address of a front end of its own.
+    fn address(&self) -> Option<SocketAddr> {
+        None
+    }
+
+    /// Becomes the reason why the node must stop, though nobody asked it to.
+    fn ended(&self) -> Option<watch::Receiver<Option<String>>> {
+        None
+    }
+}
+
+/// The components of a node, in the order in which they begin.
+#[derive(Debug)]
+pub(crate) struct Components<A>(Vec<Arc<dyn Component<A>>>);
+
+impl<A> Default for Components<A> {
+    fn default() -> Self {
+        Components(Vec::new())
+    }
+}
+
+impl<A> Clone for Components<A> {
+    fn clone(&self) -> Self {
+        Components(self.0.clone())
+    }
+}
+
+impl<A: 'static> Components<A> {
+    /// Adds a component, which begins after those before it.
+    pub(crate) fn add(&mut self, component: impl Component<A>) {
+        self.0.push(Arc::new(component));
+    }
+
+    /// The component of a type; `None` where the node runs without it.
+    pub(crate) fn get<T: Component<A>>(&self) -> Option<&T> {
+        self.0.iter().find_map(|component| {
+            let component: &dyn Any = component.as_ref();
+            component.downcast_ref()
+        })
+    }
+
+    /// Registers the metrics of all.
+    pub(crate) fn register(&self, registry: &mut Registry) {
+        for component in &self.0 {
+            component.register(registry);
+        }
+    }
+
+    /// Adds the workers and front ends of all.
+    pub(crate) fn begin(&self, app: &Arc<A>, work: &mut Work) {
+        for component in &self.0 {
+            component.begin(app, work);
+        }
+    }
+
+    /// Collects the metrics of all.
+    pub(crate) fn collect(&self) {
+        for component in &self.0 {
+            component.collect();
+        }
+    }
+
+    /// The address of the first front end that has one of its own.
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
+        self.0.iter().find_map(|component| component.address())
+    }
+
+    /// The reasons to stop of those that have one.
+    pub(crate) fn ended(&self) -> Option<watch::Receiver<Option<String>>> {
+        self.0.iter().find_map(|component| component.ended())
+    }
+}
